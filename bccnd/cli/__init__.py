@@ -1,0 +1,1 @@
+"""The commands: `bccnd`, the daemon, and `bccn`, the tool for people."""

@@ -1,0 +1,57 @@
+"""`bccnd`: run the daemon, or check its configuration.
+
+Law: exit 0 when done, 1 when something failed in service, 2 for bad usage, a bad configuration or a start that
+is not possible; the message on standard error says what to do.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from bccnd.config import DEFAULT_PATH, load
+from bccnd.errors import ConfigError, StartError
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--config",
+    "path",
+    metavar="FILE",
+    help=f"The configuration. Without it {DEFAULT_PATH} if that exists, else the defaults.",
+)
+@click.option("--check", is_flag=True, help="Check the configuration, say what is wrong with it, and exit.")
+@click.version_option(package_name="bccnd", message="bccnd %(version)s")
+def main(path: str | None, check: bool) -> None:
+    """Hand what comes over the BCCN broadcast segment to the programs of this host, and theirs to the segment.
+
+    Runs in the foreground and logs to standard error. SIGTERM ends it after what is under way is done; SIGHUP
+    reads the configuration again (a bad one changes nothing).
+
+    \b
+    A first look, without root:
+      echo '{segments: [{address: 127.255.255.255}], bus: {path: /tmp/bus.sock}}' > /tmp/bccnd.yaml
+      bccnd --config /tmp/bccnd.yaml &
+      bccn --socket /tmp/bus.sock sub '' &
+      bccn --socket /tmp/bus.sock pub hello world
+    """
+    try:
+        configuration = load(path)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+    if check:
+        click.echo(f"{path or 'the defaults'}: ok")
+        return
+    # Only a daemon that is going to run needs the rest.
+    from bccnd.daemon import Daemon
+    from bccnd.net import log
+
+    log.setup()
+    try:
+        daemon = Daemon(configuration, path)
+    except StartError as error:
+        log.logger.error("cannot start: %s", error)
+        sys.exit(2)
+    daemon.run()

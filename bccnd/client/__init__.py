@@ -1,0 +1,1 @@
+"""For programs: the bus as an object."""

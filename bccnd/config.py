@@ -1,0 +1,484 @@
+"""The configuration file as frozen settings.
+
+Law: a file is either wholly good or refused with all its faults at once, each with file, line, path, reason and
+remedy; what it names (keys, a group) is resolved here too, so that nothing is found out after the start. Every
+limit stands here with its default and its reason.
+"""
+
+from __future__ import annotations
+
+import difflib
+import grp
+import ipaddress
+import os
+import re
+import socket
+import stat
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from bccnd.core.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP
+from bccnd.core.integrity import MIN_KEY
+from bccnd.errors import ConfigError, Fault
+
+DEFAULT_PATH: Final = "/etc/bccnd/bccnd.yaml"
+DEFAULT_SOCKET: Final = "/run/bccnd/bus.sock"
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_SIZE: Final = re.compile(r"(\d+)(B|KiB|MiB|GiB)")
+_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+#: a key file larger than this is some other file
+_MAX_KEY_FILE: Final = 4096
+
+
+def _wrong(reason: str, remedy: str) -> PydanticCustomError:
+    """A fault with a remedy of its own."""
+    return PydanticCustomError("bccnd", "{reason}", {"reason": reason, "remedy": remedy})
+
+
+def _seconds(value: object) -> float:
+    """Read a duration: a number of seconds, or ``200ms``, ``5s``, ``10m``, ``24h``, ``7d``."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
+        return float(value)
+    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise _wrong(f"{value!r} is no duration", "write a number of seconds, or a number with ms, s, m, h or d")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def _bytes(value: object) -> int:
+    """Read a size: a number of bytes, or ``64KiB``, ``4MiB``, ``1GiB``."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise _wrong(f"{value!r} is no size", "write a number of bytes, or a whole number with KiB, MiB or GiB")
+    return int(found[1]) * _BYTES[found[2]]
+
+
+def _mode(value: object) -> int:
+    """Read a file mode. YAML reads an unquoted 0660 as the octal number it means."""
+    mode = -1
+    if isinstance(value, str) and re.fullmatch(r"0?[0-7]{3}", value):
+        mode = int(value, 8)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        mode = value
+    if not 0 <= mode <= 0o777 or mode & 0o600 != 0o600:
+        raise _wrong(f"{value!r} is no mode for a socket", 'write it as "0660": at least read and write for the owner')
+    return mode
+
+
+def _ipv4(value: object) -> str:
+    try:
+        return str(ipaddress.IPv4Address(value if isinstance(value, str) else ""))
+    except ValueError:
+        raise _wrong(f"{value!r} is no IPv4 address", "write four numbers, like 255.255.255.255") from None
+
+
+def _listen(value: object) -> tuple[str, int] | None:
+    """Read ``host:port`` or ``[host]:port``; ``off`` (which YAML reads as false) is None."""
+    if value is None or value is False or value in ("off", ""):
+        return None
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        host = ""
+    if not host or not port.isdecimal() or not 0 <= int(port) <= 65_535:
+        raise _wrong(f"{value!r} is no address to listen on", "write address:port, like 127.0.0.1:9540, or off")
+    return host, int(port)
+
+
+class _Found:
+    """What the settings name, found while they are validated: the keys' bytes and the group's number."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.keys: list[bytes] = []
+        self.gid: int | None = None
+
+
+def read_key(path: str) -> bytes:
+    """The key in a file: its bytes without the line end. Refused when others than its owner can read it; a systemd
+    credential (owned by root, mode 0440 or 0400) is fine. Raises PydanticCustomError, reason and remedy in it."""
+    try:
+        with open(path, "rb") as file:
+            info = os.fstat(file.fileno())
+            key = file.read(_MAX_KEY_FILE + 1).rstrip(b"\r\n")
+    except OSError as error:
+        raise _wrong(
+            f"cannot read key {path}: {error.strerror}", "make one with 'bccn keygen FILE', readable for the daemon"
+        ) from error
+    mode = stat.S_IMODE(info.st_mode)
+    credential = info.st_uid == 0 and mode & ~0o440 == 0
+    if not stat.S_ISREG(info.st_mode):
+        raise _wrong(f"key {path} is no regular file", "name a file")
+    if mode & 0o077 and not credential:
+        raise _wrong(f"key {path} has mode {mode:04o}: others can read it", f"chmod 600 {path}")
+    if info.st_uid not in (0, os.geteuid()):
+        raise _wrong(f"key {path} belongs to uid {info.st_uid}", f"chown {os.geteuid()} {path}")
+    if not MIN_KEY <= len(key) <= _MAX_KEY_FILE:
+        raise _wrong(
+            f"key {path} holds {len(key)} bytes, at least {MIN_KEY} are needed", "make one with 'bccn keygen FILE'"
+        )
+    return key
+
+
+def _key_file(name: str, info: ValidationInfo) -> str:
+    if isinstance(info.context, _Found):
+        info.context.keys.append(read_key(os.path.join(info.context.directory, name)))
+    return name
+
+
+def _group(name: str, info: ValidationInfo) -> str:
+    if isinstance(info.context, _Found):
+        try:
+            info.context.gid = grp.getgrnam(name).gr_gid
+        except KeyError:
+            remedy = f"create it (groupadd --system {name}), or leave out bus.group"
+            raise _wrong(f"there is no group {name}", remedy) from None
+    return name
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+Bytes = Annotated[int, BeforeValidator(_bytes)]
+Mode = Annotated[int, BeforeValidator(_mode)]
+Address = Annotated[str, BeforeValidator(_ipv4)]
+Listen = Annotated[tuple[str, int] | None, BeforeValidator(_listen)]
+KeyFile = Annotated[str, AfterValidator(_key_file)]
+Group = Annotated[str, AfterValidator(_group)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=False)
+
+
+class SegmentSettings(_Section):
+    """One broadcast domain."""
+
+    #: in metrics and logs; without it, made of interface, address and port
+    name: str = Field(default="", max_length=64)
+    address: Address = "255.255.255.255"
+    port: int = Field(default=5400, ge=1, le=65_535)
+    bind: Address = "0.0.0.0"
+    interface: str | None = Field(default=None, min_length=1, max_length=15)
+    #: a burst of some 20,000 datagrams of 150 bytes, by the kernel's own accounting
+    receive_buffer: Bytes = Field(default=16 << 20, ge=4096, le=1 << 30)
+
+    @property
+    def label(self) -> str:
+        return self.name or f"{self.interface + '/' if self.interface else ''}{self.address}:{self.port}"
+
+
+class IntegritySettings(_Section):
+    """Which checks datagrams carry."""
+
+    algorithm: Literal["none", "hmac", "crc32"] = "none"
+    #: the first signs, all of them verify; few, because each unknown sum is tried against all
+    keys: tuple[KeyFile, ...] = Field(default=(), max_length=16)
+    #: drop what carries no check; without an algorithm there is nothing to require
+    required: bool = True
+    unverifiable: Literal["drop", "accept"] = "drop"
+
+    @field_validator("keys", mode="before")
+    @classmethod
+    def _as_tuple(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("algorithm", mode="before")
+    @classmethod
+    def _known(cls, value: object) -> object:
+        if value == "sig":
+            raise _wrong("signatures are not in this version", "use hmac")
+        return value
+
+    @model_validator(mode="after")
+    def _has_keys(self) -> IntegritySettings:
+        if self.algorithm == "hmac" and not self.keys:
+            raise _wrong("hmac needs a key", "make one with 'bccn keygen FILE' and name the file under keys")
+        if self.algorithm != "hmac" and self.keys:
+            raise _wrong(f"algorithm {self.algorithm} takes no keys", "set algorithm: hmac, or leave out keys")
+        return self
+
+
+class DedupSettings(_Section):
+    """What counts as a copy, a restart, a loss."""
+
+    #: below 16 every reordering would be a restart; above 65536 a tracker would cost 8 KB and more
+    sanity: int = Field(default=1024, ge=16, le=65_536)
+    horizon: Seconds = Field(default=2.0, gt=0, le=3600)
+    late: Literal["drop", "deliver"] = "drop"
+    freshness: Literal["restart", "monotonic"] = "restart"
+    expire: Seconds = Field(default=86_400.0, gt=0)
+    #: 100,000 trackers take some 40 MB
+    max_sources: int = Field(default=100_000, ge=1, le=10_000_000)
+
+    @model_validator(mode="after")
+    def _no_replay(self) -> DedupSettings:
+        if self.late == "deliver" and self.freshness == "monotonic":
+            raise _wrong(
+                "late: deliver and freshness: monotonic contradict each other",
+                "monotonic takes no backward step at all: set late: drop",
+            )
+        return self
+
+
+class QueueSettings(_Section):
+    """What may wait for one client that does not read."""
+
+    messages: int = Field(default=1024, ge=1, le=1_000_000)
+    bytes: Bytes = Field(default=4 << 20, ge=4096, le=1 << 30)
+
+
+class BusSettings(_Section):
+    """The socket that local programs connect to."""
+
+    path: str = Field(default=DEFAULT_SOCKET, min_length=1)
+    mode: Mode = 0o660
+    group: Group | None = None
+    dialect: Literal["path", "sbus", "sbus-dot", "broker"] = "path"
+    queue: QueueSettings = QueueSettings()
+    #: each client takes a descriptor; the usual limit of a service is 1024 soft, 524288 hard
+    max_clients: int = Field(default=1000, ge=1, le=100_000)
+    #: per client: some 400 bytes each
+    max_subscriptions: int = Field(default=4096, ge=1, le=1_000_000)
+
+
+class MetricsSettings(_Section):
+    """What Prometheus sees."""
+
+    listen: Listen = ("127.0.0.1", 9540)
+    #: channel groups to count by; each adds two series, so the number is small
+    groups: dict[str, str] = Field(default_factory=dict, max_length=64)
+
+    @field_validator("groups")
+    @classmethod
+    def _names(cls, groups: dict[str, str]) -> dict[str, str]:
+        for name in groups:
+            if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
+                raise _wrong(f"{name!r} is no name for a group", "use 1 to 64 letters, digits, _, . and -")
+        return groups
+
+
+class HeartbeatSettings(_Section):
+    """Heartbeats of our own; not in this version, so only `off` is accepted."""
+
+    interval: Seconds = 0.0
+    dead_after: int = Field(default=3, ge=1)
+
+    @field_validator("interval")
+    @classmethod
+    def _off(cls, value: float) -> float:
+        if value:
+            raise _wrong("heartbeats are not in this version", "set interval: 0")
+        return value
+
+
+def _none_yet(thing: str) -> BeforeValidator:
+    """A key that is reserved: it may stand there empty, and asking for more is refused, not ignored."""
+
+    def check(value: object) -> None:
+        if value:
+            raise _wrong(f"{thing} not in this version", "leave this key out, or leave it empty")
+
+    return BeforeValidator(check)
+
+
+class Settings(_Section):
+    """The whole file."""
+
+    #: first part of every identity on this host
+    host: str = Field(default_factory=socket.gethostname, min_length=1, max_length=64)
+    segments: tuple[SegmentSettings, ...] = Field(default=(SegmentSettings(),), max_length=64)
+    #: the largest datagram accepted; what we send is never above 1400 bytes
+    max_datagram: Bytes = Field(default=MAX_RECEIVE, ge=MAX_SEND, le=MAX_UDP)
+    integrity: IntegritySettings = IntegritySettings()
+    dedup: DedupSettings = DedupSettings()
+    bus: BusSettings = BusSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    heartbeat: HeartbeatSettings = HeartbeatSettings()
+    access: Annotated[None, _none_yet("access rules are")] = None
+    repeat: Annotated[None, _none_yet("repeat rules are")] = None
+    gateways: Annotated[None, _none_yet("gateways are")] = None
+    recorder: Annotated[None, _none_yet("the recorder is")] = None
+
+    @field_validator("host")
+    @classmethod
+    def _is_token(cls, host: str) -> str:
+        if not re.fullmatch(r"[!-~]+", host) or set(host) & set(":|/*?!"):
+            raise _wrong(f"{host!r} cannot be part of a name on the segment", "use letters, digits, . and -")
+        return host
+
+    @field_validator("segments", mode="before")
+    @classmethod
+    def _as_tuple(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("segments")
+    @classmethod
+    def _distinct(cls, segments: tuple[SegmentSettings, ...]) -> tuple[SegmentSettings, ...]:
+        labels = [segment.label for segment in segments]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise _wrong(
+                    f"two segments are called {label}", "give each a name, address, port or interface of its own"
+                )
+        return segments
+
+
+class Configuration:
+    """Settings with everything that they name: the keys' bytes and the group's number."""
+
+    def __init__(self, settings: Settings, keys: tuple[bytes, ...] = (), gid: int | None = None) -> None:
+        self.settings = settings
+        self.keys = keys
+        self.gid = gid
+
+
+def load(path: str | None) -> Configuration:
+    """Read a configuration; without a path the default file if there is one, else the defaults.
+
+    Raises ConfigError with every fault found.
+    """
+    if path is None:
+        if not os.path.exists(DEFAULT_PATH):
+            return Configuration(Settings())
+        path = DEFAULT_PATH
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        remedy = (
+            "name an existing file with --config" if not os.path.exists(path) else "make it readable for the daemon"
+        )
+        raise ConfigError([Fault(path, 0, "", f"cannot read it: {error.strerror}", remedy)]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError([Fault(path, 0, "", f"not UTF-8 at byte {error.start}", "save it as UTF-8")]) from error
+    return read(text, path)
+
+
+def read(text: str, path: str) -> Configuration:
+    """Read the text of a configuration; ``path`` is named in faults, and relative file names start beside it."""
+    document = _Document(text, path)
+    found = _Found(os.path.dirname(path))
+    try:
+        settings = Settings.model_validate(document.data, context=found)
+    except ValidationError as error:
+        raise ConfigError([document.fault(one) for one in error.errors()]) from error
+    return Configuration(settings, tuple(found.keys), found.gid)
+
+
+class _Document:
+    """A parsed file that still knows on which line each value stands."""
+
+    def __init__(self, text: str, path: str) -> None:
+        self._path = path
+        try:
+            self._root = yaml.compose(text, Loader=yaml.SafeLoader)
+            self.data = _plain(self._root)
+        except yaml.MarkedYAMLError as error:
+            line = error.problem_mark.line + 1 if error.problem_mark else 0
+            reason = " ".join(str(part) for part in (error.context, error.problem) if part)
+            remedy = "check the indentation and quotes of that line and the one before"
+            raise ConfigError([Fault(path, line, "", reason, remedy)]) from error
+        except yaml.YAMLError as error:
+            raise ConfigError([Fault(path, 0, "", str(error), "save it as plain UTF-8 text")]) from error
+        if self.data is None:
+            self.data = {}
+        if not isinstance(self.data, dict):
+            raise ConfigError([Fault(path, 1, "", "not a list of keys and values", "see etc/bccnd.yaml")])
+
+    def fault(self, error: ErrorDetails) -> Fault:
+        """A fault from what pydantic found."""
+        where = tuple(error["loc"])
+        context = error.get("ctx", {})
+        kind = error["type"]
+        if kind == "extra_forbidden":
+            return self.fault_at(where, "unknown key", _known_keys(where))
+        if kind == "bccnd":
+            return self.fault_at(where, str(context["reason"]), str(context["remedy"]))
+        reason = f"{error['msg']}, not {error['input']!r}"
+        remedy = f"choose {context['expected']}" if kind == "literal_error" else "see this key in etc/bccnd.yaml"
+        return self.fault_at(where, reason[0].lower() + reason[1:], remedy)
+
+    def fault_at(self, where: tuple[int | str, ...], reason: str, remedy: str) -> Fault:
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
+        return Fault(self._path, self._line(where), path, reason, remedy)
+
+    def _line(self, where: tuple[int | str, ...]) -> int:
+        node, line = self._root, 0
+        for part in where:
+            found = None
+            if isinstance(node, yaml.MappingNode):
+                for key, value in node.value:
+                    if key.value == str(part):
+                        line, found = key.start_mark.line + 1, value
+            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+                found = node.value[part]
+                line = found.start_mark.line + 1
+            if found is None:
+                break
+            node = found
+        return line
+
+
+def _plain(node: yaml.Node | None) -> Any:
+    """What a node stands for, with YAML's safe types only; a key that stands twice is a fault."""
+    if node is None:
+        return None
+    for part in _mappings(node, 0):
+        seen: set[str] = set()
+        for key, _ in part.value:
+            name = str(key.value)
+            if name in seen:
+                raise yaml.MarkedYAMLError(problem=f"the key {name} stands twice", problem_mark=key.start_mark)
+            seen.add(name)
+    return yaml.SafeLoader("").construct_document(node)
+
+
+def _mappings(node: yaml.Node, depth: int) -> list[yaml.MappingNode]:
+    if depth > 20:
+        raise yaml.MarkedYAMLError(problem="nested too deep", problem_mark=node.start_mark)
+    if isinstance(node, yaml.MappingNode):
+        return [node] + [part for _, value in node.value for part in _mappings(value, depth + 1)]
+    if isinstance(node, yaml.SequenceNode):
+        return [part for value in node.value for part in _mappings(value, depth + 1)]
+    return []
+
+
+def _known_keys(where: tuple[int | str, ...]) -> str:
+    """What could have been meant by an unknown key."""
+    model: type[BaseModel] = Settings
+    for part in where[:-1]:
+        if isinstance(part, str) and part in model.model_fields:
+            inner = _SECTIONS.get(part)
+            model = inner or model
+    close = difflib.get_close_matches(str(where[-1]), list(model.model_fields), n=1)
+    known = ", ".join(model.model_fields)
+    return f"did you mean {close[0]}?" if close else f"known keys here: {known}"
+
+
+_SECTIONS: Final[dict[str, type[BaseModel]]] = {
+    "segments": SegmentSettings,
+    "integrity": IntegritySettings,
+    "dedup": DedupSettings,
+    "bus": BusSettings,
+    "queue": QueueSettings,
+    "metrics": MetricsSettings,
+    "heartbeat": HeartbeatSettings,
+}

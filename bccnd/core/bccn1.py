@@ -1,0 +1,147 @@
+"""Datagram <-> bytes: the envelope of any version, and the BCCN1 body.
+
+Law: ``<magic>[<len>(:<algo>=<sum>)?]<body>`` around ``<src>:<seq>:<chan>|<payload>``, nothing more and nothing
+less; what does not fit raises BadDatagram with the verdict's name, and building is the exact inverse of
+reading. Source: BCCN, WIRE FORMAT, envelope layer and body layer.
+
+The envelope comes first; the door (integrity.py) looks at its check before anybody reads the body.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from bccnd.core import targets
+from bccnd.errors import BadDatagram
+
+MAGIC: Final = b"BCCN1"
+#: the hard ceiling for what we send (BCCN, WIRE FORMAT: "Working datagram size limit")
+MAX_SEND: Final = 1400
+#: the default ceiling for what we accept: the reference C sender goes that far
+MAX_RECEIVE: Final = 1500
+#: no UDP datagram over IPv4 carries more
+MAX_UDP: Final = 65507
+MAX_SRC: Final = 128
+MAX_CHAN: Final = 1024
+MAX_SEQ: Final = 2**64 - 1
+#: long enough for any sensible magic, short enough to refuse binary noise
+MAX_MAGIC: Final = 32
+UNKNOWN_SRC: Final = b"?"
+
+_GRAPHIC: Final = bytes(range(0x21, 0x7F))
+#: what src and chan may hold: graphic ASCII without the two delimiters
+FIELD_BYTES: Final = _GRAPHIC.translate(None, b":|")
+_MAGIC_BYTES: Final = _GRAPHIC.translate(None, b"[]")
+
+
+class Datagram(NamedTuple):
+    """A BCCN1 datagram taken apart. ``check`` is ``<algo>=<sum>`` as on the wire, or empty."""
+
+    src: bytes
+    seq: int
+    chan: bytes
+    payload: bytes
+    check: bytes = b""
+
+
+def starts(algo: bytes) -> tuple[bytes, ...]:
+    """How a datagram begins under an algorithm (empty: none), up to the sum, for every body length of a usual one."""
+    return tuple(b"%b[%d:%b=" % (MAGIC, n, algo) if algo else b"%b[%d" % (MAGIC, n) for n in range(MAX_RECEIVE))
+
+
+def split_envelope(raw: bytes) -> tuple[bytes, bytes, bytes]:
+    """Split a datagram of any version into magic, check (``<algo>=<sum>`` or empty) and body.
+
+    Raises BadDatagram: bad_envelope, length_mismatch.
+    """
+    magic, bracket, rest = raw.partition(b"[")
+    inside, closing, body = rest.partition(b"]")
+    if not bracket or not closing:
+        raise BadDatagram("bad_envelope", "no [...] after the magic")
+    if not magic or len(magic) > MAX_MAGIC or magic.translate(None, _MAGIC_BYTES):
+        raise BadDatagram("bad_envelope", "the magic is empty, too long or not graphic ASCII")
+    digits, colon, check = inside.partition(b":")
+    if not _is_length(digits):
+        raise BadDatagram("bad_envelope", "the length is no plain decimal number")
+    if colon:
+        split_check(check)
+    if int(digits) != len(body):
+        raise BadDatagram("length_mismatch", f"{int(digits)} announced, {len(body)} present")
+    return magic, check, body
+
+
+def _is_length(digits: bytes) -> bool:
+    return digits.isdigit() and len(digits) <= 5 and (digits[:1] != b"0" or digits == b"0")
+
+
+def split_check(check: bytes) -> tuple[bytes, bytes]:
+    """Split ``<algo>=<sum>``. Raises BadDatagram: bad_envelope when either part is empty or not graphic ASCII."""
+    algo, equals, total = check.partition(b"=")
+    if not equals or not algo or not total or check.translate(None, _GRAPHIC):
+        raise BadDatagram("bad_envelope", "the check is not <algo>=<sum>")
+    return algo, total
+
+
+def check_src(src: bytes) -> None:
+    """Raises BadDatagram: bad_src, unless src is 1 to 128 legal bytes without ``*`` and not ending in ``/``."""
+    if not src or len(src) > MAX_SRC or src.translate(None, FIELD_BYTES) or b"*" in src or src.endswith(b"/"):
+        raise BadDatagram("bad_src", "src must be 1 to 128 graphic ASCII bytes without : | * and no / at its end")
+
+
+def read_seq(digits: bytes) -> int:
+    """Read a sequence number: ASCII digits only, unsigned, 64 bits. Raises BadDatagram: bad_seq."""
+    if digits.isdigit():
+        # Leading zeros are harmless, but a thousand of them would be a slow way to write a number.
+        significant = digits.lstrip(b"0")
+        if len(significant) <= 20:
+            seq = int(significant or b"0")
+            if seq <= MAX_SEQ:
+                return seq
+    raise BadDatagram("bad_seq", "seq must be decimal digits and fit in 64 bits")
+
+
+def check_chan(chan: bytes) -> None:
+    """Raises BadDatagram: bad_channel, unless chan is 1 to 1024 legal bytes; bad_target for an impossible target."""
+    if not chan or len(chan) > MAX_CHAN or chan.translate(None, FIELD_BYTES):
+        raise BadDatagram("bad_channel", "chan must be 1 to 1024 graphic ASCII bytes without : and |")
+    if targets.is_directed(chan):
+        targets.check(targets.target_of(chan))
+
+
+def read_body(body: bytes) -> tuple[bytes, int, bytes, bytes]:
+    """Take a BCCN1 body apart by the letter: src, seq, chan and payload, every field checked, the first first.
+
+    Raises BadDatagram: bad_body, bad_src, bad_seq, bad_channel, bad_target.
+    """
+    head, bar, payload = body.partition(b"|")
+    fields = head.split(b":")
+    if not bar or len(fields) != 3:
+        raise BadDatagram("bad_body", "not <src>:<seq>:<chan>|<payload>")
+    src, digits, chan = fields
+    check_src(src)
+    seq = read_seq(digits)
+    check_chan(chan)
+    return src, seq, chan, payload
+
+
+def read(raw: bytes) -> Datagram:
+    """Take a whole BCCN1 datagram apart and check every field, without verifying its sum.
+
+    Raises BadDatagram with the verdict's name.
+    """
+    magic, check, body = split_envelope(raw)
+    if magic != MAGIC:
+        raise BadDatagram("unsupported_version", f"magic {magic!r}")
+    return Datagram(*read_body(body), check)
+
+
+def build_body(src: bytes, seq: int, chan: bytes, payload: bytes) -> bytes:
+    """Put a body together; the fields are the caller's responsibility (`check_src`, `check_chan`)."""
+    return b"%b:%d:%b|%b" % (src, seq, chan, payload)
+
+
+def build(body: bytes, check: bytes = b"") -> bytes:
+    """Put the envelope around a body; ``check`` is ``<algo>=<sum>`` or empty."""
+    if check:
+        return b"%b[%d:%b]%b" % (MAGIC, len(body), check, body)
+    return b"%b[%d]%b" % (MAGIC, len(body), body)

@@ -1,0 +1,66 @@
+"""Plain integers that the hot path counts with.
+
+Law: counting is an addition to a slot of a list or of an object; names and labels meet these numbers only at the
+edge, when somebody asks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from bccnd.core.verdicts import NAMES
+
+
+class SegmentCounters:
+    """What happened on one segment since the start; ``verdicts`` is indexed by the numbers of verdicts.py."""
+
+    __slots__ = ("name", "received", "send_errors", "sent", "verdicts")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.received = 0
+        self.verdicts = [0] * len(NAMES)
+        self.sent = 0
+        #: keyed by the errno's name, of which the kernel has a fixed number
+        self.send_errors: dict[str, int] = {}
+
+    def send_failed(self, error: str) -> None:
+        self.send_errors[error] = self.send_errors.get(error, 0) + 1
+
+
+class BusCounters:
+    """What happened on the local bus since the start."""
+
+    __slots__ = ("deliveries", "dropped", "errors", "published", "refused_clients")
+
+    def __init__(self) -> None:
+        self.deliveries = 0
+        self.published = 0
+        self.refused_clients = 0
+        self.dropped: dict[str, int] = dict.fromkeys(DROP_REASONS, 0)
+        #: told to clients as !/bccn/error; the reasons are the fixed set of bus.py
+        self.errors: dict[str, int] = {}
+
+
+#: why a message for a client was dropped
+DROP_REASONS: Final = ("queue_messages", "queue_bytes", "too_big", "client_gone")
+
+#: seconds, upper bounds: from a good kernel's 20 us to a stall that a person notices
+LATENCY_BOUNDS: Final = (
+    25e-6, 50e-6, 100e-6, 200e-6, 400e-6, 800e-6, 1.6e-3, 3.2e-3, 6.4e-3, 12.8e-3, 25.6e-3, 0.1, 0.4, 1.6,
+)  # fmt: skip
+
+
+class Histogram:
+    """Seconds by bucket; the last bucket is everything above the last bound."""
+
+    __slots__ = ("buckets", "sum")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(LATENCY_BOUNDS) + 1)
+        self.sum = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.buckets[bisect_left(LATENCY_BOUNDS, seconds)] += 1
+        self.sum += seconds

@@ -1,0 +1,306 @@
+"""Per-source trackers: what is new, what came before, what came late, what is missing and what is lost.
+
+Law: a datagram is judged by its src, its seq and the time alone; every table here has a cap, and what falls out
+of one is counted. Source: BCCN, SEQUENCE NUMBERS AND DEDUP, with the rules below where that text is silent.
+
+- Ahead by less than ``sanity``: new; the seqs in between are missing. Ahead by more: a new epoch, no loss.
+- Behind by ``sanity`` or more, or not new and later than ``horizon`` after the last accepted one: a restart.
+- Behind by less: a duplicate if it was seen, else late.
+- Missing seqs are lost once they are older than ``horizon`` or fall out of the window of ``sanity``.
+
+A window is kept as the set of seqs *not* seen, one bit each, so that a source without gaps costs no bit work.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+from bccnd.core.bccn1 import UNKNOWN_SRC
+from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LOOPED, REORDERED, REPLAYED, RESTART, STALE
+
+#: open gaps remembered for their age: at line rate of one gap per datagram this bounds a few MB, and a gap that
+#: falls out is only called lost a moment early
+MAX_GAPS: Final = 65_536
+#: datagrams without a src remembered for `horizon`, 150 bytes each, twice
+MAX_NAMELESS: Final = 16_384
+#: identities of clients that have left and whose last broadcasts may still come in
+MAX_RELEASED: Final = 65_536
+#: seconds within which the order of eviction may be off; spares the reordering for every datagram
+RANK_SECONDS: Final = 1.0
+#: trackers looked at per call of `sweep`, so that no call lasts longer than a fraction of a millisecond
+SWEEP_STEP: Final = 256
+
+#: not verdicts: a src that was not heard before, to be looked at with `begin`, and one that says nothing, for which
+#: `Nameless` decides
+UNHEARD: Final = -1
+UNKNOWN_SENDER: Final = -2
+
+
+@dataclass(frozen=True)
+class DedupRules:
+    """The rules in force; times in seconds."""
+
+    sanity: int = 1024
+    horizon: float = 2.0
+    deliver_late: bool = False
+    monotonic: bool = False
+    expire: float = 86_400.0
+    max_sources: int = 100_000
+
+
+class Source:
+    """What is known of one src. Bit i of ``absent`` stands for the seq ``last - i``, not seen so far;
+    ``missing`` holds those of them that are neither lost nor older than what was first heard."""
+
+    __slots__ = ("absent", "epoch", "first", "heard", "last", "missing", "rank", "src")
+
+    def __init__(self, src: bytes, seq: int, now: float) -> None:
+        self.src = src
+        self.first = seq
+        self.last = seq
+        self.absent = 0
+        self.missing = 0
+        self.epoch = 1
+        self.heard = now
+        self.rank = now + RANK_SECONDS
+
+
+class Sources:
+    """All trackers of this host, one per src, shared by all segments."""
+
+    def __init__(self, rules: DedupRules) -> None:
+        self._table: OrderedDict[bytes, Source] = OrderedDict()
+        #: our own identities, and until when the released ones still count
+        self._own: dict[bytes, float] = {}
+        self._released: deque[tuple[float, bytes]] = deque()
+        #: (deadline, source, its epoch, first missing seq, last missing seq), oldest first
+        self._gaps: deque[tuple[float, Source, int, int, int]] = deque()
+        self.missing = 0
+        self.lost = 0
+        self.restarts = 0
+        self.jumps = 0
+        self.expired = 0
+        self.evicted = 0
+        self.configure(rules)
+
+    def configure(self, rules: DedupRules) -> None:
+        """Put other rules in force; the trackers stay."""
+        self._sanity = rules.sanity
+        self._mask = (1 << rules.sanity) - 1
+        self._horizon = rules.horizon
+        self._late = REORDERED if rules.deliver_late else STALE
+        self._monotonic = rules.monotonic
+        self._expire = rules.expire
+        self._max = rules.max_sources
+        while len(self._table) > self._max:
+            self._evict()
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __contains__(self, src: bytes) -> bool:
+        return src in self._table
+
+    def latest(self, count: int) -> list[Source]:
+        """Up to ``count`` sources, the most recently heard first."""
+        newest: Iterator[Source] = reversed(self._table.values())
+        return [source for source, _ in zip(newest, range(count), strict=False)]
+
+    def alive(self, now: float, seconds: float) -> int:
+        """How many sources were heard within the last ``seconds``."""
+        count = 0
+        for source in reversed(self._table.values()):
+            if source.heard + seconds >= now:
+                count += 1
+            elif source.rank + seconds < now:
+                break
+        return count
+
+    def claim(self, src: bytes) -> None:
+        """From now on ``src`` is one of our own: what comes in under it is our own broadcast."""
+        self._own[src] = float("inf")
+        source = self._table.pop(src, None)
+        if source is not None:
+            self._give_up(source)
+
+    def release(self, src: bytes, until: float) -> None:
+        """``src`` is no longer in use; its last broadcasts may still come in ``until`` then."""
+        if src in self._own:
+            self._own[src] = until
+            self._released.append((until, src))
+            if len(self._released) > MAX_RELEASED:
+                self._end_release()
+
+    def _end_release(self) -> None:
+        until, src = self._released.popleft()
+        if self._own.get(src) == until:
+            del self._own[src]
+
+    def judge(self, src: bytes, seq: int, now: float) -> int:
+        """The verdict on a datagram that is otherwise in order, or UNHEARD."""
+        source = self._table.get(src)
+        if source is None:
+            return UNHEARD
+        if seq == source.last + 1 and not source.absent:
+            source.last = seq
+        else:
+            verdict = self._place(source, seq, now)
+            if verdict != ACCEPTED:
+                return verdict
+        source.heard = now
+        if now >= source.rank:
+            self._table.move_to_end(src)
+            source.rank = now + RANK_SECONDS
+        return ACCEPTED
+
+    def begin(self, src: bytes, seq: int, now: float) -> int:
+        """The verdict on the first datagram of a legal src, or UNKNOWN_SENDER."""
+        if src == UNKNOWN_SRC:
+            return UNKNOWN_SENDER
+        if src in self._own:
+            return LOOPED
+        if len(self._table) >= self._max:
+            self._evict()
+        self._table[src] = Source(src, seq, now)
+        return ACCEPTED
+
+    def _place(self, source: Source, seq: int, now: float) -> int:
+        """Any seq but the next one of a source without gaps."""
+        step = seq - source.last
+        if step >= self._sanity:
+            self.jumps += 1
+            self._new_epoch(source, seq)
+            return ACCEPTED
+        if step > 0:
+            self._advance(source, step, now)
+            return ACCEPTED
+        back = -step
+        if back >= self._sanity or now - source.heard > self._horizon:
+            if self._monotonic:
+                return REPLAYED
+            self.restarts += 1
+            self._new_epoch(source, seq)
+            source.heard = now
+            return RESTART
+        if not self._mark(source, seq, back):
+            return DUPLICATE
+        if self._late == REORDERED:
+            source.heard = now
+        return self._late
+
+    def _advance(self, source: Source, step: int, now: float) -> None:
+        """Move the window on by ``step``; what it passes over is missing."""
+        passed = ((1 << (step - 1)) - 1) << 1
+        missing = source.missing << step
+        gone = (missing >> self._sanity).bit_count()
+        if gone:
+            self.missing -= gone
+            self.lost += gone
+        source.last += step
+        source.absent = (source.absent << step | passed) & self._mask
+        source.missing = (missing | passed) & self._mask
+        if step > 1:
+            self.missing += step - 1
+            if len(self._gaps) >= MAX_GAPS:
+                self._close_gap()
+            gap = (now + self._horizon, source, source.epoch, source.last - step + 1, source.last - 1)
+            self._gaps.append(gap)
+
+    def _mark(self, source: Source, seq: int, back: int) -> bool:
+        """Note that ``seq`` was seen; False when it had been before."""
+        if seq < source.first:
+            # Older than what we heard first. What lies in between was not seen either, but never missed.
+            between = ((1 << (source.first - seq - 1)) - 1) << (source.last - source.first + 1)
+            source.absent |= between
+            source.first = seq
+            return True
+        bit = 1 << back
+        if not source.absent & bit:
+            return False
+        source.absent ^= bit
+        if source.missing & bit:
+            source.missing ^= bit
+            self.missing -= 1
+        return True
+
+    def _new_epoch(self, source: Source, seq: int) -> None:
+        self._give_up(source)
+        source.epoch += 1
+        source.first = source.last = seq
+        source.absent = 0
+
+    def _give_up(self, source: Source) -> None:
+        """What is still missing of this epoch will not come any more."""
+        gone = source.missing.bit_count()
+        self.missing -= gone
+        self.lost += gone
+        source.missing = 0
+
+    def _close_gap(self) -> None:
+        """The oldest gap is over: what of it is still missing is lost."""
+        _, source, epoch, low, high = self._gaps.popleft()
+        back = source.last - high
+        if source.epoch != epoch or not source.missing or back >= self._sanity:
+            return
+        seqs = ((1 << (high - low + 1)) - 1) << back
+        late = source.missing & seqs
+        gone = late.bit_count()
+        source.missing ^= late
+        self.missing -= gone
+        self.lost += gone
+
+    def _evict(self) -> None:
+        _, source = self._table.popitem(last=False)
+        self._give_up(source)
+        self.evicted += 1
+
+    def sweep(self, now: float) -> None:
+        """Let time pass: gaps become losses, silent sources are forgotten. Cheap; call it often."""
+        gaps = self._gaps
+        while gaps and gaps[0][0] <= now:
+            self._close_gap()
+        table = self._table
+        for _ in range(SWEEP_STEP):
+            if not table:
+                break
+            source = next(iter(table.values()))
+            if source.heard + self._expire > now:
+                # Ranks lag behind by RANK_SECONDS at most, so whatever follows is hardly older.
+                break
+            table.popitem(last=False)
+            self._give_up(source)
+            self.expired += 1
+        while self._released and self._released[0][0] <= now:
+            self._end_release()
+
+
+class Nameless:
+    """Datagrams whose sender does not know its own name (src ``?``): no seq to go by, so an identical one from
+    the same address within ``horizon`` is a duplicate. Two generations, swapped when the older one has expired
+    or the younger one is full."""
+
+    def __init__(self, horizon: float, cap: int = MAX_NAMELESS) -> None:
+        self.horizon = horizon
+        self.evicted = 0
+        self._cap = cap
+        self._young: dict[bytes, float] = {}
+        self._old: dict[bytes, float] = {}
+        self._since = 0.0
+
+    def judge(self, peer: str, body: bytes, now: float) -> int:
+        """ACCEPTED or DUPLICATE, by the sender's address and the whole body (seq, chan and payload)."""
+        key = blake2b(body, digest_size=16, key=peer.encode("ascii", "replace")[:64]).digest()
+        if len(self._young) >= self._cap or now - self._since > self.horizon:
+            self.evicted += sum(1 for when in self._old.values() if now - when <= self.horizon)
+            self._young, self._old, self._since = {}, self._young, now
+        when = self._young.get(key)
+        if when is None:
+            when = self._old.get(key)
+        if when is not None and now - when <= self.horizon:
+            return DUPLICATE
+        self._young[key] = now
+        return ACCEPTED

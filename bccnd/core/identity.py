@@ -1,0 +1,28 @@
+"""What a local client is called on the segment: ``<host>/<program>/<pid>``.
+
+Law: whatever the kernel says about a process becomes a legal src whose tokens the process cannot choose; no
+program name can add a token, hold a wildcard or pass for another one's pid. Source: BCCN, "Src composition".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bccnd.core.bccn1 import FIELD_BYTES, MAX_SRC
+
+#: legal in a token: all that is legal in src, but for the separator, the wildcard and the unknown sender's sign
+_TOKEN_BYTES: Final = FIELD_BYTES.translate(None, b"/*?!")
+_TO_UNDERSCORE: Final = bytes(byte if byte in _TOKEN_BYTES else ord("_") for byte in range(256))
+MAX_HOST: Final = 64
+
+
+def token(name: bytes, limit: int) -> bytes:
+    """One legal token of at most ``limit`` bytes: what is not legal becomes ``_``, nothing becomes ``unknown``."""
+    return name.translate(_TO_UNDERSCORE)[:limit] or b"unknown"
+
+
+def identity(host: bytes, program: bytes, pid: int) -> bytes:
+    """The src of a client; always legal and at most 128 bytes."""
+    tail = b"/%d" % pid
+    head = token(host, MAX_HOST)
+    return head + b"/" + token(program, MAX_SRC - len(head) - len(tail) - 1) + tail

@@ -1,0 +1,137 @@
+"""The door: whether a datagram's check lets it in, and the check that we put on our own.
+
+Law: a body is read only after its sum was accepted; sums are compared in constant time; a check that this door
+cannot verify is never taken for a verified one. Source: BCCN, "Integrity computation" and "HMAC".
+
+`hmac` is HMAC-SHA-256 cut to 8 bytes, in 16 lowercase hex digits. The two hash states that depend on the key
+alone are made once, so that a datagram costs two copies and no keying.
+"""
+
+from __future__ import annotations
+
+from binascii import crc32, hexlify
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Final, Protocol
+
+from bccnd.core.bccn1 import MAGIC, split_check, split_envelope, starts
+from bccnd.errors import BadDatagram
+
+#: shorter keys can be guessed: 16 bytes are the strength of the truncated sum twice over
+MIN_KEY: Final = 16
+_BLOCK: Final = 64
+_INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
+
+
+class Algorithm(Protocol):
+    """One way to compute a check. ``name`` is what stands before the ``=`` on the wire."""
+
+    name: bytes
+
+    @property
+    def sum(self) -> Callable[[bytes], bytes]:
+        """Computes the sum of a body, in lowercase hex digits."""
+        ...
+
+
+class Hmac:
+    """HMAC-SHA-256 under one key, cut to 8 bytes."""
+
+    name = b"hmac"
+
+    def __init__(self, key: bytes) -> None:
+        block = (sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
+        new_inner = sha256(block.translate(_INNER)).copy
+        new_outer = sha256(block.translate(_OUTER)).copy
+
+        # A closure and no method: this runs once per datagram, and what it needs never changes.
+        def compute(body: bytes) -> bytes:
+            inner = new_inner()
+            inner.update(body)
+            outer = new_outer()
+            outer.update(inner.digest())
+            return hexlify(outer.digest()[:8])
+
+        self.sum: Callable[[bytes], bytes] = compute
+
+
+class Crc32:
+    """The zlib/IEEE CRC: finds accidents, stops nobody."""
+
+    name = b"crc32"
+
+    def sum(self, body: bytes) -> bytes:
+        return b"%08x" % crc32(body)
+
+
+class Door:
+    """Admits or refuses by check.
+
+    ``verifiers`` are tried in order, the first also signs what we send; none of them means that no algorithm is
+    configured. ``required`` refuses datagrams without a check. ``accept_unverifiable`` lets pass what carries a
+    check of another algorithm, for the days of a migration.
+    """
+
+    __slots__ = ("_accept_unverifiable", "_first", "_required", "_starts", "_verifiers")
+
+    def __init__(
+        self, verifiers: Sequence[Algorithm] = (), *, required: bool = False, accept_unverifiable: bool = False
+    ) -> None:
+        self._verifiers = tuple(verifiers)
+        self._first = self._verifiers[0] if self._verifiers else None
+        self._starts = starts(self._first.name if self._first is not None else b"")
+        self._required = required
+        self._accept_unverifiable = accept_unverifiable
+
+    def admit(self, raw: bytes) -> bytes:
+        """The body of a BCCN1 datagram whose envelope is in order and whose check is accepted.
+
+        One comparison settles the usual case: what precedes the body must be just what we would have put there.
+        Everything else is examined by the letter.
+
+        Raises BadDatagram: bad_envelope, length_mismatch, integrity_missing, integrity_unknown, integrity_failed,
+        unsupported_version, in this order.
+        """
+        end = raw.find(b"]")
+        body = raw[end + 1 :]
+        try:
+            start = self._starts[len(body)]
+        except IndexError:
+            return self._examine(raw)
+        first = self._first
+        if first is None:
+            if raw[:end] == start:
+                return body
+        elif compare_digest(raw[:end], start + first.sum(body)):
+            return body
+        return self._examine(raw)
+
+    def _examine(self, raw: bytes) -> bytes:
+        """What the first key did not settle: other versions, older keys, foreign algorithms, forgeries."""
+        magic, check, body = split_envelope(raw)
+        if check:
+            self._verify(check, body)
+        elif self._required:
+            raise BadDatagram("integrity_missing", "no check, and one is required")
+        if magic != MAGIC:
+            raise BadDatagram("unsupported_version", f"magic {magic!r}")
+        return body
+
+    def _verify(self, check: bytes, body: bytes) -> None:
+        algo, total = split_check(check)
+        known = False
+        for verifier in self._verifiers:
+            if verifier.name == algo:
+                known = True
+                if compare_digest(total, verifier.sum(body)):
+                    return
+        if known:
+            raise BadDatagram("integrity_failed", "the check does not fit the body")
+        if not self._accept_unverifiable:
+            raise BadDatagram("integrity_unknown", f"no key for algorithm {algo.decode('ascii')}")
+
+    def seal(self, body: bytes) -> bytes:
+        """The check for a body of ours, empty when no algorithm is configured."""
+        return b"%b=%b" % (self._first.name, self._first.sum(body)) if self._first is not None else b""

@@ -1,0 +1,87 @@
+"""Pattern dialects: what a subscription matches.
+
+Law: a pattern is compiled once into steps over the tokens of a key; its text is never looked at again. The empty
+pattern matches every key, in every dialect. Source: sbus, "Routing keys"; BCCN, "Subscription patterns"; the
+broker, "Topic Matching and Wildcard Support".
+
+========  =========  =====================================  ==================  ==================  =========
+dialect   separator  ``*``                                  trailing separator  last token ``>``    ``+``
+========  =========  =====================================  ==================  ==================  =========
+path      /          any bytes up to the next separator     all below           one or more tokens  literal
+sbus      /          the same                               all below           literal             literal
+sbus-dot  .          the same                               all below           literal             literal
+broker    /          as a whole token: any number of them   literal             literal             one token
+========  =========  =====================================  ==================  ==================  =========
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+#: how a step treats a token: equal to it, beginning with it, or any number of any tokens
+EXACT: Final = 0
+PREFIX: Final = 1
+MANY: Final = 2
+
+Step = tuple[int, bytes]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The rules of one dialect."""
+
+    name: str
+    separator: bytes
+    tail: bytes
+    levels: bool
+
+    def tokens(self, key: bytes) -> list[bytes]:
+        return key.split(self.separator)
+
+
+DIALECTS: Final = {
+    dialect.name: dialect
+    for dialect in (
+        Dialect("path", b"/", tail=b">", levels=False),
+        Dialect("sbus", b"/", tail=b"", levels=False),
+        Dialect("sbus-dot", b".", tail=b"", levels=False),
+        Dialect("broker", b"/", tail=b"", levels=True),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A compiled pattern: its steps, then with ``rest`` one or more tokens of any kind.
+
+    ``literal`` patterns match exactly one key, themselves. A pattern that can match nothing (``a*b``: ``*`` has
+    already taken all up to the separator) has ``steps`` None.
+    """
+
+    steps: tuple[Step, ...] | None
+    rest: bool
+    literal: bool
+
+
+def compile_pattern(text: bytes, dialect: Dialect) -> Pattern:
+    """Compile a pattern of a dialect; every byte string is one."""
+    if not text:
+        return Pattern((), rest=True, literal=False)
+    tokens = dialect.tokens(text)
+    if dialect.levels:
+        return _compile_levels(tokens)
+    rest = tokens[-1] in (b"", dialect.tail)
+    steps: list[Step] = []
+    for token in tokens[:-1] if rest else tokens:
+        head, star, behind = token.partition(b"*")
+        if star and behind.strip(b"*"):
+            return Pattern(None, rest=False, literal=False)
+        steps.append((PREFIX if star else EXACT, head))
+    return Pattern(tuple(steps), rest, literal=not rest and all(kind == EXACT for kind, _ in steps))
+
+
+def _compile_levels(tokens: list[bytes]) -> Pattern:
+    kinds = {b"*": (MANY, b""), b"+": (PREFIX, b"")}
+    steps = tuple(kinds.get(token, (EXACT, token)) for token in tokens)
+    return Pattern(steps, rest=False, literal=all(kind == EXACT for kind, _ in steps))

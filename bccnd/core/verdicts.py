@@ -1,0 +1,60 @@
+"""What can become of a datagram: the names, and plain numbers for them.
+
+Law: every datagram read from a socket gets exactly one of these. The numbers index the counters, so that the
+hot path never touches a string; the names are what users see in metrics, logs and the tap.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ACCEPTED: Final = 0
+REORDERED: Final = 1
+RESTART: Final = 2
+DUPLICATE: Final = 3
+STALE: Final = 4
+REPLAYED: Final = 5
+LOOPED: Final = 6
+NOT_ADDRESSED: Final = 7
+OVERSIZE: Final = 8
+BAD_ENVELOPE: Final = 9
+LENGTH_MISMATCH: Final = 10
+UNSUPPORTED_VERSION: Final = 11
+INTEGRITY_MISSING: Final = 12
+INTEGRITY_UNKNOWN: Final = 13
+INTEGRITY_FAILED: Final = 14
+BAD_BODY: Final = 15
+BAD_SRC: Final = 16
+BAD_SEQ: Final = 17
+BAD_CHANNEL: Final = 18
+BAD_TARGET: Final = 19
+INTERNAL_ERROR: Final = 20
+
+NAMES: Final = (
+    "accepted",
+    "reordered",
+    "restart",
+    "duplicate",
+    "stale",
+    "replayed",
+    "looped",
+    "not_addressed",
+    "oversize",
+    "bad_envelope",
+    "length_mismatch",
+    "unsupported_version",
+    "integrity_missing",
+    "integrity_unknown",
+    "integrity_failed",
+    "bad_body",
+    "bad_src",
+    "bad_seq",
+    "bad_channel",
+    "bad_target",
+    "internal_error",
+)
+
+NUMBERS: Final = {name: number for number, name in enumerate(NAMES)}
+
+#: the highest verdict that lets a datagram through to its receivers
+LAST_ACCEPTED: Final = RESTART

@@ -1,0 +1,328 @@
+"""The daemon: the only place where its parts are wired together.
+
+Law: everything that can fail at the start fails before the bus's socket appears, and leaves nothing behind; from
+then on a reload changes all that can change in place or nothing at all.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Final
+
+from bccnd.config import Configuration, SegmentSettings, Settings, load
+from bccnd.core.counters import Histogram
+from bccnd.core.dedup import DedupRules, Nameless, Sources
+from bccnd.core.egress import Egress
+from bccnd.core.identity import identity
+from bccnd.core.ingress import Ingress
+from bccnd.core.integrity import Crc32, Door, Hmac
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.routes import Routes
+from bccnd.errors import ConfigError
+from bccnd.net import log, metrics
+from bccnd.net.bus import Bus, BusLimits
+from bccnd.net.http import HttpServer
+from bccnd.net.listen import listen_tcp, listen_unix
+from bccnd.net.loop import READABLE, Loop
+from bccnd.net.segment import BATCH, Segment, SegmentOptions
+
+#: batches taken from one segment before clients have their turn
+ROUNDS: Final = 8
+#: seconds between two looks at what time alone changes
+SWEEP: Final = 0.25
+#: seconds between two looks at the kernel's drop counts
+WATCH_DROPS: Final = 5.0
+#: seconds that SIGTERM leaves for what is under way
+DRAIN: Final = 0.6
+#: sources that `bccn sources` can show
+MAX_LISTED: Final = 10_000
+
+
+class Daemon:
+    """One running daemon. Raises StartError from the constructor when it cannot serve what is configured."""
+
+    def __init__(self, configuration: Configuration, path: str | None = None) -> None:
+        settings = configuration.settings
+        self._path = path
+        self._settings = settings
+        self._started = time.time()
+        self._limited = log.Limited()
+        self.forward = Histogram()
+        self.config_reloads = {"applied": 0, "refused": 0}
+        door = _door(configuration)
+        self.sources = Sources(_dedup_rules(settings))
+        self.nameless = Nameless(settings.dedup.horizon)
+        self._routes: Routes[int] = Routes(DIALECTS[settings.bus.dialect])
+        self._ingress: Ingress[int] = Ingress(
+            door, self.sources, self.nameless, self._routes, ceiling=settings.max_datagram, on_bug=self._on_bug
+        )
+        self._egress = Egress(door, self.sources)
+        self._egress.open(identity(settings.host.encode(), b"bccnd", os.getpid()))
+        self._group_names: list[str] = []
+        self._set_groups(settings)
+        self.segments: list[Segment] = []
+        self._drops_seen: dict[str, int] = {}
+        with ExitStack() as undo:
+            self._open(configuration, undo)
+            self._close = undo.pop_all()
+
+    def _open(self, configuration: Configuration, undo: ExitStack) -> None:
+        settings = configuration.settings
+        self.loop = Loop()
+        undo.callback(self.loop.close)
+        for each in settings.segments:
+            segment = Segment(_segment_options(each, settings.max_datagram))
+            undo.callback(segment.close)
+            self.segments.append(segment)
+            for warning in segment.warnings:
+                log.logger.warning("%s", warning)
+        if settings.metrics.listen is not None:
+            http = HttpServer(self.loop, listen_tcp(*settings.metrics.listen), metrics.pages(self))
+            undo.callback(http.close)
+        bus = settings.bus
+        listener = listen_unix(bus.path, bus.mode, configuration.gid)
+        undo.callback(_remove_socket, bus.path, os.stat(bus.path).st_ino)
+        undo.callback(listener.close)
+        self.bus = Bus(
+            self.loop,
+            listener,
+            settings.host.encode(),
+            self._routes,
+            self._egress,
+            self._broadcast,
+            _bus_limits(settings),
+            {b"sources": self._list_sources, b"daemon": self._describe},
+        )
+        undo.callback(self.bus.close)
+
+    # -- the way of a datagram
+
+    def _broadcast(self, datagram: bytes) -> str | None:
+        failed = None
+        for segment in self.segments:
+            error = segment.broadcast(datagram)
+            if error is not None:
+                failed = error
+                name = segment.options.name
+                self._limited.warn(f"send/{name}/{error}", f"segment {name}: cannot broadcast: {error}")
+        return failed
+
+    def _on_datagrams(self, segment: Segment, rounds: int = ROUNDS) -> bool:
+        """Take what the socket holds, batch by batch; True when there may be more."""
+        receiver = segment.receiver
+        for _ in range(rounds):
+            try:
+                datagrams = receiver.receive()
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                name = segment.options.name
+                self._limited.warn(f"receive/{name}", f"segment {name}: cannot receive: {error.strerror}")
+                return False
+            stamp = receiver.stamp_ns() or time.time_ns()
+            now = time.monotonic()
+            deliveries = self._ingress.feed(segment.counters, datagrams, receiver.peers, now, stamp)
+            if deliveries:
+                self.bus.deliver(deliveries)
+                self.forward.add(max(0.0, (time.time_ns() - stamp) * 1e-9))
+            if len(datagrams) < BATCH:
+                return False
+        return True
+
+    def _on_readable(self, segment: Segment, _events: int) -> None:
+        self._on_datagrams(segment)
+
+    def _on_bug(self, raw: bytes) -> None:
+        self._limited.warn(
+            "internal_error", f"a datagram was dropped by a bug in this daemon; please report it: {raw[:200]!r}"
+        )
+        log.logger.exception("the trace of that bug")
+
+    # -- life
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        loop = self.loop
+        for segment in self.segments:
+            loop.watch(segment.fileno(), READABLE, partial(self._on_readable, segment))
+        loop.on_signal(signal.SIGTERM, loop.stop)
+        loop.on_signal(signal.SIGINT, loop.stop)
+        loop.on_signal(signal.SIGHUP, self.reload)
+        loop.every(SWEEP, lambda: self.sources.sweep(time.monotonic()))
+        loop.every(WATCH_DROPS, self._watch_drops)
+        # What is loaded by now lives for ever: the collector need not walk it again.
+        gc.collect()
+        gc.freeze()
+        log.logger.info("ready: %s", self._summary())
+        try:
+            loop.run()
+            self._drain()
+        finally:
+            self.close()
+        log.logger.info("stopped")
+
+    def close(self) -> None:
+        """Close everything that was opened."""
+        self._close.close()
+
+    def _drain(self) -> None:
+        """Bring what is under way to its end: datagrams received, frames sent to us, queues of clients."""
+        deadline = time.monotonic() + DRAIN
+        self.bus.stop_accepting()
+        for segment in self.segments:
+            while time.monotonic() < deadline - DRAIN / 2 and self._on_datagrams(segment):
+                pass
+        self.bus.drain(deadline)
+
+    def reload(self) -> None:
+        """Read the configuration again and put it in force; a bad one changes nothing."""
+        try:
+            configuration = load(self._path)
+        except ConfigError as error:
+            self.config_reloads["refused"] += 1
+            log.logger.error("reload refused, nothing has changed:\n%s", error)
+            return
+        old, new = self._settings, configuration.settings
+        for name, before, after in _needing_restart(old, new):
+            if before != after:
+                log.logger.warning("reload: %s has changed and takes effect after a restart", name)
+        door = _door(configuration)
+        self._ingress.door = self._egress.door = door
+        self.sources.configure(_dedup_rules(new))
+        self.nameless.horizon = new.dedup.horizon
+        self.bus.limits = _bus_limits(new)
+        if new.metrics.groups != old.metrics.groups:
+            self._set_groups(new)
+        self._settings = new
+        self.config_reloads["applied"] += 1
+        log.logger.info("reloaded: %s", self._summary())
+
+    def _set_groups(self, settings: Settings) -> None:
+        groups = settings.metrics.groups
+        self._group_names = list(groups)
+        self._ingress.set_groups([pattern.encode() for pattern in groups.values()])
+
+    def _watch_drops(self) -> None:
+        """Say when the kernel had to drop datagrams, and what helps."""
+        for segment in self.segments:
+            name, drops = segment.options.name, segment.kernel_drops()
+            new = drops - self._drops_seen.get(name, 0)
+            self._drops_seen[name] = drops
+            if new > 0:
+                self._limited.warn(
+                    f"drops/{name}",
+                    f"segment {name}: the kernel dropped {new} datagrams because the receive buffer was full. "
+                    "Remedy: raise receive_buffer of this segment (and net.core.rmem_max)",
+                )
+
+    def _summary(self) -> str:
+        settings = self._settings
+        where = ", ".join(segment.options.name for segment in self.segments) or "no segment"
+        listen = settings.metrics.listen
+        return (
+            f"segment {where}; bus {settings.bus.path}; integrity {settings.integrity.algorithm}; "
+            f"metrics {f'http://{listen[0]}:{listen[1]}/' if listen else 'off'}"
+        )
+
+    # -- what is shown
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    @property
+    def subscriptions(self) -> int:
+        return self._routes.subscriptions
+
+    @property
+    def groups(self) -> Iterable[tuple[str, int, int]]:
+        return zip(self._group_names, self._ingress.group_messages, self._ingress.group_bytes, strict=True)
+
+    def _list_sources(self) -> Iterator[dict[str, Any]]:
+        for source in self.sources.latest(MAX_LISTED):
+            yield {
+                "src": source.src.decode("ascii"),
+                "last_seq": source.last,
+                "silent_seconds": round(time.monotonic() - source.heard, 3),
+                "epoch": source.epoch,
+                "missing": source.missing.bit_count(),
+            }
+
+    def _describe(self) -> Iterator[dict[str, Any]]:
+        yield {
+            "version": metrics.version(),
+            "host": self._settings.host,
+            "pid": os.getpid(),
+            "started": round(self._started, 3),
+            "clients": len(self.bus.clients),
+            "subscriptions": self.subscriptions,
+            "sources": len(self.sources),
+            "segments": [segment.options.name for segment in self.segments],
+        }
+
+
+def _door(configuration: Configuration) -> Door:
+    integrity = configuration.settings.integrity
+    accept = integrity.unverifiable == "accept"
+    if integrity.algorithm == "none":
+        return Door(accept_unverifiable=accept)
+    verifiers = [Crc32()] if integrity.algorithm == "crc32" else [Hmac(key) for key in configuration.keys]
+    return Door(verifiers, required=integrity.required, accept_unverifiable=accept)
+
+
+def _dedup_rules(settings: Settings) -> DedupRules:
+    dedup = settings.dedup
+    return DedupRules(
+        sanity=dedup.sanity,
+        horizon=dedup.horizon,
+        deliver_late=dedup.late == "deliver",
+        monotonic=dedup.freshness == "monotonic",
+        expire=dedup.expire,
+        max_sources=dedup.max_sources,
+    )
+
+
+def _bus_limits(settings: Settings) -> BusLimits:
+    bus = settings.bus
+    return BusLimits(
+        queue_messages=bus.queue.messages,
+        queue_bytes=bus.queue.bytes,
+        max_clients=bus.max_clients,
+        max_subscriptions=bus.max_subscriptions,
+    )
+
+
+def _segment_options(segment: SegmentSettings, largest: int) -> SegmentOptions:
+    return SegmentOptions(
+        name=segment.label,
+        address=segment.address,
+        port=segment.port,
+        bind=segment.bind,
+        interface=segment.interface,
+        receive_buffer=segment.receive_buffer,
+        largest=largest,
+    )
+
+
+def _needing_restart(old: Settings, new: Settings) -> Iterator[tuple[str, object, object]]:
+    """What is bound to sockets or to the names of clients, before and after."""
+    yield "host", old.host, new.host
+    yield "segments", old.segments, new.segments
+    yield "max_datagram", old.max_datagram, new.max_datagram
+    for key in ("path", "mode", "group", "dialect"):
+        yield f"bus.{key}", getattr(old.bus, key), getattr(new.bus, key)
+    yield "metrics.listen", old.metrics.listen, new.metrics.listen
+
+
+def _remove_socket(path: str, inode: int) -> None:
+    """Remove our socket file, unless somebody has put another one in its place."""
+    try:
+        if os.stat(path).st_ino == inode:
+            os.unlink(path)
+    except FileNotFoundError:
+        pass

@@ -1,0 +1,72 @@
+"""Every error that bccnd raises on purpose, in one family.
+
+Law: whatever a stranger or an operator can cause has a class here and carries a reason. Anything else that
+escapes from a part is a bug.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class BccndError(Exception):
+    """Root of the family. ``reason`` is one word that logs, metrics and clients can rely on."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+
+
+class BadDatagram(BccndError):
+    """Bytes from the segment that are no acceptable datagram; ``reason`` is the name of the verdict."""
+
+
+class BadFrame(BccndError):
+    """A packet from a local client that is no frame of the bus."""
+
+
+class BadMessage(BccndError):
+    """A local message that cannot become a datagram; ``reason`` goes back to its publisher."""
+
+
+class BusError(BccndError):
+    """A client program cannot reach the daemon, or the daemon refused what it asked for."""
+
+
+class StartError(BccndError):
+    """The daemon cannot start; ``remedy`` says what the operator can do about it."""
+
+    def __init__(self, reason: str, detail: str, remedy: str) -> None:
+        super().__init__(reason, detail)
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.detail}\n  remedy: {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing wrong with a configuration file. ``line`` is 0 where no line can be named."""
+
+    file: str
+    line: int
+    path: str
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        what = f"{self.path}: {self.reason}" if self.path else self.reason
+        return f"{where}: {what}\n  remedy: {self.remedy}"
+
+
+class ConfigError(BccndError):
+    """A configuration with one or more faults, all of them listed."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("bad_configuration")
+        self.faults = faults
+
+    def __str__(self) -> str:
+        return "\n".join(str(fault) for fault in self.faults)

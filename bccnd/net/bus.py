@@ -1,0 +1,526 @@
+"""The local bus: the SEQPACKET server, its clients and their queues.
+
+Law: a client's fault ends that client, never the fan-out. No send blocks: what a client's socket does not take
+waits in its queue, what its queue does not take is dropped (the newest first), counted, and told to it in place.
+Who a client is comes from the kernel. Source: sbus, "Protocol".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import select
+import socket
+import sys
+import termios
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from os import write
+from typing import Any, Final
+
+from bccnd.core import frames
+from bccnd.core.counters import BusCounters
+from bccnd.core.egress import Egress
+from bccnd.core.identity import identity, token
+from bccnd.core.ingress import Delivery
+from bccnd.core.routes import Routes
+from bccnd.errors import BadDatagram, BadFrame, BadMessage
+from bccnd.net import log
+from bccnd.net.listen import peer_credentials
+from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Loop
+
+#: the largest packet that a client may send: what the sbus library reserves for one
+MAX_PACKET: Final = 409_600
+#: packets read from one client before the others have their turn
+TURN: Final = 64
+#: clients accepted in one round
+ACCEPTS: Final = 64
+#: seconds without accepting after the process has run out of descriptors
+PAUSE: Final = 0.5
+#: entries in one page of a listing, so that a page is made in well under a millisecond and fits in a packet
+PAGE: Final = 100
+#: keys of the bus itself that only the daemon may publish
+_RESERVED: Final = (b"!/bccn/", b"!/tap/", b"!/cred/")
+
+
+@dataclass(frozen=True)
+class BusLimits:
+    """What one client, and all of them, may take up."""
+
+    queue_messages: int = 1024
+    queue_bytes: int = 4 << 20
+    max_clients: int = 1024
+    max_subscriptions: int = 4096
+    max_pattern: int = 1024
+
+
+class Client:
+    """One connection. ``queue`` holds frames, and numbers that stand for messages lost at that place."""
+
+    __slots__ = (
+        "fd",
+        "identity",
+        "listing",
+        "loss",
+        "open",
+        "pid",
+        "program",
+        "published",
+        "queue",
+        "queue_bytes",
+        "queue_messages",
+        "since",
+        "sock",
+        "subscriptions",
+        "uid",
+        "watched",
+    )
+
+    def __init__(self, sock: socket.socket, name: bytes, program: bytes, pid: int, uid: int) -> None:
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.identity = name
+        self.program = program
+        self.pid = pid
+        self.uid = uid
+        self.since = time.time()
+        self.subscriptions = 0
+        self.queue: deque[bytes | int] = deque()
+        self.queue_bytes = 0
+        self.queue_messages = 0
+        self.published = 0
+        self.loss = 0
+        self.open = True
+        self.watched = READABLE | HALF_CLOSED
+        self.listing: Iterator[dict[str, Any]] = iter(())
+
+    def __str__(self) -> str:
+        return f"{self.program.decode('ascii')} (pid {self.pid}, uid {self.uid})"
+
+
+class Bus:
+    """Serves the clients of one listening socket.
+
+    ``broadcast`` takes a datagram to the segments and returns None or the name of an error; ``listings`` are what
+    `!/bccn/stats` offers beside the clients, by name.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        listener: socket.socket,
+        host: bytes,
+        routes: Routes[int],
+        egress: Egress,
+        broadcast: Callable[[bytes], str | None],
+        limits: BusLimits,
+        listings: dict[bytes, Callable[[], Iterable[dict[str, Any]]]],
+    ) -> None:
+        self.limits = limits
+        self.counters = BusCounters()
+        self.clients: dict[int, Client] = {}
+        #: descriptors of clients with a queue; others are written to at once
+        self._waiting: set[int] = set()
+        self._loop = loop
+        self._listener = listener
+        self._host = host
+        self._routes = routes
+        self._egress = egress
+        self._broadcast = broadcast
+        self._listings = {b"clients": self._list_clients, **listings}
+        self._limited = log.Limited()
+        self._packet = bytearray(MAX_PACKET + 1)
+        self._view = memoryview(self._packet)
+        self._requests: dict[bytes, Callable[[Client, bytes], None]] = {
+            frames.CRED_WHOAMI: self._cred_whoami,
+            frames.WHOAMI: lambda client, _: self._answer(client, frames.WHOAMI, client.identity),
+            frames.SYNC: lambda client, payload: self._answer(client, frames.SYNC, payload),
+            frames.META_ON: lambda client, _: self._routes.set_meta(client.fd, True),
+            frames.META_OFF: lambda client, _: self._routes.set_meta(client.fd, False),
+            frames.STATS: self._stats,
+        }
+        loop.watch(listener.fileno(), READABLE, self._on_connect)
+
+    # -- clients come and go
+
+    def _on_connect(self, _events: int) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                sock, _address = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    self._pause(error)
+                return
+            sock.setblocking(False)
+            self._welcome(sock)
+
+    def _pause(self, error: OSError) -> None:
+        """Out of descriptors: those who are here are served, those who wait wait."""
+        self._limited.warn("accept", f"cannot accept clients: {error.strerror}. Remedy: raise LimitNOFILE=")
+        self._loop.unwatch(self._listener.fileno())
+        self._loop.later(PAUSE, self._resume)
+
+    def _resume(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.watch(self._listener.fileno(), READABLE, self._on_connect)
+
+    def _welcome(self, sock: socket.socket) -> None:
+        pid, uid, _gid = peer_credentials(sock)
+        program = _program_of(pid)
+        if len(self.clients) >= self.limits.max_clients:
+            self.counters.refused_clients += 1
+            self._limited.warn(
+                "max_clients",
+                f"refused {program.decode('ascii')} (pid {pid}, uid {uid}): {len(self.clients)} clients are "
+                "connected. Remedy: find out who opens so many ('bccn clients'), or raise bus.max_clients",
+            )
+            with contextlib.suppress(OSError):
+                sock.send(frames.error("too_many_clients", b""))
+            sock.close()
+            return
+        client = Client(sock, identity(self._host, program, pid), program, pid, uid)
+        self.clients[client.fd] = client
+        self._routes.join(client.fd, client.identity)
+        self._egress.open(client.identity)
+        self._loop.watch(client.fd, client.watched, lambda events: self._on_event(client, events))
+
+    def _end(self, client: Client) -> None:
+        """A client has gone or must go; its descriptor lives until the end of the round."""
+        if not client.open:
+            return
+        client.open = False
+        if client.queue_messages:
+            self.counters.dropped["client_gone"] += client.queue_messages
+        client.queue.clear()
+        client.queue_bytes = client.queue_messages = 0
+        self._loop.unwatch(client.fd)
+        self._waiting.discard(client.fd)
+        del self.clients[client.fd]
+        self._routes.leave(client.fd)
+        self._egress.close(client.identity, time.monotonic())
+        self._loop.soon(client.sock.close)
+
+    def _on_event(self, client: Client, events: int) -> None:
+        if events & WRITABLE:
+            self._flush(client)
+        if events & (READABLE | HALF_CLOSED | GONE):
+            self._read(client, ending=bool(events & (HALF_CLOSED | GONE)))
+        if events & GONE and client.open and not events & READABLE:
+            self._end(client)
+
+    # -- from a client
+
+    def _read(self, client: Client, ending: bool) -> None:
+        """Take up to a turn's packets; an empty one looks like the end, and is it only if the peer has shut down."""
+        sock = client.sock
+        for _ in range(TURN):
+            try:
+                size = sock.recv_into(self._packet)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._end(client)
+                return
+            if not size and ending and not _unread(sock):
+                self._at_end(client)
+                return
+            if size > MAX_PACKET:
+                self._refuse(client, "frame_too_long", bytes(self._view[:64]))
+            else:
+                self._take(client, bytes(self._view[:size]))
+            if not client.open:
+                return
+
+    def _at_end(self, client: Client) -> None:
+        """Nothing more will come. One that has only shut down its side still gets what it subscribed to."""
+        if client.subscriptions and not _hung_up(client.sock):
+            client.watched &= ~(READABLE | HALF_CLOSED)
+            self._loop.change(client.fd, client.watched)
+        else:
+            self._end(client)
+
+    def _take(self, client: Client, packet: bytes) -> None:
+        try:
+            verb, key, payload = frames.read(packet)
+        except BadFrame as bad:
+            self._refuse(client, bad.reason, packet[:64])
+            return
+        if verb == frames.MSG:
+            self._publish(client, key, payload, packet)
+        elif verb == frames.SUB:
+            self._subscribe(client, key)
+        elif verb == frames.UNSUB:
+            self._unsubscribe(client, key)
+        else:
+            request = self._requests.get(key)
+            if request is None:
+                self._refuse(client, "unknown_control", key)
+            else:
+                request(client, payload)
+
+    def _subscribe(self, client: Client, pattern: bytes) -> None:
+        if len(pattern) > self.limits.max_pattern:
+            self._refuse(client, "pattern_too_long", pattern[:64])
+        elif client.subscriptions >= self.limits.max_subscriptions:
+            self._refuse(client, "too_many_subscriptions", pattern)
+        elif pattern.startswith((b"!/tap/", b"!/cred/")):
+            self._refuse(client, "not_permitted", pattern)
+        else:
+            self._routes.subscribe(client.fd, pattern)
+            client.subscriptions += 1
+
+    def _unsubscribe(self, client: Client, pattern: bytes) -> None:
+        if self._routes.unsubscribe(client.fd, pattern):
+            client.subscriptions -= 1
+        else:
+            self._refuse(client, "not_subscribed", pattern[: self.limits.max_pattern])
+
+    def _publish(self, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
+        """Deliver to the clients of this host, and broadcast what the protocol can carry."""
+        self.counters.published += 1
+        client.published += 1
+        if key.startswith(_RESERVED):
+            self._refuse(client, "reserved_key", key)
+            return
+        if key.startswith(b"!/"):
+            self._send_all(((self._routes.local(key), packet),))
+            return
+        clock_ns = time.time_ns()
+        seq, datagram, refused = 0, b"", ""
+        try:
+            seq, datagram = self._egress.emit(client.identity, key, payload, clock_ns // 1000)
+        except BadMessage as bad:
+            refused = bad.reason
+        self._deliver_locally(client, key, payload, packet, seq, clock_ns)
+        if not refused:
+            error = self._broadcast(datagram)
+            refused = "send_failed" if error else ""
+        if refused:
+            self._refuse(client, refused, key)
+
+    def _deliver_locally(
+        self, client: Client, key: bytes, payload: bytes, packet: bytes, seq: int, clock_ns: int
+    ) -> None:
+        try:
+            route = self._routes.find(key)
+        except BadDatagram:  # no legal channel, but perhaps a key that someone here waits for
+            self._send_all(((self._routes.local(key), packet),))
+            return
+        self._send_all(((route.plain, packet),))
+        if route.meta:
+            meta = frames.meta(client.identity, seq, clock_ns, "local")
+            self._send_all(((route.meta, route.frame_head + meta + payload),))
+
+    # -- requests
+
+    def _answer(self, client: Client, key: bytes, payload: bytes) -> None:
+        self._tell(client, frames.control(key, payload))
+
+    def _refuse(self, client: Client, reason: str, key: bytes) -> None:
+        """Tell a client what was wrong with a frame of its own."""
+        self.counters.errors[reason] = self.counters.errors.get(reason, 0) + 1
+        self._tell(client, frames.error(reason, key))
+
+    def _cred_whoami(self, client: Client, _payload: bytes) -> None:
+        pid, uid, gid = peer_credentials(client.sock)
+        self._answer(client, frames.CRED_WHOAMI, b"!/cred/%d/%d/%d" % (gid, uid, pid))
+
+    def _stats(self, client: Client, topic: bytes) -> None:
+        """A listing, page by page: the first by its name, the following ones with ``more``."""
+        if topic != b"more":
+            listing = self._listings.get(topic or b"daemon")
+            if listing is None:
+                self._refuse(client, "unknown_listing", topic[:64])
+                return
+            client.listing = iter(listing())
+        items = list(islice(client.listing, PAGE))
+        page = {"items": items, "more": len(items) == PAGE}
+        self._answer(client, frames.STATS, json.dumps(page, separators=(",", ":")).encode("ascii"))
+
+    def _list_clients(self) -> Iterator[dict[str, Any]]:
+        for client in list(self.clients.values()):
+            if client.open:
+                yield {
+                    "identity": client.identity.decode("ascii"),
+                    "program": client.program.decode("ascii"),
+                    "pid": client.pid,
+                    "uid": client.uid,
+                    "since": round(client.since, 3),
+                    "subscriptions": client.subscriptions,
+                    "patterns": [
+                        text.decode("utf-8", "backslashreplace")[:128]
+                        for text in islice(self._routes.patterns(client.fd), 8)
+                    ],
+                    "published": client.published,
+                    "queued": client.queue_messages,
+                    "queued_bytes": client.queue_bytes,
+                    "lost": client.loss,
+                }
+
+    # -- to clients
+
+    def deliver(self, deliveries: Iterable[Delivery[int]]) -> None:
+        """Send each frame to each of its receivers, in order."""
+        self._send_all(deliveries)
+
+    def _send_all(self, deliveries: Iterable[Delivery[int]]) -> None:
+        # os.write is the cheapest way into the kernel that Python has; a SEQPACKET socket takes it for send(2).
+        waiting = self._waiting
+        sent = 0
+        for receivers, frame in deliveries:
+            for fd in receivers:
+                if waiting and fd in waiting:
+                    self._enqueue(self.clients[fd], frame)
+                    continue
+                try:
+                    write(fd, frame)
+                    sent += 1
+                except OSError as error:
+                    self._not_sent(fd, frame, error)
+        self.counters.deliveries += sent
+
+    def _not_sent(self, fd: int, frame: bytes, error: OSError) -> None:
+        client = self.clients.get(fd)
+        if client is None or error.errno not in (errno.EAGAIN, errno.ENOBUFS, errno.EMSGSIZE):
+            # Gone, or half gone. Others of this round must not notice, so its end is put off.
+            self.counters.dropped["client_gone"] += 1
+            if client is not None:
+                self._loop.soon(lambda: self._end(client))
+        elif error.errno == errno.EMSGSIZE:
+            self._lose(client, "too_big")
+        else:
+            self._enqueue(client, frame)
+
+    def _tell(self, client: Client, frame: bytes) -> None:
+        """Send a control message behind what is already queued. It does not count as a message, and one that does
+        not fit is dropped without a gap."""
+        if not client.open:
+            return
+        if not client.queue:
+            try:
+                write(client.fd, frame)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.ENOBUFS):
+                    self._loop.soon(lambda: self._end(client))
+                    return
+        limits = self.limits
+        if len(client.queue) < 2 * limits.queue_messages and client.queue_bytes + len(frame) <= limits.queue_bytes:
+            self._append(client, frame)
+
+    def _enqueue(self, client: Client, frame: bytes) -> None:
+        if not client.open:
+            self.counters.dropped["client_gone"] += 1
+        elif client.queue_messages >= self.limits.queue_messages:
+            self._lose(client, "queue_messages")
+        elif client.queue_bytes + len(frame) > self.limits.queue_bytes:
+            self._lose(client, "queue_bytes")
+        else:
+            client.queue_messages += 1
+            self._append(client, frame)
+
+    def _append(self, client: Client, frame: bytes | int) -> None:
+        if not client.queue:
+            self._waiting.add(client.fd)
+            client.watched |= WRITABLE
+            self._loop.change(client.fd, client.watched)
+        client.queue.append(frame)
+        if isinstance(frame, bytes):
+            client.queue_bytes += len(frame)
+
+    def _lose(self, client: Client, reason: str) -> None:
+        """Drop a message and note the gap where it would have stood."""
+        self.counters.dropped[reason] += 1
+        client.loss += 1
+        last = client.queue[-1] if client.queue else b""
+        if isinstance(last, int):
+            client.queue[-1] = last + 1
+        else:
+            self._append(client, 1)
+        some = islice(self._routes.patterns(client.fd), 3)
+        patterns = ", ".join(repr(text.decode("ascii", "replace")) for text in some)
+        self._limited.warn(
+            f"slow/{client.identity.decode('ascii')}",
+            f"{client} does not read fast enough: messages for it are dropped ({reason}); subscribed to {patterns}. "
+            "Remedy: make it read faster, narrow its patterns, or raise bus.queue",
+        )
+
+    def _flush(self, client: Client) -> None:
+        """Send what is queued, as far as the client's socket takes it."""
+        queue = client.queue
+        while queue:
+            entry = queue[0]
+            frame = frames.gap(entry) if isinstance(entry, int) else entry
+            try:
+                write(client.fd, frame)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno == errno.ENOBUFS:
+                    return
+                self._end(client)
+                return
+            queue.popleft()
+            if isinstance(entry, bytes):
+                client.queue_bytes -= len(entry)
+                if entry.startswith(b"MSG"):
+                    client.queue_messages -= 1
+                    self.counters.deliveries += 1
+        self._waiting.discard(client.fd)
+        client.watched &= ~WRITABLE
+        self._loop.change(client.fd, client.watched)
+
+    # -- totals, and the end
+
+    @property
+    def queue_bytes(self) -> int:
+        return sum(client.queue_bytes for client in self.clients.values())
+
+    def stop_accepting(self) -> None:
+        self._loop.unwatch(self._listener.fileno())
+        self._listener.close()
+
+    def drain(self, deadline: float) -> None:
+        """Take what clients have already sent, then flush their queues until ``deadline`` (monotonic seconds)."""
+        for client in list(self.clients.values()):
+            self._read(client, ending=False)
+        while time.monotonic() < deadline:
+            waiting = [client for client in self.clients.values() if client.queue]
+            if not waiting:
+                break
+            for client in waiting:
+                self._flush(client)
+            time.sleep(0.005)
+
+    def close(self) -> None:
+        for client in list(self.clients.values()):
+            self._end(client)
+            client.sock.close()
+
+
+def _program_of(pid: int) -> bytes:
+    """The name of a process as a legal token; ``unknown`` for one that is gone or not visible from here."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as comm:
+            return token(comm.read(64).rstrip(b"\n"), 64)
+    except OSError:
+        return b"unknown"
+
+
+def _unread(sock: socket.socket) -> int:
+    """Bytes that can still be read."""
+    return int.from_bytes(fcntl.ioctl(sock, termios.FIONREAD, b"\0" * 4), sys.byteorder)
+
+
+def _hung_up(sock: socket.socket) -> bool:
+    """Whether the peer can read no more either."""
+    poll = select.poll()
+    poll.register(sock, 0)
+    return bool(poll.poll(0))

@@ -1,0 +1,136 @@
+"""A small HTTP server on the daemon's own loop: a few pages, GET and HEAD, one request to a connection.
+
+Law: it answers between two batches of datagrams, so that a page shows numbers that belong together and an answer
+proves that the loop turns; connections, header sizes and patience are capped, so that no visitor can hold it up.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import h11
+
+from bccnd.net.loop import READABLE, WRITABLE, Loop, Timer
+
+#: scrapers and people, not crowds
+MAX_CONNECTIONS: Final = 32
+MAX_HEADERS: Final = 16_384
+#: seconds for a visitor to send a request and take the answer
+PATIENCE: Final = 10.0
+
+#: status, content type and body of a page; the argument is the request's Accept header
+Page = Callable[[str], tuple[int, str, bytes]]
+
+
+class HttpServer:
+    """Serves ``pages`` by path."""
+
+    def __init__(self, loop: Loop, listener: socket.socket, pages: Mapping[str, Page]) -> None:
+        self._loop = loop
+        self._listener = listener
+        self._pages = pages
+        self._visits: set[_Visit] = set()
+        loop.watch(listener.fileno(), READABLE, self._on_connect)
+
+    def _on_connect(self, _events: int) -> None:
+        try:
+            sock, _address = self._listener.accept()
+        except OSError:
+            return
+        if len(self._visits) >= MAX_CONNECTIONS:
+            sock.close()
+            return
+        sock.setblocking(False)
+        self._visits.add(_Visit(self._loop, sock, self._pages, self._visits.discard))
+
+    def close(self) -> None:
+        for visit in list(self._visits):
+            visit.end()
+        if self._listener.fileno() >= 0:
+            self._loop.unwatch(self._listener.fileno())
+            self._listener.close()
+
+
+class _Visit:
+    """One connection: a request in, an answer out."""
+
+    def __init__(
+        self, loop: Loop, sock: socket.socket, pages: Mapping[str, Page], on_end: Callable[[_Visit], None]
+    ) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._pages = pages
+        self._on_end = on_end
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADERS)
+        self._out = b""
+        self._timer: Timer = loop.later(PATIENCE, self.end)
+        loop.watch(sock.fileno(), READABLE, self._on_event)
+
+    def _on_event(self, events: int) -> None:
+        try:
+            if self._out:
+                self._send()
+            elif events:
+                self._receive()
+        except OSError:
+            self.end()
+
+    def _receive(self) -> None:
+        data = self._sock.recv(MAX_HEADERS)
+        try:
+            self._http.receive_data(data)
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                return
+            if not isinstance(event, h11.Request):
+                self.end()
+                return
+            self._answer(event)
+        except h11.RemoteProtocolError:
+            self.end()
+
+    def _answer(self, request: h11.Request) -> None:
+        path = request.target.split(b"?", 1)[0].decode("ascii", "replace")
+        headers = {name: value.decode("latin-1") for name, value in request.headers}
+        page = self._pages.get(path)
+        if request.method not in (b"GET", b"HEAD"):
+            status, kind, body = 405, "text/plain", b"only GET\n"
+        elif page is None:
+            status, kind, body = 404, "text/plain", b"no such page\n"
+        else:
+            status, kind, body = page(headers.get(b"accept", ""))
+        head = h11.Response(
+            status_code=status,
+            headers=[
+                ("content-type", kind),
+                ("content-length", str(len(body))),
+                ("cache-control", "no-store"),
+                ("x-content-type-options", "nosniff"),
+                ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'"),
+                ("connection", "close"),
+            ],
+        )
+        self._out = self._http.send(head) or b""
+        if request.method != b"HEAD":
+            self._out += self._http.send(h11.Data(data=body)) or b""
+        self._loop.change(self._sock.fileno(), WRITABLE)
+        self._send()
+
+    def _send(self) -> None:
+        try:
+            self._out = self._out[self._sock.send(self._out) :]
+        except BlockingIOError:
+            return
+        if not self._out:
+            self.end()
+
+    def end(self) -> None:
+        """Close the connection, whatever it is at."""
+        if self._sock.fileno() < 0:
+            return
+        self._timer.cancel()
+        self._loop.unwatch(self._sock.fileno())
+        self._sock.close()
+        self._on_end(self)

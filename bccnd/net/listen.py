@@ -1,0 +1,160 @@
+"""Opening the sockets that programs of this host connect to: a path for the bus, an address for HTTP.
+
+Law: a path is taken only in a directory that nobody else can play with; a socket file that a dead daemon left is
+replaced, one that somebody serves is not touched, and two daemons that start at once cannot both win.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from bccnd.errors import StartError
+
+#: connections that wait to be accepted; the kernel cuts it to net.core.somaxconn
+BACKLOG: Final = 1024
+#: sockaddr_un holds this many bytes of path, with the NUL
+MAX_PATH: Final = 107
+
+
+def listen_unix(path: str, mode: int, gid: int | None) -> socket.socket:
+    """A listening SEQPACKET socket at ``path``. Raises StartError with a remedy."""
+    if len(os.fsencode(path)) > MAX_PATH:
+        raise StartError("path_too_long", f"bus.path: {path} is longer than {MAX_PATH} bytes", "choose a shorter path")
+    directory = os.path.dirname(os.path.abspath(path))
+    with _locked(directory):
+        _clear(path)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        try:
+            _bind(sock, path, mode, gid)
+            sock.listen(BACKLOG)
+        except BaseException:
+            sock.close()
+            raise
+    return sock
+
+
+@contextmanager
+def _locked(directory: str) -> Iterator[None]:
+    """Hold the directory while deciding, after making sure that it is one to trust."""
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise StartError(
+            "no_directory",
+            f"bus.path: the directory {directory} does not exist",
+            f"create it (install -d -m 0755 {directory}), or choose another bus.path",
+        ) from None
+    except OSError as error:
+        raise StartError(
+            "bad_directory",
+            f"bus.path: cannot open the directory {directory}: {error.strerror}",
+            "choose a directory that the daemon's user owns",
+        ) from error
+    try:
+        info = os.fstat(fd)
+        open_to_all = info.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not info.st_mode & stat.S_ISVTX
+        if info.st_uid not in (0, os.geteuid()) or open_to_all:
+            raise StartError(
+                "foreign_directory",
+                f"bus.path: others than root and this daemon may replace files in {directory}",
+                f"choose a directory of our own, or: chown {os.geteuid()} {directory}; chmod go-w {directory}",
+            )
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _clear(path: str) -> None:
+    """Remove what a dead daemon left; refuse everything else that stands in the way."""
+    try:
+        info = os.lstat(path)
+    except FileNotFoundError:
+        return
+    except PermissionError as error:
+        raise StartError(
+            "foreign_directory",
+            f"bus.path: not allowed to look into the directory of {path}",
+            "choose a directory that the daemon's user owns",
+        ) from error
+    if not stat.S_ISSOCK(info.st_mode):
+        raise StartError(
+            "path_taken", f"bus.path: {path} exists and is no socket", "move it away, or choose another bus.path"
+        )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except OSError as error:
+            # A full backlog or another type of socket: somebody is there.
+            who = error.strerror or "no answer"
+        else:
+            pid, uid, _ = peer_credentials(probe)
+            who = f"pid {pid}, uid {uid}"
+    raise StartError(
+        "path_served",
+        f"bus.path: {path} is being served by another process ({who})",
+        "stop that one first (systemctl stop bccnd), or choose another bus.path",
+    )
+
+
+def _bind(sock: socket.socket, path: str, mode: int, gid: int | None) -> None:
+    # Nobody may connect between bind and chmod.
+    before = os.umask(0o177)
+    try:
+        sock.bind(path)
+    except OSError as error:
+        raise StartError(
+            "bind_failed",
+            f"bus.path: cannot create {path}: {error.strerror}",
+            "choose a directory that the daemon's user may write to",
+        ) from error
+    finally:
+        os.umask(before)
+    try:
+        if gid is not None:
+            os.chown(path, -1, gid)
+        os.chmod(path, mode)
+    except OSError as error:
+        os.unlink(path)
+        raise StartError(
+            "group_refused",
+            f"bus.group: cannot give {path} to group {gid}: {error.strerror}",
+            "run the daemon as root or as a member of that group, or leave out bus.group",
+        ) from error
+
+
+def peer_credentials(sock: socket.socket) -> tuple[int, int, int]:
+    """The pid, uid and gid of the process at the other end, as the kernel noted them when it connected."""
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    pid, uid, gid = struct.unpack("=iII", raw)
+    return pid, uid, gid
+
+
+def listen_tcp(host: str, port: int) -> socket.socket:
+    """A listening TCP socket. Raises StartError with a remedy."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        remedy = "choose another 'metrics.listen', or 'off'"
+        if error.errno == errno.EADDRINUSE:
+            remedy = f"find the other program with 'ss -ltnp sport = :{port}', or {remedy}"
+        raise StartError(
+            "metrics_refused", f"metrics.listen: cannot listen on {host}:{port}: {error.strerror}", remedy
+        ) from error
+    return sock

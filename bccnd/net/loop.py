@@ -1,0 +1,131 @@
+"""One thread, one epoll: who is called when a descriptor is ready, a time has come or a signal has arrived.
+
+Law: callbacks run one after the other and never block; what would close a descriptor while others of the same
+round are still being served is put off to the end of the round with `soon`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from typing import Final
+
+READABLE: Final = select.EPOLLIN
+WRITABLE: Final = select.EPOLLOUT
+#: the peer will send no more, but may still read
+HALF_CLOSED: Final = select.EPOLLRDHUP
+GONE: Final = select.EPOLLHUP | select.EPOLLERR
+
+
+class Timer:
+    """A call at a time to come; `cancel` takes it back."""
+
+    __slots__ = ("call", "when")
+
+    def __init__(self, when: float, call: Callable[[], None]) -> None:
+        self.when = when
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+    def __lt__(self, other: Timer) -> bool:
+        return self.when < other.when
+
+
+class Loop:
+    """Watches descriptors, timers and signals until `stop`."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._callbacks: dict[int, Callable[[int], None]] = {}
+        self._timers: list[Timer] = []
+        self._soon: list[Callable[[], None]] = []
+        self._signals: dict[int, Callable[[], None]] = {}
+        self._running = False
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        self.watch(self._wake_read, READABLE, self._on_wake)
+
+    def watch(self, fd: int, events: int, callback: Callable[[int], None]) -> None:
+        self._callbacks[fd] = callback
+        self._epoll.register(fd, events)
+
+    def change(self, fd: int, events: int) -> None:
+        self._epoll.modify(fd, events)
+
+    def unwatch(self, fd: int) -> None:
+        if self._callbacks.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def later(self, seconds: float, call: Callable[[], None]) -> Timer:
+        timer = Timer(time.monotonic() + seconds, call)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def every(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call now and again, ``seconds`` after the end of the call before."""
+
+        def again() -> None:
+            call()
+            self.later(seconds, again)
+
+        self.later(seconds, again)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call once the present round is over."""
+        self._soon.append(call)
+
+    def on_signal(self, number: int, call: Callable[[], None]) -> None:
+        """Call from the loop, not from the signal handler."""
+        self._signals[number] = call
+        signal.signal(number, lambda _number, _frame: None)
+
+    def _on_wake(self, _events: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for number in os.read(self._wake_read, 64):
+                if number in self._signals:
+                    self._signals[number]()
+
+    def stop(self) -> None:
+        self._running = False
+
+    def run(self) -> None:
+        """Serve until `stop` is called."""
+        self._running = True
+        poll = self._epoll.poll
+        callbacks = self._callbacks
+        while self._running:
+            for fd, events in poll(self._timeout()):
+                callback = callbacks.get(fd)
+                if callback is not None:
+                    callback(events)
+            if self._timers:
+                self._run_timers()
+            while self._soon:
+                calls, self._soon = self._soon, []
+                for call in calls:
+                    call()
+
+    def _timeout(self) -> float:
+        if self._soon:
+            return 0.0
+        return max(0.0, self._timers[0].when - time.monotonic()) if self._timers else -1.0
+
+    def _run_timers(self) -> None:
+        now = time.monotonic()
+        while self._timers and self._timers[0].when <= now:
+            call = heapq.heappop(self._timers).call
+            if call is not None:
+                call()
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(-1)
+        self._epoll.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
