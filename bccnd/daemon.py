@@ -164,6 +164,9 @@ class Daemon:
             loop.run()
             self._drain()
         finally:
+            # We are ending already; being told again must not turn a clean end into a death by signal.
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
             self.close()
         log.logger.info("stopped")
 

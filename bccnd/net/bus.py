@@ -211,14 +211,14 @@ class Bus:
         if events & WRITABLE:
             self._flush(client)
         if events & (READABLE | HALF_CLOSED | GONE):
-            self._read(client, ending=bool(events & (HALF_CLOSED | GONE)))
+            self._read(client)
         if events & GONE and client.open and not events & READABLE:
             self._end(client)
 
     # -- from a client
 
-    def _read(self, client: Client, ending: bool) -> None:
-        """Take up to a turn's packets; an empty one looks like the end, and is it only if the peer has shut down."""
+    def _read(self, client: Client) -> None:
+        """Take up to a turn's packets. An empty one looks like the end, and is it only if the peer has shut down."""
         sock = client.sock
         for _ in range(TURN):
             try:
@@ -228,7 +228,7 @@ class Bus:
             except OSError:
                 self._end(client)
                 return
-            if not size and ending and not _unread(sock):
+            if not size and _shut_down(sock):
                 self._at_end(client)
                 return
             if size > MAX_PACKET:
@@ -240,7 +240,7 @@ class Bus:
 
     def _at_end(self, client: Client) -> None:
         """Nothing more will come. One that has only shut down its side still gets what it subscribed to."""
-        if client.subscriptions and not _hung_up(client.sock):
+        if (client.subscriptions or client.queue) and not _hung_up(client.sock):
             client.watched &= ~(READABLE | HALF_CLOSED)
             self._loop.change(client.fd, client.watched)
         else:
@@ -490,7 +490,7 @@ class Bus:
     def drain(self, deadline: float) -> None:
         """Take what clients have already sent, then flush their queues until ``deadline`` (monotonic seconds)."""
         for client in list(self.clients.values()):
-            self._read(client, ending=False)
+            self._read(client)
         while time.monotonic() < deadline:
             waiting = [client for client in self.clients.values() if client.queue]
             if not waiting:
@@ -514,9 +514,12 @@ def _program_of(pid: int) -> bytes:
         return b"unknown"
 
 
-def _unread(sock: socket.socket) -> int:
-    """Bytes that can still be read."""
-    return int.from_bytes(fcntl.ioctl(sock, termios.FIONREAD, b"\0" * 4), sys.byteorder)
+def _shut_down(sock: socket.socket) -> bool:
+    """Whether the peer will send no more and all that it sent has been read."""
+    poll = select.poll()
+    poll.register(sock, select.POLLRDHUP)
+    unread = int.from_bytes(fcntl.ioctl(sock, termios.FIONREAD, b"\0" * 4), sys.byteorder)
+    return not unread and bool(poll.poll(0))
 
 
 def _hung_up(sock: socket.socket) -> bool:

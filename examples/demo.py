@@ -1,0 +1,282 @@
+"""The main job in 20 seconds: `make demo`.
+
+Starts a real daemon on the loopback broadcast address and real clients in three languages, sends real datagrams,
+and leaves nothing behind. Every line that is shown under a program's name was printed by that program.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+HERE = Path(__file__).parent
+BIN = Path(sys.executable).parent
+BROADCAST = "127.255.255.255"
+#: seconds between two steps, so that people can follow; a test sets it to 0
+PAUSE = float(os.environ.get("DEMO_PAUSE", "1.2"))
+#: seconds that anything may take before the demo gives up
+PATIENCE = 10.0
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+class Failed(Exception):
+    """Something that should have been seen was not."""
+
+
+class Program:
+    """A running program whose output lines are shown under its name as they come."""
+
+    def __init__(self, name: str, colour: str, command: list[str], **environment: str) -> None:
+        self.name = name
+        self.lines: list[str] = []
+        self._colour = colour
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+        self._thread = threading.Thread(target=self._show, daemon=True)
+        self._thread.start()
+
+    def _show(self) -> None:
+        out = self._process.stdout
+        assert out is not None
+        while data := os.read(out.fileno(), 65536):
+            # socat prints the frames as they are: one behind the other, with a NUL behind each key.
+            text = re.sub(r"(?<!C)MSG ", r"\nMSG ", data.decode(errors="replace")).replace("\0", " ")
+            for line in text.split("\n"):
+                if line.strip():
+                    self.lines.append(line)
+                    show(self.name, self._colour, line)
+
+    def wait_for(self, pattern: str) -> None:
+        """Wait until a line matches. Raises Failed."""
+        wait(lambda: any(re.search(pattern, line) for line in self.lines), f"{self.name} to print {pattern!r}")
+
+    def stop(self) -> int:
+        """End the program and what it has started."""
+        os.killpg(self._process.pid, signal.SIGTERM)
+        status = self._process.wait(PATIENCE)
+        self._thread.join(PATIENCE)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return status
+
+
+def wait(done: object, what: str) -> None:
+    """Wait until ``done()`` is true. Raises Failed when it takes too long."""
+    deadline = time.monotonic() + PATIENCE
+    while not (callable(done) and done()):
+        if time.monotonic() > deadline:
+            raise Failed(f"waited in vain for {what}")
+        time.sleep(0.02)
+
+
+def say(text: str) -> None:
+    time.sleep(PAUSE)
+    console.print(f"\n[bold]{text}[/]")
+
+
+def show(who: str, colour: str, line: str) -> None:
+    """One line under somebody's name; written at once, because several programs speak."""
+    console.print(f"    [{colour}]{who:>11}[/] │ {escape(line)}", soft_wrap=True)
+
+
+def show_sent(datagram: bytes) -> None:
+    show("on the wire", "dim", datagram.decode("ascii", "backslashreplace"))
+
+
+class Wire:
+    """Another host of the segment: a plain UDP socket that shares the port and knows the wire format by heart."""
+
+    def __init__(self, port: int, key: bytes) -> None:
+        self._to = (BROADCAST, port)
+        self._key = key
+        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._sock.bind(("", port))
+        self._sock.settimeout(PATIENCE)
+
+    def datagram(self, body: bytes, key: bytes | None = None) -> bytes:
+        total = hmac.digest(key or self._key, body, "sha256")[:8].hex().encode()
+        return b"BCCN1[%d:hmac=%b]%b" % (len(body), total, body)
+
+    def send(self, datagram: bytes) -> None:
+        show_sent(datagram)
+        self._sock.sendto(datagram, self._to)
+
+    def hear(self, part: bytes) -> bytes:
+        """The next datagram that holds ``part``."""
+        while True:
+            data = self._sock.recv(2048)
+            if part in data:
+                return data
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+class Metrics:
+    """What Prometheus would scrape."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}/metrics"
+
+    def verdicts(self) -> dict[str, int]:
+        return {
+            found[1]: int(float(found[2]))
+            for found in re.finditer(r'bccnd_datagrams_total\{.*verdict="(\w+)"\} (\S+)', self.text())
+        }
+
+    def value(self, name: str) -> int:
+        found = re.search(rf"^bccnd_{name}(?:\{{.*\}})? (\S+)$", self.text(), re.MULTILINE)
+        return int(float(found[1])) if found else 0
+
+    def text(self) -> str:
+        with urllib.request.urlopen(self._url, timeout=PATIENCE) as answer:
+            return str(answer.read().decode())
+
+
+@contextmanager
+def expecting(metrics: Metrics, verdict: str) -> Iterator[None]:
+    """Show that what happens inside raises the count of a verdict."""
+    before = metrics.verdicts()[verdict]
+    yield
+    wait(lambda: metrics.verdicts()[verdict] > before, f"the verdict {verdict}")
+    after = metrics.verdicts()[verdict]
+    show("refused", "red", f'bccnd_datagrams_total{{verdict="{verdict}"}} {before} → {after}')
+
+
+def free_port(kind: socket.SocketKind) -> int:
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def play(folder: Path, undo: ExitStack) -> None:
+    port, metrics_port = free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_STREAM)
+    bus, key, config = folder / "bus.sock", folder / "hmac.key", folder / "bccnd.yaml"
+    tool = [str(BIN / "bccn"), "--socket", str(bus)]
+
+    console.print("[bold]bccnd: one daemon per host between the broadcast segment and the local programs.[/]")
+    console.print("Everything here happens on the loopback network; nothing needs root, nothing is left behind.")
+
+    say("1. A key, a configuration, and the daemon.")
+    subprocess.run([*tool, "keygen", str(key)], check=True, stderr=subprocess.DEVNULL)
+    config.write_text(
+        json.dumps(
+            {
+                "host": "demo01",
+                "segments": [{"address": BROADCAST, "port": port, "receive_buffer": "64KiB"}],
+                "integrity": {"algorithm": "hmac", "keys": [str(key)], "required": False},
+                "bus": {"path": str(bus)},
+                "metrics": {"listen": f"127.0.0.1:{metrics_port}"},
+            }
+        )
+    )
+    daemon = Program("bccnd", "cyan", [str(BIN / "bccnd"), "--config", str(config)])
+    undo.callback(daemon.stop)
+    daemon.wait_for("ready")
+    metrics = Metrics(metrics_port)
+
+    say("2. Three subscribers to demo/: bccn sub, a C program of 40 lines, a socat one-liner.")
+    subprocess.run(["cc", "-o", str(folder / "subscribe"), str(HERE / "c/subscribe.c")], check=True)
+    sub = Program("bccn sub", "green", [*tool, "sub", "--json", "demo/"])
+    undo.callback(sub.stop)
+    in_c = Program("C", "yellow", [str(folder / "subscribe"), str(bus), "demo/"])
+    undo.callback(in_c.stop)
+    shell = f"printf 'SUB demo/' | exec socat -t 86400 - UNIX-CONNECT:{bus},type=5"
+    in_shell = Program("socat", "magenta", ["sh", "-c", shell])
+    undo.callback(in_shell.stop)
+    wait(lambda: metrics.value("subscriptions") == 3, "three subscriptions")
+    console.print("    three subscriptions")
+
+    wire = Wire(port, key.read_bytes().strip())
+    undo.callback(wire.close)
+
+    say("3. Another host broadcasts a datagram. It is checked once and reaches all three.")
+    first = wire.datagram(b"relay02/sensor/77:1:demo/temperature|21.5")
+    wire.send(first)
+    for program in (sub, in_c, in_shell):
+        program.wait_for("21.5")
+
+    say("4. The same datagram again: a copy.")
+    with expecting(metrics, "duplicate"):
+        wire.send(first)
+
+    say("5. One whose sender does not know the key: forged.")
+    with expecting(metrics, "integrity_failed"):
+        wire.send(wire.datagram(b"relay02/sensor/77:2:demo/temperature|99.9", secrets.token_bytes(32)))
+
+    say("6. One whose length does not fit its body: malformed.")
+    with expecting(metrics, "length_mismatch"):
+        wire.send(b"BCCN1[999]relay02/sensor/77:2:demo/temperature|99.9")
+
+    say("7. To one program by name: only the C program is called subscribe.")
+    wire.send(wire.datagram(b"relay02/sensor/77:2:!demo01/subscribe/*|for you alone"))
+    in_c.wait_for("for you alone")
+
+    say("8. To everyone, whatever they have subscribed to.")
+    wire.send(wire.datagram(b"relay02/sensor/77:3:!|lights out at ten"))
+    for program in (sub, in_c, in_shell):
+        program.wait_for("lights out at ten")
+
+    say("9. The other way: a local program publishes, the other host hears it, signed and numbered.")
+    subprocess.run([*tool, "pub", "demo/answer", "all is well"], check=True)
+    for program in (sub, in_c, in_shell):
+        program.wait_for("all is well")
+    show_sent(wire.hear(b"all is well"))
+
+    say("10. What Prometheus sees: every datagram has one verdict, and they add up.")
+    wait(lambda: metrics.verdicts()["looped"] == 1, "our own broadcast to come back")
+    verdicts = {name: count for name, count in metrics.verdicts().items() if count}
+    received = metrics.value("datagrams_received_total")
+    for name, count in verdicts.items():
+        console.print(f"    {name:>20} {count:3}")
+    console.print(f"    {'sum':>20} {sum(verdicts.values()):3}    datagrams read: {received}")
+    if sum(verdicts.values()) != received:
+        raise Failed("the verdicts do not add up to the datagrams read")
+    console.print(f"    {'deliveries':>20} {metrics.value('deliveries_total'):3}")
+
+
+def main() -> int:
+    folder = Path(tempfile.mkdtemp(prefix="bccnd-demo-"))
+    try:
+        with ExitStack() as undo:
+            undo.callback(shutil.rmtree, folder)
+            play(folder, undo)
+            say("Done. Stopping everything:")
+    except Failed as failed:
+        console.print(f"[bold red]{failed}[/]")
+        return 1
+    left = folder.exists()
+    console.print("Nothing is left behind." if not left else f"[bold red]{folder} is left behind[/]")
+    return int(left)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Installs what is missing: need.sh COMMAND:PACKAGE ...
+# Says what it does; uses sudo where it is not root, and says what to type where neither helps.
+set -eu
+missing=""
+for pair in "$@"; do
+    command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
+done
+[ -n "$missing" ] || exit 0
+echo "need: installing$missing with apt-get"
+sudo=""
+if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null 2>&1; then
+        echo "need: not root and no sudo; as root, type: apt-get install$missing" >&2
+        exit 2
+    fi
+    sudo=sudo
+fi
+export DEBIAN_FRONTEND=noninteractive
+# shellcheck disable=SC2086  # the list is meant to be split
+$sudo apt-get install -qq -y --no-install-recommends $missing >/dev/null 2>&1 || {
+    $sudo apt-get update -qq
+    $sudo apt-get install -qq -y --no-install-recommends $missing >/dev/null
+}

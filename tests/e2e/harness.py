@@ -1,0 +1,254 @@
+"""What the end-to-end tests share: a real daemon, a plain sender, waiting with patience.
+
+Nothing here knows how the daemon works inside; the wire format is written once more by hand.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import bccnd
+
+BIN = Path(sys.executable).parent
+ROOT = Path(__file__).parents[2]
+BROADCAST = "127.255.255.255"
+#: generous, because it only matters when something is broken
+PATIENCE = 20.0
+KEY = b"0123456789abcdef0123456789abcdef"
+
+
+def wait(done: Callable[[], object], what: str = "it") -> None:
+    """Wait until ``done()`` is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.01)
+
+
+def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def datagram(src: str, seq: int, chan: str, payload: bytes | str = b"", key: bytes | None = None) -> bytes:
+    """A BCCN1 datagram, signed if there is a key."""
+    data = payload.encode() if isinstance(payload, str) else payload
+    body = f"{src}:{seq}:{chan}|".encode() + data
+    check = b":hmac=" + hmac.digest(key, body, "sha256")[:8].hex().encode() if key else b""
+    return b"BCCN1[%d%b]%b" % (len(body), check, body)
+
+
+class Wire:
+    """Another program of the segment: a plain UDP socket."""
+
+    def __init__(self, port: int, address: str = BROADCAST) -> None:
+        self._to = (address, port)
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.sock.bind(("", port))
+        self.sock.settimeout(PATIENCE)
+
+    def send(self, *datagrams: bytes) -> None:
+        for one in datagrams:
+            self.sock.sendto(one, self._to)
+
+    def hear(self, part: bytes) -> bytes:
+        """The next datagram that holds ``part``, whoever sent it."""
+        while True:
+            data = self.sock.recv(65536)
+            if part in data:
+                return data
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.sock.close()
+
+
+class Daemon:
+    """A running bccnd with a configuration of its own in ``folder``.
+
+    Defaults to the loopback broadcast; ``settings`` are merged over that, section by section. ``prefix`` runs it
+    somewhere else (``ip netns exec NAME``).
+    """
+
+    def __init__(
+        self, folder: Path, settings: dict[str, Any] | None = None, *, prefix: Sequence[str] = (), start: bool = True
+    ) -> None:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self.folder = folder
+        self.prefix = list(prefix)
+        self.bus = folder / "bus.sock"
+        self.config = folder / "bccnd.yaml"
+        self.log = folder / "log"
+        self.settings: dict[str, Any] = {
+            "host": "relay01",
+            "segments": [{"address": BROADCAST, "port": free_port(), "receive_buffer": "4MiB"}],
+            "bus": {"path": str(self.bus)},
+            "metrics": {"listen": f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"},
+        }
+        self.configure(settings or {})
+        self.process: subprocess.Popen[bytes] | None = None
+        if start:
+            self.start()
+
+    @property
+    def port(self) -> int:
+        return int(self.settings["segments"][0]["port"])
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.settings['metrics']['listen']}"
+
+    def configure(self, settings: dict[str, Any]) -> None:
+        """Merge settings and write the file."""
+        for name, value in settings.items():
+            if isinstance(value, dict):
+                self.settings[name] = {**self.settings.get(name, {}), **value}
+            else:
+                self.settings[name] = value
+        self.config.write_text(json.dumps(self.settings))
+
+    def with_key(self, *keys: bytes) -> dict[str, Any]:
+        """Write keys to files; returns the integrity section that names them."""
+        names = []
+        for number, key in enumerate(keys):
+            path = self.folder / f"key{number}"
+            path.write_bytes(key)
+            path.chmod(0o600)
+            names.append(str(path))
+        return {"algorithm": "hmac", "keys": names, "required": True}
+
+    def start(self) -> None:
+        """Start, and wait until it serves."""
+        self.process = self.spawn()
+        wait(self._serves, f"the daemon to be ready:\n{self.said()}")
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """Start without waiting; the log goes to ``folder/log``."""
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [*self.prefix, str(BIN / "bccnd"), "--config", str(self.config)], stdin=subprocess.DEVNULL, stderr=log
+            )
+
+    def _serves(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"the daemon ended:\n{self.said()}"
+        return "ready" in self.said()
+
+    def said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def connect(self, *patterns: str) -> bccnd.Connection:
+        """A client with patterns that are in force when this returns."""
+        client = bccnd.connect(str(self.bus))
+        client.subscribe(*patterns)
+        assert client.sync(PATIENCE) == []
+        return client
+
+    def raw(self) -> socket.socket:
+        """A bare SEQPACKET socket."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.settimeout(PATIENCE)
+        sock.connect(str(self.bus))
+        return sock
+
+    def tool(self, *arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+        """Run ``bccn`` with this daemon's socket."""
+        command = [*self.prefix, str(BIN / "bccn"), "--socket", str(self.bus), *arguments]
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=PATIENCE, check=False)
+
+    def page(self, path: str) -> str:
+        if self.prefix:  # its loopback is not ours
+            code = f"import urllib.request as u; print(u.urlopen('{self.url}{path}', timeout=10).read().decode())"
+            done = subprocess.run([*self.prefix, sys.executable, "-c", code], capture_output=True, check=True)
+            return done.stdout.decode()
+        with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as answer:
+            return str(answer.read().decode())
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the samples of a metric that carry these labels."""
+        total = 0.0
+        for found in re.finditer(rf"^bccnd_{name}(\{{.*\}})? (\S+)$", self.page("/metrics"), re.MULTILINE):
+            if all(f'{key}="{value}"' in (found[1] or "") for key, value in labels.items()):
+                total += float(found[2])
+        return total
+
+    def verdicts(self) -> dict[str, int]:
+        """Verdicts that are not zero; checks on the way that they add up to what was read."""
+        page = self.page("/metrics")
+        pairs = re.findall(r'^bccnd_datagrams_total\{.*verdict="(\w+)"\} (\S+)$', page, re.MULTILINE)
+        received = re.findall(r"^bccnd_datagrams_received_total\{.*\} (\S+)$", page, re.MULTILINE)
+        assert sum(float(count) for _, count in pairs) == sum(map(float, received))
+        totals: dict[str, int] = {}
+        for name, count in pairs:
+            totals[name] = totals.get(name, 0) + int(float(count))
+        return {name: count for name, count in totals.items() if count}
+
+    def signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def reload(self) -> None:
+        """SIGHUP, and wait until the daemon has said what came of it."""
+        before = self.said().count("reload")
+        self.signal(signal.SIGHUP)
+        wait(lambda: self.said().count("reload") > before, "the reload")
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.terminate()
+        return self.process.wait(PATIENCE)
+
+    def memory(self) -> int:
+        """Resident bytes."""
+        assert self.process is not None
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def __enter__(self) -> Daemon:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process is not None:
+            status = self.stop()
+            if kind is None:
+                assert status == 0, self.said()
+                assert not self.bus.exists()
+                assert "bug" not in self.said(), self.said()
+
+
+def payloads(client: bccnd.Connection, count: int, timeout: float = PATIENCE) -> list[bytes]:
+    """The payloads of the next messages; fewer when ``timeout`` passes without one."""
+    got: list[bytes] = []
+    while len(got) < count:
+        event = client.receive(timeout)
+        if event is None:
+            break
+        if isinstance(event, bccnd.Message):
+            got.append(event.payload)
+    return got

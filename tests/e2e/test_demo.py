@@ -1,0 +1,33 @@
+"""`make demo` shows what it says and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.e2e.harness import ROOT
+
+
+def test_the_demo_shows_the_main_job_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    environment = {**os.environ, "DEMO_PAUSE": "0", "TMPDIR": str(tmp_path), "COLUMNS": "200"}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples/demo.py")], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    for part in (
+        "MSG demo/temperature 21.5",
+        'verdict="duplicate"} 0 → 1',
+        'verdict="integrity_failed"} 0 → 1',
+        'verdict="length_mismatch"} 0 → 1',
+        "C │ MSG !demo01/subscribe/* for you alone",
+        "socat │ MSG ! lights out at ten",
+        "datagrams read: 7",
+        "Nothing is left behind.",
+    ):
+        assert part in done.stdout, done.stdout
+    assert list(tmp_path.iterdir()) == []
+    running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [command for command in running if str(tmp_path).encode() in command]

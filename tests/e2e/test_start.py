@@ -1,0 +1,245 @@
+"""Starting and stopping: every refusal is clear, exits 2 and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, free_port, payloads, wait
+
+
+def _has_accepted_one(daemon: Daemon) -> bool:
+    return daemon.verdicts() == {"accepted": 1}
+
+
+def refused(daemon: Daemon) -> str:
+    """Start a daemon that must not start; returns what it said."""
+    process = daemon.spawn()
+    assert process.wait(PATIENCE) == 2, daemon.said()
+    said = daemon.said()
+    assert "remedy" in said
+    assert "Traceback" not in said
+    return said
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"segments": [{"address": "127.0.0.1"}]}, "127.0.0.1 is not a broadcast address"),
+        ({"segments": [{"address": "127.255.255.255", "bind": "127.0.0.1"}]}, "receives no broadcast"),
+        ({"segments": [{"interface": "nosuch0"}]}, "there is no interface nosuch0"),
+        ({"bus": {"path": "/no/such/directory/bus.sock"}}, "/no/such/directory does not exist"),
+        ({"bus": {"path": "/tmp/" + "x" * 110}}, "longer than 107 bytes"),
+        ({"segment": []}, "did you mean segments?"),
+        ({"dedup": {"horizon": "soon"}}, "'soon' is no duration"),
+    ],
+)
+def test_a_start_that_cannot_work_is_refused_with_a_remedy(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
+    assert said in refused(Daemon(tmp_path / "a", settings, start=False))
+    assert not (tmp_path / "a/bus.sock").exists()
+
+
+def test_a_port_in_use_by_a_program_that_does_not_share_is_refused(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("0.0.0.0", 0))
+        segment = {"address": "127.255.255.255", "port": other.getsockname()[1]}
+        daemon = Daemon(tmp_path / "a", {"segments": [segment]}, start=False)
+        assert "in use by a program that does not share it" in refused(daemon)
+        assert not daemon.bus.exists()
+
+
+def test_a_metrics_port_in_use_is_refused_and_the_bus_never_appears(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        daemon = Daemon(tmp_path / "a", {"metrics": {"listen": listen}}, start=False)
+        assert f"cannot listen on {listen}" in refused(daemon)
+        assert not daemon.bus.exists()
+
+
+def test_the_socket_of_a_living_daemon_is_refused_and_goes_on_serving(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a") as living:
+        other = Daemon(tmp_path / "b", {"bus": {"path": str(living.bus)}}, start=False)
+        assert living.process is not None
+        assert f"pid {living.process.pid}" in refused(other)
+        with living.connect("x") as client:
+            client.publish("x", b"still here")
+            assert payloads(client, 1) == [b"still here"]
+
+
+def test_the_socket_of_a_dead_daemon_is_replaced(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a")
+    daemon.signal(signal.SIGKILL)
+    assert daemon.process is not None
+    daemon.process.wait(PATIENCE)
+    assert daemon.bus.exists()
+    daemon.log.unlink()
+    daemon.start()
+    with daemon, daemon.connect("x") as client:
+        client.publish("x", b"again")
+        assert payloads(client, 1) == [b"again"]
+
+
+def test_of_many_daemons_started_at_once_on_one_path_exactly_one_serves(tmp_path: Path) -> None:
+    daemons = [Daemon(tmp_path / str(number), start=False) for number in range(4)]
+    for daemon in daemons:
+        daemon.configure({"bus": {"path": str(tmp_path / "0/bus.sock")}})
+    processes = [daemon.spawn() for daemon in daemons]
+    wait(lambda: sum(process.poll() == 2 for process in processes) == 3, "three to give up")
+    wait(lambda: sum("ready" in daemon.said() for daemon in daemons) == 1, "one to serve")
+    for process in processes:
+        process.terminate()
+    assert sorted(process.wait(PATIENCE) for process in processes) == [0, 2, 2, 2]
+
+
+def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", start=False)
+    daemon.folder.chmod(0o777)
+    assert "others than root and this daemon" in refused(daemon)
+
+
+def test_a_file_that_is_no_socket_is_not_touched(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", start=False)
+    daemon.bus.write_text("precious")
+    assert "exists and is no socket" in refused(daemon)
+    assert daemon.bus.read_text() == "precious"
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", start=False)
+    section = daemon.with_key(b"k" * 32)
+    Path(section["keys"][0]).chmod(0o640)
+    daemon.configure({"integrity": section})
+    assert "others can read it" in refused(daemon)
+
+
+def test_check_says_ok_or_lists_every_fault_and_starts_nothing(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", start=False)
+    command = [str(BIN / "bccnd"), "--check", "--config", str(daemon.config)]
+    assert subprocess.run(command, check=True, capture_output=True).stdout.endswith(b": ok\n")
+    assert not daemon.bus.exists()
+    daemon.config.write_text("host: a/b\nsegments: [{port: 0}]\nbus:\n  pth: /x\n")
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    for part in (f"{daemon.config}:1: host:", ":2: segments[0].port:", ":4: bus.pth: unknown key", "mean path?"):
+        assert part in done.stderr
+
+
+def test_bad_usage_exits_2() -> None:
+    for command in (["bccnd", "--nonsense"], ["bccn", "nonsense"], ["bccn", "pub"]):
+        done = subprocess.run([str(BIN / command[0]), *command[1:]], check=False, capture_output=True)
+        assert done.returncode == 2
+
+
+def test_the_tool_says_when_there_is_no_daemon(tmp_path: Path) -> None:
+    command = [str(BIN / "bccn"), "--socket", str(tmp_path / "nobody"), "pub", "x", "y"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "cannot reach the daemon" in done.stderr
+    assert "remedy" in done.stderr
+
+
+def test_help_teaches() -> None:
+    for command, part in ((["bccnd"], "SIGHUP"), (["bccn"], "keygen"), (["bccn", "sub"], "one token")):
+        done = subprocess.run([str(BIN / command[0]), *command[1:], "--help"], check=True, capture_output=True)
+        assert part in done.stdout.decode()
+
+
+def test_the_socket_has_the_configured_mode(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a", {"bus": {"mode": "0600"}}) as daemon:
+        assert stat.S_IMODE(daemon.bus.stat().st_mode) == 0o600
+
+
+def test_sigterm_delivers_what_is_under_way_and_exits_0(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a")
+    with daemon.connect("x") as reader, Wire(daemon.port) as wire, daemon:
+        # Stopped, so that all of this is waiting in sockets when the daemon is told to end.
+        daemon.signal(signal.SIGSTOP)
+        wire.send(*(datagram("a/b/1", seq, "x", b"%d" % seq) for seq in range(200)))
+        reader.publish("x", b"mine")
+        daemon.signal(signal.SIGTERM)
+        daemon.signal(signal.SIGCONT)
+        assert sorted(payloads(reader, 201)) == sorted([b"mine", *(b"%d" % seq for seq in range(200))])
+
+
+def test_a_second_daemon_can_share_the_port(tmp_path: Path) -> None:
+    segments = [{"address": "127.255.255.255", "port": free_port()}]
+    with (
+        Daemon(tmp_path / "a", {"segments": segments}) as one,
+        Daemon(tmp_path / "b", {"segments": segments}) as two,
+        Wire(one.port) as wire,
+    ):
+        wire.send(datagram("a/b/1", 1, "x"))
+        for daemon in (one, two):
+            wait(partial(_has_accepted_one, daemon))
+
+
+def test_the_daemon_loads_only_what_it_needs() -> None:
+    code = "import sys, bccnd.cli.daemon, bccnd.daemon; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"rich", "asyncio", "pyspark", "pyarrow", "pynng", "numpy", "cryptography", "hypothesis"}
+
+
+def test_reloading_puts_new_keys_in_force_without_losing_a_client(tmp_path: Path) -> None:
+    old, new = b"the old key, 32 bytes or so long", b"the new key, 32 bytes or so long"
+    daemon = Daemon(tmp_path / "a", start=False)
+    daemon.configure({"integrity": daemon.with_key(old)})
+    daemon.start()
+    with daemon, daemon.connect("x") as client, Wire(daemon.port) as wire:
+        wire.send(datagram("a/b/1", 1, "x", b"1", old), datagram("a/b/1", 2, "x", b"2", new))
+        daemon.configure({"integrity": daemon.with_key(old, new)})
+        wait(lambda: daemon.verdicts() == {"accepted": 1, "integrity_failed": 1})
+        daemon.reload()
+        wire.send(datagram("a/b/1", 3, "x", b"3", old), datagram("a/b/1", 4, "x", b"4", new))
+        wait(lambda: daemon.verdicts() == {"accepted": 3, "integrity_failed": 1})
+        daemon.configure({"integrity": daemon.with_key(new)})
+        daemon.reload()
+        wire.send(datagram("a/b/1", 5, "x", b"5", old), datagram("a/b/1", 6, "x", b"6", new))
+        wait(lambda: daemon.verdicts() == {"accepted": 4, "integrity_failed": 2})
+        assert payloads(client, 4) == [b"1", b"3", b"4", b"6"]
+        client.publish("x", b"mine")
+        assert payloads(client, 1) == [b"mine"]
+        assert b":hmac=" in wire.hear(b"|mine")
+
+
+def test_reloading_a_bad_file_changes_nothing_and_says_so(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a") as daemon, daemon.connect("x") as client, Wire(daemon.port) as wire:
+        good = daemon.config.read_text()
+        daemon.config.write_text("dedup: {sanity: none}")
+        daemon.reload()
+        assert "reload refused, nothing has changed" in daemon.said()
+        assert "dedup.sanity" in daemon.said()
+        wire.send(datagram("a/b/1", 1, "x", b"1"))
+        assert payloads(client, 1) == [b"1"]
+        assert daemon.metric("config_reloads_total", result="refused") == 1
+        daemon.config.write_text(good.replace("relay01", "relay09"))
+        daemon.reload()
+        assert "host has changed and takes effect after a restart" in daemon.said()
+        assert client.identity().startswith("relay01/")
+
+
+def test_it_runs_without_root(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("not root: every other test has shown it")
+    folder = Path("/tmp") / f"bccnd-test-{os.getpid()}"
+    daemon = Daemon(folder, start=False)
+    for path in (folder, daemon.config):
+        os.chown(path, 65534, 65534)
+    daemon.prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
+    try:
+        daemon.log.touch()
+        daemon.start()
+        with daemon, daemon.connect("x") as client:
+            client.publish("x", b"hello")
+            assert payloads(client, 1) == [b"hello"]
+    finally:
+        subprocess.run(["rm", "-rf", str(folder)], check=True)
