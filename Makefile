@@ -25,7 +25,7 @@ $(READY): pyproject.toml $(CONSTRAINTS) packaging/need.sh
 	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || packaging/need.sh ensurepip:python3-venv
 	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat ip:iproute2 perl:perl
 	@echo 'installing the Python packages into $(VENV)'
-	@'$(PYTHON)' -m venv $(VENV)
+	@'$(PYTHON)' -m venv --clear $(VENV)
 	@$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
 	@touch $@
 
@@ -41,7 +41,7 @@ run: $(READY)
 	@echo '  bccn pub demo/hello world'
 	@echo '  curl http://127.0.0.1:9540/metrics'
 	@echo 'Ctrl-C ends it.'
-	@$(BIN)/bccnd --config $(PLAY)/bccnd.yaml; rm -rf $(PLAY)
+	@trap 'rm -rf $(PLAY)' EXIT; trap : INT; $(BIN)/bccnd --config $(PLAY)/bccnd.yaml
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -19,7 +19,6 @@ from bccnd.config import Configuration, SegmentSettings, Settings, load
 from bccnd.core.counters import Histogram
 from bccnd.core.dedup import DedupRules, Nameless, Sources
 from bccnd.core.egress import Egress
-from bccnd.core.identity import identity
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Crc32, Door, Hmac
 from bccnd.core.patterns import DIALECTS
@@ -38,6 +37,8 @@ ROUNDS: Final = 8
 SWEEP: Final = 0.25
 #: seconds between two looks at the kernel's drop counts
 WATCH_DROPS: Final = 5.0
+#: seconds between two looks for garbage that refers to itself
+TIDY: Final = 60.0
 #: seconds that SIGTERM leaves for what is under way
 DRAIN: Final = 0.6
 #: sources that `bccn sources` can show
@@ -50,7 +51,9 @@ class Daemon:
     def __init__(self, configuration: Configuration, path: str | None = None) -> None:
         settings = configuration.settings
         self._path = path
+        #: what sockets and names were made from, until the next start
         self._settings = settings
+        self._groups = settings.metrics.groups
         self._started = time.time()
         self._limited = log.Limited()
         self.forward = Histogram()
@@ -63,9 +66,7 @@ class Daemon:
             door, self.sources, self.nameless, self._routes, ceiling=settings.max_datagram, on_bug=self._on_bug
         )
         self._egress = Egress(door, self.sources)
-        self._egress.open(identity(settings.host.encode(), b"bccnd", os.getpid()))
-        self._group_names: list[str] = []
-        self._set_groups(settings)
+        self._set_groups(settings.metrics.groups)
         self.segments: list[Segment] = []
         self._drops_seen: dict[str, int] = {}
         with ExitStack() as undo:
@@ -156,9 +157,11 @@ class Daemon:
         loop.on_signal(signal.SIGHUP, self.reload)
         loop.every(SWEEP, lambda: self.sources.sweep(time.monotonic()))
         loop.every(WATCH_DROPS, self._watch_drops)
-        # What is loaded by now lives for ever: the collector need not walk it again.
-        gc.collect()
-        gc.freeze()
+        # The collector would walk every tracker in the midst of traffic. Nothing on the way of a datagram makes
+        # cycles, so it is enough to look, now and then, at what is new.
+        gc.disable()
+        loop.every(TIDY, self._tidy)
+        self._tidy()
         log.logger.info("ready: %s", self._summary())
         try:
             loop.run()
@@ -169,6 +172,11 @@ class Daemon:
                 signal.signal(number, signal.SIG_IGN)
             self.close()
         log.logger.info("stopped")
+
+    @staticmethod
+    def _tidy() -> None:
+        gc.collect()
+        gc.freeze()
 
     def close(self) -> None:
         """Close everything that was opened."""
@@ -191,8 +199,8 @@ class Daemon:
             self.config_reloads["refused"] += 1
             log.logger.error("reload refused, nothing has changed:\n%s", error)
             return
-        old, new = self._settings, configuration.settings
-        for name, before, after in _needing_restart(old, new):
+        new = configuration.settings
+        for name, before, after in _needing_restart(self._settings, new):
             if before != after:
                 log.logger.warning("reload: %s has changed and takes effect after a restart", name)
         door = _door(configuration)
@@ -200,15 +208,13 @@ class Daemon:
         self.sources.configure(_dedup_rules(new))
         self.nameless.horizon = new.dedup.horizon
         self.bus.limits = _bus_limits(new)
-        if new.metrics.groups != old.metrics.groups:
-            self._set_groups(new)
-        self._settings = new
+        if new.metrics.groups != self._groups:
+            self._set_groups(new.metrics.groups)
         self.config_reloads["applied"] += 1
-        log.logger.info("reloaded: %s", self._summary())
+        log.logger.info("reloaded: integrity %s with %d keys", new.integrity.algorithm, len(configuration.keys))
 
-    def _set_groups(self, settings: Settings) -> None:
-        groups = settings.metrics.groups
-        self._group_names = list(groups)
+    def _set_groups(self, groups: dict[str, str]) -> None:
+        self._groups = groups
         self._ingress.set_groups([pattern.encode() for pattern in groups.values()])
 
     def _watch_drops(self) -> None:
@@ -244,7 +250,7 @@ class Daemon:
 
     @property
     def groups(self) -> Iterable[tuple[str, int, int]]:
-        return zip(self._group_names, self._ingress.group_messages, self._ingress.group_bytes, strict=True)
+        return zip(self._groups, self._ingress.group_messages, self._ingress.group_bytes, strict=True)
 
     def _list_sources(self) -> Iterator[dict[str, Any]]:
         for source in self.sources.latest(MAX_LISTED):

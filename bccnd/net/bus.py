@@ -31,17 +31,13 @@ from bccnd.core.ingress import Delivery
 from bccnd.core.routes import Routes
 from bccnd.errors import BadDatagram, BadFrame, BadMessage
 from bccnd.net import log
-from bccnd.net.listen import peer_credentials
+from bccnd.net.listen import Acceptor, peer_credentials
 from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Loop
 
 #: the largest packet that a client may send: what the sbus library reserves for one
 MAX_PACKET: Final = 409_600
 #: packets read from one client before the others have their turn
 TURN: Final = 64
-#: clients accepted in one round
-ACCEPTS: Final = 64
-#: seconds without accepting after the process has run out of descriptors
-PAUSE: Final = 0.5
 #: entries in one page of a listing, so that a page is made in well under a millisecond and fits in a packet
 PAGE: Final = 100
 #: keys of the bus itself that only the daemon may publish
@@ -127,7 +123,6 @@ class Bus:
         #: descriptors of clients with a queue; others are written to at once
         self._waiting: set[int] = set()
         self._loop = loop
-        self._listener = listener
         self._host = host
         self._routes = routes
         self._egress = egress
@@ -144,32 +139,9 @@ class Bus:
             frames.META_OFF: lambda client, _: self._routes.set_meta(client.fd, False),
             frames.STATS: self._stats,
         }
-        loop.watch(listener.fileno(), READABLE, self._on_connect)
+        self._acceptor = Acceptor(loop, listener, "clients", self._welcome)
 
     # -- clients come and go
-
-    def _on_connect(self, _events: int) -> None:
-        for _ in range(ACCEPTS):
-            try:
-                sock, _address = self._listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._pause(error)
-                return
-            sock.setblocking(False)
-            self._welcome(sock)
-
-    def _pause(self, error: OSError) -> None:
-        """Out of descriptors: those who are here are served, those who wait wait."""
-        self._limited.warn("accept", f"cannot accept clients: {error.strerror}. Remedy: raise LimitNOFILE=")
-        self._loop.unwatch(self._listener.fileno())
-        self._loop.later(PAUSE, self._resume)
-
-    def _resume(self) -> None:
-        if self._listener.fileno() >= 0:
-            self._loop.watch(self._listener.fileno(), READABLE, self._on_connect)
 
     def _welcome(self, sock: socket.socket) -> None:
         pid, uid, _gid = peer_credentials(sock)
@@ -484,8 +456,7 @@ class Bus:
         return sum(client.queue_bytes for client in self.clients.values())
 
     def stop_accepting(self) -> None:
-        self._loop.unwatch(self._listener.fileno())
-        self._listener.close()
+        self._acceptor.close()
 
     def drain(self, deadline: float) -> None:
         """Take what clients have already sent, then flush their queues until ``deadline`` (monotonic seconds)."""

@@ -12,6 +12,7 @@ from typing import Final
 
 import h11
 
+from bccnd.net.listen import Acceptor
 from bccnd.net.loop import READABLE, WRITABLE, Loop, Timer
 
 #: scrapers and people, not crowds
@@ -29,28 +30,20 @@ class HttpServer:
 
     def __init__(self, loop: Loop, listener: socket.socket, pages: Mapping[str, Page]) -> None:
         self._loop = loop
-        self._listener = listener
         self._pages = pages
         self._visits: set[_Visit] = set()
-        loop.watch(listener.fileno(), READABLE, self._on_connect)
+        self._acceptor = Acceptor(loop, listener, "visitors", self._welcome)
 
-    def _on_connect(self, _events: int) -> None:
-        try:
-            sock, _address = self._listener.accept()
-        except OSError:
-            return
+    def _welcome(self, sock: socket.socket) -> None:
         if len(self._visits) >= MAX_CONNECTIONS:
             sock.close()
-            return
-        sock.setblocking(False)
-        self._visits.add(_Visit(self._loop, sock, self._pages, self._visits.discard))
+        else:
+            self._visits.add(_Visit(self._loop, sock, self._pages, self._visits.discard))
 
     def close(self) -> None:
         for visit in list(self._visits):
             visit.end()
-        if self._listener.fileno() >= 0:
-            self._loop.unwatch(self._listener.fileno())
-            self._listener.close()
+        self._acceptor.close()
 
 
 class _Visit:

@@ -12,14 +12,20 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from bccnd.errors import StartError
+from bccnd.net import log
+from bccnd.net.loop import READABLE, Loop
 
 #: connections that wait to be accepted; the kernel cuts it to net.core.somaxconn
 BACKLOG: Final = 1024
+#: connections accepted in one round
+ACCEPTS: Final = 64
+#: seconds without accepting after the process has run out of descriptors or memory
+PAUSE: Final = 0.5
 #: sockaddr_un holds this many bytes of path, with the NUL
 MAX_PATH: Final = 107
 
@@ -158,3 +164,43 @@ def listen_tcp(host: str, port: int) -> socket.socket:
             "metrics_refused", f"metrics.listen: cannot listen on {host}:{port}: {error.strerror}", remedy
         ) from error
     return sock
+
+
+class Acceptor:
+    """Accepts on a listening socket and hands each connection on, not blocking; pauses where the process has run out
+    of descriptors, so that those who are here are served and those who wait wait."""
+
+    def __init__(
+        self, loop: Loop, listener: socket.socket, what: str, welcome: Callable[[socket.socket], None]
+    ) -> None:
+        self._loop = loop
+        self._listener = listener
+        self._what = what
+        self._welcome = welcome
+        self._limited = log.Limited()
+        self._watch()
+
+    def _watch(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.watch(self._listener.fileno(), READABLE, self._on_connect)
+
+    def _on_connect(self, _events: int) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                sock, _address = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    reason = f"cannot accept {self._what}: {error.strerror}. Remedy: raise LimitNOFILE="
+                    self._limited.warn(self._what, reason)
+                    self._loop.unwatch(self._listener.fileno())
+                    self._loop.later(PAUSE, self._watch)
+                return
+            sock.setblocking(False)
+            self._welcome(sock)
+
+    def close(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.unwatch(self._listener.fileno())
+            self._listener.close()

@@ -6,6 +6,7 @@ receive one), and what goes wrong later is counted and leaves the socket open. S
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -20,7 +21,10 @@ from bccnd.errors import StartError
 
 #: datagrams per system call: at 64 the call's own cost has vanished behind the datagrams'
 BATCH: Final = 64
+#: bytes that may wait to be sent: some thousand datagrams that clients publish at once
+SEND_BUFFER: Final = 4 << 20
 #: from <asm-generic/socket.h>; the socket module does not name them
+_SO_SNDBUFFORCE: Final = 32
 _SO_RCVBUFFORCE: Final = 33
 _SO_TIMESTAMPNS: Final = 35
 _SO_MEMINFO: Final = 55
@@ -180,7 +184,7 @@ class Segment:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        self._size_buffer()
+        self._size_buffers()
         try:
             sock.bind((options.bind, options.port))
         except OSError as error:
@@ -228,7 +232,7 @@ class Segment:
             "use 255.255.255.255, or the broadcast address that 'ip -4 address' shows behind 'brd'",
         )
 
-    def _size_buffer(self) -> None:
+    def _size_buffers(self) -> None:
         options, sock = self.options, self.sock
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer)
         if self._buffer() < options.receive_buffer:
@@ -240,6 +244,10 @@ class Segment:
                     f"{options.receive_buffer} were asked for; a burst may be lost. "
                     f"Remedy: sysctl -w net.core.rmem_max={options.receive_buffer}"
                 )
+
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        with contextlib.suppress(PermissionError):
+            sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, SEND_BUFFER)
 
     def _buffer(self) -> int:
         """The receive buffer in force; the kernel reports twice what it grants."""
