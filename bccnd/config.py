@@ -38,10 +38,14 @@ from bccnd.errors import ConfigError, Fault
 DEFAULT_PATH: Final = "/etc/bccnd/bccnd.yaml"
 DEFAULT_SOCKET: Final = "/run/bccnd/bus.sock"
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_SIZE: Final = re.compile(r"(\d+)(B|KiB|MiB|GiB)")
+#: a thousand years
+_MAX_SECONDS: Final = 3.2e10
+_SIZE: Final = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)")
 _BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+#: levels of lists and mappings; the settings have four
+_MAX_DEPTH: Final = 20
 #: a key file larger than this is some other file
 _MAX_KEY_FILE: Final = 4096
 
@@ -51,14 +55,34 @@ def _wrong(reason: str, remedy: str) -> PydanticCustomError:
     return PydanticCustomError("bccnd", "{reason}", {"reason": reason, "remedy": remedy})
 
 
+def _brief(value: object) -> str:
+    """A value from the file for a message: not too long, in YAML's words."""
+    if value is None:
+        return "nothing"
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to write numbers of thousands of digits
+        return "a number with too many digits"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _text(value: str) -> str:
+    """Refuse text that no name, path or pattern can hold."""
+    if not value.isprintable():
+        raise _wrong(f"{_brief(value)} holds characters that cannot be printed", "write plain text")
+    return value
+
+
 def _seconds(value: object) -> float:
     """Read a duration: a number of seconds, or ``200ms``, ``5s``, ``10m``, ``24h``, ``7d``."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
-        return float(value)
-    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise _wrong(f"{value!r} is no duration", "write a number of seconds, or a number with ms, s, m, h or d")
-    return float(found[1]) * _SECONDS[found[2]]
+    seconds = -1.0
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_SECONDS:
+        seconds = float(value)
+    elif isinstance(value, str) and (found := _DURATION.fullmatch(value)):
+        seconds = float(found[1]) * _SECONDS[found[2]]
+    if not 0 <= seconds <= _MAX_SECONDS:
+        raise _wrong(f"{_brief(value)} is no duration", "write a number of seconds, or a number with ms, s, m, h or d")
+    return seconds
 
 
 def _bytes(value: object) -> int:
@@ -67,7 +91,7 @@ def _bytes(value: object) -> int:
         return value
     found = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise _wrong(f"{value!r} is no size", "write a number of bytes, or a whole number with KiB, MiB or GiB")
+        raise _wrong(f"{_brief(value)} is no size", "write a number of bytes, or a whole number with KiB, MiB or GiB")
     return int(found[1]) * _BYTES[found[2]]
 
 
@@ -79,7 +103,9 @@ def _mode(value: object) -> int:
     elif isinstance(value, int) and not isinstance(value, bool):
         mode = value
     if not 0 <= mode <= 0o777 or mode & 0o600 != 0o600:
-        raise _wrong(f"{value!r} is no mode for a socket", 'write it as "0660": at least read and write for the owner')
+        raise _wrong(
+            f"{_brief(value)} is no mode for a socket", 'write it as "0660": at least read and write for the owner'
+        )
     return mode
 
 
@@ -87,7 +113,14 @@ def _ipv4(value: object) -> str:
     try:
         return str(ipaddress.IPv4Address(value if isinstance(value, str) else ""))
     except ValueError:
-        raise _wrong(f"{value!r} is no IPv4 address", "write four numbers, like 255.255.255.255") from None
+        raise _wrong(f"{_brief(value)} is no IPv4 address", "write four numbers, like 255.255.255.255") from None
+
+
+def _interface(value: str) -> str:
+    """The kernel takes names of up to 15 bytes."""
+    if not re.fullmatch(r"[!-.0-~]{1,15}", value):
+        raise _wrong(f"{_brief(value)} is no name of an interface", "write one that 'ip link' shows, like eth0")
+    return value
 
 
 def _listen(value: object) -> tuple[str, int] | None:
@@ -100,8 +133,8 @@ def _listen(value: object) -> tuple[str, int] | None:
         ipaddress.ip_address(host)
     except ValueError:
         host = ""
-    if not host or not port.isdecimal() or not 0 <= int(port) <= 65_535:
-        raise _wrong(f"{value!r} is no address to listen on", "write address:port, like 127.0.0.1:9540, or off")
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65_535:
+        raise _wrong(f"{_brief(value)} is no address to listen on", "write address:port, like 127.0.0.1:9540, or off")
     return host, int(port)
 
 
@@ -156,13 +189,15 @@ def _group(name: str, info: ValidationInfo) -> str:
     return name
 
 
+Text = Annotated[str, AfterValidator(_text)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Bytes = Annotated[int, BeforeValidator(_bytes)]
 Mode = Annotated[int, BeforeValidator(_mode)]
 Address = Annotated[str, BeforeValidator(_ipv4)]
+Interface = Annotated[str, AfterValidator(_interface)]
 Listen = Annotated[tuple[str, int] | None, BeforeValidator(_listen)]
-KeyFile = Annotated[str, AfterValidator(_key_file)]
-Group = Annotated[str, AfterValidator(_group)]
+KeyFile = Annotated[Text, AfterValidator(_key_file)]
+Group = Annotated[Text, AfterValidator(_group)]
 
 
 class _Section(BaseModel):
@@ -173,11 +208,11 @@ class SegmentSettings(_Section):
     """One broadcast domain."""
 
     #: in metrics and logs; without it, made of interface, address and port
-    name: str = Field(default="", max_length=64)
+    name: Text = Field(default="", max_length=64)
     address: Address = "255.255.255.255"
     port: int = Field(default=5400, ge=1, le=65_535)
     bind: Address = "0.0.0.0"
-    interface: str | None = Field(default=None, min_length=1, max_length=15)
+    interface: Interface | None = None
     #: a burst of some 20,000 datagrams of 150 bytes, by the kernel's own accounting
     receive_buffer: Bytes = Field(default=16 << 20, ge=4096, le=1 << 30)
 
@@ -249,7 +284,7 @@ class QueueSettings(_Section):
 class BusSettings(_Section):
     """The socket that local programs connect to."""
 
-    path: str = Field(default=DEFAULT_SOCKET, min_length=1)
+    path: Text = Field(default=DEFAULT_SOCKET, min_length=1)
     mode: Mode = 0o660
     group: Group | None = None
     dialect: Literal["path", "sbus", "sbus-dot", "broker"] = "path"
@@ -265,7 +300,7 @@ class MetricsSettings(_Section):
 
     listen: Listen = ("127.0.0.1", 9540)
     #: channel groups to count by; each adds two series, so the number is small
-    groups: dict[str, str] = Field(default_factory=dict, max_length=64)
+    groups: dict[str, Text] = Field(default_factory=dict, max_length=64)
 
     @field_validator("groups")
     @classmethod
@@ -383,6 +418,18 @@ def read(text: str, path: str) -> Configuration:
     return Configuration(settings, tuple(found.keys), found.gid)
 
 
+#: what pydantic says in Python's words, in plain ones
+_WANTED: Final = {
+    "model_type": "must be keys and values",
+    "model_attributes_type": "must be keys and values",
+    "dict_type": "must be keys and values",
+    "tuple_type": "must be a list",
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "bool_type": "must be true or false",
+}
+
+
 class _Document:
     """A parsed file that still knows on which line each value stands."""
 
@@ -398,6 +445,8 @@ class _Document:
             raise ConfigError([Fault(path, line, "", reason, remedy)]) from error
         except yaml.YAMLError as error:
             raise ConfigError([Fault(path, 0, "", str(error), "save it as plain UTF-8 text")]) from error
+        except RecursionError as error:
+            raise ConfigError([Fault(path, 0, "", "nested too deep", "see etc/bccnd.yaml")]) from error
         if self.data is None:
             self.data = {}
         if not isinstance(self.data, dict):
@@ -412,9 +461,9 @@ class _Document:
             return self.fault_at(where, "unknown key", _known_keys(where))
         if kind == "bccnd":
             return self.fault_at(where, str(context["reason"]), str(context["remedy"]))
-        reason = f"{error['msg']}, not {error['input']!r}"
+        wanted = _WANTED.get(kind) or error["msg"].replace("Input should be", "must be")
         remedy = f"choose {context['expected']}" if kind == "literal_error" else "see this key in etc/bccnd.yaml"
-        return self.fault_at(where, reason[0].lower() + reason[1:], remedy)
+        return self.fault_at(where, f"{wanted}, not {_brief(error['input'])}", remedy)
 
     def fault_at(self, where: tuple[int | str, ...], reason: str, remedy: str) -> Fault:
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
@@ -437,28 +486,40 @@ class _Document:
         return line
 
 
-def _plain(node: yaml.Node | None) -> Any:
-    """What a node stands for, with YAML's safe types only; a key that stands twice is a fault."""
-    if node is None:
+def _plain(root: yaml.Node | None) -> Any:
+    """What a document stands for, with YAML's safe types only. Raises MarkedYAMLError for a key that stands twice, a
+    value that is not what its tag says, and one that is nested too deep or holds itself."""
+    if root is None:
         return None
-    for part in _mappings(node, 0):
-        seen: set[str] = set()
-        for key, _ in part.value:
-            name = str(key.value)
-            if name in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key {name} stands twice", problem_mark=key.start_mark)
-            seen.add(name)
-    return yaml.SafeLoader("").construct_document(node)
+    _check_node(root, [], set())
+    return yaml.SafeLoader("").construct_document(root)
 
 
-def _mappings(node: yaml.Node, depth: int) -> list[yaml.MappingNode]:
-    if depth > 20:
+def _check_node(node: yaml.Node, above: list[yaml.Node], done: set[int]) -> None:
+    if len(above) > _MAX_DEPTH or any(node is other for other in above):
         raise yaml.MarkedYAMLError(problem="nested too deep", problem_mark=node.start_mark)
+    if id(node) in done:  # an alias need not be looked at again
+        return
+    done.add(id(node))
+    inner: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
-        return [node] + [part for _, value in node.value for part in _mappings(value, depth + 1)]
-    if isinstance(node, yaml.SequenceNode):
-        return [part for value in node.value for part in _mappings(value, depth + 1)]
-    return []
+        names: set[str] = set()
+        for key, value in node.value:
+            name = str(key.value)
+            if name in names:
+                raise yaml.MarkedYAMLError(problem=f"the key {name} stands twice", problem_mark=key.start_mark)
+            names.add(name)
+            inner += [key, value]
+    elif isinstance(node, yaml.SequenceNode):
+        inner = node.value
+    for one in inner:
+        _check_node(one, [*above, node], done)
+    if isinstance(node, yaml.ScalarNode):
+        try:
+            yaml.SafeLoader("").construct_document(node)
+        except (ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            problem = f"cannot be read as {node.tag.rpartition(':')[2]}"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
 
 
 def _known_keys(where: tuple[int | str, ...]) -> str:

@@ -6,6 +6,7 @@ that come before it. Blocking, with timeouts; for an event loop, `fileno` and `r
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -16,7 +17,8 @@ from types import TracebackType
 from typing import Final, NamedTuple
 
 from bccnd.core import frames, targets
-from bccnd.errors import BadFrame, BusError
+from bccnd.core.bccn1 import check_chan
+from bccnd.errors import BadDatagram, BadFrame, BusError
 
 DEFAULT_SOCKET: Final = "/run/bccnd/bus.sock"
 #: seconds to wait for the daemon's answer to a request
@@ -71,8 +73,21 @@ class Connection:
             self._sock.connect(path)
         except OSError as error:
             self._sock.close()
-            raise BusError("no_daemon", f"cannot reach the daemon at {path}: {error.strerror}") from error
-        self._send(frames.request(frames.META_ON))
+            raise BusError("no_daemon", f"cannot reach the daemon at {path}: {error.strerror or error}") from error
+        try:
+            self._greet()
+        except BusError:
+            self._sock.close()
+            raise
+
+    def _greet(self) -> None:
+        try:
+            self._send(frames.request(frames.META_ON))
+        except BusError:
+            # Turned away at the door; then it has said why, and `receive` tells.
+            if not self._wait(0):
+                raise
+            self._read()
 
     def subscribe(self, *patterns: str) -> None:
         """Ask for the messages whose channel matches; the same pattern may be asked for more than once."""
@@ -85,8 +100,14 @@ class Connection:
             self._send(frames.unsubscribe(_bytes(pattern)))
 
     def publish(self, chan: str, payload: bytes | str = b"") -> None:
-        """Send a message to the clients of this host and to the segment. Waits while the daemon is busy."""
-        self._send(frames.message(_bytes(chan), _bytes(payload)))
+        """Send a message to the clients of this host and to the segment. Waits while the daemon is busy.
+
+        Raises BusError: bad_channel, too_long, connection_lost; what the daemon refuses is told by `sync`.
+        """
+        key = _bytes(chan)
+        if b"\0" in key:
+            raise BusError("bad_channel", f"a channel holds no NUL: {chan!r}")
+        self._send(frames.message(key, _bytes(payload)))
 
     def send_all(self, payload: bytes | str = b"") -> None:
         """Send a message to every listener, whatever it has subscribed to."""
@@ -115,8 +136,12 @@ class Connection:
         while True:
             while self._answers:
                 answered, answer = self._answers.popleft()
-                if answered == key:
+                # A sync is answered with its own words: an answer that came too late is not taken for this one.
+                if answered == key and (key != frames.SYNC or answer == payload):
                     return answer
+            last = self._events[-1] if self._events else None
+            if isinstance(last, Refusal) and last.key == _text(key):
+                raise BusError(last.reason, f"the daemon refused {last.key}")
             if not self._wait(deadline - time.monotonic()):
                 raise BusError("no_answer", f"the daemon at {self.path} has not answered within {timeout:g} s")
             self._read()
@@ -158,9 +183,13 @@ class Connection:
         try:
             self._sock.send(frame)
         except OSError as error:
+            if error.errno == errno.EMSGSIZE:
+                raise BusError("too_long", f"{len(frame)} bytes are more than the socket takes") from error
             raise BusError("connection_lost", f"the daemon at {self.path} is gone: {error.strerror}") from error
 
     def _wait(self, timeout: float | None) -> bool:
+        if self._sock.fileno() < 0:
+            raise BusError("connection_lost", f"the connection to {self.path} is closed")
         milliseconds = None if timeout is None else max(0.0, timeout * 1000)
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
@@ -168,7 +197,10 @@ class Connection:
 
     def _read(self) -> None:
         try:
-            packet = self._sock.recv(_LARGEST)
+            try:
+                packet = self._sock.recv(_LARGEST)
+            except ConnectionResetError:  # said once; what the daemon sent before its end is still there
+                packet = self._sock.recv(_LARGEST)
         except OSError as error:
             raise BusError("connection_lost", f"the daemon at {self.path} is gone: {error.strerror}") from error
         if not packet:
@@ -186,15 +218,14 @@ class Connection:
 
 
 def _message(key: bytes, payload: bytes) -> Message:
-    form = targets.FORM_NAMES[targets.form_of(key)]
-    if not key.startswith(b"!/"):
-        try:
-            src, seq, received_ns, peer, rest = frames.read_meta(payload)
-        except BadFrame:
-            pass  # a key that is no channel was never on its way to a segment and carries nothing but its payload
-        else:
-            return Message(_text(src), seq, _text(key), rest, form, peer, received_ns)
-    return Message("", 0, _text(key), payload, form, "local", time.time_ns())
+    form = targets.FORM_NAMES[targets.PLAIN if key.startswith(b"!/") else targets.form_of(key)]
+    try:
+        check_chan(key)
+        src, seq, received_ns, peer, rest = frames.read_meta(payload)
+    except (BadDatagram, BadFrame):
+        # A key that is no channel was never on its way to a segment and carries nothing but its payload.
+        return Message("", 0, _text(key), payload, form, "local", time.time_ns())
+    return Message(_text(src), seq, _text(key), rest, form, peer, received_ns)
 
 
 def _bytes(text: bytes | str) -> bytes:

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from typing import Final
 
 from bccnd.core.bccn1 import UNKNOWN_SRC
-from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LOOPED, REORDERED, REPLAYED, RESTART, STALE
+from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
 
 #: open gaps remembered for their age: at line rate of one gap per datagram this bounds a few MB, and a gap that
 #: falls out is only called lost a moment early
@@ -147,15 +147,16 @@ class Sources:
             return UNHEARD
         if seq == source.last + 1 and not source.absent:
             source.last = seq
+            verdict = ACCEPTED
         else:
             verdict = self._place(source, seq, now)
-            if verdict != ACCEPTED:
+            if verdict > LAST_ACCEPTED:
                 return verdict
         source.heard = now
         if now >= source.rank:
             self._table.move_to_end(src)
             source.rank = now + RANK_SECONDS
-        return ACCEPTED
+        return verdict
 
     def begin(self, src: bytes, seq: int, now: float) -> int:
         """The verdict on the first datagram of a legal src, or UNKNOWN_SENDER."""
@@ -184,13 +185,8 @@ class Sources:
                 return REPLAYED
             self.restarts += 1
             self._new_epoch(source, seq)
-            source.heard = now
             return RESTART
-        if not self._mark(source, seq, back):
-            return DUPLICATE
-        if self._late == REORDERED:
-            source.heard = now
-        return self._late
+        return self._late if self._mark(source, seq, back) else DUPLICATE
 
     def _advance(self, source: Source, step: int, now: float) -> None:
         """Move the window on by ``step``; what it passes over is missing."""

@@ -84,6 +84,6 @@ def read_meta(payload: bytes) -> tuple[bytes, int, int, str, bytes]:
     """Take `meta` off a payload again: src, seq, received_ns, peer, the payload itself. Raises BadFrame: no_meta."""
     head, bar, rest = payload.partition(b"|")
     fields = head.split(b":", 3)
-    if not bar or len(fields) != 4 or not (fields[1].isdigit() and fields[2].isdigit()):
+    if not bar or len(fields) != 4 or not all(digits.isdigit() and len(digits) <= 20 for digits in fields[1:3]):
         raise BadFrame("no_meta")
     return fields[0], int(fields[1]), int(fields[2]), fields[3].decode("ascii", "replace"), rest

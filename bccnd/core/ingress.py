@@ -109,9 +109,8 @@ class Ingress(Generic[R]):
                             deliveries.append((route.meta, route.frame_head + meta + payload))
                         if route.nobody:
                             verdict = NOT_ADDRESSED
-                        for group in route.groups:
-                            self.group_messages[group] += 1
-                            self.group_bytes[group] += len(payload)
+                        else:
+                            self._count_groups(route.groups, payload)
                 verdicts[verdict] += 1
             except BadDatagram as bad:
                 verdicts[NUMBERS[bad.reason]] += 1
@@ -119,6 +118,11 @@ class Ingress(Generic[R]):
                 verdicts[INTERNAL_ERROR] += 1
                 self._on_bug(raw)
         return deliveries
+
+    def _count_groups(self, groups: tuple[int, ...], payload: bytes) -> None:
+        for group in groups:
+            self.group_messages[group] += 1
+            self.group_bytes[group] += len(payload)
 
     def _judge_anew(self, src: bytes, seq: int, now: float, peers: Sequence[str], number: int, body: bytes) -> int:
         """The verdict on a datagram that was read by the letter."""

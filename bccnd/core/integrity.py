@@ -81,7 +81,10 @@ class Door:
     ) -> None:
         self._verifiers = tuple(verifiers)
         self._first = self._verifiers[0] if self._verifiers else None
-        self._starts = starts(self._first.name if self._first is not None else b"")
+        if self._first is not None:
+            self._starts = starts(self._first.name)
+        else:  # where a check is required and none can be right, nothing is usual
+            self._starts = () if required else starts(b"")
         self._required = required
         self._accept_unverifiable = accept_unverifiable
 
@@ -99,6 +102,8 @@ class Door:
         try:
             start = self._starts[len(body)]
         except IndexError:
+            return self._examine(raw)
+        if end < 0:
             return self._examine(raw)
         first = self._first
         if first is None:

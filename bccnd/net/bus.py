@@ -38,8 +38,12 @@ from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Loop
 MAX_PACKET: Final = 409_600
 #: packets read from one client before the others have their turn
 TURN: Final = 64
-#: entries in one page of a listing, so that a page is made in well under a millisecond and fits in a packet
+#: entries in one page of a listing, so that a page is made in well under a millisecond
 PAGE: Final = 100
+#: and characters after which a page ends all the same, so that it fits in a packet
+PAGE_SIZE: Final = 65_536
+#: bytes of a key or pattern that are repeated to who named it
+MAX_REPEATED: Final = 1024
 #: keys of the bus itself that only the daemon may publish
 _RESERVED: Final = (b"!/bccn/", b"!/tap/", b"!/cred/")
 
@@ -145,17 +149,16 @@ class Bus:
 
     def _welcome(self, sock: socket.socket) -> None:
         pid, uid, _gid = peer_credentials(sock)
-        program = _program_of(pid)
+        try:
+            program = _program_of(pid)
+        except OSError as error:
+            # Better not connected than under a name that is not its own.
+            self._turn_away(sock, "no_identity", f"cannot read the name of pid {pid}: {error.strerror}")
+            return
         if len(self.clients) >= self.limits.max_clients:
-            self.counters.refused_clients += 1
-            self._limited.warn(
-                "max_clients",
-                f"refused {program.decode('ascii')} (pid {pid}, uid {uid}): {len(self.clients)} clients are "
-                "connected. Remedy: find out who opens so many ('bccn clients'), or raise bus.max_clients",
-            )
-            with contextlib.suppress(OSError):
-                sock.send(frames.error("too_many_clients", b""))
-            sock.close()
+            who = f"{program.decode('ascii')} (pid {pid}, uid {uid})"
+            what = f"refused {who}: {len(self.clients)} clients are connected. Remedy: find out who opens so many "
+            self._turn_away(sock, "too_many_clients", what + "('bccn clients'), or raise bus.max_clients")
             return
         client = Client(sock, identity(self._host, program, pid), program, pid, uid)
         self.clients[client.fd] = client
@@ -163,15 +166,19 @@ class Bus:
         self._egress.open(client.identity)
         self._loop.watch(client.fd, client.watched, lambda events: self._on_event(client, events))
 
+    def _turn_away(self, sock: socket.socket, reason: str, message: str) -> None:
+        self.counters.refused_clients += 1
+        self._limited.warn(reason, message)
+        with contextlib.suppress(OSError):
+            sock.send(frames.error(reason, b""))
+        sock.close()
+
     def _end(self, client: Client) -> None:
         """A client has gone or must go; its descriptor lives until the end of the round."""
         if not client.open:
             return
         client.open = False
-        if client.queue_messages:
-            self.counters.dropped["client_gone"] += client.queue_messages
-        client.queue.clear()
-        client.queue_bytes = client.queue_messages = 0
+        self._forget_queue(client)
         self._loop.unwatch(client.fd)
         self._waiting.discard(client.fd)
         del self.clients[client.fd]
@@ -189,26 +196,33 @@ class Bus:
 
     # -- from a client
 
-    def _read(self, client: Client) -> None:
-        """Take up to a turn's packets. An empty one looks like the end, and is it only if the peer has shut down."""
+    def _read(self, client: Client) -> bool:
+        """Take up to a turn's packets; True when there may be more.
+
+        An empty packet looks like the end, and is it only if the peer has shut down.
+        """
         sock = client.sock
         for _ in range(TURN):
             try:
                 size = sock.recv_into(self._packet)
             except BlockingIOError:
-                return
+                return False
+            except ConnectionResetError:
+                # The peer ended without reading all it got. Said once; what it sent before is still there.
+                continue
             except OSError:
                 self._end(client)
-                return
+                return False
             if not size and _shut_down(sock):
                 self._at_end(client)
-                return
+                return False
             if size > MAX_PACKET:
                 self._refuse(client, "frame_too_long", bytes(self._view[:64]))
             else:
                 self._take(client, bytes(self._view[:size]))
             if not client.open:
-                return
+                return False
+        return True
 
     def _at_end(self, client: Client) -> None:
         """Nothing more will come. One that has only shut down its side still gets what it subscribed to."""
@@ -298,7 +312,7 @@ class Bus:
     def _refuse(self, client: Client, reason: str, key: bytes) -> None:
         """Tell a client what was wrong with a frame of its own."""
         self.counters.errors[reason] = self.counters.errors.get(reason, 0) + 1
-        self._tell(client, frames.error(reason, key))
+        self._tell(client, frames.error(reason, key[:MAX_REPEATED]))
 
     def _cred_whoami(self, client: Client, _payload: bytes) -> None:
         pid, uid, gid = peer_credentials(client.sock)
@@ -312,9 +326,16 @@ class Bus:
                 self._refuse(client, "unknown_listing", topic[:64])
                 return
             client.listing = iter(listing())
-        items = list(islice(client.listing, PAGE))
-        page = {"items": items, "more": len(items) == PAGE}
-        self._answer(client, frames.STATS, json.dumps(page, separators=(",", ":")).encode("ascii"))
+        rows: list[str] = []
+        size = 0
+        for row in client.listing:
+            rows.append(json.dumps(row, separators=(",", ":")))
+            size += len(rows[-1])
+            if len(rows) == PAGE or size > PAGE_SIZE:
+                break
+        more = "true" if len(rows) == PAGE or size > PAGE_SIZE else "false"
+        page = f'{{"items":[{",".join(rows)}],"more":{more}}}'
+        self._answer(client, frames.STATS, page.encode("ascii"))
 
     def _list_clients(self) -> Iterator[dict[str, Any]]:
         for client in list(self.clients.values()):
@@ -359,20 +380,18 @@ class Bus:
         self.counters.deliveries += sent
 
     def _not_sent(self, fd: int, frame: bytes, error: OSError) -> None:
-        client = self.clients.get(fd)
-        if client is None or error.errno not in (errno.EAGAIN, errno.ENOBUFS, errno.EMSGSIZE):
-            # Gone, or half gone. Others of this round must not notice, so its end is put off.
-            self.counters.dropped["client_gone"] += 1
-            if client is not None:
-                self._loop.soon(lambda: self._end(client))
+        client = self.clients[fd]
+        if error.errno in (errno.EAGAIN, errno.ENOBUFS):
+            self._enqueue(client, frame)
         elif error.errno == errno.EMSGSIZE:
             self._lose(client, "too_big")
         else:
-            self._enqueue(client, frame)
+            # Gone, or half gone. The loop will notice too, and first take what it had still sent.
+            self.counters.dropped["client_gone"] += 1
 
     def _tell(self, client: Client, frame: bytes) -> None:
-        """Send a control message behind what is already queued. It does not count as a message, and one that does
-        not fit is dropped without a gap."""
+        """Send a control message behind what is already queued. It is no message: one that does not fit is dropped
+        without a gap."""
         if not client.open:
             return
         if not client.queue:
@@ -381,7 +400,6 @@ class Bus:
                 return
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.ENOBUFS):
-                    self._loop.soon(lambda: self._end(client))
                     return
         limits = self.limits
         if len(client.queue) < 2 * limits.queue_messages and client.queue_bytes + len(frame) <= limits.queue_bytes:
@@ -429,25 +447,38 @@ class Bus:
         queue = client.queue
         while queue:
             entry = queue[0]
-            frame = frames.gap(entry) if isinstance(entry, int) else entry
             try:
-                write(client.fd, frame)
-            except BlockingIOError:
-                return
+                write(client.fd, frames.gap(entry) if isinstance(entry, int) else entry)
             except OSError as error:
-                if error.errno == errno.ENOBUFS:
+                if error.errno in (errno.EAGAIN, errno.ENOBUFS):
                     return
-                self._end(client)
-                return
-            queue.popleft()
-            if isinstance(entry, bytes):
-                client.queue_bytes -= len(entry)
-                if entry.startswith(b"MSG"):
-                    client.queue_messages -= 1
-                    self.counters.deliveries += 1
+                if error.errno != errno.EMSGSIZE:  # gone; the loop will say so too
+                    self._forget_queue(client)
+                    break
+                self._take_off(client)
+                if isinstance(entry, bytes) and entry.startswith(b"MSG"):
+                    self.counters.dropped["too_big"] += 1
+                    client.loss += 1
+                    queue.appendleft(1)
+                continue
+            self._take_off(client)
+            if isinstance(entry, bytes) and entry.startswith(b"MSG"):
+                self.counters.deliveries += 1
         self._waiting.discard(client.fd)
         client.watched &= ~WRITABLE
         self._loop.change(client.fd, client.watched)
+
+    def _take_off(self, client: Client) -> None:
+        entry = client.queue.popleft()
+        if isinstance(entry, bytes):
+            client.queue_bytes -= len(entry)
+            client.queue_messages -= entry.startswith(b"MSG")
+
+    def _forget_queue(self, client: Client) -> None:
+        """Nobody will read what is queued any more."""
+        self.counters.dropped["client_gone"] += client.queue_messages
+        client.queue.clear()
+        client.queue_bytes = client.queue_messages = 0
 
     # -- totals, and the end
 
@@ -461,7 +492,8 @@ class Bus:
     def drain(self, deadline: float) -> None:
         """Take what clients have already sent, then flush their queues until ``deadline`` (monotonic seconds)."""
         for client in list(self.clients.values()):
-            self._read(client)
+            while self._read(client) and time.monotonic() < deadline:
+                pass
         while time.monotonic() < deadline:
             waiting = [client for client in self.clients.values() if client.queue]
             if not waiting:
@@ -477,11 +509,16 @@ class Bus:
 
 
 def _program_of(pid: int) -> bytes:
-    """The name of a process as a legal token; ``unknown`` for one that is gone or not visible from here."""
+    """The name of a process as a legal token; ``unknown`` for one that is gone or not visible from here.
+
+    Raises OSError when we have run out of descriptors to look with.
+    """
     try:
         with open(f"/proc/{pid}/comm", "rb") as comm:
             return token(comm.read(64).rstrip(b"\n"), 64)
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         return b"unknown"
 
 

@@ -1,0 +1,438 @@
+"""The client for programs, against a real bus: what it sends, what it makes of what comes, and how it ends."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bccnd
+from bccnd.client import bus as client_module
+from bccnd.client.bus import Connection, Gap, Message, Refusal, connect
+from bccnd.core import frames
+from bccnd.errors import BusError
+from bccnd.net.bus import BusLimits
+from tests.support import PATIENCE, Do, Hub, turn_until, turning, wait
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    """A bus that does nothing until it is turned."""
+    with Hub(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture
+def do(hub: Hub) -> Iterator[Do]:
+    """Lets the bus serve; what is given to this function is done by the bus's thread."""
+    with turning(hub.loop) as one:
+        yield one
+
+
+@pytest.fixture
+def one(hub: Hub, do: Do) -> Iterator[Connection]:
+    """A client of a bus that serves."""
+    with connect(hub.path) as connection:
+        connection.sync(PATIENCE)
+        yield connection
+
+
+@pytest.fixture
+def other(hub: Hub, do: Do) -> Iterator[Connection]:
+    with connect(hub.path) as connection:
+        connection.sync(PATIENCE)
+        yield connection
+
+
+def message(connection: Connection) -> Message:
+    """The next event, which must be a message."""
+    event = connection.receive(PATIENCE)
+    assert isinstance(event, Message)
+    return event
+
+
+def descriptors() -> set[str]:
+    return set(os.listdir("/proc/self/fd"))
+
+
+def deliver(do: Do, hub: Hub, *packets: bytes) -> None:
+    """Have the bus send these packets to its only client, as if they came from a segment."""
+    (fd,) = hub.bus.clients
+    do(lambda: hub.bus.deliver([((fd,), packet) for packet in packets]))
+
+
+# -- connecting
+
+
+def test_the_path_is_the_one_given_else_the_environments_else_the_default(
+    hub: Hub, do: Do, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(client_module, "DEFAULT_SOCKET", str(tmp_path / "default"))
+    monkeypatch.delenv("BCCN_SOCKET", raising=False)
+    with pytest.raises(BusError, match="default"):
+        connect()
+    monkeypatch.setenv("BCCN_SOCKET", "")
+    with pytest.raises(BusError, match="default"):
+        connect()
+    monkeypatch.setenv("BCCN_SOCKET", str(tmp_path / "environment"))
+    with pytest.raises(BusError, match="environment"):
+        connect()
+    with connect(hub.path) as given:
+        assert given.path == hub.path
+    monkeypatch.setenv("BCCN_SOCKET", hub.path)
+    with connect() as from_environment:
+        assert from_environment.identity()
+
+
+def test_the_package_offers_the_same_call(hub: Hub, do: Do) -> None:
+    with bccnd.connect(hub.path) as connection:
+        assert isinstance(connection, bccnd.Connection)
+
+
+def test_without_a_daemon_the_path_and_the_cause_are_named(tmp_path: Path) -> None:
+    before = descriptors()
+    with pytest.raises(BusError) as caught:
+        connect(str(tmp_path / "nowhere.sock"))
+    assert caught.value.reason == "no_daemon"
+    assert f"{tmp_path / 'nowhere.sock'}: No such file" in caught.value.detail
+    assert descriptors() == before
+
+
+def test_a_socket_that_nobody_serves_is_no_daemon(tmp_path: Path) -> None:
+    with Hub(tmp_path) as dead:
+        path = dead.path
+    with pytest.raises(BusError) as caught:
+        connect(path)
+    assert caught.value.reason == "no_daemon"
+
+
+def test_a_path_that_is_too_long_is_said_to_be_so(tmp_path: Path) -> None:
+    with pytest.raises(BusError) as caught:
+        connect(str(tmp_path / ("x" * 200)))
+    assert caught.value.reason == "no_daemon"
+    assert "None" not in caught.value.detail
+
+
+def test_a_connection_that_fails_at_the_first_word_leaves_nothing_open(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_self: Connection, _frame: bytes) -> None:
+        raise BusError("connection_lost", "gone")
+
+    monkeypatch.setattr(Connection, "_send", fails)
+    before = descriptors()
+    with pytest.raises(BusError) as caught:
+        connect(hub.path)
+    after = descriptors()
+    del caught
+    gc.collect()
+    assert after == before
+
+
+def test_a_daemon_that_serves_too_many_says_so(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(max_clients=0)) as full, connect(full.path) as connection:
+        turn_until(full.loop, lambda: full.bus.counters.refused_clients)
+        assert connection.receive(PATIENCE) == Refusal("too_many_clients", "")
+        with pytest.raises(BusError) as caught:
+            connection.receive(PATIENCE)
+        assert caught.value.reason == "connection_lost"
+
+
+# -- messages
+
+
+def test_a_message_comes_with_all_that_is_known_of_it(hub: Hub, one: Connection, other: Connection) -> None:
+    one.subscribe("a/")
+    one.sync(PATIENCE)
+    before = time.time_ns()
+    other.publish("a/b", b"hello")
+    other.publish("a/c", b"world")
+    first, second = message(one), message(one)
+    assert first._replace(seq=0, received_ns=0) == (other.identity(), 0, "a/b", b"hello", "plain", "local", 0)
+    assert second.seq == first.seq + 1
+    assert before <= first.received_ns <= second.received_ns
+    assert b":%d:a/b|hello" % first.seq in hub.sent[0]
+
+
+def test_a_message_from_the_segment_comes_with_its_sender_and_address(hub: Hub, do: Do, one: Connection) -> None:
+    meta = frames.meta(b"relay02/x/7", 2**64 - 1, 1_700_000_000_123_456_789, "10.0.0.2:5400")
+    deliver(do, hub, frames.message(b"a/b", meta + b"x|y:z"), frames.message(b"!relay01/*", meta))
+    assert message(one) == (
+        "relay02/x/7",
+        2**64 - 1,
+        "a/b",
+        b"x|y:z",
+        "plain",
+        "10.0.0.2:5400",
+        1_700_000_000_123_456_789,
+    )
+    assert message(one)[2:5] == ("!relay01/*", b"", "directed")
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"\0", b"|", b"a:1:2:b|", b"\n", bytes(range(256)), b"x" * 1300, b"y" * 200_000]
+)
+def test_a_payload_arrives_byte_for_byte(one: Connection, payload: bytes) -> None:
+    one.subscribe("a")
+    one.publish("a", payload)
+    one.sync(PATIENCE)
+    assert message(one).payload == payload
+
+
+@pytest.mark.parametrize("text", ["", "hello", "grüße", "\U0001f600", "\udcff"])
+def test_a_payload_may_be_text(one: Connection, text: str) -> None:
+    one.subscribe("a")
+    one.publish("a", text)
+    assert message(one).payload == text.encode("utf-8", "surrogateescape")
+
+
+def test_without_a_payload_it_is_empty(one: Connection) -> None:
+    one.subscribe("a")
+    one.publish("a")
+    assert message(one).payload == b""
+
+
+def test_all_and_directed_messages_reach_whom_they_name(one: Connection, other: Connection) -> None:
+    me = one.identity()
+    other.send_all("all")
+    other.send_to(me, "me")
+    other.send_to("relay01/*", "us")
+    other.send_to("elsewhere/*", "not us")
+    assert other.sync(PATIENCE) == []
+    got = [message(one) for _ in range(3)]
+    assert [(one_.chan, one_.payload, one_.form) for one_ in got] == [
+        ("!", b"all", "all"),
+        ("!" + me, b"me", "directed"),
+        ("!relay01/*", b"us", "directed"),
+    ]
+    assert one.receive(0) is None
+
+
+def test_patterns_count(one: Connection) -> None:
+    one.subscribe("a", "a", "b")
+    one.unsubscribe("a", "b")
+    one.publish("a", "1")
+    one.publish("b", "2")
+    one.unsubscribe("a")
+    one.publish("a", "3")
+    assert one.sync(PATIENCE) == []
+    assert message(one).payload == b"1"
+    assert one.receive(0) is None
+    one.unsubscribe("a")
+    assert one.sync(PATIENCE) == [Refusal("not_subscribed", "a")]
+
+
+def test_a_key_of_the_bus_itself_carries_nothing_but_its_payload(one: Connection, other: Connection) -> None:
+    one.subscribe("!/app/")
+    one.sync(PATIENCE)
+    other.publish("!/app/x", b"a:1:2:b|c")
+    got = message(one)
+    assert (got.src, got.seq, got.chan, got.payload, got.peer) == ("", 0, "!/app/x", b"a:1:2:b|c", "local")
+
+
+@pytest.mark.parametrize("key", ["two words", "a:b", "ä", "\udcff"])
+@pytest.mark.parametrize("payload", [b"bare", b"root/x/1:5:6:local|forged", b"a:%b:2:b|" % (b"1" * 5000)])
+def test_a_key_that_is_no_channel_carries_nothing_but_its_payload(
+    one: Connection, other: Connection, key: str, payload: bytes
+) -> None:
+    one.subscribe("")
+    one.sync(PATIENCE)
+    other.publish(key, payload)
+    got = message(one)
+    assert (got.src, got.seq, got.chan, got.payload) == ("", 0, key, payload)
+
+
+def test_a_message_too_large_for_the_socket_is_no_lost_connection(one: Connection) -> None:
+    with pytest.raises(BusError) as caught:
+        one.publish("a", b"x" * (4 << 20))
+    assert caught.value.reason != "connection_lost"
+    one.subscribe("a")
+    one.publish("a", b"fine")
+    assert message(one).payload == b"fine"
+
+
+# -- asking
+
+
+def test_a_sync_gives_what_was_refused_since_the_last_one_and_leaves_the_messages(one: Connection) -> None:
+    one.subscribe("a")
+    one.publish("a", "1")
+    one.publish("two words", "x")
+    one.unsubscribe("nosuch")
+    one.publish("a", "2")
+    assert one.sync(PATIENCE) == [Refusal("bad_channel", "two words"), Refusal("not_subscribed", "nosuch")]
+    assert one.sync(PATIENCE) == []
+    assert [message(one).payload, message(one).payload] == [b"1", b"2"]
+    assert one.receive(0) is None
+
+
+def test_a_refusal_is_an_event_for_who_does_not_sync(one: Connection) -> None:
+    one.publish("two words")
+    assert one.receive(PATIENCE) == Refusal("bad_channel", "two words")
+
+
+def test_the_identity_is_host_program_and_process(one: Connection) -> None:
+    host, program, pid = one.identity().split("/")
+    assert host == "relay01"
+    assert program == Path("/proc/self/comm").read_text().strip()
+    assert pid == str(os.getpid())
+
+
+def test_asking_keeps_the_messages_that_come_before_the_answer(one: Connection) -> None:
+    one.subscribe("a")
+    for number in range(100):
+        one.publish("a", f"{number}")
+    one.identity()
+    assert [message(one).payload for _ in range(100)] == [b"%d" % number for number in range(100)]
+
+
+def test_a_listing_can_be_asked_for(one: Connection) -> None:
+    page = json.loads(one.ask(frames.STATS, b"clients"))
+    assert [row["pid"] for row in page["items"]] == [os.getpid()]
+    assert page["more"] is False
+
+
+def test_a_daemon_that_does_not_answer_is_an_error_and_no_wait_for_ever(hub: Hub) -> None:
+    with connect(hub.path) as connection:
+        for call in (lambda: connection.sync(0.01), lambda: connection.ask(frames.WHOAMI, timeout=0.01)):
+            with pytest.raises(BusError) as caught:
+                call()
+            assert caught.value.reason == "no_answer"
+            assert hub.path in caught.value.detail
+
+
+def test_a_late_answer_to_an_earlier_sync_is_not_taken_for_that_to_a_later_one(hub: Hub) -> None:
+    with connect(hub.path) as connection:
+        with pytest.raises(BusError):
+            connection.sync(0.01)
+        connection.publish("two words")
+        with turning(hub.loop):
+            assert connection.sync(PATIENCE) == [Refusal("bad_channel", "two words")]
+
+
+def test_a_question_that_is_refused_is_an_error(one: Connection) -> None:
+    with pytest.raises(BusError):
+        one.ask(frames.STATS, b"nosuch", timeout=0.2)
+    assert one.identity()
+
+
+# -- receiving
+
+
+def test_nothing_to_receive_is_none_when_the_time_is_over(one: Connection) -> None:
+    assert one.receive(0) is None
+    assert one.receive(-1) is None
+    before = time.monotonic()
+    assert one.receive(0.02) is None
+    assert time.monotonic() >= before + 0.02
+
+
+def test_receiving_waits_for_a_message_to_come(one: Connection, other: Connection) -> None:
+    one.subscribe("a")
+    one.sync(PATIENCE)
+    other.publish("a", "x")
+    event = one.receive()  # for ever, if need be
+    assert isinstance(event, Message)
+    assert event.payload == b"x"
+
+
+def test_a_gap_is_told_in_its_place_and_added_up(hub: Hub, do: Do, one: Connection) -> None:
+    meta = frames.meta(b"x", 1, 2, "p")
+    deliver(do, hub, frames.message(b"a", meta + b"1"), frames.gap(3), frames.message(b"a", meta + b"5"), frames.gap(4))
+    assert message(one).payload == b"1"
+    assert one.lost == 0
+    assert one.receive(PATIENCE) == Gap(3)
+    assert message(one).payload == b"5"
+    assert one.lost == 3
+    assert one.receive(PATIENCE) == Gap(4)
+    assert one.lost == 7
+
+
+def test_iterating_gives_messages_only_and_adds_up_what_was_lost(hub: Hub, do: Do, one: Connection) -> None:
+    meta = frames.meta(b"x", 1, 2, "p")
+    deliver(do, hub, frames.gap(3), frames.error("x", b"y"), frames.message(b"a", meta), frames.message(b"b", meta))
+    found = iter(one)
+    assert next(found).chan == "a"
+    assert one.lost == 3
+    assert next(found).chan == "b"
+
+
+def test_iterating_ends_with_an_error_when_the_daemon_ends(hub: Hub, do: Do, one: Connection) -> None:
+    deliver(do, hub, frames.message(b"a", frames.meta(b"x", 1, 2, "p")))
+    do(hub.bus.close)
+    found = iter(one)
+    assert next(found).chan == "a"
+    with pytest.raises(BusError) as caught:
+        next(found)
+    assert caught.value.reason == "connection_lost"
+
+
+def test_the_descriptor_can_be_waited_on(one: Connection, other: Connection) -> None:
+    one.subscribe("a")
+    one.sync(PATIENCE)
+    assert select.select([one], [], [], 0)[0] == []
+    other.publish("a", "x")
+    assert select.select([one], [], [], PATIENCE)[0] == [one]
+    event = one.receive(0)
+    assert isinstance(event, Message)
+    assert event.payload == b"x"
+
+
+# -- the end
+
+
+def test_what_came_before_the_end_of_the_daemon_is_received(hub: Hub) -> None:
+    with connect(hub.path) as connection:
+        connection.subscribe("a")
+        connection.publish("a", "1")
+        turn_until(hub.loop, lambda: hub.sent)
+        connection.publish("a", "never read by the daemon")
+        hub.bus.close()
+        assert message(connection).payload == b"1"
+        with pytest.raises(BusError) as caught:
+            connection.receive(PATIENCE)
+        assert caught.value.reason == "connection_lost"
+        assert hub.path in caught.value.detail
+
+
+def test_every_call_says_that_the_daemon_is_gone(hub: Hub, do: Do, one: Connection) -> None:
+    do(hub.bus.close)
+    for call in (
+        lambda: one.publish("a"),
+        lambda: one.subscribe("a"),
+        lambda: one.unsubscribe("a"),
+        one.sync,
+        one.identity,
+        one.receive,
+        lambda: one.receive(0),
+    ):
+        with pytest.raises(BusError) as caught:
+            call()
+        assert caught.value.reason == "connection_lost"
+
+
+def test_with_closes_and_a_closed_connection_says_so(hub: Hub, do: Do) -> None:
+    before = descriptors()
+    with connect(hub.path) as connection:
+        connection.sync(PATIENCE)
+    connection.close()  # to do so twice is no fault
+    for call in (lambda: connection.publish("a"), connection.sync, lambda: connection.receive(0), connection.receive):
+        with pytest.raises(BusError) as caught:
+            call()
+        assert caught.value.reason == "connection_lost"
+    wait(lambda: not hub.bus.clients, "the bus to notice")
+    do(lambda: None)  # the round in which it noticed is over
+    assert descriptors() == before
+
+
+def test_the_daemon_notices_who_has_closed(hub: Hub) -> None:
+    connection = connect(hub.path)
+    turn_until(hub.loop, lambda: hub.bus.clients)
+    connection.close()
+    turn_until(hub.loop, lambda: not hub.bus.clients)

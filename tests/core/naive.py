@@ -1,0 +1,68 @@
+"""Matching the slow way, written from the documents alone: what the tree of patterns is held to.
+
+`path`, `sbus` and `sbus-dot` patterns become regular expressions; `broker` patterns go through the table of the
+broker's own text. Nothing here is shared with the code under test.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import strategies as st
+
+DIALECT_NAMES = ("path", "sbus", "sbus-dot", "broker")
+
+
+def separator(dialect: str) -> bytes:
+    return b"." if dialect == "sbus-dot" else b"/"
+
+
+def matches(dialect: str, pattern: bytes, key: bytes) -> bool:
+    if not pattern:
+        return True
+    return _by_table(pattern, key) if dialect == "broker" else _by_expression(dialect, pattern, key)
+
+
+def _by_expression(dialect: str, pattern: bytes, key: bytes) -> bool:
+    mark = separator(dialect)
+    # "a/>" says one or more tokens behind "a/": whatever comes there, even nothing, is at least one token.
+    all_below = pattern.endswith(mark)
+    if dialect == "path" and (pattern == b">" or pattern.endswith(b"/>")):
+        pattern, all_below = pattern[:-1], True
+    # A star takes all up to the separator and gives nothing back: a possessive quantifier.
+    star = b"[^%b]*+" % re.escape(mark)
+    expression = star.join(re.escape(piece) for piece in pattern.split(b"*")) + (b".*" if all_below else b"")
+    return re.fullmatch(expression, key, re.DOTALL) is not None
+
+
+def _by_table(pattern: bytes, key: bytes) -> bool:
+    levels, topics = pattern.split(b"/"), key.split(b"/")
+    table = [[False] * (len(topics) + 1) for _ in range(len(levels) + 1)]
+    table[0][0] = True
+    for i, level in enumerate(levels, 1):
+        table[i][0] = level == b"*" and table[i - 1][0]
+        for j, topic in enumerate(topics, 1):
+            if level == b"*":
+                table[i][j] = table[i - 1][j] or table[i][j - 1]
+            else:
+                table[i][j] = table[i - 1][j - 1] and level in (b"+", topic)
+    return table[-1][-1]
+
+
+def texts(dialect: str, tokens: tuple[bytes, ...]) -> st.SearchStrategy[bytes]:
+    """Tokens of a list with the dialect's separators between, up to four of them."""
+    return st.lists(st.sampled_from(tokens), min_size=1, max_size=4).map(separator(dialect).join)
+
+
+def foreign(dialect: str) -> bytes:
+    """A token with the separator of another dialect inside."""
+    return b"a/b" if separator(dialect) == b"." else b"a.b"
+
+
+def patterns(dialect: str) -> st.SearchStrategy[bytes]:
+    marks = (b"*", b"+", b">", b"")
+    return texts(dialect, (b"a", b"b", b"ab", *marks, *marks, b"a*", b"**", b"a*b", b"*a", b"!", foreign(dialect)))
+
+
+def keys(dialect: str) -> st.SearchStrategy[bytes]:
+    return texts(dialect, (b"a", b"a", b"b", b"ab", b"", b"abb", b"*", b"+", b">", foreign(dialect)))

@@ -1,0 +1,92 @@
+"""Counters: slots for every verdict, and a histogram that loses nothing."""
+
+from __future__ import annotations
+
+from math import fsum, inf, isclose, nextafter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core import verdicts
+from bccnd.core.counters import DROP_REASONS, LATENCY_BOUNDS, BusCounters, Histogram, SegmentCounters
+from tests.core.material import examples
+
+
+def bucket_of(seconds: float) -> int:
+    histogram = Histogram()
+    histogram.add(seconds)
+    assert sum(histogram.buckets) == 1
+    return histogram.buckets.index(1)
+
+
+@pytest.mark.parametrize("number", range(len(LATENCY_BOUNDS)))
+def test_a_bound_belongs_to_the_bucket_below_it(number: int) -> None:
+    bound = LATENCY_BOUNDS[number]
+    assert bucket_of(nextafter(bound, 0.0)) == number
+    assert bucket_of(bound) == number
+    assert bucket_of(nextafter(bound, inf)) == number + 1
+
+
+def test_what_is_beyond_all_bounds_has_a_bucket_and_so_has_a_clock_that_went_back() -> None:
+    assert bucket_of(1e9) == len(LATENCY_BOUNDS)
+    assert bucket_of(0.0) == 0
+    assert bucket_of(-1.0) == 0
+
+
+def test_bounds_rise() -> None:
+    assert list(LATENCY_BOUNDS) == sorted(set(LATENCY_BOUNDS))
+
+
+@given(st.lists(st.one_of(st.floats(0, 4), st.sampled_from(LATENCY_BOUNDS)), max_size=50))
+@examples(200)
+def test_a_histogram_counts_every_value_once_and_adds_them_up(values: list[float]) -> None:
+    histogram = Histogram()
+    for value in values:
+        histogram.add(value)
+    for number, bound in enumerate(LATENCY_BOUNDS):
+        # What Prometheus shows: how many were at most the bound.
+        assert sum(histogram.buckets[: number + 1]) == sum(1 for value in values if value <= bound)
+    assert sum(histogram.buckets) == len(values)
+    assert isclose(histogram.sum, fsum(values), abs_tol=1e-9)
+
+
+def test_a_segment_has_a_slot_for_every_verdict_and_all_are_its_own() -> None:
+    one, two = SegmentCounters("one"), SegmentCounters("two")
+    one.verdicts[verdicts.ACCEPTED] += 1
+    one.send_failed("ENETUNREACH")
+    assert len(one.verdicts) == len(verdicts.NAMES)
+    assert two.verdicts == [0] * len(verdicts.NAMES)
+    assert two.send_errors == {}
+    assert (one.name, two.name) == ("one", "two")
+
+
+def test_send_errors_are_counted_by_their_name() -> None:
+    counters = SegmentCounters("one")
+    for error in ("ENETUNREACH", "EPERM", "ENETUNREACH"):
+        counters.send_failed(error)
+    assert counters.send_errors == {"ENETUNREACH": 2, "EPERM": 1}
+
+
+def test_every_reason_to_drop_has_its_slot_from_the_start() -> None:
+    one, two = BusCounters(), BusCounters()
+    one.dropped["too_big"] += 1
+    assert two.dropped == dict.fromkeys(DROP_REASONS, 0)
+    assert (two.deliveries, two.published, two.refused_clients, two.errors) == (0, 0, 0, {})
+
+
+def test_verdicts_have_one_number_and_one_name_each() -> None:
+    assert len(set(verdicts.NAMES)) == len(verdicts.NAMES)
+    for name, number in verdicts.NUMBERS.items():
+        assert verdicts.NAMES[number] == name
+        assert getattr(verdicts, name.upper()) == number
+
+
+def test_the_first_three_verdicts_let_through_and_no_others() -> None:
+    # design.md, section 5.
+    assert verdicts.NAMES[: verdicts.LAST_ACCEPTED + 1] == ("accepted", "reordered", "restart")
+    assert set(verdicts.NAMES[verdicts.LAST_ACCEPTED + 1 :]) == {
+        "duplicate", "stale", "replayed", "looped", "not_addressed", "oversize", "bad_envelope", "length_mismatch",
+        "unsupported_version", "integrity_missing", "integrity_unknown", "integrity_failed", "bad_body", "bad_src",
+        "bad_seq", "bad_channel", "bad_target", "internal_error",
+    }  # fmt: skip

@@ -1,0 +1,209 @@
+"""The way out: seqs, the ceiling, refusals, and how long an identity is ours."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core import bccn1
+from bccnd.core.dedup import UNHEARD, DedupRules, Sources
+from bccnd.core.egress import LINGER, Egress
+from bccnd.core.integrity import Crc32, Door, Hmac
+from bccnd.core.verdicts import ACCEPTED, LOOPED
+from bccnd.errors import BadMessage
+from tests.core import material
+from tests.core.material import KEY, examples, reason_of
+
+ME = b"host/program/1"
+OTHER = b"host/program/2"
+CLOCK = 1_700_000_000_000_000
+UNSIGNED = Door()
+SIGNED = Door((Hmac(KEY),), required=True)
+
+
+def egress(door: Door = UNSIGNED, **options: int) -> Egress:
+    out = Egress(door, Sources(DedupRules()), **options)
+    out.open(ME)
+    return out
+
+
+def seq_of(out: Egress, identity: bytes = ME, clock: int = CLOCK) -> int:
+    seq, datagram = out.emit(identity, b"c", b"x", clock)
+    assert bccn1.read(datagram).seq == seq
+    return seq
+
+
+@given(st.sampled_from([UNSIGNED, SIGNED, Door((Crc32(),))]), material.legal_chans(), st.binary(max_size=100))
+@examples(200)
+def test_what_leaves_reads_back_and_passes_its_own_door(door: Door, chan: bytes, payload: bytes) -> None:
+    _, datagram = egress(door).emit(ME, chan, payload, CLOCK)
+    body = door.admit(datagram)
+    assert bccn1.read_body(body) == (ME, CLOCK, chan, payload)
+    assert bccn1.read(datagram).check == door.seal(body)
+
+
+def test_seqs_start_at_the_clock_and_go_on_by_one_whatever_it_says() -> None:
+    out = egress()
+    assert [seq_of(out, clock=clock) for clock in (CLOCK, CLOCK + 5_000_000, CLOCK - 5_000_000, 0)] == [
+        CLOCK,
+        CLOCK + 1,
+        CLOCK + 2,
+        CLOCK + 3,
+    ]
+
+
+def test_every_identity_has_a_counter_of_its_own() -> None:
+    out = egress()
+    out.open(OTHER)
+    assert seq_of(out) == CLOCK
+    assert seq_of(out, OTHER, CLOCK + 100) == CLOCK + 100
+    assert seq_of(out) == CLOCK + 1
+    assert seq_of(out, OTHER) == CLOCK + 101
+
+
+def test_a_program_that_comes_back_starts_at_the_clock_again() -> None:
+    out = egress()
+    seq_of(out)
+    out.close(ME, 0.0)
+    out.open(ME)
+    assert seq_of(out, clock=CLOCK + 1_000) == CLOCK + 1_000
+
+
+def test_two_clients_of_one_identity_share_its_counter_until_the_last_one_leaves() -> None:
+    out = egress()
+    out.open(ME)
+    assert seq_of(out) == CLOCK
+    out.close(ME, 0.0)
+    assert seq_of(out, clock=CLOCK + 1_000) == CLOCK + 1
+    out.close(ME, 0.0)
+    out.open(ME)
+    assert seq_of(out, clock=CLOCK + 1_000) == CLOCK + 1_000
+
+
+# -- refusals
+
+
+def room(door: Door, ceiling: int) -> int:
+    """The longest payload that fits under the ceiling, found by making datagrams by hand."""
+    best = -1
+    for size in range(ceiling):
+        body = bccn1.build_body(ME, CLOCK, b"c", b"x" * size)
+        if len(bccn1.build(body, door.seal(body))) <= ceiling:
+            best = size
+    return best
+
+
+@pytest.mark.parametrize("door", [UNSIGNED, SIGNED], ids=["unsigned", "signed"])
+@pytest.mark.parametrize("ceiling", [bccn1.MAX_SEND, 100])
+def test_the_ceiling_is_exact(door: Door, ceiling: int) -> None:
+    out = egress(door, ceiling=ceiling)
+    fits = room(door, ceiling)
+    _, datagram = out.emit(ME, b"c", b"x" * fits, CLOCK)
+    assert len(datagram) == ceiling
+    with pytest.raises(BadMessage) as refused:
+        out.emit(ME, b"c", b"x" * (fits + 1), CLOCK)
+    assert refused.value.reason == "too_long"
+
+
+def test_the_usual_ceiling_is_that_of_the_protocol() -> None:
+    out = egress()
+    envelope = len(b"BCCN1[1390]")
+    header = len(bccn1.build_body(ME, CLOCK, b"c", b""))
+    assert len(out.emit(ME, b"c", b"x" * (1400 - envelope - header), CLOCK)[1]) == 1400
+    assert reason_of(out.emit, ME, b"c", b"x" * (1401 - envelope - header), CLOCK) == "too_long"
+
+
+@pytest.mark.parametrize("door", [UNSIGNED, SIGNED], ids=["unsigned", "signed"])
+@pytest.mark.parametrize("size", [1400, 1401, 70_000])
+def test_far_too_long_is_too_long(door: Door, size: int) -> None:
+    assert reason_of(egress(door).emit, ME, b"c", b"x" * size, CLOCK) == "too_long"
+
+
+@pytest.mark.parametrize(
+    ("chan", "payload", "reason"),
+    [
+        (b"", b"", "bad_channel"),
+        (b"a b", b"", "bad_channel"),
+        (b"a:b", b"", "bad_channel"),
+        (b"a|b", b"", "bad_channel"),
+        (b"caf\xc3\xa9", b"", "bad_channel"),
+        (b"a\n", b"", "bad_channel"),
+        (b"c" * 1025, b"", "bad_channel"),
+        (b"!?", b"", "bad_target"),
+        (b"!?/a", b"", "bad_target"),
+        (b"!/bccn/sync", b"", "bad_target"),
+        (b"c", b"x" * 1400, "too_long"),
+        # The channel is looked at first.
+        (b"a b", b"x" * 1400, "bad_channel"),
+    ],
+)
+def test_a_refused_message_has_a_reason_and_uses_up_no_seq(chan: bytes, payload: bytes, reason: str) -> None:
+    out = egress()
+    # Before the first seq as well as behind it.
+    assert reason_of(out.emit, ME, chan, payload, CLOCK - 1) == reason
+    assert seq_of(out) == CLOCK
+    with pytest.raises(BadMessage) as refused:
+        out.emit(ME, chan, payload, CLOCK)
+    assert refused.value.reason == reason
+    assert seq_of(out) == CLOCK + 1
+
+
+@given(st.binary(max_size=8), st.integers(0, 1500))
+@examples(200)
+def test_emit_gives_a_datagram_or_a_reason_for_any_message(chan: bytes, size: int) -> None:
+    reason = reason_of(egress(SIGNED).emit, ME, chan, b"x" * size, CLOCK)
+    assert reason in {"", "bad_channel", "bad_target", "too_long"}
+    if reason in {"", "too_long"}:
+        assert reason_of(bccn1.check_chan, chan) == ""
+    else:
+        assert reason_of(bccn1.check_chan, chan) == reason
+
+
+# -- whose broadcasts are ours
+
+
+def heard(sources: Sources, src: bytes) -> int:
+    verdict = sources.judge(src, 1, 0.0)
+    return sources.begin(src, 1, 0.0) if verdict == UNHEARD else verdict
+
+
+def test_what_an_open_identity_sent_is_ours() -> None:
+    sources = Sources(DedupRules())
+    out = Egress(UNSIGNED, sources)
+    out.open(ME)
+    assert heard(sources, ME) == LOOPED
+    assert heard(sources, OTHER) == ACCEPTED
+
+
+def test_an_identity_is_ours_until_its_last_client_has_left_for_long_enough() -> None:
+    sources = Sources(DedupRules())
+    out = Egress(UNSIGNED, sources)
+    out.open(ME)
+    out.open(ME)
+    out.close(ME, 100.0)
+    sources.sweep(100.0 + 2 * LINGER)
+    assert heard(sources, ME) == LOOPED
+    out.close(ME, 200.0)
+    sources.sweep(200.0 + LINGER - 0.25)
+    assert heard(sources, ME) == LOOPED
+    sources.sweep(200.0 + LINGER)
+    assert heard(sources, ME) == ACCEPTED
+
+
+def test_an_identity_that_came_back_in_time_stays_ours() -> None:
+    sources = Sources(DedupRules())
+    out = Egress(UNSIGNED, sources)
+    out.open(ME)
+    out.close(ME, 0.0)
+    out.open(ME)
+    sources.sweep(10 * LINGER)
+    assert heard(sources, ME) == LOOPED
+
+
+def test_a_key_that_is_changed_signs_from_then_on() -> None:
+    out = egress(SIGNED)
+    out.door = Door((Hmac(b"another key of 16"),))
+    _, datagram = out.emit(ME, b"c", b"x", CLOCK)
+    assert reason_of(SIGNED.admit, datagram) == "integrity_failed"
+    assert reason_of(out.door.admit, datagram) == ""

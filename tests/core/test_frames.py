@@ -1,0 +1,168 @@
+"""Frames of the local bus: what is built reads back, and what is no frame is refused with a reason."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core import frames
+from bccnd.errors import BadFrame
+from tests.core import material
+from tests.core.material import examples, reason_of
+
+#: the regular expressions of the sbus text, and the same for a control message
+GRAMMAR = {
+    b"SUB": re.compile(rb"SUB ([^\0]*)(?:\0(.*))?", re.DOTALL),
+    b"UNSUB": re.compile(rb"UNSUB ([^\0]*)(?:\0(.*))?", re.DOTALL),
+    b"MSG": re.compile(rb"MSG ([^\0]*)\0(.*)", re.DOTALL),
+    b"CMSG": re.compile(rb"CMSG ([^\0]*)(?:\0(.*))?", re.DOTALL),
+}
+
+READS = [
+    (b"SUB a/b", (b"SUB", b"a/b", b"")),
+    (b"SUB ", (b"SUB", b"", b"")),
+    (b"SUB a\0ignored", (b"SUB", b"a", b"ignored")),
+    (b"UNSUB a b", (b"UNSUB", b"a b", b"")),
+    (b"MSG a\0", (b"MSG", b"a", b"")),
+    (b"MSG a\0x\0y", (b"MSG", b"a", b"x\0y")),
+    (b"MSG \0x", (b"MSG", b"", b"x")),
+    (b"MSG  a\0x", (b"MSG", b" a", b"x")),
+    (b"CMSG !/cred/whoami", (b"CMSG", b"!/cred/whoami", b"")),
+    (b"CMSG !/cred/whoami\0", (b"CMSG", b"!/cred/whoami", b"")),
+    (b"CMSG a\0MSG b\0c", (b"CMSG", b"a", b"MSG b\0c")),
+]
+REFUSED = [
+    (b"", "empty"),
+    (b"MSG", "unknown_verb"),
+    (b"SUB", "unknown_verb"),
+    (b" ", "unknown_verb"),
+    (b"\0", "unknown_verb"),
+    (b"sub a", "unknown_verb"),
+    (b"SUBa", "unknown_verb"),
+    (b"SUB\0a", "unknown_verb"),
+    (b"SUBS a", "unknown_verb"),
+    (b" SUB a", "unknown_verb"),
+    (b"GET / HTTP/1.1", "unknown_verb"),
+    (b"\xff\xfe a", "unknown_verb"),
+    (b"MSG a", "no_payload"),
+    (b"MSG ", "no_payload"),
+]
+
+
+def packets() -> st.SearchStrategy[bytes]:
+    pieces = st.one_of(st.sampled_from([b"SUB", b"UNSUB", b"MSG", b"CMSG", b" ", b"\0", b"a/b"]), st.binary(max_size=3))
+    return st.one_of(st.binary(max_size=20), st.lists(pieces, max_size=6).map(b"".join))
+
+
+def keys() -> st.SearchStrategy[bytes]:
+    return st.binary(max_size=20).map(lambda key: key.replace(b"\0", b"0"))
+
+
+@pytest.mark.parametrize(("packet", "expected"), READS)
+def test_a_frame_reads_as_verb_key_and_payload(packet: bytes, expected: tuple[bytes, bytes, bytes]) -> None:
+    assert frames.read(packet) == expected
+
+
+@pytest.mark.parametrize(("packet", "reason"), REFUSED)
+def test_what_is_no_frame_is_refused_with_a_reason(packet: bytes, reason: str) -> None:
+    with pytest.raises(BadFrame) as refused:
+        frames.read(packet)
+    assert refused.value.reason == reason
+
+
+@given(packets())
+@examples(700)
+def test_a_packet_is_a_frame_just_when_the_grammar_says_so(packet: bytes) -> None:
+    fitting = [(verb, legal) for verb, form in GRAMMAR.items() if (legal := form.fullmatch(packet))]
+    if fitting:
+        [(verb, legal)] = fitting
+        assert frames.read(packet) == (verb, legal[1], legal[2] or b"")
+    else:
+        assert reason_of(frames.read, packet) in {"empty", "unknown_verb", "no_payload"}
+
+
+@given(keys(), st.binary(max_size=40))
+@examples(200)
+def test_what_is_built_reads_back(key: bytes, payload: bytes) -> None:
+    assert frames.read(frames.message(key, payload)) == (frames.MSG, key, payload)
+    assert frames.read(frames.control(key, payload)) == (frames.CMSG, key, payload)
+    assert frames.read(frames.request(key, payload)) == (frames.CMSG, key, payload)
+    assert frames.read(frames.request(key)) == (frames.CMSG, key, b"")
+    assert frames.read(frames.subscribe(key)) == (frames.SUB, key, b"")
+    assert frames.read(frames.unsubscribe(key)) == (frames.UNSUB, key, b"")
+
+
+def test_a_request_without_a_payload_has_no_nul_and_with_an_empty_one_it_has() -> None:
+    assert frames.request(b"a") == b"CMSG a"
+    assert frames.request(b"a", b"") == frames.control(b"a", b"") == b"CMSG a\0"
+
+
+def test_what_the_daemon_tells_a_client() -> None:
+    assert frames.gap(17) == b"CMSG !/bccn/gap\x0017"
+    assert frames.error("too_long", b"a/b") == b"CMSG !/bccn/error\0too_long a/b"
+    # The key stands last, so that blanks in it do no harm.
+    assert frames.read(frames.error("bad_channel", b"a b"))[2].partition(b" ") == (b"bad_channel", b" ", b"a b")
+
+
+# -- what precedes a payload for those who want to know
+
+
+def test_meta_reads_as_in_the_contract() -> None:
+    assert frames.meta(b"h/p/1", 7, 1_700_000_000_000_000_000, "10.0.0.1:5400") == (
+        b"h/p/1:7:1700000000000000000:10.0.0.1:5400|"
+    )
+
+
+@given(
+    material.legal_srcs(),
+    material.seqs(),
+    st.integers(0, 2**63 - 1),
+    st.sampled_from(["10.0.0.1:5400", "local", "[fe80::1%eth0]:5400", ""]),
+    material.payloads(),
+)
+@examples(200)
+def test_meta_reads_back_before_any_payload(src: bytes, seq: int, received_ns: int, peer: str, payload: bytes) -> None:
+    told = frames.meta(src, seq, received_ns, peer) + payload
+    assert frames.read_meta(told) == (src, seq, received_ns, peer, payload)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"|",
+        b"plain text",
+        b"a|b",
+        b"a:1:2|x",
+        b"a:x:2:p|x",
+        b"a:1:x:p|x",
+        b"a::2:p|x",
+        b"a:-1:2:p|x",
+        b"a:1:+2:p|x",
+        b"a:1 :2:p|x",
+        b"a:1:2:p",
+        b"a:\xb2:2:p|x",
+    ],
+)
+def test_a_payload_without_meta_is_refused(payload: bytes) -> None:
+    assert reason_of(frames.read_meta, payload) == "no_meta"
+
+
+@pytest.mark.parametrize("payload", [b"a:" + b"1" * 5000 + b":2:p|x", b"a:1:" + b"1" * 5000 + b":p|x"])
+def test_numbers_that_python_will_not_read_are_no_meta(payload: bytes) -> None:
+    # Any client can publish this on a key that is no channel; it must not raise in those who receive it.
+    assert reason_of(frames.read_meta, payload) == "no_meta"
+
+
+@given(st.one_of(st.binary(max_size=30), material.over(b"a:|01\xff ", 0, 12)))
+@examples(400)
+def test_reading_meta_gives_meta_or_says_that_there_is_none(payload: bytes) -> None:
+    reason = reason_of(frames.read_meta, payload)
+    assert reason in {"", "no_meta"}
+    if not reason:
+        src, _, _, _, rest = frames.read_meta(payload)
+        assert payload.startswith(src + b":")
+        assert payload.endswith(b"|" + rest)

@@ -1,0 +1,97 @@
+"""What a client is called: always legal, always three tokens, none of which its program can choose beyond its name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core import bccn1, targets
+from bccnd.core.identity import MAX_HOST, identity, token
+from tests.core.material import examples, reason_of
+
+#: the kernel's largest pid, and what it can be at worst in a packet of credentials
+PIDS = st.one_of(st.integers(1, 4_194_304), st.integers(0, 2**31 - 1))
+
+
+def names() -> st.SearchStrategy[bytes]:
+    return st.one_of(
+        st.binary(max_size=20),
+        st.binary(min_size=100, max_size=200),
+        st.sampled_from([b"", b"sh", b"*", b"?", b"!", b"..", b"a/b", b"a:b|c", b"12345", b"\xff" * 300, b"x" * 300]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "program", "pid", "expected"),
+    [
+        (b"relay01", b"cardsys-relay", 12345, b"relay01/cardsys-relay/12345"),
+        (b"relay01", b"(sd-pam)", 1, b"relay01/(sd-pam)/1"),
+        (b"relay01", b"kworker/0:1", 7, b"relay01/kworker_0_1/7"),
+        (b"relay01", b"a b\tc\n", 7, b"relay01/a_b_c_/7"),
+        (b"relay01", b"*", 7, b"relay01/_/7"),
+        (b"relay01", b"?", 7, b"relay01/_/7"),
+        (b"relay01", b"!", 7, b"relay01/_/7"),
+        (b"relay01", b"x|y", 7, b"relay01/x_y/7"),
+        (b"relay01", "café".encode(), 7, b"relay01/caf__/7"),
+        (b"relay01", b"", 7, b"relay01/unknown/7"),
+        (b"", b"sh", 7, b"unknown/sh/7"),
+        (b"?", b"sh", 7, b"_/sh/7"),
+        (b"a.example.org", b"sh", 0, b"a.example.org/sh/0"),
+    ],
+)
+def test_an_identity_is_host_program_and_pid(host: bytes, program: bytes, pid: int, expected: bytes) -> None:
+    assert identity(host, program, pid) == expected
+
+
+@given(names(), names(), PIDS)
+@examples(400)
+def test_an_identity_is_a_legal_src_of_three_tokens(host: bytes, program: bytes, pid: int) -> None:
+    name = identity(host, program, pid)
+    bccn1.check_src(name)
+    assert len(name) <= bccn1.MAX_SRC
+    tokens = name.split(b"/")
+    assert len(tokens) == 3
+    assert all(tokens)
+    assert tokens[2] == b"%d" % pid
+    assert len(tokens[0]) <= MAX_HOST
+
+
+@given(names(), names(), PIDS)
+@examples(200)
+def test_an_identity_can_be_addressed_and_its_target_is_exact(host: bytes, program: bytes, pid: int) -> None:
+    name = identity(host, program, pid)
+    assert reason_of(bccn1.check_chan, b"!" + name) == ""
+    assert targets.classify(name) == (True, name)
+    assert targets.matches(name, name)
+
+
+@given(names(), names(), names(), PIDS, PIDS)
+@examples(200)
+def test_no_program_takes_the_name_of_another_pid(
+    host: bytes, program: bytes, other: bytes, pid: int, other_pid: int
+) -> None:
+    if pid != other_pid:
+        assert identity(host, program, pid) != identity(host, other, other_pid)
+
+
+@given(names(), names(), PIDS)
+@examples(200)
+def test_the_longest_names_are_cut_and_the_pid_is_not(host: bytes, program: bytes, pid: int) -> None:
+    name = identity(host + b"h" * 128, program + b"p" * 128, pid)
+    assert len(name) == bccn1.MAX_SRC
+    assert name.endswith(b"/%d" % pid)
+    assert len(name.split(b"/")[0]) == MAX_HOST
+
+
+@given(names(), st.integers(1, 64))
+@examples(200)
+def test_a_token_is_never_empty_and_only_changes_what_it_must(name: bytes, limit: int) -> None:
+    made = token(name, limit)
+    if not name:
+        assert made == b"unknown"
+    else:
+        assert len(made) == min(len(name), limit)
+        for before, after in zip(name, made, strict=False):
+            legal = 0x21 <= before <= 0x7E and bytes([before]) not in (b":", b"|", b"/", b"*", b"?", b"!")
+            assert after == (before if legal else ord("_"))

@@ -1,0 +1,633 @@
+"""The way in: one verdict for every datagram, nothing raised, and the quick path never differs from the letter.
+
+The oracle below goes by the letter every time: the standard library's sums, the plain reader, naive matching. It shares
+only the trackers' code with what is tested, which test_dedup.py holds to a model of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn, overload
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bccnd.core import bccn1, targets
+from bccnd.core.counters import SegmentCounters
+from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, Nameless, Sources
+from bccnd.core.egress import Egress
+from bccnd.core.ingress import Ingress
+from bccnd.core.integrity import Door, Hmac
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.routes import Route, Routes
+from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
+from bccnd.errors import BadDatagram
+from tests.core import material, naive
+from tests.core.material import KEY, OTHER_KEY, examples
+
+PEER = "10.0.0.9:5400"
+NS = 1_700_000_000_000_000_000
+OPEN = Door()
+SIGNED = Door((Hmac(KEY),), required=True)
+#: an identity of ours
+OWN = b"own/p/1"
+ACCEPTING = set(NAMES[: LAST_ACCEPTED + 1])
+#: verdicts that depend on what came before
+OF_DEDUP = {"accepted", "reordered", "restart", "duplicate", "stale", "replayed", "not_addressed"}
+
+#: receivers with their identity, their pattern, and whether they want meta
+RECEIVERS = {
+    1: (OWN, b"c/1", False),
+    2: (b"own/q/2", b"", True),
+    3: (b"own/p/3", b"c/*", False),
+    4: (b"own/p/1", b"c/1", True),
+}
+GROUPS = (b"c/", b"", b"!own")
+
+Deliveries = list[tuple[list[int], bytes]]
+
+
+def seal(key: bytes | None, body: bytes) -> bytes:
+    return b"" if key is None else b"hmac=" + hmac.new(key, body, hashlib.sha256).hexdigest()[:16].encode("ascii")
+
+
+def datagram(
+    src: bytes = b"a/p/1", seq: int | bytes = 20, chan: bytes = b"c/1", payload: bytes = b"x", key: bytes | None = None
+) -> bytes:
+    digits = seq if isinstance(seq, bytes) else b"%d" % seq
+    body = b"%b:%b:%b|%b" % (src, digits, chan, payload)
+    return bccn1.build(body, seal(key, body))
+
+
+class World:
+    """The way in with a few receivers behind it."""
+
+    def __init__(
+        self, door: Door = OPEN, rules: DedupRules | None = None, *, cache: int = 4096, ceiling: int = bccn1.MAX_RECEIVE
+    ) -> None:
+        self.sources = Sources(rules or DedupRules())
+        self.sources.claim(OWN)
+        self.routes: Routes[int] = Routes(DIALECTS["path"], cache)
+        for receiver, (identity, pattern, meta) in RECEIVERS.items():
+            self.routes.join(receiver, identity)
+            self.routes.subscribe(receiver, pattern)
+            self.routes.set_meta(receiver, meta)
+        self.bugs: list[bytes] = []
+        nameless = Nameless(2.0)
+        self.ingress = Ingress(door, self.sources, nameless, self.routes, ceiling=ceiling, on_bug=self.bugs.append)
+        self.ingress.set_groups(GROUPS)
+        self.counters = SegmentCounters("one")
+
+    def feed(self, *raws: bytes, now: float = 0.0, peer: str = PEER) -> Deliveries:
+        found = self.ingress.feed(self.counters, raws, [peer] * len(raws), now, NS)
+        return [(sorted(receivers), frame) for receivers, frame in found]
+
+    def verdict(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> str:
+        """The verdict on one datagram; there is just one, whatever the datagram."""
+        before = list(self.counters.verdicts)
+        self.feed(raw, now=now, peer=peer)
+        changed = {NAMES[n]: after - before[n] for n, after in enumerate(self.counters.verdicts) if after != before[n]}
+        [(name, times)] = changed.items()
+        assert times == 1
+        return name
+
+    def totals(self) -> dict[str, int]:
+        return {NAMES[n]: count for n, count in enumerate(self.counters.verdicts) if count}
+
+
+class Oracle:
+    """What becomes of a datagram, by the letter."""
+
+    def __init__(self, key: bytes | None, rules: DedupRules, ceiling: int) -> None:
+        self.key = key
+        self.ceiling = ceiling
+        self.sources = Sources(rules)
+        self.sources.claim(OWN)
+        self.nameless = Nameless(2.0)
+        self.messages = [0] * len(GROUPS)
+
+    def feed(self, raw: bytes, peer: str, now: float) -> tuple[str, Deliveries]:
+        if len(raw) > self.ceiling:
+            return "oversize", []
+        try:
+            magic, check, body = bccn1.split_envelope(raw)
+            self.verify(check, body)
+            if magic != b"BCCN1":
+                return "unsupported_version", []
+            src, seq, chan, payload = bccn1.read_body(body)
+        except BadDatagram as bad:
+            return bad.reason, []
+        verdict = self.sources.judge(src, seq, now)
+        if verdict == UNHEARD:
+            verdict = self.sources.begin(src, seq, now)
+        if verdict == UNKNOWN_SENDER:
+            verdict = self.nameless.judge(peer, body, now)
+        if verdict > LAST_ACCEPTED:
+            return NAMES[verdict], []
+        found = [who for who in RECEIVERS if self.takes(who, chan)]
+        if not found and chan.startswith(b"!") and chan != b"!":
+            return "not_addressed", []
+        for number, pattern in enumerate(GROUPS):
+            self.messages[number] += naive.matches("path", pattern, chan)
+        head, meta = b"MSG " + chan + b"\0", b"%b:%d:%d:%b|" % (src, seq, NS, peer.encode("ascii"))
+        plain, curious = [who for who in found if not RECEIVERS[who][2]], [who for who in found if RECEIVERS[who][2]]
+        frames = [(plain, head + payload), (curious, head + meta + payload)]
+        return NAMES[verdict], [(who, frame) for who, frame in frames if who]
+
+    def verify(self, check: bytes, body: bytes) -> None:
+        if self.key is None:
+            reason = "integrity_unknown" if check else ""
+        elif not check:
+            reason = "integrity_missing"
+        elif not check.startswith(b"hmac="):
+            reason = "integrity_unknown"
+        else:
+            reason = "" if check == seal(self.key, body) else "integrity_failed"
+        if reason:
+            raise BadDatagram(reason)
+
+    @staticmethod
+    def takes(who: int, chan: bytes) -> bool:
+        identity, pattern, _ = RECEIVERS[who]
+        if not chan.startswith(b"!"):
+            return naive.matches("path", pattern, chan)
+        return chan == b"!" or targets.matches(chan[1:], identity)
+
+
+# -- a table of every verdict
+
+LONGEST = datagram(payload=b"x" * (1500 - len(datagram(payload=b"")) - 2))
+SINGLES: list[tuple[str, Door, bytes, str]] = [
+    ("in order", OPEN, datagram(), "accepted"),
+    ("in order and signed", SIGNED, datagram(key=KEY), "accepted"),
+    ("the all form", OPEN, datagram(chan=b"!"), "accepted"),
+    ("directed to one here", OPEN, datagram(chan=b"!own/q/2"), "accepted"),
+    ("directed to a host that is here", OPEN, datagram(chan=b"!own"), "accepted"),
+    ("a channel that nobody wants but the one who wants all", OPEN, datagram(chan=b"zzz"), "accepted"),
+    ("of an unknown sender", OPEN, datagram(src=b"?"), "accepted"),
+    ("with the largest seq", OPEN, datagram(seq=2**64 - 1), "accepted"),
+    ("with a seq of many zeros", OPEN, datagram(seq=b"0" * 30 + b"7"), "accepted"),
+    ("just not too long", OPEN, LONGEST, "accepted"),
+    ("directed to nobody here", OPEN, datagram(chan=b"!elsewhere"), "not_addressed"),
+    ("directed to a pid that is not here", OPEN, datagram(chan=b"!own/p/2"), "not_addressed"),
+    ("directed to what only matches literally", OPEN, datagram(chan=b"!own/"), "not_addressed"),
+    ("directed to a star", OPEN, datagram(chan=b"!*"), "not_addressed"),
+    ("under an identity of ours", OPEN, datagram(src=OWN), "looped"),
+    ("too long by one", OPEN, LONGEST + b"x", "oversize"),
+    ("noise, too long", OPEN, b"\0" * 1501, "oversize"),
+    ("nothing", OPEN, b"", "bad_envelope"),
+    ("noise", OPEN, b"\x00\xff[\x07]", "bad_envelope"),
+    ("a bad check", OPEN, b"BCCN1[7:hmac]a:1:c|x", "bad_envelope"),
+    ("a length that would fit, and no bracket", OPEN, b"BCCN1[8|", "bad_envelope"),
+    ("a wrong length", OPEN, b"BCCN1[8]a:1:c|x", "length_mismatch"),
+    ("another version", OPEN, b"BCCN2[7]a:1:c|x", "unsupported_version"),
+    ("unsigned", SIGNED, datagram(), "integrity_missing"),
+    ("a check where none is configured", OPEN, datagram(key=KEY), "integrity_unknown"),
+    ("another algorithm", SIGNED, b"BCCN1[7:crc32=deadbeef]a:1:c|x", "integrity_unknown"),
+    ("signed with another key", SIGNED, datagram(key=OTHER_KEY), "integrity_failed"),
+    ("no bar", OPEN, b"BCCN1[5]a:1:c", "bad_body"),
+    ("two fields", OPEN, b"BCCN1[5]a:1|x", "bad_body"),
+    ("one field", OPEN, b"BCCN1[3]a|x", "bad_body"),
+    ("the third field behind the bar", OPEN, b"BCCN1[9]a:1|x:y|z", "bad_body"),
+    ("four fields", OPEN, datagram(chan=b"c:d"), "bad_body"),
+    ("no body", OPEN, b"BCCN1[0]", "bad_body"),
+    ("a star in src", OPEN, datagram(src=b"a*"), "bad_src"),
+    ("no src", OPEN, datagram(src=b""), "bad_src"),
+    ("a negative seq", OPEN, datagram(seq=b"-1"), "bad_seq"),
+    ("no seq", OPEN, datagram(seq=b""), "bad_seq"),
+    ("a seq of 65 bits", OPEN, datagram(seq=2**64), "bad_seq"),
+    ("a blank in the channel", OPEN, datagram(chan=b"c 1"), "bad_channel"),
+    ("no channel", OPEN, datagram(chan=b""), "bad_channel"),
+    ("a target of nobody", OPEN, datagram(chan=b"!?"), "bad_target"),
+    ("a key of the bus", OPEN, datagram(chan=b"!/cred/whoami"), "bad_target"),
+]
+
+
+@pytest.mark.parametrize(("name", "door", "raw", "verdict"), SINGLES, ids=[row[0] for row in SINGLES])
+def test_a_datagram_gets_its_verdict(name: str, door: Door, raw: bytes, verdict: str) -> None:
+    world = World(door)
+    assert world.verdict(raw) == verdict
+    assert world.bugs == []
+
+
+SERIES: dict[str, tuple[DedupRules, list[tuple[float, bytes, str]]]] = {
+    "duplicate": (DedupRules(), [(0, datagram(), "accepted"), (0, datagram(), "duplicate")]),
+    "duplicate of an unknown sender": (
+        DedupRules(),
+        [
+            (0, datagram(b"?"), "accepted"),
+            (0, datagram(b"?"), "duplicate"),
+            (0, datagram(b"?", payload=b"y"), "accepted"),
+        ],
+    ),
+    "late": (
+        DedupRules(),
+        [(0, datagram(seq=1), "accepted"), (0, datagram(seq=3), "accepted"), (0, datagram(seq=2), "stale")],
+    ),
+    "late, delivered": (
+        DedupRules(deliver_late=True),
+        [(0, datagram(seq=1), "accepted"), (0, datagram(seq=3), "accepted"), (0, datagram(seq=2), "reordered")],
+    ),
+    "restart by a drop": (DedupRules(), [(0, datagram(seq=5000), "accepted"), (0, datagram(seq=1), "restart")]),
+    "restart by time": (DedupRules(), [(0, datagram(), "accepted"), (2.25, datagram(), "restart")]),
+    "replayed": (
+        DedupRules(monotonic=True),
+        [(0, datagram(seq=5000), "accepted"), (0, datagram(seq=1), "replayed"), (9, datagram(seq=5000), "replayed")],
+    ),
+    "a duplicate is one before anybody asks whom it is for": (
+        DedupRules(),
+        [(0, datagram(chan=b"!nobody"), "not_addressed"), (0, datagram(chan=b"!nobody"), "duplicate")],
+    ),
+    "zeros before a seq make no other seq": (
+        DedupRules(),
+        [
+            (0, datagram(seq=b"7"), "accepted"),
+            (0, datagram(seq=b"007"), "duplicate"),
+            (0, datagram(seq=b"0" * 25 + b"7"), "duplicate"),
+        ],
+    ),
+    "a refused one is not heard": (
+        DedupRules(),
+        [(0, datagram(seq=5, chan=b"c 1"), "bad_channel"), (0, datagram(seq=5), "accepted")],
+    ),
+    "looped, as often as it comes": (DedupRules(), [(0, datagram(OWN), "looped"), (0, datagram(OWN), "looped")]),
+}
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_a_series_gets_its_verdicts(name: str) -> None:
+    rules, steps = SERIES[name]
+    world = World(rules=rules)
+    assert [world.verdict(raw, now) for now, raw, _ in steps] == [verdict for _, _, verdict in steps]
+
+
+def test_the_tables_show_every_verdict_but_our_own_fault() -> None:
+    shown = {verdict for *_, verdict in SINGLES} | {verdict for _, steps in SERIES.values() for *_, verdict in steps}
+    assert shown == set(NAMES) - {"internal_error"}
+
+
+# -- several faults in one datagram: the first in the order of section 3 decides
+
+FAULTS = (
+    "oversize", "bad_envelope", "length_mismatch", "integrity_failed", "unsupported_version", "bad_body", "bad_src",
+    "bad_seq", "bad_channel", "bad_target", "looped", "not_addressed",
+)  # fmt: skip
+
+
+def faulty(faults: set[str]) -> bytes:
+    """A datagram with all of these faults at once."""
+    src = OWN if "looped" in faults else b"a/p/1"
+    target = b"!/t" if "bad_target" in faults else b"!nobody" if "not_addressed" in faults else b"c/1"
+    body = b"%b:%b:%b%b|%b" % (
+        b"*" + src if "bad_src" in faults else src,
+        b"x" if "bad_seq" in faults else b"20",
+        target + b" " if "bad_channel" in faults else target,
+        b":4" if "bad_body" in faults else b"",
+        b"x" * 1500 if "oversize" in faults else b"x",
+    )
+    total = seal(OTHER_KEY if "integrity_failed" in faults else KEY, body)
+    length = len(body) + ("length_mismatch" in faults)
+    return b"%b[%b%d:%b]%b" % (
+        b"BCCN2" if "unsupported_version" in faults else b"BCCN1",
+        b"0" if "bad_envelope" in faults else b"",
+        length,
+        total,
+        body,
+    )
+
+
+@given(st.sets(st.sampled_from(FAULTS), min_size=1))
+@examples(400)
+def test_of_several_faults_the_first_decides(faults: set[str]) -> None:
+    first = next(fault for fault in FAULTS if fault in faults)
+    assert World(SIGNED).verdict(faulty(faults)) == first
+    # And no otherwise where the source and the channel have been heard before.
+    warm = World(SIGNED)
+    warm.feed(datagram(seq=19, key=KEY), datagram(seq=18, chan=b"!nobody", src=b"b", key=KEY))
+    assert warm.verdict(faulty(faults)) == first
+
+
+def test_without_faults_it_is_accepted() -> None:
+    assert World(SIGNED).verdict(faulty(set())) == "accepted"
+
+
+@pytest.mark.parametrize("chan", [b"!nobody", b"!own/q/2", b"!", b"c/1"])
+def test_a_forgery_is_found_before_anybody_asks_whom_it_is_for(chan: bytes) -> None:
+    world = World(SIGNED)
+    assert world.verdict(datagram(chan=chan, key=OTHER_KEY)) == "integrity_failed"
+    assert world.verdict(datagram(chan=chan)) == "integrity_missing"
+    # Nor does it leave a trace that the true one would stumble over.
+    expected = "not_addressed" if chan == b"!nobody" else "accepted"
+    assert world.verdict(datagram(chan=chan, key=KEY)) == expected
+
+
+# -- for all bytes
+
+
+@st.composite
+def traffic(draw: st.DrawFn) -> bytes:
+    """A datagram that is mostly in order, of sources and channels that meet again and again."""
+    src = draw(st.sampled_from([b"a/p/1"] * 5 + [b"b"] * 3 + [b"?", b"?", OWN, b"bad*", b"x/", b"", b"a:b", b"a|b"]))
+    number = draw(st.one_of(st.integers(1, 12), st.integers(1, 40)))
+    digits = draw(
+        st.sampled_from([b"%d" % number] * 12 + [b"00%d" % number, b"0" * 19 + b"%d" % number, b"%d" % (5000 + number)]
+            + [b"", b"x", b"-1", b"1|", b"%d" % (2**64 - 1), b"%d" % 2**64, b"9" * 40])
+    )  # fmt: skip
+    chan = draw(
+        st.sampled_from([b"c/1"] * 6 + [b"c/2", b"d", b"!", b"!own", b"!own/p/1", b"!own/p/1/*", b"!nobody", b"!*"]
+            + [b"!?", b"!/x", b"", b"c 1", b"c/1:", b"c\xe9"])
+    )  # fmt: skip
+    payload = draw(st.one_of(st.sampled_from([b"x", b"", b"|", b":c/1|", b"x" * 1500]), st.binary(max_size=6)))
+    bar = draw(st.sampled_from([b"|"] * 12 + [b""]))
+    body = src + b":" + digits + b":" + chan + bar + payload
+    key = draw(st.sampled_from([KEY, KEY, KEY, KEY, None, None, None, None, OTHER_KEY]))
+    magic = draw(st.sampled_from([b"BCCN1"] * 15 + [b"BCCN2"]))
+    check = draw(st.sampled_from([seal(key, body)] * 15 + [b"crc32=00", b"hmac="]))
+    return b"%b[%d%b]%b" % (magic, len(body), b":" + check if check else b"", body)
+
+
+def any_bytes() -> st.SearchStrategy[bytes]:
+    return st.one_of(
+        traffic(), traffic(), traffic(), material.mutated(traffic()), st.binary(max_size=60), material.fragments()
+    )
+
+
+class Batch(NamedTuple):
+    """Datagrams that arrive together, so many quarters of a second after the last ones."""
+
+    quarters: int
+    raws: list[bytes]
+    peer: str
+
+
+def batches() -> st.SearchStrategy[list[Batch]]:
+    peers = st.sampled_from([PEER, PEER, "10.0.0.8:1"])
+    quarters = st.sampled_from([0, 0, 0, 1, 9])
+    return st.lists(st.builds(Batch, quarters, st.lists(any_bytes(), max_size=8), peers), max_size=6)
+
+
+@given(batches(), st.sampled_from([OPEN, SIGNED]), st.integers(1, 4))
+@examples(300)
+def test_every_datagram_fed_gets_one_verdict_and_none_is_our_fault(fed: list[Batch], door: Door, cache: int) -> None:
+    world = World(door, cache=cache)
+    now, count = 0.0, 0
+    for batch in fed:
+        now += batch.quarters / 4
+        world.feed(*batch.raws, now=now, peer=batch.peer)
+        count += len(batch.raws)
+        assert sum(world.counters.verdicts) == world.counters.received == count
+    assert world.counters.verdicts[NUMBERS["internal_error"]] == 0
+    assert world.bugs == []
+
+
+@given(
+    batches(),
+    st.sampled_from([None, KEY]),
+    st.builds(DedupRules, sanity=st.sampled_from([16, 1024]), deliver_late=st.booleans(), monotonic=st.booleans()),
+    st.integers(1, 4),
+)
+@examples(350)
+def test_the_way_in_does_what_the_letter_says(
+    fed: list[Batch], key: bytes | None, rules: DedupRules, cache: int
+) -> None:
+    world = World(OPEN if key is None else SIGNED, rules, cache=cache)
+    oracle = Oracle(key, rules, bccn1.MAX_RECEIVE)
+    now, expected_totals = 0.0, dict.fromkeys(NAMES, 0)
+    for batch in fed:
+        now += batch.quarters / 4
+        expected: Deliveries = []
+        for raw in batch.raws:
+            verdict, deliveries = oracle.feed(raw, batch.peer, now)
+            expected_totals[verdict] += 1
+            expected += deliveries
+        assert world.feed(*batch.raws, now=now, peer=batch.peer) == expected
+        assert world.totals() == {name: count for name, count in expected_totals.items() if count}
+    assert world.ingress.group_messages == oracle.messages
+
+
+@given(any_bytes(), st.booleans())
+@example(b"BCCN1[7]a/p/1:|", False)
+@example(b"BCCN1[15]a/p/1:1|x:c/1|x", False)
+@example(b"BCCN1[9]b:1:c/1:|", False)
+@examples(350)
+def test_what_was_heard_before_changes_a_verdict_only_by_dedup(raw: bytes, signed: bool) -> None:
+    door, key = (SIGNED, KEY) if signed else (OPEN, None)
+    fresh, warm = World(door), World(door)
+    # The window of both sources lies around what they send, and every channel has its route.
+    channels = (b"c/1", b"c/2", b"d", b"!", b"!own", b"!own/p/1", b"!own/p/1/*", b"!nobody", b"!*")
+    for src in (b"a/p/1", b"b"):
+        warm.feed(*(datagram(src, 100 + n, chan, key=key) for n, chan in enumerate(channels)))
+    first, second = fresh.verdict(raw), warm.verdict(raw)
+    if first in ACCEPTING | {"not_addressed"}:
+        assert second in OF_DEDUP
+    else:
+        assert second == first
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(1, 4), st.integers(1, 40))
+@examples(200)
+def test_how_datagrams_are_batched_and_channels_remembered_changes_nothing(
+    numbers: list[int], cache: int, size: int
+) -> None:
+    raws = [datagram(seq=seq, chan=b"c/%d" % number) for seq, number in enumerate(numbers)]
+    one, other = World(cache=4096), World(cache=cache)
+    whole = one.feed(*raws)
+    parts = [delivery for at in range(0, len(raws), size) for delivery in other.feed(*raws[at : at + size])]
+    assert parts == whole
+    assert one.totals() == other.totals() == {"accepted": len(raws)}
+
+
+# -- who gets what
+
+
+def test_a_plain_message_reaches_who_subscribed_once_with_one_frame_for_all() -> None:
+    plain, curious = b"MSG c/1\0x", b"MSG c/1\0a/p/1:20:%d:%b|x" % (NS, PEER.encode("ascii"))
+    assert World().feed(datagram()) == [([1, 3], plain), ([2, 4], curious)]
+    assert World().feed(datagram(chan=b"c/2")) == [([3], b"MSG c/2\0x"), ([2], curious.replace(b"c/1", b"c/2"))]
+
+
+def test_the_all_form_reaches_everyone_whatever_they_subscribed_to() -> None:
+    [(plain, frame), (curious, _)] = World().feed(datagram(chan=b"!"))
+    assert (plain, curious, frame) == ([1, 3], [2, 4], b"MSG !\0x")
+
+
+@pytest.mark.parametrize(
+    ("chan", "reached"),
+    [
+        (b"!own", [1, 2, 3, 4]),
+        (b"!own/*", [1, 2, 3, 4]),
+        (b"!own/p", [1, 3, 4]),
+        (b"!own/p/1", [1, 4]),
+        (b"!own/p/1/*", [1, 4]),
+        (b"!own/q/2", [2]),
+        (b"!own/q/3", []),
+        (b"!ow", []),
+    ],
+)
+def test_a_directed_message_reaches_whom_it_names_whatever_they_subscribed_to(chan: bytes, reached: list[int]) -> None:
+    world = World()
+    found = world.feed(datagram(chan=chan))
+    assert sorted(who for receivers, _ in found for who in receivers) == reached
+    assert world.totals() == ({"accepted": 1} if reached else {"not_addressed": 1})
+
+
+def test_payloads_arrive_byte_for_byte() -> None:
+    payload = bytes(range(256)) + b"|:[]\0\r\n"
+    [(_, plain), (_, curious)] = World().feed(datagram(payload=payload))
+    assert plain == b"MSG c/1\0" + payload
+    assert curious.endswith(b"|" + payload)
+
+
+def test_deliveries_come_in_the_order_of_arrival() -> None:
+    world = World()
+    frames = [frame for who, frame in world.feed(*(datagram(seq=n, payload=b"%d" % n) for n in range(9))) if 1 in who]
+    assert frames == [b"MSG c/1\0%d" % n for n in range(9)]
+
+
+@pytest.mark.parametrize("raw", [raw for _, door, raw, verdict in SINGLES if door is OPEN and verdict not in ACCEPTING])
+def test_what_is_dropped_reaches_nobody(raw: bytes) -> None:
+    assert World().feed(raw) == []
+
+
+def test_our_own_broadcast_comes_back_as_looped_and_reaches_nobody() -> None:
+    world = World(SIGNED)
+    egress = Egress(SIGNED, world.sources)
+    egress.open(b"own/new/9")
+    for chan in (b"c/1", b"!", b"!own", b"!nobody"):
+        _, raw = egress.emit(b"own/new/9", chan, b"x", 1)
+        assert world.feed(raw, raw) == []
+    assert world.totals() == {"looped": 8}
+
+
+def test_the_same_on_a_second_segment_is_a_duplicate_there() -> None:
+    world, other = World(), SegmentCounters("two")
+    world.feed(datagram())
+    assert world.ingress.feed(other, [datagram()], [PEER], 0.0, NS) == []
+    assert (other.received, other.verdicts[NUMBERS["duplicate"]]) == (1, 1)
+    assert world.totals() == {"accepted": 1}
+
+
+def test_the_unknown_sender_is_told_apart_by_its_address() -> None:
+    world = World()
+    raw = datagram(src=b"?")
+    assert [world.verdict(raw, peer=peer) for peer in ("a:1", "b:1", "a:2", "a:1")] == ["accepted"] * 3 + ["duplicate"]
+
+
+@pytest.mark.parametrize("ceiling", [100, 1400, 65_507])
+def test_the_ceiling_is_exact(ceiling: int) -> None:
+    head = len(datagram(payload=b"x" * (ceiling - 30))) - (ceiling - 30)
+    raw = datagram(payload=b"x" * (ceiling - head))
+    assert len(raw) == ceiling
+    assert World(ceiling=ceiling).verdict(raw) == "accepted"
+    assert World(ceiling=ceiling - 1).verdict(raw) == "oversize"
+
+
+def test_a_door_that_is_changed_holds_from_the_next_batch_on() -> None:
+    world = World(SIGNED)
+    assert world.verdict(datagram(key=OTHER_KEY)) == "integrity_failed"
+    world.ingress.door = Door((Hmac(OTHER_KEY), Hmac(KEY)), required=True)
+    assert world.verdict(datagram(key=OTHER_KEY)) == "accepted"
+    assert world.verdict(datagram(seq=21, key=KEY)) == "accepted"
+
+
+class Unasked(Sequence[str]):
+    """Peers that nobody may ask for."""
+
+    def __len__(self) -> int:
+        return 99
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[str]: ...
+    def __getitem__(self, at: int | slice) -> NoReturn:
+        raise AssertionError("asked for")
+
+
+def test_a_peer_is_asked_for_only_where_it_matters() -> None:
+    world = World()
+    for receiver in RECEIVERS:
+        world.routes.set_meta(receiver, False)
+    raws = [datagram(), datagram(), datagram(seq=21), datagram(chan=b"!nobody", seq=22), datagram(src=OWN), b"noise"]
+    world.ingress.feed(world.counters, raws, Unasked(), 0.0, NS)
+    assert world.bugs == []
+    world.ingress.feed(world.counters, [datagram(src=b"?")], Unasked(), 0.0, NS)
+    assert world.bugs == [datagram(src=b"?")]
+
+
+# -- groups
+
+
+def test_groups_count_messages_and_payload_bytes_of_what_was_accepted() -> None:
+    world = World()
+    raws = [datagram(seq=n, chan=chan, payload=b"four") for n, chan in enumerate([b"c/1", b"c/1", b"c/2", b"d"])]
+    world.feed(*raws, *raws, b"noise")
+    assert world.ingress.group_messages == [3, 4, 0]
+    assert world.ingress.group_bytes == [12, 16, 0]
+
+
+def test_groups_that_are_set_again_count_from_zero() -> None:
+    world = World()
+    world.feed(datagram())
+    world.ingress.set_groups([b"d"])
+    world.feed(datagram(seq=21), datagram(seq=22, chan=b"d"))
+    assert (world.ingress.group_messages, world.ingress.group_bytes) == ([1], [1])
+
+
+def test_a_message_for_nobody_here_is_in_no_group() -> None:
+    # It is dropped; a group of everything counts just what was accepted.
+    world = World()
+    world.feed(datagram(chan=b"!nobody"), datagram(seq=21))
+    assert world.totals() == {"not_addressed": 1, "accepted": 1}
+    assert world.ingress.group_messages[GROUPS.index(b"")] == 1
+
+
+# -- a fault of ours
+
+
+class BrokenRoutes(Routes[int]):
+    def find(self, chan: bytes) -> Route[int]:
+        if chan == b"broken":
+            raise RuntimeError("a bug")
+        return super().find(chan)
+
+
+class BrokenSources(Sources):
+    def judge(self, src: bytes, seq: int, now: float) -> int:
+        if seq == 666:
+            raise ZeroDivisionError("a bug")
+        return super().judge(src, seq, now)
+
+
+def broken() -> tuple[Ingress[int], list[bytes]]:
+    bugs: list[bytes] = []
+    routes = BrokenRoutes(DIALECTS["path"])
+    routes.join(1, b"h/p/1")
+    routes.subscribe(1, b"")
+    return Ingress(OPEN, BrokenSources(DedupRules()), Nameless(2.0), routes, on_bug=bugs.append), bugs
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [datagram(chan=b"broken"), datagram(seq=666), datagram(src=b"new", seq=666), datagram(seq=666, chan=b"fresh")],
+)
+def test_a_bug_costs_the_one_datagram_that_meets_it(bad: bytes) -> None:
+    ingress, bugs = broken()
+    counters = SegmentCounters("one")
+    raws = [datagram(seq=1, payload=b"before"), bad, datagram(seq=2, payload=b"behind")]
+    frames = [frame for _, frame in ingress.feed(counters, raws, [PEER] * 3, 0.0, NS)]
+    assert frames == [b"MSG c/1\0before", b"MSG c/1\0behind"]
+    assert bugs == [bad]
+    assert counters.verdicts[NUMBERS["internal_error"]] == 1
+    assert counters.verdicts[NUMBERS["accepted"]] == 2
+    assert sum(counters.verdicts) == counters.received == 3
+
+
+def test_a_bug_that_nobody_wants_to_hear_of_is_still_counted() -> None:
+    ingress: Ingress[int] = Ingress(OPEN, BrokenSources(DedupRules()), Nameless(2.0), Routes(DIALECTS["path"]))
+    counters = SegmentCounters("one")
+    assert ingress.feed(counters, [datagram(seq=666)], [PEER], 0.0, NS) == []
+    assert counters.verdicts[NUMBERS["internal_error"]] == 1

@@ -1,0 +1,205 @@
+"""Pattern dialects: a table for each, and the tree of patterns against a naive matcher."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core.patterns import DIALECTS, compile_pattern
+from bccnd.core.routes import PatternTree
+from tests.core import naive
+from tests.core.material import examples
+
+#: dialects, pattern, keys that match, keys that do not
+ALL = ("path", "sbus", "sbus-dot", "broker")
+SLASHED = ("path", "sbus", "broker")
+GREEDY = ("path", "sbus")
+TABLE: list[tuple[tuple[str, ...], bytes, list[bytes], list[bytes]]] = [
+    (ALL, b"", [b"", b"a", b"a/b", b"a.b", b"/", b".", b"//", b"*"], []),
+    (ALL, b"a", [b"a"], [b"", b"A", b"ab", b"a/", b"a.", b"a/b", b"a.b", b"/a", b".a"]),
+    (SLASHED, b"a/b", [b"a/b"], [b"a", b"b", b"a/", b"a/bb", b"a/b/", b"a/b/c", b"/a/b", b"a.b"]),
+    # An empty token is a token.
+    (SLASHED, b"a//b", [b"a//b"], [b"a/b", b"a/x/b", b"a///b"]),
+    (SLASHED, b"/a", [b"/a"], [b"a", b"//a", b"/a/"]),
+    # A star takes all up to the next separator, be it nothing.
+    (GREEDY, b"*", [b"a", b"", b"*", b"a.b"], [b"a/b", b"/", b"a/"]),
+    (GREEDY, b"a*", [b"a", b"ab", b"a*", b"aaa"], [b"", b"b", b"ba", b"a/", b"ab/c"]),
+    (GREEDY, b"a/*", [b"a/b", b"a/", b"a/bc"], [b"a", b"a/b/", b"a/b/c", b"b/a"]),
+    (GREEDY, b"*/b", [b"a/b", b"/b"], [b"b", b"a/c", b"a/b/c", b"x/a/b"]),
+    (GREEDY, b"a/*/c", [b"a/b/c", b"a//c"], [b"a/c", b"a/b/b/c", b"a/b/c/d"]),
+    (GREEDY, b"a/b*/c", [b"a/b/c", b"a/bx/c"], [b"a/c", b"a/xb/c", b"a/b/x/c"]),
+    (GREEDY, b"*/*", [b"a/b", b"/", b"a/", b"/b"], [b"a", b"a/b/c"]),
+    # What follows a star in its token has nothing left to match.
+    (GREEDY, b"a*b", [], [b"ab", b"axb", b"a*b", b"a", b"b"]),
+    (GREEDY, b"*b", [], [b"b", b"ab", b"*b"]),
+    (GREEDY, b"*b/", [], [b"b/", b"ab/c"]),
+    (GREEDY, b"**", [b"", b"a", b"**"], [b"a/b"]),
+    (GREEDY, b"a**", [b"a", b"ab"], [b"b"]),
+    (GREEDY, b"a*b*", [], [b"ab", b"axbx"]),
+    # A separator at the end takes everything below, the empty token too.
+    (GREEDY, b"a/", [b"a/", b"a/b", b"a/b/c", b"a//", b"a/*"], [b"a", b"ab", b"ab/", b"b/a/", b"/a/"]),
+    (GREEDY, b"/", [b"/", b"/a", b"/a/b", b"//"], [b"", b"a", b"a/"]),
+    (GREEDY, b"//", [b"//", b"//a", b"///"], [b"/", b"/a/", b"a//"]),
+    (GREEDY, b"a/*/c/", [b"a/b/c/", b"a/b/c/d/e", b"a//c/"], [b"a/b/c", b"a/c/d", b"a/c/"]),
+    (GREEDY, b"*/", [b"a/", b"/", b"a/b/c"], [b"a", b""]),
+    # > at the end of a path takes one or more tokens; elsewhere it is a byte.
+    (("path",), b">", [b"", b"a", b"a/b", b"/", b">"], []),
+    (("path",), b"a/>", [b"a/", b"a/b", b"a/b/c", b"a/>"], [b"a", b"ab/c", b"b/a"]),
+    (("path",), b"a/*/>", [b"a/b/c", b"a/b/", b"a/b/c/d"], [b"a/b", b"a/"]),
+    (("path",), b">/a", [b">/a"], [b"x/a", b"a"]),
+    (("path",), b"a>", [b"a>"], [b"a", b"ab", b"a/b"]),
+    (("path",), b"a/>>", [b"a/>>"], [b"a/b", b"a/>"]),
+    (("path",), b"a/>b", [b"a/>b"], [b"a/b", b"a/>"]),
+    (("path",), b"a/>/", [b"a/>/", b"a/>/b"], [b"a/b/c", b"a/>"]),
+    (("sbus", "sbus-dot", "broker"), b">", [b">"], [b"", b"a", b"a/b"]),
+    (("sbus", "broker"), b"a/>", [b"a/>"], [b"a/b", b"a/", b"a/b/c"]),
+    # + is a level of the broker only.
+    (("path", "sbus", "sbus-dot"), b"+", [b"+"], [b"a", b""]),
+    (("path", "sbus"), b"a/+", [b"a/+"], [b"a/b", b"a/"]),
+    # The same with dots, where a slash is only a byte; the examples are those of sbus.
+    (("sbus-dot",), b"a.*.c.", [b"a.b.c.", b"a.b.c.d.e", b"a..c."], [b"a.b.c", b"a.c.d"]),
+    (("sbus-dot",), b"*", [b"a", b"a/b", b""], [b"a.b"]),
+    (("sbus-dot",), b"a*", [b"a", b"a/b", b"ab"], [b"a.b"]),
+    (("sbus-dot",), b"a.b", [b"a.b"], [b"a/b", b"axb", b"a.b."]),
+    (("sbus-dot",), b"a/", [b"a/"], [b"a/b", b"a"]),
+    (("sbus-dot",), b"a.>", [b"a.>"], [b"a.b"]),
+    (("sbus-dot",), b"a*b", [], [b"ab", b"axb"]),
+    # The broker: + is one level, * any number of levels, none of them inside a level.
+    (("broker",), b"+", [b"a", b"", b"+"], [b"a/b", b"/"]),
+    (("broker",), b"a/+", [b"a/b", b"a/"], [b"a", b"a/b/c"]),
+    (("broker",), b"+/b", [b"a/b", b"/b"], [b"b", b"a/b/c"]),
+    (("broker",), b"a/+/c", [b"a/b/c", b"a//c"], [b"a/c", b"a/b/b/c"]),
+    (("broker",), b"a+", [b"a+"], [b"ab", b"a"]),
+    (("broker",), b"a*", [b"a*"], [b"ab", b"a", b"a/b"]),
+    (("broker",), b"a*b", [b"a*b"], [b"ab", b"axb"]),
+    (("broker",), b"**", [b"**"], [b"a", b"a/b"]),
+    (("broker",), b"*", [b"", b"a", b"a/b", b"a/b/c", b"/"], []),
+    (("broker",), b"a/*", [b"a", b"a/", b"a/b", b"a/b/c"], [b"b", b"b/a", b"ab"]),
+    (("broker",), b"*/a", [b"a", b"b/a", b"/a", b"b/c/a", b"a/a"], [b"", b"b", b"a/b"]),
+    (("broker",), b"a/*/b", [b"a/b", b"a/x/b", b"a/b/b", b"a/x/y/b"], [b"a", b"b", b"a/b/x"]),
+    (("broker",), b"a/*/*/b", [b"a/b", b"a/x/b", b"a/x/y/z/b"], [b"a/x", b"ab"]),
+    (("broker",), b"*/a/*/b/*", [b"a/b", b"x/a/y/b/z", b"a/a/b/b"], [b"b/a", b"a", b"x/y"]),
+    (("broker",), b"+/*", [b"a", b"a/b", b"", b"a/b/c"], []),
+    (("broker",), b"*/+", [b"a", b"a/b", b"", b"a/b/c"], []),
+    (("broker",), b"+/*/+", [b"a/b", b"a/b/c", b"/"], [b"a", b""]),
+    (("broker",), b"a/", [b"a/"], [b"a", b"a/b", b"a//"]),
+    (("broker",), b"/", [b"/"], [b"", b"/a", b"a/"]),
+]
+ROWS = [
+    pytest.param(dialect, pattern, matching, others, id=f"{dialect} {pattern.decode('ascii') or 'empty'}")
+    for dialects, pattern, matching, others in TABLE
+    for dialect in dialects
+]
+
+
+def tree_of(dialect: str, *patterns: bytes) -> PatternTree[int]:
+    tree: PatternTree[int] = PatternTree(DIALECTS[dialect])
+    for number, text in enumerate(patterns):
+        tree.add(tree.compile(text), number)
+    return tree
+
+
+@pytest.mark.parametrize(("dialect", "pattern", "matching", "others"), ROWS)
+def test_a_pattern_matches_as_the_table_says(
+    dialect: str, pattern: bytes, matching: list[bytes], others: list[bytes]
+) -> None:
+    tree = tree_of(dialect, pattern)
+    assert [key for key in matching + others if tree.match(key)] == matching
+
+
+@pytest.mark.parametrize(("dialect", "pattern", "matching", "others"), ROWS)
+def test_the_naive_matcher_knows_the_table_too(
+    dialect: str, pattern: bytes, matching: list[bytes], others: list[bytes]
+) -> None:
+    assert [key for key in matching + others if naive.matches(dialect, pattern, key)] == matching
+
+
+def test_every_dialect_is_in_the_table() -> None:
+    assert set(DIALECTS) == set(ALL) == {dialect for dialects, *_ in TABLE for dialect in dialects}
+
+
+class Case:
+    """A dialect with patterns and keys of it."""
+
+    def __init__(self, dialect: str, patterns: list[bytes], keys: list[bytes]) -> None:
+        self.dialect = dialect
+        self.patterns = patterns
+        self.keys = keys
+
+    def __repr__(self) -> str:
+        return f"Case({self.dialect!r}, {self.patterns!r}, {self.keys!r})"
+
+
+def cases(most_patterns: int) -> st.SearchStrategy[Case]:
+    return st.sampled_from(naive.DIALECT_NAMES).flatmap(
+        lambda dialect: st.builds(
+            Case,
+            st.just(dialect),
+            st.lists(naive.patterns(dialect), min_size=1, max_size=most_patterns),
+            st.lists(naive.keys(dialect), min_size=1, max_size=6),
+        )
+    )
+
+
+@given(cases(10))
+@examples(300)
+def test_the_tree_finds_just_what_the_naive_matcher_finds(case: Case) -> None:
+    tree = tree_of(case.dialect, *case.patterns)
+    for key in case.keys:
+        naively = {n for n, text in enumerate(case.patterns) if naive.matches(case.dialect, text, key)}
+        assert set(tree.match(key)) == naively
+
+
+@given(cases(8))
+@examples(300)
+def test_a_literal_pattern_matches_its_own_text_and_nothing_else(case: Case) -> None:
+    for text in case.patterns:
+        pattern = compile_pattern(text, DIALECTS[case.dialect])
+        tree = tree_of(case.dialect, text)
+        if pattern.literal:
+            assert [key for key in [text, *case.keys] if tree.match(key)] == [
+                key for key in [text, *case.keys] if key == text
+            ]
+        elif pattern.steps is None:
+            assert not any(tree.match(key) for key in [text, *case.keys])
+
+
+@given(cases(8), st.data())
+@examples(300)
+def test_what_is_removed_matches_no_more_and_leaves_nothing_behind(case: Case, data: st.DataObject) -> None:
+    tree: PatternTree[int] = PatternTree(DIALECTS[case.dialect])
+    held: Counter[tuple[bytes, int]] = Counter()
+    for text in case.patterns + case.patterns:
+        receiver = data.draw(st.integers(0, 2))
+        tree.add(tree.compile(text), receiver)
+        held[text, receiver] += 1
+    order = data.draw(st.permutations(sorted(held.elements())))
+    for text, receiver in order:
+        tree.remove(tree.compile(text), receiver)
+        held[text, receiver] -= 1
+        for key in case.keys:
+            naively = {who for (what, who), count in held.items() if count and naive.matches(case.dialect, what, key)}
+            assert set(tree.match(key)) == naively
+    assert tree._root.empty()
+
+
+@pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
+def test_matching_a_hard_key_with_hard_patterns_is_not_exponential(dialect: str) -> None:
+    mark = naive.separator(dialect)
+    texts = [mark.join([b"*"] * n + [b"a"]) for n in range(40)]
+    tree = tree_of(dialect, *texts)
+    key = mark.join([b"a"] * 60 + [b"b"])
+    # Every way to share 60 tokens among 39 stars would take longer than the test may.
+    assert tree.match(key) == {}
+
+
+@pytest.mark.parametrize("table_size", [1, 3, 40])
+def test_prefixes_are_found_whether_they_are_few_or_many(table_size: int) -> None:
+    # Few prefixes are tried one by one, many are looked up by the length of the token.
+    texts = [b"k" * n + b"*" for n in range(table_size)]
+    tree = tree_of("path", *texts)
+    for length in (0, 1, 2, 10, 60):
+        assert set(tree.match(b"k" * length)) == {n for n in range(table_size) if n <= length}

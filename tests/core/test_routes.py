@@ -1,0 +1,335 @@
+"""Routes: whatever clients do, a channel goes to just those whom the naive matcher names.
+
+A state machine lets receivers come, go, subscribe and ask for meta, with so few remembered channels that the memory is
+swapped all the time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from bccnd.core import bccn1, targets
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.routes import Route, Routes
+from bccnd.errors import BadDatagram
+from tests.core import naive
+from tests.core.material import examples, reason_of
+
+RECEIVERS = range(4)
+IDENTITIES = [b"h/a/1", b"h/a/1/2", b"h/a/2", b"h/b/1", b"h2/a/1", b"h/a/1"]
+CHANNELS = [
+    b"!",
+    b"!h",
+    b"!h/a",
+    b"!h/a/1",
+    b"!h/a/1/*",
+    b"!h/*",
+    b"!h2",
+    b"!1",
+    b"!h/",
+    b"!*",
+    b"!nobody",
+    b"!h/a/1/2",
+]
+REFUSED = [b"!/", b"!/a", b"!?", b"!?a", b"", b"a b", b"a:b", b"a|b", b"x" * 1025, b"caf\xc3\xa9", b"a\n"]
+
+
+class RoutesMachine(RuleBasedStateMachine):
+    """The index beside a list of who holds what."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dialect = ""
+        self.cache = 0
+        self.routes: Routes[int] = Routes(DIALECTS["path"])
+        self.identities: dict[int, bytes] = {}
+        self.held: Counter[tuple[int, bytes]] = Counter()
+        self.meta: set[int] = set()
+        self.groups: list[bytes] = []
+
+    @initialize(dialect=st.sampled_from(naive.DIALECT_NAMES), cache=st.integers(1, 4))
+    def begin(self, dialect: str, cache: int) -> None:
+        self.dialect = dialect
+        self.cache = cache
+        self.routes = Routes(DIALECTS[dialect], cache)
+
+    # -- what clients do
+
+    @rule(receiver=st.sampled_from(RECEIVERS), identity=st.sampled_from(IDENTITIES))
+    def join(self, receiver: int, identity: bytes) -> None:
+        if receiver not in self.identities:
+            self.routes.join(receiver, identity)
+            self.identities[receiver] = identity
+
+    @precondition(lambda self: len(self.identities) > 1)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        self.part(data.draw(st.sampled_from(sorted(self.identities))))
+
+    def part(self, receiver: int) -> None:
+        self.routes.leave(receiver)
+        del self.identities[receiver]
+        self.meta.discard(receiver)
+        self.held = Counter({(who, text): count for (who, text), count in self.held.items() if who != receiver})
+
+    @precondition(lambda self: self.identities)
+    @rule(data=st.data())
+    def subscribe(self, data: st.DataObject) -> None:
+        receiver = data.draw(st.sampled_from(sorted(self.identities)))
+        text = data.draw(naive.patterns(self.dialect))
+        self.routes.subscribe(receiver, text)
+        self.held[receiver, text] += 1
+
+    @precondition(lambda self: self.identities)
+    @rule(data=st.data(), times=st.integers(2, 3))
+    def subscribe_more_than_once(self, data: st.DataObject, times: int) -> None:
+        receiver = data.draw(st.sampled_from(sorted(self.identities)))
+        text = data.draw(naive.keys(self.dialect))
+        for _ in range(times):
+            self.routes.subscribe(receiver, text)
+            self.held[receiver, text] += 1
+
+    @precondition(lambda self: self.identities)
+    @rule(data=st.data())
+    def subscribe_to_the_bus(self, data: st.DataObject) -> None:
+        receiver = data.draw(st.sampled_from(sorted(self.identities)))
+        text = b"!/" + data.draw(naive.patterns(self.dialect))
+        self.routes.subscribe(receiver, text)
+        self.held[receiver, text] += 1
+
+    @precondition(lambda self: +self.held)
+    @rule(data=st.data())
+    def unsubscribe(self, data: st.DataObject) -> None:
+        receiver, text = data.draw(st.sampled_from(sorted(+self.held)))
+        assert self.routes.unsubscribe(receiver, text) is True
+        self.held[receiver, text] -= 1
+
+    @precondition(lambda self: self.identities)
+    @rule(data=st.data())
+    def unsubscribe_what_may_not_be_held(self, data: st.DataObject) -> None:
+        receiver = data.draw(st.sampled_from(sorted(self.identities)))
+        text = data.draw(naive.patterns(self.dialect))
+        held = self.held[receiver, text] > 0
+        assert self.routes.unsubscribe(receiver, text) is held
+        self.held[receiver, text] -= held
+
+    @precondition(lambda self: self.identities)
+    @rule(data=st.data(), wanted=st.booleans())
+    def set_meta(self, data: st.DataObject, wanted: bool) -> None:
+        receiver = data.draw(st.sampled_from(sorted(self.identities)))
+        self.routes.set_meta(receiver, wanted)
+        (self.meta.add if wanted else self.meta.discard)(receiver)
+
+    @rule(data=st.data())
+    def set_groups(self, data: st.DataObject) -> None:
+        self.groups = data.draw(st.lists(naive.patterns(self.dialect), max_size=2))
+        self.routes.set_groups(self.groups)
+
+    # -- what must hold
+
+    def takers(self, key: bytes, *, of_the_bus: bool) -> set[int]:
+        return {
+            receiver
+            for (receiver, text), count in self.held.items()
+            if count and text.startswith(b"!") == of_the_bus and naive.matches(self.dialect, text, key)
+        }
+
+    def agrees(self, chan: bytes, route: Route[int], expected: set[int], *, nobody: bool = False) -> None:
+        groups = {n for n, text in enumerate(self.groups) if naive.matches(self.dialect, text, chan)}
+        assert sorted(route.plain) == sorted(expected - self.meta)
+        assert sorted(route.meta) == sorted(expected & self.meta)
+        assert route.frame_head == b"MSG " + chan + b"\0"
+        assert route.nobody == nobody
+        assert route.special == bool(nobody or expected & self.meta or groups)
+        assert set(route.groups) == groups
+        assert len(route.groups) == len(groups)
+
+    @rule(data=st.data())
+    def find_a_plain_channel(self, data: st.DataObject) -> None:
+        chan = data.draw(naive.keys(self.dialect).filter(bool))
+        self.agrees(chan, self.routes.find(chan), self.takers(chan, of_the_bus=False))
+
+    @precondition(lambda self: +self.held)
+    @rule(data=st.data())
+    def find_a_channel_that_is_the_text_of_a_pattern(self, data: st.DataObject) -> None:
+        chan = data.draw(st.sampled_from(sorted(text for _, text in +self.held)))
+        if chan and not chan.startswith(b"!"):
+            self.agrees(chan, self.routes.find(chan), self.takers(chan, of_the_bus=False))
+
+    @rule(chan=st.sampled_from(CHANNELS))
+    def find_an_addressed_channel(self, chan: bytes) -> None:
+        if chan == b"!":
+            self.agrees(chan, self.routes.find(chan), set(self.identities))
+        else:
+            expected = {who for who, identity in self.identities.items() if targets.matches(chan[1:], identity)}
+            self.agrees(chan, self.routes.find(chan), expected, nobody=not expected)
+
+    @rule(chan=st.sampled_from(REFUSED))
+    def find_no_channel(self, chan: bytes) -> None:
+        expected = "bad_target" if chan.startswith((b"!/", b"!?")) else "bad_channel"
+        assert reason_of(self.routes.find, chan) == expected
+
+    @rule(data=st.data(), tail=st.sampled_from([b"", b" ", b"\xff"]))
+    def deliver_locally(self, data: st.DataObject, tail: bytes) -> None:
+        key = data.draw(naive.keys(self.dialect)) + tail
+        assert sorted(self.routes.local(key)) == sorted(self.takers(key, of_the_bus=False))
+
+    @rule(data=st.data())
+    def deliver_the_business_of_the_bus(self, data: st.DataObject) -> None:
+        key = b"!/" + data.draw(naive.keys(self.dialect))
+        assert sorted(self.routes.local(key)) == sorted(self.takers(key, of_the_bus=True))
+
+    @invariant()
+    def what_is_remembered_is_bounded(self) -> None:
+        if self.dialect:
+            assert len(self.routes.known) <= self.cache
+            assert len(self.routes._old) <= self.cache
+            assert len(self.routes._addressed) <= self.cache
+
+    @invariant()
+    def counts_are_right(self) -> None:
+        assert len(self.routes) == len(self.identities)
+        assert self.routes.subscriptions == self.held.total()
+        for receiver in self.identities:
+            held = {text: count for (who, text), count in self.held.items() if who == receiver and count}
+            assert self.routes.patterns(receiver) == held
+
+    def teardown(self) -> None:
+        """When all have left, nothing is left of them."""
+        for receiver in sorted(self.identities):
+            self.part(receiver)
+        assert self.routes._plain._root.empty()
+        assert self.routes._bus._root.empty()
+        assert not self.routes._by_prefix
+        assert not self.routes._held
+        assert not self.routes._meta
+        assert (self.routes.subscriptions, len(self.routes)) == (0, 0)
+
+
+TestRoutesMachine = RoutesMachine.TestCase
+TestRoutesMachine.settings = examples(120)
+
+
+def routes_of(dialect: str, *patterns: bytes, cache: int = 4096) -> Routes[int]:
+    """Routes with a receiver for each pattern, numbered from 0."""
+    routes: Routes[int] = Routes(DIALECTS[dialect], cache)
+    for number, text in enumerate(patterns):
+        routes.join(number, b"h/p/%d" % number)
+        routes.subscribe(number, text)
+    return routes
+
+
+@pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
+def test_who_takes_everything_does_not_take_the_business_of_the_bus(dialect: str) -> None:
+    mark = naive.separator(dialect)
+    routes = routes_of(dialect, b"", b"*", b">", mark, b"!/cred/whoami", b"!" + mark)
+    takers = routes.local(b"!/cred/whoami")
+    assert 4 in takers
+    assert not {0, 1, 2, 3} & set(takers)
+
+
+def test_bus_patterns_of_sbus_work_on_bus_keys() -> None:
+    routes = routes_of("path", b"!/", b"!/cred/*", b"!/cred/", b"!/>", b"!*")
+    assert sorted(routes.local(b"!/cred/whoami")) == [0, 1, 2, 3]
+    assert sorted(routes.local(b"!/bccn/meta/on")) == [0, 3]
+
+
+def test_patterns_of_the_bus_take_no_directed_message() -> None:
+    routes = routes_of("path", b"!h/p/7", b"!", b"!*")
+    assert routes.find(b"!h/p/7").nobody
+    assert routes.find(b"!other").nobody
+
+
+@pytest.mark.parametrize("key", [b"!h p", b"!", b"!h/p/0", b"!h:p"])
+def test_a_directed_key_that_is_no_channel_names_nobody(key: bytes) -> None:
+    assert routes_of("path", b"", key, b"*").local(key) == ()
+
+
+def test_the_all_form_reaches_those_without_a_pattern() -> None:
+    routes: Routes[int] = Routes(DIALECTS["path"])
+    assert routes.find(b"!").plain == ()
+    assert not routes.find(b"!").nobody
+    routes.join(7, b"h/p/1")
+    assert routes.find(b"!").plain == (7,)
+
+
+def test_many_of_one_identity_are_all_reached() -> None:
+    routes: Routes[int] = Routes(DIALECTS["path"])
+    for receiver in range(3):
+        routes.join(receiver, b"h/p/1")
+    assert sorted(routes.find(b"!h/p/1").plain) == [0, 1, 2]
+    routes.leave(1)
+    assert sorted(routes.find(b"!h/p/1").plain) == [0, 2]
+
+
+@given(st.lists(st.integers(0, 12), max_size=60), st.integers(1, 5))
+@examples(200)
+def test_a_flood_of_channels_is_bounded_and_changes_no_answer(chans: list[int], cache: int) -> None:
+    routes = routes_of("path", b"c/1", b"c/*", b"c/1*", cache=cache)
+    for number in chans:
+        chan = b"c/%d" % number
+        takers = {1} | ({0} if number == 1 else set()) | ({2} if chan.startswith(b"c/1") else set())
+        assert set(routes.find(chan).plain) == takers
+        assert len(routes.known) + len(routes._old) <= 2 * cache
+
+
+@pytest.mark.parametrize("form", [b"c/%d", b"!h/%d"])
+def test_what_is_remembered_of_a_flood_stays_below_the_cap(form: bytes) -> None:
+    routes = routes_of("path", b"", cache=10)
+    for number in range(1000):
+        routes.find(form % number)
+        assert max(len(routes.known), len(routes._old), len(routes._addressed)) <= 10
+
+
+def test_a_channel_seen_before_is_one_look_up() -> None:
+    routes = routes_of("path", b"c", cache=2)
+    first = routes.find(b"c")
+    assert routes.known[b"c"] is first
+    # Two generations: the channel is still remembered after the swap, and comes back into the younger one.
+    routes.find(b"x")
+    routes.find(b"y")
+    assert b"c" not in routes.known
+    assert routes.find(b"c") is first
+    assert routes.known[b"c"] is first
+
+
+def test_a_refused_channel_is_not_remembered() -> None:
+    routes = routes_of("path", b"")
+    for chan in REFUSED:
+        with pytest.raises(BadDatagram):
+            routes.find(chan)
+    assert not routes.known
+    assert not routes._addressed
+
+
+def test_a_literal_pattern_forgets_its_own_channel_only() -> None:
+    routes = routes_of("path", b"a")
+    routes.join(9, b"h/p/9")
+    kept, changed = routes.find(b"b"), routes.find(b"a")
+    routes.subscribe(9, b"a")
+    assert routes.find(b"b") is kept
+    assert routes.find(b"a") is not changed
+    assert sorted(routes.find(b"a").plain) == [0, 9]
+
+
+def test_a_literal_pattern_reaches_a_channel_of_the_elder_generation() -> None:
+    routes = routes_of("path", b"a", cache=1)
+    routes.join(9, b"h/p/9")
+    routes.find(b"a")
+    routes.find(b"b")
+    routes.subscribe(9, b"a")
+    assert sorted(routes.find(b"a").plain) == [0, 9]
+    routes.find(b"b")
+    routes.unsubscribe(9, b"a")
+    assert routes.find(b"a").plain == (0,)
+
+
+def test_the_longest_channel_has_a_route() -> None:
+    routes = routes_of("path", b"")
+    assert routes.find(b"c" * bccn1.MAX_CHAN).plain == (0,)
+    assert routes.find(b"/" * bccn1.MAX_CHAN).plain == (0,)

@@ -1,0 +1,843 @@
+"""The local bus with real clients: who gets what, who is told what, and that nobody pays for anybody else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bccnd.core import frames
+from bccnd.net import listen
+from bccnd.net.bus import MAX_PACKET, PAGE, TURN, BusLimits
+from tests.support import Hub, Peer, gaps, messages, refusals, turn_until
+
+#: what the kernel keeps for one socket at the least; made so small, a client that does not read is full at once
+TINY = 4608
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    with Hub(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Hub]:
+    """A bus that keeps little for each client."""
+    with Hub(tmp_path, limits=BusLimits(queue_messages=20, queue_bytes=100_000)) as one:
+        yield one
+
+
+def slow(hub: Hub, *patterns: bytes) -> Peer:
+    """A client that does not read and for which the kernel keeps next to nothing."""
+    peer = hub.connect(*patterns)
+    peer.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, TINY)
+    return peer
+
+
+def dropped(hub: Hub) -> dict[str, int]:
+    return {reason: count for reason, count in hub.bus.counters.dropped.items() if count}
+
+
+def own_identity() -> bytes:
+    program = Path("/proc/self/comm").read_bytes().rstrip(b"\n")
+    return b"relay01/%b/%d" % (program, os.getpid())
+
+
+# -- subscriptions
+
+
+def test_a_message_reaches_those_who_subscribed_and_no_one_else(hub: Hub) -> None:
+    one, other, none = hub.connect(b"a/b"), hub.connect(b"a/"), hub.connect(b"c")
+    publisher = hub.connect()
+    publisher.publish(b"a/b", b"1")
+    publisher.publish(b"a/c", b"2")
+    assert one.all() == [b"MSG a/b\x001"]
+    assert other.all() == [b"MSG a/b\x001", b"MSG a/c\x002"]
+    assert none.all() == []
+    assert publisher.all() == []
+    assert hub.bus.counters.deliveries == 3
+
+
+def test_a_message_reaches_a_client_once_however_many_of_its_patterns_match(hub: Hub) -> None:
+    one = hub.connect(b"a/b", b"a/", b"a/*", b"", b"a/b")
+    one.publish(b"a/b", b"x")
+    assert one.all() == [b"MSG a/b\0x"]
+
+
+def test_patterns_count_so_that_two_take_two_to_be_taken_back(hub: Hub) -> None:
+    one = hub.connect(b"a", b"a")
+    assert one.client.subscriptions == 2
+    for payload, expected in ((b"1", [b"1"]), (b"2", [b"2"]), (b"3", [])):
+        one.publish(b"a", payload)
+        assert messages(one.all(), b"a") == expected
+        one.send(b"UNSUB a")
+    assert refusals(one.all()) == [(b"not_subscribed", b"a")]
+    assert one.client.subscriptions == 0
+
+
+def test_what_stands_behind_a_nul_in_a_subscription_is_left_aside(hub: Hub) -> None:
+    one = hub.connect()
+    one.send(b"SUB a\0whatever", b"UNSUB b\0", b"SUB b\0")
+    assert refusals(one.all()) == [(b"not_subscribed", b"b")]
+    one.publish(b"a", b"1")
+    one.publish(b"b", b"2")
+    one.send(b"UNSUB a\0other")
+    one.publish(b"a", b"3")
+    assert one.all() == [b"MSG a\x001", b"MSG b\x002"]
+
+
+def test_a_pattern_of_one_client_is_not_taken_back_by_another(hub: Hub) -> None:
+    one, other = hub.connect(b"a"), hub.connect()
+    other.send(b"UNSUB a")
+    assert refusals(other.all()) == [(b"not_subscribed", b"a")]
+    other.publish(b"a", b"x")
+    assert messages(one.all(), b"a") == [b"x"]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "pattern", "key"),
+    [("path", b"a/>", b"a/b/c"), ("sbus", b"a/*", b"a/b"), ("sbus-dot", b"a.", b"a.b.c"), ("broker", b"a/+", b"a/b")],
+)
+def test_the_dialect_of_the_socket_is_spoken(tmp_path: Path, dialect: str, pattern: bytes, key: bytes) -> None:
+    with Hub(tmp_path, dialect=dialect) as hub:
+        one = hub.connect(pattern)
+        one.publish(key, b"x")
+        one.publish(b"z" + key, b"x")
+        assert one.all() == [frames.message(key, b"x")]
+
+
+def test_patterns_go_with_their_client(hub: Hub) -> None:
+    one = hub.connect(b"a", b"b/", b"!/x")
+    assert hub.routes.subscriptions == 3
+    one.close()
+    turn_until(hub.loop, lambda: not hub.bus.clients)
+    assert hub.routes.subscriptions == 0
+    assert len(hub.routes) == 0
+
+
+# -- messages
+
+
+def test_a_publisher_gets_its_own_message_if_it_subscribed_to_it(hub: Hub) -> None:
+    one = hub.connect(b"a")
+    one.publish(b"a", b"mine")
+    one.publish(b"b", b"not mine")
+    assert one.all() == [b"MSG a\0mine"]
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0", b"a\0b\0", b"\n", bytes(range(256)), b"x" * 1000])
+def test_a_payload_arrives_byte_for_byte(hub: Hub, payload: bytes) -> None:
+    one, publisher = hub.connect(b"a"), hub.connect()
+    publisher.publish(b"a", payload)
+    assert messages(one.all(), b"a") == [payload]
+
+
+def test_what_one_publishes_arrives_in_its_order(hub: Hub) -> None:
+    one, publisher = hub.connect(b"a"), hub.connect()
+    payloads = [b"%d" % number for number in range(1000)]
+    publisher.publish(b"a", *payloads)
+    assert messages(one.all(), b"a") == payloads
+
+
+def test_the_segment_gets_each_message_with_the_senders_name_and_rising_numbers(hub: Hub) -> None:
+    one = hub.connect()
+    one.publish(b"a/b", b"1", b"2")
+    one.all()
+    heads = [datagram.partition(b"]")[2] for datagram in hub.sent]
+    numbers = [int(head.split(b":")[1]) for head in heads]
+    assert numbers[1] == numbers[0] + 1
+    assert heads[0] == own_identity() + b":%d:a/b|1" % numbers[0]
+
+
+def test_the_all_form_reaches_everyone(hub: Hub) -> None:
+    peers = [hub.connect(), hub.connect(b"a"), hub.connect(b"")]
+    peers[0].publish(b"!", b"all of you")
+    for peer in peers:
+        assert peer.all() == [b"MSG !\0all of you"]
+    assert len(hub.sent) == 1
+
+
+def test_a_directed_message_reaches_those_it_names_whatever_they_subscribed_to(hub: Hub) -> None:
+    one, publisher = hub.connect(), hub.connect(b"", b"!")
+    me = own_identity()
+    host_and_program = me.rpartition(b"/")[0]
+    for target in (me, host_and_program + b"/*", b"relay01/*", b"relay01"):
+        publisher.publish(b"!" + target, b"you")
+        # Both live in this process, so both are meant; the publisher gets it once, too.
+        assert one.all() == publisher.all() == [b"MSG !%b\0you" % target]
+    for target in (me + b"0", host_and_program + b"/1", b"relay0/*", b"other/*"):
+        publisher.publish(b"!" + target, b"not you")
+        assert one.all() == publisher.all() == []
+    assert len(hub.sent) == 8
+
+
+def test_a_key_of_the_bus_itself_stays_on_this_host(hub: Hub) -> None:
+    one, everything, publisher = hub.connect(b"!/app/"), hub.connect(b""), hub.connect()
+    publisher.publish(b"!/app/x", b"1")
+    assert one.all() == [b"MSG !/app/x\x001"]
+    assert everything.all() == []
+    assert publisher.all() == []
+    assert hub.sent == []
+
+
+def test_a_key_that_is_no_legal_channel_is_delivered_here_only_and_its_publisher_is_told(hub: Hub) -> None:
+    one, publisher = hub.connect(b"two words", b"a:b", b""), hub.connect()
+    for key in (b"two words", b"a:b", b"a|b", b"", b"\xff\xfe", b"x" * 1025):
+        publisher.publish(key, b"x")
+        ((reason, about),) = refusals(publisher.all())
+        assert reason == b"bad_channel"
+        assert about == key[: len(about)]
+        assert len(about) >= min(len(key), 64)
+        assert one.all() == [b"MSG %b\0x" % key]
+    assert hub.sent == []
+
+
+@pytest.mark.parametrize("key", [b"!?", b"!?x/y"])
+def test_an_impossible_target_is_told_and_reaches_nobody(hub: Hub, key: bytes) -> None:
+    one = hub.connect(b"", b"!")
+    one.publish(key, b"x")
+    assert one.all() == [frames.error("bad_target", key)]
+    assert hub.sent == []
+
+
+def test_a_message_too_long_for_a_datagram_is_delivered_here_only_and_its_publisher_is_told(hub: Hub) -> None:
+    one, publisher = hub.connect(b"a"), hub.connect()
+    publisher.publish(b"a", b"x" * 1300, b"y" * 1400, b"z" * 100_000)
+    assert refusals(publisher.all()) == [(b"too_long", b"a")] * 2
+    assert [len(payload) for payload in messages(one.all(), b"a")] == [1300, 1400, 100_000]
+    assert len(hub.sent) == 1
+
+
+def test_a_message_that_could_not_be_broadcast_is_delivered_here_and_its_publisher_is_told(hub: Hub) -> None:
+    one, publisher = hub.connect(b"a"), hub.connect()
+    hub.answer = "ENETUNREACH"
+    publisher.publish(b"a", b"x")
+    assert publisher.all() == [b"CMSG !/bccn/error\0send_failed a"]
+    assert messages(one.all(), b"a") == [b"x"]
+
+
+def test_with_meta_on_a_bridged_payload_is_preceded_by_its_sender_and_off_ends_that(hub: Hub) -> None:
+    one, plain, publisher = hub.connect(b""), hub.connect(b""), hub.connect()
+    one.send(b"CMSG !/bccn/meta/on")
+    one.all()
+    publisher.publish(b"a", b"x:1|y")
+    publisher.publish(b"two words", b"bare")
+    (first, second) = one.all()
+    src, seq, received_ns, peer, rest = frames.read_meta(first.removeprefix(b"MSG a\0"))
+    assert (src, peer, rest) == (own_identity(), "local", b"x:1|y")
+    assert b":%d:a|" % seq in hub.sent[0]
+    assert received_ns > 0
+    assert second == b"MSG two words\0bare"
+    assert plain.all() == [b"MSG a\0x:1|y", b"MSG two words\0bare"]
+    one.send(b"CMSG !/bccn/meta/off")
+    one.all()
+    publisher.publish(b"a", b"x")
+    assert one.all() == [b"MSG a\0x"]
+
+
+def test_what_the_segment_brings_is_handed_on_as_it_is(hub: Hub) -> None:
+    one, other = hub.connect(), hub.connect()
+    hub.bus.deliver([((one.client.fd, other.client.fd), b"MSG a\x001"), ((one.client.fd,), b"MSG b\x002")])
+    assert one.all() == [b"MSG a\x001", b"MSG b\x002"]
+    assert other.all() == [b"MSG a\x001"]
+    assert hub.bus.counters.deliveries == 3
+
+
+# -- control messages
+
+
+def test_whoami_is_answered_with_group_user_and_process_as_sbus_has_it(hub: Hub) -> None:
+    one = hub.connect()
+    one.send(b"CMSG !/cred/whoami")
+    credentials = b"!/cred/%d/%d/%d" % (os.getegid(), os.geteuid(), os.getpid())
+    assert one.all() == [b"CMSG !/cred/whoami\0" + credentials]
+
+
+def test_a_client_can_ask_for_its_identity(hub: Hub) -> None:
+    one = hub.connect()
+    one.send(b"CMSG !/bccn/whoami", b"CMSG !/bccn/whoami\0whatever")
+    assert one.all() == [b"CMSG !/bccn/whoami\0" + own_identity()] * 2
+
+
+def test_a_sync_is_echoed_after_all_that_came_before_it_is_done(hub: Hub) -> None:
+    one = hub.connect(b"a")
+    one.send(b"MSG a\x001", b"CMSG !/bccn/sync\0first", b"UNSUB a", b"MSG a\x002", b"nonsense", b"CMSG !/bccn/sync")
+    assert one.all() == [
+        b"MSG a\x001",
+        b"CMSG !/bccn/sync\0first",
+        b"CMSG !/bccn/error\0unknown_verb nonsense",
+        b"CMSG !/bccn/sync\0",
+    ]
+    assert len(hub.sent) == 2
+
+
+def test_a_sync_is_echoed_behind_what_is_queued(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    publisher.publish(b"a", *[b"x" * 1000] * 10)
+    publisher.all()
+    assert one.client.queue
+    assert len(messages(one.all(), b"a")) == 10
+
+
+REFUSED = [
+    (b"", b"empty", b""),
+    (b"nonsense", b"unknown_verb", b"nonsense"),
+    (b"SUB", b"unknown_verb", b"SUB"),
+    (b"sub a", b"unknown_verb", b"sub a"),
+    (b" SUB a", b"unknown_verb", b" SUB a"),
+    (b"PUB a\0x", b"unknown_verb", b"PUB a\0x"),
+    (b"\0" * 100, b"unknown_verb", b"\0" * 64),
+    (b"MSG a", b"no_payload", b"MSG a"),
+    (b"UNSUB b", b"not_subscribed", b"b"),
+    (b"UNSUB ", b"not_subscribed", b""),
+    (b"SUB !/tap/accepted", b"not_permitted", b"!/tap/accepted"),
+    (b"SUB !/tap/", b"not_permitted", b"!/tap/"),
+    (b"SUB !/cred/0/0/1/x", b"not_permitted", b"!/cred/0/0/1/x"),
+    (b"SUB " + b"x" * 1025, b"pattern_too_long", b"x" * 64),
+    (b"CMSG !/bccn/nosuch", b"unknown_control", b"!/bccn/nosuch"),
+    (b"CMSG ", b"unknown_control", b""),
+    (b"CMSG a\0x", b"unknown_control", b"a"),
+    (b"CMSG !/bccn/gap\x0099", b"unknown_control", b"!/bccn/gap"),
+    (b"CMSG !/bccn/error\0x y", b"unknown_control", b"!/bccn/error"),
+    (b"CMSG !/bccn/stats\0nosuch", b"unknown_listing", b"nosuch"),
+    (b"MSG !/bccn/error\0x", b"reserved_key", b"!/bccn/error"),
+    (b"MSG !/tap/accepted\0x", b"reserved_key", b"!/tap/accepted"),
+    (b"MSG !/cred/0/0/1\0x", b"reserved_key", b"!/cred/0/0/1"),
+    (b"MSG a b\0x", b"bad_channel", b"a b"),
+    (b"MSG !?\0x", b"bad_target", b"!?"),
+]
+
+
+@pytest.mark.parametrize(("packet", "reason", "key"), REFUSED)
+def test_what_is_refused_is_told_with_reason_and_key_and_the_client_goes_on(
+    hub: Hub, packet: bytes, reason: bytes, key: bytes
+) -> None:
+    one, other = hub.connect(b"a"), hub.connect(b"", b"!")
+    one.send(packet)
+    assert one.all() == [b"CMSG !/bccn/error\0%b %b" % (reason, key)]
+    assert hub.bus.counters.errors == {reason.decode(): 1}
+    assert hub.sent == []
+    assert not refusals(other.all())
+    one.publish(b"a", b"still here")
+    assert one.all() == [b"MSG a\0still here"]
+
+
+def test_a_pattern_as_long_as_allowed_is_taken(hub: Hub) -> None:
+    assert hub.connect(b"x" * 1024).client.subscriptions == 1
+
+
+def test_no_more_patterns_than_allowed_are_taken_and_one_taken_back_makes_room(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(max_subscriptions=2)) as hub:
+        one = hub.connect(b"a", b"b")
+        one.send(b"SUB c")
+        assert refusals(one.all()) == [(b"too_many_subscriptions", b"c")]
+        one.send(b"UNSUB a", b"SUB c", b"SUB d")
+        assert refusals(one.all()) == [(b"too_many_subscriptions", b"d")]
+        for key in (b"a", b"b", b"c", b"d"):
+            one.publish(key, key)
+        assert one.all() == [b"MSG b\0b", b"MSG c\0c"]
+
+
+def test_a_packet_that_is_too_large_is_refused_and_the_client_goes_on(hub: Hub) -> None:
+    one = hub.connect(b"a")
+    one.send(b"MSG a\0" + b"x" * (MAX_PACKET - 6 + 1))
+    assert one.all() == [b"CMSG !/bccn/error\0frame_too_long " + (b"MSG a\0" + b"x" * 58)]
+
+
+def test_a_packet_that_a_clients_socket_cannot_hold_is_a_gap_for_it(hub: Hub) -> None:
+    one, publisher = hub.connect(b"a"), hub.connect()
+    publisher.publish(b"a", b"1", b"x" * (MAX_PACKET - 6), b"2")
+    assert refusals(publisher.all()) == [(b"too_long", b"a")]
+    assert one.all() == [b"MSG a\x001", b"CMSG !/bccn/gap\x001", b"MSG a\x002"]
+    assert dropped(hub) == {"too_big": 1}
+
+
+def test_a_refusal_about_a_key_too_large_to_be_repeated_is_told_too(hub: Hub) -> None:
+    one = hub.connect()
+    for packet, reason in (
+        (b"MSG %b\0", b"bad_channel"),
+        (b"CMSG %b", b"unknown_control"),
+        (b"UNSUB %b", b"not_subscr"),
+    ):
+        one.send(packet % (b"k" * 300_000))
+        hub.turn()
+        assert one.client.open, "a client that named a long key was thrown out without a word"
+        ((told, about),) = refusals(one.all())
+        assert told.startswith(reason)
+        assert about.startswith(b"k" * 64)
+
+
+def test_an_echo_too_large_for_the_clients_socket_does_not_end_the_client(hub: Hub) -> None:
+    one = hub.connect()
+    one.send(b"CMSG !/bccn/sync\0" + b"x" * 300_000)
+    hub.turn()
+    assert one.client.open
+    one.waiting()
+    assert one.all() == []
+
+
+# -- listings
+
+
+def listing(peer: Peer, topic: bytes) -> Iterator[list[dict[str, Any]]]:
+    """The pages of a listing."""
+    while True:
+        peer.send(frames.request(frames.STATS, topic))
+        (packet,) = peer.all()
+        page = json.loads(packet.removeprefix(b"CMSG !/bccn/stats\0"))
+        yield page["items"]
+        if not page["more"]:
+            return
+        topic = b"more"
+
+
+def test_the_clients_can_be_listed(hub: Hub) -> None:
+    one, two = hub.connect(b"a", b"a", b"b/"), hub.connect()
+    one.publish(b"x", b"1", b"2")
+    one.all()
+    (rows,) = listing(two, b"clients")
+    assert [row["subscriptions"] for row in rows] == [3, 0]
+    assert [row["published"] for row in rows] == [2, 0]
+    first = rows[0]
+    assert first["identity"] == own_identity().decode()
+    assert (first["pid"], first["uid"]) == (os.getpid(), os.geteuid())
+    assert first["patterns"] == ["a", "b/"]
+    assert (first["queued"], first["queued_bytes"], first["lost"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("count", [0, 1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE])
+def test_a_listing_comes_in_pages_and_is_complete(tmp_path: Path, count: int) -> None:
+    rows = [{"number": number} for number in range(count)]
+    with Hub(tmp_path, listings={b"rows": lambda: iter(rows)}) as hub:
+        pages = list(listing(hub.connect(), b"rows"))
+    assert all(len(page) <= PAGE for page in pages)
+    assert [row for page in pages for row in page] == rows
+
+
+def test_without_a_name_the_daemon_itself_is_listed(tmp_path: Path) -> None:
+    with Hub(tmp_path, listings={b"daemon": lambda: [{"version": "1"}]}) as hub:
+        one = hub.connect()
+        one.send(b"CMSG !/bccn/stats")
+        assert one.all() == [b'CMSG !/bccn/stats\0{"items":[{"version":"1"}],"more":false}']
+
+
+def test_more_without_a_listing_is_an_empty_page(hub: Hub) -> None:
+    assert list(listing(hub.connect(), b"more")) == [[]]
+
+
+def test_two_clients_can_page_through_listings_of_their_own(tmp_path: Path) -> None:
+    with Hub(tmp_path, listings={b"rows": lambda: ({"n": n} for n in range(PAGE + 5))}) as hub:
+        one, other = listing(hub.connect(), b"rows"), listing(hub.connect(), b"rows")
+        assert len(next(one)) == len(next(other)) == PAGE
+        assert len(next(one)) == len(next(other)) == 5
+
+
+def test_a_client_that_ends_between_two_pages_is_left_out(hub: Hub) -> None:
+    peers = [hub.connect() for _ in range(PAGE + 10)]
+    pages = listing(peers[0], b"clients")
+    first = next(pages)
+    for peer in peers[-5:]:
+        peer.close()
+    turn_until(hub.loop, lambda: len(hub.bus.clients) == PAGE + 5)
+    assert len(first) == PAGE
+    assert len(next(pages)) == 5
+
+
+def test_patterns_that_are_no_text_can_be_listed_and_no_listing_is_too_large_for_a_packet(hub: Hub) -> None:
+    # 128 characters are shown of each of 8 patterns, and JSON writes each of these with 12 letters.
+    patterns = [b"%d\xff" % number + "\U0001f600".encode() * 200 for number in range(8)]
+    for _ in range(PAGE):
+        hub.connect(*patterns)
+    asker = hub.connect()
+    rows = [row for page in listing(asker, b"clients") for row in page]
+    assert len(rows) == PAGE + 1
+    assert all(rows[0]["patterns"][number].startswith(f"{number}\\xff") for number in range(8))
+
+
+# -- the end of a client
+
+
+def test_an_empty_packet_is_not_the_end(hub: Hub) -> None:
+    one = hub.connect(b"a")
+    one.send(b"", b"MSG a\x001", b"", b"MSG a\x002")
+    assert one.all() == [
+        b"CMSG !/bccn/error\0empty ",
+        b"MSG a\x001",
+        b"CMSG !/bccn/error\0empty ",
+        b"MSG a\x002",
+    ]
+
+
+def test_an_empty_packet_before_the_end_hides_nothing(hub: Hub) -> None:
+    one, publisher = hub.connect(b"a"), hub.connect()
+    publisher.send(b"", b"MSG a\x001", b"", b"MSG a\x002")
+    publisher.close()
+    turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
+    assert messages(one.all(), b"a") == [b"1", b"2"]
+
+
+def test_a_client_that_has_shut_its_side_still_receives(hub: Hub) -> None:
+    one, publisher = hub.connect(b"a"), hub.connect()
+    one.send(b"MSG a\0last words")
+    one.sock.shutdown(socket.SHUT_WR)
+    assert one.hear() == b"MSG a\0last words"
+    publisher.publish(b"a", b"1", b"2")
+    publisher.publish(b"!", b"3")
+    publisher.all()
+    assert one.waiting() == [b"MSG a\x001", b"MSG a\x002", b"MSG !\x003"]
+    one.close()
+    turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
+    publisher.publish(b"a", b"4")
+    assert publisher.all() == []
+
+
+def test_a_client_that_has_shut_its_side_costs_no_turns_of_the_loop(hub: Hub) -> None:
+    one = hub.connect(b"a")
+    calls = 0
+    original = hub.bus._read
+
+    def counted(client: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        return original(client)
+
+    hub.bus._read = counted  # type: ignore[method-assign]
+    one.sock.shutdown(socket.SHUT_WR)
+    hub.turn(100)
+    assert 1 <= calls <= 3
+
+
+def test_a_client_that_has_shut_its_side_and_waits_for_nothing_is_ended(hub: Hub) -> None:
+    one = hub.connect()
+    one.sock.shutdown(socket.SHUT_WR)
+    turn_until(hub.loop, lambda: not hub.bus.clients)
+    hub.turn()
+    assert one.ended()
+
+
+def test_a_client_that_has_shut_its_side_gets_what_is_queued_for_it(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    publisher.publish(b"a", *[b"%d" % number + b"x" * 1000 for number in range(15)])
+    publisher.all()
+    one.send(b"UNSUB a")
+    one.sock.shutdown(socket.SHUT_WR)
+    small.turn()
+    got: list[bytes] = []
+    while len(got) < 15:
+        got.append(one.hear())
+    assert [packet.partition(b"x")[0] for packet in got] == [b"MSG a\0%d" % number for number in range(15)]
+
+
+def test_what_a_client_sent_before_it_ended_is_done(hub: Hub) -> None:
+    one, publisher = hub.connect(b"a"), hub.connect()
+    payloads = [b"%d" % number for number in range(2 * TURN + 10)]
+    publisher.publish(b"a", *payloads)
+    publisher.close()
+    turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
+    assert messages(one.all(), b"a") == payloads
+
+
+def test_what_a_client_sent_before_it_ended_is_done_even_if_it_has_not_read_all_that_it_got(hub: Hub) -> None:
+    one, publisher = hub.connect(b"a"), hub.connect(b"a")
+    publisher.publish(b"a", b"first")
+    hub.turn()  # its own message now waits for the publisher, who will never read it
+    payloads = [b"%d" % number for number in range(20)]
+    publisher.publish(b"a", *payloads)
+    publisher.close()
+    turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
+    assert messages(one.all(), b"a") == [b"first", *payloads]
+
+
+def test_a_client_that_ends_in_the_middle_of_a_fan_out_costs_the_others_nothing(hub: Hub) -> None:
+    peers = [hub.connect(b"a") for _ in range(9)]
+    publisher = hub.connect()
+    for doomed in peers[1::3]:
+        doomed.close()
+    publisher.publish(b"a", b"1", b"2")  # read in the same round in which the ends are noticed
+    hub.turn()
+    for peer in (one for one in peers if one not in peers[1::3]):
+        assert messages(peer.all(), b"a") == [b"1", b"2"]
+    assert len(hub.bus.clients) == 7
+
+
+def test_a_client_that_is_gone_is_ended_by_the_first_message_for_it(hub: Hub) -> None:
+    one, other = hub.connect(b"a"), hub.connect(b"a")
+    receivers = one.client.fd, other.client.fd
+    one.close()
+    hub.bus.deliver([(receivers, b"MSG a\x001"), (receivers, b"MSG a\x002")])
+    # Until the round is over its descriptor is nobody else's.
+    assert one.client.sock.fileno() == receivers[0]
+    hub.turn()
+    assert set(hub.bus.clients) == {receivers[1]}
+    assert messages(other.all(), b"a") == [b"1", b"2"]
+    assert dropped(hub) == {"client_gone": 2}
+
+
+def test_what_was_queued_for_a_client_that_ends_is_counted_as_dropped(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    publisher.publish(b"a", *[b"x" * 1000] * 10)
+    publisher.all()
+    queued = one.client.queue_messages
+    assert queued > 0
+    one.close()
+    turn_until(small.loop, lambda: len(small.bus.clients) == 1)
+    assert dropped(small) == {"client_gone": queued}
+    assert small.bus.counters.deliveries + queued == 10
+    assert small.bus.queue_bytes == 0
+
+
+def test_clients_may_come_and_go_at_random(hub: Hub) -> None:
+    chance = random.Random(1)
+    witness = hub.connect(b"a")
+    peers: list[Peer] = []
+    expected: list[bytes] = []
+    for number in range(300):
+        if peers and chance.random() < 0.4:
+            peers.pop(chance.randrange(len(peers))).close()
+        elif len(peers) < 20:
+            peers.append(hub.connect(*[b"a", b""][: chance.randrange(3)]))
+        if peers:
+            expected.append(b"%d" % number)
+            chance.choice(peers).publish(b"a", expected[-1])
+        hub.turn(chance.randrange(2))
+    # Who of several is served first within one round is nobody's right.
+    assert sorted(messages(witness.all(), b"a")) == sorted(expected)
+    assert len(hub.bus.clients) == len(peers) + 1
+
+
+# -- slow clients
+
+
+def test_a_slow_client_is_told_of_its_loss_in_place_and_nothing_is_unaccounted_for(small: Hub) -> None:
+    one, quick, publisher = slow(small, b"a"), small.connect(b"a"), small.connect()
+    sent = [b"%04d" % number + b"x" * 400 for number in range(200)]
+    for payload in sent:
+        publisher.publish(b"a", payload)
+        small.turn(1)
+        assert quick.hear() == b"MSG a\0" + payload, "the quick one has lost something or waits for the slow one"
+        assert one.client.queue_messages <= 20
+        assert one.client.queue_bytes <= 100_000
+    assert one.client.queue_messages == 20
+    packets = one.all()
+    received = messages(packets, b"a")
+    lost = gaps(packets)
+    assert lost > 0
+    assert len(received) + lost == len(sent)
+    # The newest were dropped: what was received is the beginning, and the gap stands where they would have stood.
+    assert received == sent[: len(received)]
+    assert packets[-1] == frames.gap(lost)
+    assert one.client.loss == lost
+    assert dropped(small) == {"queue_messages": lost}
+    assert small.bus.counters.deliveries == len(sent) + len(received)
+    assert (one.client.queue_bytes, one.client.queue_messages, len(one.client.queue)) == (0, 0, 0)
+
+
+def test_every_gap_stands_where_its_messages_would_have_stood(small: Hub) -> None:
+    chance = random.Random(2)
+    one, publisher = slow(small, b"a"), small.connect()
+    packets: list[bytes] = []
+    count = 0
+    for _ in range(60):
+        for _ in range(chance.randrange(30)):
+            publisher.publish(b"a", b"%d " % count + b"x" * chance.randrange(600))
+            count += 1
+        small.turn(1)
+        with contextlib.suppress(BlockingIOError):
+            packets.extend(one.sock.recv(100_000) for _ in range(chance.randrange(15)))
+    packets += one.all()
+    expected = 0
+    for packet in packets:
+        if packet.startswith(b"CMSG !/bccn/gap\0"):
+            expected += int(packet.partition(b"\0")[2])
+        else:
+            assert int(packet.partition(b"\0")[2].partition(b" ")[0]) == expected
+            expected += 1
+    assert expected == count
+    assert gaps(packets) == one.client.loss > 0
+
+
+def test_the_queue_is_bounded_in_bytes_too(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_messages=1000, queue_bytes=20_000)) as hub:
+        one, publisher = slow(hub, b"a"), hub.connect()
+        for _ in range(100):
+            publisher.publish(b"a", b"x" * 1000)
+            publisher.all()
+            assert one.client.queue_bytes <= 20_000
+            assert one.client.queue_bytes == sum(len(entry) for entry in one.client.queue if isinstance(entry, bytes))
+        assert set(dropped(hub)) == {"queue_bytes"}
+        # A smaller one that still fits is taken: the gap stays in its place before it.
+        room = 20_000 - one.client.queue_bytes
+        publisher.publish(b"a", b"y" * (room - 100))
+        packets = one.all()
+        assert packets[-1].startswith(b"MSG a\0y")
+        assert packets[-2].startswith(b"CMSG !/bccn/gap\0")
+        assert len(messages(packets, b"a")) + gaps(packets) == 101
+
+
+def test_the_queue_of_a_client_that_asks_without_reading_is_bounded(small: Hub) -> None:
+    one = slow(small)
+    for _ in range(2000):
+        one.send(b"CMSG !/bccn/whoami", b"nonsense", b"CMSG !/bccn/sync\0" + b"x" * 1000)
+    small.turn()
+    assert len(one.client.queue) <= 2 * 20
+    assert one.client.queue_bytes <= 100_000
+    assert one.client.loss == 0
+    # When it reads at last, it is served again.
+    one.publish(b"a", b"x")
+    one.waiting()
+    small.turn()
+    assert one.client.open
+
+
+def test_answers_do_not_take_the_place_of_messages(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    publisher.publish(b"a", *[b"x" * 1000] * 5)
+    publisher.all()
+    one.send(*[b"CMSG !/bccn/whoami"] * 30)
+    small.turn()
+    publisher.publish(b"a", *[b"y" * 100] * 5)
+    publisher.all()
+    packets = one.all()
+    assert len(messages(packets, b"a")) == 10
+    assert gaps(packets) == 0
+
+
+def test_a_large_message_that_was_queued_does_not_end_its_receiver(hub: Hub) -> None:
+    one, publisher = slow(hub, b"a"), hub.connect()
+    publisher.publish(b"a", *[b"x" * 1000] * 10)
+    publisher.all()
+    assert one.client.queue
+    publisher.publish(b"a", b"y" * 300_000, b"z")  # fits in the queue, but in no packet to this client
+    publisher.all()
+    one.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 100_000)
+    packets = one.all()
+    assert [payload[:1] for payload in messages(packets, b"a")] == [b"x"] * 10 + [b"z"]
+    assert gaps(packets) == 1
+    assert dropped(hub) == {"too_big": 1}
+
+
+def test_slow_clients_are_named_in_the_log_once(small: Hub, caplog: pytest.LogCaptureFixture) -> None:
+    slow(small, b"a/", b"b")
+    publisher = small.connect()
+    for _ in range(100):
+        publisher.publish(b"a/b", b"x" * 1000)
+    publisher.all()
+    (line,) = [message for message in caplog.messages if "does not read fast enough" in message]
+    assert f"pid {os.getpid()}, uid {os.geteuid()}" in line
+    assert "'a/', 'b'" in line
+    assert "Remedy" in line
+
+
+# -- too many
+
+
+def test_too_many_clients_are_refused_and_told_so_and_those_who_are_here_are_served(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(max_clients=2)) as hub:
+        one, two = hub.connect(b"a"), hub.connect(b"a")
+        third = hub.knock()
+        hub.turn()
+        assert third.hear() == b"CMSG !/bccn/error\0too_many_clients "
+        assert third.ended()
+        assert hub.bus.counters.refused_clients == 1
+        assert len(hub.bus.clients) == 2
+        one.publish(b"a", b"x")
+        assert one.all() == two.all() == [b"MSG a\0x"]
+        one.close()
+        turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
+        assert hub.connect().all() == []
+
+
+def test_many_who_connect_at_once_are_all_welcomed(hub: Hub) -> None:
+    peers = [hub.knock() for _ in range(3 * listen.ACCEPTS)]
+    turn_until(hub.loop, lambda: len(hub.bus.clients) == len(peers))
+    assert all(peer.all() == [] for peer in peers)
+
+
+def test_a_busy_client_leaves_the_others_their_turn(hub: Hub) -> None:
+    busy, other = hub.connect(), hub.connect()
+    for _ in range(TURN + 30):
+        busy.sock.send(b"MSG a\0x")
+    other.sock.send(b"MSG b\0y")
+    hub.turn(1)
+    assert sum(b":a|" in datagram for datagram in hub.sent) == TURN
+    assert sum(b":b|" in datagram for datagram in hub.sent) == 1
+
+
+@contextlib.contextmanager
+def no_descriptors_left() -> Iterator[None]:
+    """This process can open nothing more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_out_of_descriptors_those_who_are_here_are_served_and_those_who_wait_wait(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listen, "PAUSE", 0.1)
+    one = hub.connect(b"a")
+    waiting = [hub.knock() for _ in range(3)]
+    with no_descriptors_left():
+        hub.turn(20)
+        assert len(hub.bus.clients) == 1
+        one.publish(b"a", b"x")
+        assert one.all() == [b"MSG a\0x"]
+        assert sum("cannot accept clients" in message for message in caplog.messages) == 1
+    turn_until(hub.loop, lambda: len(hub.bus.clients) == 4, "the pause to end")
+    assert all(peer.all() == [] for peer in waiting)
+
+
+# -- the end of the bus
+
+
+def test_who_is_here_is_served_after_the_bus_has_stopped_accepting(hub: Hub) -> None:
+    one = hub.connect(b"a")
+    hub.bus.stop_accepting()
+    with pytest.raises(ConnectionRefusedError):
+        hub.knock()
+    one.publish(b"a", b"x")
+    assert one.all() == [b"MSG a\0x"]
+
+
+def test_drain_takes_all_that_clients_have_sent_and_flushes_what_is_queued(hub: Hub) -> None:
+    one, publisher = hub.connect(b"a"), hub.connect()
+    payloads = [b"%d" % number for number in range(2 * TURN + 10)]
+    for payload in payloads:
+        publisher.sock.send(frames.message(b"a", payload))
+    hub.bus.stop_accepting()
+    hub.bus.drain(time.monotonic() + 1)
+    assert len(hub.sent) == len(payloads)
+    assert messages(one.waiting(), b"a") == payloads
+
+
+def test_drain_does_not_wait_for_a_client_that_does_not_read(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    publisher.publish(b"a", *[b"x" * 1000] * 10)
+    publisher.all()
+    before = time.monotonic()
+    small.bus.drain(before + 0.05)
+    assert one.client.queue
+    assert time.monotonic() >= before + 0.05
+
+
+def test_close_ends_every_client(hub: Hub) -> None:
+    peers = [hub.connect(b"a") for _ in range(3)]
+    hub.bus.close()
+    assert all(peer.ended() for peer in peers)
+    assert hub.bus.clients == {}
+    assert len(hub.routes) == 0

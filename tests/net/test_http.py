@@ -1,0 +1,259 @@
+"""The HTTP server: a page or a clear no, and no visitor can hold it up, whatever he sends or does not take."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from bccnd.net import http
+from bccnd.net.http import MAX_CONNECTIONS, MAX_HEADERS, HttpServer
+from bccnd.net.listen import listen_tcp
+from bccnd.net.loop import Loop
+from tests.support import turn, turn_until
+
+LARGE = b"".join(b"%09d\n" % number for number in range(1_600_000))
+
+
+class Site:
+    """A server with a few pages on a loop that the test turns."""
+
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self.listener = listen_tcp("127.0.0.1", 0)
+        self.address: tuple[str, int] = self.listener.getsockname()
+        self.accepts: list[str] = []
+        self.server = HttpServer(
+            self.loop, self.listener, {"/": self._page, "/large": lambda _: (200, "text/plain", LARGE)}
+        )
+        self._visitors: list[socket.socket] = []
+
+    def _page(self, accept: str) -> tuple[int, str, bytes]:
+        self.accepts.append(accept)
+        return 200, "text/html; charset=utf-8", b"<p>hello"
+
+    def visit(self, request: bytes = b"") -> socket.socket:
+        """A connection that has sent this."""
+        visitor = socket.create_connection(self.address)
+        visitor.setblocking(False)
+        self._visitors.append(visitor)
+        visitor.sendall(request)
+        turn(self.loop, 2)
+        return visitor
+
+    def rest(self, visitor: socket.socket) -> bytes:
+        """All that comes until the server closes the connection."""
+        got = bytearray()
+
+        def ended() -> bool:
+            try:
+                data = visitor.recv(1 << 20)
+            except BlockingIOError:
+                return False
+            except ConnectionResetError:
+                return True
+            got.extend(data)
+            return not data
+
+        turn_until(self.loop, ended, "the end of the answer")
+        return bytes(got)
+
+    def ask(self, request: bytes) -> bytes:
+        return self.rest(self.visit(request))
+
+    def close(self) -> None:
+        for visitor in self._visitors:
+            visitor.close()
+        self.server.close()
+        self.loop.close()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    one = Site()
+    yield one
+    one.close()
+
+
+def get(path: str, *headers: str, method: str = "GET", version: str = "1.1") -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/{version}", "Host: here", *headers, "", ""]).encode("latin-1")
+
+
+def split(answer: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *lines = head.decode("ascii").split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    return int(first.split()[1]), headers, body
+
+
+def test_get_gives_the_page(site: Site) -> None:
+    status, headers, body = split(site.ask(get("/")))
+    assert (status, body) == (200, b"<p>hello")
+    assert headers["content-type"] == "text/html; charset=utf-8"
+    assert headers["content-length"] == str(len(body))
+    assert headers["cache-control"] == "no-store"
+    assert headers["connection"] == "close"
+
+
+def test_a_page_may_do_nothing_but_show_itself(site: Site) -> None:
+    _, headers, _ = split(site.ask(get("/")))
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_head_gives_the_same_without_the_body(site: Site) -> None:
+    _, with_body, _ = split(site.ask(get("/")))
+    status, headers, body = split(site.ask(get("/", method="HEAD")))
+    assert (status, body) == (200, b"")
+    assert {**headers, "date": ""} == {**with_body, "date": ""}
+
+
+def test_an_old_client_is_served_too(site: Site) -> None:
+    assert split(site.ask(b"GET / HTTP/1.0\r\n\r\n"))[2] == b"<p>hello"
+
+
+def test_a_question_behind_the_path_is_left_aside(site: Site) -> None:
+    assert split(site.ask(get("/?x=1")))[0] == 200
+
+
+def test_a_page_is_told_what_the_visitor_accepts(site: Site) -> None:
+    site.ask(get("/", "Accept: application/openmetrics-text"))
+    site.ask(get("/"))
+    assert site.accepts == ["application/openmetrics-text", ""]
+
+
+@pytest.mark.parametrize("path", ["/nosuch", "/metrics/", "//", "*", "http://elsewhere/", "/%00", "/<script>"])
+def test_another_path_is_404_and_is_not_repeated(site: Site, path: str) -> None:
+    status, headers, body = split(site.ask(get(path)))
+    assert status == 404
+    assert headers["content-type"] == "text/plain"
+    assert b"script" not in body
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "NONSENSE"])
+def test_another_method_is_405(site: Site, method: str) -> None:
+    assert split(site.ask(get("/", method=method)))[0] == 405
+    assert site.accepts == []
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # somebody speaks TLS
+        b"\x00" * 100,
+        b"hello\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",  # no Host
+        b"GET / HTTP/1.1\r\nHost: here\r\nContent-Length: many\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost here\r\n\r\n",
+        "GET /ä HTTP/1.1\r\nHost: here\r\n\r\n".encode(),
+    ],
+)
+def test_garbage_ends_its_own_connection_and_no_other(site: Site, garbage: bytes) -> None:
+    before = site.visit(b"GET / HTTP/1.1\r\n")
+    answer = site.ask(garbage)
+    assert b"hello" not in answer
+    before.sendall(b"Host: here\r\n\r\n")
+    assert split(site.rest(before))[2] == b"<p>hello"
+
+
+def test_a_request_may_come_in_pieces(site: Site) -> None:
+    request = get("/", "X-Long: " + "x" * 100)
+    visitor = site.visit()
+    for place in range(len(request)):
+        visitor.sendall(request[place : place + 1])
+        turn(site.loop)
+    assert split(site.rest(visitor))[2] == b"<p>hello"
+
+
+def test_headers_without_end_are_cut_off(site: Site) -> None:
+    visitor = site.visit(b"GET / HTTP/1.1\r\nHost: here\r\n")
+    sent = 0
+    line = b"X-More: " + b"x" * 1000 + b"\r\n"
+    while site.server._visits and sent < 100 * MAX_HEADERS:
+        visitor.sendall(line)
+        sent += len(line)
+        turn(site.loop, 2)
+    assert MAX_HEADERS - len(line) <= sent <= 4 * MAX_HEADERS
+    assert site.rest(visitor) == b""
+
+
+def test_headers_below_the_limit_are_fine(site: Site) -> None:
+    assert split(site.ask(get("/", "X-Long: " + "x" * (MAX_HEADERS - 200))))[0] == 200
+
+
+def test_a_body_larger_than_the_sockets_buffer_arrives_whole(site: Site) -> None:
+    visitor = site.visit(get("/large"))
+    turn(site.loop, 5)
+    # Others are served while this one has not taken its answer.
+    assert split(site.ask(get("/")))[2] == b"<p>hello"
+    status, headers, body = split(site.rest(visitor))
+    assert status == 200
+    assert int(headers["content-length"]) == len(LARGE)
+    assert body == LARGE
+
+
+def test_a_visitor_who_leaves_in_the_middle_of_an_answer_harms_nobody(site: Site) -> None:
+    visitor = site.visit(get("/large"))
+    visitor.close()
+    turn_until(site.loop, lambda: not site.server._visits, "the end of the visit")
+    assert split(site.ask(get("/")))[0] == 200
+
+
+def test_a_visitor_who_leaves_without_a_word_harms_nobody(site: Site) -> None:
+    for request in (b"", b"GET / HT"):
+        site.visit(request).close()
+    turn_until(site.loop, lambda: not site.server._visits, "the end of the visits")
+    assert split(site.ask(get("/")))[0] == 200
+
+
+def test_a_visitor_who_has_said_all_and_shut_his_side_gets_his_answer(site: Site) -> None:
+    visitor = site.visit()
+    visitor.sendall(get("/"))
+    visitor.shutdown(socket.SHUT_WR)
+    assert split(site.rest(visitor))[2] == b"<p>hello"
+
+
+@pytest.mark.parametrize("request_", [b"", b"GET / HTTP/1.1\r\nHost:", get("/large")])
+def test_a_slow_visitor_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch, request_: bytes) -> None:
+    monkeypatch.setattr(http, "PATIENCE", 0.1)
+    visitor = site.visit(request_)
+    assert len(site.server._visits) == 1
+    turn_until(site.loop, lambda: not site.server._visits, "patience to end")
+    got = site.rest(visitor)
+    assert len(got) < len(LARGE)
+
+
+def test_a_visitor_is_given_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "PATIENCE", 600.0)
+    site.visit()
+    turn(site.loop, 100)
+    assert len(site.server._visits) == 1
+
+
+def test_no_more_than_so_many_visitors_are_let_in_and_a_place_that_is_free_again_is_given_away(site: Site) -> None:
+    held = [site.visit() for _ in range(MAX_CONNECTIONS)]
+    assert len(site.server._visits) == MAX_CONNECTIONS
+    assert site.rest(site.visit()) == b""
+    assert len(site.server._visits) == MAX_CONNECTIONS
+    held[0].close()
+    turn_until(site.loop, lambda: len(site.server._visits) < MAX_CONNECTIONS, "a free place")
+    assert split(site.ask(get("/")))[0] == 200
+    held[1].sendall(get("/"))
+    assert split(site.rest(held[1]))[0] == 200
+
+
+def test_two_requests_on_one_connection_get_one_answer(site: Site) -> None:
+    answer = site.ask(get("/") * 2)
+    assert answer.count(b"HTTP/1.1 200") == 1
+
+
+def test_close_ends_every_visit_and_the_listening(site: Site) -> None:
+    visitor = site.visit(b"GET")
+    site.server.close()
+    assert site.rest(visitor) == b""
+    assert site.listener.fileno() == -1
+    site.server.close()  # to do so twice is no fault

@@ -1,0 +1,407 @@
+"""Where programs connect to: the path is ours or it is refused, a living socket is never touched, one of many wins."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bccnd.errors import StartError
+from bccnd.net import listen as listen_module
+from bccnd.net.listen import ACCEPTS, MAX_PATH, Acceptor, listen_tcp, listen_unix, peer_credentials
+from bccnd.net.loop import Loop
+from tests.support import NOBODY, ROOT, need_root, turn, turn_until, without_root
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that others than root can reach, too, which pytest's own cannot be."""
+    with tempfile.TemporaryDirectory(prefix="bccnd-test-") as name:
+        yield Path(name)
+
+
+def refusal(path: object, mode: int = 0o600, gid: int | None = None) -> StartError:
+    """Why there is no listening at ``path``; every refusal says what helps."""
+    with pytest.raises(StartError) as caught:
+        listen_unix(str(path), mode, gid).close()
+    assert caught.value.remedy
+    assert str(path) in str(caught.value) or str(Path(str(path)).parent) in str(caught.value)
+    return caught.value
+
+
+def descriptors() -> set[str]:
+    return set(os.listdir("/proc/self/fd"))
+
+
+def test_a_directory_that_is_missing_is_refused(folder: Path) -> None:
+    assert refusal(folder / "nowhere/bus.sock").reason == "no_directory"
+
+
+def test_a_file_in_place_of_the_directory_is_refused(folder: Path) -> None:
+    (folder / "file").write_text("x")
+    assert refusal(folder / "file/bus.sock").reason == "bad_directory"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o707, 0o775, 0o722])
+def test_a_directory_that_others_may_write_to_is_refused(folder: Path, mode: int) -> None:
+    folder.chmod(mode)
+    assert refusal(folder / "bus.sock").reason == "foreign_directory"
+    assert os.listdir(folder) == []
+
+
+def test_a_sticky_directory_is_fine_because_nobody_can_replace_our_file(folder: Path) -> None:
+    folder.chmod(0o1777)
+    listen_unix(str(folder / "bus.sock"), 0o600, None).close()
+
+
+@pytest.mark.root
+def test_a_directory_of_another_user_is_refused(folder: Path) -> None:
+    need_root("only root can give a directory away")
+    os.chown(folder, NOBODY, -1)
+    assert refusal(folder / "bus.sock").reason == "foreign_directory"
+    assert os.listdir(folder) == []
+
+
+def test_a_directory_that_cannot_be_opened_is_refused(folder: Path) -> None:
+    with without_root(folder):
+        inner = folder / "inner"
+        inner.mkdir(mode=0)
+        assert refusal(inner / "bus.sock").reason == "bad_directory"
+
+
+def test_a_directory_that_we_may_not_write_to_is_refused(folder: Path) -> None:
+    with without_root(folder):
+        folder.chmod(0o500)
+        assert refusal(folder / "bus.sock").reason == "bind_failed"
+        folder.chmod(0o700)
+
+
+def test_a_path_as_long_as_the_kernel_takes_is_taken_and_one_byte_more_is_refused(folder: Path) -> None:
+    longest = folder / ("x" * (MAX_PATH - len(str(folder)) - 1))
+    listen_unix(str(longest), 0o600, None).close()
+    assert refusal(f"{longest}y").reason == "path_too_long"
+
+
+def test_the_length_of_a_path_is_counted_in_bytes(folder: Path) -> None:
+    longest = folder / ("ä" * (MAX_PATH - len(str(folder)) - 1))
+    assert len(str(longest)) == MAX_PATH
+    assert refusal(longest).reason == "path_too_long"
+
+
+def test_what_is_no_socket_is_not_touched(folder: Path) -> None:
+    path = folder / "bus.sock"
+    path.write_text("precious")
+    assert refusal(path).reason == "path_taken"
+    assert path.read_text() == "precious"
+    directory = folder / "directory"
+    directory.mkdir()
+    assert refusal(directory).reason == "path_taken"
+    # A link is judged as what it is, not as what it points to.
+    link = folder / "link"
+    listen_unix(str(folder / "real"), 0o600, None).close()
+    link.symlink_to(folder / "real")
+    assert refusal(link).reason == "path_taken"
+    assert link.is_symlink()
+
+
+def test_a_socket_file_that_nobody_serves_is_replaced(folder: Path) -> None:
+    path = str(folder / "bus.sock")
+    listen_unix(path, 0o600, None).close()
+    before = os.stat(path).st_ino, os.stat(path).st_ctime_ns
+    with contextlib.closing(listen_unix(path, 0o600, None)):
+        assert (os.stat(path).st_ino, os.stat(path).st_ctime_ns) != before
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(path)
+
+
+def test_a_socket_that_somebody_serves_is_refused_and_goes_on_serving(folder: Path) -> None:
+    path = str(folder / "bus.sock")
+    with contextlib.closing(listen_unix(path, 0o600, None)) as living:
+        inode = os.stat(path).st_ino
+        refused = refusal(path)
+        assert refused.reason == "path_served"
+        assert f"pid {os.getpid()}" in refused.detail
+        assert os.stat(path).st_ino == inode
+        living.accept()[0].close()  # the knock of the other one
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(path)
+            served, _ = living.accept()
+            with served:
+                served.send(b"still here")
+                assert client.recv(100) == b"still here"
+
+
+def test_a_living_socket_that_cannot_take_one_more_is_refused_too(folder: Path) -> None:
+    path = str(folder / "bus.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as living, contextlib.ExitStack() as knocks:
+        living.bind(path)
+        living.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                knock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+                knocks.enter_context(knock).connect(path)
+        assert refusal(path).reason == "path_served"
+        assert os.path.exists(path)
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
+def test_a_living_socket_of_another_kind_is_refused_too(folder: Path, kind: socket.SocketKind) -> None:
+    path = str(folder / "bus.sock")
+    with socket.socket(socket.AF_UNIX, kind) as living:
+        living.bind(path)
+        if kind == socket.SOCK_STREAM:
+            living.listen()
+        assert refusal(path).reason == "path_served"
+        assert os.path.exists(path)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o660, 0o666])
+def test_the_mode_is_what_was_asked_for_whatever_the_umask(folder: Path, mode: int) -> None:
+    path = str(folder / "bus.sock")
+    before = os.umask(0o077)
+    try:
+        with contextlib.closing(listen_unix(path, mode, None)):
+            assert stat.S_IMODE(os.stat(path).st_mode) == mode
+        assert os.umask(0o077) == 0o077
+    finally:
+        os.umask(before)
+
+
+def test_the_umask_is_restored_after_a_refusal_too(folder: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with without_root(folder):
+            folder.chmod(0o500)
+            assert refusal(folder / "bus.sock").reason == "bind_failed"
+            folder.chmod(0o700)
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.root
+def test_the_group_is_what_was_asked_for(folder: Path) -> None:
+    need_root("only root can give a file to any group")
+    path = str(folder / "bus.sock")
+    with contextlib.closing(listen_unix(path, 0o660, 12_345)):
+        assert os.stat(path).st_gid == 12_345
+        assert os.stat(path).st_uid == 0
+
+
+def test_a_group_that_we_may_not_give_to_is_refused_and_nothing_is_left(folder: Path) -> None:
+    path = folder / "bus.sock"
+    with without_root(folder):
+        assert refusal(path, 0o660, 12_345).reason == "group_refused"
+    assert not path.exists()
+
+
+def test_a_refusal_leaves_no_descriptor_open(folder: Path) -> None:
+    before = descriptors()
+    (folder / "file").write_text("x")
+    for name in ("file", "file/x", "nowhere/x", "x" * 120):
+        refusal(folder / name)
+    assert descriptors() == before
+
+
+def test_the_other_end_is_told_as_the_kernel_knows_it(folder: Path) -> None:
+    path = str(folder / "bus.sock")
+    with (
+        contextlib.closing(listen_unix(path, 0o600, None)) as listener,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client,
+    ):
+        client.connect(path)
+        served, _ = listener.accept()
+        with served:
+            assert peer_credentials(served) == (os.getpid(), os.geteuid(), os.getegid())
+
+
+def test_listening_never_blocks(folder: Path) -> None:
+    with contextlib.closing(listen_unix(str(folder / "bus.sock"), 0o600, None)) as listener:
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+        assert listener.type == socket.SOCK_SEQPACKET
+
+
+RACER = """
+import sys
+from bccnd.errors import StartError
+from bccnd.net.listen import listen_unix
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    listener = listen_unix(sys.argv[1], 0o600, None)
+except StartError as error:
+    print(error.reason, flush=True)
+else:
+    print("won", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_of_many_processes_that_start_at_once_exactly_one_wins(folder: Path, stale: bool) -> None:
+    path = str(folder / "bus.sock")
+    if stale:  # the harder case: each of them has something to clear away
+        listen_unix(path, 0o600, None).close()
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, path],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        for _ in range(6)
+    ]
+    try:
+        said: list[str] = []
+        for racer in racers:
+            assert racer.stdout is not None
+            assert racer.stdout.readline() == "ready\n"
+        for racer in racers:
+            assert racer.stdin is not None
+            racer.stdin.write("go\n")
+        for racer in racers:
+            assert racer.stdout is not None
+            said.append(racer.stdout.readline().strip())
+        assert sorted(said) == ["path_served"] * 5 + ["won"]
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(path)
+            pid, _, _ = peer_credentials(client)
+        assert pid == racers[said.index("won")].pid
+    finally:
+        for racer in racers:
+            racer.communicate("end\n")
+
+
+def test_an_address_is_listened_on(folder: Path) -> None:
+    with contextlib.closing(listen_tcp("127.0.0.1", 0)) as listener:
+        with socket.create_connection(listener.getsockname()):
+            pass
+        accepted, _ = listener.accept()
+        accepted.close()
+
+
+def test_an_ipv6_address_is_listened_on() -> None:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("this host has no ::1")
+    with (
+        contextlib.closing(listen_tcp("::1", 0)) as listener,
+        socket.create_connection(("::1", listener.getsockname()[1])),
+    ):
+        assert listener.family == socket.AF_INET6
+
+
+def test_a_port_in_use_is_refused_with_a_way_to_find_who_has_it() -> None:
+    with contextlib.closing(listen_tcp("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        before = descriptors()
+        with pytest.raises(StartError) as caught:
+            listen_tcp("127.0.0.1", port)
+        assert descriptors() == before
+    assert caught.value.reason == "metrics_refused"
+    assert f"127.0.0.1:{port}" in caught.value.detail
+    assert f"sport = :{port}" in caught.value.remedy
+
+
+def test_an_address_of_another_host_is_refused() -> None:
+    with pytest.raises(StartError) as caught:
+        listen_tcp("192.0.2.1", 0)  # nobody's: it is set aside for documentation
+    assert caught.value.reason == "metrics_refused"
+    assert "ss -ltnp" not in caught.value.remedy
+
+
+# -- accepting
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    one = Loop()
+    yield one
+    one.close()
+
+
+class Broke(socket.socket):
+    """A listening socket in a process that can open nothing more, as long as ``broke`` is true."""
+
+    broke = True
+    asked = 0
+
+    def accept(self) -> tuple[socket.socket, object]:
+        self.asked += 1
+        if self.broke:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+@pytest.fixture
+def broke() -> Iterator[Broke]:
+    with Broke(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener
+
+
+def test_every_connection_is_handed_on_once_and_never_blocks(loop: Loop) -> None:
+    listener = listen_tcp("127.0.0.1", 0)
+    with contextlib.ExitStack() as stack:
+        accepted: list[socket.socket] = []
+        acceptor = Acceptor(loop, listener, "visitors", accepted.append)
+        visitors = [stack.enter_context(socket.create_connection(listener.getsockname())) for _ in range(ACCEPTS + 5)]
+        turn(loop)
+        assert len(accepted) == ACCEPTS, "others than those who connect must have their turn"
+        turn_until(loop, lambda: len(accepted) == len(visitors))
+        turn(loop, 3)
+        for sock in accepted:
+            stack.enter_context(sock)
+            assert sock.getblocking() is False
+        assert {sock.getpeername() for sock in accepted} == {visitor.getsockname() for visitor in visitors}
+        acceptor.close()
+        acceptor.close()  # to do so twice is no fault
+        assert listener.fileno() == -1
+
+
+def test_out_of_descriptors_it_pauses_says_so_and_goes_on_later(
+    loop: Loop, broke: Broke, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listen_module, "PAUSE", 0.2)
+    accepted: list[socket.socket] = []
+    acceptor = Acceptor(loop, broke, "visitors", accepted.append)
+    with socket.create_connection(broke.getsockname()):
+        turn(loop, 100)
+        assert broke.asked == 1, "it must not try again and again in the meantime"
+        assert accepted == []
+        turn_until(loop, lambda: broke.asked == 3, "another try")
+        assert [message for message in caplog.messages if "Remedy" in message] == [
+            "cannot accept visitors: Too many open files. Remedy: raise LimitNOFILE="
+        ]
+        broke.broke = False
+        turn_until(loop, lambda: accepted, "the end of the pause")
+        accepted[0].close()
+    acceptor.close()
+
+
+def test_it_can_be_closed_while_it_pauses(loop: Loop, broke: Broke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listen_module, "PAUSE", 0.01)
+    acceptor = Acceptor(loop, broke, "visitors", lambda sock: sock.close())
+    with socket.create_connection(broke.getsockname()):
+        turn(loop)
+        assert broke.asked == 1
+        acceptor.close()
+        over: list[int] = []
+        loop.later(0.03, lambda: over.append(1))
+        turn_until(loop, lambda: over)
+    assert broke.asked == 1

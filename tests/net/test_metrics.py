@@ -1,0 +1,293 @@
+"""What Prometheus and people see: the promised names, labels of a bounded set, numbers that are those of the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_plain
+
+from bccnd.core import frames
+from bccnd.core.counters import DROP_REASONS, LATENCY_BOUNDS, Histogram
+from bccnd.core.dedup import Nameless, Sources
+from bccnd.core.verdicts import NAMES
+from bccnd.net import metrics
+from bccnd.net.bus import Bus, BusLimits
+from bccnd.net.segment import Segment, SegmentOptions
+from tests.support import BROADCAST, Hub, Peer, free_port
+
+#: design.md, section 7: family, and its labels
+PROMISED = {
+    "datagrams_received_total": {"segment"},
+    "datagrams_total": {"segment", "verdict"},
+    "messages_missing": set(),
+    "messages_lost_total": set(),
+    "source_restarts_total": set(),
+    "socket_drops_total": {"segment"},
+    "datagrams_sent_total": {"segment"},
+    "send_errors_total": {"segment", "error"},
+    "deliveries_total": set(),
+    "deliveries_dropped_total": {"reason"},
+    "clients": set(),
+    "subscriptions": set(),
+    "sources": set(),
+    "sources_alive": set(),
+    "queue_bytes": set(),
+    "forward_seconds_bucket": {"le"},
+    "forward_seconds_sum": set(),
+    "forward_seconds_count": set(),
+    "build_info": {"version"},
+}
+#: what a label may be called
+LABELS = {"segment", "verdict", "reason", "error", "group", "cause", "result", "le", "version"}
+#: a name that tries to leave its place
+HOSTILE = "a\"b\\c\n<script>alert('x')</script>}"
+
+
+class Observed:
+    """As much of a daemon as is shown, out of the real parts."""
+
+    def __init__(self, hub: Hub, segments: list[Segment]) -> None:
+        self.hub = hub
+        self.segments = segments
+        self.bus: Bus = hub.bus
+        self.sources: Sources = hub.sources
+        self.nameless = Nameless(2.0)
+        self.forward = Histogram()
+        self.config_reloads = {"applied": 1, "refused": 2}
+        self.clock = 1000.0
+
+    @property
+    def subscriptions(self) -> int:
+        return self.hub.routes.subscriptions
+
+    @property
+    def groups(self) -> Iterable[tuple[str, int, int]]:
+        return [("cardsys", 3, 300), ("logs", 0, 0)]
+
+    def now(self) -> float:
+        return self.clock
+
+    def page(self, path: str, accept: str = "") -> tuple[int, str, str]:
+        status, kind, body = metrics.pages(self)[path](accept)
+        return status, kind, body.decode()
+
+    def families(self) -> dict[str, Metric]:
+        """The exposition as Prometheus reads it, by name of the family."""
+        return {family.name: family for family in read_plain(self.page("/metrics")[2])}
+
+    def samples(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        """Values by name and labels, the prefix taken off; no series stands twice."""
+        found: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+        for family in self.families().values():
+            for sample in family.samples:
+                place = sample.name.removeprefix(metrics.PREFIX), frozenset(sample.labels.items())
+                assert place not in found
+                found[place] = sample.value
+        return found
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.samples()[name, frozenset(labels.items())]
+
+
+def open_segment(name: str) -> Segment:
+    return Segment(SegmentOptions(name, BROADCAST, free_port(), "0.0.0.0", None, 65_536, 1500))
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    with Hub(tmp_path, limits=BusLimits(max_clients=3)) as one:
+        yield one
+
+
+@pytest.fixture
+def daemon(hub: Hub) -> Iterator[Observed]:
+    segments = [open_segment("here"), open_segment(HOSTILE)]
+    yield Observed(hub, segments)
+    for segment in segments:
+        segment.close()
+
+
+@pytest.fixture
+def busy(daemon: Observed) -> Observed:
+    """A daemon to which everything that is counted has happened."""
+    hub = daemon.hub
+    segment = daemon.segments[0]
+    segment.broadcast(b"hello")
+    segment.broadcast(b"x" * 70_000)
+    for number in range(len(NAMES)):
+        segment.counters.verdicts[number] = number + 1
+    segment.counters.received = sum(segment.counters.verdicts)
+    daemon.sources.begin(b"silent", 1, 900.0)
+    daemon.sources.begin(b"a/b/1", 1, 1000.0)
+    daemon.sources.judge(b"a/b/1", 2, 1000.0)
+    daemon.sources.judge(b"a/b/1", 5, 1000.0)
+    daemon.forward.add(3e-5)
+    daemon.forward.add(9.0)
+    client: Peer = hub.connect(b"cardsys/", b"x")
+    hub.connect()
+    hub.connect()
+    hub.knock()
+    client.publish(b"x", b"1", b"2")
+    client.publish(b"no channel", b"")
+    client.send(b"nonsense", frames.subscribe(b"!/tap/"))
+    assert len(client.all()) == 5
+    for reason in DROP_REASONS:
+        daemon.bus.counters.dropped[reason] += 1
+    return daemon
+
+
+def test_every_promised_name_is_there_with_its_labels(busy: Observed) -> None:
+    found = busy.samples()
+    for name, labels in PROMISED.items():
+        seen = [dict(pairs) for series, pairs in found if series == name]
+        assert seen, f"{name} is missing"
+        assert all(set(one) == labels for one in seen), name
+
+
+@pytest.mark.parametrize("accept", ["", "text/plain", "application/openmetrics-text; version=1.0.0"])
+def test_the_exposition_is_understood_by_the_parser_of_its_kind(busy: Observed, accept: str) -> None:
+    status, kind, text = busy.page("/metrics", accept)
+    assert status == 200
+    strict = kind.startswith("application/openmetrics-text")
+    assert strict == accept.startswith("application/openmetrics-text")
+    families = list((read_openmetrics if strict else read_plain)(text))
+    assert any(family.name == "bccnd_datagrams" for family in families)
+
+
+def test_counters_end_in_total_and_nothing_else_does(busy: Observed) -> None:
+    for family in busy.families().values():
+        if family.name.startswith(metrics.PREFIX):
+            for sample in family.samples:
+                assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
+
+
+def test_every_family_is_explained_and_ours_carry_the_prefix(busy: Observed) -> None:
+    for family in busy.families().values():
+        assert family.name.startswith((metrics.PREFIX, "process_")), family.name
+        assert family.documentation, family.name
+
+
+def test_no_label_comes_from_the_network_or_from_a_client(busy: Observed) -> None:
+    before = set(busy.samples())
+    assert {name for _, pairs in before for name, _ in pairs} <= LABELS
+    # Hundreds of sources, and clients with patterns, keys and faults of their own choice, add no series.
+    for number in range(500):
+        busy.sources.begin(b"flood/%d" % number, 1, 1000.0)
+        busy.nameless.judge(f"127.0.0.1:{number}", b"?", 1000.0)
+    peer = next(one for one in busy.hub._peers if hasattr(one, "client"))
+    for number in range(50):
+        peer.publish(b"flood %d" % number, b"x")
+        peer.publish(b"flood/%d" % number, b"x")
+        peer.send(b"SUB flood/%d/" % number, b"CMSG !/flood/%d" % number, b"FLOOD%d" % number, b"UNSUB not/%d" % number)
+    peer.all()
+    after = set(busy.samples())
+    new = {(name, pairs) for name, pairs in after - before if name != "client_errors_total"}
+    assert new == set()
+    reasons = {dict(pairs)["reason"] for name, pairs in after if name == "client_errors_total"}
+    assert reasons == {"bad_channel", "unknown_verb", "not_permitted", "unknown_control", "not_subscribed"}
+
+
+def test_the_numbers_are_those_of_the_parts(busy: Observed) -> None:
+    value = busy.value
+    for number, name in enumerate(NAMES):
+        assert value("datagrams_total", segment="here", verdict=name) == number + 1
+    assert value("datagrams_received_total", segment="here") == sum(range(1, len(NAMES) + 1))
+    assert value("datagrams_received_total", segment=HOSTILE) == 0
+    assert value("datagrams_sent_total", segment="here") == 1
+    assert value("send_errors_total", segment="here", error="EMSGSIZE") == 1
+    assert value("socket_drops_total", segment="here") == 0
+    assert value("sources") == 2
+    assert value("sources_alive") == 1
+    assert value("messages_missing") == 2
+    assert value("messages_lost_total") == 0
+    assert value("source_restarts_total") == 0
+    assert value("clients") == 3
+    assert value("clients_refused_total") == 1
+    assert value("subscriptions") == 2
+    assert value("published_total") == 3
+    assert value("deliveries_total") == 2
+    assert value("deliveries_dropped_total", reason="too_big") == 1
+    assert value("client_errors_total", reason="bad_channel") == 1
+    assert value("queue_bytes") == 0
+    assert value("channel_messages_total", group="cardsys") == 3
+    assert value("channel_bytes_total", group="cardsys") == 300
+    assert value("config_reloads_total", result="refused") == 2
+    assert value("build_info", version=metrics.version()) == 1
+
+
+def test_what_was_missing_becomes_lost_and_is_counted_once(busy: Observed) -> None:
+    busy.sources.sweep(1010.0)
+    assert busy.value("messages_missing") == 0
+    assert busy.value("messages_lost_total") == 2
+
+
+def test_the_sum_over_verdicts_is_the_number_read(busy: Observed) -> None:
+    found = busy.samples()
+    for segment in ("here", HOSTILE):
+        judged = sum(
+            value
+            for (name, pairs), value in found.items()
+            if name == "datagrams_total" and ("segment", segment) in pairs
+        )
+        assert judged == busy.value("datagrams_received_total", segment=segment)
+
+
+def test_the_histogram_is_cumulative_and_complete(busy: Observed) -> None:
+    buckets = {
+        float(dict(pairs)["le"]): value
+        for (name, pairs), value in busy.samples().items()
+        if name == "forward_seconds_bucket"
+    }
+    assert sorted(buckets) == [*LATENCY_BOUNDS, float("inf")]
+    assert [buckets[bound] for bound in sorted(buckets)] == [0.0] + [1.0] * (len(LATENCY_BOUNDS) - 1) + [2.0]
+    assert busy.value("forward_seconds_count") == 2
+    assert busy.value("forward_seconds_sum") == pytest.approx(9.00003)
+
+
+def test_what_waits_for_a_slow_client_is_shown(daemon: Observed) -> None:
+    slow = daemon.hub.connect(b"x")
+    daemon.bus.deliver([((slow.client.fd,), b"MSG x\0" + b"y" * 1000)] * 1000)
+    assert slow.client.queue_bytes > 0
+    assert daemon.value("queue_bytes") == slow.client.queue_bytes
+
+
+def test_a_daemon_that_has_just_started_shows_every_series_that_it_can(daemon: Observed) -> None:
+    for reason in DROP_REASONS:
+        assert daemon.value("deliveries_dropped_total", reason=reason) == 0
+    for name in NAMES:
+        assert daemon.value("datagrams_total", segment="here", verdict=name) == 0
+
+
+def test_a_hostile_name_stays_a_label(busy: Observed) -> None:
+    found = {dict(pairs).get("segment") for name, pairs in busy.samples() if name == "datagrams_total"}
+    assert found == {"here", HOSTILE}
+
+
+def test_the_status_page_escapes_a_hostile_name(busy: Observed) -> None:
+    busy.segments[1].counters.received = 1
+    status, kind, text = busy.page("/")
+    assert (status, kind) == (200, "text/html; charset=utf-8")
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert text.startswith("<!doctype html>")
+
+
+def test_the_status_page_shows_what_is_not_zero(busy: Observed) -> None:
+    text = busy.page("/")[2]
+    assert "datagrams_sent_total" in text
+    assert "verdict duplicate" in text
+    assert "messages_lost_total" not in text
+    busy.sources.sweep(1010.0)
+    assert "messages_lost_total" in busy.page("/")[2]
+
+
+def test_the_health_page_says_ok(daemon: Observed) -> None:
+    assert daemon.page("/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
+
+
+def test_there_are_no_other_pages(daemon: Observed) -> None:
+    assert set(metrics.pages(daemon)) == {"/metrics", "/healthz", "/"}

@@ -1,0 +1,336 @@
+"""The segment on real sockets: whole batches in order, what is too long shows, what cannot work does not start."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bccnd.core.bccn1 import MAX_RECEIVE
+from bccnd.errors import StartError
+from bccnd.net.segment import BATCH, Segment, SegmentOptions
+from tests.support import BROADCAST, ROOT, cannot_here, free_port, need_root, wait, without_root
+
+Opens = Callable[..., Segment]
+
+
+@pytest.fixture
+def options() -> SegmentOptions:
+    return SegmentOptions(
+        name="here",
+        address=BROADCAST,
+        port=free_port(),
+        bind="0.0.0.0",
+        interface=None,
+        receive_buffer=1 << 20,
+        largest=MAX_RECEIVE,
+    )
+
+
+@pytest.fixture
+def opens(options: SegmentOptions) -> Iterator[Opens]:
+    """Opens segments, with some options changed, and closes them at the end."""
+    opened = []
+
+    def one(**changes: object) -> Segment:
+        segment = Segment(replace(options, **changes))  # type: ignore[arg-type]
+        opened.append(segment)
+        return segment
+
+    yield one
+    for segment in opened:
+        segment.close()
+
+
+@pytest.fixture
+def sender() -> Iterator[socket.socket]:
+    """Another program of the segment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        sock.bind(("127.0.0.1", 0))
+        yield sock
+
+
+def take(segment: Segment, count: int) -> list[list[bytes]]:
+    """Batches until ``count`` datagrams have come."""
+    batches: list[list[bytes]] = []
+
+    def done() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            batches.append(segment.receiver.receive())
+        return sum(map(len, batches)) >= count
+
+    wait(done, f"{count} datagrams")
+    return batches
+
+
+def refusal(options: SegmentOptions) -> StartError:
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(StartError) as caught:
+        Segment(options).close()
+    assert set(os.listdir("/proc/self/fd")) == before, "a refused segment leaves its socket open"
+    assert caught.value.remedy
+    assert options.name in caught.value.detail
+    return caught.value
+
+
+def test_a_broadcast_reaches_its_sender_and_every_other_program_that_shares_the_port(opens: Opens) -> None:
+    segment, other = opens(), opens()
+    assert segment.broadcast(b"hello") is None
+    assert take(segment, 1) == [[b"hello"]]
+    assert take(other, 1) == [[b"hello"]]
+    assert (segment.counters.sent, other.counters.sent) == (1, 0)
+    assert segment.counters.send_errors == {}
+
+
+def test_a_segment_bound_to_the_broadcast_address_itself_hears_it_too(opens: Opens) -> None:
+    segment = opens(bind=BROADCAST)
+    segment.broadcast(b"hello")
+    assert take(segment, 1) == [[b"hello"]]
+
+
+def test_a_plain_program_with_so_reuseaddr_shares_the_port(opens: Opens, options: SegmentOptions) -> None:
+    segment = opens()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("", options.port))
+        other.settimeout(10)
+        segment.broadcast(b"hello")
+        assert other.recv(100) == b"hello"
+
+
+def test_a_batch_holds_no_more_than_its_size_and_order_is_kept_across_batches(
+    opens: Opens, options: SegmentOptions, sender: socket.socket
+) -> None:
+    segment = opens()
+    sent = [b"%d" % number * (1 + number % 7) for number in range(BATCH * 2 + 22)]
+    for one in sent:
+        sender.sendto(one, (BROADCAST, options.port))
+    batches = take(segment, len(sent))
+    assert [len(batch) for batch in batches] == [BATCH, BATCH, 22]
+    assert [one for batch in batches for one in batch] == sent
+
+
+def test_an_empty_socket_says_so_and_can_be_asked_again(opens: Opens) -> None:
+    segment = opens()
+    for _ in range(3):
+        with pytest.raises(BlockingIOError):
+            segment.receiver.receive()
+    segment.broadcast(b"now")
+    assert take(segment, 1) == [[b"now"]]
+
+
+def test_what_is_too_long_shows_as_too_long_and_its_neighbours_are_whole(
+    opens: Opens, options: SegmentOptions, sender: socket.socket
+) -> None:
+    segment = opens(largest=100)
+    for one in (b"before", b"y" * 100, b"z" * 101, b"x" * 5000, b"after"):
+        sender.sendto(one, (BROADCAST, options.port))
+    (batch,) = take(segment, 5)
+    assert batch == [b"before", b"y" * 100, b"z" * 101, b"x" * 101, b"after"]
+
+
+def test_nothing_of_an_earlier_batch_remains(opens: Opens, options: SegmentOptions, sender: socket.socket) -> None:
+    segment = opens()
+    sender.sendto(b"x" * 1000, (BROADCAST, options.port))
+    assert take(segment, 1) == [[b"x" * 1000]]
+    for one in (b"y", b"", b"z" * 2):
+        sender.sendto(one, (BROADCAST, options.port))
+    assert take(segment, 3) == [[b"y", b"", b"zz"]]
+
+
+def test_an_empty_datagram_is_a_datagram(opens: Opens, options: SegmentOptions, sender: socket.socket) -> None:
+    segment = opens()
+    sender.sendto(b"", (BROADCAST, options.port))
+    assert take(segment, 1) == [[b""]]
+
+
+def test_each_datagram_of_a_batch_is_told_with_its_sender(opens: Opens, options: SegmentOptions) -> None:
+    segment = opens()
+    names = []
+    for address in ("127.0.0.1", "127.0.0.2", "127.200.100.50"):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            sock.bind((address, 0))
+            names.append(f"{address}:{sock.getsockname()[1]}")
+            sock.sendto(address.encode(), (BROADCAST, options.port))
+    (batch,) = take(segment, 3)
+    assert batch == [name.partition(":")[0].encode() for name in names]
+    peers = segment.receiver.peers
+    assert [peers[0], peers[1], peers[2]] == names
+    assert peers[:3] == names
+    assert peers[1:3] == names[1:]
+    assert len(peers) == BATCH
+
+
+def test_the_kernels_stamp_lies_between_sending_and_receiving(opens: Opens) -> None:
+    segment = opens()
+    # The kernel stamps with a clock of its own grain; a second is far beyond it, and far below a wrong unit or epoch.
+    second = 1_000_000_000
+    for _ in range(3):
+        before = time.time_ns()
+        segment.broadcast(b"hello")
+        take(segment, 1)
+        assert before - second <= segment.receiver.stamp_ns() <= time.time_ns() + second
+
+
+def test_the_stamp_is_that_of_the_first_datagram_of_the_batch(
+    opens: Opens, options: SegmentOptions, sender: socket.socket
+) -> None:
+    segment, other = opens(), opens()
+    sender.sendto(b"first", (BROADCAST, options.port))
+    take(other, 1)
+    first = other.receiver.stamp_ns()
+    time.sleep(0.02)
+    sender.sendto(b"second", (BROADCAST, options.port))
+    take(other, 1)
+    second = other.receiver.stamp_ns()
+    assert len(take(segment, 2)) == 1
+    assert second - first > 10_000_000
+    assert abs(segment.receiver.stamp_ns() - first) < second - first
+
+
+def test_what_the_kernel_had_to_drop_is_counted_and_nothing_else(
+    opens: Opens, options: SegmentOptions, sender: socket.socket
+) -> None:
+    small, large = opens(receive_buffer=4096), opens(receive_buffer=4 << 20)
+    assert small.kernel_drops() == 0
+    for _ in range(200):
+        sender.sendto(b"x" * 1000, (BROADCAST, options.port))
+    take(large, 200)
+    assert large.kernel_drops() == 0
+    drops = small.kernel_drops()
+    assert 0 < drops < 200
+    assert sum(map(len, take(small, 200 - drops))) == 200 - drops
+    with pytest.raises(BlockingIOError):
+        small.receiver.receive()
+
+
+def test_a_refused_broadcast_is_counted_by_its_error_and_the_next_one_goes_out(opens: Opens) -> None:
+    segment = opens()
+    assert segment.broadcast(b"x" * 70_000) == "EMSGSIZE"
+    assert segment.broadcast(b"x" * 70_000) == "EMSGSIZE"
+    assert segment.broadcast(b"fine") is None
+    assert segment.counters.send_errors == {"EMSGSIZE": 2}
+    assert segment.counters.sent == 1
+    assert take(segment, 1) == [[b"fine"]]
+
+
+def test_a_broadcast_never_blocks(opens: Opens) -> None:
+    assert opens().sock.getblocking() is False
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3"])
+def test_an_address_of_one_host_is_no_broadcast_address(options: SegmentOptions, address: str) -> None:
+    refused = refusal(replace(options, address=address))
+    assert refused.reason == "no_broadcast_address"
+    assert address in refused.detail
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1", "127.1.2.3"])
+def test_binding_to_an_address_of_this_host_is_refused(options: SegmentOptions, bind: str) -> None:
+    refused = refusal(replace(options, bind=bind))
+    assert refused.reason == "bind_misses_broadcast"
+    assert BROADCAST in refused.remedy
+
+
+def test_what_is_refused_would_indeed_have_heard_nothing(opens: Opens, options: SegmentOptions) -> None:
+    segment = opens()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        deaf.bind(("127.0.0.1", options.port))
+        segment.broadcast(b"hello")
+        assert take(segment, 1) == [[b"hello"]]
+        with pytest.raises(BlockingIOError):
+            deaf.recv(100)
+
+
+def test_a_missing_interface_is_refused_with_the_names_of_those_there_are(options: SegmentOptions) -> None:
+    refused = refusal(replace(options, interface="nosuch0"))
+    assert refused.reason == "no_interface"
+    for _, name in socket.if_nameindex():
+        assert name in refused.remedy
+
+
+def test_a_segment_can_be_pinned_to_an_interface(opens: Opens, options: SegmentOptions) -> None:
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
+    except PermissionError:
+        need_root("an older kernel lets only root name an interface")
+    segment = opens(interface="lo")
+    segment.broadcast(b"hello")
+    assert take(segment, 1) == [[b"hello"]]
+
+
+def test_a_port_of_a_program_that_does_not_share_is_refused(options: SegmentOptions) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("0.0.0.0", 0))
+        port = other.getsockname()[1]
+        refused = refusal(replace(options, port=port))
+    assert refused.reason == "port_in_use"
+    assert f"sport = :{port}" in refused.remedy
+
+
+def test_a_port_that_only_root_may_bind_is_refused_without_root(options: SegmentOptions, tmp_path: Path) -> None:
+    first_free = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+    if first_free <= 1:
+        pytest.skip("this host lets everybody bind every port")
+    with without_root(tmp_path):
+        assert refusal(replace(options, port=1)).reason == "port_refused"
+
+
+def test_a_buffer_smaller_than_asked_for_is_a_warning_with_the_remedy(options: SegmentOptions) -> None:
+    asked = 1 << 30
+    if int(Path("/proc/sys/net/core/rmem_max").read_text()) >= asked:
+        pytest.skip("this host grants everybody any buffer")
+    with tempfile.TemporaryDirectory() as name, without_root(Path(name)):
+        segment = Segment(replace(options, receive_buffer=asked))
+        segment.close()
+    (warning,) = segment.warnings
+    assert f"net.core.rmem_max={asked}" in warning
+
+
+def test_a_buffer_that_was_granted_is_no_warning(opens: Opens) -> None:
+    segment = opens(receive_buffer=65_536)
+    assert segment.warnings == []
+    assert segment.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2 >= 65_536
+
+
+NO_ROUTE = """
+from bccnd.errors import StartError
+from bccnd.net.segment import Segment, SegmentOptions
+try:
+    Segment(SegmentOptions("here", "255.255.255.255", 5400, "0.0.0.0", None, 65536, 1500))
+except StartError as error:
+    print(error.reason, error.remedy)
+"""
+
+
+@pytest.mark.root
+def test_a_host_without_a_way_to_the_address_is_told_to_name_the_interface() -> None:
+    need_root("a network of its own takes root")
+    try:
+        subprocess.run(["unshare", "--net", "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        cannot_here(f"this host gives out no network of its own: {error}")
+    done = subprocess.run(
+        ["unshare", "--net", sys.executable, "-c", NO_ROUTE], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("no_route ")
+    assert "interface:" in done.stdout
+
+
+def test_a_closed_segment_has_given_its_port_back(options: SegmentOptions) -> None:
+    Segment(options).close()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("0.0.0.0", options.port))

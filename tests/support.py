@@ -1,0 +1,326 @@
+"""What the tests of the edge share: a real loop turned by hand or in a thread, a real bus on it, plain clients.
+
+Turning by hand is what makes these tests exact: between two turns nothing moves, so that a test can put packets into
+sockets, end a client, look at a queue, and say what must have become of all of it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NoReturn
+
+import pytest
+
+from bccnd.core import frames
+from bccnd.core.dedup import DedupRules, Sources
+from bccnd.core.egress import Egress
+from bccnd.core.integrity import Door
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.routes import Routes
+from bccnd.net.bus import Bus, BusLimits, Client
+from bccnd.net.listen import listen_unix
+from bccnd.net.loop import READABLE, Loop
+
+ROOT: Final = Path(__file__).parents[1]
+#: generous, because it only matters when something is broken
+PATIENCE: Final = 10.0
+#: every interface takes it, and nothing leaves this host
+BROADCAST: Final = "127.255.255.255"
+#: nobody in particular; what a test does under this uid it does without root's rights
+NOBODY: Final = 65_534
+
+
+def turn(loop: Loop, rounds: int = 1) -> None:
+    """Let the loop go round so many times, without waiting for anything."""
+    for _ in range(rounds):
+        loop.soon(loop.stop)
+        loop.run()
+
+
+def turn_until(loop: Loop, done: Callable[[], object], what: str = "it") -> None:
+    """Turn until ``done()`` is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        turn(loop)
+
+
+def wait(done: Callable[[], object], what: str = "it") -> None:
+    """Wait until ``done()`` is true, while somebody else does the work."""
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.002)
+
+
+Do = Callable[[Callable[[], object]], None]
+
+
+@contextmanager
+def turning(loop: Loop) -> Iterator[Do]:
+    """Let the loop run in a thread of its own, for clients that block.
+
+    Gives a function that has something done by that thread, between two callbacks, and waits for it.
+    """
+    reader, writer = os.pipe()
+    asked: deque[tuple[Callable[[], object], threading.Event]] = deque()
+    faults: list[BaseException] = []
+
+    def on_asked(_events: int) -> None:
+        os.read(reader, 1)
+        call, done = asked.popleft()
+        try:
+            call()
+        finally:
+            done.set()
+
+    def do(call: Callable[[], object]) -> None:
+        done = threading.Event()
+        asked.append((call, done))
+        os.write(writer, b"x")
+        assert done.wait(PATIENCE), "the loop does not turn any more"
+
+    def run() -> None:
+        try:
+            loop.run()
+        except BaseException as fault:  # noqa: BLE001 -- it belongs to the test, which is in another thread
+            faults.append(fault)
+
+    loop.watch(reader, READABLE, on_asked)
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield do
+    finally:
+        if thread.is_alive():
+            do(loop.stop)
+        thread.join()
+        loop.unwatch(reader)
+        os.close(reader)
+        os.close(writer)
+    if faults:
+        raise faults[0]
+
+
+@contextmanager
+def without_root(folder: Path) -> Iterator[None]:
+    """Go on without root's rights, as the owner of ``folder``; without root to begin with, nothing changes."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.chown(folder, NOBODY, -1)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def cannot_here(why: str) -> NoReturn:
+    """Skip a test that cannot be made here; where CI is set it must be."""
+    if os.environ.get("CI"):
+        pytest.fail(f"CI must run this: {why}")
+    pytest.skip(why)
+
+
+def need_root(why: str) -> None:
+    if os.geteuid() != 0:
+        cannot_here(f"not root: {why}")
+
+
+def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Hub:
+    """A real bus on a real loop, with nothing behind it: what it would broadcast is kept in ``sent``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        limits: BusLimits | None = None,
+        dialect: str = "path",
+        listings: dict[bytes, Callable[[], Iterable[dict[str, Any]]]] | None = None,
+    ) -> None:
+        self.path = str(folder / "bus.sock")
+        self.sent: list[bytes] = []
+        #: what the segment says to a broadcast: None for done, else an errno's name
+        self.answer: str | None = None
+        self.sources = Sources(DedupRules())
+        self.routes: Routes[int] = Routes(DIALECTS[dialect])
+        self.loop = Loop()
+        self.bus = Bus(
+            self.loop,
+            listen_unix(self.path, 0o600, None),
+            b"relay01",
+            self.routes,
+            Egress(Door(), self.sources),
+            self._broadcast,
+            limits or BusLimits(),
+            listings or {},
+        )
+        self._peers: list[Peer] = []
+
+    def _broadcast(self, datagram: bytes) -> str | None:
+        self.sent.append(datagram)
+        return self.answer
+
+    def connect(self, *patterns: bytes) -> Peer:
+        """A client that has been welcomed, and whose patterns are in force."""
+        before = set(self.bus.clients)
+        peer = Peer(self)
+        turn_until(self.loop, lambda: set(self.bus.clients) - before, "the welcome")
+        (fd,) = set(self.bus.clients) - before
+        peer.client = self.bus.clients[fd]
+        for pattern in patterns:
+            peer.send(frames.subscribe(pattern))
+        assert peer.all() == []
+        return peer
+
+    def knock(self) -> Peer:
+        """A client that has connected and has not been welcomed yet."""
+        return Peer(self)
+
+    def turn(self, rounds: int = 3) -> None:
+        turn(self.loop, rounds)
+
+    def settle(self) -> None:
+        """Turn until all that clients have sent was taken, and what came of it was done."""
+        deadline = time.monotonic() + PATIENCE
+        unread = True
+        while unread:
+            assert time.monotonic() < deadline, "there is no end to what clients have sent"
+            self.turn(1)
+            poll = select.poll()
+            for client in self.bus.clients.values():
+                if client.watched & READABLE:
+                    poll.register(client.sock, select.POLLIN)
+            unread = bool(poll.poll(0))
+        self.turn(1)
+
+    def __enter__(self) -> Hub:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for peer in self._peers:
+            peer.close()
+        self.bus.close()
+        self.bus.stop_accepting()
+        self.loop.close()
+
+
+class Peer:
+    """A bare client of a hub: a SEQPACKET socket, packets in and out. ``client`` is how the bus sees it."""
+
+    client: Client
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self._syncs = 0
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        # So that it can send what is too large for the bus.
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        hub._peers.append(self)
+        self.sock.connect(hub.path)
+
+    def send(self, *packets: bytes) -> None:
+        """Send, and turn the hub whenever the socket is full."""
+        for packet in packets:
+            while True:
+                try:
+                    self.sock.send(packet)
+                    break
+                except BlockingIOError:
+                    self.hub.turn(1)
+
+    def publish(self, key: bytes, *payloads: bytes) -> None:
+        self.send(*(frames.message(key, payload) for payload in payloads))
+
+    def hear(self) -> bytes:
+        """The next packet; turns the hub until there is one."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self.sock.recv(1 << 20)
+            except BlockingIOError:
+                assert time.monotonic() < deadline, "waited in vain for a packet"
+                self.hub.turn(1)
+
+    def waiting(self) -> list[bytes]:
+        """The packets that are there now, without a turn of the hub."""
+        packets = []
+        try:
+            while True:
+                packets.append(self.sock.recv(1 << 20))
+        except BlockingIOError:
+            return packets
+
+    def all(self) -> list[bytes]:
+        """Every packet that all that was sent so far, by whomever, has brought: those before the echo of a sync."""
+        self.hub.settle()
+        self._syncs += 1
+        echo = frames.control(frames.SYNC, b"%d of this test" % self._syncs)
+        self.send(echo)
+        packets = []
+        while (packet := self.hear()) != echo:
+            assert packet, "the bus has closed the connection"
+            packets.append(packet)
+        return packets
+
+    def ended(self) -> bool:
+        """Whether the bus has closed this connection and all that it sent has been taken."""
+        try:
+            return self.sock.recv(1 << 20, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+def messages(packets: Iterable[bytes], key: bytes) -> list[bytes]:
+    """The payloads of the messages under a key."""
+    found = []
+    for packet in packets:
+        verb, name, payload = frames.read(packet)
+        if verb == frames.MSG and name == key:
+            found.append(payload)
+    return found
+
+
+def gaps(packets: Iterable[bytes]) -> int:
+    """How many messages the gaps among the packets tell of."""
+    total = 0
+    for packet in packets:
+        verb, key, payload = frames.read(packet)
+        if verb == frames.CMSG and key == frames.GAP:
+            total += int(payload)
+    return total
+
+
+def refusals(packets: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
+    """Reason and key of the errors among the packets."""
+    found = []
+    for packet in packets:
+        verb, key, payload = frames.read(packet)
+        if verb == frames.CMSG and key == frames.ERROR:
+            reason, _, about = payload.partition(b" ")
+            found.append((reason, about))
+    return found

@@ -1,0 +1,719 @@
+"""The configuration: the shipped sample is the documentation of every key, and every fault is told with its remedy."""
+
+from __future__ import annotations
+
+import grp
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from bccnd import config
+from bccnd.config import BusSettings, Configuration, MetricsSettings, SegmentSettings, Settings, load, read
+from bccnd.core.integrity import MIN_KEY
+from bccnd.core.patterns import DIALECTS
+from bccnd.errors import ConfigError, Fault
+from tests.support import NOBODY, ROOT, need_root, without_root
+
+SAMPLE = ROOT / "etc/bccnd.yaml"
+KEY = b"0123456789abcdef0123456789abcdef"
+
+
+def faults(text: str, path: str = "/etc/bccnd/bccnd.yaml") -> list[Fault]:
+    """What is wrong with a text; every fault says where, what and what to do."""
+    with pytest.raises(ConfigError) as caught:
+        read(text, path)
+    for fault in caught.value.faults:
+        assert fault.file == path
+        assert fault.reason
+        assert fault.remedy
+        where = f"{path}:{fault.line}: " if fault.line else f"{path}: "
+        assert str(fault).startswith(where)
+        assert f"remedy: {fault.remedy}" in str(caught.value)
+    return caught.value.faults
+
+
+def fault_of(text: str) -> Fault:
+    """The only thing wrong with a text."""
+    (fault,) = faults(text)
+    return fault
+
+
+def settings_of(text: str) -> Settings:
+    return read(text, "/etc/bccnd/bccnd.yaml").settings
+
+
+# -- the shipped sample
+
+
+def sample() -> str:
+    return SAMPLE.read_text(encoding="utf-8")
+
+
+def sample_without_group() -> str:
+    lines = [line for line in sample().splitlines(keepends=True) if not re.match(r" *group:", line)]
+    assert len(lines) == len(sample().splitlines()) - 1
+    return "".join(lines)
+
+
+def test_the_sample_is_in_order_but_for_a_group_that_a_host_may_not_have() -> None:
+    try:
+        configuration = load(str(SAMPLE))
+    except ConfigError as error:
+        (fault,) = error.faults
+        assert (fault.path, fault.reason) == ("bus.group", "there is no group bccn")
+        assert "groupadd" in fault.remedy
+        assert "group: bccn" in sample().splitlines()[fault.line - 1]
+    else:
+        assert configuration.gid == grp.getgrnam("bccn").gr_gid
+
+
+def test_the_sample_says_what_the_daemon_does_without_a_file() -> None:
+    configuration = read(sample_without_group(), str(SAMPLE))
+    assert configuration.settings == Settings()
+    assert configuration.gid is None
+    assert configuration.keys == ()
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """The section that a field holds, by itself or as a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in get_args(annotation):
+        found = model_in(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def missing_in(model: type[BaseModel], stands: Any, path: str = "") -> list[str]:
+    """The keys of a section, and of those below it, that do not stand in a document."""
+    missing: list[str] = []
+    for name, field in model.model_fields.items():
+        if name not in stands:
+            missing.append(path + name)
+            continue
+        inner = model_in(field.annotation)
+        value = stands[name]
+        if inner is not None:
+            missing += missing_in(inner, value[0] if isinstance(value, list) else value, f"{path}{name}.")
+    return missing
+
+
+def test_every_key_stands_in_the_sample() -> None:
+    assert missing_in(Settings, yaml.safe_load(sample())) == ["host"]
+    # The default of this one depends on the host, so it stands there as an example.
+    (line,) = re.findall(r"(?m)^#host: (\S+)$", sample())
+    assert settings_of(f"host: {line}").host == line
+
+
+def test_this_walk_would_find_a_key_that_is_missing() -> None:
+    document = yaml.safe_load(sample())
+    del document["segments"][0]["port"], document["bus"]["queue"]["bytes"], document["dedup"]
+    assert missing_in(Settings, document) == ["host", "segments.port", "dedup", "bus.queue.bytes"]
+
+
+def test_every_key_of_the_sample_is_preceded_by_a_comment() -> None:
+    lines = sample().splitlines()
+    for number, line in enumerate(lines):
+        if re.match(r" *-? *#?[a-z_]+:( |$)", line) and not line.lstrip().startswith("# "):
+            assert "#" in lines[number - 1], f"line {number + 1} says nothing: {line}"
+
+
+def test_every_default_is_in_order_itself() -> None:
+    # Defaults are not validated when they are used, so they are here: written out and read again.
+    defaults = Settings(host="here").model_dump()
+    defaults["metrics"]["listen"] = "127.0.0.1:9540"
+    defaults["segments"] = list(defaults["segments"])
+    defaults["integrity"]["keys"] = list(defaults["integrity"]["keys"])
+    del defaults["bus"]["group"]
+    assert settings_of(yaml.safe_dump(defaults)) == Settings(host="here")
+
+
+def test_an_empty_file_is_the_defaults() -> None:
+    for text in ("", "# nothing\n", "---\n", "{}", "\ufeff"):
+        assert settings_of(text) == Settings()
+
+
+def test_without_a_file_the_defaults_are_used_and_with_one_at_the_usual_place_that(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(config, "DEFAULT_PATH", str(tmp_path / "bccnd.yaml"))
+    assert load(None).settings == Settings()
+    (tmp_path / "bccnd.yaml").write_text("host: other\n")
+    assert load(None).settings.host == "other"
+
+
+def test_the_first_part_of_every_name_is_the_hosts() -> None:
+    assert Settings().host == socket.gethostname()
+
+
+def test_the_dialects_are_those_that_there_are() -> None:
+    assert set(get_args(BusSettings.model_fields["dialect"].annotation)) == set(DIALECTS)
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().host = "other"
+
+
+# -- values
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2", 2.0),
+        ("0.5", 0.5),
+        ("200ms", 0.2),
+        ("5s", 5.0),
+        ("1.5s", 1.5),
+        ("10m", 600.0),
+        ("24h", 86_400.0),
+        ("7d", 604_800.0),
+        ('"5s"', 5.0),
+    ],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert settings_of(f"dedup: {{expire: {text}}}").dedup.expire == seconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["soon", "5 s", "5S", "-1", "-1s", "1h30m", "s", "5x", '""', '"5"', "5.s", ".5s", "1e3s", "true", "[5]", ".inf"],
+)
+def test_what_is_no_duration(text: str) -> None:
+    fault = fault_of(f"dedup: {{expire: {text}}}")
+    assert fault.path == "dedup.expire"
+    assert "is no duration" in fault.reason
+    assert "ms, s, m, h or d" in fault.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("65536", 65_536), ("65536B", 65_536), ("64KiB", 65_536), ("4MiB", 4 << 20), ("1GiB", 1 << 30)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert settings_of(f"segments: [{{receive_buffer: {text}}}]").segments[0].receive_buffer == size
+
+
+@pytest.mark.parametrize("text", ["big", "4 MiB", "4MB", "4M", "1.5MiB", "-1", "1.5", '"65536"', "true", '""', "[1]"])
+def test_what_is_no_size(text: str) -> None:
+    fault = fault_of(f"segments: [{{receive_buffer: {text}}}]")
+    assert fault.path == "segments[0].receive_buffer"
+    assert "is no size" in fault.reason
+    assert "MiB" in fault.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"),
+    [("0660", 0o660), ('"0660"', 0o660), ('"660"', 0o660), ("0600", 0o600), ("'0666'", 0o666), ("0o660", None)],
+)
+def test_a_mode_means_the_same_with_and_without_quotes(text: str, mode: int | None) -> None:
+    if mode is None:  # an octal number only in YAML 1.2; ours takes it for text
+        assert fault_of(f"bus: {{mode: {text}}}").path == "bus.mode"
+    else:
+        assert settings_of(f"bus: {{mode: {text}}}").bus.mode == mode
+
+
+@pytest.mark.parametrize(
+    "text", ["660", "0460", '"0060"', "rw-rw----", '"1660"', "01660", "-1", "true", '""', "[0660]"]
+)
+def test_what_is_no_mode(text: str) -> None:
+    fault = fault_of(f"bus: {{mode: {text}}}")
+    assert fault.path == "bus.mode"
+    assert "is no mode" in fault.reason
+    assert '"0660"' in fault.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "listen"),
+    [
+        ("127.0.0.1:9540", ("127.0.0.1", 9540)),
+        ("0.0.0.0:65535", ("0.0.0.0", 65_535)),
+        ('"[::1]:9540"', ("::1", 9540)),
+        ("off", None),
+        ('"off"', None),
+        ("false", None),
+        ("", None),
+    ],
+)
+def test_metrics_can_be_listened_for_anywhere_or_not_at_all(text: str, listen: tuple[str, int] | None) -> None:
+    assert settings_of(f"metrics:\n  listen: {text}\n").metrics.listen == listen
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9540",
+        '":9540"',
+        "localhost:9540",
+        "127.0.0.1",
+        '"127.0.0.1:"',
+        "127.0.0.1:65536",
+        "127.0.0.1:-1",
+        "127.0.0.1:http",
+        "127.0.0.256:1",
+        "true",
+        "[]",
+        "0",
+    ],
+)
+def test_what_is_no_address_to_listen_on(text: str) -> None:
+    fault = fault_of(f"metrics: {{listen: {text}}}")
+    assert fault.path == "metrics.listen"
+    assert "no address to listen on" in fault.reason
+    assert "off" in fault.remedy
+
+
+def test_a_segment_is_called_by_its_name_or_by_what_tells_it_from_others() -> None:
+    assert SegmentSettings(name="yard").label == "yard"
+    assert SegmentSettings().label == "255.255.255.255:5400"
+    assert SegmentSettings(interface="eth0", port=1).label == "eth0/255.255.255.255:1"
+
+
+def test_a_host_may_have_no_segment_and_many() -> None:
+    assert settings_of("segments: []").segments == ()
+    many = ", ".join(f"{{port: {port}}}" for port in range(1, 65))
+    assert len(settings_of(f"segments: [{many}]").segments) == 64
+
+
+# -- faults
+
+BAD: list[tuple[str, int, str, str, str]] = [
+    # text, line, path, part of the reason, part of the remedy
+    ("segment: []", 1, "segment", "unknown key", "did you mean segments?"),
+    ("\n\nbus:\n  pth: /x\n", 4, "bus.pth", "unknown key", "did you mean path?"),
+    ("bus:\n  queue:\n    message: 3\n", 3, "bus.queue.message", "unknown key", "did you mean messages?"),
+    ("segments:\n  - port: 5401\n  - adress: x\n", 3, "segments[1].adress", "unknown key", "did you mean address?"),
+    ("metrics:\n  zebra: 1\n", 2, "metrics.zebra", "unknown key", "known keys here: listen, groups"),
+    ("dedup:\n  horizon: soon\n", 2, "dedup.horizon", "'soon' is no duration", "ms, s, m, h or d"),
+    ("dedup:\n  horizon: 0\n", 2, "dedup.horizon", "greater than 0", "etc/bccnd.yaml"),
+    ("dedup:\n  horizon: 2h\n", 2, "dedup.horizon", "less than or equal to 3600", "etc/bccnd.yaml"),
+    ("dedup:\n  sanity: 15\n", 2, "dedup.sanity", "greater than or equal to 16, not 15", "etc/bccnd.yaml"),
+    ("dedup:\n  sanity: 1024.0\n", 2, "dedup.sanity", "a whole number, not 1024.0", "etc/bccnd.yaml"),
+    ("dedup:\n  late: sometimes\n", 2, "dedup.late", "'drop' or 'deliver', not 'sometimes'", "choose 'drop'"),
+    ("max_datagram: lots\n", 1, "max_datagram", "'lots' is no size", "KiB"),
+    ("max_datagram: 1399\n", 1, "max_datagram", "1400", "etc/bccnd.yaml"),
+    ("max_datagram: 1MiB\n", 1, "max_datagram", "65507", "etc/bccnd.yaml"),
+    ("bus:\n  mode: 660\n", 2, "bus.mode", "660 is no mode", '"0660"'),
+    ("bus:\n  path: ''\n", 2, "bus.path", "at least 1 character", "etc/bccnd.yaml"),
+    ("bus:\n  path: 7\n", 2, "bus.path", "must be text, not 7", "etc/bccnd.yaml"),
+    ("bus:\n  dialect: regex\n", 2, "bus.dialect", "'sbus-dot'", "choose 'path'"),
+    ("bus: []\n", 1, "bus", "not []", "etc/bccnd.yaml"),
+    ("bus:\n", 1, "bus", "not ", "etc/bccnd.yaml"),
+    ("bus:\n  group: nosuchgroup\n", 2, "bus.group", "there is no group nosuchgroup", "groupadd --system nosuchgroup"),
+    ("segments:\n- {address: 10.0.0.256}\n", 2, "segments[0].address", "no IPv4 address", "255.255.255.255"),
+    ("segments:\n- {address: localhost}\n", 2, "segments[0].address", "no IPv4 address", "255.255.255.255"),
+    ("segments:\n- {bind: '::'}\n", 2, "segments[0].bind", "no IPv4 address", "255.255.255.255"),
+    ("segments:\n- port: 0\n", 2, "segments[0].port", "greater than or equal to 1, not 0", "etc/bccnd.yaml"),
+    ("segments:\n- port: 65536\n", 2, "segments[0].port", "65535, not 65536", "etc/bccnd.yaml"),
+    ("segments:\n- port: '5400'\n", 2, "segments[0].port", "a whole number, not '5400'", "etc/bccnd.yaml"),
+    ("segments:\n- interface: averylonginterface\n", 2, "segments[0].interface", "averylonginterface", ""),
+    ("segments: {port: 1}\n", 1, "segments", "not {'port': 1}", "etc/bccnd.yaml"),
+    ("segments:\n- {}\n- {}\n", 1, "segments", "two segments are called 255.255.255.255:5400", "a name"),
+    ("segments: [{name: a}, {name: a, port: 1}]\n", 1, "segments", "two segments are called a", "of its own"),
+    ("host: a/b\n", 1, "host", "'a/b' cannot be part of a name", "letters, digits"),
+    ("host: ''\n", 1, "host", "at least 1 character", "etc/bccnd.yaml"),
+    ("host: grün\n", 1, "host", "cannot be part of a name", "letters, digits"),
+    ("host: 'a b'\n", 1, "host", "cannot be part of a name", "letters, digits"),
+    ("host: a*\n", 1, "host", "cannot be part of a name", "letters, digits"),
+    ("host: " + "a" * 65, 1, "host", "at most 64 characters", "etc/bccnd.yaml"),
+    ("integrity:\n  algorithm: hmac\n", 1, "integrity", "hmac needs a key", "bccn keygen"),
+    ("integrity:\n  algorithm: sig\n", 2, "integrity.algorithm", "signatures are not in this version", "use hmac"),
+    ("integrity:\n  algorithm: md5\n", 2, "integrity.algorithm", "not 'md5'", "choose 'none', 'hmac' or 'crc32'"),
+    ("integrity:\n  keys: key\n", 2, "integrity.keys", "not 'key'", "etc/bccnd.yaml"),
+    ("integrity:\n  required: perhaps\n", 2, "integrity.required", "true or false", "etc/bccnd.yaml"),
+    ("dedup: {late: deliver, freshness: monotonic}", 1, "dedup", "contradict each other", "set late: drop"),
+    ("metrics:\n  listen: here\n", 2, "metrics.listen", "'here' is no address to listen on", "127.0.0.1:9540, or off"),
+    ("metrics:\n  groups: {'a b': x}\n", 2, "metrics.groups", "'a b' is no name for a group", "letters, digits"),
+    ("heartbeat:\n  interval: 5s\n", 2, "heartbeat.interval", "heartbeats are not in this version", "interval: 0"),
+    ("access: [{user: x}]\n", 1, "access", "access rules are not in this version", "leave it empty"),
+    ("repeat: [{channels: x}]\n", 1, "repeat", "repeat rules are not in this version", "leave it empty"),
+    ("gateways: {nng: {}}\n", 1, "gateways", "gateways are not in this version", "leave it empty"),
+    ("recorder: {journal: /x}\n", 1, "recorder", "the recorder is not in this version", "leave it empty"),
+    ("\nhost: a\nhost: b\n", 3, "", "the key host stands twice", "that line"),
+    ("bus:\n  queue: {bytes: 1, bytes: 2}\n", 2, "", "the key bytes stands twice", "that line"),
+    ("segments:\n- port: 1\n  port: 2\n", 3, "", "the key port stands twice", "that line"),
+    ("host: [\n", 2, "", "expected the node content", "indentation"),
+    ("host: a\n  b: c\n", 2, "", "mapping values are not allowed here", "indentation"),
+    ("host: a\n\tb: c\n", 2, "", "cannot start any token", "indentation"),
+    ("a: *b\n", 1, "", "undefined alias", "indentation"),
+    ("host: a\n---\nhost: b\n", 2, "", "another document", "indentation"),
+    ("host: \x01\n", 0, "", "not allowed", "UTF-8"),
+    ("- a\n- b\n", 1, "", "not a list of keys and values", "etc/bccnd.yaml"),
+    ("just text", 1, "", "not a list of keys and values", "etc/bccnd.yaml"),
+    ("false", 1, "", "not a list of keys and values", "etc/bccnd.yaml"),
+    ("a: !!python/object:os.system x\n", 1, "", "could not determine a constructor", "indentation"),
+    ("a: " + "[" * 30 + "]" * 30, 1, "", "nested too deep", "indentation"),
+    ("a: &a [*a]", 1, "", "nested too deep", "indentation"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "path", "reason", "remedy"), BAD)
+def test_a_fault_is_told_with_its_line_path_reason_and_remedy(
+    text: str, line: int, path: str, reason: str, remedy: str
+) -> None:
+    fault = fault_of(text)
+    assert (fault.line, fault.path) == (line, path)
+    assert reason in fault.reason
+    assert remedy in fault.remedy
+
+
+@pytest.mark.parametrize("text", [text for text, *_ in BAD])
+def test_no_fault_speaks_of_how_the_file_was_read(text: str) -> None:
+    # Plain words only: a list is a list, and the names of Python's types and of its libraries are no help.
+    told = str(fault_of(text)).lower()
+    assert not re.search(r"tuple|\bdict|pydantic|value error|type=|\bnone\b(?!')|instance of", told.split("remedy:")[0])
+
+
+def test_all_faults_are_told_at_once() -> None:
+    text = (
+        "hots: a\n"
+        "segments:\n"
+        "  - port: 0\n"
+        "    address: here\n"
+        "  - interfce: eth0\n"
+        "dedup:\n"
+        "  horizon: soon\n"
+        "bus:\n"
+        "  mode: 1\n"
+        "  queue:\n"
+        "    bytes: some\n"
+        "metrics: {listen: there}\n"
+        "gateways: {nng: {}}\n"
+    )
+    assert sorted((fault.line, fault.path) for fault in faults(text)) == [
+        (1, "hots"),
+        (3, "segments[0].port"),
+        (4, "segments[0].address"),
+        (5, "segments[1].interfce"),
+        (7, "dedup.horizon"),
+        (9, "bus.mode"),
+        (11, "bus.queue.bytes"),
+        (12, "metrics.listen"),
+        (13, "gateways"),
+    ]
+
+
+@pytest.mark.parametrize("value", ["", "[]", "{}", "null", "false"])
+def test_what_is_reserved_may_stand_there_empty(value: str) -> None:
+    text = "".join(f"{key}: {value}\n" for key in ("access", "repeat", "gateways", "recorder"))
+    assert settings_of(text + "heartbeat: {interval: 0, dead_after: 5}\n").access is None
+
+
+def test_a_known_group_is_resolved() -> None:
+    group = grp.getgrgid(os.getegid())
+    configuration = read(f"bus: {{group: {group.gr_name}}}", "x")
+    assert configuration.gid == group.gr_gid
+
+
+def test_channel_groups_are_few() -> None:
+    many = ", ".join(f"g{number}: x" for number in range(65))
+    assert fault_of(f"metrics: {{groups: {{{many}}}}}").path == "metrics.groups"
+    assert isinstance(MetricsSettings().groups, dict)
+
+
+# -- files
+
+
+def load_fault(path: Path) -> Fault:
+    with pytest.raises(ConfigError) as caught:
+        load(str(path))
+    (fault,) = caught.value.faults
+    assert (fault.file, fault.line) == (str(path), 0)
+    return fault
+
+
+def test_a_file_that_is_missing(tmp_path: Path) -> None:
+    fault = load_fault(tmp_path / "nowhere.yaml")
+    assert "No such file" in fault.reason
+    assert "--config" in fault.remedy
+
+
+def test_a_file_that_is_a_directory(tmp_path: Path) -> None:
+    assert "Is a directory" in load_fault(tmp_path).reason
+
+
+def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "bccnd.yaml"
+    path.write_bytes(b"host: gr\xfcn\n")
+    fault = load_fault(path)
+    assert "not UTF-8 at byte 8" in fault.reason
+    assert "UTF-8" in fault.remedy
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    folder = tmp_path / "ours"
+    folder.mkdir()
+    path = folder / "bccnd.yaml"
+    path.write_text("host: a\n")
+    path.chmod(0)
+    # The way there must be open to whoever this goes on as.
+    opened = [
+        one for one in folder.parents if one.stat().st_uid == os.geteuid() and one.stat().st_mode & 0o777 == 0o700
+    ]
+    for one in opened:
+        one.chmod(0o711)
+    try:
+        with without_root(folder):
+            fault = load_fault(path)
+    finally:
+        for one in opened:
+            one.chmod(0o700)
+    assert "Permission denied" in fault.reason
+    assert "readable" in fault.remedy
+
+
+def test_a_good_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "bccnd.yaml"
+    path.write_text("host: a\r\n# grün\r\nsegments: []\r\n", encoding="utf-8")
+    assert load(str(path)).settings == Settings(host="a", segments=())
+
+
+# -- keys
+
+
+def key_file(folder: Path, content: bytes = KEY, mode: int = 0o600, name: str = "key") -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+def with_keys(*paths: Path | str) -> Configuration:
+    names = ", ".join(f"'{path}'" for path in paths)
+    return read(f"integrity:\n  algorithm: hmac\n  keys: [{names}]\n", "/etc/bccnd/bccnd.yaml")
+
+
+def key_fault(path: Path) -> Fault:
+    fault = fault_of(f"integrity:\n  algorithm: hmac\n  keys: ['{path}']\n")
+    assert (fault.line, fault.path) == (3, "integrity.keys[0]")
+    assert str(path) in fault.reason
+    assert KEY.decode() not in str(fault)
+    return fault
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_a_key_is_the_files_bytes_without_the_line_end(tmp_path: Path, end: bytes) -> None:
+    assert with_keys(key_file(tmp_path, KEY + end)).keys == (KEY,)
+    binary = b"\x00\xff \n" * 5 + b"x"
+    assert with_keys(key_file(tmp_path, binary + end)).keys == (binary,)
+
+
+def test_keys_keep_their_order_because_the_first_one_signs(tmp_path: Path) -> None:
+    names = "cab"
+    paths = [key_file(tmp_path, name.encode() * 32, name=name) for name in names]
+    assert with_keys(*paths).keys == tuple(name.encode() * 32 for name in names)
+
+
+def test_a_relative_name_begins_at_the_folder_of_the_configuration(tmp_path: Path) -> None:
+    key_file(tmp_path)
+    path = tmp_path / "bccnd.yaml"
+    path.write_text("integrity: {algorithm: hmac, keys: [key]}\n")
+    assert load(str(path)).keys == (KEY,)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o700])
+def test_a_key_for_its_owner_only_is_fine(tmp_path: Path, mode: int) -> None:
+    assert with_keys(key_file(tmp_path, mode=mode)).keys == (KEY,)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o610, 0o444, 0o441])
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    path = key_file(tmp_path, mode=mode)
+    fault = key_fault(path)
+    assert f"mode {mode:04o}" in fault.reason
+    assert "others can read it" in fault.reason
+    assert fault.remedy == f"chmod 600 {path}"
+
+
+@pytest.mark.root
+def test_a_credential_of_systemd_is_fine(tmp_path: Path) -> None:
+    need_root("such a file belongs to root")
+    assert with_keys(key_file(tmp_path, mode=0o440)).keys == (KEY,)
+
+
+@pytest.mark.root
+def test_a_credential_must_belong_to_root(tmp_path: Path) -> None:
+    need_root("only root can give a file away")
+    path = key_file(tmp_path, mode=0o440)
+    os.chown(path, NOBODY, -1)
+    assert "mode 0440" in key_fault(path).reason
+
+
+@pytest.mark.root
+def test_a_key_of_another_user_is_refused(tmp_path: Path) -> None:
+    need_root("only root can give a file away")
+    path = key_file(tmp_path)
+    os.chown(path, NOBODY, -1)
+    fault = key_fault(path)
+    assert f"belongs to uid {NOBODY}" in fault.reason
+    assert fault.remedy == f"chown {os.geteuid()} {path}"
+
+
+@pytest.mark.parametrize("size", [0, 1, MIN_KEY - 1])
+def test_a_key_that_is_too_short_is_refused(tmp_path: Path, size: int) -> None:
+    fault = key_fault(key_file(tmp_path, b"x" * size + b"\n"))
+    assert f"holds {size} bytes" in fault.reason
+    assert "keygen" in fault.remedy
+
+
+def test_the_shortest_key_is_fine_and_some_other_large_file_is_no_key(tmp_path: Path) -> None:
+    assert with_keys(key_file(tmp_path, b"x" * MIN_KEY)).keys == (b"x" * MIN_KEY,)
+    assert "bytes" in key_fault(key_file(tmp_path, b"x" * 100_000)).reason
+
+
+def test_a_key_that_is_missing_is_refused(tmp_path: Path) -> None:
+    fault = key_fault(tmp_path / "nowhere")
+    assert "No such file" in fault.reason
+    assert "keygen" in fault.remedy
+
+
+def test_a_directory_is_no_key(tmp_path: Path) -> None:
+    assert "directory" in key_fault(tmp_path).reason
+
+
+def test_a_device_is_no_key() -> None:
+    assert "no regular file" in key_fault(Path("/dev/zero")).reason
+
+
+def test_keys_without_hmac_are_refused(tmp_path: Path) -> None:
+    path = key_file(tmp_path)
+    for algorithm in ("none", "crc32"):
+        fault = fault_of(f"integrity: {{algorithm: {algorithm}, keys: ['{path}']}}")
+        assert fault.path == "integrity"
+        assert fault.reason == f"algorithm {algorithm} takes no keys"
+
+
+def test_every_bad_key_is_named(tmp_path: Path) -> None:
+    good = key_file(tmp_path)
+    open_to_all = key_file(tmp_path, mode=0o644, name="open")
+    text = f"integrity:\n  algorithm: hmac\n  keys:\n  - {tmp_path}/nowhere\n  - {good}\n  - {open_to_all}\n"
+    assert [(fault.line, fault.path) for fault in faults(text)] == [(4, "integrity.keys[0]"), (6, "integrity.keys[2]")]
+
+
+# -- whatever a file holds
+
+
+def known_keys(model: type[BaseModel]) -> set[str]:
+    found = set(model.model_fields)
+    for field in model.model_fields.values():
+        inner = model_in(field.annotation)
+        if inner is not None:
+            found |= known_keys(inner)
+    return found
+
+
+USUAL = ["hmac", "none", "off", "127.0.0.1:1", "5s", "4MiB", "0660", "/dev/null", "root"]
+WORDS = [*sorted(known_keys(Settings)), *USUAL]
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.dates()
+    | st.binary(max_size=8)
+    | st.text(max_size=8)
+    | st.sampled_from(WORDS)
+)
+DOCUMENTS = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(WORDS) | SCALARS.filter(lambda key: key == key), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+#: text out of the pieces that YAML is made of
+YAML_ISH = st.lists(
+    st.sampled_from([*"{}[]:,-?&*!|>'\"%@#~=<.0123456789_abxo+\n \t", "\n  ", ": ", "- ", "!!", "<<", *WORDS]),
+    max_size=40,
+).map("".join)
+
+
+def reads_or_refuses(text: str) -> None:
+    """A text is a configuration or it has faults; nothing else comes of it, and the faults can be shown."""
+    refused = None
+    try:
+        read(text, "/nowhere/bccnd.yaml")
+    except ConfigError as error:
+        refused = error
+    if refused is not None:
+        assert refused.faults
+        assert all(fault.reason and fault.remedy for fault in refused.faults)
+        assert str(refused)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.text() | YAML_ISH)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    reads_or_refuses(text)
+
+
+@settings(deadline=None, max_examples=200)
+@given(DOCUMENTS)
+def test_any_document_is_read_or_refused(document: object) -> None:
+    reads_or_refuses(yaml.safe_dump(document, allow_unicode=True))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.dictionaries(st.sampled_from(sorted(Settings.model_fields)), DOCUMENTS, min_size=1))
+def test_any_value_of_a_known_key_is_read_or_refused(document: dict[str, object]) -> None:
+    reads_or_refuses(yaml.safe_dump(document))
+
+
+NASTY = {
+    "no date": "a: 2001-13-45",
+    "no timestamp": "a: !!timestamp x",
+    "no int": "a: !!int ''",
+    "no float": "a: !!float ''",
+    "no bool": "a: !!bool x",
+    "no binary": "a: !!binary ä",
+    "no binary number": "a: 0b_",
+    "no hexadecimal number": "a: 0x_",
+    "a large unknown value": "a: 0x" + "f" * 5000,
+    "a large hexadecimal port": "segments: [{port: 0x" + "f" * 5000 + "}]",
+    "a large port": "segments: [{port: 1" + "0" * 5000 + "}]",
+    "a large number of seconds": "dedup: {horizon: 1" + "0" * 400 + "}",
+    "a large duration": "dedup: {expire: 1" + "0" * 400 + "s}",
+    "a large size": "max_datagram: 1" + "0" * 5000 + "KiB",
+    "deep lists": "[" * 5000,
+    "deep keys": "? " * 3000,
+    "a list as key": "? [a]\n: b",
+    "a mapping as key": "? {a: b}\n: c",
+    "no merge": "<<: 1",
+    "an equals sign": "a: =",
+    "a mapping that holds itself": "a: &a {b: *a}",
+    "half a character as key": '"\\ud800": 1',
+    "half a character": 'host: "\\ud800"',
+    "a group with a NUL": 'bus: {group: "\\0"}',
+    "a key file with a NUL": 'integrity: {algorithm: hmac, keys: ["\\0"]}',
+    "a key file with half a character": 'integrity: {algorithm: hmac, keys: ["\\ud800"]}',
+}
+
+
+@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY.keys())
+def test_what_is_known_to_be_nasty_is_read_or_refused(text: str) -> None:
+    reads_or_refuses(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'bus: {path: "a\\0b"}',
+        'segments: [{interface: "lo\\0"}]',
+        'segments: [{interface: "\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9"}]',
+        'metrics: {groups: {a: "\\ud800"}}',
+    ],
+    ids=["path with a NUL", "interface with a NUL", "interface of 18 bytes", "pattern with half a character"],
+)
+def test_what_the_kernel_or_the_bus_could_not_even_be_asked_for_is_refused_here(text: str) -> None:
+    assert fault_of(text).line == 1
