@@ -34,7 +34,6 @@ _REFUSALS = {
     "pattern_too_long": "is too long for a pattern",
     "too_many_subscriptions": "is one pattern too many (bus.max_subscriptions)",
     "frame_too_long": "is too long for the bus",
-    "no_identity": "the daemon has run out of descriptors (LimitNOFILE=)",
     "too_many_clients": "the daemon serves as many clients as it may (bus.max_clients)",
 }
 

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import os
 import select
 import socket
 import sys
@@ -143,22 +144,25 @@ class Bus:
             frames.META_OFF: lambda client, _: self._routes.set_meta(client.fd, False),
             frames.STATS: self._stats,
         }
+        self._listening = listener.fileno()
+        self._spare = os.dup(self._listening)
         self._acceptor = Acceptor(loop, listener, "clients", self._welcome)
 
     # -- clients come and go
 
     def _welcome(self, sock: socket.socket) -> None:
         pid, uid, _gid = peer_credentials(sock)
-        try:
-            program = _program_of(pid)
-        except OSError as error:
-            # Better not connected than under a name that is not its own.
-            self._turn_away(sock, "no_identity", f"cannot read the name of pid {pid}: {error.strerror}")
-            return
+        program = self._program_of(pid)
         if len(self.clients) >= self.limits.max_clients:
-            who = f"{program.decode('ascii')} (pid {pid}, uid {uid})"
-            what = f"refused {who}: {len(self.clients)} clients are connected. Remedy: find out who opens so many "
-            self._turn_away(sock, "too_many_clients", what + "('bccn clients'), or raise bus.max_clients")
+            self.counters.refused_clients += 1
+            self._limited.warn(
+                "max_clients",
+                f"refused {program.decode('ascii')} (pid {pid}, uid {uid}): {len(self.clients)} clients are "
+                "connected. Remedy: find out who opens so many ('bccn clients'), or raise bus.max_clients",
+            )
+            with contextlib.suppress(OSError):
+                sock.send(frames.error("too_many_clients", b""))
+            sock.close()
             return
         client = Client(sock, identity(self._host, program, pid), program, pid, uid)
         self.clients[client.fd] = client
@@ -166,12 +170,18 @@ class Bus:
         self._egress.open(client.identity)
         self._loop.watch(client.fd, client.watched, lambda events: self._on_event(client, events))
 
-    def _turn_away(self, sock: socket.socket, reason: str, message: str) -> None:
-        self.counters.refused_clients += 1
-        self._limited.warn(reason, message)
-        with contextlib.suppress(OSError):
-            sock.send(frames.error(reason, b""))
-        sock.close()
+    def _program_of(self, pid: int) -> bytes:
+        """The name of a process as a legal token; ``unknown`` for one that is gone or not visible from here."""
+        # The spare one makes room for the file, so that being short of descriptors gives nobody a wrong name. It is
+        # a copy of one that we have, which the kernel can always give back.
+        os.close(self._spare)
+        try:
+            with open(f"/proc/{pid}/comm", "rb") as comm:
+                return token(comm.read(64).rstrip(b"\n"), 64)
+        except OSError:
+            return b"unknown"
+        finally:
+            self._spare = os.dup(self._listening)
 
     def _end(self, client: Client) -> None:
         """A client has gone or must go; its descriptor lives until the end of the round."""
@@ -488,6 +498,9 @@ class Bus:
 
     def stop_accepting(self) -> None:
         self._acceptor.close()
+        if self._spare >= 0:
+            os.close(self._spare)
+            self._spare = -1
 
     def drain(self, deadline: float) -> None:
         """Take what clients have already sent, then flush their queues until ``deadline`` (monotonic seconds)."""
@@ -503,23 +516,10 @@ class Bus:
             time.sleep(0.005)
 
     def close(self) -> None:
+        self.stop_accepting()
         for client in list(self.clients.values()):
             self._end(client)
             client.sock.close()
-
-
-def _program_of(pid: int) -> bytes:
-    """The name of a process as a legal token; ``unknown`` for one that is gone or not visible from here.
-
-    Raises OSError when we have run out of descriptors to look with.
-    """
-    try:
-        with open(f"/proc/{pid}/comm", "rb") as comm:
-            return token(comm.read(64).rstrip(b"\n"), 64)
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise
-        return b"unknown"
 
 
 def _shut_down(sock: socket.socket) -> bool:
