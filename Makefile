@@ -49,6 +49,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 test: lint
+	@packaging/need.sh git:git
 	@packaging/unpack-prometheus.sh .cache/prometheus
 	$(BIN)/python -m pytest
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,6 +79,8 @@ def parts_imported(path: Path) -> set[str]:
 
 def repository() -> list[str]:
     """The files that belong to the repository: tracked, or about to be."""
+    if shutil.which("git") is None:
+        cannot_here("there is no git")
     done = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
