@@ -197,11 +197,15 @@ class Bus:
         self._loop.soon(client.sock.close)
 
     def _on_event(self, client: Client, events: int) -> None:
-        if events & WRITABLE:
-            self._flush(client)
-        if events & (READABLE | HALF_CLOSED | GONE):
-            self._read(client)
-        if events & GONE and client.open and not events & READABLE:
+        try:
+            if events & WRITABLE:
+                self._flush(client)
+            if events & (READABLE | HALF_CLOSED | GONE):
+                self._read(client)
+            if events & GONE and client.open and not events & READABLE:
+                self._end(client)
+        except Exception:  # noqa: BLE001 - a bug of ours, which costs this client and nobody else
+            log.logger.exception("%s was disconnected by a bug in this daemon; please report it", client)
             self._end(client)
 
     # -- from a client

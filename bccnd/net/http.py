@@ -12,6 +12,7 @@ from typing import Final
 
 import h11
 
+from bccnd.net import log
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import READABLE, WRITABLE, Loop, Timer
 
@@ -68,6 +69,9 @@ class _Visit:
             elif events:
                 self._receive()
         except OSError:
+            self.end()
+        except Exception:  # noqa: BLE001 - a bug of ours, which costs this visitor and nobody else
+            log.logger.exception("a visitor was cut off by a bug in this daemon; please report it")
             self.end()
 
     def _receive(self) -> None:

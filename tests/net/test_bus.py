@@ -841,3 +841,23 @@ def test_close_ends_every_client(hub: Hub) -> None:
     assert all(peer.ended() for peer in peers)
     assert hub.bus.clients == {}
     assert len(hub.routes) == 0
+
+
+def test_a_bug_met_by_one_client_ends_that_client_only(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = hub.connect(b"a"), hub.connect(b"a")
+    original = hub.bus._take
+
+    def stumbles(client: Any, packet: bytes) -> None:
+        if packet.endswith(b"stumble"):
+            raise ZeroDivisionError
+        original(client, packet)
+
+    monkeypatch.setattr(hub.bus, "_take", stumbles)
+    one.publish(b"a", b"stumble")
+    hub.turn()
+    assert one.ended()
+    assert "please report it" in caplog.text
+    other.publish(b"a", b"fine")
+    assert messages(other.all(), b"a") == [b"fine"]

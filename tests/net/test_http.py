@@ -25,13 +25,18 @@ class Site:
         self.address: tuple[str, int] = self.listener.getsockname()
         self.accepts: list[str] = []
         self.server = HttpServer(
-            self.loop, self.listener, {"/": self._page, "/large": lambda _: (200, "text/plain", LARGE)}
+            self.loop,
+            self.listener,
+            {"/": self._page, "/large": lambda _: (200, "text/plain", LARGE), "/broken": self._broken},
         )
         self._visitors: list[socket.socket] = []
 
     def _page(self, accept: str) -> tuple[int, str, bytes]:
         self.accepts.append(accept)
         return 200, "text/html; charset=utf-8", b"<p>hello"
+
+    def _broken(self, _accept: str) -> tuple[int, str, bytes]:
+        raise ZeroDivisionError
 
     def visit(self, request: bytes = b"") -> socket.socket:
         """A connection that has sent this."""
@@ -257,3 +262,9 @@ def test_close_ends_every_visit_and_the_listening(site: Site) -> None:
     assert site.rest(visitor) == b""
     assert site.listener.fileno() == -1
     site.server.close()  # to do so twice is no fault
+
+
+def test_a_page_that_fails_costs_its_visitor_only(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    assert site.rest(site.visit(b"GET /broken HTTP/1.1\r\nhost: x\r\n\r\n")) == b""
+    assert "please report it" in caplog.text
+    assert site.rest(site.visit(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")).endswith(b"<p>hello")
