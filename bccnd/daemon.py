@@ -77,6 +77,10 @@ class Daemon:
         settings = configuration.settings
         self.loop = Loop()
         undo.callback(self.loop.close)
+        # From now on a signal waits for the loop, so that none finds us half open.
+        self.loop.on_signal(signal.SIGTERM, self.loop.stop)
+        self.loop.on_signal(signal.SIGINT, self.loop.stop)
+        self.loop.on_signal(signal.SIGHUP, self.reload)
         for each in settings.segments:
             segment = Segment(_segment_options(each, settings.max_datagram))
             undo.callback(segment.close)
@@ -152,9 +156,6 @@ class Daemon:
         loop = self.loop
         for segment in self.segments:
             loop.watch(segment.fileno(), READABLE, partial(self._on_readable, segment))
-        loop.on_signal(signal.SIGTERM, loop.stop)
-        loop.on_signal(signal.SIGINT, loop.stop)
-        loop.on_signal(signal.SIGHUP, self.reload)
         loop.every(SWEEP, lambda: self.sources.sweep(time.monotonic()))
         loop.every(WATCH_DROPS, self._watch_drops)
         # The collector would walk every tracker in the midst of traffic. Nothing on the way of a datagram makes

@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
 BROADCAST = "127.255.255.255"
 #: seconds between two steps, so that people can follow; a test sets it to 0
-PAUSE = float(os.environ.get("DEMO_PAUSE", "1.2"))
+PAUSE = float(os.environ.get("DEMO_PAUSE", "1.5"))
 #: seconds that anything may take before the demo gives up
 PATIENCE = 10.0
 

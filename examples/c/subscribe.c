@@ -17,20 +17,16 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	strcpy(to.sun_path, argv[1]);
+	n = snprintf(packet, sizeof packet, "SUB %s", argv[2]);
 	bus = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (bus < 0 || connect(bus, (struct sockaddr *)&to, sizeof to) < 0) {
+	if (connect(bus, (struct sockaddr *)&to, sizeof to) < 0 || send(bus, packet, n, 0) != n) {
 		perror(argv[1]);
 		return 1;
 	}
-	n = snprintf(packet, sizeof packet, "SUB %s", argv[2]);
-	if (send(bus, packet, n, 0) != n) {
-		perror("SUB");
-		return 1;
-	}
 	while ((n = recv(bus, packet, sizeof packet - 1, 0)) > 0) {
-		packet[n] = '\0'; /* one packet is one frame: MSG <key> NUL <payload> */
-		char *payload = memchr(packet, '\0', n);
-		if (!payload || ++payload > packet + n)
+		packet[n] = '\0';
+		char *payload = strchr(packet, '\0') + 1; /* a packet is a frame: MSG <key> NUL <payload> */
+		if (payload > packet + n)
 			continue;
 		printf("%s ", packet); /* "MSG demo/x", or "CMSG ..." from the daemon itself */
 		fwrite(payload, 1, packet + n - payload, stdout);

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,19 @@ def test_sigterm_delivers_what_is_under_way_and_exits_0(tmp_path: Path) -> None:
         daemon.signal(signal.SIGTERM)
         daemon.signal(signal.SIGCONT)
         assert sorted(payloads(reader, 201)) == sorted([b"mine", *(b"%d" % seq for seq in range(200))])
+
+
+def test_a_start_that_is_called_off_at_any_moment_leaves_no_socket_behind(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", start=False)
+    statuses = set()
+    for hundredths in range(2, 40, 3):
+        process = daemon.spawn()
+        time.sleep(hundredths / 100)
+        process.terminate()
+        statuses.add(process.wait(PATIENCE))
+        assert not daemon.bus.exists()
+    # Before it has begun to listen to signals it simply dies; from then on it ends in order.
+    assert statuses <= {0, -signal.SIGTERM}
 
 
 def test_a_second_daemon_can_share_the_port(tmp_path: Path) -> None:
