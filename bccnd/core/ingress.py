@@ -75,9 +75,7 @@ class Ingress(Generic[R]):
         known = self._routes.known
         ceiling = self.ceiling
         counters.received += len(datagrams)
-        number = -1
-        for raw in datagrams:
-            number += 1
+        for number, raw in enumerate(datagrams):
             try:
                 if len(raw) > ceiling:
                     verdicts[OVERSIZE] += 1

@@ -198,6 +198,14 @@ def test_starts_is_how_a_datagram_of_each_length_begins(algo: bytes) -> None:
         assert bccn1.build(b"x" * length, algo + b"=" + total if algo else b"") == start + total + b"]" + b"x" * length
 
 
+@given(material.checks().filter(bool))
+@examples(200)
+def test_a_check_is_split_at_its_first_equals_sign(check: bytes) -> None:
+    algo, total = bccn1.split_check(check)
+    assert b"=" not in algo
+    assert algo + b"=" + total == check
+
+
 @given(material.over(material.MARKS, 0, 6))
 @examples(400)
 def test_a_field_is_refused_alone_as_it_is_in_a_datagram(field: bytes) -> None:

@@ -34,8 +34,9 @@ def test_what_is_beyond_all_bounds_has_a_bucket_and_so_has_a_clock_that_went_bac
     assert bucket_of(-1.0) == 0
 
 
-def test_bounds_rise() -> None:
+def test_bounds_rise_and_each_has_a_bucket_and_what_is_beyond_one_more() -> None:
     assert list(LATENCY_BOUNDS) == sorted(set(LATENCY_BOUNDS))
+    assert Histogram().buckets == [0] * (len(LATENCY_BOUNDS) + 1)
 
 
 @given(st.lists(st.one_of(st.floats(0, 4), st.sampled_from(LATENCY_BOUNDS)), max_size=50))
@@ -59,6 +60,7 @@ def test_a_segment_has_a_slot_for_every_verdict_and_all_are_its_own() -> None:
     assert two.verdicts == [0] * len(verdicts.NAMES)
     assert two.send_errors == {}
     assert (one.name, two.name) == ("one", "two")
+    assert (two.received, two.sent) == (0, 0)
 
 
 def test_send_errors_are_counted_by_their_name() -> None:

@@ -81,6 +81,15 @@ def test_two_clients_of_one_identity_share_its_counter_until_the_last_one_leaves
     assert seq_of(out, clock=CLOCK + 1_000) == CLOCK + 1_000
 
 
+def test_nothing_is_kept_of_who_has_left() -> None:
+    out = egress()
+    out.open(OTHER)
+    for identity in (ME, OTHER):
+        seq_of(out, identity)
+        out.close(identity, 0.0)
+    assert (out._users, out._next) == ({}, {})
+
+
 # -- refusals
 
 

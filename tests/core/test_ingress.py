@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bccnd.core import bccn1, targets
+from bccnd.core import bccn1, ingress, targets
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, Nameless, Sources
 from bccnd.core.egress import Egress
@@ -82,7 +82,10 @@ class World:
         self.counters = SegmentCounters("one")
 
     def feed(self, *raws: bytes, now: float = 0.0, peer: str = PEER) -> Deliveries:
-        found = self.ingress.feed(self.counters, raws, [peer] * len(raws), now, NS)
+        return self.feed_from(raws, [peer] * len(raws), now)
+
+    def feed_from(self, raws: Sequence[bytes], peers: Sequence[str], now: float) -> Deliveries:
+        found = self.ingress.feed(self.counters, raws, peers, now, NS)
         return [(sorted(receivers), frame) for receivers, frame in found]
 
     def verdict(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> str:
@@ -356,17 +359,24 @@ def any_bytes() -> st.SearchStrategy[bytes]:
 
 
 class Batch(NamedTuple):
-    """Datagrams that arrive together, so many quarters of a second after the last ones."""
+    """Datagrams with their senders that arrive together, so many quarters of a second after the last ones."""
 
     quarters: int
-    raws: list[bytes]
-    peer: str
+    arrived: list[tuple[bytes, str]]
+
+    @property
+    def raws(self) -> list[bytes]:
+        return [raw for raw, _ in self.arrived]
+
+    @property
+    def peers(self) -> list[str]:
+        return [peer for _, peer in self.arrived]
 
 
 def batches() -> st.SearchStrategy[list[Batch]]:
     peers = st.sampled_from([PEER, PEER, "10.0.0.8:1"])
     quarters = st.sampled_from([0, 0, 0, 1, 9])
-    return st.lists(st.builds(Batch, quarters, st.lists(any_bytes(), max_size=8), peers), max_size=6)
+    return st.lists(st.builds(Batch, quarters, st.lists(st.tuples(any_bytes(), peers), max_size=8)), max_size=6)
 
 
 @given(batches(), st.sampled_from([OPEN, SIGNED]), st.integers(1, 4))
@@ -376,8 +386,8 @@ def test_every_datagram_fed_gets_one_verdict_and_none_is_our_fault(fed: list[Bat
     now, count = 0.0, 0
     for batch in fed:
         now += batch.quarters / 4
-        world.feed(*batch.raws, now=now, peer=batch.peer)
-        count += len(batch.raws)
+        world.feed_from(batch.raws, batch.peers, now)
+        count += len(batch.arrived)
         assert sum(world.counters.verdicts) == world.counters.received == count
     assert world.counters.verdicts[NUMBERS["internal_error"]] == 0
     assert world.bugs == []
@@ -399,32 +409,70 @@ def test_the_way_in_does_what_the_letter_says(
     for batch in fed:
         now += batch.quarters / 4
         expected: Deliveries = []
-        for raw in batch.raws:
-            verdict, deliveries = oracle.feed(raw, batch.peer, now)
+        for raw, peer in batch.arrived:
+            verdict, deliveries = oracle.feed(raw, peer, now)
             expected_totals[verdict] += 1
             expected += deliveries
-        assert world.feed(*batch.raws, now=now, peer=batch.peer) == expected
+        assert world.feed_from(batch.raws, batch.peers, now) == expected
         assert world.totals() == {name: count for name, count in expected_totals.items() if count}
     assert world.ingress.group_messages == oracle.messages
 
 
-@given(any_bytes(), st.booleans())
-@example(b"BCCN1[7]a/p/1:|", False)
-@example(b"BCCN1[15]a/p/1:1|x:c/1|x", False)
-@example(b"BCCN1[9]b:1:c/1:|", False)
-@examples(350)
-def test_what_was_heard_before_changes_a_verdict_only_by_dedup(raw: bytes, signed: bool) -> None:
-    door, key = (SIGNED, KEY) if signed else (OPEN, None)
-    fresh, warm = World(door), World(door)
-    # The window of both sources lies around what they send, and every channel has its route.
+def warm(door: Door, key: bytes | None) -> World:
+    """A world that has heard both sources and every channel."""
+    world = World(door)
     channels = (b"c/1", b"c/2", b"d", b"!", b"!own", b"!own/p/1", b"!own/p/1/*", b"!nobody", b"!*")
     for src in (b"a/p/1", b"b"):
-        warm.feed(*(datagram(src, 100 + n, chan, key=key) for n, chan in enumerate(channels)))
-    first, second = fresh.verdict(raw), warm.verdict(raw)
+        world.feed(*(datagram(src, 5000 + n, chan, key=key) for n, chan in enumerate(channels)))
+    return world
+
+
+def only_dedup_differs(raw: bytes, door: Door) -> None:
+    first, second = World(door).verdict(raw), warm(door, KEY if door is SIGNED else None).verdict(raw)
     if first in ACCEPTING | {"not_addressed"}:
         assert second in OF_DEDUP
     else:
         assert second == first
+
+
+@pytest.mark.parametrize(("name", "door", "raw", "verdict"), SINGLES, ids=[row[0] for row in SINGLES])
+def test_what_was_heard_before_changes_a_verdict_of_the_table_only_by_dedup(
+    name: str, door: Door, raw: bytes, verdict: str
+) -> None:
+    only_dedup_differs(raw, door)
+
+
+@given(any_bytes(), st.sampled_from([OPEN, SIGNED]))
+@example(b"BCCN1[7]a/p/1:|", OPEN)
+@example(b"BCCN1[15]a/p/1:1|x:c/1|x", OPEN)
+@example(b"BCCN1[9]b:1:c/1:|", OPEN)
+@examples(350)
+def test_what_was_heard_before_changes_a_verdict_only_by_dedup(raw: bytes, door: Door) -> None:
+    only_dedup_differs(raw, door)
+
+
+def test_a_source_and_a_channel_heard_before_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = warm(SIGNED, KEY)
+
+    def unexpected(body: bytes) -> NoReturn:
+        raise AssertionError(f"{body!r} was read by the letter")
+
+    monkeypatch.setattr(ingress, "read_body", unexpected)
+    assert world.verdict(datagram(seq=5009, key=KEY)) == "accepted"
+    assert world.verdict(datagram(seq=5009, key=KEY)) == "duplicate"
+    assert world.bugs == []
+
+
+def test_every_datagram_has_its_own_sender() -> None:
+    world = World()
+    raws = [datagram(src=b"?"), datagram(src=b"?"), datagram(src=b"?"), datagram()]
+    found = world.feed_from(raws, ["a:1", "b:2", "a:1", "c:3"], 0.0)
+    assert [frame for who, frame in found if who == [2, 4]] == [
+        b"MSG c/1\0?:20:%d:a:1|x" % NS,
+        b"MSG c/1\0?:20:%d:b:2|x" % NS,
+        b"MSG c/1\0a/p/1:20:%d:c:3|x" % NS,
+    ]
+    assert world.totals() == {"accepted": 3, "duplicate": 1}
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(1, 4), st.integers(1, 40))
@@ -615,10 +663,10 @@ def broken() -> tuple[Ingress[int], list[bytes]]:
     [datagram(chan=b"broken"), datagram(seq=666), datagram(src=b"new", seq=666), datagram(seq=666, chan=b"fresh")],
 )
 def test_a_bug_costs_the_one_datagram_that_meets_it(bad: bytes) -> None:
-    ingress, bugs = broken()
+    way_in, bugs = broken()
     counters = SegmentCounters("one")
     raws = [datagram(seq=1, payload=b"before"), bad, datagram(seq=2, payload=b"behind")]
-    frames = [frame for _, frame in ingress.feed(counters, raws, [PEER] * 3, 0.0, NS)]
+    frames = [frame for _, frame in way_in.feed(counters, raws, [PEER] * 3, 0.0, NS)]
     assert frames == [b"MSG c/1\0before", b"MSG c/1\0behind"]
     assert bugs == [bad]
     assert counters.verdicts[NUMBERS["internal_error"]] == 1
@@ -627,7 +675,7 @@ def test_a_bug_costs_the_one_datagram_that_meets_it(bad: bytes) -> None:
 
 
 def test_a_bug_that_nobody_wants_to_hear_of_is_still_counted() -> None:
-    ingress: Ingress[int] = Ingress(OPEN, BrokenSources(DedupRules()), Nameless(2.0), Routes(DIALECTS["path"]))
+    way_in: Ingress[int] = Ingress(OPEN, BrokenSources(DedupRules()), Nameless(2.0), Routes(DIALECTS["path"]))
     counters = SegmentCounters("one")
-    assert ingress.feed(counters, [datagram(seq=666)], [PEER], 0.0, NS) == []
+    assert way_in.feed(counters, [datagram(seq=666)], [PEER], 0.0, NS) == []
     assert counters.verdicts[NUMBERS["internal_error"]] == 1

@@ -6,13 +6,13 @@ import hashlib
 import hmac
 import zlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core import bccn1
+from bccnd.core import bccn1, integrity
 from bccnd.core.integrity import Algorithm, Crc32, Door, Hmac
 from bccnd.errors import BadDatagram
 from tests.core import material
@@ -168,6 +168,18 @@ def test_no_byte_of_a_signed_datagram_can_be_changed(byte: int) -> None:
     raw = signed(KEY)
     spoiled = raw[:byte] + bytes([raw[byte] ^ 1]) + raw[byte + 1 :]
     assert reason_of(STRICT.admit, spoiled) != ""
+
+
+@pytest.mark.parametrize(
+    ("at", "raw"),
+    [(OPEN, checked(b"")), (STRICT, signed(KEY)), (ROTATING, signed(KEY)), (CRC, checked(b"crc32=" + crc_sum(BODY)))],
+)
+def test_the_usual_case_needs_no_examination(at: Door, raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unexpected(raw: bytes) -> NoReturn:
+        raise AssertionError(f"{raw!r} was examined")
+
+    monkeypatch.setattr(integrity, "split_envelope", unexpected)
+    assert at.admit(raw) == raw.partition(b"]")[2]
 
 
 def test_the_first_key_signs() -> None:
