@@ -54,7 +54,7 @@ OF_THE_PARSE = {
     "bad_target",
 }
 
-#: the grammar of design.md section 4 once more, written as one expression and by somebody else
+#: the grammar of the wire format once more, written as one expression and by somebody else
 LEGAL = re.compile(
     rb"BCCN1\[(?P<len>0|[1-9][0-9]{0,4})(?::(?P<check>[!-<>-\\^-~]+=[!-\\^-~]+))?\]"
     rb"(?P<src>[!-)+-9;-{}~]{0,127}[!-)+-.0-9;-{}~]):(?P<seq>[0-9]+):(?P<chan>(?!![/?])[!-9;-{}~]{1,1024})"

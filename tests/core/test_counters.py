@@ -85,7 +85,7 @@ def test_verdicts_have_one_number_and_one_name_each() -> None:
 
 
 def test_the_first_three_verdicts_let_through_and_no_others() -> None:
-    # design.md, section 5.
+    # The verdicts as the README lists them.
     assert verdicts.NAMES[: verdicts.LAST_ACCEPTED + 1] == ("accepted", "reordered", "restart")
     assert set(verdicts.NAMES[verdicts.LAST_ACCEPTED + 1 :]) == {
         "duplicate", "stale", "replayed", "looped", "not_addressed", "oversize", "bad_envelope", "length_mismatch",

@@ -473,6 +473,26 @@ def test_alive_counts_who_was_heard_lately(history: list[Touch], half_seconds: i
     play(sources, history, expect)
 
 
+def test_alive_does_not_mind_that_the_order_may_be_off() -> None:
+    # b stands behind a, although a was heard after it.
+    sources = Sources(DedupRules())
+    for src, seq, now in ((b"a", 1, 0.0), (b"b", 1, 0.5), (b"a", 2, 0.75)):
+        receive(sources, src, seq, now)
+    assert sources.alive(1.25, 0.5) == 1
+
+
+def test_the_rules_are_those_of_the_contract_unless_told_otherwise() -> None:
+    # As etc/bccnd.yaml tells people.
+    assert DedupRules() == DedupRules(
+        sanity=1024,
+        horizon=2.0,
+        deliver_late=False,
+        monotonic=False,
+        expire=24 * 3600.0,
+        max_sources=100_000,
+    )
+
+
 def test_who_restarts_with_every_message_is_as_young_as_its_last_one() -> None:
     # A script that sends one message and ends, again and again: always seq 1, always a restart.
     sources = Sources(DedupRules(max_sources=2, expire=100.0))

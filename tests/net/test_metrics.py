@@ -19,7 +19,7 @@ from bccnd.net.bus import Bus, BusLimits
 from bccnd.net.segment import Segment, SegmentOptions
 from tests.support import BROADCAST, Hub, Peer, free_port
 
-#: design.md, section 7: family, and its labels
+#: the families that the README promises, and their labels
 PROMISED = {
     "datagrams_received_total": {"segment"},
     "datagrams_total": {"segment", "verdict"},
