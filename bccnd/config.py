@@ -32,11 +32,11 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from bccnd.core.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP
+from bccnd.core.frames import DEFAULT_SOCKET
 from bccnd.core.integrity import MIN_KEY
 from bccnd.errors import ConfigError, Fault
 
 DEFAULT_PATH: Final = "/etc/bccnd/bccnd.yaml"
-DEFAULT_SOCKET: Final = "/run/bccnd/bus.sock"
 
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}

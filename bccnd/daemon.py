@@ -118,10 +118,10 @@ class Daemon:
                 self._limited.warn(f"send/{name}/{error}", f"segment {name}: cannot broadcast: {error}")
         return failed
 
-    def _on_datagrams(self, segment: Segment, rounds: int = ROUNDS) -> bool:
+    def _on_datagrams(self, segment: Segment) -> bool:
         """Take what the socket holds, batch by batch; True when there may be more."""
         receiver = segment.receiver
-        for _ in range(rounds):
+        for _ in range(ROUNDS):
             try:
                 datagrams = receiver.receive()
             except BlockingIOError:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import click
 
-from bccnd.client.bus import DEFAULT_SOCKET, Connection, Gap, Message, Refusal, connect
+from bccnd.client.bus import Connection, Gap, Message, Refusal, connect
 from bccnd.core import frames
 from bccnd.errors import BusError
 
@@ -44,7 +44,7 @@ _REFUSALS = {
     "path",
     metavar="PATH",
     envvar="BCCN_SOCKET",
-    default=DEFAULT_SOCKET,
+    default=frames.DEFAULT_SOCKET,
     show_default=True,
     help="The daemon's socket; also taken from $BCCN_SOCKET.",
 )

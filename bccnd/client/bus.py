@@ -20,10 +20,8 @@ from bccnd.core import frames, targets
 from bccnd.core.bccn1 import check_chan
 from bccnd.errors import BadDatagram, BadFrame, BusError
 
-DEFAULT_SOCKET: Final = "/run/bccnd/bus.sock"
 #: seconds to wait for the daemon's answer to a request
 PATIENCE: Final = 5.0
-_LARGEST: Final = 409_600
 
 
 class Message(NamedTuple):
@@ -57,7 +55,7 @@ Event = Message | Gap | Refusal
 
 def connect(path: str | None = None) -> Connection:
     """Connect to the daemon at ``path``, else at ``$BCCN_SOCKET``, else at /run/bccnd/bus.sock. Raises BusError."""
-    return Connection(path or os.environ.get("BCCN_SOCKET") or DEFAULT_SOCKET)
+    return Connection(path or os.environ.get("BCCN_SOCKET") or frames.DEFAULT_SOCKET)
 
 
 class Connection:
@@ -198,9 +196,9 @@ class Connection:
     def _read(self) -> None:
         try:
             try:
-                packet = self._sock.recv(_LARGEST)
+                packet = self._sock.recv(frames.MAX_PACKET)
             except ConnectionResetError:  # said once; what the daemon sent before its end is still there
-                packet = self._sock.recv(_LARGEST)
+                packet = self._sock.recv(frames.MAX_PACKET)
         except OSError as error:
             raise BusError("connection_lost", f"the daemon at {self.path} is gone: {error.strerror}") from error
         if not packet:

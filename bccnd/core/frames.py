@@ -16,6 +16,11 @@ MSG: Final = b"MSG"
 CMSG: Final = b"CMSG"
 _VERBS: Final = frozenset((SUB, UNSUB, MSG, CMSG))
 
+#: the largest packet of the bus: what the sbus library reserves for one
+MAX_PACKET: Final = 409_600
+#: where the daemon and its clients meet unless they are told otherwise
+DEFAULT_SOCKET: Final = "/run/bccnd/bus.sock"
+
 #: keys of control messages, as they stand on the wire
 CRED_WHOAMI: Final = b"!/cred/whoami"
 WHOAMI: Final = b"!/bccn/whoami"

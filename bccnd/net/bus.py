@@ -35,8 +35,6 @@ from bccnd.net import log
 from bccnd.net.listen import Acceptor, peer_credentials
 from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Loop
 
-#: the largest packet that a client may send: what the sbus library reserves for one
-MAX_PACKET: Final = 409_600
 #: packets read from one client before the others have their turn
 TURN: Final = 64
 #: entries in one page of a listing, so that a page is made in well under a millisecond
@@ -134,7 +132,7 @@ class Bus:
         self._broadcast = broadcast
         self._listings = {b"clients": self._list_clients, **listings}
         self._limited = log.Limited()
-        self._packet = bytearray(MAX_PACKET + 1)
+        self._packet = bytearray(frames.MAX_PACKET + 1)
         self._view = memoryview(self._packet)
         self._requests: dict[bytes, Callable[[Client, bytes], None]] = {
             frames.CRED_WHOAMI: self._cred_whoami,
@@ -230,7 +228,7 @@ class Bus:
             if not size and _shut_down(sock):
                 self._at_end(client)
                 return False
-            if size > MAX_PACKET:
+            if size > frames.MAX_PACKET:
                 self._refuse(client, "frame_too_long", bytes(self._view[:64]))
             else:
                 self._take(client, bytes(self._view[:size]))
@@ -346,8 +344,10 @@ class Bus:
             rows.append(json.dumps(row, separators=(",", ":")))
             size += len(rows[-1])
             if len(rows) == PAGE or size > PAGE_SIZE:
+                more = "true"
                 break
-        more = "true" if len(rows) == PAGE or size > PAGE_SIZE else "false"
+        else:
+            more = "false"
         page = f'{{"items":[{",".join(rows)}],"more":{more}}}'
         self._answer(client, frames.STATS, page.encode("ascii"))
 
@@ -469,24 +469,25 @@ class Bus:
                 if error.errno != errno.EMSGSIZE:  # gone; the loop will say so too
                     self._forget_queue(client)
                     break
-                self._take_off(client)
-                if isinstance(entry, bytes) and entry.startswith(b"MSG"):
+                if self._take_off(client):
                     self.counters.dropped["too_big"] += 1
                     client.loss += 1
                     queue.appendleft(1)
                 continue
-            self._take_off(client)
-            if isinstance(entry, bytes) and entry.startswith(b"MSG"):
-                self.counters.deliveries += 1
+            self.counters.deliveries += self._take_off(client)
         self._waiting.discard(client.fd)
         client.watched &= ~WRITABLE
         self._loop.change(client.fd, client.watched)
 
-    def _take_off(self, client: Client) -> None:
+    def _take_off(self, client: Client) -> bool:
+        """Take the first entry off a queue; whether it was a message."""
         entry = client.queue.popleft()
-        if isinstance(entry, bytes):
-            client.queue_bytes -= len(entry)
-            client.queue_messages -= entry.startswith(b"MSG")
+        if isinstance(entry, int):
+            return False
+        client.queue_bytes -= len(entry)
+        message = entry.startswith(b"MSG")
+        client.queue_messages -= message
+        return message
 
     def _forget_queue(self, client: Client) -> None:
         """Nobody will read what is queued any more."""

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import bccnd
-from bccnd.client import bus as client_module
 from bccnd.client.bus import Connection, Gap, Message, Refusal, connect
 from bccnd.core import frames
 from bccnd.errors import BusError
@@ -73,7 +72,7 @@ def deliver(do: Do, hub: Hub, *packets: bytes) -> None:
 def test_the_path_is_the_one_given_else_the_environments_else_the_default(
     hub: Hub, do: Do, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(client_module, "DEFAULT_SOCKET", str(tmp_path / "default"))
+    monkeypatch.setattr(frames, "DEFAULT_SOCKET", str(tmp_path / "default"))
     monkeypatch.delenv("BCCN_SOCKET", raising=False)
     with pytest.raises(BusError, match="default"):
         connect()

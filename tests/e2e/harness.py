@@ -21,10 +21,9 @@ from types import TracebackType
 from typing import Any
 
 import bccnd
+from tests.support import BROADCAST, free_port
 
 BIN = Path(sys.executable).parent
-ROOT = Path(__file__).parents[2]
-BROADCAST = "127.255.255.255"
 #: generous, because it only matters when something is broken
 PATIENCE = 20.0
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -36,13 +35,6 @@ def wait(done: Callable[[], object], what: str = "it") -> None:
     while not done():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.01)
-
-
-def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def datagram(src: str, seq: int, chan: str, payload: bytes | str = b"", key: bytes | None = None) -> bytes:

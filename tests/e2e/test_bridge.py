@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import bccnd
-from tests.e2e.harness import BIN, KEY, PATIENCE, ROOT, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.support import ROOT
 
 
 @pytest.fixture

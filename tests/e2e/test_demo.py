@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.harness import ROOT
+from tests.support import ROOT
 
 
 def test_the_demo_shows_the_main_job_and_leaves_nothing_behind(tmp_path: Path) -> None:

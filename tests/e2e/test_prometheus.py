@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import KEY, PATIENCE, ROOT, Daemon, Wire, datagram, free_port, payloads, wait
+from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.support import ROOT, free_port
 
 
 class Prometheus:

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, free_port, payloads, wait
+from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.support import free_port
 
 
 def _has_accepted_one(daemon: Daemon) -> bool:

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from bccnd.core import frames
+from bccnd.core.frames import MAX_PACKET
 from bccnd.net import listen
-from bccnd.net.bus import MAX_PACKET, PAGE, TURN, BusLimits
+from bccnd.net.bus import PAGE, TURN, BusLimits
 from tests.support import Hub, Peer, gaps, messages, refusals, turn_until
 
 #: what the kernel keeps for one socket at the least; made so small, a client that does not read is full at once
