@@ -1,0 +1,27 @@
+"""Fixtures of the end-to-end tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.network import Net
+
+
+@pytest.fixture
+def net() -> Iterator[Net]:
+    net = Net()
+    try:
+        try:
+            net.open()
+        except (OSError, subprocess.CalledProcessError) as error:
+            said = getattr(error, "stderr", None) or str(error).encode()
+            reason = f"cannot make network namespaces here (it takes root and iproute2): {said.decode().strip()}"
+            assert "CI" not in os.environ, reason
+            pytest.skip(reason)
+        yield net
+    finally:
+        net.close()
