@@ -4,13 +4,14 @@ Law: a body is read only after its sum was accepted; sums are compared in consta
 cannot verify is never taken for a verified one. Source: BCCN, "Integrity computation" and "HMAC".
 
 `hmac` is HMAC-SHA-256 cut to 8 bytes, in 16 lowercase hex digits. The two hash states that depend on the key
-alone are made once, so that a datagram costs two copies and no keying.
+alone are made once, so that a datagram costs two copies and no keying. Signatures have a module of their own,
+loaded only where they are used.
 """
 
 from __future__ import annotations
 
 from binascii import crc32, hexlify
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Final, Protocol
@@ -26,13 +27,19 @@ _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 
 class Algorithm(Protocol):
-    """One way to compute a check. ``name`` is what stands before the ``=`` on the wire."""
+    """One way to check a body. ``name`` is what stands before the ``=`` on the wire; ``repeatable`` says that whoever
+    can check a sum can make it."""
 
     name: bytes
+    repeatable: bool
 
     @property
     def sum(self) -> Callable[[bytes], bytes]:
         """Computes the sum of a body, in lowercase hex digits."""
+        ...
+
+    def fits(self, total: bytes, body: bytes) -> bool | None:
+        """Whether a sum from the wire is right for a body; None where there is no key to tell."""
         ...
 
 
@@ -40,6 +47,7 @@ class Hmac:
     """HMAC-SHA-256 under one key, cut to 8 bytes."""
 
     name = b"hmac"
+    repeatable = True
 
     def __init__(self, key: bytes) -> None:
         block = (sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
@@ -56,14 +64,21 @@ class Hmac:
 
         self.sum: Callable[[bytes], bytes] = compute
 
+    def fits(self, total: bytes, body: bytes) -> bool:
+        return compare_digest(total, self.sum(body))
+
 
 class Crc32:
     """The zlib/IEEE CRC: finds accidents, stops nobody."""
 
     name = b"crc32"
+    repeatable = True
 
     def sum(self, body: bytes) -> bytes:
         return b"%08x" % crc32(body)
+
+    def fits(self, total: bytes, body: bytes) -> bool:
+        return total == self.sum(body)
 
 
 class Door:
@@ -71,20 +86,22 @@ class Door:
 
     ``verifiers`` are tried in order, the first also signs what we send; none of them means that no algorithm is
     configured. ``required`` refuses datagrams without a check. ``accept_unverifiable`` lets pass what carries a
-    check of another algorithm, for the days of a migration.
+    check that no verifier has a key for, for the days of a migration.
     """
 
-    __slots__ = ("_accept_unverifiable", "_first", "_required", "_starts", "_verifiers")
+    __slots__ = ("_accept_unverifiable", "_first", "_required", "_signer", "_starts", "_verifiers")
 
     def __init__(
         self, verifiers: Sequence[Algorithm] = (), *, required: bool = False, accept_unverifiable: bool = False
     ) -> None:
         self._verifiers = tuple(verifiers)
-        self._first = self._verifiers[0] if self._verifiers else None
+        self._signer = self._verifiers[0] if self._verifiers else None
+        #: whose sum is compared with the one that stands there, before anything is taken apart
+        self._first = self._signer if self._signer is not None and self._signer.repeatable else None
         if self._first is not None:
             self._starts = starts(self._first.name)
-        else:  # where a check is required and none can be right, nothing is usual
-            self._starts = () if required else starts(b"")
+        else:  # where a check is required or must be verified in another way, nothing is usual
+            self._starts = () if required or verifiers else starts(b"")
         self._required = required
         self._accept_unverifiable = accept_unverifiable
 
@@ -129,14 +146,48 @@ class Door:
         known = False
         for verifier in self._verifiers:
             if verifier.name == algo:
-                known = True
-                if compare_digest(total, verifier.sum(body)):
+                fits = verifier.fits(total, body)
+                if fits:
                     return
+                known = known or fits is not None
         if known:
             raise BadDatagram("integrity_failed", "the check does not fit the body")
         if not self._accept_unverifiable:
-            raise BadDatagram("integrity_unknown", f"no key for algorithm {algo.decode('ascii')}")
+            raise BadDatagram("integrity_unknown", f"no key for this {algo.decode('ascii')}")
 
     def seal(self, body: bytes) -> bytes:
-        """The check for a body of ours, empty when no algorithm is configured."""
-        return b"%b=%b" % (self._first.name, self._first.sum(body)) if self._first is not None else b""
+        """The check for a body of ours, empty when no algorithm is configured.
+
+        Raises BadMessage: no_signing_key, where only the signatures of others can be verified.
+        """
+        return b"%b=%b" % (self._signer.name, self._signer.sum(body)) if self._signer is not None else b""
+
+
+def make_door(
+    algorithm: str,
+    keys: Sequence[bytes] = (),
+    signers: Mapping[bytes, Sequence[bytes]] | None = None,
+    *,
+    required: bool = True,
+    accept_unverifiable: bool = False,
+) -> Door:
+    """The door for an algorithm: ``none``, ``crc32``, ``hmac`` (``keys``: the first signs, all verify) or ``sig``
+    (``keys``: at most one private key; ``signers``: public keys by the prefix of the sources that they speak for; all
+    of them as PEM).
+
+    Raises ValueError for another algorithm, and for a key that is none.
+    """
+    verifiers: Sequence[Algorithm]
+    if algorithm == "none":
+        return Door(accept_unverifiable=accept_unverifiable)
+    if algorithm == "crc32":
+        verifiers = [Crc32()]
+    elif algorithm == "hmac" and keys:
+        verifiers = [Hmac(key) for key in keys]
+    elif algorithm == "sig":
+        from bccnd.core.signatures import Signatures  # a library that most have no use for
+
+        verifiers = [Signatures(signers or {}, keys[0] if keys else None)]
+    else:
+        raise ValueError(f"{algorithm} is no algorithm, or lacks its key")
+    return Door(verifiers, required=required, accept_unverifiable=accept_unverifiable)

@@ -1,0 +1,103 @@
+"""Ed25519 signatures: `sig=<128 lowercase hex digits>` over the body.
+
+Law: a public key speaks for the sources below its prefix and for nobody else; of several prefixes the longest
+decides alone, so that a key for all of a host cannot speak for a program that has a key of its own. Source: BCCN,
+"HMAC" (other algorithms) and "Src composition".
+"""
+
+from __future__ import annotations
+
+from binascii import hexlify, unhexlify
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from bccnd.core.bccn1 import MAX_SRC
+from bccnd.core.targets import prefixes
+from bccnd.errors import BadMessage
+
+_DIGITS: Final = 128
+_HEX: Final = b"0123456789abcdef"
+
+
+class Signatures:
+    """Verifies by the public keys of the longest prefix of the src, and signs with one private key, if there is one.
+
+    A prefix counts by whole tokens, as a directed target does: ``relay01`` speaks for ``relay01`` and
+    ``relay01/cardsys/7``, not for ``relay012``. The empty prefix speaks for whoever has no key of his own.
+    """
+
+    name = b"sig"
+    repeatable = False
+
+    def __init__(self, signers: Mapping[bytes, Sequence[bytes]], private: bytes | None = None) -> None:
+        """The keys are PEM. Raises ValueError for what is no Ed25519 key, or a private key with a passphrase."""
+        self._keys = {prefix: tuple(public_key(pem) for pem in pems) for prefix, pems in signers.items()}
+        self._private = private_key(private) if private is not None else None
+
+    def sum(self, body: bytes) -> bytes:
+        """The signature of a body. Raises BadMessage: no_signing_key."""
+        if self._private is None:
+            raise BadMessage("no_signing_key", "there is no private key here to sign with")
+        return hexlify(self._private.sign(body))
+
+    def fits(self, total: bytes, body: bytes) -> bool | None:
+        src = body[: MAX_SRC + 1].partition(b":")[0]
+        for prefix in reversed([b"", *prefixes(src)]):
+            keys = self._keys.get(prefix)
+            if keys is not None:
+                return any(_verify(key, total, body) for key in keys)
+        return None
+
+
+def _verify(key: Ed25519PublicKey, total: bytes, body: bytes) -> bool:
+    # One signature has one spelling, so that nobody can make a second datagram out of it.
+    if len(total) != _DIGITS or total.translate(None, _HEX):
+        return False
+    try:
+        key.verify(unhexlify(total), body)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def private_key(pem: bytes) -> Ed25519PrivateKey:
+    """Raises ValueError, whose text says what stands there instead."""
+    try:
+        key = load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError("no private key (PEM, without a passphrase)") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ValueError("a private key that is not Ed25519")
+    return key
+
+
+def public_key(pem: bytes) -> Ed25519PublicKey:
+    """Raises ValueError, whose text says what stands there instead."""
+    try:
+        key = load_pem_public_key(pem)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError("no public key (PEM)") from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise ValueError("a public key that is not Ed25519")
+    return key
+
+
+def public_of(pem: bytes) -> bytes:
+    """The public key, as PEM, that belongs to a private one. Raises ValueError."""
+    return private_key(pem).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def generate() -> bytes:
+    """A new private key, as PEM."""
+    return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
