@@ -1,7 +1,7 @@
-"""A segment: the socket that broadcasts to it and receives from it, in batches.
+"""A segment: the socket that sends to it and receives from it, in batches.
 
-Law: a segment is opened only if it can do its work (its address is a broadcast address and its socket can
-receive one), and what goes wrong later is counted and leaves the socket open. Source: BCCN, DELIVERY.
+Law: what goes wrong after the socket was opened is counted and leaves it open; what the kernel dropped is asked of
+the kernel. Source: BCCN, DELIVERY.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, overload
 
+from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.counters import SegmentCounters
-from bccnd.errors import StartError
+from bccnd.net.udp import UdpOptions, destination, open_udp
 
 #: datagrams per system call: at 64 the call's own cost has vanished behind the datagrams'
 BATCH: Final = 64
@@ -31,6 +32,7 @@ _SO_MEMINFO: Final = 55
 _MEMINFO_DROPS: Final = 8
 _MEMINFO_SIZE: Final = 36
 _SOCKADDR_IN: Final = 16
+_SOCKADDR_IN6: Final = 28
 #: header (16 bytes on 64 bit) and struct timespec
 _CONTROL: Final = 64
 
@@ -62,10 +64,11 @@ _CMSG_HEADER: Final = ctypes.sizeof(ctypes.c_size_t) + 8
 
 
 class Peers(Sequence[str]):
-    """The senders of a batch as ``address:port``; text is made only for those that are asked for."""
+    """The senders of a batch, as `peer_name` writes them; text is made only for those that are asked for."""
 
-    def __init__(self, names: memoryview) -> None:
+    def __init__(self, names: memoryview, family: socket.AddressFamily) -> None:
         self._names = names
+        self._size, self._name = (_SOCKADDR_IN, _name4) if family == socket.AF_INET else (_SOCKADDR_IN6, _name6)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -74,11 +77,25 @@ class Peers(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        port, address = struct.unpack_from("!2xH4s", self._names, index * _SOCKADDR_IN)
-        return f"{socket.inet_ntoa(address)}:{port}"
+        return self._name(self._names, index * self._size)
 
     def __len__(self) -> int:
-        return len(self._names) // _SOCKADDR_IN
+        return len(self._names) // self._size
+
+
+def _name4(names: memoryview, start: int) -> str:
+    port, address = struct.unpack_from("!2xH4s", names, start)
+    return f"{socket.inet_ntoa(address)}:{port}"
+
+
+def _name6(names: memoryview, start: int) -> str:
+    port, address = struct.unpack_from("!2xH4x16s", names, start)
+    text = socket.inet_ntop(socket.AF_INET6, address)
+    (scope,) = struct.unpack_from("=I", names, start + 24)
+    if scope:
+        with contextlib.suppress(OSError):  # an interface that has just gone
+            text += "%" + socket.if_indextoname(scope)
+    return f"[{text}]:{port}"
 
 
 class Receiver:
@@ -86,12 +103,13 @@ class Receiver:
     one call and its lengths with one slice; the kernel's stamp is asked for with the first datagram only, which is
     the one that has waited longest."""
 
-    def __init__(self, fd: int, largest: int) -> None:
+    def __init__(self, fd: int, largest: int, family: socket.AddressFamily = socket.AF_INET) -> None:
         # One byte more than is accepted, so that what is too long shows as too long and not as cut.
         size = largest + 1
         self._fd = fd
         self._data = ctypes.create_string_buffer(BATCH * size)
-        self._names = ctypes.create_string_buffer(BATCH * _SOCKADDR_IN)
+        name_size = _SOCKADDR_IN if family == socket.AF_INET else _SOCKADDR_IN6
+        self._names = ctypes.create_string_buffer(BATCH * name_size)
         self._control = ctypes.create_string_buffer(_CONTROL)
         self._iovecs = (_Iovec * BATCH)()
         self._headers = (_Mmsghdr * BATCH)()
@@ -99,7 +117,7 @@ class Receiver:
         for i in range(BATCH):
             self._iovecs[i] = _Iovec(data + i * size, size)
             header = self._headers[i].msg_hdr
-            header.msg_name, header.msg_namelen = names + i * _SOCKADDR_IN, _SOCKADDR_IN
+            header.msg_name, header.msg_namelen = names + i * name_size, name_size
             header.msg_iov, header.msg_iovlen = ctypes.addressof(self._iovecs[i]), 1
         self._first = self._headers[0].msg_hdr
         self._first.msg_control = ctypes.addressof(self._control)
@@ -116,7 +134,7 @@ class Receiver:
             ctypes.c_void_p,
         )
         self._arguments = (fd, ctypes.addressof(self._headers), BATCH, socket.MSG_DONTWAIT, None)
-        self.peers = Peers(memoryview(self._names).cast("B"))
+        self.peers = Peers(memoryview(self._names).cast("B"), family)
 
     def receive(self) -> list[bytes]:
         """The datagrams that are there, at most BATCH. `peers` speaks of this batch until the next call.
@@ -141,96 +159,27 @@ class Receiver:
 
 
 @dataclass(frozen=True)
-class SegmentOptions:
-    """How to reach a segment; ``receive_buffer`` and ``largest`` in bytes."""
+class SegmentOptions(UdpOptions):
+    """How to reach a segment, and what the kernel keeps for us meanwhile; both sizes in bytes."""
 
-    name: str
-    address: str
-    port: int
-    bind: str
-    interface: str | None
-    receive_buffer: int
-    largest: int
+    receive_buffer: int = 16 << 20
+    largest: int = MAX_RECEIVE
 
 
 class Segment:
-    """One broadcast socket, open and checked."""
+    """One socket on a segment, open and checked."""
 
     def __init__(self, options: SegmentOptions) -> None:
         """Raises StartError with a remedy when this segment cannot be served from here."""
         self.options = options
         self.counters = SegmentCounters(options.name)
         self.warnings: list[str] = []
-        self._to = (options.address, options.port)
-        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        try:
-            self._prepare()
-        except BaseException:
-            self.sock.close()
-            raise
-        self.receiver = Receiver(self.sock.fileno(), options.largest)
-        self._sendto = self.sock.sendto
-
-    def _prepare(self) -> None:
-        options, sock = self.options, self.sock
-        self._pin_to_interface()
-        self._require_broadcast()
-        if options.bind not in ("0.0.0.0", options.address):
-            raise StartError(
-                "bind_misses_broadcast",
-                f"segment {options.name}: a socket bound to {options.bind} receives no broadcast",
-                f"leave out 'bind', or bind to 0.0.0.0 or to {options.address} itself",
-            )
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self.sock = open_udp(options)
+        self._to = destination(options)
+        self.sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self._size_buffers()
-        try:
-            sock.bind((options.bind, options.port))
-        except OSError as error:
-            raise self._bind_failed(error) from error
-
-    def _pin_to_interface(self) -> None:
-        options = self.options
-        if options.interface is None:
-            return
-        try:
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, options.interface.encode() + b"\0")
-        except OSError as error:
-            if error.errno == errno.ENODEV:
-                there = ", ".join(name for _, name in socket.if_nameindex())
-                raise StartError(
-                    "no_interface",
-                    f"segment {options.name}: there is no interface {options.interface}",
-                    f"name one of: {there}; or wait until it is up",
-                ) from error
-            raise StartError(
-                "interface_refused",
-                f"segment {options.name}: cannot use interface {options.interface}: {error.strerror}",
-                "run as root or with CAP_NET_RAW, or leave out 'interface'",
-            ) from error
-
-    def _require_broadcast(self) -> None:
-        """Ask the kernel's routing: to a broadcast address it lets only sockets connect that may broadcast."""
-        options = self.options
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            if options.interface is not None:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, options.interface.encode() + b"\0")
-            try:
-                probe.connect((options.address, options.port))
-            except OSError as error:
-                if error.errno == errno.EACCES:
-                    return
-                raise StartError(
-                    "no_route",
-                    f"segment {options.name}: no way to {options.address}: {error.strerror}",
-                    "name the interface of the segment with 'interface:', or give it an address or a default route",
-                ) from error
-        raise StartError(
-            "no_broadcast_address",
-            f"segment {options.name}: {options.address} is not a broadcast address of this host",
-            "use 255.255.255.255, or the broadcast address that 'ip -4 address' shows behind 'brd'",
-        )
+        self.receiver = Receiver(self.sock.fileno(), options.largest, options.family)
+        self._sendto = self.sock.sendto
 
     def _size_buffers(self) -> None:
         options, sock = self.options, self.sock
@@ -244,7 +193,6 @@ class Segment:
                     f"{options.receive_buffer} were asked for; a burst may be lost. "
                     f"Remedy: sysctl -w net.core.rmem_max={options.receive_buffer}"
                 )
-
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         with contextlib.suppress(PermissionError):
             sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, SEND_BUFFER)
@@ -252,27 +200,6 @@ class Segment:
     def _buffer(self) -> int:
         """The receive buffer in force; the kernel reports twice what it grants."""
         return self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
-
-    def _bind_failed(self, error: OSError) -> StartError:
-        options = self.options
-        where = f"{options.bind}:{options.port}"
-        if error.errno == errno.EADDRINUSE:
-            return StartError(
-                "port_in_use",
-                f"segment {options.name}: port {where} is in use by a program that does not share it",
-                f"find it with 'ss -ulnp sport = :{options.port}'; every BCCN program must set SO_REUSEADDR",
-            )
-        if error.errno == errno.EACCES:
-            return StartError(
-                "port_refused",
-                f"segment {options.name}: not allowed to bind {where}",
-                "use a port above 1023, or give the daemon CAP_NET_BIND_SERVICE",
-            )
-        return StartError(
-            "bind_failed",
-            f"segment {options.name}: cannot bind {where}: {error.strerror}",
-            "check 'bind' and 'port' of this segment",
-        )
 
     def fileno(self) -> int:
         return self.sock.fileno()
