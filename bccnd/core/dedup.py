@@ -54,9 +54,14 @@ class DedupRules:
 
 class Source:
     """What is known of one src. Bit i of ``absent`` stands for the seq ``last - i``, not seen so far;
-    ``missing`` holds those of them that are neither lost nor older than what was first heard."""
+    ``missing`` holds those of them that are neither lost nor older than what was first heard. ``beat``, ``gap``,
+    ``interval`` and ``state`` are what liveness.py keeps of those that send heartbeats; kept here, they cost next to
+    nothing and go when the tracker goes."""
 
-    __slots__ = ("absent", "epoch", "first", "heard", "last", "missing", "rank", "src")
+    __slots__ = (
+        *("absent", "epoch", "first", "heard", "last", "missing", "rank", "src"),
+        *("beat", "gap", "interval", "state"),
+    )
 
     def __init__(self, src: bytes, seq: int, now: float) -> None:
         self.src = src
@@ -67,6 +72,20 @@ class Source:
         self.epoch = 1
         self.heard = now
         self.rank = now + RANK_SECONDS
+        self.beat = self.gap = self.interval = 0.0
+        self.state = 0
+
+
+class Own:
+    """One of our own identities: the seqs from ``first`` up to ``next`` were given by us. ``until`` is when it ceases
+    to be ours, ``reported`` whether somebody else was found to speak under it."""
+
+    __slots__ = ("first", "next", "reported", "until")
+
+    def __init__(self) -> None:
+        self.first = self.next = 0
+        self.until = float("inf")
+        self.reported = False
 
 
 class Sources:
@@ -74,8 +93,8 @@ class Sources:
 
     def __init__(self, rules: DedupRules) -> None:
         self._table: OrderedDict[bytes, Source] = OrderedDict()
-        #: our own identities, and until when the released ones still count
-        self._own: dict[bytes, float] = {}
+        #: our own identities, among them released ones whose time is not over
+        self._own: dict[bytes, Own] = {}
         self._released: deque[tuple[float, bytes]] = deque()
         #: (deadline, source, its epoch, first missing seq, last missing seq), oldest first
         self._gaps: deque[tuple[float, Source, int, int, int]] = deque()
@@ -83,6 +102,8 @@ class Sources:
         self.lost = 0
         self.restarts = 0
         self.jumps = 0
+        #: datagrams under an identity of ours that we have not sent
+        self.conflicts = 0
         self.expired = 0
         self.evicted = 0
         self.configure(rules)
@@ -120,25 +141,50 @@ class Sources:
                 break
         return count
 
-    def claim(self, src: bytes) -> None:
+    def get(self, src: bytes) -> Source | None:
+        return self._table.get(src)
+
+    def forget(self, source: Source) -> None:
+        """Give a tracker up, as if its source had never been heard."""
+        del self._table[source.src]
+        self._give_up(source)
+        self.expired += 1
+
+    def claim(self, src: bytes) -> Own:
         """From now on ``src`` is one of our own: what comes in under it is our own broadcast."""
-        self._own[src] = float("inf")
+        own = self._own.setdefault(src, Own())
+        own.until = float("inf")
         source = self._table.pop(src, None)
         if source is not None:
             self._give_up(source)
+        return own
 
     def release(self, src: bytes, until: float) -> None:
         """``src`` is no longer in use; its last broadcasts may still come in ``until`` then."""
-        if src in self._own:
-            self._own[src] = until
+        own = self._own.get(src)
+        if own is not None:
+            own.until = until
             self._released.append((until, src))
             if len(self._released) > MAX_RELEASED:
                 self._end_release()
 
     def _end_release(self) -> None:
         until, src = self._released.popleft()
-        if self._own.get(src) == until:
+        own = self._own.get(src)
+        if own is not None and own.until == until:
             del self._own[src]
+
+    def conflict(self, src: bytes, seq: int) -> bool:
+        """Look at what was judged LOOPED: a seq that we never gave means that somebody else speaks under our name.
+
+        That is counted; True the first time for this identity.
+        """
+        own = self._own[src]
+        if own.first <= seq < own.next:
+            return False
+        self.conflicts += 1
+        first_time, own.reported = not own.reported, True
+        return first_time
 
     def judge(self, src: bytes, seq: int, now: float) -> int:
         """The verdict on a datagram that is otherwise in order, or UNHEARD."""
@@ -267,9 +313,7 @@ class Sources:
             if source.heard + self._expire > now:
                 # Ranks lag behind by RANK_SECONDS at most, so whatever follows is hardly older.
                 break
-            table.popitem(last=False)
-            self._give_up(source)
-            self.expired += 1
+            self.forget(source)
         while self._released and self._released[0][0] <= now:
             self._end_release()
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from bccnd.core import bccn1
-from bccnd.core.dedup import Sources
+from bccnd.core.dedup import Own, Sources
+from bccnd.core.identity import PERL_TOKEN_BYTES
 from bccnd.core.integrity import Door
 from bccnd.errors import BadDatagram, BadMessage
 
@@ -18,45 +19,71 @@ from bccnd.errors import BadDatagram, BadMessage
 LINGER: Final = 10.0
 
 
-class Egress:
-    """Gives local messages their sender, seq and check."""
+#: what the Perl module takes in a channel; the signs of the other forms are no part of one
+_PERL_BYTES: Final = PERL_TOKEN_BYTES + b"/?"
 
-    def __init__(self, door: Door, sources: Sources, *, ceiling: int = bccn1.MAX_SEND) -> None:
+
+class _Speaker:
+    """An identity in use: how many clients speak under it, whether it has a seq yet, and what was given so far."""
+
+    __slots__ = ("begun", "own", "users")
+
+    def __init__(self, own: Own) -> None:
+        self.users = 1
+        self.begun = False
+        self.own = own
+
+
+class Egress:
+    """Gives local messages their sender, seq and check. ``perl_safe`` refuses plain channels that the Perl module
+    would discard."""
+
+    def __init__(self, door: Door, sources: Sources, *, ceiling: int = bccn1.MAX_SEND, perl_safe: bool = False) -> None:
         self.door = door
         self._sources = sources
         self._ceiling = ceiling
-        self._users: dict[bytes, int] = {}
-        self._next: dict[bytes, int] = {}
+        self._perl_safe = perl_safe
+        self._speakers: dict[bytes, _Speaker] = {}
 
     def open(self, identity: bytes) -> None:
         """One more client speaks under this identity."""
-        users = self._users.get(identity, 0)
-        if not users:
-            self._sources.claim(identity)
-        self._users[identity] = users + 1
+        speaker = self._speakers.get(identity)
+        if speaker is None:
+            self._speakers[identity] = _Speaker(self._sources.claim(identity))
+        else:
+            speaker.users += 1
 
     def close(self, identity: bytes, now: float) -> None:
         """One client less; the last one takes the counter with it."""
-        self._users[identity] -= 1
-        if not self._users[identity]:
-            del self._users[identity]
-            self._next.pop(identity, None)
+        speaker = self._speakers[identity]
+        speaker.users -= 1
+        if not speaker.users:
+            del self._speakers[identity]
             self._sources.release(identity, now + LINGER)
 
     def emit(self, identity: bytes, chan: bytes, payload: bytes, clock_us: int) -> tuple[int, bytes]:
-        """The seq and the datagram for a message; ``clock_us`` is the wall clock in microseconds.
+        """The seq and the datagram for a message of an open identity; ``clock_us`` is the wall clock in microseconds.
 
-        Raises BadMessage: bad_channel, bad_target, too_long. A message that is refused uses up no seq.
+        Raises BadMessage: bad_channel, bad_target, not_perl_safe, no_signing_key, too_long. A message that is refused
+        uses up no seq.
         """
         try:
             bccn1.check_chan(chan)
         except BadDatagram as bad:
             raise BadMessage(bad.reason, bad.detail) from None
-        seq = self._next.get(identity, clock_us)
+        if self._perl_safe and chan.translate(None, _PERL_BYTES) and not chan.startswith(b"!"):
+            raise BadMessage("not_perl_safe", "the Perl module would discard this channel")
+        speaker = self._speakers[identity]
+        own = speaker.own
+        seq = own.next if speaker.begun else clock_us
         body = bccn1.build_body(identity, seq, chan, payload)
         # A body beyond the ceiling is not worth a sum.
         datagram = bccn1.build(body, self.door.seal(body)) if len(body) <= self._ceiling else body
         if len(datagram) > self._ceiling:
             raise BadMessage("too_long", f"more than {self._ceiling} bytes as a datagram")
-        self._next[identity] = seq + 1
+        if not speaker.begun:
+            speaker.begun = True
+            if not own.next:
+                own.first = seq
+        own.next = seq + 1
         return seq, datagram

@@ -30,6 +30,8 @@ GAP: Final = b"!/bccn/gap"
 META_ON: Final = b"!/bccn/meta/on"
 META_OFF: Final = b"!/bccn/meta/off"
 STATS: Final = b"!/bccn/stats"
+#: before a src: messages on these keys say that it is ``alive``, ``silent`` or ``dead``
+LIVENESS: Final = b"!/bccn/liveness/"
 
 
 def read(packet: bytes) -> tuple[bytes, bytes, bytes]:

@@ -12,17 +12,27 @@ from bccnd.core.bccn1 import FIELD_BYTES, MAX_SRC
 
 #: legal in a token: all that is legal in src, but for the separator, the wildcard and the unknown sender's sign
 _TOKEN_BYTES: Final = FIELD_BYTES.translate(None, b"/*?!")
-_TO_UNDERSCORE: Final = bytes(byte if byte in _TOKEN_BYTES else ord("_") for byte in range(256))
+#: what of these the Perl module takes in a name
+PERL_TOKEN_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_."
 MAX_HOST: Final = 64
 
 
-def token(name: bytes, limit: int) -> bytes:
+def _keeping(legal: bytes) -> bytes:
+    """A table for `bytes.translate` that leaves these bytes and makes ``_`` of all others."""
+    return bytes(byte if byte in legal else ord("_") for byte in range(256))
+
+
+_TO_LEGAL: Final = _keeping(_TOKEN_BYTES)
+_TO_PERL: Final = _keeping(PERL_TOKEN_BYTES)
+
+
+def token(name: bytes, limit: int, *, perl_safe: bool = False) -> bytes:
     """One legal token of at most ``limit`` bytes: what is not legal becomes ``_``, nothing becomes ``unknown``."""
-    return name.translate(_TO_UNDERSCORE)[:limit] or b"unknown"
+    return name.translate(_TO_PERL if perl_safe else _TO_LEGAL)[:limit] or b"unknown"
 
 
-def identity(host: bytes, program: bytes, pid: int) -> bytes:
+def identity(host: bytes, program: bytes, pid: int, *, perl_safe: bool = False) -> bytes:
     """The src of a client; always legal and at most 128 bytes."""
     tail = b"/%d" % pid
-    head = token(host, MAX_HOST)
-    return head + b"/" + token(program, MAX_SRC - len(head) - len(tail) - 1) + tail
+    head = token(host, MAX_HOST, perl_safe=perl_safe)
+    return head + b"/" + token(program, MAX_SRC - len(head) - len(tail) - 1, perl_safe=perl_safe) + tail

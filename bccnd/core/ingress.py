@@ -16,7 +16,7 @@ from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, Nameless, Sources
 from bccnd.core.integrity import Door
 from bccnd.core.routes import Routes
-from bccnd.core.verdicts import INTERNAL_ERROR, LAST_ACCEPTED, NOT_ADDRESSED, NUMBERS, OVERSIZE
+from bccnd.core.verdicts import INTERNAL_ERROR, LAST_ACCEPTED, LOOPED, NOT_ADDRESSED, NUMBERS, OVERSIZE
 from bccnd.errors import BadDatagram
 
 R = TypeVar("R")
@@ -36,8 +36,12 @@ class Ingress(Generic[R]):
         routes: Routes[R],
         *,
         ceiling: int = MAX_RECEIVE,
+        on_heartbeat: Callable[[bytes, float], None] = lambda _src, _now: None,
+        on_conflict: Callable[[bytes, str], None] = lambda _src, _peer: None,
         on_bug: Callable[[bytes], None] = lambda _raw: None,
     ) -> None:
+        """``on_heartbeat`` gets the src of an accepted heartbeat and the time, ``on_conflict`` an identity of ours
+        under which somebody else speaks and the address of who does, once for each; ``on_bug`` a datagram."""
         self.door = door
         self.ceiling = ceiling
         self.group_messages: list[int] = []
@@ -45,6 +49,8 @@ class Ingress(Generic[R]):
         self._sources = sources
         self._nameless = nameless
         self._routes = routes
+        self._on_heartbeat = on_heartbeat
+        self._on_conflict = on_conflict
         self._on_bug = on_bug
 
     def set_groups(self, patterns: Sequence[bytes]) -> None:
@@ -109,6 +115,8 @@ class Ingress(Generic[R]):
                             verdict = NOT_ADDRESSED
                         else:
                             self._count_groups(route.groups, payload)
+                            if route.heartbeat and route.heartbeat == src:
+                                self._on_heartbeat(src, now)
                 verdicts[verdict] += 1
             except BadDatagram as bad:
                 verdicts[NUMBERS[bad.reason]] += 1
@@ -129,4 +137,6 @@ class Ingress(Generic[R]):
             verdict = self._sources.begin(src, seq, now)
             if verdict == UNKNOWN_SENDER:
                 verdict = self._nameless.judge(peers[number], body, now)
+            elif verdict == LOOPED and self._sources.conflict(src, seq):
+                self._on_conflict(src, peers[number])
         return verdict

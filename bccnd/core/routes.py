@@ -14,7 +14,8 @@ from typing import Final, Generic, TypeVar
 
 from bccnd.core import targets
 from bccnd.core.bccn1 import check_chan
-from bccnd.core.patterns import EXACT, MANY, Dialect, Pattern, compile_pattern
+from bccnd.core.liveness import HEARTBEAT
+from bccnd.core.patterns import DIALECTS, EXACT, MANY, Dialect, Pattern, compile_pattern
 
 #: channels remembered, in each of two generations: a few MB, and freeing one generation takes below a millisecond
 CACHE: Final = 4096
@@ -25,20 +26,21 @@ R = TypeVar("R")
 class Route(Generic[R]):
     """Where messages of one channel go. ``frame_head`` is the frame up to the payload; ``plain`` and ``meta`` are
     the receivers without and with the sender's particulars; ``nobody`` marks a directed channel that names no one
-    here; ``groups`` index the configured channel groups; ``special`` is true where there is more to do than to send the
-    frame to ``plain``."""
+    here; ``groups`` index the configured channel groups; ``heartbeat`` is the src whose heartbeats go this way, or
+    empty; ``special`` is true where there is more to do than to send the frame to ``plain``."""
 
-    __slots__ = ("frame_head", "groups", "meta", "nobody", "plain", "special")
+    __slots__ = ("frame_head", "groups", "heartbeat", "meta", "nobody", "plain", "special")
 
     def __init__(
-        self, form: int, frame_head: bytes, plain: tuple[R, ...], meta: tuple[R, ...], groups: tuple[int, ...]
+        self, chan: bytes, form: int, plain: tuple[R, ...], meta: tuple[R, ...], groups: tuple[int, ...]
     ) -> None:
         self.nobody = form == targets.DIRECTED and not plain and not meta
-        self.frame_head = frame_head
+        self.frame_head = b"MSG %b\0" % chan
         self.plain = plain
         self.meta = meta
         self.groups = groups
-        self.special = bool(self.nobody or meta or groups)
+        self.heartbeat = chan[len(HEARTBEAT) :] if chan.startswith(HEARTBEAT) else b""
+        self.special = bool(self.nobody or meta or groups or self.heartbeat)
 
 
 class _Node(Generic[R]):
@@ -157,13 +159,14 @@ class Routes(Generic[R]):
     """Who gets what: subscriptions for plain channels, everyone for the all form, identities for directed ones.
 
     Keys of the bus itself (``!/...``) have a tree of their own, which holds the patterns that begin with ``!``:
-    who subscribes to everything does not subscribe to the bus's own business.
+    who subscribes to everything does not subscribe to the bus's own business. As these keys are written with ``/``,
+    whatever the dialect, so are their patterns.
     """
 
     def __init__(self, dialect: Dialect, cache: int = CACHE) -> None:
         self._cache_size = cache
         self._plain: PatternTree[R] = PatternTree(dialect)
-        self._bus: PatternTree[R] = PatternTree(dialect)
+        self._bus: PatternTree[R] = PatternTree(DIALECTS["path"])
         self._identities: dict[R, bytes] = {}
         self._by_prefix: dict[bytes, dict[R, None]] = {}
         self._meta: set[R] = set()
@@ -278,7 +281,7 @@ class Routes(Generic[R]):
     def _make(self, chan: bytes, form: int, found: Iterable[R]) -> Route[R]:
         plain = tuple(receiver for receiver in found if receiver not in self._meta)
         meta = tuple(receiver for receiver in found if receiver in self._meta)
-        return Route(form, b"MSG %b\0" % chan, plain, meta, tuple(self._groups.match(chan)))
+        return Route(chan, form, plain, meta, tuple(self._groups.match(chan)))
 
     def _holders(self, target: bytes) -> Iterable[R]:
         exact, value = targets.classify(target)

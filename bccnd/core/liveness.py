@@ -1,0 +1,169 @@
+"""Heartbeats: who is alive, who has fallen silent, who is dead.
+
+Law: who has once sent a heartbeat (a message on ``heartbeat/<src>``) is watched; any accepted datagram of his is a
+sign of life. After half an interval beyond the one that passed without a sign he is silent, after ``dead_after``
+intervals and a half he is dead and his tracker is given up. Silence counts only while we were listening ourselves.
+Source: BCCN, "Heartbeat convention" and SEQUENCE NUMBERS AND DEDUP (expiry).
+
+Watching costs no timer per source: each stands in the list of the tick at which he is to be looked at next.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from bccnd.core.dedup import Source, Sources
+
+#: the channel of a heartbeat is this and the src of its sender
+HEARTBEAT: Final = b"heartbeat/"
+
+#: not watched: no heartbeat was heard yet
+UNWATCHED: Final = 0
+ALIVE: Final = 1
+SILENT: Final = 2
+DEAD: Final = 3
+STATE_NAMES: Final = ("", "alive", "silent", "dead")
+
+#: seconds between heartbeats for those of whom nothing else is known, where we send none ourselves
+USUAL_INTERVAL: Final = 5.0
+#: how many times longer than expected somebody's own interval may be; beyond it he is not taken at his word
+MAX_STRETCH: Final = 12.0
+#: width of a tick of the wheel, in seconds
+TICK: Final = 0.25
+#: sources looked at per call of `sweep`, so that no call lasts longer than a fraction of a millisecond
+STEP: Final = 256
+#: seconds between two sweeps from which on we were asleep ourselves
+ASLEEP: Final = 2.0
+#: of the dead, the latest are remembered
+MAX_DEAD: Final = 1024
+
+Change = tuple[bytes, int]
+
+
+@dataclass(frozen=True)
+class LivenessRules:
+    """``interval`` in seconds is what to expect of others; ``keep_dead`` leaves the dead their trackers, so that
+    nothing that they have sent can be replayed."""
+
+    interval: float = USUAL_INTERVAL
+    dead_after: int = 3
+    keep_dead: bool = False
+    max_watched: int = 100_000
+
+
+class Liveness:
+    """Watches the sources that send heartbeats. ``changes`` is for the caller to take away."""
+
+    def __init__(self, sources: Sources, rules: LivenessRules, now: float) -> None:
+        self._sources = sources
+        self._wheel: dict[int, list[Source]] = {}
+        self._tick = int(now / TICK)
+        self._entries = 0
+        self._swept = now
+        #: silence before this moment is no evidence: we were not listening
+        self._listening_since = now
+        self.changes: list[Change] = []
+        #: src and when he was last heard, the latest dead last
+        self.dead: OrderedDict[bytes, float] = OrderedDict()
+        self.silent = 0
+        self.deaths = 0
+        self.unwatched = 0
+        self.configure(rules)
+
+    def configure(self, rules: LivenessRules) -> None:
+        """Put other rules in force, for each source when it is looked at next."""
+        self.rules = rules
+
+    def beat(self, src: bytes, now: float) -> None:
+        """A heartbeat of a tracked source was accepted."""
+        source = self._sources.get(src)
+        if source is None:
+            return
+        if source.state == UNWATCHED:
+            if self._entries >= self.rules.max_watched:
+                self.unwatched += 1
+                return
+            source.interval = self.rules.interval
+        else:
+            self._learn(source, now - source.beat)
+        source.beat = now
+        if source.state != ALIVE:
+            was = source.state
+            self._change(source, ALIVE)
+            if was != SILENT:  # the silent ones stand in the wheel already
+                self._schedule(source, now + self._patience(source))
+
+    def _learn(self, source: Source, gap: float) -> None:
+        """Two gaps in a row that agree are his own interval; one alone may be a heartbeat that was lost. An interval
+        shorter than expected changes nothing: he is given the time that everyone has."""
+        expected = self.rules.interval
+        if abs(gap - source.gap) <= 0.25 * gap:
+            source.interval = min(max(expected, (gap + source.gap) / 2), expected * MAX_STRETCH)
+        source.gap = gap
+
+    @staticmethod
+    def _patience(source: Source) -> float:
+        """How long without a sign until he is silent."""
+        return 1.5 * source.interval
+
+    def _schedule(self, source: Source, when: float) -> None:
+        self._wheel.setdefault(max(int(when / TICK), self._tick) + 1, []).append(source)
+        self._entries += 1
+
+    def _change(self, source: Source, state: int) -> None:
+        self.silent += (state == SILENT) - (source.state == SILENT)
+        source.state = state
+        if state == ALIVE:
+            self.dead.pop(source.src, None)
+        self.changes.append((source.src, state))
+
+    def sweep(self, now: float) -> bool:
+        """Let time pass; True when there is more to be looked at now. Cheap; call it often."""
+        if now - self._swept > ASLEEP:
+            self._listening_since = now
+        self._swept = now
+        last = int(now / TICK)
+        looked_at = 0
+        while self._tick <= last:
+            due = self._wheel.get(self._tick)
+            while due:
+                if looked_at >= STEP:
+                    return True
+                looked_at += 1
+                self._entries -= 1
+                self._look_at(due.pop(), now)
+            self._wheel.pop(self._tick, None)
+            self._tick += 1
+        return False
+
+    def _look_at(self, source: Source, now: float) -> None:
+        if self._sources.get(source.src) is not source:  # evicted or expired in the meantime
+            self.silent -= source.state == SILENT
+            return
+        sign = max(source.heard, self._listening_since)
+        quiet = now - sign
+        death = (self.rules.dead_after + 0.5) * source.interval
+        if quiet < self._patience(source):
+            if source.state != ALIVE:
+                self._change(source, ALIVE)
+            self._schedule(source, sign + self._patience(source))
+        elif quiet < death:
+            if source.state != SILENT:
+                self._change(source, SILENT)
+            # Looked at before his time is over, because other messages than heartbeats bring him back as well.
+            self._schedule(source, min(sign + death, now + source.interval / 2))
+        else:
+            self._die(source)
+
+    def _die(self, source: Source) -> None:
+        self._change(source, DEAD)
+        self.deaths += 1
+        self.dead[source.src] = source.heard
+        if len(self.dead) > MAX_DEAD:
+            self.dead.popitem(last=False)
+        if self.rules.keep_dead:
+            source.state = UNWATCHED
+        else:
+            self._sources.forget(source)
