@@ -31,10 +31,10 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from bccnd.core.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP
+from bccnd.core.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP, check_src
 from bccnd.core.frames import DEFAULT_SOCKET
 from bccnd.core.integrity import MIN_KEY
-from bccnd.errors import ConfigError, Fault
+from bccnd.errors import BadDatagram, ConfigError, Fault
 
 DEFAULT_PATH: Final = "/etc/bccnd/bccnd.yaml"
 
@@ -46,6 +46,8 @@ _SIZE: Final = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)")
 _BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 #: levels of lists and mappings; the settings have four
 _MAX_DEPTH: Final = 20
+#: seconds between heartbeats at least: a fleet's heartbeats must not be its traffic
+MIN_BEAT: Final = 0.1
 #: a key file larger than this is some other file
 _MAX_KEY_FILE: Final = 4096
 
@@ -109,11 +111,22 @@ def _mode(value: object) -> int:
     return mode
 
 
-def _ipv4(value: object) -> str:
+def _address(value: object) -> str:
     try:
-        return str(ipaddress.IPv4Address(value if isinstance(value, str) else ""))
+        return str(ipaddress.ip_address(value if isinstance(value, str) else ""))
     except ValueError:
-        raise _wrong(f"{_brief(value)} is no IPv4 address", "write four numbers, like 255.255.255.255") from None
+        remedy = "write an IPv4 address like 255.255.255.255, or an IPv6 address like ff02::bcc"
+        raise _wrong(f"{_brief(value)} is no address", remedy) from None
+
+
+def _segment_address(value: object) -> str:
+    address = _address(value)
+    if ":" in address and ("%" in address or not ipaddress.ip_address(address).is_multicast):
+        raise _wrong(
+            f"{address} is no multicast group, and IPv6 has no broadcast",
+            "write a group like ff02::bcc, and its interface under 'interface'",
+        )
+    return address
 
 
 def _interface(value: str) -> str:
@@ -144,25 +157,34 @@ class _Found:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.keys: list[bytes] = []
+        self.public_keys: dict[str, bytes] = {}
         self.gid: int | None = None
 
+    def path(self, name: str) -> str:
+        """A name without ``/`` at its beginning counts from the folder of the configuration."""
+        return os.path.join(self.directory, name)
 
-def read_key(path: str) -> bytes:
-    """The key in a file: its bytes without the line end. Refused when others than its owner can read it; a systemd
-    credential (owned by root, mode 0440 or 0400) is fine. Raises PydanticCustomError, reason and remedy in it."""
+
+def read_key(path: str, *, public: bool = False) -> bytes:
+    """The key in a file: its bytes without the line end.
+
+    A secret is refused when others than its owner can read it (a systemd credential, owned by root with mode 0440 or
+    0400, is fine), a public key when others can write it. Raises PydanticCustomError, reason and remedy in it.
+    """
     try:
         with open(path, "rb") as file:
             info = os.fstat(file.fileno())
             key = file.read(_MAX_KEY_FILE + 1).rstrip(b"\r\n")
     except OSError as error:
-        raise _wrong(
-            f"cannot read key {path}: {error.strerror}", "make one with 'bccn keygen FILE', readable for the daemon"
-        ) from error
+        remedy = "make one with 'bccn keygen FILE', readable for the daemon"
+        raise _wrong(f"cannot read key {path}: {error.strerror}", remedy) from error
     mode = stat.S_IMODE(info.st_mode)
     credential = info.st_uid == 0 and mode & ~0o440 == 0
     if not stat.S_ISREG(info.st_mode):
         raise _wrong(f"key {path} is no regular file", "name a file")
-    if mode & 0o077 and not credential:
+    if public and mode & 0o022:
+        raise _wrong(f"public key {path} has mode {mode:04o}: others can replace it", f"chmod 644 {path}")
+    if not public and mode & 0o077 and not credential:
         raise _wrong(f"key {path} has mode {mode:04o}: others can read it", f"chmod 600 {path}")
     if info.st_uid not in (0, os.geteuid()):
         raise _wrong(f"key {path} belongs to uid {info.st_uid}", f"chown {os.geteuid()} {path}")
@@ -173,10 +195,48 @@ def read_key(path: str) -> bytes:
     return key
 
 
+def check_key(key: bytes, algorithm: str, name: str) -> None:
+    """Whether a secret is one for an algorithm. Raises PydanticCustomError, reason and remedy in it."""
+    if algorithm == "sig":
+        _check_pem(key, "private_key", name)
+    elif key.startswith(b"-----BEGIN "):
+        # A public key among the HMAC keys would be a secret that everybody knows.
+        raise _wrong(f"key {name} is a key for signatures", "set algorithm: sig, or name a key for hmac")
+
+
+def _check_pem(key: bytes, kind: Literal["private_key", "public_key"], name: str) -> None:
+    from bccnd.core import signatures  # a library that most have no use for
+
+    try:
+        getattr(signatures, kind)(key)
+    except ValueError as error:
+        raise _wrong(f"key {name} holds {error}", "make a pair with 'bccn keygen --algorithm sig FILE'") from error
+
+
 def _key_file(name: str, info: ValidationInfo) -> str:
     if isinstance(info.context, _Found):
-        info.context.keys.append(read_key(os.path.join(info.context.directory, name)))
+        key = read_key(info.context.path(name))
+        check_key(key, info.data.get("algorithm", ""), name)
+        info.context.keys.append(key)
     return name
+
+
+def _public_key_file(name: str, info: ValidationInfo) -> str:
+    if isinstance(info.context, _Found):
+        key = read_key(info.context.path(name), public=True)
+        _check_pem(key, "public_key", name)
+        info.context.public_keys[name] = key
+    return name
+
+
+def _prefix(prefix: str) -> str:
+    if prefix:
+        try:
+            check_src(os.fsencode(prefix))
+        except BadDatagram:
+            remedy = 'write the first part of a src, like relay01 or relay01/cardsys, or "" for all others'
+            raise _wrong(f"{_brief(prefix)} cannot be the beginning of a src", remedy) from None
+    return prefix
 
 
 def _group(name: str, info: ValidationInfo) -> str:
@@ -189,14 +249,24 @@ def _group(name: str, info: ValidationInfo) -> str:
     return name
 
 
+def _as_tuple(value: object) -> object:
+    """YAML's lists, frozen; nothing at all is an empty one."""
+    if value is None or value == {}:
+        return ()
+    return tuple(value) if isinstance(value, list) else value
+
+
 Text = Annotated[str, AfterValidator(_text)]
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Bytes = Annotated[int, BeforeValidator(_bytes)]
 Mode = Annotated[int, BeforeValidator(_mode)]
-Address = Annotated[str, BeforeValidator(_ipv4)]
+Address = Annotated[str, BeforeValidator(_address)]
+SegmentAddress = Annotated[str, BeforeValidator(_segment_address)]
 Interface = Annotated[str, AfterValidator(_interface)]
 Listen = Annotated[tuple[str, int] | None, BeforeValidator(_listen)]
 KeyFile = Annotated[Text, AfterValidator(_key_file)]
+PublicKeyFile = Annotated[Text, AfterValidator(_public_key_file)]
+Prefix = Annotated[Text, AfterValidator(_prefix)]
 Group = Annotated[Text, AfterValidator(_group)]
 
 
@@ -209,46 +279,57 @@ class SegmentSettings(_Section):
 
     #: in metrics and logs; without it, made of interface, address and port
     name: Text = Field(default="", max_length=64)
-    address: Address = "255.255.255.255"
+    #: a broadcast address, or a multicast group in IPv4 or IPv6
+    address: SegmentAddress = "255.255.255.255"
     port: int = Field(default=5400, ge=1, le=65_535)
-    bind: Address = "0.0.0.0"
+    bind: Address | None = None
     interface: Interface | None = None
+    #: routers that multicast may pass; 1 stays on the segment
+    hop_limit: int = Field(default=1, ge=1, le=255)
     #: a burst of some 20,000 datagrams of 150 bytes, by the kernel's own accounting
     receive_buffer: Bytes = Field(default=16 << 20, ge=4096, le=1 << 30)
 
     @property
     def label(self) -> str:
-        return self.name or f"{self.interface + '/' if self.interface else ''}{self.address}:{self.port}"
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return self.name or f"{self.interface + '/' if self.interface else ''}{address}:{self.port}"
+
+    @field_validator("bind")
+    @classmethod
+    def _same_family(cls, bind: str | None, info: ValidationInfo) -> str | None:
+        address = info.data.get("address")
+        if bind is not None and address is not None and (":" in bind) != (":" in address):
+            raise _wrong(f"{bind} and {address} are of different families", "leave out 'bind'")
+        return bind
 
 
 class IntegritySettings(_Section):
     """Which checks datagrams carry."""
 
-    algorithm: Literal["none", "hmac", "crc32"] = "none"
-    #: the first signs, all of them verify; few, because each unknown sum is tried against all
-    keys: tuple[KeyFile, ...] = Field(default=(), max_length=16)
+    algorithm: Literal["none", "hmac", "crc32", "sig"] = "none"
+    #: the first signs; for hmac all of them verify: few, because each unknown sum is tried against all
+    keys: Annotated[tuple[KeyFile, ...], BeforeValidator(_as_tuple)] = Field(default=(), max_length=16)
+    #: public keys by the beginning of the src that they speak for; for a rotation a source has two
+    signers: dict[Prefix, Annotated[tuple[PublicKeyFile, ...], BeforeValidator(_as_tuple)]] = Field(
+        default_factory=dict, max_length=100_000
+    )
     #: drop what carries no check; without an algorithm there is nothing to require
     required: bool = True
     unverifiable: Literal["drop", "accept"] = "drop"
-
-    @field_validator("keys", mode="before")
-    @classmethod
-    def _as_tuple(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
-
-    @field_validator("algorithm", mode="before")
-    @classmethod
-    def _known(cls, value: object) -> object:
-        if value == "sig":
-            raise _wrong("signatures are not in this version", "use hmac")
-        return value
 
     @model_validator(mode="after")
     def _has_keys(self) -> IntegritySettings:
         if self.algorithm == "hmac" and not self.keys:
             raise _wrong("hmac needs a key", "make one with 'bccn keygen FILE' and name the file under keys")
-        if self.algorithm != "hmac" and self.keys:
-            raise _wrong(f"algorithm {self.algorithm} takes no keys", "set algorithm: hmac, or leave out keys")
+        if self.algorithm == "sig" and not self.keys and not self.signers:
+            remedy = "make a pair with 'bccn keygen --algorithm sig FILE'; name FILE under keys, FILE.pub under signers"
+            raise _wrong("sig needs a key", remedy)
+        if self.algorithm == "sig" and len(self.keys) > 1:
+            raise _wrong("sig signs with one key", "leave one under keys; public keys stand under signers")
+        if self.algorithm in ("none", "crc32") and self.keys:
+            raise _wrong(f"algorithm {self.algorithm} takes no keys", "set algorithm: hmac or sig, or leave out keys")
+        if self.algorithm != "sig" and self.signers:
+            raise _wrong(f"algorithm {self.algorithm} takes no signers", "set algorithm: sig, or leave out signers")
         return self
 
 
@@ -312,17 +393,28 @@ class MetricsSettings(_Section):
 
 
 class HeartbeatSettings(_Section):
-    """Heartbeats of our own; not in this version, so only `off` is accepted."""
+    """Heartbeats of our own, and what is expected of those of others."""
 
-    interval: Seconds = 0.0
-    dead_after: int = Field(default=3, ge=1)
+    #: 0: we send none, and others are expected to send theirs every 5 s
+    interval: Seconds = Field(default=0.0, le=3600)
+    dead_after: int = Field(default=3, ge=1, le=1000)
 
     @field_validator("interval")
     @classmethod
-    def _off(cls, value: float) -> float:
-        if value:
-            raise _wrong("heartbeats are not in this version", "set interval: 0")
+    def _not_too_often(cls, value: float) -> float:
+        if 0 < value < MIN_BEAT:
+            raise _wrong(f"every {value:g} s is too often", f"set {MIN_BEAT:g} or more, or 0 for none")
         return value
+
+
+class RepeatSettings(_Section):
+    """Channels whose datagrams are sent more than once."""
+
+    channels: Text = Field(max_length=1024)
+    #: the first one counted; more than a few help no more and cost the segment
+    copies: int = Field(default=2, ge=2, le=8)
+    #: apart, because what is lost is often lost together
+    spacing: Seconds = Field(default=0.002, le=60)
 
 
 def _none_yet(thing: str) -> BeforeValidator:
@@ -340,7 +432,10 @@ class Settings(_Section):
 
     #: first part of every identity on this host
     host: str = Field(default_factory=socket.gethostname, min_length=1, max_length=64)
-    segments: tuple[SegmentSettings, ...] = Field(default=(SegmentSettings(),), max_length=64)
+    names: Literal["any", "perl-safe"] = "any"
+    segments: Annotated[tuple[SegmentSettings, ...], BeforeValidator(_as_tuple)] = Field(
+        default=(SegmentSettings(),), max_length=64
+    )
     #: the largest datagram accepted; what we send is never above 1400 bytes
     max_datagram: Bytes = Field(default=MAX_RECEIVE, ge=MAX_SEND, le=MAX_UDP)
     integrity: IntegritySettings = IntegritySettings()
@@ -348,8 +443,9 @@ class Settings(_Section):
     bus: BusSettings = BusSettings()
     metrics: MetricsSettings = MetricsSettings()
     heartbeat: HeartbeatSettings = HeartbeatSettings()
+    #: the first rule that fits a channel decides
+    repeat: Annotated[tuple[RepeatSettings, ...], BeforeValidator(_as_tuple)] = Field(default=(), max_length=64)
     access: Annotated[None, _none_yet("access rules are")] = None
-    repeat: Annotated[None, _none_yet("repeat rules are")] = None
     gateways: Annotated[None, _none_yet("gateways are")] = None
     recorder: Annotated[None, _none_yet("the recorder is")] = None
 
@@ -359,11 +455,6 @@ class Settings(_Section):
         if not re.fullmatch(r"[!-~]+", host) or set(host) & set(":|/*?!"):
             raise _wrong(f"{host!r} cannot be part of a name on the segment", "use letters, digits, . and -")
         return host
-
-    @field_validator("segments", mode="before")
-    @classmethod
-    def _as_tuple(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("segments")
     @classmethod
@@ -376,13 +467,36 @@ class Settings(_Section):
                 )
         return segments
 
+    @model_validator(mode="after")
+    def _fits_together(self) -> Settings:
+        for number, rule in enumerate(self.repeat):
+            last = (rule.copies - 1) * rule.spacing
+            if last >= self.dedup.horizon:
+                raise _wrong(
+                    f"repeat[{number}]: the last copy would come {last:g} s after the first, like a restart",
+                    f"stay below dedup.horizon ({self.dedup.horizon:g} s) with fewer copies or less spacing",
+                )
+        if self.heartbeat.interval and self.integrity.algorithm == "sig" and not self.integrity.keys:
+            raise _wrong(
+                "heartbeats cannot be signed without a key",
+                "name a private key under integrity.keys, or set interval: 0",
+            )
+        return self
+
 
 class Configuration:
     """Settings with everything that they name: the keys' bytes and the group's number."""
 
-    def __init__(self, settings: Settings, keys: tuple[bytes, ...] = (), gid: int | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        keys: tuple[bytes, ...] = (),
+        signers: dict[bytes, list[bytes]] | None = None,
+        gid: int | None = None,
+    ) -> None:
         self.settings = settings
         self.keys = keys
+        self.signers = signers or {}
         self.gid = gid
 
 
@@ -415,7 +529,11 @@ def read(text: str, path: str) -> Configuration:
         settings = Settings.model_validate(document.data, context=found)
     except ValidationError as error:
         raise ConfigError([document.fault(one) for one in error.errors()]) from error
-    return Configuration(settings, tuple(found.keys), found.gid)
+    signers = {
+        os.fsencode(prefix): [found.public_keys[name] for name in names]
+        for prefix, names in settings.integrity.signers.items()
+    }
+    return Configuration(settings, tuple(found.keys), signers, found.gid)
 
 
 #: what pydantic says in Python's words, in plain ones
@@ -454,13 +572,16 @@ class _Document:
 
     def fault(self, error: ErrorDetails) -> Fault:
         """A fault from what pydantic found."""
-        where = tuple(error["loc"])
+        # What pydantic calls the key itself of a mapping is named by the key already.
+        where = tuple(part for part in error["loc"] if part != "[key]")
         context = error.get("ctx", {})
         kind = error["type"]
         if kind == "extra_forbidden":
             return self.fault_at(where, "unknown key", _known_keys(where))
         if kind == "bccnd":
             return self.fault_at(where, str(context["reason"]), str(context["remedy"]))
+        if kind == "missing":
+            return self.fault_at(where, "must be there", "see this key in etc/bccnd.yaml")
         wanted = _WANTED.get(kind) or error["msg"].replace("Input should be", "must be")
         remedy = f"choose {context['expected']}" if kind == "literal_error" else "see this key in etc/bccnd.yaml"
         return self.fault_at(where, f"{wanted}, not {_brief(error['input'])}", remedy)
@@ -542,4 +663,5 @@ _SECTIONS: Final[dict[str, type[BaseModel]]] = {
     "queue": QueueSettings,
     "metrics": MetricsSettings,
     "heartbeat": HeartbeatSettings,
+    "repeat": RepeatSettings,
 }

@@ -16,25 +16,31 @@ from functools import partial
 from typing import Any, Final
 
 from bccnd.config import Configuration, SegmentSettings, Settings, load
+from bccnd.core import frames
 from bccnd.core.counters import Histogram
 from bccnd.core.dedup import DedupRules, Nameless, Sources
 from bccnd.core.egress import Egress
+from bccnd.core.identity import MAX_HOST, identity, token
 from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import Crc32, Door, Hmac
+from bccnd.core.integrity import Door, make_door
+from bccnd.core.liveness import HEARTBEAT, STATE_NAMES, USUAL_INTERVAL, Liveness, LivenessRules
 from bccnd.core.patterns import DIALECTS
+from bccnd.core.repeat import Repeater, RepeatRule
 from bccnd.core.routes import Routes
 from bccnd.errors import ConfigError
 from bccnd.net import log, metrics
 from bccnd.net.bus import Bus, BusLimits
 from bccnd.net.http import HttpServer
 from bccnd.net.listen import listen_tcp, listen_unix
-from bccnd.net.loop import READABLE, Loop
+from bccnd.net.loop import READABLE, Loop, Timer
 from bccnd.net.segment import BATCH, Segment, SegmentOptions
 
 #: batches taken from one segment before clients have their turn
 ROUNDS: Final = 8
 #: seconds between two looks at what time alone changes
 SWEEP: Final = 0.25
+#: seconds until the next look where one look was not enough
+SWEEP_ON: Final = 0.002
 #: seconds between two looks at the kernel's drop counts
 WATCH_DROPS: Final = 5.0
 #: seconds between two looks for garbage that refers to itself
@@ -43,6 +49,8 @@ TIDY: Final = 60.0
 DRAIN: Final = 0.6
 #: sources that `bccn sources` can show
 MAX_LISTED: Final = 10_000
+#: what this daemon is called on the segment, behind the host
+PROGRAM: Final = b"bccnd"
 
 
 class Daemon:
@@ -54,18 +62,35 @@ class Daemon:
         #: what sockets and names were made from, until the next start
         self._settings = settings
         self._groups = settings.metrics.groups
+        self._heartbeat = settings.heartbeat.interval
         self._started = time.time()
         self._limited = log.Limited()
         self.forward = Histogram()
         self.config_reloads = {"applied": 0, "refused": 0}
         door = _door(configuration)
+        perl_safe = settings.names == "perl-safe"
+        self._identify = partial(identity, settings.host.encode(), perl_safe=perl_safe)
+        self._identity = self._identify(PROGRAM, os.getpid())
         self.sources = Sources(_dedup_rules(settings))
+        self.liveness = Liveness(self.sources, _liveness_rules(settings), time.monotonic())
         self.nameless = Nameless(settings.dedup.horizon)
-        self._routes: Routes[int] = Routes(DIALECTS[settings.bus.dialect])
+        dialect = DIALECTS[settings.bus.dialect]
+        self._routes: Routes[int] = Routes(dialect)
         self._ingress: Ingress[int] = Ingress(
-            door, self.sources, self.nameless, self._routes, ceiling=settings.max_datagram, on_bug=self._on_bug
+            door,
+            self.sources,
+            self.nameless,
+            self._routes,
+            ceiling=settings.max_datagram,
+            on_heartbeat=self.liveness.beat,
+            on_conflict=self._on_conflict,
+            on_bug=self._on_bug,
         )
-        self._egress = Egress(door, self.sources)
+        self._egress = Egress(door, self.sources, perl_safe=perl_safe)
+        self._egress.open(self._identity)
+        self.repeater = Repeater(_repeat_rules(settings), dialect)
+        self._repeat_at: Timer | None = None
+        self._beat_at: Timer | None = None
         self._set_groups(settings.metrics.groups)
         self.segments: list[Segment] = []
         self._drops_seen: dict[str, int] = {}
@@ -97,7 +122,7 @@ class Daemon:
         self.bus = Bus(
             self.loop,
             listener,
-            settings.host.encode(),
+            self._identify,
             self._routes,
             self._egress,
             self._broadcast,
@@ -108,7 +133,14 @@ class Daemon:
 
     # -- the way of a datagram
 
-    def _broadcast(self, datagram: bytes) -> str | None:
+    def _broadcast(self, chan: bytes, datagram: bytes) -> str | None:
+        """Send a datagram for the first time, and remember the copies that are to follow."""
+        failed = self._send(datagram)
+        self.repeater.add(chan, datagram, time.monotonic())
+        self._arm_repeater()
+        return failed
+
+    def _send(self, datagram: bytes) -> str | None:
         failed = None
         for segment in self.segments:
             error = segment.broadcast(datagram)
@@ -117,6 +149,40 @@ class Daemon:
                 name = segment.options.name
                 self._limited.warn(f"send/{name}/{error}", f"segment {name}: cannot broadcast: {error}")
         return failed
+
+    def _arm_repeater(self) -> None:
+        due = self.repeater.next_due
+        if due is not None and self._repeat_at is None:
+            self._repeat_at = self.loop.later(max(0.0, due - time.monotonic()), self._repeat)
+
+    def _repeat(self) -> None:
+        self._repeat_at = None
+        for datagram in self.repeater.due(time.monotonic()):
+            self._send(datagram)
+        self._arm_repeater()
+
+    def _beat(self) -> None:
+        """Send our own heartbeat, and be here again when the next one is due."""
+        interval = self._heartbeat
+        if interval:
+            self._beat_at = self.loop.later(interval, self._beat)
+            chan = HEARTBEAT + self._identity
+            self.bus.publish(self._identity, chan, b"", frames.message(chan, b""))
+
+    def _tell_liveness(self) -> None:
+        """Tell local clients who has come alive, fallen silent or died."""
+        changes, self.liveness.changes = self.liveness.changes, []
+        for src, state in changes:
+            self.bus.announce(frames.LIVENESS + src, STATE_NAMES[state].encode("ascii"))
+
+    def _sweep(self) -> None:
+        """Let time pass, in steps short enough that no datagram waits for long."""
+        now = time.monotonic()
+        self.sources.sweep(now)
+        more = self.liveness.sweep(now)
+        if self.liveness.changes:
+            self._tell_liveness()
+        self.loop.later(SWEEP_ON if more else SWEEP, self._sweep)
 
     def _on_datagrams(self, segment: Segment) -> bool:
         """Take what the socket holds, batch by batch; True when there may be more."""
@@ -136,6 +202,8 @@ class Daemon:
             if deliveries:
                 self.bus.deliver(deliveries)
                 self.forward.add(max(0.0, (time.time_ns() - stamp) * 1e-9))
+            if self.liveness.changes:
+                self._tell_liveness()
             if len(datagrams) < BATCH:
                 return False
         return True
@@ -149,6 +217,14 @@ class Daemon:
         )
         log.logger.exception("the trace of that bug")
 
+    def _on_conflict(self, src: bytes, peer: str) -> None:
+        log.logger.warning(
+            "identity conflict: %s is a program of this host, and %s sends under the same name; nothing that comes in "
+            "under it is delivered. Remedy: give every host a 'host' of its own, and every program a name of its own",
+            src.decode("ascii"),
+            peer,
+        )
+
     # -- life
 
     def run(self) -> None:
@@ -156,7 +232,7 @@ class Daemon:
         loop = self.loop
         for segment in self.segments:
             loop.watch(segment.fileno(), READABLE, partial(self._on_readable, segment))
-        loop.every(SWEEP, lambda: self.sources.sweep(time.monotonic()))
+        self._sweep()
         loop.every(WATCH_DROPS, self._watch_drops)
         # The collector would walk every tracker in the midst of traffic. Nothing on the way of a datagram makes
         # cycles, so it is enough to look, now and then, at what is new.
@@ -164,6 +240,7 @@ class Daemon:
         loop.every(TIDY, self._tidy)
         self._tidy()
         log.logger.info("ready: %s", self._summary())
+        self._beat()
         try:
             loop.run()
             self._drain()
@@ -191,6 +268,9 @@ class Daemon:
             while time.monotonic() < deadline - DRAIN / 2 and self._on_datagrams(segment):
                 pass
         self.bus.drain(deadline)
+        # What waits to be repeated is not worth waiting for, but worth sending.
+        for datagram in self.repeater.due(float("inf")):
+            self._send(datagram)
 
     def reload(self) -> None:
         """Read the configuration again and put it in force; a bad one changes nothing."""
@@ -207,6 +287,13 @@ class Daemon:
         door = _door(configuration)
         self._ingress.door = self._egress.door = door
         self.sources.configure(_dedup_rules(new))
+        self.liveness.configure(_liveness_rules(new))
+        self.repeater.configure(_repeat_rules(new), DIALECTS[self._settings.bus.dialect])
+        if new.heartbeat.interval != self._heartbeat:
+            self._heartbeat = new.heartbeat.interval
+            if self._beat_at is not None:
+                self._beat_at.cancel()
+            self._beat()
         self.nameless.horizon = new.dedup.horizon
         self.bus.limits = _bus_limits(new)
         if new.metrics.groups != self._groups:
@@ -254,19 +341,27 @@ class Daemon:
         return zip(self._groups, self._ingress.group_messages, self._ingress.group_bytes, strict=True)
 
     def _list_sources(self) -> Iterator[dict[str, Any]]:
+        dead = self.liveness.dead
         for source in self.sources.latest(MAX_LISTED):
+            died = dead.get(source.src) == source.heard
             yield {
                 "src": source.src.decode("ascii"),
-                "last_seq": source.last,
+                "state": "dead" if died else STATE_NAMES[source.state],
                 "silent_seconds": round(time.monotonic() - source.heard, 3),
+                "last_seq": source.last,
                 "epoch": source.epoch,
                 "missing": source.missing.bit_count(),
             }
+        for src, heard in list(reversed(dead.items())):
+            if src not in self.sources:
+                silent = round(time.monotonic() - heard, 3)
+                yield {"src": src.decode("ascii"), "state": "dead", "silent_seconds": silent}
 
     def _describe(self) -> Iterator[dict[str, Any]]:
         yield {
             "version": metrics.version(),
             "host": self._settings.host,
+            "identity": self._identity.decode("ascii"),
             "pid": os.getpid(),
             "started": round(self._started, 3),
             "clients": len(self.bus.clients),
@@ -277,12 +372,34 @@ class Daemon:
 
 
 def _door(configuration: Configuration) -> Door:
-    integrity = configuration.settings.integrity
-    accept = integrity.unverifiable == "accept"
-    if integrity.algorithm == "none":
-        return Door(accept_unverifiable=accept)
-    verifiers = [Crc32()] if integrity.algorithm == "crc32" else [Hmac(key) for key in configuration.keys]
-    return Door(verifiers, required=integrity.required, accept_unverifiable=accept)
+    settings, keys, signers = configuration.settings, configuration.keys, configuration.signers
+    integrity = settings.integrity
+    if integrity.algorithm == "sig" and keys:
+        from bccnd.core.signatures import public_of  # a library that most have no use for
+
+        # Our own broadcasts come back to us, and other programs of this host may sign with the same key.
+        host = token(settings.host.encode(), MAX_HOST, perl_safe=settings.names == "perl-safe")
+        signers = {**signers, host: [*signers.get(host, []), public_of(keys[0])]}
+    return make_door(
+        integrity.algorithm,
+        keys,
+        signers,
+        required=integrity.required,
+        accept_unverifiable=integrity.unverifiable == "accept",
+    )
+
+
+def _liveness_rules(settings: Settings) -> LivenessRules:
+    return LivenessRules(
+        interval=settings.heartbeat.interval or USUAL_INTERVAL,
+        dead_after=settings.heartbeat.dead_after,
+        keep_dead=settings.dedup.freshness == "monotonic",
+        max_watched=settings.dedup.max_sources,
+    )
+
+
+def _repeat_rules(settings: Settings) -> list[RepeatRule]:
+    return [RepeatRule(rule.channels.encode(), rule.copies, rule.spacing) for rule in settings.repeat]
 
 
 def _dedup_rules(settings: Settings) -> DedupRules:
@@ -314,6 +431,7 @@ def _segment_options(segment: SegmentSettings, largest: int) -> SegmentOptions:
         port=segment.port,
         bind=segment.bind,
         interface=segment.interface,
+        hop_limit=segment.hop_limit,
         receive_buffer=segment.receive_buffer,
         largest=largest,
     )
@@ -322,6 +440,7 @@ def _segment_options(segment: SegmentSettings, largest: int) -> SegmentOptions:
 def _needing_restart(old: Settings, new: Settings) -> Iterator[tuple[str, object, object]]:
     """What is bound to sockets or to the names of clients, before and after."""
     yield "host", old.host, new.host
+    yield "names", old.names, new.names
     yield "segments", old.segments, new.segments
     yield "max_datagram", old.max_datagram, new.max_datagram
     for key in ("path", "mode", "group", "dialect"):

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn
@@ -23,6 +24,7 @@ import pytest
 from bccnd.core import frames
 from bccnd.core.dedup import DedupRules, Sources
 from bccnd.core.egress import Egress
+from bccnd.core.identity import identity
 from bccnd.core.integrity import Door
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
@@ -165,7 +167,7 @@ class Hub:
         self.bus = Bus(
             self.loop,
             listen_unix(self.path, 0o600, None),
-            b"relay01",
+            partial(identity, b"relay01"),
             self.routes,
             Egress(Door(), self.sources),
             self._broadcast,
@@ -174,7 +176,7 @@ class Hub:
         )
         self._peers: list[Peer] = []
 
-    def _broadcast(self, datagram: bytes) -> str | None:
+    def _broadcast(self, _chan: bytes, datagram: bytes) -> str | None:
         self.sent.append(datagram)
         return self.answer
 

@@ -223,20 +223,22 @@ def clients(path: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_obj
 def sources(path: str, as_json: bool) -> None:
-    """Show the senders heard on the segments, the latest first (10,000 at most)."""
+    """Show the senders heard on the segments, the latest first (10,000 at most), then those found dead.
+
+    State is alive, silent or dead for senders of heartbeats, empty for others.
+    """
     rows = _listing(path, b"sources")
     if as_json:
         _print_json(rows)
         return
     _print_table(
-        ["source", "last seq", "silent", "epoch", "missing"],
+        ["source", "state", "silent", "last seq", "epoch", "missing"],
         (
             [
                 row["src"],
-                str(row["last_seq"]),
+                row["state"],
                 f"{row['silent_seconds']:.1f} s",
-                str(row["epoch"]),
-                str(row["missing"]),
+                *(str(row.get(name, "")) for name in ("last_seq", "epoch", "missing")),
             ]
             for row in rows
         ),

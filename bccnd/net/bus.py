@@ -27,7 +27,7 @@ from typing import Any, Final
 from bccnd.core import frames
 from bccnd.core.counters import BusCounters
 from bccnd.core.egress import Egress
-from bccnd.core.identity import identity, token
+from bccnd.core.identity import token
 from bccnd.core.ingress import Delivery
 from bccnd.core.routes import Routes
 from bccnd.errors import BadDatagram, BadFrame, BadMessage
@@ -105,18 +105,19 @@ class Client:
 class Bus:
     """Serves the clients of one listening socket.
 
-    ``broadcast`` takes a datagram to the segments and returns None or the name of an error; ``listings`` are what
-    `!/bccn/stats` offers beside the clients, by name.
+    ``identify`` makes an identity of a program's name and pid; ``broadcast`` takes a datagram and its channel to the
+    segments and returns None or the name of an error; ``listings`` are what `!/bccn/stats` offers beside the clients,
+    by name.
     """
 
     def __init__(
         self,
         loop: Loop,
         listener: socket.socket,
-        host: bytes,
+        identify: Callable[[bytes, int], bytes],
         routes: Routes[int],
         egress: Egress,
-        broadcast: Callable[[bytes], str | None],
+        broadcast: Callable[[bytes, bytes], str | None],
         limits: BusLimits,
         listings: dict[bytes, Callable[[], Iterable[dict[str, Any]]]],
     ) -> None:
@@ -126,7 +127,7 @@ class Bus:
         #: descriptors of clients with a queue; others are written to at once
         self._waiting: set[int] = set()
         self._loop = loop
-        self._host = host
+        self._identify = identify
         self._routes = routes
         self._egress = egress
         self._broadcast = broadcast
@@ -162,7 +163,7 @@ class Bus:
                 sock.send(frames.error("too_many_clients", b""))
             sock.close()
             return
-        client = Client(sock, identity(self._host, program, pid), program, pid, uid)
+        client = Client(sock, self._identify(program, pid), program, pid, uid)
         self.clients[client.fd] = client
         self._routes.join(client.fd, client.identity)
         self._egress.open(client.identity)
@@ -281,30 +282,40 @@ class Bus:
             self._refuse(client, "not_subscribed", pattern[: self.limits.max_pattern])
 
     def _publish(self, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
-        """Deliver to the clients of this host, and broadcast what the protocol can carry."""
         self.counters.published += 1
         client.published += 1
         if key.startswith(_RESERVED):
-            self._refuse(client, "reserved_key", key)
-            return
-        if key.startswith(b"!/"):
+            refused = "reserved_key"
+        elif key.startswith(b"!/"):
+            refused = ""
             self._send_all(((self._routes.local(key), packet),))
-            return
-        clock_ns = time.time_ns()
-        seq, datagram, refused = 0, b"", ""
-        try:
-            seq, datagram = self._egress.emit(client.identity, key, payload, clock_ns // 1000)
-        except BadMessage as bad:
-            refused = bad.reason
-        self._deliver_locally(client, key, payload, packet, seq, clock_ns)
-        if not refused:
-            error = self._broadcast(datagram)
-            refused = "send_failed" if error else ""
+        else:
+            refused = self.publish(client.identity, key, payload, packet)
         if refused:
             self._refuse(client, refused, key)
 
+    def publish(self, identity: bytes, key: bytes, payload: bytes, packet: bytes) -> str:
+        """Deliver a message to the clients of this host, and broadcast it if the protocol can carry it.
+
+        ``packet`` is the message as a frame. Returns why it was not broadcast, empty when it was.
+        """
+        clock_ns = time.time_ns()
+        seq, datagram, refused = 0, b"", ""
+        try:
+            seq, datagram = self._egress.emit(identity, key, payload, clock_ns // 1000)
+        except BadMessage as bad:
+            refused = bad.reason
+        self._deliver_locally(identity, key, payload, packet, seq, clock_ns)
+        if not refused and self._broadcast(key, datagram):
+            refused = "send_failed"
+        return refused
+
+    def announce(self, key: bytes, payload: bytes) -> None:
+        """Tell the clients that have subscribed to a key of the bus itself."""
+        self._send_all(((self._routes.local(key), frames.message(key, payload)),))
+
     def _deliver_locally(
-        self, client: Client, key: bytes, payload: bytes, packet: bytes, seq: int, clock_ns: int
+        self, identity: bytes, key: bytes, payload: bytes, packet: bytes, seq: int, clock_ns: int
     ) -> None:
         try:
             route = self._routes.find(key)
@@ -313,7 +324,7 @@ class Bus:
             return
         self._send_all(((route.plain, packet),))
         if route.meta:
-            meta = frames.meta(client.identity, seq, clock_ns, "local")
+            meta = frames.meta(identity, seq, clock_ns, "local")
             self._send_all(((route.meta, route.frame_head + meta + payload),))
 
     # -- requests

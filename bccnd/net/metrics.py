@@ -24,13 +24,13 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from bccnd.core.counters import LATENCY_BOUNDS, Histogram
 from bccnd.core.dedup import Nameless, Sources
+from bccnd.core.liveness import Liveness
+from bccnd.core.repeat import Repeater
 from bccnd.core.verdicts import NAMES
 from bccnd.net.bus import Bus
 from bccnd.net.segment import Segment
 
 PREFIX = "bccnd_"
-#: a source counts as alive when it was heard within this many seconds: three heartbeats of the usual 5 s
-ALIVE_SECONDS = 15.0
 
 
 class Observed(Protocol):
@@ -40,6 +40,8 @@ class Observed(Protocol):
     bus: Bus
     sources: Sources
     nameless: Nameless
+    liveness: Liveness
+    repeater: Repeater
     forward: Histogram
     config_reloads: dict[str, int]
 
@@ -98,21 +100,31 @@ class DaemonCollector(Collector):
             for error, count in counters.send_errors.items():
                 errors.add_metric([counters.name, error], count)
         yield from (received, judged, drops, sent, errors)
+        unsent = "Copies of datagrams that were not sent, because too many were waiting"
+        yield _counter_of("copies_dropped", unsent, self._daemon.repeater.dropped)
 
     def _sources(self) -> Iterator[Metric]:
         sources = self._daemon.sources
         yield _gauge("sources", "Sources tracked", len(sources))
-        alive = sources.alive(self._daemon.now(), ALIVE_SECONDS)
-        yield _gauge("sources_alive", f"Sources heard within the last {ALIVE_SECONDS:.0f} s", alive)
+        liveness = self._daemon.liveness
+        rules = liveness.rules
+        within = rules.interval * rules.dead_after
+        alive = sources.alive(self._daemon.now(), within)
+        yield _gauge("sources_alive", f"Sources heard within the last {within:g} s", alive)
+        yield _gauge("sources_silent", "Sources whose heartbeats are missing and that are not dead", liveness.silent)
+        yield _counter_of("source_deaths", "Sources that were found dead for want of heartbeats", liveness.deaths)
         missing = "Messages that may still arrive: seqs in a gap younger than the horizon"
         yield _gauge("messages_missing", missing, sources.missing)
         yield _counter_of("messages_lost", "Messages that never arrived: seqs in a gap past the horizon", sources.lost)
         yield _counter_of("source_restarts", "Sources that began their numbers anew", sources.restarts)
         yield _counter_of("source_jumps", "Sources that jumped ahead too far for it to be loss", sources.jumps)
+        conflicts = "Datagrams that somebody else sent under the name of a program of this host"
+        yield _counter_of("identity_conflicts", conflicts, sources.conflicts)
         forgotten = _counter("sources_forgotten", "Trackers given up, by cause", "cause")
         forgotten.add_metric(["expired"], sources.expired)
         forgotten.add_metric(["evicted"], sources.evicted)
         forgotten.add_metric(["nameless_evicted"], self._daemon.nameless.evicted)
+        forgotten.add_metric(["unwatched"], liveness.unwatched)
         yield forgotten
 
     def _bus(self) -> Iterator[Metric]:

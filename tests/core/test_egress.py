@@ -22,8 +22,8 @@ UNSIGNED = Door()
 SIGNED = Door((Hmac(KEY),), required=True)
 
 
-def egress(door: Door = UNSIGNED, **options: int) -> Egress:
-    out = Egress(door, Sources(DedupRules()), **options)
+def egress(door: Door = UNSIGNED, *, ceiling: int = bccn1.MAX_SEND, perl_safe: bool = False) -> Egress:
+    out = Egress(door, Sources(DedupRules()), ceiling=ceiling, perl_safe=perl_safe)
     out.open(ME)
     return out
 
@@ -87,7 +87,7 @@ def test_nothing_is_kept_of_who_has_left() -> None:
     for identity in (ME, OTHER):
         seq_of(out, identity)
         out.close(identity, 0.0)
-    assert (out._users, out._next) == ({}, {})
+    assert out._speakers == {}
 
 
 # -- refusals

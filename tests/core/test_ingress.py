@@ -599,11 +599,14 @@ def test_a_peer_is_asked_for_only_where_it_matters() -> None:
     world = World()
     for receiver in RECEIVERS:
         world.routes.set_meta(receiver, False)
-    raws = [datagram(), datagram(), datagram(seq=21), datagram(chan=b"!nobody", seq=22), datagram(src=OWN), b"noise"]
+    own = world.sources.claim(OWN)
+    own.first, own.next = 20, 21
+    mine, foreign = datagram(src=OWN, seq=20), datagram(src=OWN, seq=21)
+    raws = [datagram(), datagram(), datagram(seq=21), datagram(chan=b"!nobody", seq=22), mine, b"noise"]
     world.ingress.feed(world.counters, raws, Unasked(), 0.0, NS)
     assert world.bugs == []
-    world.ingress.feed(world.counters, [datagram(src=b"?")], Unasked(), 0.0, NS)
-    assert world.bugs == [datagram(src=b"?")]
+    world.ingress.feed(world.counters, [datagram(src=b"?"), foreign], Unasked(), 0.0, NS)
+    assert world.bugs == [datagram(src=b"?"), foreign]
 
 
 # -- groups

@@ -13,6 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families as read_plai
 from bccnd.core import frames
 from bccnd.core.counters import DROP_REASONS, LATENCY_BOUNDS, Histogram
 from bccnd.core.dedup import Nameless, Sources
+from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.repeat import Repeater
 from bccnd.core.verdicts import NAMES
 from bccnd.net import metrics
 from bccnd.net.bus import Bus, BusLimits
@@ -56,6 +59,8 @@ class Observed:
         self.bus: Bus = hub.bus
         self.sources: Sources = hub.sources
         self.nameless = Nameless(2.0)
+        self.liveness = Liveness(self.sources, LivenessRules(), 0.0)
+        self.repeater = Repeater([], DIALECTS["path"])
         self.forward = Histogram()
         self.config_reloads = {"applied": 1, "refused": 2}
         self.clock = 1000.0
