@@ -34,8 +34,12 @@ class BusError(BccndError):
     """A client program cannot reach the daemon, or the daemon refused what it asked for."""
 
 
+class EndpointError(BccndError):
+    """A program that speaks on the segment itself cannot open its socket, or cannot send what it was asked to."""
+
+
 class StartError(BccndError):
-    """The daemon cannot start; ``remedy`` says what the operator can do about it."""
+    """What is needed to start cannot be had; ``remedy`` says what the operator can do about it."""
 
     def __init__(self, reason: str, detail: str, remedy: str) -> None:
         super().__init__(reason, detail)

@@ -18,9 +18,12 @@ from typing import Any, NoReturn
 
 import click
 
-from bccnd.client.bus import Connection, Gap, Message, Refusal, connect
+from bccnd.cli.direct import direct_options, messages, open_endpoint
+from bccnd.client.bus import Connection, Gap, Refusal, connect
+from bccnd.client.endpoint import Endpoint
+from bccnd.client.message import Message
 from bccnd.core import frames
-from bccnd.errors import BusError
+from bccnd.errors import BusError, EndpointError
 
 #: what a refusal means, and what helps
 _REFUSALS = {
@@ -29,6 +32,10 @@ _REFUSALS = {
     "bad_target": "is no legal target (it begins with ? or /); nobody has got it",
     "too_long": "does not fit in a datagram of 1400 bytes; only programs of this host have got it",
     "send_failed": "could not be broadcast; only programs of this host have got it (see the daemon's log)",
+    "not_perl_safe": "holds characters that readers of the Perl module discard (names: perl-safe); only programs of "
+    "this host have got it",
+    "no_signing_key": "cannot be signed, because this host has no private key (integrity.keys); only programs of this "
+    "host have got it",
     "reserved_key": "is reserved for the daemon",
     "not_permitted": "is not permitted to you",
     "pattern_too_long": "is too long for a pattern",
@@ -82,8 +89,9 @@ def _visible(text: str) -> str:
 @main.command()
 @click.argument("channel")
 @click.argument("payload", required=False)
+@direct_options
 @click.pass_obj
-def pub(path: str, channel: str, payload: str | None) -> None:
+def pub(path: str, /, channel: str, payload: str | None, direct: bool, **options: Any) -> None:
     """Publish PAYLOAD on CHANNEL; without PAYLOAD, each line of standard input.
 
     CHANNEL is a name like cardsys/relay/tx; '!' reaches everyone, '!host/program/*' or '!host/program/pid' whom it
@@ -92,14 +100,21 @@ def pub(path: str, channel: str, payload: str | None) -> None:
     \b
       bccn pub demo/hello 'hello, world'
       tail -F app.log | bccn pub logs/app
+      bccn pub --direct --interface eth0 --key /etc/bccnd/hmac.key demo/hello 'without a daemon'
     """
+    lines = (line.rstrip(b"\n") for line in sys.stdin.buffer) if payload is None else [os.fsencode(payload)]
+    if direct:
+        with _direct(options) as endpoint:
+            for line in lines:
+                try:
+                    endpoint.send(channel, line)
+                except EndpointError as error:
+                    _fail(error.detail)
+        return
     with _connect(path) as bus:
         try:
-            if payload is not None:
-                bus.publish(channel, os.fsencode(payload))
-            else:
-                for line in sys.stdin.buffer:
-                    bus.publish(channel, line.rstrip(b"\n"))
+            for line in lines:
+                bus.publish(channel, line)
             refusals = bus.sync()
         except BusError as error:
             _fail(error.detail)
@@ -115,8 +130,18 @@ def pub(path: str, channel: str, payload: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with sender, seq, peer and time.")
 @click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option("-t", "--timeout", type=click.FloatRange(min=0), help="End after so many seconds; exit 1 if -n is unmet.")
+@direct_options
 @click.pass_obj
-def sub(path: str, patterns: Sequence[str], as_json: bool, count: int | None, timeout: float | None) -> None:
+def sub(
+    path: str,
+    /,
+    patterns: Sequence[str],
+    as_json: bool,
+    count: int | None,
+    timeout: float | None,
+    direct: bool,
+    **options: Any,
+) -> None:
     """Print the messages whose channel matches a PATTERN (all of them without one).
 
     \b
@@ -125,29 +150,50 @@ def sub(path: str, patterns: Sequence[str], as_json: bool, count: int | None, ti
       cardsys/  cardsys/>     everything below
 
     Prints channel and payload, a message a line. With --json a payload that is no UTF-8 text stands in
-    payload_base64.
+    payload_base64. With --direct, copies of one message are printed once.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
+    found = _heard_directly if direct else _heard_on_the_bus
     printed = 0
-    with _connect(path) as bus:
-        try:
-            bus.subscribe(*(patterns or ("",)))
-            while count is None or printed < count:
-                event = bus.receive(None if deadline is None else max(0.0, deadline - time.monotonic()))
-                if event is None:
-                    break
-                if isinstance(event, Message):
-                    click.echo(_as_json(event) if as_json else _as_line(event))
-                    printed += 1
-                elif isinstance(event, Gap):
-                    click.echo(f"bccn: {event.lost} messages were lost here: this reader is too slow", err=True)
-                else:
-                    _fail(_explain(event))
-        except BusError as error:
-            _fail(error.detail)
-        except KeyboardInterrupt:
-            pass
+    try:
+        for message in found(path, patterns or ("",), deadline, options):
+            click.echo(_as_json(message) if as_json else _as_line(message))
+            printed += 1
+            if printed == count:
+                break
+    except BusError as error:
+        _fail(error.detail)
+    except KeyboardInterrupt:
+        pass
     sys.exit(1 if count is not None and printed < count else 0)
+
+
+def _heard_on_the_bus(
+    path: str, patterns: Sequence[str], deadline: float | None, _options: dict[str, Any]
+) -> Iterator[Message]:
+    with _connect(path) as bus:
+        bus.subscribe(*patterns)
+        while (event := bus.receive(None if deadline is None else max(0.0, deadline - time.monotonic()))) is not None:
+            if isinstance(event, Message):
+                yield event
+            elif isinstance(event, Gap):
+                click.echo(f"bccn: {event.lost} messages were lost here: this reader is too slow", err=True)
+            else:
+                _fail(_explain(event))
+
+
+def _heard_directly(
+    _path: str, patterns: Sequence[str], deadline: float | None, options: dict[str, Any]
+) -> Iterator[Message]:
+    with _direct({**options, "dedup": True}) as endpoint:
+        yield from messages(endpoint, patterns, deadline)
+
+
+def _direct(options: dict[str, Any]) -> Endpoint:
+    try:
+        return open_endpoint(**options)
+    except EndpointError as error:
+        _fail(error.detail)
 
 
 def _as_line(message: Message) -> str:
@@ -166,31 +212,59 @@ def _as_json(message: Message) -> str:
 
 @main.command()
 @click.argument("file", type=click.Path(dir_okay=False))
+@click.option(
+    "--algorithm",
+    type=click.Choice(["hmac", "sig"]),
+    default="hmac",
+    show_default=True,
+    help="hmac: one key that all share. sig: a pair, the public half of which goes to the others.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing key.")
-def keygen(file: str, force: bool) -> None:
-    """Make a random HMAC key in FILE, readable for its owner only.
-
-    The key is the text of the file without its line end. Give every host of the segment the same file, and name it
-    in the configuration:
+def keygen(file: str, algorithm: str, force: bool) -> None:
+    """Make a random key in FILE, readable for its owner only (for sig, the public half in FILE.pub).
 
     \b
+    hmac: give every host of the segment the same file, and name it in the configuration:
       integrity: {algorithm: hmac, keys: [/etc/bccnd/hmac.key]}
+    To change keys without losing a message, put the new one behind the old one everywhere (keys: [old, new]), reload,
+    then turn their order, reload, and at last take the old one out.
 
-    To change keys without losing a message, put the new one behind the old one everywhere (keys: [old, new]),
-    reload, then turn their order, reload, and at last take the old one out.
+    \b
+    sig: FILE stays on this host, FILE.pub goes to all others; the first part of its senders' names says for whom it
+    speaks:
+      integrity: {algorithm: sig, keys: [/etc/bccnd/sign.key], signers: {relay01: [relay01.pub]}}
+    To change keys without losing a message, add the new public key everywhere (signers: {relay01: [old.pub, new.pub]}),
+    reload, then sign with the new one, reload, and at last take the old public key out.
+
+    crc32 takes no key.
     """
-    # Written beside and renamed, so that nobody ever reads half a key.
+    if not force:
+        for name in [file, *([f"{file}.pub"] if algorithm == "sig" else [])]:
+            if os.path.exists(name):
+                _fail(f"{name} exists\n  remedy: choose another name, or --force to replace the key in it")
+    if algorithm == "hmac":
+        _write(file, secrets.token_hex(32).encode() + b"\n", 0o600)
+        click.echo(f"{file}: a new key of 256 bits, mode 0600", err=True)
+        return
+    from bccnd.core import signatures  # a library that most have no use for
+
+    private = signatures.generate()
+    _write(file, private, 0o600)
+    _write(f"{file}.pub", signatures.public_of(private), 0o644)
+    click.echo(f"{file}: a new private key (Ed25519), mode 0600; {file}.pub: its public half, mode 0644", err=True)
+
+
+def _write(file: str, key: bytes, mode: int) -> None:
+    """Written beside and renamed, so that nobody ever reads half a key."""
     beside = f"{file}.{os.getpid()}.new"
     try:
-        if os.path.exists(file) and not force:
-            _fail(f"{file} exists\n  remedy: choose another name, or --force to replace the key in it")
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as out:
-            out.write(secrets.token_hex(32) + "\n")
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as out:
+            os.fchmod(descriptor, mode)  # whatever the umask
+            out.write(key)
         os.replace(beside, file)
     except OSError as error:
         _fail(f"cannot write {file}: {error.strerror}")
-    click.echo(f"{file}: a new key of 256 bits, mode 0600", err=True)
 
 
 @main.command()

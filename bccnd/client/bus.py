@@ -16,25 +16,13 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, NamedTuple
 
+from bccnd.client.message import Message, to_bytes, to_text
 from bccnd.core import frames, targets
 from bccnd.core.bccn1 import check_chan
 from bccnd.errors import BadDatagram, BadFrame, BusError
 
 #: seconds to wait for the daemon's answer to a request
 PATIENCE: Final = 5.0
-
-
-class Message(NamedTuple):
-    """One message. ``received_ns`` is the wall clock at the daemon; ``peer`` is ``address:port``, or ``local`` for one
-    from this host's bus; ``seq`` is 0 where none was given."""
-
-    src: str
-    seq: int
-    chan: str
-    payload: bytes
-    form: str
-    peer: str
-    received_ns: int
 
 
 class Gap(NamedTuple):
@@ -90,22 +78,22 @@ class Connection:
     def subscribe(self, *patterns: str) -> None:
         """Ask for the messages whose channel matches; the same pattern may be asked for more than once."""
         for pattern in patterns:
-            self._send(frames.subscribe(_bytes(pattern)))
+            self._send(frames.subscribe(to_bytes(pattern)))
 
     def unsubscribe(self, *patterns: str) -> None:
         """Take patterns back, each as often as it was asked for."""
         for pattern in patterns:
-            self._send(frames.unsubscribe(_bytes(pattern)))
+            self._send(frames.unsubscribe(to_bytes(pattern)))
 
     def publish(self, chan: str, payload: bytes | str = b"") -> None:
         """Send a message to the clients of this host and to the segment. Waits while the daemon is busy.
 
         Raises BusError: bad_channel, too_long, connection_lost; what the daemon refuses is told by `sync`.
         """
-        key = _bytes(chan)
+        key = to_bytes(chan)
         if b"\0" in key:
             raise BusError("bad_channel", f"a channel holds no NUL: {chan!r}")
-        self._send(frames.message(key, _bytes(payload)))
+        self._send(frames.message(key, to_bytes(payload)))
 
     def send_all(self, payload: bytes | str = b"") -> None:
         """Send a message to every listener, whatever it has subscribed to."""
@@ -138,7 +126,7 @@ class Connection:
                 if answered == key and (key != frames.SYNC or answer == payload):
                     return answer
             last = self._events[-1] if self._events else None
-            if isinstance(last, Refusal) and last.key == _text(key):
+            if isinstance(last, Refusal) and last.key == to_text(key):
                 raise BusError(last.reason, f"the daemon refused {last.key}")
             if not self._wait(deadline - time.monotonic()):
                 raise BusError("no_answer", f"the daemon at {self.path} has not answered within {timeout:g} s")
@@ -210,7 +198,7 @@ class Connection:
             self._events.append(Gap(int(payload)))
         elif key == frames.ERROR:
             reason, _, about = payload.partition(b" ")
-            self._events.append(Refusal(_text(reason), _text(about)))
+            self._events.append(Refusal(to_text(reason), to_text(about)))
         else:
             self._answers.append((key, payload))
 
@@ -222,13 +210,5 @@ def _message(key: bytes, payload: bytes) -> Message:
         src, seq, received_ns, peer, rest = frames.read_meta(payload)
     except (BadDatagram, BadFrame):
         # A key that is no channel was never on its way to a segment and carries nothing but its payload.
-        return Message("", 0, _text(key), payload, form, "local", time.time_ns())
-    return Message(_text(src), seq, _text(key), rest, form, peer, received_ns)
-
-
-def _bytes(text: bytes | str) -> bytes:
-    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
+        return Message("", 0, to_text(key), payload, form, "local", time.time_ns())
+    return Message(to_text(src), seq, to_text(key), rest, form, peer, received_ns)

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import bccnd
-from bccnd.client.bus import Connection, Gap, Message, Refusal, connect
+from bccnd.client.bus import Connection, Gap, Refusal, connect
+from bccnd.client.message import Message
 from bccnd.core import frames
 from bccnd.errors import BusError
 from bccnd.net.bus import BusLimits

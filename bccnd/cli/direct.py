@@ -1,0 +1,113 @@
+"""`--direct`: publish and subscribe straight on the segment, on hosts without a daemon.
+
+Law: what the options say becomes an Endpoint, or a message that says which option is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from bccnd.client.endpoint import Endpoint
+from bccnd.client.message import Message
+from bccnd.core import bccn1
+from bccnd.core.identity import identity
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.routes import PatternTree
+from bccnd.errors import EndpointError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("--direct", is_flag=True, help="Speak on the segment itself, without a daemon."),
+    click.option("--address", default="255.255.255.255", show_default=True, help="--direct: where to."),
+    click.option("--port", type=click.IntRange(1, 65_535), default=5400, show_default=True, help="--direct: UDP port."),
+    click.option("--interface", metavar="NAME", help="--direct: on this interface only."),
+    click.option("--hop-limit", type=click.IntRange(1, 255), default=1, help="--direct: routers multicast may pass."),
+    click.option("--name", metavar="SRC", help="--direct: our name; HOST/bccn/PID without it."),
+    click.option("--key", "keys", metavar="FILE", multiple=True, help="--direct: a key; the first signs, all verify."),
+    click.option("--signer", "signers", metavar="SRC=FILE", multiple=True, help="--direct: a public key, and of whom."),
+    click.option(
+        "--algorithm",
+        type=click.Choice(["none", "crc32", "hmac", "sig"]),
+        help="--direct: the check of datagrams; hmac where there is a --key, sig where there is a --signer, else none.",
+    ),
+)
+
+
+def direct_options(command: F) -> F:
+    """Give a command the options of `--direct`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def open_endpoint(
+    *,
+    address: str,
+    port: int,
+    interface: str | None,
+    hop_limit: int,
+    name: str | None,
+    keys: Sequence[str],
+    signers: Sequence[str],
+    algorithm: str | None,
+    dedup: bool = False,
+) -> Endpoint:
+    """Raises click.UsageError for options that are wrong, EndpointError where the segment cannot be reached."""
+    chosen = algorithm or ("sig" if signers else "hmac" if keys else "none")
+    public: dict[str, list[bytes]] = {}
+    for signer in signers:
+        prefix, _, file = signer.rpartition("=")
+        public.setdefault(prefix, []).append(_read(file, chosen, public=True))
+    try:
+        endpoint = Endpoint(
+            name if name is not None else identity(socket.gethostname().encode(), b"bccn", os.getpid()).decode("ascii"),
+            address,
+            port,
+            keys=[_read(file, chosen, public=False) for file in keys],
+            interface=interface,
+            hop_limit=hop_limit,
+            algorithm=chosen,
+            signers=public,
+            largest=bccn1.MAX_UDP,
+            dedup=dedup,
+        )
+    except EndpointError as wrong:
+        raise click.UsageError(wrong.detail) from wrong
+    endpoint.open()
+    return endpoint
+
+
+def _read(file: str, algorithm: str, *, public: bool) -> bytes:
+    from pydantic_core import PydanticCustomError
+
+    from bccnd.config import check_key, read_key  # takes longer to load than the rest
+
+    try:
+        key = read_key(file, public=public)
+        if not public:
+            check_key(key, algorithm, file)
+    except PydanticCustomError as wrong:
+        context = wrong.context or {}
+        raise click.UsageError(f"{context.get('reason')}\n  remedy: {context.get('remedy')}") from wrong
+    return key
+
+
+def messages(endpoint: Endpoint, patterns: Sequence[str], deadline: float | None) -> Iterator[Message]:
+    """The messages whose channel matches a pattern, or that are for us or for everyone, until ``deadline``
+    (monotonic)."""
+    wanted: PatternTree[int] = PatternTree(DIALECTS["path"])
+    for pattern in patterns:
+        wanted.add(wanted.compile(os.fsencode(pattern)), 1)
+    while True:
+        message = endpoint.recv(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        if message is None:
+            return
+        if message.form != "plain" or wanted.match(os.fsencode(message.chan)):
+            yield message

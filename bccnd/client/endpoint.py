@@ -1,0 +1,564 @@
+"""A program that speaks on the segment itself, without a daemon: every call of the protocol text, and those of the
+Perl module.
+
+Law: what cannot be sent raises EndpointError and is remembered for `error`; what comes in and is not acceptable is
+counted and never raises. Everything that strangers can make grow is capped. Source: BCCN, API LAYERS; Net::BCCN,
+METHODS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import os
+import select
+import socket
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from types import TracebackType
+from typing import Any, Final, overload
+from weakref import WeakSet
+
+from bccnd.client.message import Message, to_bytes, to_text
+from bccnd.core import bccn1, targets
+from bccnd.core.integrity import Hmac, make_door
+from bccnd.core.liveness import HEARTBEAT
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.routes import PatternTree
+from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, NOT_ADDRESSED, NUMBERS
+from bccnd.errors import BadDatagram, BadMessage, EndpointError, StartError
+from bccnd.net.udp import UdpOptions, destination, open_udp, peer_name
+
+#: channels whose queues and totals are kept; the one silent for longest goes first
+MAX_CHANNELS: Final = 4096
+#: messages that wait in all channels together; newer ones are dropped
+MAX_QUEUED: Final = 10_000
+#: messages remembered by `dedup`; the oldest goes first
+MAX_REMEMBERED: Final = 65_536
+#: datagrams taken by one call, so that a flood lets the caller go on
+MAX_TAKEN: Final = 10_000
+#: seconds between heartbeats, as the protocol text recommends
+HEARTBEAT_INTERVAL: Final = 5.0
+
+Data = bytes | str
+Callback = Callable[[Message], object]
+
+
+class Endpoint:
+    """One program on the segment. Raises EndpointError for what cannot be meant.
+
+    ``name`` is its src ("?": unknown, and then nothing directed reaches it). ``address``, ``port``, ``bind``,
+    ``interface`` and ``hop_limit`` (multicast) say where the segment is. ``algorithm`` is ``none``, ``crc32``,
+    ``hmac`` (the default where there are ``keys``: the first signs, all verify) or ``sig`` (``keys``: one private key;
+    ``signers``: public keys by the beginning of the src they speak for; PEM); ``required`` drops what carries no
+    check. ``dedup`` drops what was heard before: the same address, src, seq and channel. ``speed_window`` is over how
+    many messages `stats` measures speeds. ``largest`` is the longest datagram accepted, in bytes.
+
+    Nothing is opened before `open`, or ``with``. Of its methods only `send` and what builds on it may be called from
+    several threads.
+    """
+
+    def __init__(
+        self,
+        name: str = "?",
+        address: str = "255.255.255.255",
+        port: int = 5400,
+        bind: str = "0.0.0.0",
+        keys: Sequence[Data] = (),
+        dedup: bool = False,
+        speed_window: int = 0,
+        *,
+        interface: str | None = None,
+        hop_limit: int = 1,
+        algorithm: str | None = None,
+        signers: Mapping[str, Sequence[Data]] | None = None,
+        required: bool = True,
+        accept_unverifiable: bool = False,
+        largest: int = bccn1.MAX_RECEIVE,
+    ) -> None:
+        try:
+            self._door = make_door(
+                algorithm or ("hmac" if keys else "none"),
+                [to_bytes(key) for key in keys],
+                {to_bytes(prefix): [to_bytes(key) for key in some] for prefix, some in (signers or {}).items()},
+                required=required,
+                accept_unverifiable=accept_unverifiable,
+            )
+        except ValueError as wrong:
+            raise EndpointError("bad_key", str(wrong)) from wrong
+        try:
+            ipaddress.ip_address(address)
+        except ValueError as wrong:
+            raise EndpointError("bad_address", f"{address!r} is no address; write it in numbers") from wrong
+        if not 1 <= port <= 65_535:
+            raise EndpointError("bad_port", f"{port} is no port; write 1 to 65535")
+        where = f"{interface + '/' if interface else ''}{address}:{port}"
+        self._options = UdpOptions(where, address, port, None if bind == "0.0.0.0" else bind, interface, hop_limit)
+        self._largest = largest
+        self._sock: socket.socket | None = None
+        self._to: tuple[Any, ...] = ()
+        self._error: str | None = None
+        #: held while a seq is given and used, and while the process forks
+        self._sending = threading.Lock()
+        self._seq = time.time_ns() // 1000
+        self.name = name
+        self._listeners: PatternTree[int] = PatternTree(DIALECTS["path"])
+        self._callbacks: dict[int, tuple[bytes, Callback]] = {}
+        self._listened = 0
+        self._verdicts = [0] * len(NAMES)
+        self._channels: OrderedDict[str, _Channel] = OrderedDict()
+        #: those of them in which messages wait
+        self._waiting: dict[str, _Channel] = {}
+        self._queued = 0
+        self._dropped = 0
+        self._received = 0
+        self._speed_window = speed_window
+        self._times: deque[float] = deque(maxlen=speed_window)
+        self._heard = _Heard() if dedup else None
+        self._heartbeat: _Heartbeat | None = None
+
+    # -- fundamental calls
+
+    def open(self) -> bool:
+        """Open the socket; True. Raises EndpointError, whose text says what can be done."""
+        self._error = None
+        if self._sock is None:
+            try:
+                self._sock = open_udp(self._options)
+                self._to = destination(self._options)
+            except (StartError, OSError) as error:
+                self._error = str(error)
+                raise EndpointError(getattr(error, "reason", "cannot_open"), self._error) from error
+            _opened.add(self)
+        return True
+
+    def close(self) -> None:
+        """Close the socket and end the heartbeat; what waits in channels stays."""
+        self.heartbeat_stop()
+        _opened.discard(self)
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
+    def fileno(self) -> int:
+        """The socket, for select, poll, epoll or asyncio: `dispatch` (or `recv(0)`) when it is readable."""
+        return self._opened().fileno()
+
+    @property
+    def name(self) -> str:
+        """Our own src: the sender of what we send, and what directed messages must fit. Setting it to nothing makes it
+        "?"."""
+        return to_text(self._name)
+
+    @name.setter
+    def name(self, name: str | None) -> None:
+        src = to_bytes(name or "") or bccn1.UNKNOWN_SRC
+        _check(bccn1.check_src, src)
+        self._name = src
+
+    @property
+    def seq(self) -> int:
+        """The number that the next datagram carries. It begins at the clock in microseconds, so that a restart is
+        never taken for something old."""
+        return self._seq
+
+    @seq.setter
+    def seq(self, number: int) -> None:
+        if not 0 <= number <= bccn1.MAX_SEQ:
+            raise EndpointError("bad_seq", f"{number} does not fit in 64 bits")
+        with self._sending:
+            self._seq = number
+
+    @overload
+    def send(self, chan: str, payload: Data = b"", /, *, key: Data | None = None) -> int: ...
+    @overload
+    def send(self, src: str | None, chan: str, payload: Data, /, *, key: Data | None = None) -> int: ...
+    def send(self, *parts: Data | None, key: Data | None = None) -> int:
+        """``send([src,] chan, payload)``: broadcast a datagram, and return its seq.
+
+        Without ``src``, or with None, it comes from our own name; an empty one is "?". ``key`` signs this one by HMAC
+        with another key than usual. Raises EndpointError: bad_src, bad_channel, bad_target, too_long, no_signing_key,
+        not_open, or what the kernel says.
+        """
+        src, chan, payload = parts if len(parts) == 3 else (None, *parts, *([b""] if len(parts) == 1 else []))
+        source = self._name if src is None else to_bytes(src) or bccn1.UNKNOWN_SRC
+        self._error = None
+        try:
+            return self._transmit(source, to_bytes(chan or b""), to_bytes(payload or b""), key)
+        except EndpointError as failed:
+            self._error = failed.detail
+            raise
+
+    def _transmit(self, src: bytes, chan: bytes, payload: bytes, key: Data | None = None) -> int:
+        """`send` without remembering what went wrong; for any thread."""
+        sock = self._opened()
+        _check(bccn1.check_src, src)
+        _check(bccn1.check_chan, chan)
+        with self._sending:
+            seq = self._seq
+            body = bccn1.build_body(src, seq, chan, payload)
+            try:
+                check = b"hmac=" + Hmac(to_bytes(key)).sum(body) if key is not None else self._door.seal(body)
+            except BadMessage as bad:
+                raise EndpointError(bad.reason, bad.detail) from bad
+            datagram = bccn1.build(body, check)
+            if len(datagram) > bccn1.MAX_SEND:
+                raise EndpointError("too_long", f"{len(datagram)} bytes, and a datagram has at most {bccn1.MAX_SEND}")
+            try:
+                sock.sendto(datagram, self._to)
+            except OSError as error:
+                name = errno.errorcode.get(error.errno or 0, "UNKNOWN")
+                raise EndpointError(name, f"cannot send to {self._options.name}: {error.strerror}") from error
+            self._seq = (seq + 1) & bccn1.MAX_SEQ
+        return seq
+
+    def beat(self, status: Data = b"") -> None:
+        """Send one heartbeat now; one that cannot be sent is left out."""
+        with contextlib.suppress(EndpointError):
+            self._transmit(self._name, HEARTBEAT + self._name, to_bytes(status))
+
+    def recv(self, timeout: float | None = None) -> Message | None:
+        """The next message for us, whatever its channel; None when ``timeout`` seconds have passed.
+
+        What `receive` has put aside for other channels comes first.
+        """
+        if self._waiting:
+            name = min(self._waiting, key=lambda chan: self._waiting[chan].queue[0].received_ns)
+            return self._take(name)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            message = self._read()
+            if message is not None or not self._wait(deadline):
+                return message
+
+    # -- conventions
+
+    def listen(self, pattern: str, callback: Callback) -> None:
+        """From now on `dispatch` calls ``callback`` with each message whose channel matches: ``cardsys/tx``,
+        ``cardsys/*/tx``, ``cardsys/>``. Messages to everyone, and to us, reach every callback."""
+        self._listened += 1
+        text = to_bytes(pattern)
+        self._callbacks[self._listened] = text, callback
+        self._listeners.add(self._listeners.compile(text), self._listened)
+
+    def unlisten(self, pattern: str, callback: Callback) -> bool:
+        """Take a `listen` back; False when there was none."""
+        text = to_bytes(pattern)
+        for number, held in self._callbacks.items():
+            if held == (text, callback):
+                del self._callbacks[number]
+                self._listeners.remove(self._listeners.compile(text), number)
+                return True
+        return False
+
+    def dispatch(self) -> int:
+        """Take all messages that are there and call the callbacks that want them; how many messages there were."""
+        count = 0
+        while count < MAX_TAKEN and (message := self.recv(0)) is not None:
+            count += 1
+            if message.form == "plain":
+                wanted = list(self._listeners.match(to_bytes(message.chan)))
+            else:
+                wanted = list(self._callbacks)
+            for number in sorted(wanted):
+                if number in self._callbacks:  # a callback may have taken another one back
+                    self._callbacks[number][1](message)
+        return count
+
+    def send_all(self, payload: Data = b"", *, key: Data | None = None) -> int:
+        """Send to every listener, whatever it listens for."""
+        return self.send("!", payload, key=key)
+
+    def send_to(self, target: str, payload: Data = b"", *, key: Data | None = None) -> int:
+        """Send to one name (``host/program/pid``) or to all below a prefix (``host/program/*``)."""
+        return self.send("!" + target, payload, key=key)
+
+    def send_topic(self, topic: str, payload: Data = b"", *, key: Data | None = None) -> int:
+        """Send on a channel."""
+        return self.send(topic, payload, key=key)
+
+    def heartbeat_start(self, interval: float = HEARTBEAT_INTERVAL, status: Data = b"") -> None:
+        """Send a heartbeat on ``heartbeat/<name>`` now and every ``interval`` seconds, until `close`. Does not survive
+        a fork: the child has a name of its own and starts its own.
+
+        It comes from a thread, and so says that this process is there, not that it is well.
+        """
+        if self._name == bccn1.UNKNOWN_SRC:
+            raise EndpointError("no_name", "a heartbeat needs a name")
+        if interval <= 0:
+            raise EndpointError("bad_interval", "an interval must be above 0")
+        self.heartbeat_stop()
+        self._opened()
+        self._heartbeat = _Heartbeat(self, interval, status)
+
+    def heartbeat_stop(self) -> None:
+        """Send no more heartbeats."""
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
+
+    # -- as the Perl module has it
+
+    def notify(self, chan: str, payload: Data = b"") -> bool:
+        """Send on a channel; False when that failed, and then `error` says why."""
+        try:
+            self.send(chan, payload)
+        except EndpointError:
+            return False
+        return True
+
+    def receive(self, chan: str, timeout: float = 0.0) -> Message | None:
+        """One message of a channel, or None.
+
+        Takes everything that is there into a queue for each channel. With nothing there for this one it waits up to
+        ``timeout`` seconds for the first message of any channel, so that the caller can look after other things
+        meanwhile.
+        """
+        self._drain()
+        if chan not in self._waiting and self._wait(time.monotonic() + timeout):
+            self._drain()
+        return self._take(chan) if chan in self._waiting else None
+
+    def error(self) -> str | None:
+        """What went wrong with the last operation, or None."""
+        return self._error
+
+    def stats(self) -> dict[str, Any]:
+        """What the Perl module tells: ``QSC`` channels, ``SEEN_QS`` their names, ``ACTIVE_QS`` those with messages
+        waiting, ``QMC`` how many wait, ``TQMC`` how many came (``*``: in all); with `dedup` ``DDC`` messages remembered
+        and ``DDO`` the oldest one's Unix time; with ``speed_window`` ``SS`` messages per second.
+
+        And beside that: ``VERDICTS`` of all datagrams by name, ``DROPPED`` messages for which there was no room.
+        """
+        now = time.time()
+        channels = self._channels
+        found: dict[str, Any] = {
+            "QSC": len(channels),
+            "SEEN_QS": list(channels),
+            "ACTIVE_QS": list(self._waiting),
+            "QMC": {chan: len(held.queue) for chan, held in channels.items()},
+            "TQMC": {"*": self._received, **{chan: held.total for chan, held in channels.items()}},
+            "VERDICTS": {name: count for name, count in zip(NAMES, self._verdicts, strict=True) if count},
+            "DROPPED": self._dropped,
+        }
+        if self._heard is not None:
+            found["DDC"] = len(self._heard)
+            found["DDO"] = self._heard.oldest
+        if self._speed_window:
+            speeds = {chan: _speed(held.times, now) for chan, held in channels.items()}
+            found["SS"] = {"*": _speed(self._times, now), **speeds}
+        return found
+
+    def clear_dedup(self, seconds: float = 0.0) -> None:
+        """Forget the messages remembered for longer than ``seconds``; without it all of them."""
+        if self._heard is not None:
+            self._heard.forget(time.time() - seconds)
+
+    # -- for Python
+
+    def __iter__(self) -> Iterator[Message]:
+        """Messages, for ever."""
+        while (message := self.recv()) is not None:
+            yield message
+
+    def __enter__(self) -> Endpoint:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- inside
+
+    def _opened(self) -> socket.socket:
+        if self._sock is None:
+            raise EndpointError("not_open", "call open() first")
+        return self._sock
+
+    def _wait(self, deadline: float | None) -> bool:
+        """Whether something can be read before ``deadline`` (monotonic)."""
+        poll = select.poll()
+        poll.register(self._opened(), select.POLLIN)
+        return bool(poll.poll(None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)))
+
+    def _read(self) -> Message | None:
+        """The next message from the socket; None when nothing is there."""
+        sock = self._opened()
+        for _ in range(MAX_TAKEN):
+            try:
+                raw, address = sock.recvfrom(self._largest + 1)
+            except BlockingIOError:
+                return None
+            except OSError:  # what the network says about something that we had sent
+                continue
+            received_ns = time.time_ns()
+            found = self._judge(raw, address, received_ns)
+            if isinstance(found, Message):
+                self._verdicts[ACCEPTED] += 1
+                self._count(found)
+                return found
+            self._verdicts[found] += 1
+        return None
+
+    def _judge(self, raw: bytes, address: tuple[Any, ...], received_ns: int) -> Message | int:
+        """The message in a datagram, or the verdict that drops it."""
+        try:
+            if len(raw) > self._largest:
+                raise BadDatagram("oversize")
+            src, seq, chan, payload = bccn1.read_body(self._door.admit(raw))
+        except BadDatagram as bad:
+            return NUMBERS[bad.reason]
+        form = targets.form_of(chan)
+        if form == targets.DIRECTED and not targets.matches(targets.target_of(chan), self._name):
+            return NOT_ADDRESSED
+        if self._heard is not None:
+            key = b"%b:%b:%d:%b" % (address[0].encode(), src, seq, chan)
+            if src == bccn1.UNKNOWN_SRC:  # many may call themselves so
+                key += b":%d|%b" % (address[1], payload)
+            if self._heard.again(key, received_ns * 1e-9):
+                return DUPLICATE
+        peer = peer_name(address)
+        return Message(to_text(src), seq, to_text(chan), payload, targets.FORM_NAMES[form], peer, received_ns)
+
+    def _count(self, message: Message) -> None:
+        self._received += 1
+        channel = self._channels.get(message.chan)
+        if channel is None:
+            if len(self._channels) >= MAX_CHANNELS:
+                self._forget_channel()
+            channel = self._channels[message.chan] = _Channel(self._speed_window)
+        self._channels.move_to_end(message.chan)
+        channel.total += 1
+        if self._speed_window:
+            now = message.received_ns * 1e-9
+            channel.times.append(now)
+            self._times.append(now)
+
+    def _forget_channel(self) -> None:
+        name, channel = self._channels.popitem(last=False)
+        if self._waiting.pop(name, None) is not None:
+            self._queued -= len(channel.queue)
+            self._dropped += len(channel.queue)
+
+    def _drain(self) -> None:
+        """Take everything that is there into the queues."""
+        for _ in range(MAX_TAKEN):
+            message = self._read()
+            if message is None:
+                return
+            if self._queued >= MAX_QUEUED:
+                self._dropped += 1
+                continue
+            channel = self._channels[message.chan]
+            channel.queue.append(message)
+            self._waiting[message.chan] = channel
+            self._queued += 1
+
+    def _take(self, chan: str) -> Message:
+        channel = self._waiting[chan]
+        self._queued -= 1
+        message = channel.queue.popleft()
+        if not channel.queue:
+            del self._waiting[chan]
+        return message
+
+
+def _check(check: Callable[[bytes], None], field: bytes) -> None:
+    try:
+        check(field)
+    except BadDatagram as bad:
+        raise EndpointError(bad.reason, f"{to_text(field)!r}: {bad.detail}") from bad
+
+
+class _Channel:
+    """What is kept of one channel."""
+
+    __slots__ = ("queue", "times", "total")
+
+    def __init__(self, speed_window: int) -> None:
+        self.queue: deque[Message] = deque()
+        self.total = 0
+        self.times: deque[float] = deque(maxlen=speed_window)
+
+
+def _speed(times: deque[float], now: float) -> float:
+    """Messages per second since the first one of the window."""
+    return len(times) / max(now - times[0], 1e-6) if times else 0.0
+
+
+class _Heard:
+    """Messages remembered by what tells them apart, with their Unix times, the oldest first."""
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[bytes, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    @property
+    def oldest(self) -> float | None:
+        return next(iter(self._times.values()), None)
+
+    def again(self, key: bytes, now: float) -> bool:
+        """Whether ``key`` was heard before; now it is."""
+        digest = blake2b(key, digest_size=16).digest()
+        if digest in self._times:
+            return True
+        if len(self._times) >= MAX_REMEMBERED:
+            self._times.popitem(last=False)
+        self._times[digest] = now
+        return False
+
+    def forget(self, before: float) -> None:
+        while self._times and next(iter(self._times.values())) <= before:
+            self._times.popitem(last=False)
+
+
+class _Heartbeat:
+    """A thread that sends heartbeats until it is told to stop."""
+
+    def __init__(self, endpoint: Endpoint, interval: float, status: Data) -> None:
+        self._endpoint = endpoint
+        self._interval = interval
+        self._status = status
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="bccn-heartbeat", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._over.wait(max(0.0, due - time.monotonic())):
+            self._endpoint.beat(self._status)
+            due = max(due + self._interval, time.monotonic())
+
+    def stop(self) -> None:
+        self._over.set()
+        # A callback of the thread itself cannot wait for it; after a fork there is nothing to wait for.
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+#: endpoints that may be sending while another thread forks
+_opened: WeakSet[Endpoint] = WeakSet()
+_held: list[threading.Lock] = []
+
+
+def _before_fork() -> None:
+    """Let no thread be in the midst of sending, or the child would wait for it for ever."""
+    for endpoint in list(_opened):
+        endpoint._sending.acquire()  # noqa: SLF001 - this is its own module
+        _held.append(endpoint._sending)  # noqa: SLF001
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop().release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
