@@ -23,7 +23,7 @@ help:
 $(READY): pyproject.toml $(CONSTRAINTS) packaging/need.sh
 	@test -n '$(PYTHON)' || { echo 'bccnd needs Python 3.11 or newer: apt-get install python3'; exit 2; }
 	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || packaging/need.sh ensurepip:python3-venv
-	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat ip:iproute2 perl:perl
+	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat ip:iproute2 perl:perl nft:nftables openssl:openssl
 	@echo 'installing the Python packages into $(VENV)'
 	@'$(PYTHON)' -m venv --clear $(VENV)
 	@$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'

@@ -176,7 +176,7 @@ def read_key(path: str, *, public: bool = False) -> bytes:
             info = os.fstat(file.fileno())
             key = file.read(_MAX_KEY_FILE + 1).rstrip(b"\r\n")
     except OSError as error:
-        remedy = "make one with 'bccn keygen FILE', readable for the daemon"
+        remedy = "make one with 'bccn keygen' (--help says how), readable for the daemon"
         raise _wrong(f"cannot read key {path}: {error.strerror}", remedy) from error
     mode = stat.S_IMODE(info.st_mode)
     credential = info.st_uid == 0 and mode & ~0o440 == 0
@@ -189,9 +189,7 @@ def read_key(path: str, *, public: bool = False) -> bytes:
     if info.st_uid not in (0, os.geteuid()):
         raise _wrong(f"key {path} belongs to uid {info.st_uid}", f"chown {os.geteuid()} {path}")
     if not MIN_KEY <= len(key) <= _MAX_KEY_FILE:
-        raise _wrong(
-            f"key {path} holds {len(key)} bytes, at least {MIN_KEY} are needed", "make one with 'bccn keygen FILE'"
-        )
+        raise _wrong(f"key {path} holds {len(key)} bytes, at least {MIN_KEY} are needed", "make one with 'bccn keygen'")
     return key
 
 
@@ -310,8 +308,8 @@ class IntegritySettings(_Section):
     #: the first signs; for hmac all of them verify: few, because each unknown sum is tried against all
     keys: Annotated[tuple[KeyFile, ...], BeforeValidator(_as_tuple)] = Field(default=(), max_length=16)
     #: public keys by the beginning of the src that they speak for; for a rotation a source has two
-    signers: dict[Prefix, Annotated[tuple[PublicKeyFile, ...], BeforeValidator(_as_tuple)]] = Field(
-        default_factory=dict, max_length=100_000
+    signers: dict[Prefix, Annotated[tuple[PublicKeyFile, ...], BeforeValidator(_as_tuple), Field(min_length=1)]] = (
+        Field(default_factory=dict, max_length=100_000)
     )
     #: drop what carries no check; without an algorithm there is nothing to require
     required: bool = True

@@ -134,10 +134,10 @@ class Daemon:
     # -- the way of a datagram
 
     def _broadcast(self, chan: bytes, datagram: bytes) -> str | None:
-        """Send a datagram for the first time, and remember the copies that are to follow."""
+        """Send a datagram for the first time, and see to the copies that are to follow."""
         failed = self._send(datagram)
-        self.repeater.add(chan, datagram, time.monotonic())
-        self._arm_repeater()
+        if self.repeater.add(chan, datagram, time.monotonic()):
+            self._repeat()
         return failed
 
     def _send(self, datagram: bytes) -> str | None:
@@ -150,16 +150,17 @@ class Daemon:
                 self._limited.warn(f"send/{name}/{error}", f"segment {name}: cannot broadcast: {error}")
         return failed
 
-    def _arm_repeater(self) -> None:
-        due = self.repeater.next_due
-        if due is not None and self._repeat_at is None:
-            self._repeat_at = self.loop.later(max(0.0, due - time.monotonic()), self._repeat)
-
     def _repeat(self) -> None:
-        self._repeat_at = None
+        """Send the copies that are due, and be here again for the next one."""
         for datagram in self.repeater.due(time.monotonic()):
             self._send(datagram)
-        self._arm_repeater()
+        due = self.repeater.next_due
+        if due is not None and self._repeat_at is None:
+            self._repeat_at = self.loop.later(max(0.0, due - time.monotonic()), self._on_repeat)
+
+    def _on_repeat(self) -> None:
+        self._repeat_at = None
+        self._repeat()
 
     def _beat(self) -> None:
         """Send our own heartbeat, and be here again when the next one is due."""

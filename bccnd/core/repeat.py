@@ -43,13 +43,15 @@ class Repeater:
         for number, rule in enumerate(rules):
             self._tree.add(self._tree.compile(rule.channels), number)
 
-    def add(self, chan: bytes, datagram: bytes, now: float) -> None:
-        """A datagram was sent for the first time; the first rule that fits its channel says what follows."""
-        if self._rules:
-            found = self._tree.match(chan)
-            if found:
-                rule = self._rules[min(found)]
-                self._wait(now + rule.spacing, datagram, rule.spacing, rule.copies - 1)
+    def add(self, chan: bytes, datagram: bytes, now: float) -> bool:
+        """A datagram was sent for the first time; whether a rule fits its channel, the first of which says what is to
+        follow."""
+        found = self._tree.match(chan) if self._rules else None
+        if not found:
+            return False
+        rule = self._rules[min(found)]
+        self._wait(now + rule.spacing, datagram, rule.spacing, rule.copies - 1)
+        return True
 
     def _wait(self, when: float, datagram: bytes, spacing: float, left: int) -> None:
         if len(self._waiting) >= MAX_WAITING:

@@ -56,6 +56,11 @@ def open_udp(options: UdpOptions) -> socket.socket:
             _require_broadcast(options)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Else a socket that listens everywhere gets all groups that anybody on this host has joined.
+        if options.family == socket.AF_INET:
+            sock.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
+        else:
+            sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
         _bind(sock, options)
     except BaseException:
         sock.close()
@@ -129,14 +134,11 @@ def _join(sock: socket.socket, options: UdpOptions) -> None:
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, request)
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, request)
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, options.hop_limit)
-            # Else a socket that listens everywhere would get the groups that other programs have joined.
-            sock.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
         else:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, struct.pack("=16si", group, index))
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, options.hop_limit)
-            sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
     except OSError as error:
         raise _no_route(options, error) from error
 

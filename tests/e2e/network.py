@@ -26,7 +26,8 @@ def ip(*words: str) -> None:
 
 
 class Net:
-    """Namespaces ``a``, ``b`` and ``c`` at 10.77.0.1, .2 and .3, with their ends of the wires called ``lan0``."""
+    """Namespaces ``a``, ``b`` and ``c``, joined by two separate wires: ``lan0``, where they are 10.77.0.1, .2 and .3,
+    and ``lan1``, where they are 10.78.0.1, .2 and .3. The other ends, in the switch, are called ``toa0`` and so on."""
 
     def __init__(self) -> None:
         tag = f"bc{os.getpid() % 100_000}"
@@ -35,15 +36,34 @@ class Net:
 
     def open(self) -> None:
         ip("netns", "add", self.switch)
-        ip("-n", self.switch, "link", "add", "br0", "type", "bridge")
-        ip("-n", self.switch, "link", "set", "br0", "up")
-        for number, (host, name) in enumerate(self.names.items(), start=1):
+        for name in self.names.values():
             ip("netns", "add", name)
             ip("-n", name, "link", "set", "lo", "up")
-            ip("-n", name, "link", "add", "lan0", "type", "veth", "peer", "name", f"to{host}", "netns", self.switch)
-            ip("-n", self.switch, "link", "set", f"to{host}", "master", "br0", "up")
-            ip("-n", name, "address", "add", f"10.77.0.{number}/24", "brd", "+", "dev", "lan0")
-            ip("-n", name, "link", "set", "lan0", "up")
+        for lan in (0, 1):
+            self._wire(f"br{lan}", f"lan{lan}", lan)
+
+    def _wire(self, bridge: str, lan: str, number: int) -> None:
+        ip("-n", self.switch, "link", "add", bridge, "type", "bridge", "mcast_snooping", "0")
+        ip("-n", self.switch, "link", "set", bridge, "up")
+        for host, (letter, name) in enumerate(self.names.items(), start=1):
+            end = f"to{letter}{number}"
+            ip("-n", name, "link", "add", lan, "type", "veth", "peer", "name", end, "netns", self.switch)
+            ip("-n", self.switch, "link", "set", end, "master", bridge, "up")
+            ip("-n", name, "address", "add", f"10.{77 + number}.0.{host}/24", "brd", "+", "dev", lan)
+            # Nobody else is on this wire, so nobody has to be asked whether an address is free.
+            self.run(letter, "sh", "-c", f"echo 0 > /proc/sys/net/ipv6/conf/{lan}/accept_dad")
+            ip("-n", name, "link", "set", lan, "up")
+
+    def run(self, host: str, *command: str) -> str:
+        """Run a command on a host and return what it says."""
+        return subprocess.run([*self.on(host), *command], check=True, capture_output=True, text=True).stdout
+
+    def lose(self, host: str, percent: int) -> None:
+        """From now on this host misses so many of a hundred datagrams, by chance."""
+        chain = "{ type filter hook prerouting priority -300; }"
+        self.run(host, "nft", "add table inet loss")
+        self.run(host, "nft", f"add chain inet loss in {chain}")
+        self.run(host, "nft", f"add rule inet loss in udp dport {PORT} numgen random mod 100 < {percent} drop")
 
     def close(self) -> None:
         for name in [*self.names.values(), self.switch]:
@@ -60,15 +80,13 @@ class Net:
         text = "\n".join(one.hex() for one in datagrams).encode()
         subprocess.run(command, input=text, check=True, timeout=PATIENCE)
 
-    def daemon(
-        self, host: str, folder: Path, segment: dict[str, object] | None = None, *, start: bool = True
-    ) -> Daemon:
-        """A daemon on a host, called like the host."""
+    def daemon(self, host: str, folder: Path, *segments: dict[str, object], start: bool = True) -> Daemon:
+        """A daemon on a host, called like the host, on the broadcast of ``lan0`` unless segments are given."""
         daemon = Daemon(folder / host, prefix=self.on(host), start=False)
         daemon.configure(
             {
                 "host": f"host-{host}",
-                "segments": [segment or {"address": "10.77.0.255"}],
+                "segments": list(segments) or [{"address": "10.77.0.255"}],
                 "metrics": {"listen": "127.0.0.1:9540"},
                 "integrity": daemon.with_key(KEY),
             }

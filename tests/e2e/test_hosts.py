@@ -62,10 +62,10 @@ def test_what_is_lost_on_the_way_to_one_host_is_counted_there_only(tmp_path: Pat
         messages = [datagram("host-c/plain/7", seq, "x", b"%d" % seq, KEY) for seq in range(10)]
         net.send("c", "10.77.0.255", *messages[:4])
         assert payloads(there, 4) == [b"0", b"1", b"2", b"3"]
-        ip("-n", net.switch, "link", "set", "tob", "nomaster")
+        ip("-n", net.switch, "link", "set", "tob0", "nomaster")
         net.send("c", "10.77.0.255", *messages[4:7])
         assert payloads(here, 7) == [b"%d" % seq for seq in range(7)]
-        ip("-n", net.switch, "link", "set", "tob", "master", "br0")
+        ip("-n", net.switch, "link", "set", "tob0", "master", "br0")
 
         def the_rest_arrives() -> bool:  # the bridge may need a moment to forward again
             net.send("c", "10.77.0.255", *messages[7:])

@@ -1,0 +1,94 @@
+"""Sending twice: measured on a wire that loses one datagram in ten, by chance."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import Daemon, Wire, payloads, wait
+from tests.e2e.network import Net
+
+MESSAGES = 4000
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("rule", "late", "least", "most"),
+    [
+        (None, "drop", 0.07, 0.13),
+        # Copies right behind one another arrive in order.
+        ({"copies": 2, "spacing": 0}, "drop", 0.003, 0.02),
+        # A copy that comes behind later messages is late: it helps only who takes late ones.
+        ({"copies": 2, "spacing": "2ms"}, "deliver", 0.003, 0.02),
+        ({"copies": 3, "spacing": "2ms"}, "deliver", 0.0, 0.005),
+    ],
+    ids=["once", "twice at once", "twice, 2 ms apart", "three times"],
+)
+def test_with_one_datagram_in_ten_lost_sending_twice_loses_one_message_in_a_hundred(
+    tmp_path: Path, net: Net, rule: dict[str, Any] | None, late: str, least: float, most: float
+) -> None:
+    queue = {"queue": {"messages": 100_000, "bytes": "64MiB"}}
+    sender, receiver = (net.daemon(host, tmp_path, start=False) for host in "ab")
+    sender.configure({"repeat": [{"channels": "x/", **rule}] if rule else []})
+    receiver.configure({"dedup": {"late": late, "horizon": "500ms"}, "bus": {"queue": queue["queue"]}})
+    with sender, receiver:
+        sender.start()
+        receiver.start()
+        with sender.connect() as here, receiver.connect("x/") as there:
+            net.lose("b", 10)
+            for number in range(MESSAGES):
+                here.publish("x/y", b"%d" % number)
+                if number % 50 == 0:  # some 10,000 a second, so that no buffer has a part in it
+                    time.sleep(0.005)
+            assert here.sync() == []
+            copies = (rule or {}).get("copies", 1)
+            wait(lambda: sender.metric("datagrams_sent_total") == copies * MESSAGES, "all copies")
+            got = payloads(there, MESSAGES, 1.0)
+        lost = 1 - len(got) / MESSAGES
+        assert least <= lost <= most, f"lost {lost:.2%}"
+        assert len(set(got)) == len(got)
+        # The trackers say the same (but for the last ones, behind which nothing came).
+        wait(lambda: receiver.metric("messages_missing") == 0)
+        assert abs(receiver.metric("messages_lost_total") - (MESSAGES - len(got))) <= 3
+        assert receiver.metric("socket_drops_total") == 0
+
+
+def test_copies_are_the_same_datagram_spaced_and_hold_nothing_up(tmp_path: Path) -> None:
+    rules = [
+        {"channels": "often/", "copies": 4, "spacing": "20ms"},
+        {"channels": "!", "copies": 2, "spacing": 0},
+        {"channels": "often/never", "copies": 8},  # the first that fits decides
+    ]
+    with Daemon(tmp_path / "a", {"repeat": rules}) as daemon, Wire(daemon.port) as wire, daemon.connect() as client:
+        client.publish("often/never", b"first")
+        client.publish("once", b"second")
+        client.send_all(b"third")
+        order = []
+        for _ in range(7):
+            raw = wire.hear(b"BCCN1")
+            order.append((raw.rpartition(b"|")[2], raw, time.monotonic()))
+        assert [payload for payload, *_ in order] == [b"first", b"second", b"third", b"third"] + [b"first"] * 3
+        copies = [(raw, when) for payload, raw, when in order if payload == b"first"]
+        assert len({raw for raw, _ in copies}) == 1
+        assert all(later - earlier > 0.01 for (_, earlier), (_, later) in pairwise(copies))
+        # Our own copies come back to us as our own.
+        wait(lambda: daemon.verdicts() == {"looped": 7})
+        assert daemon.metric("copies_dropped_total") == 0
+
+
+def test_copies_that_wait_are_sent_before_the_daemon_ends_and_rules_can_be_reloaded(tmp_path: Path) -> None:
+    slow = {"repeat": [{"channels": "", "copies": 2, "spacing": "1s"}]}
+    with Daemon(tmp_path / "a", slow) as daemon, Wire(daemon.port) as wire, daemon.connect() as client:
+        client.publish("x", b"before")
+        assert client.sync() == []
+        daemon.configure({"repeat": []})
+        daemon.reload()
+        client.publish("x", b"after")
+        assert client.sync() == []
+        assert daemon.stop() == 0
+        heard = [wire.hear(b"BCCN1").rpartition(b"|")[2] for _ in range(3)]
+        assert heard == [b"before", b"after", b"before"]
