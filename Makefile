@@ -23,13 +23,13 @@ help:
 $(READY): pyproject.toml $(CONSTRAINTS) packaging/need.sh
 	@test -n '$(PYTHON)' || { echo 'bccnd needs Python 3.11 or newer: apt-get install python3'; exit 2; }
 	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || packaging/need.sh ensurepip:python3-venv
-	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat ip:iproute2 perl:perl nft:nftables openssl:openssl
 	@echo 'installing the Python packages into $(VENV)'
 	@'$(PYTHON)' -m venv --clear $(VENV)
 	@$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
 	@touch $@
 
 demo: $(READY)
+	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat
 	@$(BIN)/python examples/demo.py
 
 run: $(READY)
@@ -49,7 +49,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 test: lint
-	@packaging/need.sh git:git
+	@packaging/need.sh git:git cc:gcc cc:libc6-dev socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl
 	@packaging/unpack-prometheus.sh .cache/prometheus
 	$(BIN)/python -m pytest
 

@@ -300,7 +300,10 @@ class Daemon:
         if new.metrics.groups != self._groups:
             self._set_groups(new.metrics.groups)
         self.config_reloads["applied"] += 1
-        log.logger.info("reloaded: integrity %s with %d keys", new.integrity.algorithm, len(configuration.keys))
+        found = f"{len(configuration.keys)} keys"
+        if new.integrity.algorithm == "sig":
+            found += f" and the public keys of {len(configuration.signers)} signers"
+        log.logger.info("reloaded: integrity %s with %s", new.integrity.algorithm, found)
 
     def _set_groups(self, groups: dict[str, str]) -> None:
         self._groups = groups
@@ -380,7 +383,16 @@ def _door(configuration: Configuration) -> Door:
 
         # Our own broadcasts come back to us, and other programs of this host may sign with the same key.
         host = token(settings.host.encode(), MAX_HOST, perl_safe=settings.names == "perl-safe")
-        signers = {**signers, host: [*signers.get(host, []), public_of(keys[0])]}
+        own = public_of(keys[0])
+        signers = {**signers, host: [*signers.get(host, []), own]}
+        for prefix, public in signers.items():
+            if prefix.startswith(host + b"/") and own not in public:
+                log.logger.warning(
+                    "integrity.signers: what programs below %s publish here is signed with the key of this host, which "
+                    "does not speak for them: everybody will refuse it. Remedy: name this host's public key there too, "
+                    "or let these programs speak on the segment themselves",
+                    prefix.decode("ascii"),
+                )
     return make_door(
         integrity.algorithm,
         keys,

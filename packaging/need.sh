@@ -2,6 +2,7 @@
 # Installs what is missing: need.sh COMMAND:PACKAGE ...
 # Says what it does; uses sudo where it is not root, and says what to type where neither helps.
 set -eu
+PATH=$PATH:/usr/sbin:/sbin
 missing=""
 for pair in "$@"; do
     command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"

@@ -6,6 +6,7 @@ import grp
 import os
 import re
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -91,6 +92,16 @@ def model_in(annotation: Any) -> type[BaseModel] | None:
         if found is not None:
             return found
     return None
+
+
+def option_names(model: type[BaseModel], path: str = "") -> Iterator[str]:
+    """Every option, by its path."""
+    for name, field in model.model_fields.items():
+        inner = model_in(field.annotation)
+        if inner is None:
+            yield path + name
+        else:
+            yield from option_names(inner, f"{path}{name}.")
 
 
 def missing_in(model: type[BaseModel], stands: Any, path: str = "") -> list[str]:

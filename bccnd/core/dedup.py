@@ -13,13 +13,14 @@ A window is kept as the set of seqs *not* seen, one bit each, so that a source w
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections import deque
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import islice
 from typing import Final
 
 from bccnd.core.bccn1 import UNKNOWN_SRC
+from bccnd.core.roster import Roster, Source
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
 
 #: open gaps remembered for their age: at line rate of one gap per datagram this bounds a few MB, and a gap that
@@ -32,7 +33,7 @@ MAX_RELEASED: Final = 65_536
 #: seconds within which the order of eviction may be off; spares the reordering for every datagram
 RANK_SECONDS: Final = 1.0
 #: trackers looked at per call of `sweep`, so that no call lasts longer than a fraction of a millisecond
-SWEEP_STEP: Final = 256
+SWEEP_STEP: Final = 128
 
 #: not verdicts: a src that was not heard before, to be looked at with `begin`, and one that says nothing, for which
 #: `Nameless` decides
@@ -52,30 +53,6 @@ class DedupRules:
     max_sources: int = 100_000
 
 
-class Source:
-    """What is known of one src. Bit i of ``absent`` stands for the seq ``last - i``, not seen so far;
-    ``missing`` holds those of them that are neither lost nor older than what was first heard. ``beat``, ``gap``,
-    ``interval`` and ``state`` are what liveness.py keeps of those that send heartbeats; kept here, they cost next to
-    nothing and go when the tracker goes."""
-
-    __slots__ = (
-        *("absent", "epoch", "first", "heard", "last", "missing", "rank", "src"),
-        *("beat", "gap", "interval", "state"),
-    )
-
-    def __init__(self, src: bytes, seq: int, now: float) -> None:
-        self.src = src
-        self.first = seq
-        self.last = seq
-        self.absent = 0
-        self.missing = 0
-        self.epoch = 1
-        self.heard = now
-        self.rank = now + RANK_SECONDS
-        self.beat = self.gap = self.interval = 0.0
-        self.state = 0
-
-
 class Own:
     """One of our own identities: the seqs from ``first`` up to ``next`` were given by us. ``until`` is when it ceases
     to be ours, ``reported`` whether somebody else was found to speak under it."""
@@ -92,7 +69,8 @@ class Sources:
     """All trackers of this host, one per src, shared by all segments."""
 
     def __init__(self, rules: DedupRules) -> None:
-        self._table: OrderedDict[bytes, Source] = OrderedDict()
+        self._roster = Roster(rules.max_sources)
+        self._shards, self._shard_mask = self._roster.shards, self._roster.mask
         #: our own identities, among them released ones whose time is not over
         self._own: dict[bytes, Own] = {}
         self._released: deque[tuple[float, bytes]] = deque()
@@ -117,24 +95,23 @@ class Sources:
         self._monotonic = rules.monotonic
         self._expire = rules.expire
         self._max = rules.max_sources
-        while len(self._table) > self._max:
+        while len(self._roster) > self._max:
             self._evict()
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._roster)
 
     def __contains__(self, src: bytes) -> bool:
-        return src in self._table
+        return self._roster.get(src) is not None
 
     def latest(self, count: int) -> list[Source]:
         """Up to ``count`` sources, the most recently heard first."""
-        newest: Iterator[Source] = reversed(self._table.values())
-        return [source for source, _ in zip(newest, range(count), strict=False)]
+        return list(islice(self._roster.newest_first(), count))
 
     def alive(self, now: float, seconds: float) -> int:
         """How many sources were heard within the last ``seconds``."""
         count = 0
-        for source in reversed(self._table.values()):
+        for source in self._roster.newest_first():
             if source.heard + seconds >= now:
                 count += 1
             elif source.rank + seconds < now:
@@ -142,11 +119,11 @@ class Sources:
         return count
 
     def get(self, src: bytes) -> Source | None:
-        return self._table.get(src)
+        return self._roster.get(src)
 
     def forget(self, source: Source) -> None:
         """Give a tracker up, as if its source had never been heard."""
-        del self._table[source.src]
+        self._roster.remove(source)
         self._give_up(source)
         self.expired += 1
 
@@ -154,8 +131,9 @@ class Sources:
         """From now on ``src`` is one of our own: what comes in under it is our own broadcast."""
         own = self._own.setdefault(src, Own())
         own.until = float("inf")
-        source = self._table.pop(src, None)
+        source = self._roster.get(src)
         if source is not None:
+            self._roster.remove(source)
             self._give_up(source)
         return own
 
@@ -188,7 +166,7 @@ class Sources:
 
     def judge(self, src: bytes, seq: int, now: float) -> int:
         """The verdict on a datagram that is otherwise in order, or UNHEARD."""
-        source = self._table.get(src)
+        source = self._shards[hash(src) & self._shard_mask].get(src)
         if source is None:
             return UNHEARD
         if seq == source.last + 1 and not source.absent:
@@ -200,7 +178,7 @@ class Sources:
                 return verdict
         source.heard = now
         if now >= source.rank:
-            self._table.move_to_end(src)
+            self._roster.touch(source)
             source.rank = now + RANK_SECONDS
         return verdict
 
@@ -210,9 +188,11 @@ class Sources:
             return UNKNOWN_SENDER
         if src in self._own:
             return LOOPED
-        if len(self._table) >= self._max:
+        if len(self._roster) >= self._max:
             self._evict()
-        self._table[src] = Source(src, seq, now)
+        source = Source(src, seq, now)
+        source.rank = now + RANK_SECONDS
+        self._roster.add(source)
         return ACCEPTED
 
     def _place(self, source: Source, seq: int, now: float) -> int:
@@ -296,22 +276,21 @@ class Sources:
         self.lost += gone
 
     def _evict(self) -> None:
-        _, source = self._table.popitem(last=False)
-        self._give_up(source)
-        self.evicted += 1
+        source = self._roster.oldest
+        if source is not None:
+            self._roster.remove(source)
+            self._give_up(source)
+            self.evicted += 1
 
     def sweep(self, now: float) -> None:
         """Let time pass: gaps become losses, silent sources are forgotten. Cheap; call it often."""
         gaps = self._gaps
         while gaps and gaps[0][0] <= now:
             self._close_gap()
-        table = self._table
         for _ in range(SWEEP_STEP):
-            if not table:
-                break
-            source = next(iter(table.values()))
-            if source.heard + self._expire > now:
-                # Ranks lag behind by RANK_SECONDS at most, so whatever follows is hardly older.
+            source = self._roster.oldest
+            # Places in line lag behind by RANK_SECONDS at most, so whatever follows is hardly older.
+            if source is None or source.heard + self._expire > now:
                 break
             self.forget(source)
         while self._released and self._released[0][0] <= now:

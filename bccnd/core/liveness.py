@@ -14,7 +14,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from bccnd.core.dedup import Source, Sources
+from bccnd.core.dedup import Sources
+from bccnd.core.roster import Source
 
 #: the channel of a heartbeat is this and the src of its sender
 HEARTBEAT: Final = b"heartbeat/"
@@ -33,7 +34,7 @@ MAX_STRETCH: Final = 12.0
 #: width of a tick of the wheel, in seconds
 TICK: Final = 0.25
 #: sources looked at per call of `sweep`, so that no call lasts longer than a fraction of a millisecond
-STEP: Final = 256
+STEP: Final = 128
 #: seconds between two sweeps from which on we were asleep ourselves
 ASLEEP: Final = 2.0
 #: of the dead, the latest are remembered

@@ -1,0 +1,106 @@
+"""Who is tracked: found, in line, cheap in memory, and without long pauses."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+import tracemalloc
+from collections import OrderedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core.dedup import UNHEARD, DedupRules, Sources
+from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.roster import Roster, Source
+from tests.core.material import examples
+
+#: what is done, and to whom
+STEPS = st.lists(st.tuples(st.sampled_from(["add", "touch", "remove"]), st.integers(0, 9)), max_size=60)
+
+
+@given(STEPS, st.sampled_from([0, 1, 1024, 100_000]))
+@examples(300)
+def test_a_roster_is_an_ordered_dictionary(steps: list[tuple[str, int]], expected: int) -> None:
+    roster = Roster(expected)
+    naive: OrderedDict[bytes, Source] = OrderedDict()
+    for step, number in steps:
+        src = b"host/%d" % number
+        if step == "add" and src not in naive:
+            naive[src] = Source(src, 1, 0.0)
+            roster.add(naive[src])
+        elif step == "touch" and src in naive:
+            naive.move_to_end(src)
+            roster.touch(naive[src])
+        elif step == "remove" and src in naive:
+            gone = naive.pop(src)
+            roster.remove(gone)
+            assert gone.older is gone
+            assert gone.newer is gone
+        assert len(roster) == len(naive)
+        assert roster.get(src) is naive.get(src)
+        assert list(roster.newest_first()) == list(reversed(naive.values()))
+        assert roster.oldest is next(iter(naive.values()), None)
+
+
+@pytest.mark.parametrize(("expected", "shards"), [(0, 1), (511, 1), (512, 2), (100_000, 256), (10_000_000, 32_768)])
+def test_dictionaries_stay_small_however_many_there_may_be(expected: int, shards: int) -> None:
+    roster = Roster(expected)
+    assert len(roster.shards) == shards == roster.mask + 1
+
+
+def name(number: int) -> bytes:
+    return b"relay%02d.example/cardsys-relay/%d" % (number % 50, number)
+
+
+class Fleet:
+    """Trackers and heartbeats of many senders."""
+
+    def __init__(self, room: int) -> None:
+        self.sources = Sources(DedupRules(max_sources=room))
+        self.liveness = Liveness(self.sources, LivenessRules(max_watched=room), 0.0)
+
+    def hear(self, number: int, seq: int, now: float) -> None:
+        src = name(number)
+        if self.sources.judge(src, seq, now) == UNHEARD:
+            self.sources.begin(src, seq, now)
+        self.liveness.beat(src, now)
+
+
+def test_100_000_senders_with_heartbeats_and_gaps_fit_in_60_mb() -> None:
+    """`python -m tests.bench.trackers` shows the same in resident memory."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        fleet = Fleet(100_000)
+        for number in range(100_000):
+            fleet.hear(number, 1_700_000_000_000_000, number * 5e-5)
+        for number in range(100_000):
+            fleet.hear(number, 1_700_000_000_000_001 + 3 * (number % 10 == 0), 5.0 + number * 5e-5)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(fleet.sources) == 100_000
+    assert fleet.sources.missing == 30_000
+    assert taken < 60e6
+
+
+def test_no_eviction_waits_for_all_the_others() -> None:
+    """Measured by the processor's clock and as a ratio, so that nothing else on this machine has a part in it: to
+    build one large dictionary anew would take thousands of times as long as the usual eviction."""
+    fleet = Fleet(20_000)
+    gc.disable()
+    try:
+        for number in range(20_000):
+            fleet.hear(number, 1, number * 1e-4)
+        took = []
+        for number in range(20_000, 80_000):
+            start = time.thread_time_ns()
+            fleet.hear(number, 1, number * 1e-4)
+            took.append(time.thread_time_ns() - start)
+    finally:
+        gc.enable()
+    assert fleet.sources.evicted == 60_000
+    assert max(took) < 400 * statistics.median(took)

@@ -1,0 +1,384 @@
+"""Every option does what it says, through the real daemon: a table of who shows what, and the tests that no other
+file has."""
+
+from __future__ import annotations
+
+import grp
+import os
+import re
+import signal
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bccnd
+from bccnd.config import Settings
+from tests.e2e.harness import KEY, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.test_start import refused
+from tests.support import BROADCAST, ROOT, free_port, need_root
+from tests.test_config import option_names
+
+SRC = "host-c/plain/7"
+#: each option of the configuration, and the test that shows it; those without a file's name stand here
+SHOWN = {
+    "host": "test_the_host_is_the_first_part_of_every_name",
+    "names": "test_interop.py::test_perl_safe_names_reach_the_perl_reader",
+    "segments.name": "test_a_segment_is_called_in_metrics_as_the_configuration_calls_it",
+    "segments.address": "test_segments.py::test_two_hosts_talk_over_any_kind_of_segment",
+    "segments.port": "test_segments_on_two_ports_are_heard_and_sent_to",
+    "segments.bind": "test_segments.py::test_two_hosts_talk_over_any_kind_of_segment",
+    "segments.interface": "test_segments.py::test_what_comes_over_several_segments_is_one_message_from_one_identity",
+    "segments.hop_limit": "test_segments.py::test_multicast_passes_as_many_routers_as_it_may",
+    "segments.receive_buffer": "test_hostile.py::test_the_kernels_drops_are_counted_at_once_and_said_with_a_remedy",
+    "max_datagram": "test_interop.py::test_a_datagram_of_1500_bytes_is_taken_and_one_of_1501_is_oversize",
+    "integrity.algorithm": "test_each_algorithm_lets_its_own_in_and_nothing_else",
+    "integrity.keys": "test_rotation.py::test_a_key_rotation_at_10_000_datagrams_a_second_loses_and_repeats_nothing",
+    "integrity.signers": "test_rotation.py::test_signatures_let_nothing_else_in",
+    "integrity.required": "test_interop.py::test_an_unsigned_sender_is_heard_where_no_check_is_required",
+    "integrity.unverifiable": "test_interop.py::test_a_sender_with_another_key_or_algorithm_is_refused",
+    "dedup.sanity": "test_a_leap_is_loss_below_sanity_and_a_new_beginning_from_there_on",
+    "dedup.horizon": "test_after_the_horizon_what_is_missing_is_lost_and_an_old_number_is_a_restart",
+    "dedup.late": "test_what_was_overtaken_is_dropped_or_delivered_once",
+    "dedup.freshness": "test_rotation.py::test_a_replay_of_a_signed_datagram_is_refused_where_numbers_only_rise",
+    "dedup.expire": "test_a_silent_source_is_forgotten_in_time",
+    "dedup.max_sources": "test_hostile.py::test_a_flood_of_channels_sources_and_targets_grows_no_memory_without_bound",
+    "bus.path": "test_start.py::test_the_socket_of_a_dead_daemon_is_replaced",
+    "bus.mode": "test_start.py::test_the_socket_has_the_configured_mode",
+    "bus.group": "test_the_socket_belongs_to_the_configured_group",
+    "bus.dialect": "test_patterns_are_read_in_the_configured_dialect",
+    "bus.queue.messages": "test_hostile.py::test_a_client_that_stops_reading_loses_its_own_messages_and_knows_how_many",
+    "bus.queue.bytes": "test_a_queue_is_capped_in_bytes_as_well",
+    "bus.max_clients": "test_hostile.py::test_more_clients_than_allowed_are_refused_and_told",
+    "bus.max_subscriptions": "test_a_client_may_hold_so_many_patterns_and_no_more",
+    "metrics.listen": "test_metrics_may_be_off",
+    "metrics.groups": "test_channels_are_counted_by_their_groups_and_groups_can_be_reloaded",
+    "heartbeat.interval": "test_a_host_that_dies_is_missed_by_the_others_and_found_again",
+    "heartbeat.dead_after": "test_a_source_is_dead_after_as_many_missed_heartbeats_as_configured",
+    "repeat.channels": "test_loss.py::test_copies_are_the_same_datagram_spaced_and_hold_nothing_up",
+    "repeat.copies": "test_loss.py::test_with_one_datagram_in_ten_lost_sending_twice_loses_one_message_in_a_hundred",
+    "repeat.spacing": "test_loss.py::test_copies_are_the_same_datagram_spaced_and_hold_nothing_up",
+    "access": "test_what_is_reserved_is_refused_and_never_ignored",
+    "gateways": "test_what_is_reserved_is_refused_and_never_ignored",
+    "recorder": "test_what_is_reserved_is_refused_and_never_ignored",
+}
+
+
+def test_every_option_has_a_test_and_a_word_in_the_readme() -> None:
+    names = list(option_names(Settings))
+    assert sorted(SHOWN) == sorted(names)
+    for name, shown in SHOWN.items():
+        file, _, test = shown.rpartition("::")
+        text = (Path(__file__).parent / (file or Path(__file__).name)).read_text()
+        assert f"\ndef {test}(" in text, f"{name} names a test that is not there: {shown}"
+    readme = (ROOT / "README.md").read_text()
+    assert [name for name in names if f"`{name}`" not in readme] == []
+
+
+def daemon_with(folder: Path, **settings: Any) -> Daemon:
+    return Daemon(folder / "a", settings)
+
+
+def test_the_host_is_the_first_part_of_every_name(tmp_path: Path) -> None:
+    with daemon_with(tmp_path, host="kiosk-3.lan") as daemon, daemon.connect() as client:
+        assert client.identity() == f"kiosk-3.lan/{comm()}/{os.getpid()}"
+        assert daemon.process is not None
+        described = daemon.tool("sources", "--json")
+        assert (described.returncode, described.stdout) == (0, b"")
+
+
+def comm() -> str:
+    """What the kernel calls this process."""
+    return Path("/proc/self/comm").read_text().strip().replace("/", "_")
+
+
+def test_a_segment_is_called_in_metrics_as_the_configuration_calls_it(tmp_path: Path) -> None:
+    segment = {"address": BROADCAST, "port": free_port(), "name": "shop floor"}
+    with daemon_with(tmp_path, segments=[segment]) as daemon, daemon.connect() as client:
+        client.publish("x", b"y")
+        wait(lambda: daemon.metric("datagrams_total", segment="shop floor", verdict="looped") == 1)
+
+
+def test_segments_on_two_ports_are_heard_and_sent_to(tmp_path: Path) -> None:
+    ports = [free_port(), free_port()]
+    segments = [{"address": BROADCAST, "port": port} for port in ports]
+    with (
+        daemon_with(tmp_path, segments=segments) as daemon,
+        daemon.connect("x") as client,
+        Wire(ports[0]) as one,
+        Wire(ports[1]) as two,
+    ):
+        one.send(datagram(SRC, 1, "x", b"first"))
+        assert payloads(client, 1) == [b"first"]
+        two.send(datagram(SRC, 1, "x", b"first"), datagram(SRC, 2, "x", b"second"))
+        assert payloads(client, 1) == [b"second"]
+        client.publish("x", b"ours")
+        assert one.hear(b"ours") == two.hear(b"ours")
+        wait(lambda: daemon.verdicts() == {"accepted": 2, "duplicate": 1, "looped": 2})
+
+
+@pytest.mark.parametrize("algorithm", ["none", "crc32", "hmac", "sig"])
+def test_each_algorithm_lets_its_own_in_and_nothing_else(tmp_path: Path, algorithm: str) -> None:
+    """Two daemons of one kind hear each other, and neither hears daemons of the other kinds."""
+    port = free_port()
+    daemons = {}
+    for number, kind in enumerate(("none", "crc32", "hmac", "sig")):
+        daemon = Daemon(tmp_path / kind, start=False)
+        integrity: dict[str, Any] = {"algorithm": kind}
+        if kind == "hmac":
+            integrity = daemon.with_key(KEY)
+        elif kind == "sig":
+            assert daemon.tool("keygen", "--algorithm", "sig", str(daemon.folder / "key")).returncode == 0
+            integrity.update({"keys": ["key"], "signers": {"": ["key.pub"]}})
+        segment = {**daemon.settings["segments"][0], "port": port}
+        daemon.configure({"host": f"host{number}", "segments": [segment], "integrity": integrity})
+        daemons[kind] = daemon
+    speaker = daemons[algorithm]
+    twin = Daemon(tmp_path / "twin", start=False)
+    twin.configure({"host": "twin", "segments": speaker.settings["segments"]})
+    twin.configure({"integrity": speaker.settings["integrity"]})
+    for name in ("key", "key.pub"):
+        if (speaker.folder / name).exists():
+            (twin.folder / name).write_bytes((speaker.folder / name).read_bytes())
+            (twin.folder / name).chmod(0o600)
+    listeners = [twin, *(daemon for daemon in daemons.values() if daemon is not speaker)]
+    for daemon in (speaker, *listeners):
+        daemon.start()
+    with speaker, listeners[0], listeners[1], listeners[2], listeners[3], speaker.connect() as client:
+        client.publish("x", b"hello")
+        assert client.sync() == []
+        unknown = "integrity_missing" if algorithm == "none" else "integrity_unknown"
+        wait(lambda: speaker.verdicts() == {"looped": 1})
+        wait(lambda: twin.verdicts() == {"accepted": 1})
+        for daemon in listeners[1:]:
+            wait(lambda: daemon.verdicts() == {unknown: 1}, f"{daemon.folder.name} to refuse it")  # noqa: B023
+
+
+def test_a_leap_is_loss_below_sanity_and_a_new_beginning_from_there_on(tmp_path: Path) -> None:
+    with daemon_with(tmp_path, dedup={"sanity": 16}) as daemon, Wire(daemon.port) as wire:
+        wire.send(*(datagram(SRC, seq, "x") for seq in (100, 115)))
+        wait(lambda: daemon.metric("messages_missing") == 14)
+        wire.send(datagram(SRC, 131, "x"))
+        wait(lambda: daemon.metric("source_jumps_total") == 1)
+        wire.send(datagram(SRC, 115, "x"))
+        wait(lambda: daemon.verdicts() == {"accepted": 3, "restart": 1})
+        assert daemon.metric("source_restarts_total") == 1
+
+
+def test_after_the_horizon_what_is_missing_is_lost_and_an_old_number_is_a_restart(tmp_path: Path) -> None:
+    with daemon_with(tmp_path, dedup={"horizon": "300ms"}) as daemon, Wire(daemon.port) as wire:
+        wire.send(datagram(SRC, 1, "x"), datagram(SRC, 4, "x"))
+        wait(lambda: daemon.metric("messages_lost_total") == 2)
+        assert daemon.metric("messages_missing") == 0
+        wire.send(datagram(SRC, 4, "x"))
+        wait(lambda: daemon.verdicts() == {"accepted": 2, "restart": 1})
+
+
+@pytest.mark.parametrize(("late", "verdict"), [("drop", "stale"), ("deliver", "reordered")])
+def test_what_was_overtaken_is_dropped_or_delivered_once(tmp_path: Path, late: str, verdict: str) -> None:
+    rules = {"late": late, "horizon": "30s"}
+    with daemon_with(tmp_path, dedup=rules) as daemon, daemon.connect("x") as client, Wire(daemon.port) as wire:
+        wire.send(*(datagram(SRC, seq, "x", b"%d" % seq) for seq in (1, 3, 2, 2, 4)))
+        wanted = [b"1", b"3", b"2", b"4"] if late == "deliver" else [b"1", b"3", b"4"]
+        assert payloads(client, len(wanted)) == wanted
+        wait(lambda: daemon.verdicts() == {"accepted": 3, verdict: 1, "duplicate": 1})
+        assert daemon.metric("messages_missing") == daemon.metric("messages_lost_total") == 0
+
+
+def test_a_silent_source_is_forgotten_in_time(tmp_path: Path) -> None:
+    rules = {"expire": "300ms", "horizon": "100ms", "max_sources": 3}
+    with daemon_with(tmp_path, dedup=rules) as daemon, Wire(daemon.port) as wire:
+        wire.send(*(datagram(f"host/{number}", 1, "x") for number in range(5)))
+        wait(lambda: daemon.metric("sources_forgotten_total", cause="evicted") == 2)
+        wait(lambda: daemon.metric("sources_forgotten_total", cause="expired") == 3)
+        assert daemon.metric("sources") == 0
+
+
+def test_the_socket_belongs_to_the_configured_group(tmp_path: Path) -> None:
+    need_root("a socket is given to another group")
+    group = next(one for one in grp.getgrall() if one.gr_gid not in (0, os.getegid()))
+    with daemon_with(tmp_path, bus={"group": group.gr_name, "mode": "0660"}) as daemon:
+        info = daemon.bus.stat()
+        assert (info.st_gid, stat.S_IMODE(info.st_mode)) == (group.gr_gid, 0o660)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "pattern", "fits", "not_this"),
+    [
+        ("path", "a/*/>", "a/b/c", "a/b"),
+        ("sbus", "a/>", "a/>", "a/b"),
+        ("sbus-dot", "a.*.c", "a.b.c", "a.b/c.d"),
+        ("broker", "+/*/c", "a/x/y/c", "a/x/y/d"),
+    ],
+)
+def test_patterns_are_read_in_the_configured_dialect(
+    tmp_path: Path, dialect: str, pattern: str, fits: str, not_this: str
+) -> None:
+    channels = (fits, not_this, "end")
+    with (
+        daemon_with(tmp_path, bus={"dialect": dialect}) as daemon,
+        daemon.connect(pattern, "end") as client,
+        Wire(daemon.port) as wire,
+    ):
+        wire.send(*(datagram(SRC, seq, chan, chan) for seq, chan in enumerate(channels)))
+        assert payloads(client, 2) == [fits.encode(), b"end"]
+
+
+def test_a_queue_is_capped_in_bytes_as_well(tmp_path: Path) -> None:
+    queue = {"queue": {"messages": 1_000_000, "bytes": "16KiB"}}
+    with daemon_with(tmp_path, bus=queue) as daemon, daemon.connect("x") as slow, daemon.connect() as client:
+        for _ in range(2000):
+            client.publish("x", b"z" * 1000)
+        assert client.sync() == []
+        dropped = daemon.metric("deliveries_dropped_total", reason="queue_bytes")
+        assert dropped > 0
+        assert daemon.metric("queue_bytes") <= 16 << 10
+        got = 0
+        while got + slow.lost < 2000:
+            got += isinstance(slow.receive(5), bccnd.Message)
+        assert slow.lost == dropped
+
+
+def test_a_client_may_hold_so_many_patterns_and_no_more(tmp_path: Path) -> None:
+    with daemon_with(tmp_path, bus={"max_subscriptions": 3}) as daemon, daemon.connect("a", "b", "c") as client:
+        client.subscribe("d")
+        assert client.sync() == [bccnd.Refusal("too_many_subscriptions", "d")]
+        client.unsubscribe("a")
+        client.subscribe("d")
+        assert client.sync() == []
+
+
+def test_metrics_may_be_off(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", start=False)
+    where = daemon.settings["metrics"]["listen"]
+    daemon.configure({"metrics": {"listen": "off"}})
+    daemon.start()
+    with daemon, daemon.connect("x") as client, socket.socket() as visitor:
+        client.publish("x", b"y")
+        assert payloads(client, 1) == [b"y"]
+        with pytest.raises(ConnectionRefusedError):
+            visitor.connect((where.split(":")[0], int(where.split(":")[1])))
+
+
+def test_channels_are_counted_by_their_groups_and_groups_can_be_reloaded(tmp_path: Path) -> None:
+    with (
+        daemon_with(tmp_path, metrics={"groups": {"cards": "cards/>", "all": ""}}) as daemon,
+        Wire(daemon.port) as wire,
+    ):
+        wire.send(datagram(SRC, 1, "cards/tx", b"12345"), datagram(SRC, 2, "logs", b"678"))
+        wait(lambda: daemon.metric("channel_messages_total", group="all") == 2)
+        assert daemon.metric("channel_messages_total", group="cards") == 1
+        assert daemon.metric("channel_bytes_total", group="all") == 8
+        daemon.configure({"metrics": {"groups": {"logs": "logs"}}})
+        daemon.reload()
+        wire.send(datagram(SRC, 3, "logs", b"9"))
+        wait(lambda: daemon.metric("channel_messages_total", group="logs") == 1)
+
+
+@pytest.mark.parametrize("key", ["access", "gateways", "recorder"])
+def test_what_is_reserved_is_refused_and_never_ignored(tmp_path: Path, key: str) -> None:
+    said = refused(Daemon(tmp_path / "a", {key: [{"user": "root"}]}, start=False))
+    assert f"{key}: " in said
+    assert "not in this version" in said
+
+
+# -- who is alive
+
+
+def changes(client: bccnd.Connection, count: int) -> list[tuple[str, bytes]]:
+    """The next changes that a client is told of: who, and what."""
+    found: list[tuple[str, bytes]] = []
+    while len(found) < count:
+        event = client.receive(20)
+        assert isinstance(event, bccnd.Message), f"only {found}"
+        if event.chan.startswith("!/bccn/liveness/"):
+            found.append((event.chan.removeprefix("!/bccn/liveness/"), event.payload))
+    return found
+
+
+def sources(daemon: Daemon) -> dict[str, str]:
+    """Who was heard, and in what state they are."""
+    found = daemon.tool("sources", "--json").stdout.decode()
+    return dict(re.findall(r'"src": "(.*?)", "state": "(.*?)"', found))
+
+
+def test_a_host_that_dies_is_missed_by_the_others_and_found_again(tmp_path: Path) -> None:
+    beating = {"heartbeat": {"interval": "200ms", "dead_after": 3}}
+    watcher, other = Daemon(tmp_path / "a", beating), Daemon(tmp_path / "b", start=False)
+    other.configure({"host": "relay02", "segments": watcher.settings["segments"], **beating})
+    with watcher, watcher.connect("!/bccn/liveness/", "heartbeat/") as client:
+        other.start()
+        assert other.process is not None
+        name = f"relay02/bccnd/{other.process.pid}"
+        assert changes(client, 1) == [(name, b"alive")]
+        assert sources(watcher) == {name: "alive"}
+        assert watcher.metric("sources_alive") == 1
+        # Ours are there for local programs too.
+        heard: set[str] = set()
+        while len(heard) < 2:
+            event = client.receive(20)
+            assert isinstance(event, bccnd.Message)
+            heard.add(event.chan)
+        assert watcher.process is not None
+        assert heard == {f"heartbeat/{name}", f"heartbeat/relay01/bccnd/{watcher.process.pid}"}
+        other.signal(signal.SIGKILL)
+        assert other.process.wait() == -signal.SIGKILL
+        assert changes(client, 2) == [(name, b"silent"), (name, b"dead")]
+        assert sources(watcher) == {name: "dead"}
+        assert watcher.metric("source_deaths_total") == 1
+        assert watcher.metric("sources") == watcher.metric("sources_silent") == watcher.metric("sources_alive") == 0
+        other.start()
+        name = f"relay02/bccnd/{other.process.pid}"
+        assert changes(client, 1) == [(name, b"alive")]
+        # Heartbeats can be stopped by a reload, and are missed then.
+        other.configure({"heartbeat": {"interval": 0}})
+        other.reload()
+        assert changes(client, 2) == [(name, b"silent"), (name, b"dead")]
+        assert other.stop() == 0
+
+
+def test_a_source_is_dead_after_as_many_missed_heartbeats_as_configured(tmp_path: Path) -> None:
+    """One that sends other messages lives on; one that never sent a heartbeat is nobody's concern."""
+    with (
+        daemon_with(tmp_path, heartbeat={"interval": "100ms", "dead_after": 40}) as patient,
+        Wire(patient.port) as wire,
+    ):
+        quick = Daemon(tmp_path / "b", start=False)
+        quick.configure({"host": "b", "segments": patient.settings["segments"]})
+        quick.configure({"heartbeat": {"interval": "100ms", "dead_after": 1}})
+        quick.start()
+        with quick:
+            wire.send(datagram("mute/1", 1, "x"))
+            for name in ("busy/1", "idle/1"):
+                wire.send(datagram(name, 1, f"heartbeat/{name}"))
+            seq = 1
+
+            def idle_is_dead() -> bool:
+                nonlocal seq
+                seq += 1
+                wire.send(datagram("busy/1", seq, "x"))
+                return sources(quick).get("idle/1") == "dead"
+
+            wait(idle_is_dead)
+            assert sources(quick)["busy/1"] == "alive"
+            assert sources(quick)["mute/1"] == ""
+            assert sources(patient)["idle/1"] == "silent"
+            # His tracker is gone on the one host, and with it what he has sent before.
+            wire.send(datagram("idle/1", 1, "heartbeat/idle/1"))
+            wait(lambda: sources(quick)["idle/1"] == "alive")
+
+
+def test_who_speaks_under_the_name_of_a_local_program_is_reported_once_and_counted(tmp_path: Path) -> None:
+    with daemon_with(tmp_path) as daemon, daemon.connect("x") as client, Wire(daemon.port) as wire:
+        client.publish("x", b"mine")
+        assert payloads(client, 1) == [b"mine"]
+        wait(lambda: daemon.verdicts() == {"looped": 1})
+        assert daemon.metric("identity_conflicts_total") == 0
+        wire.send(*(datagram(client.identity(), seq, "x", b"not mine") for seq in (1, 2, 3)))
+        wait(lambda: daemon.verdicts() == {"looped": 4})
+        assert daemon.metric("identity_conflicts_total") == 3
+        assert daemon.said().count("identity conflict") == 1
+        assert client.identity() in daemon.said()
+        assert client.receive(0.1) is None
