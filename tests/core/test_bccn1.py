@@ -1,14 +1,8 @@
-"""Datagram <-> bytes: the table of wire vectors, and what holds for all bytes.
-
-The table is tests/vectors/bccn1.json, so that clients in other languages can be held to it too.
-"""
+"""Datagram <-> bytes: what holds for all bytes. Single ones stand in the table of vectors, see test_vectors.py."""
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
-from typing import NotRequired, TypedDict
 
 import pytest
 from hypothesis import given
@@ -19,28 +13,6 @@ from bccnd.core.bccn1 import Datagram
 from bccnd.errors import BadDatagram
 from tests.core import material
 from tests.core.material import examples, reason_of
-
-
-class Fields(TypedDict):
-    src: str
-    seq: str
-    chan: str
-    payload: str
-    check: str
-
-
-class Vector(TypedDict):
-    name: str
-    datagram: str
-    fields: NotRequired[Fields]
-    canonical: NotRequired[bool]
-    verdict: NotRequired[str]
-
-
-TABLE = Path(__file__).parents[1] / "vectors" / "bccn1.json"
-VECTORS: list[Vector] = json.loads(TABLE.read_text(encoding="ascii"))["vectors"]
-GOOD = [vector for vector in VECTORS if "fields" in vector]
-BAD = [vector for vector in VECTORS if "fields" not in vector]
 
 #: the verdicts that reading alone can give
 OF_THE_PARSE = {
@@ -63,20 +35,6 @@ LEGAL = re.compile(
 )
 
 
-def latin(text: str) -> bytes:
-    return text.encode("latin-1")
-
-
-def datagram_of(fields: Fields) -> Datagram:
-    return Datagram(
-        latin(fields["src"]),
-        int(fields["seq"]),
-        latin(fields["chan"]),
-        latin(fields["payload"]),
-        latin(fields["check"]),
-    )
-
-
 def rebuilt(datagram: Datagram) -> bytes:
     src, seq, chan, payload, check = datagram
     return bccn1.build(bccn1.build_body(src, seq, chan, payload), check)
@@ -87,34 +45,8 @@ def any_bytes() -> st.SearchStrategy[bytes]:
     return st.one_of(st.binary(max_size=80), material.fragments(), material.near_misses(), material.mutated(good), good)
 
 
-# -- the table
-
-
-@pytest.mark.parametrize("vector", GOOD, ids=lambda vector: vector["name"])
-def test_a_good_vector_reads_as_its_fields(vector: Vector) -> None:
-    assert bccn1.read(latin(vector["datagram"])) == datagram_of(vector["fields"])
-
-
-@pytest.mark.parametrize("vector", GOOD, ids=lambda vector: vector["name"])
-def test_a_good_vector_is_what_its_fields_build(vector: Vector) -> None:
-    built = rebuilt(datagram_of(vector["fields"]))
-    assert (built == latin(vector["datagram"])) == vector["canonical"]
-
-
-@pytest.mark.parametrize("vector", BAD, ids=lambda vector: vector["name"])
-def test_a_bad_vector_is_refused_with_its_verdict(vector: Vector) -> None:
-    assert reason_of(bccn1.read, latin(vector["datagram"])) == vector["verdict"]
-
-
-def test_the_table_shows_every_verdict_of_the_parse() -> None:
+def test_the_verdicts_of_the_parse_are_verdicts() -> None:
     assert set(verdicts.NAMES) > OF_THE_PARSE
-    assert {vector["verdict"] for vector in BAD} == OF_THE_PARSE
-
-
-def test_the_table_names_every_vector_once_and_shows_every_datagram_once() -> None:
-    assert (
-        len({vector["name"] for vector in VECTORS}) == len({vector["datagram"] for vector in VECTORS}) == len(VECTORS)
-    )
 
 
 # -- what holds for all bytes

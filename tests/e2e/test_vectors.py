@@ -1,0 +1,193 @@
+"""The table of vectors through real daemons: the same bytes, the same verdicts, the same messages to a client."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bccnd
+from tests import vectors
+from tests.e2e.harness import PATIENCE, Daemon, Wire, wait
+from tests.support import BROADCAST, free_port
+from tests.vectors import AT_DOORS, DELIVERED, DOORS, KEYS, SEQUENCES, DoorVectors, Fields, Vector
+
+#: the longest datagram that may be sent
+MAX_SEND = 1400
+#: datagrams sent at once: no more than the smallest receive buffer holds
+BURST = 32
+#: sequences that take no time, of others' sources
+TIMELESS = [one for one in SEQUENCES if not one.own and not any(step.at for step in one.steps)]
+#: stands for their horizon, so that nothing depends on how busy this machine is
+HORIZON = "60s"
+
+
+def integrity(daemon: Daemon, at: DoorVectors) -> dict[str, Any]:
+    """The section of the configuration for a door, its keys in files."""
+    for name, key in KEYS.items():
+        for path, data in [(name, key.secret or key.private), (f"{name}.pub", key.public)]:
+            if data:
+                (daemon.folder / path).write_bytes(data)
+                (daemon.folder / path).chmod(0o600)
+    return {
+        "algorithm": at.algorithm,
+        "keys": list(at.keys),
+        "signers": {prefix: [f"{name}.pub" for name in names] for prefix, names in at.signers.items()},
+        "required": at.required,
+        "unverifiable": at.unverifiable,
+    }
+
+
+Short = tuple[str, int, str, bytes, str]
+
+
+def short(fields: Fields) -> Short:
+    """What a client gets to know of a message, but for the address and the time."""
+    return fields.src.decode(), fields.seq, fields.chan.decode(), fields.payload, fields.form
+
+
+def between(at: DoorVectors, number: int) -> tuple[bytes, Short]:
+    """A datagram that every door lets in, and its message. It comes between any two of the table."""
+    fields = Fields(b"relay01/between/1", number, b"between", b"", b"")
+    return vectors.sealed(at.signs, b"relay01/between/1:%d:between|" % number), short(fields)
+
+
+def received(client: bccnd.Connection, count: int) -> list[Short]:
+    """The next messages of a client."""
+    got: list[Short] = []
+    while len(got) < count:
+        event = client.receive(PATIENCE)
+        assert isinstance(event, bccnd.Message), f"{event} behind {got[-3:]}"
+        got.append(event[:5])
+    return got
+
+
+def nothing_more(client: bccnd.Connection) -> bool:
+    """Whether a client has got everything that it was sent so far."""
+    return client.sync(PATIENCE) == [] and client.receive(0) is None
+
+
+@pytest.mark.parametrize("at", DOORS.values(), ids=vectors.name_of)
+def test_a_daemon_gives_the_verdicts_of_its_door_and_its_clients_just_the_accepted(
+    tmp_path: Path, at: DoorVectors
+) -> None:
+    # Many vectors have the same src and seq. As only one source is remembered, what comes between two of them makes
+    # the daemon forget the first; and it shows behind which of them a client got what.
+    chosen = [vector for door, vector in AT_DOORS if door is at]
+    daemon = Daemon(tmp_path / "a", {"dedup": {"max_sources": 1}}, start=False)
+    daemon.configure({"integrity": integrity(daemon, at)})
+    daemon.start()
+    with daemon:
+        with daemon.connect("") as client, Wire(daemon.port) as wire:
+            for first in range(0, len(chosen), BURST):
+                expected: list[Short] = []
+                for number, vector in enumerate(chosen[first : first + BURST], start=first):
+                    mark, message = between(at, number)
+                    wire.send(vector.datagram, mark)
+                    if vector.verdict in DELIVERED:
+                        assert vector.fields is not None
+                        expected.append(short(vector.fields))
+                    expected.append(message)
+                assert received(client, len(expected)) == expected
+            assert nothing_more(client)
+        totals = Counter(vector.verdict for vector in chosen)
+        totals["accepted"] += len(chosen)
+        assert daemon.verdicts() == totals
+        published = publish(daemon, at, chosen)
+        wait(lambda: daemon.verdicts() == {**totals, **({"looped": published} if published else {})})
+
+
+def publish(daemon: Daemon, at: DoorVectors, chosen: list[Vector]) -> int:
+    """Have a client publish the messages of a door, and hold what the segment hears against the table's own sums;
+    how many there were."""
+    messages = {vector.fields[2:4]: None for vector in chosen if vector.fields is not None and vector.canonical}
+    with daemon.connect() as client, Wire(daemon.port) as wire:
+        if at.cannot_sign:
+            client.publish("demo/t1", b"21.5")
+            assert [refusal.reason for refusal in client.sync()] == ["no_signing_key"]
+            return 0
+        src = client.identity().encode()
+        seq = None
+        count = 0
+        for chan, payload in messages:
+            body = b"%b:%d:%b|%b" % (src, seq or 10**15, chan, payload)
+            if len(vectors.sealed(at.signs, body)) > MAX_SEND:
+                continue
+            client.publish(chan.decode(), payload)
+            heard = wire.sock.recv(65536)
+            if seq is None:  # it begins where the daemon likes; from there on it counts
+                seq = int(heard.partition(b"]")[2].split(b":")[1])
+            assert heard == vectors.sealed(at.signs, b"%b:%d:%b|%b" % (src, seq, chan, payload))
+            seq += 1
+            count += 1
+        assert count
+    return count
+
+
+# -- sequences
+
+
+@pytest.fixture(scope="module")
+def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One daemon on two segments, for all sequences: their sources differ, and their rules are put in force one after
+    the other."""
+    ports = {"a": free_port(), "b": free_port()}
+    segments = [{"name": name, "address": BROADCAST, "port": port} for name, port in ports.items()]
+    with Daemon(tmp_path_factory.mktemp("sequences") / "a", {"segments": segments}) as daemon:
+        yield daemon
+
+
+class Senders:
+    """Plain sockets, one for each sender of a sequence, and nothing bound to the segment's port."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._ports = {one["name"]: one["port"] for one in daemon.settings["segments"]}
+        self._socks: dict[str, socket.socket] = {}
+
+    def send(self, step: vectors.Step) -> str:
+        """Send a step's datagram to its segment; the address that it comes from."""
+        sock = self._socks.get(step.peer)
+        if sock is None:
+            sock = self._socks[step.peer] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        sock.sendto(step.datagram, (BROADCAST, self._ports[step.segment]))
+        return f"127.0.0.1:{sock.getsockname()[1]}"
+
+    def close(self) -> None:
+        for sock in self._socks.values():
+            sock.close()
+
+
+@pytest.fixture
+def senders(listening: Daemon) -> Iterator[Senders]:
+    opened = Senders(listening)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("sequence", TIMELESS, ids=vectors.name_of)
+def test_a_daemon_gives_a_sequence_its_verdicts_one_after_the_other(
+    listening: Daemon, senders: Senders, sequence: vectors.Sequence
+) -> None:
+    rules = {**sequence.rules._asdict(), "horizon": HORIZON}
+    listening.configure({"integrity": integrity(listening, DOORS[sequence.door]), "dedup": rules})
+    listening.reload()
+    with listening.connect("") as client:
+        totals = Counter(listening.verdicts())
+        for number, step in enumerate(sequence.steps):
+            peer = senders.send(step)
+            totals[step.verdict] += 1
+            wait(lambda: sum(listening.verdicts().values()) == totals.total(), f"step {number}")
+            assert listening.verdicts() == totals, f"step {number}"
+            if step.verdict in DELIVERED:
+                event = client.receive(PATIENCE)
+                assert isinstance(event, bccnd.Message)
+                src, digits, rest = step.datagram.partition(b"]")[2].split(b":", 2)
+                chan, _, payload = rest.partition(b"|")
+                assert event[:4] == (src.decode(), int(digits), chan.decode(), payload)
+                assert event.peer == peer
+            assert nothing_more(client), f"step {number}"
