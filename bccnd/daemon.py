@@ -20,7 +20,7 @@ from bccnd.core import frames
 from bccnd.core.counters import Histogram
 from bccnd.core.dedup import DedupRules, Nameless, Sources
 from bccnd.core.egress import Egress
-from bccnd.core.identity import MAX_HOST, identity, token
+from bccnd.core.identity import identity
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door, make_door
 from bccnd.core.liveness import HEARTBEAT, STATE_NAMES, USUAL_INTERVAL, Liveness, LivenessRules
@@ -67,10 +67,10 @@ class Daemon:
         self._limited = log.Limited()
         self.forward = Histogram()
         self.config_reloads = {"applied": 0, "refused": 0}
-        door = _door(configuration)
         perl_safe = settings.names == "perl-safe"
         self._identify = partial(identity, settings.host.encode(), perl_safe=perl_safe)
         self._identity = self._identify(PROGRAM, os.getpid())
+        door = self._door(configuration)
         self.sources = Sources(_dedup_rules(settings))
         self.liveness = Liveness(self.sources, _liveness_rules(settings), time.monotonic())
         self.nameless = Nameless(settings.dedup.horizon)
@@ -179,11 +179,10 @@ class Daemon:
     def _sweep(self) -> None:
         """Let time pass, in steps short enough that no datagram waits for long."""
         now = time.monotonic()
-        self.sources.sweep(now)
-        more = self.liveness.sweep(now)
+        more = [self.sources.sweep(now), self.liveness.sweep(now)]
         if self.liveness.changes:
             self._tell_liveness()
-        self.loop.later(SWEEP_ON if more else SWEEP, self._sweep)
+        self.loop.later(SWEEP_ON if any(more) else SWEEP, self._sweep)
 
     def _on_datagrams(self, segment: Segment) -> bool:
         """Take what the socket holds, batch by batch; True when there may be more."""
@@ -285,7 +284,7 @@ class Daemon:
         for name, before, after in _needing_restart(self._settings, new):
             if before != after:
                 log.logger.warning("reload: %s has changed and takes effect after a restart", name)
-        door = _door(configuration)
+        door = self._door(configuration)
         self._ingress.door = self._egress.door = door
         self.sources.configure(_dedup_rules(new))
         self.liveness.configure(_liveness_rules(new))
@@ -304,6 +303,30 @@ class Daemon:
         if new.integrity.algorithm == "sig":
             found += f" and the public keys of {len(configuration.signers)} signers"
         log.logger.info("reloaded: integrity %s with %s", new.integrity.algorithm, found)
+
+    def _door(self, configuration: Configuration) -> Door:
+        settings, keys, signers = configuration.settings.integrity, configuration.keys, configuration.signers
+        if settings.algorithm == "sig" and keys:
+            from bccnd.core.signatures import public_of  # a library that most have no use for
+
+            # Our own broadcasts come back to us, and other programs of this host may sign with the same key.
+            host, own = self._identity.partition(b"/")[0], public_of(keys[0])
+            signers = {**signers, host: [*signers.get(host, []), own]}
+            for prefix, public in signers.items():
+                if prefix.startswith(host + b"/") and own not in public:
+                    log.logger.warning(
+                        "integrity.signers: what programs below %s publish here is signed with the key of this host, "
+                        "which does not speak for them: everybody will refuse it. Remedy: name this host's public key "
+                        "there too, or let these programs speak on the segment themselves",
+                        prefix.decode("ascii"),
+                    )
+        return make_door(
+            settings.algorithm,
+            keys,
+            signers,
+            required=settings.required,
+            accept_unverifiable=settings.unverifiable == "accept",
+        )
 
     def _set_groups(self, groups: dict[str, str]) -> None:
         self._groups = groups
@@ -373,33 +396,6 @@ class Daemon:
             "sources": len(self.sources),
             "segments": [segment.options.name for segment in self.segments],
         }
-
-
-def _door(configuration: Configuration) -> Door:
-    settings, keys, signers = configuration.settings, configuration.keys, configuration.signers
-    integrity = settings.integrity
-    if integrity.algorithm == "sig" and keys:
-        from bccnd.core.signatures import public_of  # a library that most have no use for
-
-        # Our own broadcasts come back to us, and other programs of this host may sign with the same key.
-        host = token(settings.host.encode(), MAX_HOST, perl_safe=settings.names == "perl-safe")
-        own = public_of(keys[0])
-        signers = {**signers, host: [*signers.get(host, []), own]}
-        for prefix, public in signers.items():
-            if prefix.startswith(host + b"/") and own not in public:
-                log.logger.warning(
-                    "integrity.signers: what programs below %s publish here is signed with the key of this host, which "
-                    "does not speak for them: everybody will refuse it. Remedy: name this host's public key there too, "
-                    "or let these programs speak on the segment themselves",
-                    prefix.decode("ascii"),
-                )
-    return make_door(
-        integrity.algorithm,
-        keys,
-        signers,
-        required=integrity.required,
-        accept_unverifiable=integrity.unverifiable == "accept",
-    )
 
 
 def _liveness_rules(settings: Settings) -> LivenessRules:

@@ -32,7 +32,7 @@ MAX_NAMELESS: Final = 16_384
 MAX_RELEASED: Final = 65_536
 #: seconds within which the order of eviction may be off; spares the reordering for every datagram
 RANK_SECONDS: Final = 1.0
-#: trackers looked at per call of `sweep`, so that no call lasts longer than a fraction of a millisecond
+#: things done per call of `sweep`, so that no call lasts longer than a fraction of a millisecond
 SWEEP_STEP: Final = 128
 
 #: not verdicts: a src that was not heard before, to be looked at with `begin`, and one that says nothing, for which
@@ -94,9 +94,8 @@ class Sources:
         self._late = REORDERED if rules.deliver_late else STALE
         self._monotonic = rules.monotonic
         self._expire = rules.expire
+        #: those above it are evicted by `sweep`, a few at a time
         self._max = rules.max_sources
-        while len(self._roster) > self._max:
-            self._evict()
 
     def __len__(self) -> int:
         return len(self._roster)
@@ -282,19 +281,28 @@ class Sources:
             self._give_up(source)
             self.evicted += 1
 
-    def sweep(self, now: float) -> None:
-        """Let time pass: gaps become losses, silent sources are forgotten. Cheap; call it often."""
-        gaps = self._gaps
-        while gaps and gaps[0][0] <= now:
+    def sweep(self, now: float) -> bool:
+        """Let time pass: gaps become losses, silent sources are forgotten. Cheap; call it often.
+
+        True when there is more to be done now.
+        """
+        return all(self._do_one_thing(now) for _ in range(SWEEP_STEP))
+
+    def _do_one_thing(self, now: float) -> bool:
+        """Whether something was overdue; now it is done."""
+        if self._gaps and self._gaps[0][0] <= now:
             self._close_gap()
-        for _ in range(SWEEP_STEP):
+        elif self._released and self._released[0][0] <= now:
+            self._end_release()
+        elif len(self._roster) > self._max:
+            self._evict()
+        else:
             source = self._roster.oldest
             # Places in line lag behind by RANK_SECONDS at most, so whatever follows is hardly older.
             if source is None or source.heard + self._expire > now:
-                break
+                return False
             self.forget(source)
-        while self._released and self._released[0][0] <= now:
-            self._end_release()
+        return True
 
 
 class Nameless:

@@ -582,11 +582,12 @@ def test_new_rules_hold_at_once_and_the_trackers_stay() -> None:
     assert sources.jumps == 1
 
 
-def test_a_lower_cap_evicts_at_once_the_oldest_first() -> None:
+def test_a_lower_cap_evicts_with_the_next_sweeps_the_oldest_first() -> None:
     sources = Sources(DedupRules())
     for number in range(5):
         receive(sources, b"host/%d" % number, 1, float(number))
     sources.configure(DedupRules(max_sources=2))
+    assert sources.sweep(5.0) is False
     assert [source.src for source in sources.latest(5)] == [b"host/4", b"host/3"]
     assert sources.evicted == 3
 
