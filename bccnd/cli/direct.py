@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from bccnd.client.endpoint import Endpoint
 from bccnd.client.message import Message
@@ -19,9 +20,13 @@ from bccnd.core import bccn1
 from bccnd.core.identity import identity
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import PatternTree
-from bccnd.errors import EndpointError
+from bccnd.errors import BadDatagram, EndpointError
+
+#: the parameters that mean something with --direct only
+_ONLY_DIRECT = ("address", "port", "interface", "hop_limit", "name", "keys", "signers", "algorithm")
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _OPTIONS = (
     click.option("--direct", is_flag=True, help="Speak on the segment itself, without a daemon."),
@@ -47,6 +52,14 @@ def direct_options(command: F) -> F:
     return command
 
 
+def refuse_without_direct(context: click.Context) -> None:
+    """Raises click.UsageError for options that would be ignored: who names a key must not be left without it."""
+    for param in context.command.params:
+        given = context.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
+        if param.name in _ONLY_DIRECT and given:
+            raise click.UsageError(f"{param.opts[0]} needs --direct")
+
+
 def open_endpoint(
     *,
     address: str,
@@ -64,6 +77,11 @@ def open_endpoint(
     public: dict[str, list[bytes]] = {}
     for signer in signers:
         prefix, _, file = signer.rpartition("=")
+        if prefix:
+            try:
+                bccn1.check_src(os.fsencode(prefix))
+            except BadDatagram:
+                raise click.UsageError(f"--signer {signer}: {prefix!r} cannot be the beginning of a src") from None
         public.setdefault(prefix, []).append(_read(file, chosen, public=True))
     try:
         endpoint = Endpoint(
@@ -105,9 +123,18 @@ def messages(endpoint: Endpoint, patterns: Sequence[str], deadline: float | None
     wanted: PatternTree[int] = PatternTree(DIALECTS["path"])
     for pattern in patterns:
         wanted.add(wanted.compile(os.fsencode(pattern)), 1)
-    while True:
-        message = endpoint.recv(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        if message is None:
-            return
+    for message in until(deadline, endpoint.recv):
         if message.form != "plain" or wanted.match(os.fsencode(message.chan)):
             yield message
+
+
+def until(deadline: float | None, receive: Callable[[float | None], T | None]) -> Iterator[T]:
+    """What there is to receive, one after the other, until ``deadline`` (monotonic); also if there is no end to it."""
+    while True:
+        left = None if deadline is None else deadline - time.monotonic()
+        got = receive(left if left is None else max(0.0, left))
+        if got is None:
+            return
+        yield got
+        if left is not None and left <= 0:
+            return

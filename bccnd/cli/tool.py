@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 import click
 
-from bccnd.cli.direct import direct_options, messages, open_endpoint
-from bccnd.client.bus import Connection, Gap, Refusal, connect
+from bccnd.cli.direct import direct_options, messages, open_endpoint, refuse_without_direct, until
+from bccnd.client.bus import Connection, Event, Gap, Refusal, connect
 from bccnd.client.endpoint import Endpoint
 from bccnd.client.message import Message
 from bccnd.core import frames
@@ -90,8 +90,8 @@ def _visible(text: str) -> str:
 @click.argument("channel")
 @click.argument("payload", required=False)
 @direct_options
-@click.pass_obj
-def pub(path: str, /, channel: str, payload: str | None, direct: bool, **options: Any) -> None:
+@click.pass_context
+def pub(context: click.Context, /, channel: str, payload: str | None, direct: bool, **options: Any) -> None:
     """Publish PAYLOAD on CHANNEL; without PAYLOAD, each line of standard input.
 
     CHANNEL is a name like cardsys/relay/tx; '!' reaches everyone, '!host/program/*' or '!host/program/pid' whom it
@@ -111,7 +111,8 @@ def pub(path: str, /, channel: str, payload: str | None, direct: bool, **options
                 except EndpointError as error:
                     _fail(error.detail)
         return
-    with _connect(path) as bus:
+    refuse_without_direct(context)
+    with _connect(context.obj) as bus:
         try:
             for line in lines:
                 bus.publish(channel, line)
@@ -131,9 +132,9 @@ def pub(path: str, /, channel: str, payload: str | None, direct: bool, **options
 @click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option("-t", "--timeout", type=click.FloatRange(min=0), help="End after so many seconds; exit 1 if -n is unmet.")
 @direct_options
-@click.pass_obj
+@click.pass_context
 def sub(
-    path: str,
+    context: click.Context,
     /,
     patterns: Sequence[str],
     as_json: bool,
@@ -152,11 +153,13 @@ def sub(
     Prints channel and payload, a message a line. With --json a payload that is no UTF-8 text stands in
     payload_base64. With --direct, copies of one message are printed once.
     """
+    if not direct:
+        refuse_without_direct(context)
     deadline = None if timeout is None else time.monotonic() + timeout
     found = _heard_directly if direct else _heard_on_the_bus
     printed = 0
     try:
-        for message in found(path, patterns or ("",), deadline, options):
+        for message in found(context.obj, patterns or ("",), deadline, options):
             click.echo(_as_json(message) if as_json else _as_line(message))
             printed += 1
             if printed == count:
@@ -173,7 +176,8 @@ def _heard_on_the_bus(
 ) -> Iterator[Message]:
     with _connect(path) as bus:
         bus.subscribe(*patterns)
-        while (event := bus.receive(None if deadline is None else max(0.0, deadline - time.monotonic()))) is not None:
+        events: Iterator[Event] = until(deadline, bus.receive)
+        for event in events:
             if isinstance(event, Message):
                 yield event
             elif isinstance(event, Gap):

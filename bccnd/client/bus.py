@@ -100,7 +100,12 @@ class Connection:
         self.publish("!", payload)
 
     def send_to(self, target: str, payload: bytes | str = b"") -> None:
-        """Send a message to one identity (``host/program/pid``) or to all below a prefix (``host/program/*``)."""
+        """Send a message to one identity (``host/program/pid``) or to all below a prefix (``host/program/*``).
+
+        Raises BusError: bad_target for nobody, who is not everybody.
+        """
+        if not target:
+            raise BusError("bad_target", "nobody is called nothing; send_all reaches everyone")
         self.publish("!" + target, payload)
 
     def identity(self) -> str:

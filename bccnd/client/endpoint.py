@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import ipaddress
+import math
 import os
 import select
 import socket
@@ -18,20 +19,20 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from types import TracebackType
 from typing import Any, Final, overload
-from weakref import WeakSet
 
 from bccnd.client.message import Message, to_bytes, to_text
 from bccnd.core import bccn1, targets
-from bccnd.core.integrity import Hmac, make_door
+from bccnd.core.integrity import Door, make_door, make_hmac
 from bccnd.core.liveness import HEARTBEAT
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import PatternTree
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, NOT_ADDRESSED, NUMBERS
 from bccnd.errors import BadDatagram, BadMessage, EndpointError, StartError
-from bccnd.net.udp import UdpOptions, destination, open_udp, peer_name
+from bccnd.net.udp import UdpOptions, destination, grow_receive_buffer, open_udp, peer_name
 
 #: channels whose queues and totals are kept; the one silent for longest goes first
 MAX_CHANNELS: Final = 4096
@@ -41,8 +42,14 @@ MAX_QUEUED: Final = 10_000
 MAX_REMEMBERED: Final = 65_536
 #: datagrams taken by one call, so that a flood lets the caller go on
 MAX_TAKEN: Final = 10_000
+#: bytes that the kernel keeps while the program is busy, if it grants them
+RECEIVE_BUFFER: Final = 4 << 20
 #: seconds between heartbeats, as the protocol text recommends
 HEARTBEAT_INTERVAL: Final = 5.0
+#: seconds that `send` waits for an interface that is behind
+SEND_PATIENCE: Final = 5.0
+#: milliseconds; the kernel counts them in an int
+LONGEST_POLL: Final = 2**31 - 1
 
 Data = bytes | str
 Callback = Callable[[Message], object]
@@ -80,9 +87,12 @@ class Endpoint:
         accept_unverifiable: bool = False,
         largest: int = bccn1.MAX_RECEIVE,
     ) -> None:
+        chosen = algorithm or ("sig" if signers else "hmac" if keys else "none")
+        if isinstance(keys, bytes | str):
+            raise EndpointError("bad_key", "keys is a list of keys, not one key; write [key]")
         try:
             self._door = make_door(
-                algorithm or ("hmac" if keys else "none"),
+                chosen,
                 [to_bytes(key) for key in keys],
                 {to_bytes(prefix): [to_bytes(key) for key in some] for prefix, some in (signers or {}).items()},
                 required=required,
@@ -94,16 +104,20 @@ class Endpoint:
             ipaddress.ip_address(address)
         except ValueError as wrong:
             raise EndpointError("bad_address", f"{address!r} is no address; write it in numbers") from wrong
-        if not 1 <= port <= 65_535:
-            raise EndpointError("bad_port", f"{port} is no port; write 1 to 65535")
+        for option, number, least, most in (
+            ("port", port, 1, 65_535),
+            ("hop_limit", hop_limit, 1, 255),
+            ("speed_window", speed_window, 0, 1_000_000),
+            ("largest", largest, 1, bccn1.MAX_UDP),
+        ):
+            if not least <= number <= most:
+                raise EndpointError(f"bad_{option}", f"{option} is {number}; write {least} to {most}")
         where = f"{interface + '/' if interface else ''}{address}:{port}"
         self._options = UdpOptions(where, address, port, None if bind == "0.0.0.0" else bind, interface, hop_limit)
         self._largest = largest
         self._sock: socket.socket | None = None
         self._to: tuple[Any, ...] = ()
         self._error: str | None = None
-        #: held while a seq is given and used, and while the process forks
-        self._sending = threading.Lock()
         self._seq = time.time_ns() // 1000
         self.name = name
         self._listeners: PatternTree[int] = PatternTree(DIALECTS["path"])
@@ -129,17 +143,17 @@ class Endpoint:
         if self._sock is None:
             try:
                 self._sock = open_udp(self._options)
+                grow_receive_buffer(self._sock, RECEIVE_BUFFER)
                 self._to = destination(self._options)
             except (StartError, OSError) as error:
+                self.close()
                 self._error = str(error)
                 raise EndpointError(getattr(error, "reason", "cannot_open"), self._error) from error
-            _opened.add(self)
         return True
 
     def close(self) -> None:
         """Close the socket and end the heartbeat; what waits in channels stays."""
         self.heartbeat_stop()
-        _opened.discard(self)
         if self._sock is not None:
             self._sock.close()
             self._sock = None
@@ -170,7 +184,7 @@ class Endpoint:
     def seq(self, number: int) -> None:
         if not 0 <= number <= bccn1.MAX_SEQ:
             raise EndpointError("bad_seq", f"{number} does not fit in 64 bits")
-        with self._sending:
+        with _sending:
             self._seq = number
 
     @overload
@@ -198,28 +212,41 @@ class Endpoint:
         sock = self._opened()
         _check(bccn1.check_src, src)
         _check(bccn1.check_chan, chan)
-        with self._sending:
-            seq = self._seq
-            body = bccn1.build_body(src, seq, chan, payload)
-            try:
-                check = b"hmac=" + Hmac(to_bytes(key)).sum(body) if key is not None else self._door.seal(body)
-            except BadMessage as bad:
-                raise EndpointError(bad.reason, bad.detail) from bad
-            datagram = bccn1.build(body, check)
-            if len(datagram) > bccn1.MAX_SEND:
-                raise EndpointError("too_long", f"{len(datagram)} bytes, and a datagram has at most {bccn1.MAX_SEND}")
-            try:
-                sock.sendto(datagram, self._to)
-            except OSError as error:
-                name = errno.errorcode.get(error.errno or 0, "UNKNOWN")
-                raise EndpointError(name, f"cannot send to {self._options.name}: {error.strerror}") from error
-            self._seq = (seq + 1) & bccn1.MAX_SEQ
-        return seq
+        try:
+            seal = self._door.seal if key is None else Door([make_hmac(to_bytes(key))]).seal
+        except ValueError as wrong:
+            raise EndpointError("bad_key", str(wrong)) from wrong
+        deadline = time.monotonic() + SEND_PATIENCE
+        while True:
+            with _sending:
+                seq = self._seq
+                body = bccn1.build_body(src, seq, chan, payload)
+                try:
+                    datagram = bccn1.build(body, seal(body))
+                    if len(datagram) > bccn1.MAX_SEND:
+                        detail = f"{len(datagram)} bytes, and a datagram has at most {bccn1.MAX_SEND}"
+                        raise EndpointError("too_long", detail)
+                    sock.sendto(datagram, self._to)
+                except BadMessage as bad:
+                    raise EndpointError(bad.reason, bad.detail) from bad
+                except OSError as error:
+                    if not isinstance(error, BlockingIOError) or time.monotonic() >= deadline:
+                        name = errno.errorcode.get(error.errno or 0, "UNKNOWN")
+                        raise EndpointError(name, f"cannot send to {self._options.name}: {error.strerror}") from error
+                else:
+                    self._seq = (seq + 1) & bccn1.MAX_SEQ
+                    return seq
+            # We are ahead of the interface. Nobody else has to wait for us meanwhile.
+            self._wait(deadline, select.POLLOUT)
 
     def beat(self, status: Data = b"") -> None:
         """Send one heartbeat now; one that cannot be sent is left out."""
         with contextlib.suppress(EndpointError):
-            self._transmit(self._name, HEARTBEAT + self._name, to_bytes(status))
+            self._beat(status)
+
+    def _beat(self, status: Data) -> None:
+        name = self._name  # another thread may change it
+        self._transmit(name, HEARTBEAT + name, to_bytes(status))
 
     def recv(self, timeout: float | None = None) -> Message | None:
         """The next message for us, whatever its channel; None when ``timeout`` seconds have passed.
@@ -232,8 +259,10 @@ class Endpoint:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             message = self._read()
-            if message is not None or not self._wait(deadline):
+            if message is not None or (deadline is not None and time.monotonic() >= deadline):
                 return message
+            if not self._wait(deadline):
+                return None
 
     # -- conventions
 
@@ -258,7 +287,8 @@ class Endpoint:
     def dispatch(self) -> int:
         """Take all messages that are there and call the callbacks that want them; how many messages there were."""
         count = 0
-        while count < MAX_TAKEN and (message := self.recv(0)) is not None:
+        self._opened()
+        while count < MAX_TAKEN and self._sock is not None and (message := self.recv(0)) is not None:
             count += 1
             if message.form == "plain":
                 wanted = list(self._listeners.match(to_bytes(message.chan)))
@@ -275,6 +305,8 @@ class Endpoint:
 
     def send_to(self, target: str, payload: Data = b"", *, key: Data | None = None) -> int:
         """Send to one name (``host/program/pid``) or to all below a prefix (``host/program/*``)."""
+        if not target:
+            raise EndpointError("bad_target", "nobody is called nothing; send_all reaches everyone")
         return self.send("!" + target, payload, key=key)
 
     def send_topic(self, topic: str, payload: Data = b"", *, key: Data | None = None) -> int:
@@ -289,11 +321,17 @@ class Endpoint:
         """
         if self._name == bccn1.UNKNOWN_SRC:
             raise EndpointError("no_name", "a heartbeat needs a name")
-        if interval <= 0:
-            raise EndpointError("bad_interval", "an interval must be above 0")
+        if not 0 < interval <= 86_400:
+            raise EndpointError("bad_interval", "an interval must be above 0 and at most a day")
         self.heartbeat_stop()
         self._opened()
-        self._heartbeat = _Heartbeat(self, interval, status)
+        try:
+            self._beat(status)
+        except EndpointError as failed:
+            # The network may be back for the next one. What is wrong with ours, is wrong with all of them.
+            if not isinstance(failed.__cause__, OSError):
+                raise
+        self._heartbeat = _Heartbeat(partial(self.beat, status), interval)
 
     def heartbeat_stop(self) -> None:
         """Send no more heartbeats."""
@@ -318,8 +356,8 @@ class Endpoint:
         ``timeout`` seconds for the first message of any channel, so that the caller can look after other things
         meanwhile.
         """
-        self._drain()
-        if chan not in self._waiting and self._wait(time.monotonic() + timeout):
+        taken = self._drain()
+        if not taken and chan not in self._waiting and self._wait(time.monotonic() + timeout):
             self._drain()
         return self._take(chan) if chan in self._waiting else None
 
@@ -341,7 +379,7 @@ class Endpoint:
             "SEEN_QS": list(channels),
             "ACTIVE_QS": list(self._waiting),
             "QMC": {chan: len(held.queue) for chan, held in channels.items()},
-            "TQMC": {"*": self._received, **{chan: held.total for chan, held in channels.items()}},
+            "TQMC": {**{chan: held.total for chan, held in channels.items()}, "*": self._received},
             "VERDICTS": {name: count for name, count in zip(NAMES, self._verdicts, strict=True) if count},
             "DROPPED": self._dropped,
         }
@@ -350,13 +388,13 @@ class Endpoint:
             found["DDO"] = self._heard.oldest
         if self._speed_window:
             speeds = {chan: _speed(held.times, now) for chan, held in channels.items()}
-            found["SS"] = {"*": _speed(self._times, now), **speeds}
+            found["SS"] = {**speeds, "*": _speed(self._times, now)}
         return found
 
     def clear_dedup(self, seconds: float = 0.0) -> None:
         """Forget the messages remembered for longer than ``seconds``; without it all of them."""
         if self._heard is not None:
-            self._heard.forget(time.time() - seconds)
+            self._heard.forget(time.time() - seconds if seconds else math.inf)
 
     # -- for Python
 
@@ -381,11 +419,12 @@ class Endpoint:
             raise EndpointError("not_open", "call open() first")
         return self._sock
 
-    def _wait(self, deadline: float | None) -> bool:
-        """Whether something can be read before ``deadline`` (monotonic)."""
+    def _wait(self, deadline: float | None, event: int = select.POLLIN) -> bool:
+        """Whether the socket can be read (or written to) before ``deadline`` (monotonic)."""
         poll = select.poll()
-        poll.register(self._opened(), select.POLLIN)
-        return bool(poll.poll(None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)))
+        poll.register(self._opened(), event)
+        left = None if deadline is None else min(max(0.0, (deadline - time.monotonic()) * 1000), LONGEST_POLL)
+        return bool(poll.poll(left))
 
     def _read(self) -> Message | None:
         """The next message from the socket; None when nothing is there."""
@@ -446,12 +485,12 @@ class Endpoint:
             self._queued -= len(channel.queue)
             self._dropped += len(channel.queue)
 
-    def _drain(self) -> None:
-        """Take everything that is there into the queues."""
-        for _ in range(MAX_TAKEN):
+    def _drain(self) -> int:
+        """Take everything that is there into the queues; how many messages it was."""
+        for count in range(MAX_TAKEN):
             message = self._read()
             if message is None:
-                return
+                return count
             if self._queued >= MAX_QUEUED:
                 self._dropped += 1
                 continue
@@ -459,6 +498,7 @@ class Endpoint:
             channel.queue.append(message)
             self._waiting[message.chan] = channel
             self._queued += 1
+        return MAX_TAKEN
 
     def _take(self, chan: str) -> Message:
         channel = self._waiting[chan]
@@ -523,42 +563,29 @@ class _Heard:
 class _Heartbeat:
     """A thread that sends heartbeats until it is told to stop."""
 
-    def __init__(self, endpoint: Endpoint, interval: float, status: Data) -> None:
-        self._endpoint = endpoint
+    def __init__(self, beat: Callable[[], None], interval: float) -> None:
+        self._beat = beat
         self._interval = interval
-        self._status = status
+        self._pid = os.getpid()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bccn-heartbeat", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        due = time.monotonic()
+        due = time.monotonic() + self._interval
         while not self._over.wait(max(0.0, due - time.monotonic())):
-            self._endpoint.beat(self._status)
+            self._beat()
             due = max(due + self._interval, time.monotonic())
 
     def stop(self) -> None:
-        self._over.set()
-        # A callback of the thread itself cannot wait for it; after a fork there is nothing to wait for.
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()
+        # The thread belongs to the process that has started it; a child has neither it nor a use for its locks.
+        if self._pid == os.getpid():
+            self._over.set()
+            if self._thread is not threading.current_thread():
+                self._thread.join()
 
 
-#: endpoints that may be sending while another thread forks
-_opened: WeakSet[Endpoint] = WeakSet()
-_held: list[threading.Lock] = []
-
-
-def _before_fork() -> None:
-    """Let no thread be in the midst of sending, or the child would wait for it for ever."""
-    for endpoint in list(_opened):
-        endpoint._sending.acquire()  # noqa: SLF001 - this is its own module
-        _held.append(endpoint._sending)  # noqa: SLF001
-
-
-def _after_fork() -> None:
-    while _held:
-        _held.pop().release()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+#: Held while a seq is given and used, by whichever endpoint, and while this process forks: no thread can then be in the
+#: midst of sending, and the child finds the lock free and every seq either used or not.
+_sending = threading.RLock()
+os.register_at_fork(before=_sending.acquire, after_in_parent=_sending.release, after_in_child=_sending.release)

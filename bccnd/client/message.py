@@ -22,7 +22,12 @@ class Message(NamedTuple):
 
 
 def to_bytes(text: bytes | str) -> bytes:
-    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    if not isinstance(text, str):
+        return text
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a character: its bytes are no UTF-8, and so no name either
+        return text.encode("utf-8", "surrogatepass")
 
 
 def to_text(data: bytes) -> str:

@@ -163,6 +163,16 @@ class Door:
         return b"%b=%b" % (self._signer.name, self._signer.sum(body)) if self._signer is not None else b""
 
 
+def make_hmac(key: bytes) -> Hmac:
+    """Raises ValueError for a key that would not protect what it seems to."""
+    if len(key) < MIN_KEY:
+        raise ValueError(f"a key of {len(key)} bytes; at least {MIN_KEY} are needed")
+    if key.startswith(b"-----BEGIN "):
+        # Perhaps a public one, and then a secret that everybody knows.
+        raise ValueError("a key for signatures; hmac takes any other bytes")
+    return Hmac(key)
+
+
 def make_door(
     algorithm: str,
     keys: Sequence[bytes] = (),
@@ -175,19 +185,27 @@ def make_door(
     (``keys``: at most one private key; ``signers``: public keys by the prefix of the sources that they speak for; all
     of them as PEM).
 
-    Raises ValueError for another algorithm, and for a key that is none.
+    Raises ValueError for another algorithm, and for keys that do not go with it.
     """
+    if algorithm not in ("none", "crc32", "hmac", "sig"):
+        raise ValueError(f"there is no algorithm {algorithm!r}; choose none, crc32, hmac or sig")
+    if keys and algorithm in ("none", "crc32"):
+        raise ValueError(f"algorithm {algorithm} takes no keys")
+    if signers and algorithm != "sig":
+        raise ValueError(f"algorithm {algorithm} takes no signers")
+    if algorithm == "hmac" and not keys:
+        raise ValueError("hmac needs a key")
+    if algorithm == "sig" and len(keys) > 1:
+        raise ValueError("sig signs with one key; public keys are for signers")
     verifiers: Sequence[Algorithm]
     if algorithm == "none":
         return Door(accept_unverifiable=accept_unverifiable)
     if algorithm == "crc32":
         verifiers = [Crc32()]
-    elif algorithm == "hmac" and keys:
-        verifiers = [Hmac(key) for key in keys]
-    elif algorithm == "sig":
+    elif algorithm == "hmac":
+        verifiers = [make_hmac(key) for key in keys]
+    else:
         from bccnd.core.signatures import Signatures  # a library that most have no use for
 
         verifiers = [Signatures(signers or {}, keys[0] if keys else None)]
-    else:
-        raise ValueError(f"{algorithm} is no algorithm, or lacks its key")
     return Door(verifiers, required=required, accept_unverifiable=accept_unverifiable)

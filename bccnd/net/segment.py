@@ -18,7 +18,7 @@ from typing import Final, overload
 
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.counters import SegmentCounters
-from bccnd.net.udp import UdpOptions, destination, open_udp
+from bccnd.net.udp import UdpOptions, destination, grow_receive_buffer, open_udp, peer_name
 
 #: datagrams per system call: at 64 the call's own cost has vanished behind the datagrams'
 BATCH: Final = 64
@@ -26,7 +26,6 @@ BATCH: Final = 64
 SEND_BUFFER: Final = 4 << 20
 #: from <asm-generic/socket.h>; the socket module does not name them
 _SO_SNDBUFFORCE: Final = 32
-_SO_RCVBUFFORCE: Final = 33
 _SO_TIMESTAMPNS: Final = 35
 _SO_MEMINFO: Final = 55
 _MEMINFO_DROPS: Final = 8
@@ -77,7 +76,10 @@ class Peers(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        return self._name(self._names, index * self._size)
+        try:
+            return self._name(self._names, index * self._size)
+        except struct.error:  # beyond the last one: a sequence says so in its own way
+            raise IndexError(index) from None
 
     def __len__(self) -> int:
         return len(self._names) // self._size
@@ -90,12 +92,8 @@ def _name4(names: memoryview, start: int) -> str:
 
 def _name6(names: memoryview, start: int) -> str:
     port, address = struct.unpack_from("!2xH4x16s", names, start)
-    text = socket.inet_ntop(socket.AF_INET6, address)
     (scope,) = struct.unpack_from("=I", names, start + 24)
-    if scope:
-        with contextlib.suppress(OSError):  # an interface that has just gone
-            text += "%" + socket.if_indextoname(scope)
-    return f"[{text}]:{port}"
+    return peer_name((socket.inet_ntop(socket.AF_INET6, address), port, 0, scope))
 
 
 class Receiver:
@@ -177,29 +175,18 @@ class Segment:
         self.sock = open_udp(options)
         self._to = destination(options)
         self.sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        self._size_buffers()
+        granted = grow_receive_buffer(self.sock, options.receive_buffer)
+        if granted < options.receive_buffer:
+            self.warnings.append(
+                f"segment {options.name}: the kernel grants a receive buffer of {granted} bytes, "
+                f"{options.receive_buffer} were asked for; a burst may be lost. "
+                f"Remedy: sysctl -w net.core.rmem_max={options.receive_buffer}"
+            )
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        with contextlib.suppress(PermissionError):
+            self.sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, SEND_BUFFER)
         self.receiver = Receiver(self.sock.fileno(), options.largest, options.family)
         self._sendto = self.sock.sendto
-
-    def _size_buffers(self) -> None:
-        options, sock = self.options, self.sock
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer)
-        if self._buffer() < options.receive_buffer:
-            try:
-                sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, options.receive_buffer)
-            except PermissionError:
-                self.warnings.append(
-                    f"segment {options.name}: the kernel grants a receive buffer of {self._buffer()} bytes, "
-                    f"{options.receive_buffer} were asked for; a burst may be lost. "
-                    f"Remedy: sysctl -w net.core.rmem_max={options.receive_buffer}"
-                )
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-        with contextlib.suppress(PermissionError):
-            sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, SEND_BUFFER)
-
-    def _buffer(self) -> int:
-        """The receive buffer in force; the kernel reports twice what it grants."""
-        return self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
 
     def fileno(self) -> int:
         return self.sock.fileno()

@@ -6,6 +6,7 @@ DELIVERY.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import socket
@@ -15,10 +16,13 @@ from typing import Any
 
 from bccnd.errors import StartError
 
-#: <linux/in.h> and <linux/in6.h>; the socket module does not name them
+#: <asm-generic/socket.h>, <linux/in.h> and <linux/in6.h>; the socket module does not name them
+_SO_RCVBUFFORCE = 33
 _IP_MULTICAST_ALL = 49
 _IPV6_MULTICAST_ALL = 29
 _ANY = ("0.0.0.0", "::")
+#: IPv6 groups of this scope (RFC 4291, 2.7) or a smaller one exist once for every interface
+_LINK_SCOPE = 2
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,18 @@ def open_udp(options: UdpOptions) -> socket.socket:
     return sock
 
 
+def grow_receive_buffer(sock: socket.socket, size: int) -> int:
+    """Have the kernel keep ``size`` bytes for us, beyond its limits if we may; how many it grants."""
+    for option in (socket.SO_RCVBUF, _SO_RCVBUFFORCE):
+        with contextlib.suppress(PermissionError):
+            sock.setsockopt(socket.SOL_SOCKET, option, size)
+        # The kernel counts its own overhead too, and reports twice what it grants.
+        granted = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
+        if granted >= size:
+            break
+    return granted
+
+
 def destination(options: UdpOptions) -> tuple[Any, ...]:
     """What `sendto` wants to know."""
     if options.family == socket.AF_INET:
@@ -76,10 +92,15 @@ def destination(options: UdpOptions) -> tuple[Any, ...]:
 
 
 def peer_name(address: tuple[Any, ...]) -> str:
-    """The sender of a datagram, as `recvfrom` gives it, in the form ``address:port`` or ``[address]:port``."""
+    """The sender of a datagram, as `recvfrom` gives it, in the form ``address:port`` or ``[address%interface]:port``;
+    the interface is named where the address means nothing without it."""
     if len(address) == 2:
         return f"{address[0]}:{address[1]}"
-    return f"[{address[0]}]:{address[1]}"
+    text, port, _, scope = address
+    if scope:
+        with contextlib.suppress(OSError):  # an interface that has just gone
+            text += "%" + socket.if_indextoname(scope)
+    return f"[{text}]:{port}"
 
 
 def _index(options: UdpOptions) -> int:
@@ -128,6 +149,12 @@ def _join(sock: socket.socket, options: UdpOptions) -> None:
     other programs of this host listen too."""
     group = ipaddress.ip_address(options.address).packed
     index = _index(options)
+    if options.family == socket.AF_INET6 and not index and group[1] & 0xF <= _LINK_SCOPE:
+        raise StartError(
+            "no_interface",
+            f"segment {options.name}: {options.address} is another group on every interface",
+            "name the interface of the segment with 'interface:'",
+        )
     try:
         if options.family == socket.AF_INET:
             request = struct.pack("=4s4si", group, b"\0" * 4, index)  # struct ip_mreqn

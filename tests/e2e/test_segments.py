@@ -99,12 +99,15 @@ def test_multicast_passes_as_many_routers_as_it_may(tmp_path: Path, net: Net) ->
     listen += "k.setsockopt(0, 12, 1); print('listening', flush=True);"  # IP_RECVTTL
     listen += "print(*(struct.unpack('i', c[2])[0] for c in k.recvmsg(2000, 100)[1]))"
     for host, hops in (("a", 1), ("c", 7)):
-        with net.daemon(host, tmp_path, {**GROUP4, "hop_limit": hops}) as one, one.connect() as client:
-            with subprocess.Popen([*net.on("b"), sys.executable, "-c", listen], stdout=subprocess.PIPE) as listener:
-                assert listener.stdout is not None
-                assert listener.stdout.readline() == b"listening\n"
-                client.publish("x", b"far")
-                assert listener.stdout.readline() == b"%d\n" % hops
+        with (
+            net.daemon(host, tmp_path, {**GROUP4, "hop_limit": hops}) as one,
+            one.connect() as client,
+            subprocess.Popen([*net.on("b"), sys.executable, "-c", listen], stdout=subprocess.PIPE) as listener,
+        ):
+            assert listener.stdout is not None
+            assert listener.stdout.readline() == b"listening\n"
+            client.publish("x", b"far")
+            assert listener.stdout.readline() == b"%d\n" % hops
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,438 @@
+"""What becomes of an endpoint over fork(), with real processes: names and numbers, who is addressed, and that no child
+ever waits for a thread that it does not have."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from bccnd.client.endpoint import Endpoint
+from bccnd.client.message import Message
+from tests.client.test_endpoint import Segment, hasty, heard, segment, until_now
+from tests.e2e.harness import KEY
+from tests.support import PATIENCE
+
+__all__ = ["hasty", "segment"]  # fixtures
+
+# From Python 3.12 on it warns of what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+
+PARENT = "relay01/cardsys-relay/12345"
+
+
+class Children:
+    """Forks, and leaves none behind: whoever has not ended in time is killed, and then the test fails."""
+
+    def __init__(self) -> None:
+        self.pids: list[int] = []
+
+    def fork(self, work: Callable[[], object]) -> int:
+        """A child that does this and nothing else; its exit status is 0 when that has succeeded."""
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            # Whatever happens, a child must never go on with the tests.
+            with contextlib.suppress(BaseException):
+                status = succeeds(work)
+            os._exit(status)
+        self.pids.append(pid)
+        return pid
+
+    def join(self, pid: int) -> None:
+        """Wait for a child, which must have succeeded."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                self.pids.remove(pid)
+                assert os.waitstatus_to_exitcode(status) == 0, f"child {pid}: {status}"
+                return
+            assert time.monotonic() < deadline, f"child {pid} does not end"
+            time.sleep(0.0005)
+
+    def run(self, work: Callable[[], object]) -> int:
+        """`fork` and `join`; the pid."""
+        pid = self.fork(work)
+        self.join(pid)
+        return pid
+
+    def close(self) -> None:
+        for pid in self.pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def succeeds(work: Callable[[], object]) -> int:
+    try:
+        work()
+    except BaseException:  # noqa: BLE001 - it belongs to the test, which is in another process
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+@pytest.fixture
+def children() -> Iterator[Children]:
+    one = Children()
+    yield one
+    one.close()
+
+
+def adopt_a_name(endpoint: Endpoint) -> None:
+    """The parent's name and our own pid behind it."""
+    endpoint.name = f"{endpoint.name}/{os.getpid()}"
+
+
+def have_a_socket(endpoint: Endpoint) -> None:
+    """A socket of our own: what is read from the one that came over the fork is missing for the parent."""
+    endpoint.close()
+    endpoint.open()
+
+
+def told(messages: list[Message]) -> list[tuple[str, int, bytes]]:
+    return [(message.src, message.seq, message.payload) for message in messages]
+
+
+# -- names and numbers
+
+
+def test_pattern_a_a_new_name_and_numbers_from_the_beginning(segment: Segment, children: Children) -> None:
+    endpoint, other = segment.endpoint(PARENT, keys=[KEY]), segment.endpoint("observer", keys=[KEY], dedup=True)
+
+    def child() -> None:
+        adopt_a_name(endpoint)
+        endpoint.seq = 1
+        assert [endpoint.send("x", f"child {number}") for number in (1, 2)] == [1, 2]
+
+    first = endpoint.send("x", "before")
+    pid = children.run(child)
+    assert (endpoint.name, endpoint.seq) == (PARENT, first + 1)
+    endpoint.send("x", "behind")
+    assert told(until_now(other)) == [
+        (PARENT, first, b"before"),
+        (f"{PARENT}/{pid}", 1, b"child 1"),
+        (f"{PARENT}/{pid}", 2, b"child 2"),
+        (PARENT, first + 1, b"behind"),
+    ]
+
+
+def test_pattern_b_a_new_name_and_numbers_that_go_on(segment: Segment, children: Children) -> None:
+    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer", dedup=True)
+
+    def child() -> None:
+        adopt_a_name(endpoint)
+        endpoint.send("x", "child")
+
+    last = endpoint.send("x", "before")
+    pid = children.run(child)
+    endpoint.send("x", "behind")
+    # The number tells that the child came after that message of its parent; the name, that it is another sender.
+    assert told(until_now(other)) == [
+        (PARENT, last, b"before"),
+        (f"{PARENT}/{pid}", last + 1, b"child"),
+        (PARENT, last + 1, b"behind"),
+    ]
+
+
+@pytest.mark.parametrize("fresh", [True, False], ids=["pattern A", "pattern B"])
+def test_grandchildren_carry_their_whole_line_in_their_name(segment: Segment, children: Children, fresh: bool) -> None:
+    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer", dedup=True)
+    base = 1 if fresh else endpoint.seq
+
+    def generation(number: int) -> None:
+        adopt_a_name(endpoint)
+        if fresh:
+            endpoint.seq = 1
+        endpoint.send("x", f"generation {number}")
+        if number < 3:
+            Children().run(lambda: generation(number + 1))
+
+    pid = children.run(lambda: generation(1))
+    messages = until_now(other)
+    assert [message.payload for message in messages] == [b"generation 1", b"generation 2", b"generation 3"]
+    assert [message.seq for message in messages] == ([1, 1, 1] if fresh else [base, base + 1, base + 2])
+    assert messages[0].src == f"{PARENT}/{pid}"
+    for elder, younger in pairwise(messages):
+        line, _, last = younger.src.rpartition("/")
+        assert line == elder.src
+        assert last.isdigit()
+
+
+def test_without_a_new_name_receivers_take_a_child_for_its_parent(segment: Segment, children: Children) -> None:
+    """Why a child needs a name: here its first message and its parent's next one cannot be told apart."""
+    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer", dedup=True)
+    children.run(lambda: endpoint.send("x", "of the child"))
+    endpoint.send("x", "of the parent")
+    assert [message.payload for message in until_now(other)] == [b"of the child"]
+
+
+def test_many_children_send_and_each_is_heard_once(segment: Segment, children: Children) -> None:
+    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer", dedup=True)
+    last = endpoint.seq
+
+    def child() -> None:
+        adopt_a_name(endpoint)
+        endpoint.send("x")
+
+    pids = [children.fork(child) for _ in range(20)]
+    for pid in list(pids):
+        children.join(pid)
+    messages = until_now(other)
+    assert {message.src for message in messages} == {f"{PARENT}/{pid}" for pid in pids}
+    assert [message.seq for message in messages] == [last] * 20
+
+
+# -- who is addressed
+
+
+def test_targets_choose_the_parent_one_fork_or_all_of_them(segment: Segment, children: Children) -> None:
+    """The targets of the protocol's section on forks, with a parent, two children and a grandchild that listen."""
+    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer")
+
+    def listen() -> list[bytes]:
+        endpoint.send("ready", endpoint.name)
+        found = []
+        while (message := heard(endpoint)).form != "all":
+            if message.form == "directed":
+                found.append(message.payload)
+        return found
+
+    def child(grandchild: bool) -> None:
+        adopt_a_name(endpoint)
+        have_a_socket(endpoint)
+        line = Children()
+        pid = line.fork(lambda: child(False)) if grandchild else 0
+        endpoint.send("got", b" ".join(listen()))
+        if pid:
+            line.join(pid)
+
+    elder, younger = (children.fork(lambda grandchild=grandchild: child(grandchild)) for grandchild in (True, False))  # type: ignore[misc]
+    names: set[str] = set()
+    while len(names) < 3:
+        message = heard(other)
+        if message.chan == "ready":
+            names.add(message.src)
+    first, second = f"{PARENT}/{elder}", f"{PARENT}/{younger}"
+    (third,) = names - {first, second}
+    assert third.startswith(f"{first}/")
+    everyone = {PARENT, first, second, third}
+    wanted = {
+        PARENT: {PARENT},
+        f"{PARENT}/*": everyone,
+        first: {first},
+        f"{first}/*": {first, third},
+        second: {second},
+        f"{second}/*": {second},
+        third: {third},
+        f"{third}/*": {third},
+        "relay01/cardsys-relay": everyone,
+        "relay01/cardsys-relay/*": everyone,
+        "relay01": everyone,
+        "relay01/*": everyone,
+        "relay01/cardsys": set(),
+        f"{PARENT}/worker-3": set(),
+    }
+    for target in wanted:
+        other.send_to(target, target)
+    other.send_all("that was all")
+    got = {PARENT: [message.payload for message in until_now(endpoint) if message.form == "directed"]}
+    while len(got) < 4:
+        message = heard(other)
+        if message.chan == "got":
+            got[message.src] = message.payload.split()
+    for pid in (elder, younger):
+        children.join(pid)
+    assert got == {
+        name: [target.encode() for target, reached in wanted.items() if name in reached] for name in everyone
+    }
+
+
+def test_what_a_child_with_its_own_socket_reads_is_not_missing_for_the_parent(
+    segment: Segment, children: Children
+) -> None:
+    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer")
+
+    def child() -> None:
+        have_a_socket(endpoint)
+        endpoint.send("ready")
+        while heard(endpoint).payload != b"for both":
+            pass
+
+    pid = children.fork(child)
+    while heard(other).chan != "ready":
+        pass
+    other.send("x", "for both")
+    children.join(pid)
+    assert [message.payload for message in until_now(endpoint)] == [b"", b"for both"]
+
+
+def test_a_child_that_closes_takes_nothing_from_its_parent(segment: Segment, children: Children) -> None:
+    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer")
+    children.run(endpoint.close)
+    endpoint.send("x", "still here")
+    assert heard(other).payload == b"still here"
+    other.send_to(PARENT, "me too")
+    assert [heard(endpoint).payload for _ in range(2)] == [b"still here", b"me too"]
+
+
+# -- threads that send while others fork
+
+
+def test_a_child_sends_no_heartbeats_until_it_starts_its_own(segment: Segment, children: Children) -> None:
+    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer")
+    endpoint.heartbeat_start(0.001)
+
+    def child() -> None:
+        adopt_a_name(endpoint)
+        endpoint.seq = 1
+        time.sleep(0.05)
+        assert endpoint.seq == 1
+        assert threading.active_count() == 1
+        endpoint.heartbeat_start(0.001)
+        endpoint.send("x")
+        while endpoint.seq < 6:
+            time.sleep(0.001)
+        endpoint.close()
+
+    pid = children.fork(child)
+    name = f"{PARENT}/{pid}"
+    numbers: dict[int, str] = {}
+    while len(numbers) < 5 or "x" not in numbers.values():
+        message = heard(other)
+        if message.src == name:
+            numbers[message.seq] = message.chan
+    children.join(pid)
+    assert list(numbers) == list(range(1, len(numbers) + 1))
+    assert set(numbers.values()) == {"x", f"heartbeat/{name}"}
+    endpoint.heartbeat_stop()
+    until_now(other)
+
+
+def forking(endpoints: list[Endpoint], children: Children, times: int) -> None:
+    """Fork again and again; each child takes part in the traffic at once."""
+
+    def child() -> None:
+        for endpoint in endpoints:
+            adopt_a_name(endpoint)
+            endpoint.seq = 1
+            assert endpoint.send("x") == 1
+            endpoint.beat()
+            have = endpoint.notify("x", "." * 2000)
+            assert have is False
+            assert endpoint.seq == 3
+
+    for _ in range(times):
+        children.run(child)
+
+
+def test_no_child_waits_for_a_thread_that_was_sending_when_it_was_forked(
+    segment: Segment, children: Children, hasty: None
+) -> None:
+    """Two endpoints whose heartbeats come as fast as they can, and threads that send as well: a lock that one of them
+    held at the fork would be held in the child for ever."""
+    endpoints = [segment.endpoint(f"a/b/{number}", keys=[KEY]) for number in (1, 2)]
+    first = [endpoint.seq for endpoint in endpoints]
+    over = threading.Event()
+    sent: list[list[int]] = [[], []]
+
+    def send(number: int) -> None:
+        while not over.is_set():
+            sent[number].append(endpoints[number].send("y"))
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in (0, 1)]
+    for endpoint in endpoints:
+        endpoint.heartbeat_start(1e-6)
+    for thread in threads:
+        thread.start()
+    try:
+        forking(endpoints, children, 60)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+        for endpoint in endpoints:
+            endpoint.heartbeat_stop()
+    # And the parent's numbers were not disturbed: each was given once.
+    for endpoint, start, seqs in zip(endpoints, first, sent, strict=True):
+        assert len(set(seqs)) == len(seqs)
+        assert seqs == sorted(seqs)
+        assert set(seqs) <= set(range(start, endpoint.seq))
+
+
+# Not strict: what happens between two steps does not happen each time.
+def test_two_threads_fork_at_once_while_heartbeats_are_sent(segment: Segment, children: Children, hasty: None) -> None:
+    endpoints = [segment.endpoint(f"a/b/{number}") for number in (1, 2, 3)]
+    for endpoint in endpoints:
+        endpoint.heartbeat_start(1e-6)
+    faults: list[BaseException] = []
+    own = [Children(), Children()]
+
+    def run(mine: Children) -> None:
+        try:
+            forking(endpoints, mine, 30)
+        except BaseException as fault:  # noqa: BLE001 - it belongs to the test, which is in another thread
+            faults.append(fault)
+
+    threads = [threading.Thread(target=run, args=(mine,)) for mine in own]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for mine in own:
+        mine.close()
+    for endpoint in endpoints:
+        endpoint.heartbeat_stop()
+    assert faults == []
+
+
+def locks_of(endpoint: Endpoint) -> list[Any]:
+    """The locks of the events that the heartbeat's thread waits on."""
+    held = vars(endpoint._heartbeat).values()
+    return [event._cond for event in held if isinstance(event, threading.Event)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("end", ["close", "heartbeat_stop"])
+def test_a_child_ends_heartbeats_whatever_their_thread_was_doing(
+    segment: Segment, children: Children, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """At a fork the thread of the heartbeats may be anywhere, also in the midst of looking at its own Event, whose lock
+    then stays held in the child. Here that is always so, and not once in a hundred forks."""
+    monkeypatch.setattr(f"{__name__}.PATIENCE", 2.0)
+    endpoint = segment.endpoint(PARENT)
+    endpoint.heartbeat_start(3600)
+    until_now(endpoint)
+    with contextlib.ExitStack() as held:
+        for lock in locks_of(endpoint):
+            held.enter_context(lock)
+        pid = children.fork(getattr(endpoint, end))
+    children.join(pid)
+
+
+def test_forking_goes_on_when_endpoints_come_and_go(segment: Segment, children: Children, hasty: None) -> None:
+    """A fork looks at every endpoint that is open; others may be opened and closed at the same moment."""
+    over = threading.Event()
+    endpoint, *_ = [segment.endpoint(PARENT) for _ in range(30)]
+
+    def churn() -> None:
+        while not over.is_set():
+            with segment.closed("b") as one:
+                one.send("y")
+
+    threads = [threading.Thread(target=churn) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        forking([endpoint], children, 40)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
