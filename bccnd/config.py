@@ -543,6 +543,7 @@ _WANTED: Final = {
     "string_type": "must be text",
     "int_type": "must be a whole number",
     "bool_type": "must be true or false",
+    "too_short": "must not be empty",
 }
 
 

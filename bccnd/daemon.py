@@ -88,7 +88,7 @@ class Daemon:
         )
         self._egress = Egress(door, self.sources, perl_safe=perl_safe)
         self._egress.open(self._identity)
-        self.repeater = Repeater(_repeat_rules(settings), dialect)
+        self.repeater = Repeater(_repeat_rules(settings), dialect, settings.dedup.horizon)
         self._repeat_at: Timer | None = None
         self._beat_at: Timer | None = None
         self._set_groups(settings.metrics.groups)
@@ -269,7 +269,7 @@ class Daemon:
                 pass
         self.bus.drain(deadline)
         # What waits to be repeated is not worth waiting for, but worth sending.
-        for datagram in self.repeater.due(float("inf")):
+        for datagram in self.repeater.rest():
             self._send(datagram)
 
     def reload(self) -> None:
@@ -288,7 +288,7 @@ class Daemon:
         self._ingress.door = self._egress.door = door
         self.sources.configure(_dedup_rules(new))
         self.liveness.configure(_liveness_rules(new))
-        self.repeater.configure(_repeat_rules(new), DIALECTS[self._settings.bus.dialect])
+        self.repeater.configure(_repeat_rules(new), DIALECTS[self._settings.bus.dialect], new.dedup.horizon)
         if new.heartbeat.interval != self._heartbeat:
             self._heartbeat = new.heartbeat.interval
             if self._beat_at is not None:
@@ -370,7 +370,7 @@ class Daemon:
     def _list_sources(self) -> Iterator[dict[str, Any]]:
         dead = self.liveness.dead
         for source in self.sources.latest(MAX_LISTED):
-            died = dead.get(source.src) == source.heard
+            died = source.src in dead and dead[source.src].heard == source.heard
             yield {
                 "src": source.src.decode("ascii"),
                 "state": "dead" if died else STATE_NAMES[source.state],
@@ -379,9 +379,9 @@ class Daemon:
                 "epoch": source.epoch,
                 "missing": source.missing.bit_count(),
             }
-        for src, heard in list(reversed(dead.items())):
+        for src, death in list(reversed(dead.items())):
             if src not in self.sources:
-                silent = round(time.monotonic() - heard, 3)
+                silent = round(time.monotonic() - death.heard, 3)
                 yield {"src": src.decode("ascii"), "state": "dead", "silent_seconds": silent}
 
     def _describe(self) -> Iterator[dict[str, Any]]:

@@ -6,20 +6,41 @@ import grp
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from bccnd import config
-from bccnd.config import BusSettings, Configuration, MetricsSettings, SegmentSettings, Settings, load, read
-from bccnd.core.integrity import MIN_KEY
+from bccnd.config import (
+    BusSettings,
+    Configuration,
+    IntegritySettings,
+    MetricsSettings,
+    RepeatSettings,
+    SegmentSettings,
+    Settings,
+    load,
+    read,
+)
+from bccnd.core.bccn1 import build
+from bccnd.core.integrity import MIN_KEY, make_door
 from bccnd.core.patterns import DIALECTS
+from bccnd.core.signatures import generate, public_of
 from bccnd.errors import ConfigError, Fault
 from tests.support import NOBODY, ROOT, need_root, without_root
 
@@ -290,6 +311,10 @@ def test_a_segment_is_called_by_its_name_or_by_what_tells_it_from_others() -> No
     assert SegmentSettings(name="yard").label == "yard"
     assert SegmentSettings().label == "255.255.255.255:5400"
     assert SegmentSettings(interface="eth0", port=1).label == "eth0/255.255.255.255:1"
+    assert SegmentSettings(address="239.1.2.3").label == "239.1.2.3:5400"
+    assert SegmentSettings(address="ff02::bcc").label == "[ff02::bcc]:5400"
+    assert SegmentSettings(address="ff02::bcc", interface="eth0").label == "eth0/[ff02::bcc]:5400"
+    assert SegmentSettings(name="yard", address="ff02::bcc", interface="eth0").label == "yard"
 
 
 def test_a_host_may_have_no_segment_and_many() -> None:
@@ -329,6 +354,14 @@ BAD: list[tuple[str, int, str, str, str]] = [
     ("segments:\n- {bind: eth0}\n", 2, "segments[0].bind", "no address", "255.255.255.255"),
     ("segments:\n- {address: 'fe80::1'}\n", 2, "segments[0].address", "IPv6 has no broadcast", "ff02::bcc"),
     ("segments:\n- {address: 'ff02::1%eth0'}\n", 2, "segments[0].address", "no multicast group", "'interface'"),
+    ("segments:\n- {address: '::'}\n", 2, "segments[0].address", "IPv6 has no broadcast", "ff02::bcc"),
+    ("segments:\n- {address: '::1'}\n", 2, "segments[0].address", "IPv6 has no broadcast", "ff02::bcc"),
+    ("segments:\n- {address: '::ffff:239.1.2.3'}\n", 2, "segments[0].address", "no multicast group", "ff02::bcc"),
+    ("segments:\n- {address: 'ff02::bcc/64'}\n", 2, "segments[0].address", "no address", "ff02::bcc"),
+    ("segments:\n- {address: '[ff02::bcc]'}\n", 2, "segments[0].address", "no address", "ff02::bcc"),
+    ("segments:\n- {address: 239.1.2.3, bind: '::'}\n", 2, "segments[0].bind", "different families", "leave out"),
+    ("segments:\n- {address: 'ff02::1', bind: 0.0.0.0}\n", 2, "segments[0].bind", "different families", "leave out"),
+    ("segments:\n- {hop_limit: 256}\n", 2, "segments[0].hop_limit", "less than or equal to 255", "etc/bccnd.yaml"),
     ("segments:\n- {hop_limit: 0}\n", 2, "segments[0].hop_limit", "greater than or equal to 1", "etc/bccnd.yaml"),
     ("names: perl\n", 1, "names", "'any' or 'perl-safe', not 'perl'", "choose 'any'"),
     ("segments:\n- port: 0\n", 2, "segments[0].port", "greater than or equal to 1, not 0", "etc/bccnd.yaml"),
@@ -347,18 +380,29 @@ BAD: list[tuple[str, int, str, str, str]] = [
     ("integrity:\n  algorithm: hmac\n", 1, "integrity", "hmac needs a key", "bccn keygen"),
     ("integrity:\n  algorithm: sig\n", 1, "integrity", "sig needs a key", "--algorithm sig"),
     ("integrity:\n  algorithm: md5\n", 2, "integrity.algorithm", "not 'md5'", "choose 'none', 'hmac'"),
-    ("integrity: {algorithm: crc32, signers: {a: []}}", 1, "integrity", " takes no signers", "set algorithm: sig"),
-    ("integrity:\n  signers: {a/: []}\n", 2, "integrity.signers.a/", "cannot be the beginning of a src", "relay01"),
+    ("integrity:\n  signers: {a: []}\n", 2, "integrity.signers.a", "not []", "etc/bccnd.yaml"),
+    ("integrity:\n  signers: [a]\n", 2, "integrity.signers", "keys and values, not ['a']", "etc/bccnd.yaml"),
     ("integrity:\n  keys: key\n", 2, "integrity.keys", "not 'key'", "etc/bccnd.yaml"),
     ("integrity:\n  required: perhaps\n", 2, "integrity.required", "true or false", "etc/bccnd.yaml"),
     ("dedup: {late: deliver, freshness: monotonic}", 1, "dedup", "contradict each other", "set late: drop"),
     ("metrics:\n  listen: here\n", 2, "metrics.listen", "'here' is no address to listen on", "127.0.0.1:9540, or off"),
     ("metrics:\n  groups: {'a b': x}\n", 2, "metrics.groups", "'a b' is no name for a group", "letters, digits"),
     ("heartbeat:\n  interval: 1ms\n", 2, "heartbeat.interval", "every 0.001 s is too often", "0 for none"),
+    ("heartbeat:\n  interval: 2h\n", 2, "heartbeat.interval", "less than or equal to 3600", "etc/bccnd.yaml"),
+    ("heartbeat:\n  interval: often\n", 2, "heartbeat.interval", "'often' is no duration", "ms, s, m, h or d"),
+    ("heartbeat:\n  dead_after: 1001\n", 2, "heartbeat.dead_after", "less than or equal to 1000", "etc/bccnd.yaml"),
+    ("heartbeat:\n  dead_after: 1.5\n", 2, "heartbeat.dead_after", "a whole number, not 1.5", "etc/bccnd.yaml"),
+    ("heartbeat:\n  every: 5s\n", 2, "heartbeat.every", "unknown key", "known keys here: interval, dead_after"),
+    ("heartbeat: 5s\n", 1, "heartbeat", "keys and values, not '5s'", "etc/bccnd.yaml"),
     ("heartbeat:\n  dead_after: 0\n", 2, "heartbeat.dead_after", "greater than or equal to 1", "etc/bccnd.yaml"),
     ("access: [{user: x}]\n", 1, "access", "access rules are not in this version", "leave it empty"),
     ("repeat: [{copies: 2}]\n", 1, "repeat[0].channels", "must be there", "etc/bccnd.yaml"),
     ("repeat: [{channels: x, copies: 1}]\n", 1, "repeat[0].copies", "greater than or equal to 2", "etc/bccnd.yaml"),
+    ("repeat: [{channels: x, copies: 9}]\n", 1, "repeat[0].copies", "less than or equal to 8", "etc/bccnd.yaml"),
+    ("repeat: [{channels: x, spacing: 61s}]\n", 1, "repeat[0].spacing", "less than or equal to 60", "etc/bccnd.yaml"),
+    ("repeat: [{channels: 7}]\n", 1, "repeat[0].channels", "must be text, not 7", "etc/bccnd.yaml"),
+    ('repeat: [{channels: "a\\tb"}]\n', 1, "repeat[0].channels", "cannot be printed", "plain text"),
+    ("repeat: {channels: x}\n", 1, "repeat", "must be a list", "etc/bccnd.yaml"),
     ("repeat: [{channels: x, chanels: y}]\n", 1, "repeat[0].chanels", "unknown key", "did you mean channels?"),
     ("repeat: [{channels: x, copies: 3, spacing: 1s}]\n", 0, "", "repeat[0]: the last copy", "dedup.horizon"),
     ("gateways: {nng: {}}\n", 1, "gateways", "gateways are not in this version", "leave it empty"),
@@ -622,6 +666,320 @@ def test_every_bad_key_is_named(tmp_path: Path) -> None:
     open_to_all = key_file(tmp_path, mode=0o644, name="open")
     text = f"integrity:\n  algorithm: hmac\n  keys:\n  - {tmp_path}/nowhere\n  - {good}\n  - {open_to_all}\n"
     assert [(fault.line, fault.path) for fault in faults(text)] == [(4, "integrity.keys[0]"), (6, "integrity.keys[2]")]
+
+
+# -- segments of every kind
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("255.255.255.255", "255.255.255.255"),
+        ("10.0.0.255", "10.0.0.255"),
+        ("239.1.2.3", "239.1.2.3"),
+        ("'ff02::bcc'", "ff02::bcc"),
+        ("'ff05::bcc'", "ff05::bcc"),
+        ("FF02:0:0:0:0:0:0:0BCC", "ff02::bcc"),
+    ],
+)
+def test_a_segment_is_a_broadcast_address_or_a_group_in_one_spelling(text: str, address: str) -> None:
+    assert settings_of(f"segments: [{{address: {text}}}]").segments[0].address == address
+
+
+def test_one_group_spelled_twice_is_one_segment() -> None:
+    fault = fault_of("segments: [{address: 'ff02::bcc'}, {address: 'FF02:0::BCC'}]")
+    assert fault.path == "segments"
+    assert fault.reason == "two segments are called [ff02::bcc]:5400"
+
+
+@pytest.mark.parametrize(
+    ("address", "bind"),
+    [("255.255.255.255", "0.0.0.0"), ("239.1.2.3", "239.1.2.3"), ("ff02::bcc", "::"), ("ff02::bcc", "ff02::bcc")],
+)
+def test_a_segment_may_say_where_it_is_bound(address: str, bind: str) -> None:
+    assert settings_of(f"segments: [{{address: '{address}', bind: '{bind}'}}]").segments[0].bind == bind
+
+
+@pytest.mark.parametrize("hop_limit", [1, 2, 255])
+def test_a_segment_may_say_how_many_routers_it_passes(hop_limit: int) -> None:
+    segment = settings_of(f"segments: [{{address: 'ff05::bcc', hop_limit: {hop_limit}}}]").segments[0]
+    assert segment.hop_limit == hop_limit
+    assert SegmentSettings().hop_limit == 1
+
+
+# -- names, heartbeats, repeats
+
+
+@pytest.mark.parametrize("names", ["any", "perl-safe"])
+def test_names_may_be_any_or_perl_safe(names: str) -> None:
+    assert settings_of(f"names: {names}").names == names
+
+
+@pytest.mark.parametrize(
+    ("text", "interval"), [("0", 0.0), ("0s", 0.0), ("100ms", 0.1), ("0.1", 0.1), ("5s", 5.0), ("1h", 3600.0)]
+)
+def test_heartbeats_come_at_any_sensible_interval_or_not_at_all(text: str, interval: float) -> None:
+    assert settings_of(f"heartbeat: {{interval: {text}}}").heartbeat.interval == interval
+
+
+@pytest.mark.parametrize("text", ["1ms", "99ms", "0.05", "0.0001s"])
+def test_heartbeats_that_come_too_often_are_refused(text: str) -> None:
+    fault = fault_of(f"heartbeat:\n  interval: {text}\n")
+    assert (fault.line, fault.path) == (2, "heartbeat.interval")
+    assert "too often" in fault.reason
+    assert fault.remedy == "set 0.1 or more, or 0 for none"
+
+
+@pytest.mark.parametrize("text", ["repeat:", "repeat: []", "repeat: {}", ""])
+def test_nothing_is_repeated_unless_asked_for(text: str) -> None:
+    assert settings_of(text).repeat == ()
+
+
+def test_rules_of_repeats_keep_their_order_because_the_first_that_fits_decides() -> None:
+    text = "repeat:\n- {channels: a/b, copies: 3, spacing: 5ms}\n- channels: a/>\n- {channels: ''}\n"
+    assert settings_of(text).repeat == (
+        RepeatSettings(channels="a/b", copies=3, spacing=0.005),
+        RepeatSettings(channels="a/>", copies=2, spacing=0.002),
+        RepeatSettings(channels="", copies=2, spacing=0.002),
+    )
+
+
+@pytest.mark.parametrize(
+    ("copies", "spacing", "horizon", "fits"),
+    [
+        (2, "1999ms", "2s", True),
+        (2, "2s", "2s", False),
+        (3, "999ms", "2s", True),
+        (3, "1s", "2s", False),
+        (8, "285ms", "2s", True),
+        (8, "286ms", "2s", False),
+        (2, "2s", "2001ms", True),
+        (8, "60s", "1h", True),
+        (8, "0", "1ms", True),
+        (2, "2ms", "1ms", False),
+    ],
+)
+def test_the_last_copy_must_come_within_the_horizon(copies: int, spacing: str, horizon: str, fits: bool) -> None:
+    rule = f"{{channels: x, copies: {copies}, spacing: {spacing}}}"
+    text = f"dedup: {{horizon: {horizon}}}\nrepeat: [{{channels: y, spacing: 0}}, {rule}]\n"
+    if fits:
+        assert settings_of(text).repeat[1].copies == copies
+    else:
+        fault = fault_of(text)
+        assert fault.reason.startswith("repeat[1]: the last copy would come ")
+        assert "like a restart" in fault.reason
+        assert "dedup.horizon" in fault.remedy
+
+
+def test_rules_of_repeats_are_few() -> None:
+    many = ", ".join(f"{{channels: c{number}}}" for number in range(65))
+    assert fault_of(f"repeat: [{many}]").path == "repeat"
+
+
+# -- signatures
+
+PRIVATE = generate()
+PUBLIC = public_of(PRIVATE)
+RSA = rsa.generate_private_key(65_537, 2048)
+RSA_PRIVATE = RSA.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+RSA_PUBLIC = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+LOCKED = Ed25519PrivateKey.generate().private_bytes(
+    Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+)
+
+
+def signing(keys: Sequence[Path] = (), signers: Mapping[str, Sequence[Path]] | None = None, more: str = "") -> str:
+    """A configuration for signatures; keys begin on line 4, the signers behind them."""
+    lines = ["integrity:", "  algorithm: sig", "  keys:" + ("" if keys else " []")]
+    lines += [f"  - '{path}'" for path in keys]
+    if signers:
+        lines.append("  signers:")
+        for prefix, paths in signers.items():
+            lines.append(f"    '{prefix}':")
+            lines += [f"    - '{path}'" for path in paths]
+    return "\n".join(lines) + "\n" + more
+
+
+def private_file(folder: Path, content: bytes = PRIVATE, mode: int = 0o600, name: str = "sig.key") -> Path:
+    return key_file(folder, content, mode, name)
+
+
+def public_file(folder: Path, content: bytes = PUBLIC, mode: int = 0o644, name: str = "sig.key.pub") -> Path:
+    return key_file(folder, content, mode, name)
+
+
+def private_fault(path: Path) -> Fault:
+    fault = fault_of(signing([path]))
+    assert (fault.line, fault.path) == (4, "integrity.keys[0]")
+    assert str(path) in fault.reason
+    assert "PRIVATE" not in str(fault)
+    return fault
+
+
+def public_fault(path: Path) -> Fault:
+    fault = fault_of(signing(signers={"relay01": [path]}))
+    assert (fault.line, fault.path) == (6, "integrity.signers.relay01[0]")
+    assert str(path) in fault.reason
+    return fault
+
+
+def test_a_private_key_and_public_ones_by_prefix_are_read(tmp_path: Path) -> None:
+    other = public_of(generate())
+    mine, theirs = public_file(tmp_path), public_file(tmp_path, other, name="other.pub")
+    text = signing([private_file(tmp_path)], {"relay01": [mine, theirs], "relay02/cardsys": [theirs], "": [mine]})
+    configuration = read(text, "/etc/bccnd/bccnd.yaml")
+    ours, others = PUBLIC.rstrip(b"\n"), other.rstrip(b"\n")
+    assert configuration.keys == (PRIVATE.rstrip(b"\n"),)
+    assert configuration.signers == {b"relay01": [ours, others], b"relay02/cardsys": [others], b"": [ours]}
+    door = make_door("sig", configuration.keys, configuration.signers)
+    assert door.admit(build(b"relay01:1:c|x", door.seal(b"relay01:1:c|x"))) == b"relay01:1:c|x"
+
+
+def test_who_only_verifies_needs_no_private_key_and_who_only_sends_no_public_one(tmp_path: Path) -> None:
+    assert read(signing(signers={"relay01": [public_file(tmp_path)]}), "x").keys == ()
+    assert read(signing([private_file(tmp_path)]), "x").signers == {}
+
+
+def test_names_of_public_keys_begin_at_the_folder_of_the_configuration_too(tmp_path: Path) -> None:
+    public_file(tmp_path, name="relay02.pub")
+    path = tmp_path / "bccnd.yaml"
+    path.write_text("integrity: {algorithm: sig, signers: {relay02: [relay02.pub]}}\n")
+    assert load(str(path)).signers == {b"relay02": [PUBLIC.rstrip(b"\n")]}
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o600, 0o444, 0o604, 0o640, 0o755])
+def test_a_public_key_may_be_read_by_everybody(tmp_path: Path, mode: int) -> None:
+    assert read(signing(signers={"relay01": [public_file(tmp_path, mode=mode)]}), "x").signers
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666, 0o620, 0o602, 0o777])
+def test_a_public_key_that_others_can_replace_is_refused(tmp_path: Path, mode: int) -> None:
+    path = public_file(tmp_path, mode=mode)
+    fault = public_fault(path)
+    assert f"public key {path} has mode {mode:04o}: others can replace it" == fault.reason
+    assert fault.remedy == f"chmod 644 {path}"
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o444])
+def test_a_private_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    path = private_file(tmp_path, mode=mode)
+    fault = private_fault(path)
+    assert f"has mode {mode:04o}: others can read it" in fault.reason
+    assert fault.remedy == f"chmod 600 {path}"
+
+
+@pytest.mark.root
+def test_a_public_key_of_another_user_is_refused(tmp_path: Path) -> None:
+    need_root("only root can give a file away")
+    path = public_file(tmp_path)
+    os.chown(path, NOBODY, -1)
+    assert f"belongs to uid {NOBODY}" in public_fault(path).reason
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (KEY, "no private key (PEM, without a passphrase)"),
+        (PUBLIC, "no private key (PEM, without a passphrase)"),
+        (LOCKED, "no private key (PEM, without a passphrase)"),
+        (PRIVATE[:80], "no private key (PEM, without a passphrase)"),
+        (RSA_PRIVATE, "a private key that is not Ed25519"),
+    ],
+)
+def test_what_is_no_private_key_for_signatures_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = private_file(tmp_path, content)
+    fault = private_fault(path)
+    assert fault.reason == f"key {path} holds {reason}"
+    assert "keygen --algorithm sig" in fault.remedy
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (KEY, "no public key (PEM)"),
+        (PRIVATE, "no public key (PEM)"),
+        (PUBLIC[:60], "no public key (PEM)"),
+        (RSA_PUBLIC, "a public key that is not Ed25519"),
+    ],
+)
+def test_what_is_no_public_key_for_signatures_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = public_file(tmp_path, content)
+    fault = public_fault(path)
+    assert fault.reason == f"key {path} holds {reason}"
+    assert "keygen --algorithm sig" in fault.remedy
+
+
+def test_a_public_key_that_is_missing_is_refused(tmp_path: Path) -> None:
+    fault = public_fault(tmp_path / "nowhere.pub")
+    assert "No such file" in fault.reason
+    assert "keygen" in fault.remedy
+
+
+@pytest.mark.parametrize("content", [PRIVATE, PUBLIC, RSA_PRIVATE, LOCKED])
+def test_a_key_for_signatures_is_no_secret_for_hmac(tmp_path: Path, content: bytes) -> None:
+    fault = key_fault(key_file(tmp_path, content))
+    assert "is a key for signatures" in fault.reason
+    assert "set algorithm: sig" in fault.remedy
+
+
+@pytest.mark.parametrize("algorithm", ["none", "crc32", "hmac"])
+def test_only_signatures_have_signers(tmp_path: Path, algorithm: str) -> None:
+    keys = f"keys: ['{key_file(tmp_path)}'], " if algorithm == "hmac" else ""
+    text = f"integrity: {{algorithm: {algorithm}, {keys}signers: {{a: ['{public_file(tmp_path)}']}}}}"
+    fault = fault_of(text)
+    assert (fault.line, fault.path) == (1, "integrity")
+    assert fault.reason == f"algorithm {algorithm} takes no signers"
+    assert "set algorithm: sig" in fault.remedy
+
+
+def test_only_one_key_signs(tmp_path: Path) -> None:
+    fault = fault_of(signing([private_file(tmp_path), private_file(tmp_path, generate(), name="second.key")]))
+    assert (fault.path, fault.reason) == ("integrity", "sig signs with one key")
+    assert "signers" in fault.remedy
+
+
+@pytest.mark.parametrize("prefix", ["relay01", "relay01/cardsys", "relay01/cardsys/7", "", "?", "!", "x" * 128])
+def test_a_prefix_is_the_beginning_of_a_src(tmp_path: Path, prefix: str) -> None:
+    assert list(read(signing(signers={prefix: [public_file(tmp_path)]}), "x").signers) == [prefix.encode()]
+
+
+@pytest.mark.parametrize("prefix", ["relay01/", "relay01/*", "*", "a b", "a:b", "a|b", "gr\u00fcn", "x" * 129, "/"])
+def test_what_cannot_be_the_beginning_of_a_src_is_no_prefix(tmp_path: Path, prefix: str) -> None:
+    fault = fault_of(signing(signers={prefix: [public_file(tmp_path)]}))
+    assert (fault.line, fault.path) == (5, f"integrity.signers.{prefix}")
+    assert "cannot be the beginning of a src" in fault.reason
+    assert '"" for all others' in fault.remedy
+
+
+def test_every_bad_signer_is_named(tmp_path: Path) -> None:
+    good, nowhere = public_file(tmp_path), tmp_path / "nowhere"
+    writable = public_file(tmp_path, mode=0o666, name="writable.pub")
+    found = faults(signing([nowhere], {"a": [good, nowhere], "b": [writable]}))
+    assert [(fault.line, fault.path) for fault in found] == [
+        (4, "integrity.keys[0]"),
+        (8, "integrity.signers.a[1]"),
+        (10, "integrity.signers.b[0]"),
+    ]
+
+
+def test_signers_without_a_key_are_told_in_plain_words() -> None:
+    fault = fault_of("integrity: {algorithm: sig, signers: {a: []}}")
+    assert "after validation" not in fault.reason
+
+
+def test_heartbeats_need_a_key_to_sign_them(tmp_path: Path) -> None:
+    signers = {"relay01": [public_file(tmp_path)]}
+    fault = fault_of(signing(signers=signers, more="heartbeat: {interval: 5s}\n"))
+    assert fault.reason == "heartbeats cannot be signed without a key"
+    assert "integrity.keys" in fault.remedy
+    assert read(signing(signers=signers, more="heartbeat: {interval: 0}\n"), "x").signers
+    assert read(signing([private_file(tmp_path)], signers, "heartbeat: {interval: 5s}\n"), "x").signers
+
+
+def test_without_a_context_no_file_is_opened() -> None:
+    # As where settings are made by a program and not from a file.
+    integrity = IntegritySettings(algorithm="sig", keys=("/nowhere",), signers={"a": ("/nowhere",)})
+    assert integrity.signers == {"a": ("/nowhere",)}
 
 
 # -- whatever a file holds

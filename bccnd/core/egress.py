@@ -75,7 +75,8 @@ class Egress:
             raise BadMessage("not_perl_safe", "the Perl module would discard this channel")
         speaker = self._speakers[identity]
         own = speaker.own
-        seq = own.next if speaker.begun else clock_us
+        # A clock that was set back while nobody spoke under this name must not lead back either.
+        seq = own.next if speaker.begun else max(own.next, clock_us)
         body = bccn1.build_body(identity, seq, chan, payload)
         # A body beyond the ceiling is not worth a sum.
         datagram = bccn1.build(body, self.door.seal(body)) if len(body) <= self._ceiling else body

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from bccnd.core.dedup import Sources
 from bccnd.core.roster import Source
@@ -35,12 +35,21 @@ MAX_STRETCH: Final = 12.0
 TICK: Final = 0.25
 #: sources looked at per call of `sweep`, so that no call lasts longer than a fraction of a millisecond
 STEP: Final = 128
-#: seconds between two sweeps from which on we were asleep ourselves
+#: seconds between two sweeps from which on we were asleep ourselves, or half an interval where that is shorter
 ASLEEP: Final = 2.0
 #: of the dead, the latest are remembered
 MAX_DEAD: Final = 1024
 
 Change = tuple[bytes, int]
+
+
+class Death(NamedTuple):
+    """What is remembered of a dead source: when it was heard last, when its last heartbeat came, and how long after
+    the one before."""
+
+    heard: float
+    beat: float
+    gap: float
 
 
 @dataclass(frozen=True)
@@ -66,10 +75,11 @@ class Liveness:
         #: silence before this moment is no evidence: we were not listening
         self._listening_since = now
         self.changes: list[Change] = []
-        #: src and when he was last heard, the latest dead last
-        self.dead: OrderedDict[bytes, float] = OrderedDict()
+        #: by src, the latest last
+        self.dead: OrderedDict[bytes, Death] = OrderedDict()
         self.silent = 0
         self.deaths = 0
+        #: heartbeats of sources for which there was no room
         self.unwatched = 0
         self.configure(rules)
 
@@ -87,6 +97,11 @@ class Liveness:
                 self.unwatched += 1
                 return
             source.interval = self.rules.interval
+            # One whose own interval is so long that he seems to die of each has to be learned too.
+            before = self.dead.pop(src, None)
+            if before is not None:
+                source.gap = before.gap
+                self._learn(source, now - before.beat)
         else:
             self._learn(source, now - source.beat)
         source.beat = now
@@ -94,12 +109,14 @@ class Liveness:
             was = source.state
             self._change(source, ALIVE)
             if was != SILENT:  # the silent ones stand in the wheel already
-                self._schedule(source, now + self._patience(source))
+                self._schedule(source, now, now + self._patience(source))
 
     def _learn(self, source: Source, gap: float) -> None:
         """Two gaps in a row that agree are his own interval; one alone may be a heartbeat that was lost. An interval
         shorter than expected changes nothing: he is given the time that everyone has."""
         expected = self.rules.interval
+        if gap <= 0:  # they waited for us and came all at once
+            return
         if abs(gap - source.gap) <= 0.25 * gap:
             source.interval = min(max(expected, (gap + source.gap) / 2), expected * MAX_STRETCH)
         source.gap = gap
@@ -109,20 +126,20 @@ class Liveness:
         """How long without a sign until he is silent."""
         return 1.5 * source.interval
 
-    def _schedule(self, source: Source, when: float) -> None:
+    def _schedule(self, source: Source, now: float, when: float) -> None:
+        """Look at him then, or earlier: his interval may become the expected one at any time."""
+        when = min(when, now + 1.5 * self.rules.interval)
         self._wheel.setdefault(max(int(when / TICK), self._tick) + 1, []).append(source)
         self._entries += 1
 
     def _change(self, source: Source, state: int) -> None:
         self.silent += (state == SILENT) - (source.state == SILENT)
         source.state = state
-        if state == ALIVE:
-            self.dead.pop(source.src, None)
         self.changes.append((source.src, state))
 
     def sweep(self, now: float) -> bool:
         """Let time pass; True when there is more to be looked at now. Cheap; call it often."""
-        if now - self._swept > ASLEEP:
+        if now - self._swept > min(ASLEEP, max(2 * TICK, self.rules.interval / 2)):
             self._listening_since = now
         self._swept = now
         last = int(now / TICK)
@@ -143,25 +160,26 @@ class Liveness:
         if self._sources.get(source.src) is not source:  # evicted or expired in the meantime
             self.silent -= source.state == SILENT
             return
+        source.interval = max(source.interval, self.rules.interval)
         sign = max(source.heard, self._listening_since)
         quiet = now - sign
         death = (self.rules.dead_after + 0.5) * source.interval
         if quiet < self._patience(source):
             if source.state != ALIVE:
                 self._change(source, ALIVE)
-            self._schedule(source, sign + self._patience(source))
+            self._schedule(source, now, sign + self._patience(source))
         elif quiet < death:
             if source.state != SILENT:
                 self._change(source, SILENT)
             # Looked at before his time is over, because other messages than heartbeats bring him back as well.
-            self._schedule(source, min(sign + death, now + source.interval / 2))
+            self._schedule(source, now, min(sign + death, now + source.interval / 2))
         else:
             self._die(source)
 
     def _die(self, source: Source) -> None:
         self._change(source, DEAD)
         self.deaths += 1
-        self.dead[source.src] = source.heard
+        self.dead[source.src] = Death(source.heard, source.beat, source.gap)
         if len(self.dead) > MAX_DEAD:
             self.dead.popitem(last=False)
         if self.rules.keep_dead:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Final, Generic, TypeVar
 
 from bccnd.core import targets
-from bccnd.core.bccn1 import check_chan
+from bccnd.core.bccn1 import UNKNOWN_SRC, check_chan
 from bccnd.core.liveness import HEARTBEAT
 from bccnd.core.patterns import DIALECTS, EXACT, MANY, Dialect, Pattern, compile_pattern
 
@@ -39,7 +39,8 @@ class Route(Generic[R]):
         self.plain = plain
         self.meta = meta
         self.groups = groups
-        self.heartbeat = chan[len(HEARTBEAT) :] if chan.startswith(HEARTBEAT) else b""
+        beats = chan.startswith(HEARTBEAT) and chan != HEARTBEAT + UNKNOWN_SRC
+        self.heartbeat = chan[len(HEARTBEAT) :] if beats else b""
         self.special = bool(self.nobody or meta or groups or self.heartbeat)
 
 

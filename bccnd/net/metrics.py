@@ -118,13 +118,14 @@ class DaemonCollector(Collector):
         yield _counter_of("messages_lost", "Messages that never arrived: seqs in a gap past the horizon", sources.lost)
         yield _counter_of("source_restarts", "Sources that began their numbers anew", sources.restarts)
         yield _counter_of("source_jumps", "Sources that jumped ahead too far for it to be loss", sources.jumps)
+        unwatched = "Heartbeats of sources that are not watched, because too many are"
+        yield _counter_of("heartbeats_unwatched", unwatched, liveness.unwatched)
         conflicts = "Datagrams that somebody else sent under the name of a program of this host"
         yield _counter_of("identity_conflicts", conflicts, sources.conflicts)
         forgotten = _counter("sources_forgotten", "Trackers given up, by cause", "cause")
         forgotten.add_metric(["expired"], sources.expired)
         forgotten.add_metric(["evicted"], sources.evicted)
         forgotten.add_metric(["nameless_evicted"], self._daemon.nameless.evicted)
-        forgotten.add_metric(["unwatched"], liveness.unwatched)
         yield forgotten
 
     def _bus(self) -> Iterator[Metric]:

@@ -674,6 +674,118 @@ def test_released_identities_are_capped_and_the_oldest_goes_first(monkeypatch: p
     assert verdicts == [ACCEPTED, LOOPED, LOOPED]
 
 
+# -- somebody else under a name of ours
+
+
+def ours(sources: Sources, first: int, beyond: int, src: bytes = SRC) -> None:
+    """An identity of ours under which the seqs from ``first`` up to ``beyond`` were given."""
+    own = sources.claim(src)
+    own.first, own.next = first, beyond
+
+
+@pytest.mark.parametrize(
+    ("seq", "somebody_else"),
+    [(99, True), (100, False), (101, False), (104, False), (105, True), (0, True), (1, True), (bccn1.MAX_SEQ, True)],
+)
+def test_a_seq_that_we_have_not_given_is_of_somebody_else(seq: int, somebody_else: bool) -> None:
+    sources = Sources(DedupRules())
+    ours(sources, 100, 105)
+    assert receive(sources, SRC, seq, 0.0) == LOOPED
+    assert sources.conflict(SRC, seq) is somebody_else
+    assert sources.conflicts == somebody_else
+
+
+@pytest.mark.parametrize("seq", [0, 1, bccn1.MAX_SEQ])
+def test_who_has_said_nothing_yet_has_given_no_seq(seq: int) -> None:
+    sources = Sources(DedupRules())
+    sources.claim(SRC)
+    assert sources.conflict(SRC, seq)
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.lists(st.integers(0, 30), max_size=10))
+@examples(100)
+def test_every_conflict_is_counted_and_the_first_one_told(first: int, count: int, seqs: list[int]) -> None:
+    sources = Sources(DedupRules())
+    ours(sources, first, first + count)
+    foreign = [seq not in range(first, first + count) for seq in seqs]
+    told = [sources.conflict(SRC, seq) for seq in seqs]
+    assert sources.conflicts == sum(foreign)
+    assert told == [foreign[n] and not any(foreign[:n]) for n in range(len(seqs))]
+
+
+def test_each_identity_is_told_for_itself() -> None:
+    sources = Sources(DedupRules())
+    for number in range(3):
+        ours(sources, 1, 10, b"own/%d" % number)
+    assert [sources.conflict(b"own/%d" % (number % 3), 99) for number in range(6)] == [True] * 3 + [False] * 3
+    assert sources.conflicts == 6
+
+
+def test_what_was_told_is_told_again_only_when_the_identity_has_been_somebody_elses_meanwhile() -> None:
+    sources = Sources(DedupRules())
+    ours(sources, 1, 10)
+    assert sources.conflict(SRC, 99)
+    sources.release(SRC, 10.0)
+    sources.sweep(9.0)
+    assert not sources.conflict(SRC, 99)
+    sources.claim(SRC)
+    assert not sources.conflict(SRC, 99)
+    sources.release(SRC, 20.0)
+    sources.sweep(20.0)
+    sources.claim(SRC)
+    assert sources.conflict(SRC, 99)
+    assert sources.conflicts == 4
+
+
+def test_what_we_have_given_is_known_until_the_identity_is_ours_no_more() -> None:
+    sources = Sources(DedupRules())
+    ours(sources, 100, 105)
+    sources.release(SRC, 10.0)
+    assert not sources.conflict(SRC, 104)
+    own = sources.claim(SRC)
+    assert (own.first, own.next) == (100, 105)
+    sources.release(SRC, 20.0)
+    sources.sweep(20.0)
+    own = sources.claim(SRC)
+    assert (own.first, own.next, own.reported) == (0, 0, False)
+
+
+# -- a tracker that is given up
+
+
+def test_who_is_forgotten_might_never_have_been_heard() -> None:
+    sources = Sources(DedupRules())
+    for src in (b"a", SRC, b"b"):
+        receive(sources, src, 1, 0.0)
+    receive(sources, SRC, 5, 0.0)
+    source = sources.get(SRC)
+    assert source is not None
+    sources.forget(source)
+    assert sources.get(SRC) is None
+    assert SRC not in sources
+    assert [one.src for one in sources.latest(5)] == [b"b", b"a"]
+    assert (len(sources), sources.alive(0.0, 5.0)) == (2, 2)
+    assert (sources.missing, sources.lost, sources.expired, sources.evicted) == (0, 3, 1, 0)
+    assert sources.judge(SRC, 5, 0.0) == UNHEARD
+    assert receive(sources, SRC, 3, 0.0) == ACCEPTED
+    assert sources.restarts == 0
+
+
+def test_the_gaps_of_who_was_forgotten_are_not_those_of_his_successor() -> None:
+    sources = Sources(DedupRules())
+    receive(sources, SRC, 1, 0.0)
+    receive(sources, SRC, 5, 0.0)
+    source = sources.get(SRC)
+    assert source is not None
+    sources.forget(source)
+    receive(sources, SRC, 1, 1.0)
+    receive(sources, SRC, 4, 1.0)
+    sources.sweep(2.5)  # when the gap of the former one comes due
+    assert (sources.missing, sources.lost) == (2, 3)
+    sources.sweep(3.0)
+    assert (sources.missing, sources.lost) == (0, 5)
+
+
 # -- who does not know its own name
 
 

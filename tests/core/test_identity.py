@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, targets
-from bccnd.core.identity import MAX_HOST, identity, token
+from bccnd.core.identity import MAX_HOST, PERL_TOKEN_BYTES, identity, token
 from tests.core.material import examples, reason_of
 
 #: the kernel's largest pid, and what it can be at worst in a packet of credentials
@@ -95,3 +97,48 @@ def test_a_token_is_never_empty_and_only_changes_what_it_must(name: bytes, limit
         for before, after in zip(name, made, strict=False):
             legal = 0x21 <= before <= 0x7E and bytes([before]) not in (b":", b"|", b"/", b"*", b"?", b"!")
             assert after == (before if legal else ord("_"))
+
+
+# -- names that the Perl module takes
+
+
+@pytest.mark.parametrize(
+    ("host", "program", "expected"),
+    [
+        (b"relay01", b"cardsys", b"relay01/cardsys/7"),
+        (b"relay-01.lan", b"cardsys-relay", b"relay_01.lan/cardsys_relay/7"),
+        (b"relay01", b"(sd-pam)", b"relay01/_sd_pam_/7"),
+        (b"relay01", b"kworker/0:1+x", b"relay01/kworker_0_1_x/7"),
+        (b"relay01", b"a@b#c$d%e^f&g", b"relay01/a_b_c_d_e_f_g/7"),
+        (b"relay01", "caf\u00e9".encode(), b"relay01/caf__/7"),
+        (b"Relay_01.LAN", b"X.Y_z", b"Relay_01.LAN/X.Y_z/7"),
+        (b"?", b"?", b"_/_/7"),
+        (b"", b"", b"unknown/unknown/7"),
+    ],
+)
+def test_a_perl_safe_identity_has_other_characters_replaced(host: bytes, program: bytes, expected: bytes) -> None:
+    assert identity(host, program, 7, perl_safe=True) == expected
+
+
+@given(names(), names(), PIDS)
+@examples(300)
+def test_a_perl_safe_identity_is_an_identity_and_the_perl_module_takes_it(
+    host: bytes, program: bytes, pid: int
+) -> None:
+    name = identity(host, program, pid, perl_safe=True)
+    bccn1.check_src(name)
+    assert re.fullmatch(rb"[A-Za-z0-9_.]+/[A-Za-z0-9_.]+/[0-9]+", name)
+    # It differs from the usual one only where that one would be refused, so it is as long, and as exact a target.
+    usual = identity(host, program, pid)
+    assert len(name) == len(usual)
+    assert targets.classify(name) == (True, name)
+    for ours, other in zip(name, usual, strict=True):
+        assert ours == other or (ours == ord("_") and other not in PERL_TOKEN_BYTES)
+
+
+@given(names(), st.integers(7, 64))
+@examples(200)
+def test_a_perl_safe_token_stays_what_it_is(name: bytes, limit: int) -> None:
+    made = token(name, limit, perl_safe=True)
+    assert token(made, 64, perl_safe=True) == token(made, 64) == made
+    assert token(token(name, limit), limit, perl_safe=True) == made

@@ -76,8 +76,18 @@ class World:
             self.routes.subscribe(receiver, pattern)
             self.routes.set_meta(receiver, meta)
         self.bugs: list[bytes] = []
-        nameless = Nameless(2.0)
-        self.ingress = Ingress(door, self.sources, nameless, self.routes, ceiling=ceiling, on_bug=self.bugs.append)
+        self.beats: list[tuple[bytes, float]] = []
+        self.conflicts: list[tuple[bytes, str]] = []
+        self.ingress = Ingress(
+            door,
+            self.sources,
+            Nameless(2.0),
+            self.routes,
+            ceiling=ceiling,
+            on_heartbeat=lambda src, now: self.beats.append((src, now)),
+            on_conflict=lambda src, peer: self.conflicts.append((src, peer)),
+            on_bug=self.bugs.append,
+        )
         self.ingress.set_groups(GROUPS)
         self.counters = SegmentCounters("one")
 
@@ -682,3 +692,181 @@ def test_a_bug_that_nobody_wants_to_hear_of_is_still_counted() -> None:
     counters = SegmentCounters("one")
     assert way_in.feed(counters, [datagram(seq=666)], [PEER], 0.0, NS) == []
     assert counters.verdicts[NUMBERS["internal_error"]] == 1
+
+
+# -- heartbeats
+
+BEATS: dict[str, tuple[DedupRules, list[tuple[float, bytes, bool]]]] = {
+    "a heartbeat": (DedupRules(), [(0, datagram(b"a/p/1", chan=b"heartbeat/a/p/1"), True)]),
+    "with a status": (DedupRules(), [(0, datagram(b"a/p/1", chan=b"heartbeat/a/p/1", payload=b"busy|1:2"), True)]),
+    "and many of them": (
+        DedupRules(),
+        [(n, datagram(b"a", seq=n, chan=b"heartbeat/a", payload=b""), True) for n in range(1, 9)],
+    ),
+    "of somebody else": (DedupRules(), [(0, datagram(b"a/p/1", chan=b"heartbeat/a/p/2"), False)]),
+    "of his host": (DedupRules(), [(0, datagram(b"a/p/1", chan=b"heartbeat/a/p"), False)]),
+    "of his fork": (DedupRules(), [(0, datagram(b"a/p/1", chan=b"heartbeat/a/p/1/2"), False)]),
+    "of nobody": (DedupRules(), [(0, datagram(b"a", chan=b"heartbeat/"), False)]),
+    "without a name": (DedupRules(), [(0, datagram(b"a", chan=b"heartbeat"), False)]),
+    "with something behind it": (DedupRules(), [(0, datagram(b"a", chan=b"heartbeat/a/"), False)]),
+    "in capitals": (DedupRules(), [(0, datagram(b"a", chan=b"Heartbeat/a"), False)]),
+    "below another channel": (DedupRules(), [(0, datagram(b"a", chan=b"x/heartbeat/a"), False)]),
+    "directed to one who has that name": (DedupRules(), [(0, datagram(OWN, chan=b"!heartbeat/own/p/1"), False)]),
+    "his own channel": (DedupRules(), [(0, datagram(b"a", chan=b"a"), False)]),
+    "of a source called heartbeat": (
+        DedupRules(),
+        [
+            (0, datagram(b"heartbeat/a", chan=b"heartbeat/a"), False),
+            (0, datagram(b"heartbeat/a", seq=21, chan=b"heartbeat/heartbeat/a"), True),
+        ],
+    ),
+    "a copy of one": (
+        DedupRules(),
+        [(0, datagram(b"a", chan=b"heartbeat/a"), True), (1, datagram(b"a", chan=b"heartbeat/a"), False)],
+    ),
+    "late": (
+        DedupRules(),
+        [
+            (0, datagram(b"a", seq=1, chan=b"heartbeat/a"), True),
+            (0, datagram(b"a", seq=3, chan=b"heartbeat/a"), True),
+            (0, datagram(b"a", seq=2, chan=b"heartbeat/a"), False),
+        ],
+    ),
+    "late, delivered": (
+        DedupRules(deliver_late=True),
+        [
+            (0, datagram(b"a", seq=1, chan=b"heartbeat/a"), True),
+            (0, datagram(b"a", seq=3, chan=b"heartbeat/a"), True),
+            (0, datagram(b"a", seq=2, chan=b"heartbeat/a"), True),
+        ],
+    ),
+    "after a restart": (
+        DedupRules(),
+        [
+            (0, datagram(b"a", seq=9000, chan=b"heartbeat/a"), True),
+            (0, datagram(b"a", seq=1, chan=b"heartbeat/a"), True),
+        ],
+    ),
+    "replayed": (
+        DedupRules(monotonic=True),
+        [
+            (0, datagram(b"a", seq=9000, chan=b"heartbeat/a"), True),
+            (9, datagram(b"a", seq=9000, chan=b"heartbeat/a"), False),
+        ],
+    ),
+    "our own, coming back": (DedupRules(), [(0, datagram(OWN, chan=b"heartbeat/" + OWN), False)]),
+    "with a bad seq": (DedupRules(), [(0, datagram(b"a", seq=b"x", chan=b"heartbeat/a"), False)]),
+}
+
+
+@pytest.mark.parametrize("name", BEATS)
+def test_a_heartbeat_is_an_accepted_one_on_the_channel_of_its_very_sender(name: str) -> None:
+    rules, steps = BEATS[name]
+    world = World(rules=rules)
+    expected = []
+    for now, raw, heard in steps:
+        world.feed(raw, now=now)
+        if heard:
+            expected.append((bccn1.read(raw).src, now))
+        assert world.beats == expected
+    assert world.bugs == []
+
+
+def test_the_unknown_sender_has_no_heartbeat() -> None:
+    world = World()
+    assert world.verdict(datagram(b"?", chan=b"heartbeat/?")) == "accepted"
+    assert world.beats == []
+
+
+def test_a_forged_heartbeat_is_none() -> None:
+    world = World(SIGNED)
+    for key, heard in ((None, 0), (OTHER_KEY, 0), (KEY, 1)):
+        world.feed(datagram(b"a", chan=b"heartbeat/a", key=key))
+        assert len(world.beats) == heard
+
+
+def test_a_heartbeat_is_delivered_like_any_message_and_heard_whether_anybody_wants_it_or_not() -> None:
+    world = World()
+    receiver = 2  # who takes everything
+    deliveries = world.feed(datagram(b"a", chan=b"heartbeat/a", payload=b"up"))
+    assert [receivers for receivers, _ in deliveries] == [[receiver]]
+    world.routes.unsubscribe(receiver, b"")
+    assert world.feed(datagram(b"a", seq=21, chan=b"heartbeat/a")) == []
+    assert world.beats == [(b"a", 0.0)] * 2
+
+
+def test_heartbeats_of_a_batch_are_told_with_the_time_of_the_batch_in_their_order() -> None:
+    world = World()
+    world.feed(*(datagram(src, chan=b"heartbeat/" + src) for src in (b"b", b"a", b"c")), now=7.0)
+    assert world.beats == [(b"b", 7.0), (b"a", 7.0), (b"c", 7.0)]
+
+
+def test_a_heartbeat_is_told_when_its_source_is_tracked_already() -> None:
+    # Who watches looks the tracker up, the first time too.
+    world = World()
+    seen = []
+    world.ingress._on_heartbeat = lambda src, _now: seen.append(src in world.sources)
+    for seq in (1, 2):
+        world.feed(datagram(b"a", seq=seq, chan=b"heartbeat/a"))
+    assert seen == [True, True]
+
+
+# -- somebody else under a name of ours
+
+
+def emitting(world: World, count: int) -> list[bytes]:
+    """What a program of ours sends under OWN."""
+    out = Egress(OPEN, world.sources)
+    out.open(OWN)
+    return [out.emit(OWN, b"c/1", b"x", 1000)[1] for _ in range(count)]
+
+
+def test_our_own_broadcasts_that_come_back_are_no_conflict() -> None:
+    world = World()
+    sent = emitting(world, 3)
+    world.feed(*sent, *sent)
+    assert world.totals() == {"looped": 6}
+    assert (world.conflicts, world.sources.conflicts) == ([], 0)
+
+
+def test_somebody_else_under_a_name_of_ours_is_told_once_and_counted_each_time() -> None:
+    world = World()
+    (sent,) = emitting(world, 1)
+    foreign = [datagram(OWN, seq=seq) for seq in (999, 1001, 1, 999)]
+    for number, raw in enumerate(foreign):
+        assert world.verdict(raw, peer=f"10.0.0.{number}:5400") == "looped"
+        assert world.verdict(sent) == "looped"
+    assert world.conflicts == [(OWN, "10.0.0.0:5400")]
+    assert world.sources.conflicts == 4
+
+
+def test_two_names_of_ours_are_told_each_for_itself() -> None:
+    world = World()
+    world.sources.claim(b"own/q/2")
+    for _ in range(2):
+        world.feed_from([datagram(OWN), datagram(b"own/q/2")], ["10.0.0.1:1", "10.0.0.2:2"], 0.0)
+    assert world.conflicts == [(OWN, "10.0.0.1:1"), (b"own/q/2", "10.0.0.2:2")]
+
+
+def test_what_does_not_pass_the_door_or_is_no_datagram_is_no_conflict() -> None:
+    world = World(SIGNED)
+    world.feed(datagram(OWN), datagram(OWN, key=OTHER_KEY), datagram(OWN, chan=b"c 1", key=KEY), datagram(OWN)[:-1])
+    assert (world.conflicts, world.sources.conflicts) == ([], 0)
+    world.feed(datagram(OWN, key=KEY))
+    assert (world.conflicts, world.sources.conflicts) == ([(OWN, PEER)], 1)
+
+
+def test_nobody_else_is_in_conflict_with_us() -> None:
+    world = World()
+    world.feed(datagram(b"own/p/2"), datagram(b"own"), datagram(b"own/p/1/2"), datagram(b"?"))
+    assert (world.conflicts, world.sources.conflicts) == ([], 0)
+
+
+def test_a_conflict_of_which_nobody_wants_to_hear_is_counted_all_the_same() -> None:
+    sources = Sources(DedupRules())
+    sources.claim(OWN)
+    routes: Routes[int] = Routes(DIALECTS["path"])
+    way_in = Ingress(OPEN, sources, Nameless(2.0), routes)
+    raws = [datagram(OWN), datagram(b"a", chan=b"heartbeat/a")]
+    assert way_in.feed(SegmentCounters("one"), raws, [PEER] * 2, 0.0, NS) == []
+    assert sources.conflicts == 1

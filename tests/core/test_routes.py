@@ -92,7 +92,7 @@ class RoutesMachine(RuleBasedStateMachine):
     @rule(data=st.data(), times=st.sampled_from([1, 1, 2, 3]), of_the_bus=st.sampled_from([False, False, False, True]))
     def subscribe(self, data: st.DataObject, times: int, of_the_bus: bool) -> None:
         receiver = data.draw(self.someone())
-        text = (b"!/" if of_the_bus else b"") + data.draw(self.texts())
+        text = b"!/" + data.draw(naive.patterns("path")) if of_the_bus else data.draw(self.texts())
         for _ in range(times):
             self.routes.subscribe(receiver, text)
             self.held[receiver, text] += 1
@@ -125,10 +125,12 @@ class RoutesMachine(RuleBasedStateMachine):
     # -- what must hold
 
     def takers(self, key: bytes, *, of_the_bus: bool) -> set[int]:
+        # Keys of the bus are written with slashes, whatever the channels are written with.
+        dialect = "path" if of_the_bus else self.dialect
         return {
             receiver
             for (receiver, text), count in self.held.items()
-            if count and text.startswith(b"!") == of_the_bus and naive.matches(self.dialect, text, key)
+            if count and text.startswith(b"!") == of_the_bus and naive.matches(dialect, text, key)
         }
 
     def agrees(self, chan: bytes, route: Route[int], expected: set[int], *, nobody: bool = False) -> None:
@@ -137,7 +139,7 @@ class RoutesMachine(RuleBasedStateMachine):
         assert sorted(route.meta) == sorted(expected & self.meta)
         assert route.frame_head == b"MSG " + chan + b"\0"
         assert route.nobody == nobody
-        assert route.special == bool(nobody or expected & self.meta or groups)
+        assert route.special == bool(nobody or expected & self.meta or groups or route.heartbeat)
         assert set(route.groups) == groups
         assert len(route.groups) == len(groups)
 
@@ -172,7 +174,7 @@ class RoutesMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def deliver_the_business_of_the_bus(self, data: st.DataObject) -> None:
-        key = b"!/" + data.draw(naive.keys(self.dialect))
+        key = b"!/" + data.draw(st.one_of(naive.keys("path"), naive.keys(self.dialect)))
         assert sorted(self.routes.local(key)) == sorted(self.takers(key, of_the_bus=True))
 
     @invariant()
@@ -333,3 +335,63 @@ def test_the_longest_channel_has_a_route() -> None:
     routes = routes_of("path", b"")
     assert routes.find(b"c" * bccn1.MAX_CHAN).plain == (0,)
     assert routes.find(b"/" * bccn1.MAX_CHAN).plain == (0,)
+
+
+# -- keys of the bus, in every dialect
+
+
+@pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
+@pytest.mark.parametrize(
+    ("pattern", "key", "matches"),
+    [
+        (b"!/bccn/liveness/", b"!/bccn/liveness/relay01/cardsys/7", True),
+        (b"!/bccn/liveness/relay01/", b"!/bccn/liveness/relay01/cardsys/7", True),
+        (b"!/bccn/liveness/relay01/*/7", b"!/bccn/liveness/relay01/cardsys/7", True),
+        (b"!/bccn/liveness/>", b"!/bccn/liveness/relay01.lan/cardsys/7", True),
+        (b"!/bccn/liveness/relay01", b"!/bccn/liveness/relay01.lan", False),
+        (b"!/bccn/liveness/relay01.", b"!/bccn/liveness/relay01.lan", False),
+        (b"!/bccn/liveness/relay01.*", b"!/bccn/liveness/relay01.lan", True),
+        (b"!/bccn/*", b"!/bccn/a.b", True),
+        (b"!/bccn/*", b"!/bccn/a/b", False),
+        (b"!/bccn/+", b"!/bccn/a", False),
+        (b"!/bccn/+", b"!/bccn/+", True),
+        (b"!/", b"!/bccn/a", True),
+        (b"!/>", b"!/bccn/a", True),
+        (b"!.bccn.", b"!/bccn/a", False),
+    ],
+)
+def test_keys_of_the_bus_are_matched_by_slashes_in_every_dialect(
+    dialect: str, pattern: bytes, key: bytes, matches: bool
+) -> None:
+    routes = routes_of(dialect, pattern)
+    assert routes.local(key) == ((0,) if matches else ())
+    assert routes.unsubscribe(0, pattern)
+    assert routes.local(key) == ()
+
+
+# -- whose heartbeats go a way
+
+
+@pytest.mark.parametrize(
+    ("chan", "src"),
+    [
+        (b"heartbeat/relay01/cardsys/7", b"relay01/cardsys/7"),
+        (b"heartbeat/a", b"a"),
+        (b"heartbeat//", b"/"),
+        (b"heartbeat/heartbeat/a", b"heartbeat/a"),
+        (b"heartbeat/", b""),
+        (b"heartbeat", b""),
+        (b"heartbeats/a", b""),
+        (b"heartbeat.a", b""),
+        (b"Heartbeat/a", b""),
+        (b"x/heartbeat/a", b""),
+        (b"!heartbeat/a", b""),
+        (b"!", b""),
+    ],
+)
+@pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
+def test_a_route_knows_whose_heartbeats_go_that_way(dialect: str, chan: bytes, src: bytes) -> None:
+    route = routes_of(dialect, b"").find(chan)
+    assert route.heartbeat == src
+    # There is something to do even where nobody has subscribed.
+    assert routes_of(dialect).find(chan).special == bool(src or chan.startswith(b"!h"))

@@ -17,6 +17,9 @@ import pytest
 
 from bccnd.core import frames
 from bccnd.core.frames import MAX_PACKET
+from bccnd.core.integrity import make_door
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.signatures import generate, public_of
 from bccnd.net import listen
 from bccnd.net.bus import PAGE, TURN, BusLimits
 from tests.support import Hub, Peer, gaps, messages, refusals, turn_until
@@ -801,6 +804,127 @@ def test_out_of_descriptors_those_who_are_here_are_served_and_those_who_wait_wai
         assert sum("cannot accept clients" in message for message in caplog.messages) == 1
     turn_until(hub.loop, lambda: len(hub.bus.clients) == 4, "the pause to end")
     assert all(peer.all() == [] for peer in waiting)
+
+
+# -- what the daemon itself says
+
+DAEMON = b"relay01/bccnd/1"
+BEAT = b"heartbeat/" + DAEMON
+
+
+def publish(hub: Hub, key: bytes, payload: bytes = b"") -> str:
+    """As the daemon publishes its own heartbeats."""
+    return hub.bus.publish(DAEMON, key, payload, frames.message(key, payload))
+
+
+def test_the_daemon_publishes_under_an_identity_of_its_own_like_any_client(hub: Hub) -> None:
+    hub.bus._egress.open(DAEMON)
+    one, curious, other = hub.connect(b"heartbeat/"), hub.connect(b""), hub.connect(b"a")
+    curious.send(frames.request(frames.META_ON))
+    curious.all()
+    assert [publish(hub, BEAT), publish(hub, BEAT, b"busy")] == ["", ""]
+    assert one.all() == [frames.message(BEAT, b""), frames.message(BEAT, b"busy")]
+    assert other.all() == []
+    metas = [frames.read_meta(payload) for payload in messages(curious.all(), BEAT)]
+    assert [(src, peer, payload) for src, _, _, peer, payload in metas] == [
+        (DAEMON, "local", b""),
+        (DAEMON, "local", b"busy"),
+    ]
+    heads = [datagram.partition(b"]")[2] for datagram in hub.sent]
+    assert heads == [b"%b:%d:%b|%b" % (DAEMON, seq, BEAT, payload) for _, seq, _, _, payload in metas]
+    assert metas[1][1] == metas[0][1] + 1
+
+
+def test_what_the_daemon_publishes_is_not_counted_as_a_clients(hub: Hub) -> None:
+    hub.bus._egress.open(DAEMON)
+    hub.connect(b"heartbeat/")
+    publish(hub, BEAT)
+    assert hub.bus.counters.published == 0
+    assert hub.bus.counters.deliveries == 1
+    assert hub.bus.counters.errors == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "payload", "reason"),
+    [(b"two words", b"", "bad_channel"), (b"!?", b"", "bad_target"), (b"a", b"x" * 1400, "too_long")],
+)
+def test_why_something_was_not_broadcast_is_said_and_it_is_delivered_here_all_the_same(
+    hub: Hub, key: bytes, payload: bytes, reason: str
+) -> None:
+    hub.bus._egress.open(DAEMON)
+    one = hub.connect(b"")
+    assert publish(hub, key, payload) == reason
+    assert hub.sent == []
+    # A target that cannot be names nobody, here as elsewhere.
+    assert messages(one.all(), key) == ([] if key.startswith(b"!") else [payload])
+
+
+def test_what_the_segment_would_not_take_is_said_and_delivered_here(hub: Hub) -> None:
+    hub.bus._egress.open(DAEMON)
+    one = hub.connect(b"a")
+    hub.answer = "ENETUNREACH"
+    assert publish(hub, b"a", b"x") == "send_failed"
+    assert messages(one.all(), b"a") == [b"x"]
+
+
+def test_a_message_without_a_key_to_sign_it_stays_here_and_its_publisher_is_told(hub: Hub) -> None:
+    hub.bus._egress.door = make_door("sig", [], {b"": [public_of(generate())]})
+    one = hub.connect(b"a")
+    one.publish(b"a", b"x")
+    packets = one.all()
+    assert messages(packets, b"a") == [b"x"]
+    assert refusals(packets) == [(b"no_signing_key", b"a")]
+    assert hub.sent == []
+
+
+LIVENESS = frames.LIVENESS + b"relay02/cardsys.lan/7"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_is_announced_reaches_those_who_asked_for_it_by_name_in_every_dialect(
+    tmp_path: Path, dialect: str
+) -> None:
+    with Hub(tmp_path, dialect=dialect) as hub:
+        asked = [
+            hub.connect(pattern)
+            for pattern in (LIVENESS, b"!/bccn/liveness/", b"!/bccn/liveness/relay02/*/7", b"!/", b"!/bccn/>")
+        ]
+        not_asked = [
+            hub.connect(*patterns)
+            for patterns in ((b"",), (b"!/bccn/liveness",), (b"!/bccn/liveness/relay01/",), (b"bccn/", b"*"))
+        ]
+        hub.bus.announce(LIVENESS, b"silent")
+        hub.bus.announce(LIVENESS, b"alive")
+        for peer in asked:
+            assert peer.all() == [frames.message(LIVENESS, b"silent"), frames.message(LIVENESS, b"alive")]
+        for peer in not_asked:
+            assert peer.all() == []
+        assert hub.sent == []
+
+
+def test_an_announcement_has_no_sender_even_for_those_who_want_to_know_him(hub: Hub) -> None:
+    one = hub.connect(b"!/bccn/liveness/")
+    one.send(frames.request(frames.META_ON))
+    one.all()
+    hub.bus.announce(LIVENESS, b"dead")
+    assert one.all() == [frames.message(LIVENESS, b"dead")]
+
+
+def test_an_announcement_waits_for_a_slow_client_like_any_message(small: Hub) -> None:
+    lazy, quick = slow(small, b"!/bccn/liveness/"), small.connect(b"!/bccn/liveness/")
+    for number in range(200):
+        small.bus.announce(LIVENESS, b"%d" % number)
+        quick.waiting()
+    assert lazy.client.queue_messages == 20
+    packets = lazy.all()
+    assert len(messages(packets, LIVENESS)) + gaps(packets) == 200
+
+
+def test_no_client_can_announce_anything(hub: Hub) -> None:
+    one, other = hub.connect(b"!/"), hub.connect()
+    other.publish(LIVENESS, b"dead")
+    assert refusals(other.all()) == [(b"reserved_key", LIVENESS)]
+    assert one.all() == []
 
 
 # -- the end of the bus

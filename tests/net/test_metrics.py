@@ -10,12 +10,12 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
-from bccnd.core import frames
+from bccnd.core import frames, repeat
 from bccnd.core.counters import DROP_REASONS, LATENCY_BOUNDS, Histogram
 from bccnd.core.dedup import Nameless, Sources
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.patterns import DIALECTS
-from bccnd.core.repeat import Repeater
+from bccnd.core.repeat import Repeater, RepeatRule
 from bccnd.core.verdicts import NAMES
 from bccnd.net import metrics
 from bccnd.net.bus import Bus, BusLimits
@@ -60,7 +60,7 @@ class Observed:
         self.sources: Sources = hub.sources
         self.nameless = Nameless(2.0)
         self.liveness = Liveness(self.sources, LivenessRules(), 0.0)
-        self.repeater = Repeater([], DIALECTS["path"])
+        self.repeater = Repeater([], DIALECTS["path"], 2.0)
         self.forward = Histogram()
         self.config_reloads = {"applied": 1, "refused": 2}
         self.clock = 1000.0
@@ -296,3 +296,71 @@ def test_the_health_page_says_ok(daemon: Observed) -> None:
 
 def test_there_are_no_other_pages(daemon: Observed) -> None:
     assert set(metrics.pages(daemon)) == {"/metrics", "/healthz", "/"}
+
+
+# -- liveness, repeats, conflicts
+
+
+def test_who_is_silent_and_who_has_died_is_counted(daemon: Observed) -> None:
+    for src in (b"a", b"b", b"c"):
+        daemon.sources.begin(src, 1, 0.0)
+        daemon.liveness.beat(src, 0.0)
+    assert (daemon.value("sources_silent"), daemon.value("source_deaths_total")) == (0, 0)
+    seen = []
+    for quarter in range(1, 73):
+        now = quarter / 4
+        if now == 7.0:
+            daemon.sources.judge(b"c", 2, now)
+            daemon.liveness.beat(b"c", now)
+        daemon.liveness.sweep(now)
+        seen.append(tuple(daemon.value(name) for name in ("sources_silent", "source_deaths_total", "sources")))
+    # Silent after 7.5 s, dead after 17.5; the dead are no longer tracked, which is an end like any other.
+    assert [seen[29], seen[30], seen[-1]] == [(0, 0, 3), (2, 0, 3), (1, 2, 1)]
+    assert daemon.value("sources_forgotten_total", cause="expired") == 2
+
+
+def test_whose_heartbeats_there_was_no_room_to_watch_is_counted(daemon: Observed) -> None:
+    daemon.liveness.configure(LivenessRules(max_watched=1))
+    for src in (b"a", b"b", b"c"):
+        daemon.sources.begin(src, 1, 0.0)
+        daemon.liveness.beat(src, 0.0)
+    assert daemon.value("heartbeats_unwatched_total") == 2
+
+
+def test_who_is_alive_is_who_was_heard_within_the_intervals_that_mean_death(daemon: Observed) -> None:
+    daemon.sources.begin(b"old", 1, 970.0)
+    daemon.sources.begin(b"young", 1, 986.0)
+    assert daemon.value("sources_alive") == 1  # within 3 times 5 s before 1000
+    daemon.liveness.configure(LivenessRules(interval=10.0, dead_after=3))
+    assert daemon.value("sources_alive") == 2
+    assert "30 s" in daemon.families()["bccnd_sources_alive"].documentation
+    daemon.liveness.configure(LivenessRules(interval=10.0, dead_after=1))
+    assert daemon.value("sources_alive") == 0
+
+
+def test_conflicts_of_identity_are_counted_each_time(daemon: Observed) -> None:
+    daemon.sources.claim(b"own/p/1")
+    assert daemon.value("identity_conflicts_total") == 0
+    for seq in (1, 2, 2):
+        daemon.sources.conflict(b"own/p/1", seq)
+    assert daemon.value("identity_conflicts_total") == 3
+
+
+def test_copies_for_which_there_was_no_room_are_counted(daemon: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeat, "MAX_WAITING", 2)
+    daemon.repeater.configure([RepeatRule(b"a", 4, 1.0)], DIALECTS["path"], 2.0)
+    for _ in range(3):
+        daemon.repeater.add(b"a", b"x", 0.0)
+    assert daemon.value("copies_dropped_total") == 3
+
+
+@pytest.mark.parametrize("cause", ["expired", "evicted", "nameless_evicted"])
+def test_every_cause_is_there_from_the_beginning(daemon: Observed, cause: str) -> None:
+    assert daemon.value("sources_forgotten_total", cause=cause) == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["sources_silent", "source_deaths_total", "identity_conflicts_total", "copies_dropped_total"]
+)
+def test_what_has_not_happened_yet_is_nought_and_there(daemon: Observed, name: str) -> None:
+    assert daemon.value(name) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -15,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from bccnd.core import frames
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.errors import StartError
-from bccnd.net.segment import BATCH, Segment, SegmentOptions
+from bccnd.net.segment import BATCH, Peers, Segment, SegmentOptions
 from tests.support import BROADCAST, ROOT, cannot_here, free_port, need_root, wait, without_root
 
 Opens = Callable[..., Segment]
@@ -334,3 +336,129 @@ def test_a_closed_segment_has_given_its_port_back(options: SegmentOptions) -> No
     Segment(options).close()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind(("0.0.0.0", options.port))
+
+
+# -- the names of senders
+
+
+def sockaddr_in(address: str, port: int) -> bytes:
+    return struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, socket.inet_aton(address))
+
+
+def sockaddr_in6(address: str, port: int, scope: int = 0, flow: int = 0) -> bytes:
+    packed = socket.inet_pton(socket.AF_INET6, address)
+    return struct.pack("=H", socket.AF_INET6) + struct.pack("!HI16s", port, flow, packed) + struct.pack("=I", scope)
+
+
+LO = socket.if_nametoindex("lo")
+#: an interface that no host has
+NOWHERE = 2**31 - 1
+PEERS6: list[tuple[bytes, str]] = [
+    (sockaddr_in6("::1", 5400), "[::1]:5400"),
+    (sockaddr_in6("::", 0), "[::]:0"),
+    (sockaddr_in6("fd00::2", 65_535), "[fd00::2]:65535"),
+    (sockaddr_in6("2001:db8:1:2:3:4:5:6", 1), "[2001:db8:1:2:3:4:5:6]:1"),
+    (sockaddr_in6("fd00::2", 5400, flow=0xFFFFF), "[fd00::2]:5400"),
+    (sockaddr_in6("::ffff:10.0.0.9", 5400), "[::ffff:10.0.0.9]:5400"),
+    (sockaddr_in6("fe80::1", 5400, LO), "[fe80::1%lo]:5400"),
+    # The interface may have gone since.
+    (sockaddr_in6("fe80::1", 5400, NOWHERE), "[fe80::1]:5400"),
+]
+
+
+def test_senders_of_ipv6_are_written_in_brackets_with_their_interface_where_they_need_it() -> None:
+    peers = Peers(memoryview(b"".join(raw for raw, _ in PEERS6)), socket.AF_INET6)
+    names = [name for _, name in PEERS6]
+    assert len(peers) == len(names)
+    assert [peers[number] for number in range(len(names))] == peers[:] == names
+    assert peers[2:5] == names[2:5]
+
+
+def test_senders_of_ipv4_are_written_plainly() -> None:
+    names = ["10.0.0.9:5400", "0.0.0.0:0", "255.255.255.255:65535"]
+    raw = b"".join(sockaddr_in(host, int(port)) for host, _, port in (name.partition(":") for name in names))
+    peers = Peers(memoryview(raw), socket.AF_INET)
+    assert (len(peers), peers[:]) == (3, names)
+
+
+def test_the_senders_of_a_batch_come_to_an_end() -> None:
+    peers = Peers(memoryview(sockaddr_in("10.0.0.9", 5400)), socket.AF_INET)
+    assert list(peers) == ["10.0.0.9:5400"]
+
+
+def test_the_name_of_a_sender_fits_into_the_head_that_clients_read() -> None:
+    # It stands last before the bar, so that its colons can be told from those before it.
+    for _, name in PEERS6:
+        head = frames.meta(b"a/p/1", 7, 8, name) + b"payload|:"
+        assert frames.read_meta(head) == (b"a/p/1", 7, 8, name, b"payload|:")
+
+
+# -- multicast
+
+GROUP = "239.255.54.7"
+
+
+@pytest.fixture
+def multicast(options: SegmentOptions) -> SegmentOptions:
+    """A group on the loopback interface."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
+    except PermissionError:
+        need_root("an older kernel lets only root name an interface")
+    return replace(options, address=GROUP, bind=None, interface="lo")
+
+
+def test_a_multicast_segment_sends_and_hears_itself_and_others_of_the_group(multicast: SegmentOptions) -> None:
+    with contextlib.closing(Segment(multicast)) as segment, contextlib.closing(Segment(multicast)) as other:
+        sent = [b"%d" % number for number in range(BATCH + 6)]
+        for one in sent:
+            assert segment.broadcast(one) is None
+        for each in (segment, other):
+            assert [one for batch in take(each, len(sent)) for one in batch] == sent
+            assert each.kernel_drops() == 0
+            assert each.receiver.stamp_ns() > 0
+        assert segment.receiver.peers[0] == other.receiver.peers[0]
+        assert segment.receiver.peers[0].endswith(f":{multicast.port}")
+        assert (segment.counters.sent, other.counters.sent) == (len(sent), 0)
+        assert segment.counters.send_errors == {}
+
+
+def test_a_multicast_segment_and_a_broadcast_one_share_a_port_and_stay_apart(
+    multicast: SegmentOptions, opens: Opens
+) -> None:
+    broadcast = opens()
+    with contextlib.closing(Segment(multicast)) as group:
+        broadcast.broadcast(b"to all")
+        group.broadcast(b"to the group")
+        assert take(group, 1) == [[b"to the group"]]
+        assert take(broadcast, 1) == [[b"to all"]]
+        for each in (group, broadcast):
+            with pytest.raises(BlockingIOError):
+                each.receiver.receive()
+
+
+def test_a_multicast_segment_that_cannot_be_is_refused_like_any_other(multicast: SegmentOptions) -> None:
+    assert refusal(replace(multicast, bind="127.0.0.1")).reason == "bind_misses_broadcast"
+    assert refusal(replace(multicast, interface="nosuch0")).reason == "no_interface"
+
+
+def test_a_segment_of_ipv6_is_opened_with_room_for_its_longer_names(options: SegmentOptions) -> None:
+    try:
+        segment = Segment(replace(options, address="ff02::bcc:7", bind="::", interface="lo"))
+    except (OSError, StartError) as error:
+        cannot_here(f"this host has no IPv6: {error}")
+    with (
+        contextlib.closing(segment),
+        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender,
+        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as other,
+    ):
+        # On the loopback interface there is no multicast in IPv6; what is sent to the host itself takes the same way.
+        for number, sock in enumerate((sender, other)):
+            sock.bind(("::1", 0))
+            sock.sendto(b"%d" % number, ("::1", options.port))
+        (batch,) = take(segment, 2)
+        assert batch == [b"0", b"1"]
+        ports = [sock.getsockname()[1] for sock in (sender, other)]
+        assert segment.receiver.peers[:2] == [f"[::1]:{port}" for port in ports]
+        assert len(segment.receiver.peers) == BATCH

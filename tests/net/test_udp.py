@@ -1,0 +1,534 @@
+"""Opening a UDP socket: what it is bound to and hears, what the kernel was told, and why one cannot be had.
+
+All of it happens on the loopback interface, where nothing leaves this host; what needs another network gets one of its
+own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bccnd.errors import StartError
+from bccnd.net.udp import UdpOptions, destination, open_udp, peer_name
+from tests.support import BROADCAST, ROOT, cannot_here, free_port, need_root, wait, without_root
+
+GROUP = "239.255.54.1"
+OTHER_GROUP = "239.255.54.2"
+GROUP6 = "ff02::bcc:7"
+LO = socket.if_nametoindex("lo")
+#: <linux/in.h> and <linux/in6.h>
+IP_MULTICAST_ALL = 49
+IPV6_MULTICAST_ALL = 29
+
+Opens = Callable[..., socket.socket]
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def may_name_an_interface() -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
+        except PermissionError:
+            return False
+    return True
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def opens(port: int) -> Iterator[Opens]:
+    """Opens sockets on one port, for broadcast if nothing else is said, and closes them at the end."""
+    opened = []
+
+    def one(address: str = BROADCAST, **more: Any) -> socket.socket:
+        sock = open_udp(options(address, port, **more))
+        opened.append(sock)
+        return sock
+
+    yield one
+    for sock in opened:
+        sock.close()
+
+
+def options(address: str = BROADCAST, port: int = 5400, **more: Any) -> UdpOptions:
+    """Multicast takes the loopback interface, so that it works without a way out and stays here."""
+    if ipaddress.ip_address(address).is_multicast:
+        if not may_name_an_interface():
+            need_root("an older kernel lets only root name an interface")
+        more = {"interface": "lo", **more}
+    if ":" in address and not has_ipv6():
+        cannot_here("this host has no IPv6")
+    return UdpOptions("here", address, port, **more)
+
+
+def refusal(wanted: UdpOptions) -> StartError:
+    """Why a socket cannot be had; nothing is left open, and every refusal names the segment and a remedy."""
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(StartError) as caught:
+        open_udp(wanted).close()
+    assert set(os.listdir("/proc/self/fd")) == before, "a refused socket was left open"
+    assert caught.value.remedy
+    assert "segment here: " in caught.value.detail
+    return caught.value
+
+
+def say(text: bytes, address: str, port: int) -> None:
+    """Another program of this host says something: to everybody, to a group, or to one address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, struct.pack("=4s4si", b"\0" * 4, b"\0" * 4, LO))
+        sock.sendto(text, (address, port))
+
+
+def hears(sock: socket.socket, until: bytes) -> list[bytes]:
+    """All that a socket hears up to the datagram that ends it; what was sent before that one has come or never will."""
+    heard: list[bytes] = []
+
+    def done() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                heard.append(sock.recv(2000))
+        return until in heard
+
+    wait(done, f"{until!r}")
+    return heard
+
+
+# -- names
+
+
+@pytest.mark.parametrize(
+    ("address", "family", "multicast"),
+    [
+        ("255.255.255.255", socket.AF_INET, False),
+        ("10.0.0.255", socket.AF_INET, False),
+        ("224.0.0.1", socket.AF_INET, True),
+        ("239.255.255.255", socket.AF_INET, True),
+        ("240.0.0.1", socket.AF_INET, False),
+        ("ff02::bcc", socket.AF_INET6, True),
+        ("ff0e::1", socket.AF_INET6, True),
+        ("fe80::1", socket.AF_INET6, False),
+    ],
+)
+def test_an_address_says_which_family_it_is_of_and_whether_it_is_a_group(
+    address: str, family: socket.AddressFamily, multicast: bool
+) -> None:
+    assert (UdpOptions("here", address, 1).family, UdpOptions("here", address, 1).multicast) == (family, multicast)
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        (("10.0.0.9", 5400), "10.0.0.9:5400"),
+        (("0.0.0.0", 0), "0.0.0.0:0"),
+        (("::1", 5400, 0, 0), "[::1]:5400"),
+        (("fd00::1", 65_535, 7, 0), "[fd00::1]:65535"),
+        # Where an address means nothing without its interface, that is named, if there still is one.
+        (("fe80::1", 5400, 0, LO), "[fe80::1%lo]:5400"),
+        (("fe80::1", 5400, 0, 2**31 - 1), "[fe80::1]:5400"),
+    ],
+)
+def test_a_peer_is_named_by_address_and_port(address: tuple[Any, ...], name: str) -> None:
+    assert peer_name(address) == name
+
+
+def test_a_peer_that_was_heard_can_be_named(opens: Opens, port: int) -> None:
+    sock = opens()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind(("127.0.0.2", 0))
+        sender.sendto(b"x", ("127.0.0.1", port))
+        sock.setblocking(True)
+        sock.settimeout(10)
+        assert peer_name(sock.recvfrom(10)[1]) == f"127.0.0.2:{sender.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "where"),
+    [
+        (UdpOptions("here", BROADCAST, 5400), (BROADCAST, 5400)),
+        (UdpOptions("here", BROADCAST, 5400, interface="lo", bind="0.0.0.0"), (BROADCAST, 5400)),
+        (UdpOptions("here", GROUP, 1, interface="lo"), (GROUP, 1)),
+        (UdpOptions("here", GROUP6, 5400), (GROUP6, 5400, 0, 0)),
+        (UdpOptions("here", GROUP6, 5400, bind="::", interface="lo"), (GROUP6, 5400, 0, LO)),
+    ],
+)
+def test_what_is_sent_goes_to_the_segments_address_wherever_one_listens(
+    wanted: UdpOptions, where: tuple[Any, ...]
+) -> None:
+    assert destination(wanted) == where
+
+
+# -- where a socket is bound
+
+
+@pytest.mark.parametrize(
+    ("address", "bind", "place"),
+    [
+        (BROADCAST, None, "0.0.0.0"),
+        (BROADCAST, "0.0.0.0", "0.0.0.0"),
+        (BROADCAST, BROADCAST, BROADCAST),
+        (GROUP, None, GROUP),
+        (GROUP, "0.0.0.0", "0.0.0.0"),
+        (GROUP, GROUP, GROUP),
+        (GROUP6, None, GROUP6),
+        (GROUP6, "::", "::"),
+        (GROUP6, GROUP6, GROUP6),
+    ],
+)
+def test_a_socket_is_bound_to_everything_or_to_the_segments_address_alone(
+    opens: Opens, port: int, address: str, bind: str | None, place: str
+) -> None:
+    assert opens(address, bind=bind).getsockname()[:2] == (place, port)
+
+
+@pytest.mark.parametrize("bind", [None, "0.0.0.0", BROADCAST])
+def test_a_broadcast_is_heard_however_the_socket_is_bound(opens: Opens, port: int, bind: str | None) -> None:
+    sock = opens(bind=bind)
+    say(b"hello", BROADCAST, port)
+    assert hears(sock, b"hello") == [b"hello"]
+
+
+@pytest.mark.parametrize("bind", [None, "0.0.0.0", GROUP])
+def test_a_group_is_heard_however_the_socket_is_bound(opens: Opens, port: int, bind: str | None) -> None:
+    sock = opens(GROUP, bind=bind)
+    say(b"hello", GROUP, port)
+    assert hears(sock, b"hello") == [b"hello"]
+
+
+def test_a_group_takes_nothing_but_what_is_sent_to_it(opens: Opens, port: int) -> None:
+    group, other, everybody = opens(GROUP), opens(OTHER_GROUP), opens()
+    for address in (BROADCAST, "127.0.0.1", OTHER_GROUP, GROUP, BROADCAST):
+        say(address.encode(), address, port)
+    for address in (OTHER_GROUP, GROUP, BROADCAST):
+        say(b"end", address, port)
+    assert hears(group, b"end") == [GROUP.encode(), b"end"]
+    assert hears(other, b"end") == [OTHER_GROUP.encode(), b"end"]
+    # Nor does who listens for broadcast get the groups that others of this host have joined.
+    assert hears(everybody, b"end") == [BROADCAST.encode(), b"127.0.0.1", BROADCAST.encode(), b"end"]
+
+
+def test_a_group_that_listens_everywhere_hears_broadcasts_too_but_no_other_group(opens: Opens, port: int) -> None:
+    sock, _ = opens(GROUP, bind="0.0.0.0"), opens(OTHER_GROUP)
+    for address in (OTHER_GROUP, BROADCAST, GROUP):
+        say(address.encode(), address, port)
+    assert hears(sock, GROUP.encode()) == [BROADCAST.encode(), GROUP.encode()]
+
+
+@pytest.mark.parametrize("address", [BROADCAST, GROUP])
+def test_programs_of_one_host_share_the_port_and_all_hear_everything(opens: Opens, port: int, address: str) -> None:
+    one, other = opens(address), opens(address)
+    # Whoever sends hears itself, as the others do.
+    one.sendto(b"hello", destination(options(address, port)))
+    assert hears(one, b"hello") == hears(other, b"hello") == [b"hello"]
+
+
+def test_a_plain_program_that_joins_the_group_shares_the_port_with_us(opens: Opens, port: int) -> None:
+    sock = opens(GROUP)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        plain.bind(("", port))
+        request = struct.pack("=4s4si", socket.inet_aton(GROUP), b"\0" * 4, LO)
+        plain.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, request)
+        sock.sendto(b"ours", (GROUP, port))
+        say(b"end", GROUP, port)
+        assert hears(plain, b"end") == hears(sock, b"end") == [b"ours", b"end"]
+
+
+# -- what the kernel was told
+
+
+@pytest.mark.parametrize("address", [BROADCAST, GROUP, GROUP6])
+def test_no_socket_blocks_and_all_share_their_port(opens: Opens, address: str) -> None:
+    sock = opens(address)
+    assert sock.getblocking() is False
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+    assert sock.family == options(address).family
+    assert sock.type == socket.SOCK_DGRAM
+
+
+def test_only_who_broadcasts_may_broadcast(opens: Opens) -> None:
+    assert opens().getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST)
+    assert not opens(GROUP).getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST)
+
+
+def test_no_socket_takes_groups_that_others_have_joined(opens: Opens) -> None:
+    for address in (BROADCAST, GROUP):
+        assert opens(address).getsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL) == 0
+    assert opens(GROUP6).getsockopt(socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL) == 0
+
+
+@pytest.mark.parametrize("hop_limit", [1, 2, 255])
+def test_multicast_passes_as_many_routers_as_were_allowed(opens: Opens, hop_limit: int) -> None:
+    sock = opens(GROUP, hop_limit=hop_limit)
+    assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL) == hop_limit
+    sock = opens(GROUP6, hop_limit=hop_limit)
+    assert sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS) == hop_limit
+
+
+def test_multicast_stays_on_the_segment_unless_told_otherwise(opens: Opens) -> None:
+    assert opens(GROUP).getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL) == 1
+    assert opens(GROUP6).getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS) == 1
+
+
+def test_multicast_leaves_by_the_segments_interface_and_comes_back_to_this_host(opens: Opens) -> None:
+    sock = opens(GROUP)
+    assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP) == 1
+    sock = opens(GROUP6)
+    assert sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF) == LO
+    assert sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP) == 1
+
+
+def test_a_socket_for_ipv6_takes_no_ipv4(opens: Opens, port: int) -> None:
+    assert opens(GROUP6, bind="::").getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 1
+    # And so leaves the port to a segment of the other family.
+    opens(BROADCAST)
+
+
+@pytest.mark.parametrize("address", [BROADCAST, GROUP, GROUP6])
+def test_a_socket_is_pinned_to_the_segments_interface(opens: Opens, address: str) -> None:
+    if not may_name_an_interface():
+        need_root("an older kernel lets only root name an interface")
+    sock = opens(address, interface="lo")
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0") == b"lo"
+
+
+def members(address: str) -> bool:
+    """Whether anybody on this host listens to a group on the loopback interface."""
+    packed = ipaddress.ip_address(address).packed
+    if len(packed) == 16:
+        rows = [line.split() for line in Path("/proc/net/igmp6").read_text().splitlines()]
+        return any(row[1:3] == ["lo", packed.hex()] for row in rows)
+    # Groups stand below the line of their interface, as numbers in this host's order of bytes.
+    interface = ""
+    for line in Path("/proc/net/igmp").read_text().splitlines()[1:]:
+        words = line.split()
+        if not line.startswith("\t"):
+            interface = words[1]
+        elif interface == "lo" and words[0] == f"{struct.unpack('=I', packed)[0]:08X}":
+            return True
+    return False
+
+
+@pytest.mark.parametrize("address", [GROUP, GROUP6])
+def test_the_group_is_joined_and_left_when_the_socket_is_closed(opens: Opens, address: str) -> None:
+    assert not members(address)
+    one, other = opens(address), opens(address)
+    assert members(address)
+    one.close()
+    assert members(address)
+    other.close()
+    assert not members(address)
+
+
+# -- why a socket cannot be had
+
+
+@pytest.mark.parametrize("address", [BROADCAST, GROUP, GROUP6])
+def test_a_missing_interface_is_told_with_those_there_are(address: str) -> None:
+    refused = refusal(options(address, interface="nosuch0"))
+    assert refused.reason == "no_interface"
+    assert "no interface nosuch0" in refused.detail
+    for _, name in socket.if_nameindex():
+        assert name in refused.remedy
+
+
+@pytest.mark.parametrize("bind", [None, "::"])
+@pytest.mark.parametrize("address", ["ff01::bcc", "ff02::bcc", "ff12::bcc", GROUP6])
+def test_a_group_that_is_another_one_on_every_interface_needs_one(address: str, bind: str | None) -> None:
+    refused = refusal(options(address, interface=None, bind=bind))
+    assert refused.reason == "no_interface"
+    assert f"{address} is another group on every interface" in refused.detail
+    assert "'interface:'" in refused.remedy
+
+
+class Unprivileged(socket.socket):
+    """A socket of an older kernel, where only root may name an interface."""
+
+    def setsockopt(self, level: int, option: int, *value: Any) -> None:
+        if (level, option) == (socket.SOL_SOCKET, socket.SO_BINDTODEVICE):
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        super().setsockopt(level, option, *value)
+
+
+@pytest.mark.parametrize("address", [BROADCAST, GROUP])
+def test_an_interface_that_one_may_not_name_is_told_with_what_it_takes(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = options(address, interface="lo")
+    monkeypatch.setattr(socket, "socket", Unprivileged)
+    refused = refusal(wanted)
+    assert refused.reason == "interface_refused"
+    assert "cannot use interface lo: Operation not permitted" in refused.detail
+    assert "CAP_NET_RAW" in refused.remedy
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "0.0.0.0"])
+def test_an_address_of_one_host_is_no_segment(address: str) -> None:
+    refused = refusal(options(address))
+    assert refused.reason == "no_broadcast_address"
+    assert f"{address} is not a broadcast address" in refused.detail
+    assert "255.255.255.255" in refused.remedy
+    assert "multicast group" in refused.remedy
+
+
+@pytest.mark.parametrize(
+    ("address", "bind"),
+    [(BROADCAST, "127.0.0.1"), (BROADCAST, GROUP), (GROUP, "127.0.0.1"), (GROUP, OTHER_GROUP), (GROUP6, "::1")],
+)
+def test_binding_to_another_address_would_hear_nothing_and_is_refused(address: str, bind: str) -> None:
+    refused = refusal(options(address, bind=bind))
+    assert refused.reason == "bind_misses_broadcast"
+    assert bind in refused.detail
+    assert "leave out 'bind'" in refused.remedy
+    assert address in refused.remedy
+
+
+@pytest.mark.parametrize(("address", "place"), [(BROADCAST, "0.0.0.0"), (GROUP, "0.0.0.0"), (GROUP6, "::")])
+def test_a_port_of_somebody_who_does_not_share_is_told(address: str, place: str) -> None:
+    wanted = options(address)
+    with socket.socket(wanted.family, socket.SOCK_DGRAM) as selfish:
+        selfish.bind((place, 0))
+        port = selfish.getsockname()[1]
+        refused = refusal(replace(wanted, port=port))
+    assert refused.reason == "port_in_use"
+    assert f":{port} is in use" in refused.detail
+    assert f"sport = :{port}" in refused.remedy
+
+
+@pytest.mark.parametrize("address", [BROADCAST, GROUP, GROUP6])
+def test_a_port_that_only_root_may_bind_is_refused_without_root(address: str, tmp_path: Path) -> None:
+    if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 1:
+        pytest.skip("this host lets everybody bind every port")
+    wanted = options(address, port=1)
+    with without_root(tmp_path):
+        if address != BROADCAST and not may_name_an_interface():
+            pytest.skip("an older kernel lets only root name an interface")
+        refused = refusal(wanted)
+    assert refused.reason == "port_refused"
+    assert "CAP_NET_BIND_SERVICE" in refused.remedy
+
+
+class Homeless(socket.socket):
+    """A socket that the kernel lets bind nowhere, for a reason that nobody has thought of."""
+
+    def bind(self, address: object) -> None:
+        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+
+
+@pytest.mark.parametrize("address", [BROADCAST, GROUP, GROUP6])
+def test_whatever_else_is_wrong_with_a_place_is_told_as_the_kernel_says_it(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = options(address)
+    monkeypatch.setattr(socket, "socket", Homeless)
+    refused = refusal(wanted)
+    assert refused.reason == "bind_failed"
+    assert "Cannot assign requested address" in refused.detail
+    assert "'bind' and 'port'" in refused.remedy
+
+
+# -- other networks
+
+#: what a script in a network of its own begins with; the first word that it prints is the reason of a refusal
+SCRIPT = """
+import contextlib, socket, subprocess, sys, time
+from bccnd.errors import StartError
+from bccnd.net.udp import UdpOptions, destination, open_udp
+def ip(*words): subprocess.run(["ip", *words], check=True)
+def refused(address, **more):
+    try:
+        open_udp(UdpOptions("here", address, 5400, **more)).close()
+    except StartError as error:
+        return f"{error.reason} {error.detail} REMEDY {error.remedy}"
+    return "none"
+"""
+#: a wire with both ends in it, on which IPv6 works at once
+WIRE = """
+ip("link", "add", "wire0", "type", "veth", "peer", "name", "wire1")
+for name in ("wire0", "wire1"):
+    open(f"/proc/sys/net/ipv6/conf/{name}/accept_dad", "w").write("0")
+    ip("link", "set", name, "up")
+def sent(*socks):
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:  # until the wire has its address
+        with contextlib.suppress(OSError):
+            socks[0].sendto(b"hello", destination(UdpOptions("here", "ff02::bcc", 5400, interface="wire0")))
+            break
+        time.sleep(0.01)
+    for sock in socks:
+        sock.setblocking(True)
+        sock.settimeout(10)
+        yield sock.recvfrom(100)
+"""
+
+
+def elsewhere(*pieces: str) -> list[str]:
+    """Run a script in a network of its own; the lines that it prints."""
+    need_root("a network of its own takes root")
+    try:
+        subprocess.run(["unshare", "--net", "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        cannot_here(f"this host gives out no network of its own: {error}")
+    done = subprocess.run(
+        ["unshare", "--net", sys.executable, "-c", "\n".join((SCRIPT, *pieces))],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.root
+def test_without_a_way_to_the_address_one_is_told_to_name_the_interface() -> None:
+    addresses = ["255.255.255.255", GROUP, *(["ff05::bcc", "ff0e::bcc"] if has_ipv6() else [])]
+    told = elsewhere(f"for address in {addresses}: print(refused(address))")
+    assert len(told) == len(addresses)
+    for address, line in zip(addresses, told, strict=True):
+        assert line.startswith(f"no_route segment here: no way to {address}: ")
+        assert "'interface:'" in line.partition("REMEDY")[2]
+
+
+@pytest.mark.root
+def test_a_group_of_ipv6_is_heard_by_all_who_have_joined_it_and_by_its_sender() -> None:
+    if not has_ipv6():
+        cannot_here("this host has no IPv6")
+    told = elsewhere(
+        WIRE,
+        'one, other = (open_udp(UdpOptions("here", "ff02::bcc", 5400, interface="wire0")) for _ in range(2))',
+        'far = open_udp(UdpOptions("here", "ff02::bcc", 5400, interface="wire1"))',
+        'everywhere = open_udp(UdpOptions("here", "ff02::bcc", 5400, bind="::", interface="wire0"))',
+        "for text, peer in sent(one, other, far, everywhere): print(text.decode(), *peer)",
+    )
+    heard = [line.split() for line in told]
+    assert [(text, port) for text, _, port, _, _ in heard] == [("hello", "5400")] * 4
+    assert len({address for _, address, *_ in heard}) == 1
+    assert heard[0][1].startswith("fe80::")
+    # The far end heard it on another interface than those of this one.
+    scopes = [scope for *_, scope in heard]
+    assert scopes[0] == scopes[1] == scopes[3] != scopes[2]
