@@ -108,14 +108,21 @@ class Sources:
         return list(islice(self._roster.newest_first(), count))
 
     def alive(self, now: float, seconds: float) -> int:
-        """How many sources were heard within the last ``seconds``."""
-        count = 0
-        for source in self._roster.newest_first():
-            if source.heard + seconds >= now:
-                count += 1
-            elif source.rank + seconds < now:
-                break
-        return count
+        """How many sources were heard within the last ``seconds``.
+
+        Counted from both ends of the line at once, as usually nearly all of them are alive or nearly none.
+        """
+        alive = silent = 0
+        for new, old in zip(self._roster.newest_first(), self._roster.oldest_first(), strict=True):
+            if new.heard + seconds >= now:
+                alive += 1
+            elif new.rank + seconds < now:
+                return alive
+            if old.heard + seconds < now:
+                silent += 1
+            elif old.rank - RANK_SECONDS + seconds >= now:
+                return len(self._roster) - silent
+        return alive
 
     def get(self, src: bytes) -> Source | None:
         return self._roster.get(src)

@@ -99,6 +99,13 @@ class Roster:
         source = self._end.newer
         return source if source is not self._end else None
 
+    def oldest_first(self) -> Iterator[Source]:
+        """All of them, the one silent for longest first; the line must not change meanwhile."""
+        source = self._end.newer
+        while source is not self._end:
+            yield source
+            source = source.newer
+
     def newest_first(self) -> Iterator[Source]:
         """All of them, the one heard last first; the line must not change meanwhile."""
         source = self._end.older

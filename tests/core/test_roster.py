@@ -42,6 +42,7 @@ def test_a_roster_is_an_ordered_dictionary(steps: list[tuple[str, int]], expecte
         assert len(roster) == len(naive)
         assert roster.get(src) is naive.get(src)
         assert list(roster.newest_first()) == list(reversed(naive.values()))
+        assert list(roster.oldest_first()) == list(naive.values())
         assert roster.oldest is next(iter(naive.values()), None)
 
 
