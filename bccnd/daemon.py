@@ -88,9 +88,10 @@ class Daemon:
         )
         self._egress = Egress(door, self.sources, perl_safe=perl_safe)
         self._egress.open(self._identity)
-        self.repeater = Repeater(_repeat_rules(settings), dialect, settings.dedup.horizon)
+        self.repeater = Repeater([], dialect, settings.dedup.horizon)
         self._repeat_at: Timer | None = None
         self._beat_at: Timer | None = None
+        self._put_repeats_in_force(settings)
         self._set_groups(settings.metrics.groups)
         self.segments: list[Segment] = []
         self._drops_seen: dict[str, int] = {}
@@ -217,6 +218,15 @@ class Daemon:
         )
         log.logger.exception("the trace of that bug")
 
+    def _put_repeats_in_force(self, settings: Settings) -> None:
+        rules = [RepeatRule(rule.channels.encode(), rule.copies, rule.spacing) for rule in settings.repeat]
+        self.repeater.configure(rules, DIALECTS[self._settings.bus.dialect], settings.dedup.horizon)
+        if settings.dedup.late == "drop" and any(rule.spacing for rule in rules):
+            log.logger.warning(
+                "repeat: copies that arrive behind later messages of the same program are dropped as stale by every "
+                "daemon with dedup.late: drop, as here. Remedy: set dedup.late: deliver on all hosts, or spacing: 0"
+            )
+
     def _on_conflict(self, src: bytes, peer: str) -> None:
         log.logger.warning(
             "identity conflict: %s is a program of this host, and %s sends under the same name; nothing that comes in "
@@ -288,7 +298,7 @@ class Daemon:
         self._ingress.door = self._egress.door = door
         self.sources.configure(_dedup_rules(new))
         self.liveness.configure(_liveness_rules(new))
-        self.repeater.configure(_repeat_rules(new), DIALECTS[self._settings.bus.dialect], new.dedup.horizon)
+        self._put_repeats_in_force(new)
         if new.heartbeat.interval != self._heartbeat:
             self._heartbeat = new.heartbeat.interval
             if self._beat_at is not None:
@@ -405,10 +415,6 @@ def _liveness_rules(settings: Settings) -> LivenessRules:
         keep_dead=settings.dedup.freshness == "monotonic",
         max_watched=settings.dedup.max_sources,
     )
-
-
-def _repeat_rules(settings: Settings) -> list[RepeatRule]:
-    return [RepeatRule(rule.channels.encode(), rule.copies, rule.spacing) for rule in settings.repeat]
 
 
 def _dedup_rules(settings: Settings) -> DedupRules:

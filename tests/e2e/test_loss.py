@@ -80,6 +80,17 @@ def test_copies_are_the_same_datagram_spaced_and_hold_nothing_up(tmp_path: Path)
         assert daemon.metric("copies_dropped_total") == 0
 
 
+@pytest.mark.parametrize(
+    ("spacing", "late", "warned"), [("2ms", "drop", True), ("2ms", "deliver", False), (0, "drop", False)]
+)
+def test_a_rule_whose_copies_will_often_be_late_is_said_to_be_one(
+    tmp_path: Path, spacing: str | int, late: str, warned: bool
+) -> None:
+    settings = {"repeat": [{"channels": "x", "spacing": spacing}], "dedup": {"late": late}}
+    with Daemon(tmp_path / "a", settings) as daemon:
+        assert ("set dedup.late: deliver" in daemon.said()) == warned
+
+
 def test_copies_that_wait_are_sent_before_the_daemon_ends_and_rules_can_be_reloaded(tmp_path: Path) -> None:
     slow = {"repeat": [{"channels": "", "copies": 2, "spacing": "1s"}]}
     with Daemon(tmp_path / "a", slow) as daemon, Wire(daemon.port) as wire, daemon.connect() as client:
