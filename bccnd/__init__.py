@@ -2,10 +2,12 @@
 
 from bccnd.client.bus import Connection, Event, Gap, Refusal, connect
 from bccnd.client.endpoint import Endpoint
+from bccnd.client.keys import read_key, read_public_key
 from bccnd.client.message import Message
-from bccnd.errors import BccndError, BusError, EndpointError
+from bccnd.errors import BadKey, BccndError, BusError, EndpointError
 
 __all__ = [
+    "BadKey",
     "BccndError",
     "BusError",
     "Connection",
@@ -16,4 +18,6 @@ __all__ = [
     "Message",
     "Refusal",
     "connect",
+    "read_key",
+    "read_public_key",
 ]

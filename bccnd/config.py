@@ -13,7 +13,6 @@ import ipaddress
 import os
 import re
 import socket
-import stat
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -31,10 +30,10 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from bccnd.client.keys import read_key, read_public_key
 from bccnd.core.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP, check_src
 from bccnd.core.frames import DEFAULT_SOCKET
-from bccnd.core.integrity import MIN_KEY
-from bccnd.errors import BadDatagram, ConfigError, Fault
+from bccnd.errors import BadDatagram, BadKey, ConfigError, Fault
 
 DEFAULT_PATH: Final = "/etc/bccnd/bccnd.yaml"
 
@@ -48,8 +47,6 @@ _BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _MAX_DEPTH: Final = 20
 #: seconds between heartbeats at least: a fleet's heartbeats must not be its traffic
 MIN_BEAT: Final = 0.1
-#: a key file larger than this is some other file
-_MAX_KEY_FILE: Final = 4096
 
 
 def _wrong(reason: str, remedy: str) -> PydanticCustomError:
@@ -165,65 +162,22 @@ class _Found:
         return os.path.join(self.directory, name)
 
 
-def read_key(path: str, *, public: bool = False) -> bytes:
-    """The key in a file: its bytes without the line end.
-
-    A secret is refused when others than its owner can read it (a systemd credential, owned by root with mode 0440 or
-    0400, is fine), a public key when others can write it. Raises PydanticCustomError, reason and remedy in it.
-    """
-    try:
-        with open(path, "rb") as file:
-            info = os.fstat(file.fileno())
-            key = file.read(_MAX_KEY_FILE + 1).rstrip(b"\r\n")
-    except OSError as error:
-        remedy = "make one with 'bccn keygen' (--help says how), readable for the daemon"
-        raise _wrong(f"cannot read key {path}: {error.strerror}", remedy) from error
-    mode = stat.S_IMODE(info.st_mode)
-    credential = info.st_uid == 0 and mode & ~0o440 == 0
-    if not stat.S_ISREG(info.st_mode):
-        raise _wrong(f"key {path} is no regular file", "name a file")
-    if public and mode & 0o022:
-        raise _wrong(f"public key {path} has mode {mode:04o}: others can replace it", f"chmod 644 {path}")
-    if not public and mode & 0o077 and not credential:
-        raise _wrong(f"key {path} has mode {mode:04o}: others can read it", f"chmod 600 {path}")
-    if info.st_uid not in (0, os.geteuid()):
-        raise _wrong(f"key {path} belongs to uid {info.st_uid}", f"chown {os.geteuid()} {path}")
-    if not MIN_KEY <= len(key) <= _MAX_KEY_FILE:
-        raise _wrong(f"key {path} holds {len(key)} bytes, at least {MIN_KEY} are needed", "make one with 'bccn keygen'")
-    return key
-
-
-def check_key(key: bytes, algorithm: str, name: str) -> None:
-    """Whether a secret is one for an algorithm. Raises PydanticCustomError, reason and remedy in it."""
-    if algorithm == "sig":
-        _check_pem(key, "private_key", name)
-    elif key.startswith(b"-----BEGIN "):
-        # A public key among the HMAC keys would be a secret that everybody knows.
-        raise _wrong(f"key {name} is a key for signatures", "set algorithm: sig, or name a key for hmac")
-
-
-def _check_pem(key: bytes, kind: Literal["private_key", "public_key"], name: str) -> None:
-    from bccnd.core import signatures  # a library that most have no use for
-
-    try:
-        getattr(signatures, kind)(key)
-    except ValueError as error:
-        raise _wrong(f"key {name} holds {error}", "make a pair with 'bccn keygen --algorithm sig FILE'") from error
-
-
 def _key_file(name: str, info: ValidationInfo) -> str:
     if isinstance(info.context, _Found):
-        key = read_key(info.context.path(name))
-        check_key(key, info.data.get("algorithm", ""), name)
+        try:
+            key = read_key(info.context.path(name), info.data.get("algorithm", "hmac"))
+        except BadKey as bad:
+            raise _wrong(bad.detail, bad.remedy) from bad
         info.context.keys.append(key)
     return name
 
 
 def _public_key_file(name: str, info: ValidationInfo) -> str:
     if isinstance(info.context, _Found):
-        key = read_key(info.context.path(name), public=True)
-        _check_pem(key, "public_key", name)
-        info.context.public_keys[name] = key
+        try:
+            info.context.public_keys[name] = read_public_key(info.context.path(name))
+        except BadKey as bad:
+            raise _wrong(bad.detail, bad.remedy) from bad
     return name
 
 

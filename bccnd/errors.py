@@ -38,6 +38,17 @@ class EndpointError(BccndError):
     """A program that speaks on the segment itself cannot open its socket, or cannot send what it was asked to."""
 
 
+class BadKey(BccndError):
+    """A file with a key that cannot be used; ``remedy`` says what to do about it."""
+
+    def __init__(self, detail: str, remedy: str) -> None:
+        super().__init__("bad_key", detail)
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.detail}\n  remedy: {self.remedy}"
+
+
 class StartError(BccndError):
     """What is needed to start cannot be had; ``remedy`` says what the operator can do about it."""
 

@@ -23,7 +23,7 @@ MAY: dict[str, set[str]] = {
     "gateways": {"core", "errors"},
     # A program that speaks on the segment itself opens the same kind of socket as the daemon.
     "client": {"core", "errors", "net"},
-    "config": {"core", "errors"},
+    "config": {"client", "core", "errors"},
     "pipeline": {"core", "client", "errors"},
     "recorder": {"core", "client", "config", "errors"},
     "daemon": {"core", "net", "gateways", "client", "config", "errors"},

@@ -9,18 +9,20 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from bccnd.client.endpoint import Endpoint
+from bccnd.client.keys import read_key, read_public_key
 from bccnd.client.message import Message
 from bccnd.core import bccn1
 from bccnd.core.identity import identity
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import PatternTree
-from bccnd.errors import BadDatagram, EndpointError
+from bccnd.errors import BadDatagram, BadKey, EndpointError
 
 #: the parameters that mean something with --direct only
 _ONLY_DIRECT = ("address", "port", "interface", "hop_limit", "name", "keys", "signers", "algorithm")
@@ -82,13 +84,13 @@ def open_endpoint(
                 bccn1.check_src(os.fsencode(prefix))
             except BadDatagram:
                 raise click.UsageError(f"--signer {signer}: {prefix!r} cannot be the beginning of a src") from None
-        public.setdefault(prefix, []).append(_read(file, chosen, public=True))
+        public.setdefault(prefix, []).append(_read(read_public_key, file))
     try:
         endpoint = Endpoint(
             name if name is not None else identity(socket.gethostname().encode(), b"bccn", os.getpid()).decode("ascii"),
             address,
             port,
-            keys=[_read(file, chosen, public=False) for file in keys],
+            keys=[_read(partial(read_key, algorithm=chosen), file) for file in keys],
             interface=interface,
             hop_limit=hop_limit,
             algorithm=chosen,
@@ -102,19 +104,11 @@ def open_endpoint(
     return endpoint
 
 
-def _read(file: str, algorithm: str, *, public: bool) -> bytes:
-    from pydantic_core import PydanticCustomError
-
-    from bccnd.config import check_key, read_key  # takes longer to load than the rest
-
+def _read(read: Callable[[str], bytes], file: str) -> bytes:
     try:
-        key = read_key(file, public=public)
-        if not public:
-            check_key(key, algorithm, file)
-    except PydanticCustomError as wrong:
-        context = wrong.context or {}
-        raise click.UsageError(f"{context.get('reason')}\n  remedy: {context.get('remedy')}") from wrong
-    return key
+        return read(file)
+    except BadKey as bad:
+        raise click.UsageError(str(bad)) from bad
 
 
 def messages(endpoint: Endpoint, patterns: Sequence[str], deadline: float | None) -> Iterator[Message]:

@@ -1,0 +1,78 @@
+"""Keys from files.
+
+Law: a secret is taken only from a file that nobody else can read, a public key only from one that nobody else can
+write; what is refused comes with its remedy. Source: BCCN, "HMAC" (keys are distributed in files under /etc).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Final, Literal
+
+from bccnd.core.integrity import MIN_KEY
+from bccnd.errors import BadKey
+
+#: a file larger than this is some other file
+_MAX_FILE: Final = 4096
+_HOW_TO: Final = "make one with 'bccn keygen' (--help says how)"
+
+
+def read_key(path: str, algorithm: str = "hmac") -> bytes:
+    """The secret in a file, its line end left out: for ``hmac``, or a private key as PEM for ``sig``.
+
+    Refused when others than its owner can read it; a systemd credential (owned by root, mode 0440 or 0400) is fine.
+    Raises BadKey.
+    """
+    key, info = _read(path)
+    mode = stat.S_IMODE(info.st_mode)
+    credential = info.st_uid == 0 and mode & ~0o440 == 0
+    if mode & 0o077 and not credential:
+        raise BadKey(f"key {path} has mode {mode:04o}: others can read it", f"chmod 600 {path}")
+    _check(key, path, info)
+    if algorithm == "sig":
+        _check_pem(key, "private_key", path)
+    elif key.startswith(b"-----BEGIN "):
+        # A public key among the HMAC keys would be a secret that everybody knows.
+        raise BadKey(f"key {path} is a key for signatures", "set algorithm: sig, or name a key for hmac")
+    return key
+
+
+def read_public_key(path: str) -> bytes:
+    """The public key in a file, as PEM; refused when others can put another one in its place. Raises BadKey."""
+    key, info = _read(path)
+    mode = stat.S_IMODE(info.st_mode)
+    if mode & 0o022:
+        raise BadKey(f"public key {path} has mode {mode:04o}: others can replace it", f"chmod 644 {path}")
+    _check(key, path, info)
+    _check_pem(key, "public_key", path)
+    return key
+
+
+def _read(path: str) -> tuple[bytes, os.stat_result]:
+    try:
+        # Without waiting: a pipe that nobody writes to must not hold a daemon up.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                raise BadKey(f"key {path} is no regular file", "name a file")
+            return file.read(_MAX_FILE + 1).rstrip(b"\r\n"), info
+    except OSError as error:
+        raise BadKey(f"cannot read key {path}: {error.strerror}", f"{_HOW_TO}, readable for the daemon") from error
+
+
+def _check(key: bytes, path: str, info: os.stat_result) -> None:
+    if info.st_uid not in (0, os.geteuid()):
+        raise BadKey(f"key {path} belongs to uid {info.st_uid}", f"chown {os.geteuid()} {path}")
+    if not MIN_KEY <= len(key) <= _MAX_FILE:
+        raise BadKey(f"key {path} holds {len(key)} bytes, at least {MIN_KEY} are needed", _HOW_TO)
+
+
+def _check_pem(key: bytes, kind: Literal["private_key", "public_key"], path: str) -> None:
+    from bccnd.core import signatures  # a library that most have no use for
+
+    try:
+        getattr(signatures, kind)(key)
+    except ValueError as error:
+        raise BadKey(f"key {path} holds {error}", "make a pair with 'bccn keygen --algorithm sig FILE'") from error

@@ -1,0 +1,73 @@
+"""Keys from files: what is taken, what is refused, and that nothing waits for a file that is none."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import bccnd
+from bccnd.core import signatures
+from bccnd.core.integrity import MIN_KEY
+
+KEY = b"0123456789abcdef0123456789abcdef"
+
+
+def file(folder: Path, content: bytes, mode: int) -> str:
+    path = folder / "key"
+    path.write_bytes(content)
+    path.chmod(mode)
+    return str(path)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_a_secret_is_the_file_without_its_line_end(tmp_path: Path, end: bytes) -> None:
+    assert bccnd.read_key(file(tmp_path, KEY + end, 0o600)) == KEY
+
+
+def test_a_pair_is_read_half_by_half(tmp_path: Path) -> None:
+    private = signatures.generate()
+    public = signatures.public_of(private)
+    assert bccnd.read_key(file(tmp_path, private, 0o600), "sig") == private.rstrip()
+    assert bccnd.read_public_key(file(tmp_path, public, 0o644)) == public.rstrip()
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "algorithm", "said"),
+    [
+        (KEY, 0o640, "hmac", "others can read it"),
+        (KEY, 0o604, "sig", "others can read it"),
+        (KEY[: MIN_KEY - 1], 0o600, "hmac", "at least 16 are needed"),
+        (b"x" * 5000, 0o600, "hmac", "at least 16 are needed"),
+        (signatures.generate(), 0o600, "hmac", "is a key for signatures"),
+        (signatures.public_of(signatures.generate()), 0o600, "hmac", "is a key for signatures"),
+        (KEY, 0o600, "sig", "holds no private key"),
+        (signatures.public_of(signatures.generate()), 0o600, "sig", "holds no private key"),
+    ],
+)
+def test_a_secret_that_protects_nothing_is_refused_with_a_remedy(
+    tmp_path: Path, content: bytes, mode: int, algorithm: str, said: str
+) -> None:
+    path = file(tmp_path, content, mode)
+    with pytest.raises(bccnd.BadKey) as refused:
+        bccnd.read_key(path, algorithm)
+    assert said in refused.value.detail
+    assert path in refused.value.detail
+    assert refused.value.remedy in str(refused.value)
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+def test_a_public_key_that_others_can_replace_is_refused(tmp_path: Path, mode: int) -> None:
+    with pytest.raises(bccnd.BadKey, match="others can replace it"):
+        bccnd.read_public_key(file(tmp_path, signatures.public_of(signatures.generate()), mode))
+
+
+@pytest.mark.parametrize("read", [bccnd.read_key, bccnd.read_public_key])
+def test_nothing_waits_for_a_pipe_a_directory_or_nothing(tmp_path: Path, read: object) -> None:
+    assert callable(read)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    for path in (str(pipe), str(tmp_path), "/dev/null", str(tmp_path / "none")):
+        with pytest.raises(bccnd.BadKey):
+            read(path)
