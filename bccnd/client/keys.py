@@ -65,7 +65,11 @@ def _read(path: str) -> tuple[bytes, os.stat_result]:
 def _check(key: bytes, path: str, info: os.stat_result) -> None:
     if info.st_uid not in (0, os.geteuid()):
         raise BadKey(f"key {path} belongs to uid {info.st_uid}", f"chown {os.geteuid()} {path}")
-    if not MIN_KEY <= len(key) <= _MAX_FILE:
+    if len(key) > _MAX_FILE:
+        raise BadKey(
+            f"key {path} holds more than {_MAX_FILE} bytes: it is some other file", "name the file with the key"
+        )
+    if len(key) < MIN_KEY:
         raise BadKey(f"key {path} holds {len(key)} bytes, at least {MIN_KEY} are needed", _HOW_TO)
 
 

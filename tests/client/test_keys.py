@@ -39,7 +39,7 @@ def test_a_pair_is_read_half_by_half(tmp_path: Path) -> None:
         (KEY, 0o640, "hmac", "others can read it"),
         (KEY, 0o604, "sig", "others can read it"),
         (KEY[: MIN_KEY - 1], 0o600, "hmac", "at least 16 are needed"),
-        (b"x" * 5000, 0o600, "hmac", "at least 16 are needed"),
+        (b"x" * 5000, 0o600, "hmac", "it is some other file"),
         (signatures.generate(), 0o600, "hmac", "is a key for signatures"),
         (signatures.public_of(signatures.generate()), 0o600, "hmac", "is a key for signatures"),
         (KEY, 0o600, "sig", "holds no private key"),
