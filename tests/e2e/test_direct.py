@@ -49,7 +49,9 @@ class Sub:
 
     def __init__(self, port: int, *arguments: str | Path, address: str = BROADCAST, on: Sequence[str] = ()) -> None:
         before = bound(port, on)
-        command = [*on, str(BIN / "bccn"), "sub", "--direct", "--address", address, "--port", str(port)]
+        # Where these tests run in the background, they and what they start ignore SIGINT, as they should.
+        heeding = ["env", "--default-signal=INT"]
+        command = [*on, *heeding, str(BIN / "bccn"), "sub", "--direct", "--address", address, "--port", str(port)]
         self.process = subprocess.Popen(
             [*command, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
