@@ -113,7 +113,14 @@ class Endpoint:
             if not least <= number <= most:
                 raise EndpointError(f"bad_{option}", f"{option} is {number}; write {least} to {most}")
         where = f"{interface + '/' if interface else ''}{address}:{port}"
-        self._options = UdpOptions(where, address, port, None if bind == "0.0.0.0" else bind, interface, hop_limit)
+        self._options = UdpOptions(
+            where,
+            address,
+            port,
+            bind=None if bind == "0.0.0.0" else bind,
+            interface=interface,
+            hop_limit=hop_limit,
+        )
         self._largest = largest
         self._sock: socket.socket | None = None
         self._to: tuple[Any, ...] = ()

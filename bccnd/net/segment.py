@@ -13,7 +13,7 @@ import os
 import socket
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, overload
 
 from bccnd.core.bccn1 import MAX_RECEIVE
@@ -160,6 +160,7 @@ class Receiver:
 class SegmentOptions(UdpOptions):
     """How to reach a segment, and what the kernel keeps for us meanwhile; both sizes in bytes."""
 
+    _: KW_ONLY
     receive_buffer: int = 16 << 20
     largest: int = MAX_RECEIVE
 

@@ -11,7 +11,7 @@ import errno
 import ipaddress
 import socket
 import struct
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from bccnd.errors import StartError
@@ -33,6 +33,7 @@ class UdpOptions:
     name: str
     address: str
     port: int
+    _: KW_ONLY
     bind: str | None = None
     interface: str | None = None
     hop_limit: int = 1

@@ -99,7 +99,7 @@ class Observed:
 
 
 def open_segment(name: str) -> Segment:
-    return Segment(SegmentOptions(name, BROADCAST, free_port(), "0.0.0.0", None, 65_536, 1500))
+    return Segment(SegmentOptions(name, BROADCAST, free_port(), bind="0.0.0.0", receive_buffer=65_536, largest=1500))
 
 
 @pytest.fixture

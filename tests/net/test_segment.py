@@ -6,8 +6,6 @@ import contextlib
 import os
 import socket
 import struct
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +18,7 @@ from bccnd.core import frames
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.errors import StartError
 from bccnd.net.segment import BATCH, Peers, Segment, SegmentOptions
-from tests.support import BROADCAST, ROOT, cannot_here, free_port, need_root, wait, without_root
+from tests.support import BROADCAST, cannot_here, free_port, need_root, wait, without_root
 
 Opens = Callable[..., Segment]
 
@@ -258,30 +256,6 @@ def test_a_buffer_that_was_granted_is_no_warning(opens: Opens) -> None:
     segment = opens(receive_buffer=65_536)
     assert segment.warnings == []
     assert segment.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2 >= 65_536
-
-
-NO_ROUTE = """
-from bccnd.errors import StartError
-from bccnd.net.segment import Segment, SegmentOptions
-try:
-    Segment(SegmentOptions("here", "255.255.255.255", 5400, "0.0.0.0", None, 65536, 1500))
-except StartError as error:
-    print(error.reason, error.remedy)
-"""
-
-
-@pytest.mark.root
-def test_a_host_without_a_way_to_the_address_is_told_to_name_the_interface() -> None:
-    need_root("a network of its own takes root")
-    try:
-        subprocess.run(["unshare", "--net", "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        cannot_here(f"this host gives out no network of its own: {error}")
-    done = subprocess.run(
-        ["unshare", "--net", sys.executable, "-c", NO_ROUTE], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("no_route ")
-    assert "interface:" in done.stdout
 
 
 def test_a_closed_segment_has_given_its_port_back(options: SegmentOptions) -> None:
