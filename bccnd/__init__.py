@@ -1,10 +1,16 @@
 """bccnd for programs: `connect` to the daemon of this host, or speak on the segment yourself through an `Endpoint`."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from bccnd.client.bus import Connection, Event, Gap, Refusal, connect
-from bccnd.client.endpoint import Endpoint
-from bccnd.client.keys import read_key, read_public_key
 from bccnd.client.message import Message
 from bccnd.errors import BadKey, BccndError, BusError, EndpointError
+
+if TYPE_CHECKING:
+    from bccnd.client.endpoint import Endpoint
+    from bccnd.client.keys import read_key, read_public_key
 
 __all__ = [
     "BadKey",
@@ -21,3 +27,16 @@ __all__ = [
     "read_key",
     "read_public_key",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # Who only connects to the daemon does not wait for what speaks on the segment.
+    if name == "Endpoint":
+        from bccnd.client.endpoint import Endpoint
+
+        return Endpoint
+    if name in ("read_key", "read_public_key"):
+        from bccnd.client import keys
+
+        return getattr(keys, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -161,6 +161,16 @@ def test_the_daemon_loads_nothing_heavy_not_even_through_others() -> None:
     assert loaded_after("import bccnd.daemon, asyncio") & HEAVY == {"asyncio"}
 
 
+def test_only_who_speaks_on_the_segment_loads_what_that_takes() -> None:
+    show = "print(*sys.modules)"
+    code = f"import sys, bccnd, bccnd.cli.tool\n{show}\nbccnd.Endpoint, bccnd.read_key\n{show}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    before, after = (set(line.split()) for line in done.stdout.splitlines())
+    needed = {"bccnd.client.endpoint", "bccnd.client.keys", "bccnd.net.udp", "bccnd.core.routes"}
+    assert not needed & before
+    assert needed <= after
+
+
 def test_a_program_that_connects_loads_neither_the_daemon_nor_its_libraries() -> None:
     assert not loaded_after("import bccnd") & (HEAVY | {"h11", "logging", "prometheus_client", "pydantic", "yaml"})
 

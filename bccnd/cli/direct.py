@@ -1,6 +1,7 @@
 """`--direct`: publish and subscribe straight on the segment, on hosts without a daemon.
 
-Law: what the options say becomes an Endpoint, or a message that says which option is wrong.
+Law: what the options say becomes an Endpoint, or a message that says which option is wrong. What only `--direct` needs
+is loaded only for it.
 """
 
 from __future__ import annotations
@@ -10,19 +11,17 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from bccnd.client.endpoint import Endpoint
-from bccnd.client.keys import read_key, read_public_key
 from bccnd.client.message import Message
 from bccnd.core import bccn1
-from bccnd.core.identity import identity
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.routes import PatternTree
 from bccnd.errors import BadDatagram, BadKey, EndpointError
+
+if TYPE_CHECKING:
+    from bccnd.client.endpoint import Endpoint
 
 #: the parameters that mean something with --direct only
 _ONLY_DIRECT = ("address", "port", "interface", "hop_limit", "name", "keys", "signers", "algorithm")
@@ -75,7 +74,12 @@ def open_endpoint(
     dedup: bool = False,
 ) -> Endpoint:
     """Raises click.UsageError for options that are wrong, EndpointError where the segment cannot be reached."""
-    chosen = algorithm or ("sig" if signers else "hmac" if keys else "none")
+    from bccnd.client.endpoint import Endpoint
+    from bccnd.client.keys import read_key, read_public_key
+    from bccnd.core.identity import identity
+    from bccnd.core.integrity import usual_algorithm
+
+    chosen = algorithm or usual_algorithm(keys, signers)
     public: dict[str, list[bytes]] = {}
     for signer in signers:
         prefix, _, file = signer.rpartition("=")
@@ -114,6 +118,9 @@ def _read(read: Callable[[str], bytes], file: str) -> bytes:
 def messages(endpoint: Endpoint, patterns: Sequence[str], deadline: float | None) -> Iterator[Message]:
     """The messages whose channel matches a pattern, or that are for us or for everyone, until ``deadline``
     (monotonic)."""
+    from bccnd.core.patterns import DIALECTS
+    from bccnd.core.routes import PatternTree
+
     wanted: PatternTree[int] = PatternTree(DIALECTS["path"])
     for pattern in patterns:
         wanted.add(wanted.compile(os.fsencode(pattern)), 1)

@@ -14,16 +14,18 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from bccnd.cli.direct import direct_options, messages, open_endpoint, refuse_without_direct, until
 from bccnd.client.bus import Connection, Event, Gap, Refusal, connect
-from bccnd.client.endpoint import Endpoint
 from bccnd.client.message import Message
 from bccnd.core import frames
 from bccnd.errors import BusError, EndpointError
+
+if TYPE_CHECKING:
+    from bccnd.client.endpoint import Endpoint
 
 #: what a refusal means, and what helps
 _REFUSALS = {

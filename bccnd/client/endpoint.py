@@ -26,7 +26,7 @@ from typing import Any, Final, overload
 
 from bccnd.client.message import Message, to_bytes, to_text
 from bccnd.core import bccn1, targets
-from bccnd.core.integrity import Door, make_door, make_hmac
+from bccnd.core.integrity import Door, make_door, make_hmac, usual_algorithm
 from bccnd.core.liveness import HEARTBEAT
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import PatternTree
@@ -87,12 +87,11 @@ class Endpoint:
         accept_unverifiable: bool = False,
         largest: int = bccn1.MAX_RECEIVE,
     ) -> None:
-        chosen = algorithm or ("sig" if signers else "hmac" if keys else "none")
         if isinstance(keys, bytes | str):
             raise EndpointError("bad_key", "keys is a list of keys, not one key; write [key]")
         try:
             self._door = make_door(
-                chosen,
+                algorithm or usual_algorithm(keys, signers or {}),
                 [to_bytes(key) for key in keys],
                 {to_bytes(prefix): [to_bytes(key) for key in some] for prefix, some in (signers or {}).items()},
                 required=required,

@@ -11,7 +11,7 @@ loaded only where they are used.
 from __future__ import annotations
 
 from binascii import crc32, hexlify
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Final, Protocol
@@ -171,6 +171,13 @@ def make_hmac(key: bytes) -> Hmac:
         # Perhaps a public one, and then a secret that everybody knows.
         raise ValueError("a key for signatures; hmac takes any other bytes")
     return Hmac(key)
+
+
+def usual_algorithm(keys: Collection[object], signers: Collection[object]) -> str:
+    """What is meant where keys are named and no algorithm is."""
+    if signers:
+        return "sig"
+    return "hmac" if keys else "none"
 
 
 def make_door(
