@@ -13,6 +13,8 @@ import ipaddress
 import os
 import re
 import socket
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -162,22 +164,23 @@ class _Found:
         return os.path.join(self.directory, name)
 
 
+def _key_in(read: Callable[[str], bytes], path: str) -> bytes:
+    try:
+        return read(path)
+    except BadKey as bad:
+        raise _wrong(bad.detail, bad.remedy) from bad
+
+
 def _key_file(name: str, info: ValidationInfo) -> str:
     if isinstance(info.context, _Found):
-        try:
-            key = read_key(info.context.path(name), info.data.get("algorithm", "hmac"))
-        except BadKey as bad:
-            raise _wrong(bad.detail, bad.remedy) from bad
-        info.context.keys.append(key)
+        read = partial(read_key, algorithm=info.data.get("algorithm", "hmac"))
+        info.context.keys.append(_key_in(read, info.context.path(name)))
     return name
 
 
 def _public_key_file(name: str, info: ValidationInfo) -> str:
     if isinstance(info.context, _Found):
-        try:
-            info.context.public_keys[name] = read_public_key(info.context.path(name))
-        except BadKey as bad:
-            raise _wrong(bad.detail, bad.remedy) from bad
+        info.context.public_keys[name] = _key_in(read_public_key, info.context.path(name))
     return name
 
 

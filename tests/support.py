@@ -56,9 +56,9 @@ def turn_until(loop: Loop, done: Callable[[], object], what: str = "it") -> None
         turn(loop)
 
 
-def wait(done: Callable[[], object], what: str = "it") -> None:
+def wait(done: Callable[[], object], what: str = "it", patience: float = PATIENCE) -> None:
     """Wait until ``done()`` is true, while somebody else does the work."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while not done():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.002)

@@ -29,6 +29,8 @@ STATE_NAMES: Final = ("", "alive", "silent", "dead")
 
 #: seconds between heartbeats for those of whom nothing else is known, where we send none ourselves
 USUAL_INTERVAL: Final = 5.0
+#: intervals without a sign until a source is silent: the one that passed and half of the next
+PATIENCE: Final = 1.5
 #: how many times longer than expected somebody's own interval may be; beyond it he is not taken at his word
 MAX_STRETCH: Final = 12.0
 #: width of a tick of the wheel, in seconds
@@ -124,11 +126,11 @@ class Liveness:
     @staticmethod
     def _patience(source: Source) -> float:
         """How long without a sign until he is silent."""
-        return 1.5 * source.interval
+        return PATIENCE * source.interval
 
     def _schedule(self, source: Source, now: float, when: float) -> None:
         """Look at him then, or earlier: his interval may become the expected one at any time."""
-        when = min(when, now + 1.5 * self.rules.interval)
+        when = min(when, now + PATIENCE * self.rules.interval)
         self._wheel.setdefault(max(int(when / TICK), self._tick) + 1, []).append(source)
         self._entries += 1
 

@@ -100,7 +100,7 @@ class DaemonCollector(Collector):
             for error, count in counters.send_errors.items():
                 errors.add_metric([counters.name, error], count)
         yield from (received, judged, drops, sent, errors)
-        unsent = "Copies of datagrams that were not sent, because too many were waiting"
+        unsent = "Copies of datagrams that were not sent: too many were waiting, or the horizon had passed"
         yield _counter_of("copies_dropped", unsent, self._daemon.repeater.dropped)
 
     def _sources(self) -> Iterator[Metric]:

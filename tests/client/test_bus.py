@@ -22,13 +22,6 @@ from tests.support import PATIENCE, Do, Hub, turn_until, turning, wait
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
-    """A bus that does nothing until it is turned."""
-    with Hub(tmp_path) as one:
-        yield one
-
-
-@pytest.fixture
 def do(hub: Hub) -> Iterator[Do]:
     """Lets the bus serve; what is given to this function is done by the bus's thread."""
     with turning(hub.loop) as one:

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from types import TracebackType
 from typing import Any
 
 import bccnd
+from tests import support
 from tests.support import BROADCAST, free_port
 
 BIN = Path(sys.executable).parent
@@ -30,11 +30,8 @@ KEY = b"0123456789abcdef0123456789abcdef"
 
 
 def wait(done: Callable[[], object], what: str = "it") -> None:
-    """Wait until ``done()`` is true."""
-    deadline = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.01)
+    """Wait until ``done()`` is true; whole programs take longer than parts."""
+    support.wait(done, what, PATIENCE)
 
 
 def datagram(src: str, seq: int, chan: str, payload: bytes | str = b"", key: bytes | None = None) -> bytes:

@@ -29,12 +29,6 @@ TINY = 4608
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
-    with Hub(tmp_path) as one:
-        yield one
-
-
-@pytest.fixture
 def small(tmp_path: Path) -> Iterator[Hub]:
     """A bus that keeps little for each client."""
     with Hub(tmp_path, limits=BusLimits(queue_messages=20, queue_bytes=100_000)) as one:
