@@ -1,37 +1,46 @@
-/* subscribe - prints the messages of a pattern, as they arrive from bccnd.
- *   cc -o subscribe subscribe.c && ./subscribe /run/bccnd/bus.sock 'demo/' */
-#include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+/* subscribe - prints the messages of a pattern, as they arrive from bccnd; says on stderr what was lost.
+ *   cc -o subscribe subscribe.c && ./subscribe /run/bccnd/bus.sock 'demo/'
+ * When the daemon restarts it connects again; what is sent before that does not arrive. */
+#include "bccn.h"
 
-static char packet[409601]; /* the largest packet of the bus, and a NUL */
+static char buffer[BCCN_BUFFER];
 
-int main(int argc, char **argv)
+static void print_events(struct bccn *bus)
 {
-	struct sockaddr_un to = {.sun_family = AF_UNIX};
-	int bus, n;
+	struct bccn_event got;
 
-	if (argc != 3 || strlen(argv[1]) >= sizeof to.sun_path || strlen(argv[2]) > 1024) {
-		fprintf(stderr, "usage: subscribe SOCKET PATTERN\n");
-		return 2;
-	}
-	strcpy(to.sun_path, argv[1]);
-	n = snprintf(packet, sizeof packet, "SUB %s", argv[2]);
-	bus = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (connect(bus, (struct sockaddr *)&to, sizeof to) < 0 || send(bus, packet, n, 0) != n) {
-		perror(argv[1]);
-		return 1;
-	}
-	while ((n = recv(bus, packet, sizeof packet - 1, 0)) > 0) {
-		packet[n] = '\0';
-		char *payload = strchr(packet, '\0') + 1; /* a packet is a frame: MSG <key> NUL <payload> */
-		if (payload > packet + n)
+	while (bccn_receive(bus, -1, &got) > 0) {
+		if (got.kind == BCCN_GAP)
+			fprintf(stderr, "subscribe: %llu messages were lost here: this reader is too slow\n", got.lost);
+		if (got.kind == BCCN_REFUSAL)
+			fprintf(stderr, "subscribe: refused: %s %s\n", got.reason, got.key);
+		if (got.kind != BCCN_MESSAGE)
 			continue;
-		printf("%s ", packet); /* "MSG demo/x", or "CMSG ..." from the daemon itself */
-		fwrite(payload, 1, packet + n - payload, stdout);
+		printf("MSG %s ", got.key);
+		fwrite(got.payload, 1, got.length, stdout);
 		putchar('\n');
 		fflush(stdout);
 	}
-	return n < 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct bccn bus;
+	int connected = 0;
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: subscribe SOCKET PATTERN\n");
+		return 2;
+	}
+	for (;; sleep(1)) {
+		if (bccn_connect(&bus, argv[1], buffer, sizeof buffer) == 0) {
+			connected = 1;
+			bccn_subscribe(&bus, argv[2]); /* whether and why it is refused comes as an event */
+			print_events(&bus);
+		}
+		fprintf(stderr, "subscribe: %s: %s\n", argv[1], strerror(errno));
+		bccn_close(&bus);
+		if (!connected)
+			return 1;
+	}
 }

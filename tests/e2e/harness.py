@@ -130,8 +130,9 @@ class Daemon:
 
     def start(self) -> None:
         """Start, and wait until it serves."""
+        before = self.said().count("ready: ")
         self.process = self.spawn()
-        wait(self._serves, f"the daemon to be ready:\n{self.said()}")
+        wait(lambda: self._serves(before), f"the daemon to be ready:\n{self.said()}")
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start without waiting; the log goes to ``folder/log``."""
@@ -140,10 +141,10 @@ class Daemon:
                 [*self.prefix, str(BIN / "bccnd"), "--config", str(self.config)], stdin=subprocess.DEVNULL, stderr=log
             )
 
-    def _serves(self) -> bool:
+    def _serves(self, starts: int) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, f"the daemon ended:\n{self.said()}"
-        return "ready" in self.said()
+        return self.said().count("ready: ") > starts
 
     def said(self) -> str:
         return self.log.read_text() if self.log.exists() else ""

@@ -1,0 +1,3 @@
+module bccn-example
+
+go 1.19

@@ -1,0 +1,687 @@
+"""The examples in other languages, compiled and run as their own first lines say; and the header for C, fed with
+packets that no daemon would send."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+import bccnd
+from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, wait
+from tests.support import ROOT, cannot_here
+
+#: where the bus is in the examples' own comments
+SOCKET = "/run/bccnd/bus.sock"
+#: the folder under examples/, the tool it takes, the sources of a subscriber and of a publisher
+LANGUAGES = {
+    "c": ("cc", "subscribe.c", "publish.c"),
+    "perl": ("perl", "subscribe.pl", "publish.pl"),
+    "go": ("go", "main.go", "main.go"),
+    "shell": ("socat", "subscribe.sh", "publish.sh"),
+}
+#: those that say what was lost and refused, and connect again
+THOROUGH = ["c", "perl", "go"]
+BINARY = bytes(range(256)) + b"\n\0\n"
+MAX_PACKET = 409_600
+
+
+def need(language: str) -> None:
+    tool = LANGUAGES[language][0]
+    if shutil.which(tool) is None:
+        # `make` installs no Go; everything else must be there where CI is set.
+        pytest.skip("there is no go") if tool == "go" else cannot_here(f"there is no {tool}")
+
+
+class Examples:
+    """Copies of the examples, built by the commands that their first lines name."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._built: dict[str, Path] = {}
+
+    def lines(self, language: str, part: int) -> list[str]:
+        """The command lines in the comment at the top of a source: part 1 subscribes, part 2 publishes."""
+        source = ROOT / "examples" / language / LANGUAGES[language][part]
+        name = "subscribe" if part == 1 else "publish"
+        head = source.read_text()[:1500]
+        found = re.findall(rf"^(?: \*|#|//)(?: {{3}}|\t)(.*{name}.* {SOCKET}.*?)(?: \*/)?$", head, re.MULTILINE)
+        assert found, f"{source} does not say how it is run"
+        return found
+
+    def folder(self, language: str) -> Path:
+        """Where an example's lines can be run; its first one or two have been built."""
+        if language not in self._built:
+            need(language)
+            here = shutil.copytree(ROOT / "examples" / language, self._folder / language)
+            for part in (1, 2):
+                for line in self.lines(language, part):
+                    build, also_run, _ = line.partition(" && ")
+                    if also_run:
+                        done = subprocess.run(["sh", "-c", build], cwd=here, capture_output=True, check=False)
+                        assert (done.returncode, done.stderr) == (0, b"")
+            self._built[language] = here
+        return self._built[language]
+
+    def program(self, language: str, part: int) -> list[str]:
+        """The program itself, without the arguments, as the first line has it."""
+        here = self.folder(language)
+        return [
+            word if not word.startswith("./") else str(here / word)
+            for word in self.lines(language, part)[0].partition(f" {SOCKET}")[0].split(" && ")[-1].split()
+        ]
+
+    def subscribe(self, language: str, daemon: Daemon, pattern: str = "demo/") -> Subscriber:
+        return Subscriber(daemon, self.folder(language), [*self.program(language, 1), str(daemon.bus), pattern])
+
+    def publish(
+        self, language: str, bus: Path | str, *arguments: str | bytes, stdin: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
+        command = [*self.program(language, 2), str(bus), *arguments]
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=PATIENCE, check=False)
+
+
+class Subscriber:
+    """An example that runs and has subscribed, and what it has printed."""
+
+    def __init__(self, daemon: Daemon, folder: Path, command: list[str]) -> None:
+        before = daemon.metric("subscriptions")
+        number = len(list(folder.iterdir()))
+        self._out, self._err = folder / f"{number}.out", folder / f"{number}.err"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder, start_new_session=True
+            )
+        try:
+            wait(lambda: daemon.metric("subscriptions") > before, f"{command} to subscribe")
+        except BaseException:
+            self.close()
+            raise
+
+    def signal(self, number: int) -> None:
+        """Whatever it consists of gets a signal."""
+        os.killpg(self._process.pid, number)
+
+    def printed(self) -> bytes:
+        return self._out.read_bytes()
+
+    def complained(self) -> bytes:
+        return self._err.read_bytes()
+
+    def wait_for(self, text: bytes) -> None:
+        wait(lambda: text in self.printed(), f"{text[:80]!r} in {self.printed()[-200:]!r}, {self.complained()!r}")
+
+    def close(self) -> None:
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+        self._process.wait(PATIENCE)
+
+    def __enter__(self) -> Subscriber:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
+    return Examples(tmp_path_factory.mktemp("examples"))
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One for all tests that leave it as it was; little waits for a client that does not read."""
+    with Daemon(tmp_path_factory.mktemp("daemon"), {"bus": {"queue": {"messages": 100}}}) as daemon:
+        yield daemon
+
+
+def next_message(client: bccnd.Connection) -> bccnd.Message:
+    event = client.receive(PATIENCE)
+    assert isinstance(event, bccnd.Message), event
+    return event
+
+
+# -- the programs
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_example_does_what_its_first_lines_say(daemon: Daemon, examples: Examples, language: str) -> None:
+    folder = examples.folder(language)
+
+    def at_this_bus(line: str) -> list[str]:
+        return ["sh", "-c", line.replace(SOCKET, str(daemon.bus))]
+
+    with Wire(daemon.port) as wire, daemon.connect("demo/") as client:
+        (line,) = examples.lines(language, 1)
+        with Subscriber(daemon, folder, at_this_bus(line)) as subscriber:
+            wire.send(datagram(f"relay02/{language}/1", 1, "demo/x", "21.5"))
+            subscriber.wait_for(b"MSG demo/x 21.5")
+            next_message(client)
+            for line in examples.lines(language, 2):
+                done = subprocess.run(at_this_bus(line), cwd=folder, capture_output=True, timeout=PATIENCE, check=False)
+                assert (done.returncode, done.stderr) == (0, b"")
+            for chan, payload in (("hello", b"hello, world"), ("lines", b"one"), ("lines", b"two")):
+                subscriber.wait_for(b"MSG demo/%b %b" % (chan.encode(), payload))
+                message = next_message(client)
+                assert (message.chan, message.payload) == (f"demo/{chan}", payload)
+                assert wire.hear(b"demo/%b|" % chan.encode()).endswith(b"|" + payload)
+            assert subscriber.complained() == b""
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_subscriber_prints_payloads_byte_for_byte(daemon: Daemon, examples: Examples, language: str) -> None:
+    large = b"L" * 200_000 + b"."
+    with examples.subscribe(language, daemon) as subscriber, Wire(daemon.port) as wire, daemon.connect() as client:
+        wire.send(datagram(f"relay03/{language}/1", 1, "demo/wire", "\0binary\n\0"))
+        subscriber.wait_for(b"demo/wire")
+        for payload in (b"", BINARY, large):
+            client.publish("demo/local", payload)
+        client.publish("demo/end", b"!")
+        client.publish("other/", b"not subscribed")
+        subscriber.wait_for(b"MSG demo/end !")
+        wanted = [b"wire \0binary\n\0", b"local ", b"local " + BINARY, b"local " + large, b"end !"]
+        if language == "shell":
+            assert subscriber.printed() == b"".join(b"MSG demo/" + one for one in wanted).replace(b"\0", b" ")
+        else:
+            assert subscriber.printed() == b"".join(b"MSG demo/" + one + b"\n" for one in wanted)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_publisher_sends_payloads_byte_for_byte(daemon: Daemon, examples: Examples, language: str) -> None:
+    def sent(*arguments: str | bytes, stdin: bytes = b"") -> None:
+        done = examples.publish(language, daemon.bus, "demo/x", *arguments, stdin=stdin)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+    with daemon.connect("demo/") as client, Wire(daemon.port) as wire:
+        everything = BINARY.replace(b"\0", b"")
+        for argument in (b"", b"two\nlines", b"%s \\n $HOME `id` \"'", everything, b"-n"):
+            sent(argument)
+            assert next_message(client).payload == argument
+            assert wire.hear(b"demo/x|").endswith(b"|" + argument)
+        lines = [b"", b"  %s \\n $HOME `id` \"' ", BINARY.replace(b"\n", b""), b"W" * 1000, b"the last, without an end"]
+        if language == "shell":
+            lines = [line.replace(b"\0", b"") for line in lines]
+        sent(stdin=b"\n".join(lines))
+        messages = [next_message(client) for _ in lines]
+        assert [message.payload for message in messages] == lines
+        # One packet for each, from one program that has counted them.
+        assert len({message.src for message in messages}) == 1
+        assert [message.seq - messages[0].seq for message in messages] == list(range(len(lines)))
+        assert messages[0].src.split("/")[1] == {"perl": "publish.pl", "go": "bus", "shell": "socat"}.get(
+            language, "publish"
+        )
+
+
+@pytest.mark.parametrize("language", THOROUGH)
+def test_a_publisher_says_what_was_refused(daemon: Daemon, examples: Examples, language: str) -> None:
+    with daemon.connect("demo/") as client:
+        largest = b"x" * (MAX_PACKET - len("MSG demo/x") - 1)
+        for chan, lines, said in (("no good", b"y", b"bad_channel no good"), ("demo/x", largest, b"too_long demo/x")):
+            done = examples.publish(language, daemon.bus, chan, stdin=lines)
+            assert (done.returncode, done.stdout) == (1, b"")
+            assert b"refused: " + said in done.stderr
+        done = examples.publish(language, daemon.bus, "demo/x", stdin=b"before\n" + largest + b"x\nbehind")
+        assert done.returncode == 1
+        got = [client.receive(PATIENCE) for _ in range(2)]
+        # The daemon may have more than this host's sockets carry; then it says so in place.
+        assert isinstance(got[0], bccnd.Gap) or (isinstance(got[0], bccnd.Message) and got[0].payload == largest)
+        assert isinstance(got[1], bccnd.Message)
+        assert got[1].payload == b"before"
+
+
+def test_a_shell_complains_of_what_is_too_large_for_it(daemon: Daemon, examples: Examples) -> None:
+    with daemon.connect("demo/") as client:
+        large = b"y" * 200_000
+        done = examples.publish("shell", daemon.bus, "demo/x", stdin=b"x" * 300_000 + b"\n" + large + b"\nthe next")
+        assert b"Message too long" in done.stderr
+        assert next_message(client).payload == large
+        assert next_message(client).payload == b"the next"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_a_stopped_subscriber_misses_is_told_to_it(daemon: Daemon, examples: Examples, language: str) -> None:
+    count = 2000
+    with examples.subscribe(language, daemon, "flood/") as subscriber, daemon.connect() as client:
+        subscriber.signal(signal.SIGSTOP)
+        for number in range(count):
+            client.publish("flood/x", b"%d\n" % number)
+        assert client.sync(PATIENCE) == []
+        subscriber.signal(signal.SIGCONT)
+
+        def told() -> tuple[list[int], int]:
+            printed = subscriber.printed()
+            gaps = re.findall(rb"CMSG !/bccn/gap (\d+)", printed) + re.findall(
+                rb"(\d+) messages were lost", subscriber.complained()
+            )
+            return [int(number) for number in re.findall(rb"MSG flood/x (\d+)\n", printed)], sum(map(int, gaps))
+
+        wait(lambda: len(told()[0]) + told()[1] >= count, f"{count} messages and gaps, not {told()}")
+        numbers, lost = told()
+        assert lost > 0
+        assert numbers == sorted(set(numbers))
+        assert len(numbers) + lost == count
+
+
+def test_subscribers_come_back_when_the_daemon_does(tmp_path: Path, examples: Examples) -> None:
+    languages = [one for one in THOROUGH if one != "go" or shutil.which("go")]
+    with Daemon(tmp_path / "a") as daemon:
+        subscribers = [examples.subscribe(language, daemon) for language in languages]
+        try:
+            assert daemon.stop() == 0
+            daemon.log.unlink()  # what it said before is no sign that it serves again
+            daemon.start()
+            wait(lambda: daemon.metric("subscriptions") == len(languages), "the subscribers to come back")
+            with Wire(daemon.port) as wire:
+                wire.send(datagram("relay02/sensor/1", 1, "demo/x", "again"))
+                for subscriber in subscribers:
+                    subscriber.wait_for(b"MSG demo/x again\n")
+                    assert str(daemon.bus).encode() in subscriber.complained()
+        finally:
+            for subscriber in subscribers:
+                subscriber.close()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_example_ends_with_a_word_where_it_cannot_work(tmp_path: Path, examples: Examples, language: str) -> None:
+    nobody = str(tmp_path / "bus.sock")
+    done = examples.publish(language, nobody, "demo/x", "y")
+    assert done.returncode == 1
+    assert nobody.encode() in done.stderr
+    assert b"no such file or directory" in done.stderr.lower()
+    done = examples.publish(language, nobody)
+    assert done.returncode == 2
+    assert b"usage:" in done.stderr
+    if language in THOROUGH:
+        for arguments, status in (([nobody, "demo/"], 1), ([nobody], 2)):
+            done = subprocess.run(
+                [*examples.program(language, 1), *arguments], capture_output=True, timeout=PATIENCE, check=False
+            )
+            assert done.returncode == status
+            assert done.stderr
+
+
+# -- the header for C
+
+HEADER = ROOT / "examples/c"
+CHECK = ROOT / "tests/peers/header_check.c"
+#: nothing leaks where nothing is allocated, and looking for it is forbidden in some containers
+SANITIZED = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
+STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+
+
+def compiled(out: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
+    compiler = options[0]
+    if shutil.which(compiler) is None:
+        cannot_here(f"there is no {compiler}")
+    command = [*options, *STRICT, "-I", str(HEADER), "-o", str(out)]
+    return subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+
+
+@pytest.mark.parametrize("standard", ["c99", "c11", "gnu17", "c++11", "c++17"])
+def test_the_header_stands_alone_and_gives_no_warning(tmp_path: Path, standard: str) -> None:
+    compiler = "c++" if "+" in standard else "cc"
+    if compiler == "c++" and shutil.which("c++") is None:
+        pytest.skip("there is no c++")
+    sample = "\n".join(re.findall(r"^ \*\t(.*)$", (HEADER / "bccn.h").read_text(), re.MULTILINE))
+    assert "bccn_receive" in sample
+    for name, text in (("alone", ""), ("later", "#include <unistd.h>\n")):
+        source = tmp_path / f"{name}.{'cc' if compiler == 'c++' else 'c'}"
+        source.write_text(f'{text}#include "bccn.h"\nint main(void)\n{{\n{sample}\nreturn 0;\n}}\n')
+        options = ["-D_POSIX_C_SOURCE=200809L"] if text and standard.startswith("c") else []
+        done = compiled(tmp_path / name, compiler, f"-std={standard}", "-O2", *options, str(source))
+        assert (done.returncode, done.stderr) == (0, b"")
+    for source in (HEADER / "subscribe.c", HEADER / "publish.c"):
+        if compiler == "cc":
+            done = compiled(tmp_path / "example", "cc", f"-std={standard}", "-O2", str(source))
+            assert (done.returncode, done.stderr) == (0, b"")
+
+
+class Checked:
+    """The program header_check, under the sanitizers, connected to a daemon that the test plays."""
+
+    def __init__(self, program: Path, *steps: str, size: int = MAX_PACKET + 4096, at: str = "") -> None:
+        usual = program.with_suffix(".sock")
+        self._out = program.with_suffix(".out")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.settimeout(PATIENCE)
+            usual.unlink(missing_ok=True)
+            listener.bind("\0" + at[1:] if at.startswith("@") else at or str(usual))
+            listener.listen()
+            with self._out.open("wb") as out:
+                self.process = subprocess.Popen(
+                    [str(program), at, str(size), *steps],
+                    stdin=subprocess.PIPE,
+                    stdout=out,
+                    stderr=subprocess.PIPE,
+                    env={**SANITIZED, "BCCN_SOCKET": str(usual)},
+                )
+            try:
+                self.sock, _ = listener.accept()
+            except BaseException:
+                self._kill()
+                raise
+        self.sock.settimeout(PATIENCE)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+
+    def hear(self) -> bytes:
+        return self.sock.recv(1 << 20)
+
+    def send(self, *packets: bytes) -> None:
+        for packet in packets:
+            self.sock.send(packet)
+
+    def go_on(self) -> None:
+        """End a step called wait."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+
+    def printed(self) -> list[str]:
+        return self._out.read_text().splitlines()
+
+    def end(self) -> list[str]:
+        """Hang up; what the program has printed between its connection and that."""
+        self.sock.close()
+        _, err = self.process.communicate(timeout=PATIENCE)
+        assert (self.process.returncode, err) == (0, b"")
+        lines = self.printed()
+        assert (lines[0], lines[-1]) == ("connect 0", "receive EPIPE")
+        return lines[1:-1]
+
+    def _kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def __enter__(self) -> Checked:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.sock.close()
+        if self.process.poll() is None:
+            self._kill()
+
+
+@pytest.fixture(scope="module")
+def check(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("check") / "header_check"
+    sanitizers = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    nothing = program.with_suffix(".c")
+    nothing.write_text("int main(void) { return 0; }\n")
+    if compiled(program, "cc", *sanitizers, str(nothing)).returncode:
+        cannot_here("this cc has no sanitizers")
+    done = compiled(program, "cc", "-std=c99", *sanitizers, str(CHECK))
+    assert (done.returncode, done.stderr) == (0, b"")
+    return program
+
+
+def shown(kind: str, key: bytes = b"", payload: bytes = b"", reason: bytes = b"", lost: int = 0, meta: str = "") -> str:
+    """An event as header_check prints it."""
+    return f"{kind} key={key.hex()} payload={payload.hex()} reason={reason.hex()} lost={lost}{meta}"
+
+
+def with_meta(src: bytes, seq: int, received_ns: int, peer: bytes) -> str:
+    return f" src={src.hex()} peer={peer.hex()} seq={seq} ns={received_ns}"
+
+
+BAD = "receive EBADMSG"
+MOST = 2**64 - 1
+PACKETS: list[tuple[bytes, str]] = [
+    (b"MSG a/b\0hello", shown("message", b"a/b", b"hello")),
+    (b"MSG a\0", shown("message", b"a")),
+    (b"MSG \0x", shown("message", b"", b"x")),
+    (b"MSG a\0\0b\0", shown("message", b"a", b"\0b\0")),
+    (b"MSG a", BAD),
+    (b"MSG ", BAD),
+    (b"MSG", BAD),
+    (b"M", BAD),
+    (b"\0", BAD),
+    (b"msg a\0b", BAD),
+    (b"MSGS 1\0\x08\0\0\0MSG a\0bc", BAD),
+    (b"SUB a", BAD),
+    (b"CMSG", BAD),
+    (b"CMSGx", BAD),
+    (b"CMSG ", shown("answer")),
+    (b"CMSG !/bccn/whoami", shown("answer", b"!/bccn/whoami")),
+    (b"CMSG !/bccn/whoami\0me", shown("answer", b"!/bccn/whoami", b"me")),
+    (b"CMSG !/bccn/gap\x0017", shown("gap", b"!/bccn/gap", b"17", lost=17)),
+    (b"CMSG !/bccn/gap\0%d" % MOST, shown("gap", b"!/bccn/gap", b"%d" % MOST, lost=MOST)),
+    (b"CMSG !/bccn/gap\0%d" % (MOST + 1), BAD),
+    (b"CMSG !/bccn/gap\0" + b"9" * 1000, BAD),
+    (b"CMSG !/bccn/gap\0-1", BAD),
+    (b"CMSG !/bccn/gap\x001\0", BAD),
+    (b"CMSG !/bccn/gap\0", BAD),
+    (b"CMSG !/bccn/gap", BAD),
+    (b"CMSG !/bccn/error\0too_long a/b", shown("refusal", b"a/b", b"a/b", b"too_long")),
+    (b"CMSG !/bccn/error\0bad a b\0c", shown("refusal", b"a b", b"a b\0c", b"bad")),
+    (b"CMSG !/bccn/error\0empty ", shown("refusal", reason=b"empty")),
+    (b"CMSG !/bccn/error\0empty", shown("refusal", reason=b"empty")),
+    (b"CMSG !/bccn/error\0", shown("refusal")),
+    (b"CMSG !/bccn/error", shown("refusal")),
+]
+HEAD = b"r/s/1:7:99:[::1]:5400|"
+META = with_meta(b"r/s/1", 7, 99, b"[::1]:5400")
+PACKETS_WITH_META: list[tuple[bytes, str]] = [
+    (b"MSG a\0" + HEAD + b"hello|:", shown("message", b"a", b"hello|:", meta=META)),
+    (b"MSG !\0" + HEAD, shown("message", b"!", meta=META)),
+    (b"MSG !r/*\0" + HEAD, shown("message", b"!r/*", meta=META)),
+    (b"MSG a\0:%d:0:|" % MOST, shown("message", b"a", meta=with_meta(b"", MOST, 0, b""))),
+    # No legal channel, so that this is a payload that only looks like it.
+    *(
+        (b"MSG %b\0%b" % (key, HEAD), shown("message", key, HEAD))
+        for key in (b"!/x", b"!?", b"", b"a:b", b"a|b", b"a b", b"\xff", b"\x7f", b"a" * 1025)
+    ),
+    (b"MSG %b\0%b" % (b"a" * 1024, HEAD), shown("message", b"a" * 1024, meta=META)),
+    # No meta after all.
+    *(
+        (b"MSG a\0" + payload, shown("message", b"a", payload))
+        for payload in (
+            *(b"", b"|", b":::|", b"a:1:2|b:c", b"a:1:2:c", b"a:1:2", b"a::2:c|", b"a:1::c|", b"a:-1:2:c|"),
+            *(b"a:1:2x:c|", b"a:%d:2:c|" % (MOST + 1), b"a\0:1:2:c|", b"a:1:2:c\0|", b"a:" + b"1" * 5000 + b":2:c|"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("meta", [False, True])
+def test_the_header_takes_every_packet_apart(check: Path, meta: bool) -> None:
+    packets = PACKETS + (PACKETS_WITH_META if meta else [(b"MSG a\0" + HEAD, shown("message", b"a", HEAD))])
+    with Checked(check, *(["ctl", "!/bccn/meta/on", "-"] if meta else [])) as checked:
+        if meta:
+            assert checked.hear() == b"CMSG !/bccn/meta/on"
+        for packet, _ in packets:
+            checked.send(packet, b"")  # the latter looks like the end, and is not
+        assert checked.end() == ["ctl 0"] * meta + [line for _, line in packets]
+
+
+def number(digits: bytes) -> int | None:
+    return int(digits) if digits.isdigit() and len(digits) < 100 and int(digits) <= MOST else None
+
+
+def in_python(packet: bytes) -> str:
+    """What the header should make of a packet, with meta on; a text of C ends at its first NUL."""
+    verb, blank, rest = packet.partition(b" ")
+    key, nul, payload = rest.partition(b"\0")
+    if not blank or verb not in (b"MSG", b"CMSG") or (verb == b"MSG" and not nul):
+        return BAD
+    if verb == b"CMSG" and key == b"!/bccn/gap":
+        lost = number(payload)
+        return BAD if lost is None else shown("gap", key, payload, lost=lost)
+    if verb == b"CMSG" and key == b"!/bccn/error":
+        reason, _, about = payload.partition(b" ")
+        return shown("refusal", about.split(b"\0")[0], about, reason.split(b"\0")[0])
+    if verb == b"CMSG":
+        return shown("answer", key, payload)
+    head, bar, body = payload.partition(b"|")
+    fields = head.split(b":", 3)
+    if re.fullmatch(rb"(?!![/?])[!-9;-{}~]{1,1024}", key) and bar and len(fields) == 4 and b"\0" not in head:
+        src, seq, received_ns, peer = fields[0], number(fields[1]), number(fields[2]), fields[3]
+        if seq is not None and received_ns is not None:
+            return shown("message", key, body, meta=with_meta(src, seq, received_ns, peer))
+    return shown("message", key, payload)
+
+
+def test_the_header_makes_of_noise_what_it_should(check: Path) -> None:
+    dice = random.Random(1)
+    seeds = [packet for packet, _ in PACKETS + PACKETS_WITH_META]
+    packets = []
+    for _ in range(3000):
+        packet = bytearray(dice.choice(seeds))
+        for _ in range(dice.randrange(4)):
+            where = dice.randrange(len(packet) + 1)
+            if dice.random() < 0.5:
+                packet[where : where + dice.randrange(3)] = b""
+            else:
+                packet[where:where] = dice.choice([b"\0", b":", b"|", b" ", b"9", b"\xff", b"MSG ", b"CMSG "])
+        packets.append(bytes(packet) or b"x")
+    with Checked(check, "ctl", "!/bccn/meta/on", "-") as checked:
+        assert checked.hear() == b"CMSG !/bccn/meta/on"
+        checked.send(*packets)
+        assert checked.end() == ["ctl 0", *map(in_python, packets)]
+
+
+def test_a_packet_larger_than_the_buffer_is_told_and_dropped(check: Path) -> None:
+    with Checked(check, size=20) as checked:
+        checked.send(b"MSG a\0" + b"1" * 13, b"MSG a\0" + b"2" * 14, b"MSG a\0" + b"3" * 100_000, b"MSG a\x004")
+        first, last = shown("message", b"a", b"1" * 13), shown("message", b"a", b"4")
+        assert checked.end() == [first, "receive EMSGSIZE", "receive EMSGSIZE", last]
+    for size in (1, 2, 5, 7):
+        with Checked(check, size=size) as checked:
+            checked.send(b"MSG a\0b", b"", b"M")
+            assert checked.end() == ["receive EMSGSIZE", "receive EMSGSIZE" if size == 1 else BAD]
+
+
+def test_the_header_receives_and_sends_the_largest_packets(check: Path) -> None:
+    most = MAX_PACKET - len(b"MSG a\0")
+    with Checked(check, "fill", "a", str(most), "fill", "a", str(most + 1)) as checked:
+        assert checked.hear() == b"MSG a\0" + b"x" * most
+        checked.send(b"MSG a\0" + b"y" * most)
+        assert checked.end() == ["fill 0", "fill EMSGSIZE", shown("message", b"a", b"y" * most)]
+
+
+def test_what_the_header_sends(check: Path) -> None:
+    steps = "sub demo/ unsub demo/ pub a/b 00ff0a00 pub a - ctl !/x - ctl !/x 0041"
+    with Checked(check, *steps.split()) as checked:
+        for packet in (b"SUB demo/", b"UNSUB demo/", b"MSG a/b\0\0\xff\n\0", b"MSG a\0", b"CMSG !/x", b"CMSG !/x\0\0A"):
+            assert checked.hear() == packet
+        assert checked.end() == ["sub 0", "unsub 0", "pub 0", "pub 0", "ctl 0", "ctl 0"]
+
+
+def test_answers_are_waited_for_and_what_comes_before_them_is_not_lost(check: Path) -> None:
+    steps = "sync 20000 ask !/bccn/whoami -1 ask !/no 20000 ask !/never 50 sync 0"
+    with Checked(check, *steps.split()) as checked:
+        echo = checked.hear()
+        assert echo.startswith(b"CMSG !/bccn/sync\0")
+        checked.send(b"CMSG !/bccn/sync\0another", b"MSG a\0b", b"CMSG !/bccn/error\0too_long a", echo)
+        assert checked.hear() == b"CMSG !/bccn/whoami"
+        checked.send(b"CMSG !/bccn/gap\x003", b"CMSG !/bccn/whoami\0me")
+        assert checked.hear() == b"CMSG !/no"
+        checked.send(b"CMSG !/bccn/error\0unknown_control !/no")
+        assert checked.hear() == b"CMSG !/never"
+        later = checked.hear()
+        assert later.startswith(b"CMSG !/bccn/sync\0")
+        assert later != echo
+        wait(lambda: "sync ETIMEDOUT" in checked.printed(), "the last step")
+        assert checked.end() == [
+            "before: " + shown("answer", b"!/bccn/sync", b"another"),
+            "before: " + shown("message", b"a", b"b"),
+            "before: " + shown("refusal", b"a", b"a", b"too_long"),
+            "sync 0",
+            "before: " + shown("gap", b"!/bccn/gap", b"3", lost=3),
+            "asked: " + shown("answer", b"!/bccn/whoami", b"me"),
+            "ask 0",
+            "asked: " + shown("refusal", b"!/no", b"!/no", b"unknown_control"),
+            "ask ENOTSUP",
+            "ask ETIMEDOUT",
+            "sync ETIMEDOUT",
+        ]
+
+
+def test_a_signal_ends_a_wait_and_nothing_else(check: Path) -> None:
+    with Checked(check, "recv", "0", "signal", "recv", "0") as checked:
+
+        def interrupted() -> bool:
+            checked.process.send_signal(signal.SIGUSR1)  # heeded only while it waits
+            return "signal EINTR" in checked.printed()
+
+        wait(lambda: "recv 0" in checked.printed(), "the first step")
+        wait(interrupted, "the signal")
+        checked.send(b"MSG a\0b")
+        assert sorted(checked.end()) == sorted(["recv 0", "signal EINTR", "recv 0", shown("message", b"a", b"b")])
+
+
+def test_an_end_is_told_behind_what_came_before_it(check: Path) -> None:
+    with Checked(check, "sub", "never read", "wait", "pub", "a", "41", "sub", "b", "recv", "0") as checked:
+        checked.send(b"MSG a\x001", b"", b"MSG a\x002", b"")
+        assert checked.sock.recv(100, socket.MSG_PEEK) == b"SUB never read"
+        checked.sock.close()
+        checked.go_on()
+        got = [shown("message", b"a", one) for one in (b"1", b"2")]
+        lines = checked.end()
+        assert lines == ["sub 0", "wait 0", "pub EPIPE", "sub EPIPE", *got, "receive EPIPE", "recv EPIPE"]
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_daemon_that_says_no_more_has_ended(check: Path, half: bool) -> None:
+    with Checked(check) as checked:
+        checked.send(b"")
+        if half:
+            checked.sock.shutdown(socket.SHUT_WR)
+            wait(lambda: checked.process.poll() is not None, "its end")
+        assert checked.end() == []
+
+
+def test_where_the_header_looks_for_the_daemon(check: Path, tmp_path: Path) -> None:
+    for at in ("", f"@bccn/{os.getpid()}", f"@{os.getpid()}".ljust(108, "x"), str(tmp_path / "other")):
+        with Checked(check, at=at) as checked:
+            assert checked.end() == []
+    for path, size, said in (
+        ("@" + "x" * 108, 100, "ENAMETOOLONG"),
+        ("/" + "x" * 107, 100, "ENAMETOOLONG"),
+        ("/" + "x" * 106, 100, "No such file or directory"),
+        ("/x", 0, "Invalid argument"),
+    ):
+        done = subprocess.run([str(check), path, str(size)], capture_output=True, timeout=PATIENCE, check=True)
+        assert done.stdout.decode() == f"connect {said}\n"
+
+
+def test_the_header_and_the_daemon_understand_each_other(daemon: Daemon, check: Path) -> None:
+    steps = "ctl !/bccn/meta/on - sub demo/ unsub nothing ask !/bccn/whoami 20000 sync 20000 pub demo/x 410042"
+    command = [str(check), str(daemon.bus), "500000", *steps.split()]
+    with (
+        Wire(daemon.port) as wire,
+        check.with_suffix(".out").open("w+b") as out,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, env=SANITIZED) as program,
+    ):
+        try:
+            assert wire.hear(b"demo/x|").endswith(b"|A\0B")
+            wire.send(datagram("relay02/header/1", 5, "demo/y", "from the wire"))
+            identity = f"relay01/header_check/{program.pid}".encode()
+
+            def has_come(line: str) -> bool:
+                return re.search(f"^{line}$", check.with_suffix(".out").read_text(), re.MULTILINE) is not None
+
+            x, y, sensor = b"demo/x".hex(), b"demo/y".hex(), b"relay02/header/1".hex()
+            for wanted in (
+                "before: " + shown("refusal", b"nothing", b"nothing", b"not_subscribed"),
+                "asked: " + shown("answer", b"!/bccn/whoami", identity),
+                "sync 0",
+                f"message key={x} payload=410042 .* src={identity.hex()} peer={b'local'.hex()} seq=.*",
+                f"message key={y} .* src={sensor} peer=[0-9a-f]+ seq=5 ns=[0-9]+",
+            ):
+                wait(partial(has_come, wanted), wanted)
+        finally:
+            program.kill()
