@@ -38,6 +38,10 @@ class EndpointError(BccndError):
     """A program that speaks on the segment itself cannot open its socket, or cannot send what it was asked to."""
 
 
+class BadAddress(BccndError):
+    """Text that names no socket of the local bus."""
+
+
 class BadKey(BccndError):
     """A file with a key that cannot be used; ``remedy`` says what to do about it."""
 

@@ -32,19 +32,29 @@ class SegmentCounters:
 class BusCounters:
     """What happened on the local bus since the start."""
 
-    __slots__ = ("deliveries", "dropped", "errors", "published", "refused_clients")
+    __slots__ = ("deliveries", "dropped", "ended", "errors", "held", "published", "refused", "untold")
 
     def __init__(self) -> None:
         self.deliveries = 0
         self.published = 0
-        self.refused_clients = 0
+        #: connections turned away, clients ended by the daemon, publishers made to wait
+        self.refused: dict[str, int] = dict.fromkeys(REFUSE_REASONS, 0)
+        self.ended: dict[str, int] = dict.fromkeys(END_REASONS, 0)
+        self.held: dict[str, int] = dict.fromkeys(HOLD_REASONS, 0)
+        #: control messages for which there was no room
+        self.untold = 0
         self.dropped: dict[str, int] = dict.fromkeys(DROP_REASONS, 0)
         #: told to clients as !/bccn/error; the reasons are the fixed set of bus.py
         self.errors: dict[str, int] = {}
 
 
 #: why a message for a client was dropped
-DROP_REASONS: Final = ("queue_messages", "queue_bytes", "too_big", "client_gone")
+DROP_REASONS: Final = (
+    "queue_messages", "queue_bytes", "user_queue_bytes", "not_queued", "too_big", "client_ended", "client_gone",
+)  # fmt: skip
+REFUSE_REASONS: Final = ("too_many_clients", "too_many_clients_of_user", "not_permitted")
+END_REASONS: Final = ("slow", "pid_reused", "bug")
+HOLD_REASONS: Final = ("rate", "slow_reader")
 
 #: seconds, upper bounds: from a good kernel's 20 us to a stall that a person notices
 LATENCY_BOUNDS: Final = (

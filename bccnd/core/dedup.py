@@ -127,6 +127,11 @@ class Sources:
     def get(self, src: bytes) -> Source | None:
         return self._roster.get(src)
 
+    def epoch(self, src: bytes) -> int:
+        """The count of a source's epochs, from 1; 0 for one that is not tracked."""
+        source = self._roster.get(src)
+        return 0 if source is None else source.epoch
+
     def forget(self, source: Source) -> None:
         """Give a tracker up, as if its source had never been heard."""
         self._roster.remove(source)
@@ -211,14 +216,29 @@ class Sources:
         if step > 0:
             self._advance(source, step, now)
             return ACCEPTED
-        back = -step
-        if back >= self._sanity or now - source.heard > self._horizon:
-            if self._monotonic:
-                return REPLAYED
+        verdict = self._backward(source, seq, now)
+        if verdict == RESTART:
             self.restarts += 1
             self._new_epoch(source, seq)
-            return RESTART
-        return self._late if self._mark(source, seq, back) else DUPLICATE
+        elif verdict == self._late:
+            self._mark(source, seq)
+        return verdict
+
+    def _backward(self, source: Source, seq: int, now: float) -> int:
+        """The verdict on a seq that is not above the last one."""
+        back = source.last - seq
+        if back >= self._sanity or now - source.heard > self._horizon:
+            return REPLAYED if self._monotonic else RESTART
+        return self._late if seq < source.first or source.absent >> back & 1 else DUPLICATE
+
+    def foresee(self, src: bytes, seq: int, now: float) -> int:
+        """What the verdict on a datagram would be, or UNKNOWN_SENDER; nothing is remembered of it."""
+        source = self._roster.get(src)
+        if source is not None:
+            return ACCEPTED if seq > source.last else self._backward(source, seq, now)
+        if src == UNKNOWN_SRC:
+            return UNKNOWN_SENDER
+        return LOOPED if src in self._own else ACCEPTED
 
     def _advance(self, source: Source, step: int, now: float) -> None:
         """Move the window on by ``step``; what it passes over is missing."""
@@ -238,22 +258,19 @@ class Sources:
             gap = (now + self._horizon, source, source.epoch, source.last - step + 1, source.last - 1)
             self._gaps.append(gap)
 
-    def _mark(self, source: Source, seq: int, back: int) -> bool:
-        """Note that ``seq`` was seen; False when it had been before."""
+    def _mark(self, source: Source, seq: int) -> None:
+        """Note that a seq was seen that had not been before."""
         if seq < source.first:
             # Older than what we heard first. What lies in between was not seen either, but never missed.
             between = ((1 << (source.first - seq - 1)) - 1) << (source.last - source.first + 1)
             source.absent |= between
             source.first = seq
-            return True
-        bit = 1 << back
-        if not source.absent & bit:
-            return False
+            return
+        bit = 1 << (source.last - seq)
         source.absent ^= bit
         if source.missing & bit:
             source.missing ^= bit
             self.missing -= 1
-        return True
 
     def _new_epoch(self, source: Source, seq: int) -> None:
         self._give_up(source)
@@ -327,14 +344,25 @@ class Nameless:
 
     def judge(self, peer: str, body: bytes, now: float) -> int:
         """ACCEPTED or DUPLICATE, by the sender's address and the whole body (seq, chan and payload)."""
-        key = blake2b(body, digest_size=16, key=peer.encode("ascii", "replace")[:64]).digest()
         if len(self._young) >= self._cap or now - self._since > self.horizon:
             self.evicted += sum(1 for when in self._old.values() if now - when <= self.horizon)
             self._young, self._old, self._since = {}, self._young, now
+        key = self._key(peer, body)
+        verdict = self._look_up(key, now)
+        if verdict == ACCEPTED:
+            self._young[key] = now
+        return verdict
+
+    def foresee(self, peer: str, body: bytes, now: float) -> int:
+        """What `judge` would say; nothing is remembered of it."""
+        return self._look_up(self._key(peer, body), now)
+
+    @staticmethod
+    def _key(peer: str, body: bytes) -> bytes:
+        return blake2b(body, digest_size=16, key=peer.encode("ascii", "replace")[:64]).digest()
+
+    def _look_up(self, key: bytes, now: float) -> int:
         when = self._young.get(key)
         if when is None:
             when = self._old.get(key)
-        if when is not None and now - when <= self.horizon:
-            return DUPLICATE
-        self._young[key] = now
-        return ACCEPTED
+        return DUPLICATE if when is not None and now - when <= self.horizon else ACCEPTED

@@ -30,6 +30,14 @@ GAP: Final = b"!/bccn/gap"
 META_ON: Final = b"!/bccn/meta/on"
 META_OFF: Final = b"!/bccn/meta/off"
 STATS: Final = b"!/bccn/stats"
+TAG: Final = b"!/bccn/tag"
+TRACE: Final = b"!/bccn/trace"
+ECHO: Final = b"echo/"
+SOFT: Final = b"blocking/soft/"
+HARD: Final = b"blocking/hard/"
+ORDER: Final = b"order/"
+#: before the name of a verdict: the datagrams that were given it
+TAP: Final = b"!/tap/"
 #: before a src: messages on these keys say that it is ``alive``, ``silent`` or ``dead``
 LIVENESS: Final = b"!/bccn/liveness/"
 
@@ -94,3 +102,19 @@ def read_meta(payload: bytes) -> tuple[bytes, int, int, str, bytes]:
     if not bar or len(fields) != 4 or not all(digits.isdigit() and len(digits) <= 20 for digits in fields[1:3]):
         raise BadFrame("no_meta")
     return fields[0], int(fields[1]), int(fields[2]), fields[3].decode("ascii", "replace"), rest
+
+
+def tapped(verdict: str, segment: str, epoch: int, received_ns: int, peer: str, datagram: bytes) -> bytes:
+    """What the tap tells of a datagram: ``!/tap/<verdict>``, ``<segment>:<epoch>:<received_ns>:<peer>|<datagram>``."""
+    head = f"MSG !/tap/{verdict}\0{segment}:{epoch}:{received_ns}:{peer}|"
+    return head.encode("utf-8", "replace") + datagram
+
+
+def read_tapped(key: bytes, payload: bytes) -> tuple[str, str, int, int, str, bytes]:
+    """Take apart what `tapped` made: verdict, segment, epoch, received_ns, peer, datagram. Raises BadFrame: no_tap."""
+    head, bar, datagram = payload.partition(b"|")
+    fields = head.split(b":", 3)
+    if not key.startswith(TAP) or not bar or len(fields) != 4 or not all(digits.isdigit() for digits in fields[1:3]):
+        raise BadFrame("no_tap")
+    verdict, segment, peer = (text.decode("utf-8", "replace") for text in (key[len(TAP) :], fields[0], fields[3]))
+    return verdict, segment, int(fields[1]), int(fields[2]), peer, datagram

@@ -1,4 +1,4 @@
-"""What a local client is called on the segment: ``<host>/<program>/<pid>``.
+"""What a local client is called on the segment: ``<host>/<program>/<pid>``, and perhaps ``/<tag>``.
 
 Law: whatever the kernel says about a process becomes a legal src whose tokens the process cannot choose; no
 program name can add a token, hold a wildcard or pass for another one's pid. Source: BCCN, "Src composition".
@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 from bccnd.core.bccn1 import FIELD_BYTES, MAX_SRC
+from bccnd.errors import BadMessage
 
 #: legal in a token: all that is legal in src, but for the separator, the wildcard and the unknown sender's sign
 _TOKEN_BYTES: Final = FIELD_BYTES.translate(None, b"/*?!")
 #: what of these the Perl module takes in a name
 PERL_TOKEN_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_."
 MAX_HOST: Final = 64
+#: leaves room for a host, a pid and some of the program
+MAX_TAG: Final = 32
 
 
 def _keeping(legal: bytes) -> bytes:
@@ -31,8 +34,16 @@ def token(name: bytes, limit: int, *, perl_safe: bool = False) -> bytes:
     return name.translate(_TO_PERL if perl_safe else _TO_LEGAL)[:limit] or b"unknown"
 
 
-def identity(host: bytes, program: bytes, pid: int, *, perl_safe: bool = False) -> bytes:
-    """The src of a client; always legal and at most 128 bytes."""
+def identity(host: bytes, program: bytes, pid: int, tag: bytes = b"", *, perl_safe: bool = False) -> bytes:
+    """The src of a client, with the tag that it has chosen, if any; always legal and at most 128 bytes.
+
+    Raises BadMessage: bad_tag, for one that is no legal part of a src or leaves no room for the rest.
+    """
     tail = b"/%d" % pid
+    if tag:
+        legal = PERL_TOKEN_BYTES if perl_safe else _TOKEN_BYTES
+        if len(tag) > MAX_TAG or tag.translate(None, legal):
+            raise BadMessage("bad_tag", f"a tag is one token of 1 to {MAX_TAG} legal bytes")
+        tail += b"/" + tag
     head = token(host, MAX_HOST, perl_safe=perl_safe)
     return head + b"/" + token(program, MAX_SRC - len(head) - len(tail) - 1, perl_safe=perl_safe) + tail

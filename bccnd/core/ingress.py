@@ -16,7 +16,7 @@ from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, Nameless, Sources
 from bccnd.core.integrity import Door
 from bccnd.core.routes import Routes
-from bccnd.core.verdicts import INTERNAL_ERROR, LAST_ACCEPTED, LOOPED, NOT_ADDRESSED, NUMBERS, OVERSIZE
+from bccnd.core.verdicts import INTERNAL_ERROR, LAST_ACCEPTED, LOOPED, NAMES, NOT_ADDRESSED, NUMBERS
 from bccnd.errors import BadDatagram
 
 R = TypeVar("R")
@@ -79,13 +79,13 @@ class Ingress(Generic[R]):
         judge = self._sources.judge
         find = self._routes.find
         known = self._routes.known
+        taps = self._routes.taps
         ceiling = self.ceiling
         counters.received += len(datagrams)
         for number, raw in enumerate(datagrams):
             try:
                 if len(raw) > ceiling:
-                    verdicts[OVERSIZE] += 1
-                    continue
+                    raise BadDatagram("oversize")
                 body = admit(raw)
                 # A quick split, trusted only if it yields a channel and a source that were found in order before.
                 try:
@@ -117,12 +117,16 @@ class Ingress(Generic[R]):
                             self._count_groups(route.groups, payload)
                             if route.heartbeat and route.heartbeat == src:
                                 self._on_heartbeat(src, now)
-                verdicts[verdict] += 1
             except BadDatagram as bad:
-                verdicts[NUMBERS[bad.reason]] += 1
+                verdict = NUMBERS[bad.reason]
             except Exception:  # a bug of ours, which costs this datagram and nothing else
-                verdicts[INTERNAL_ERROR] += 1
+                verdict = INTERNAL_ERROR
                 self._on_bug(raw)
+            verdicts[verdict] += 1
+            if taps and taps[verdict]:
+                epoch = self._sources.epoch(src) if verdict <= NOT_ADDRESSED else 0
+                tapped = frames.tapped(NAMES[verdict], counters.name, epoch, received_ns, peers[number], raw)
+                deliveries.append((taps[verdict], tapped))
         return deliveries
 
     def _count_groups(self, groups: tuple[int, ...], payload: bytes) -> None:

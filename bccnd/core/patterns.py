@@ -85,3 +85,36 @@ def _compile_levels(tokens: list[bytes]) -> Pattern:
     kinds = {b"*": (MANY, b""), b"+": (PREFIX, b"")}
     steps = tuple(kinds.get(token, (EXACT, token)) for token in tokens)
     return Pattern(steps, rest=False, literal=all(kind == EXACT for kind, _ in steps))
+
+
+def covers(wide: Pattern, narrow: Pattern) -> bool:
+    """Whether every key that ``narrow`` matches is also matched by ``wide``; both split keys at the same separator.
+
+    Never true where it is not so; in a few roundabout cases (``*/+`` under ``+/*``) false where it is.
+    """
+    if narrow.steps is None:
+        return True
+    if wide.steps is None:
+        return False
+    above, below = _written_out(wide, wide.steps), _written_out(narrow, narrow.steps)
+    # reach[j]: what stands in ``above`` from here on covers ``below`` from j on
+    reach = [False] * len(below) + [True]
+    for kind, token in reversed(above):
+        behind, reach = reach, [False] * (len(below) + 1)
+        for j in range(len(below), -1, -1):
+            if kind == MANY:
+                reach[j] = behind[j] or (j < len(below) and reach[j + 1])
+            elif j < len(below):
+                reach[j] = behind[j + 1] and _step_covers(kind, token, *below[j])
+    return reach[0]
+
+
+def _written_out(pattern: Pattern, steps: tuple[Step, ...]) -> list[Step]:
+    """With the rest as steps: any one token, then any number."""
+    return [*steps, *([(PREFIX, b""), (MANY, b"")] if pattern.rest else [])]
+
+
+def _step_covers(kind: int, token: bytes, other: int, narrower: bytes) -> bool:
+    if kind == EXACT:
+        return other == EXACT and token == narrower
+    return other != MANY and narrower.startswith(token)

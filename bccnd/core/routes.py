@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Generic, TypeVar
 
-from bccnd.core import targets
+from bccnd.core import secret, targets
 from bccnd.core.bccn1 import UNKNOWN_SRC, check_chan
+from bccnd.core.frames import TAP
 from bccnd.core.liveness import HEARTBEAT
 from bccnd.core.patterns import DIALECTS, EXACT, MANY, Dialect, Pattern, compile_pattern
+from bccnd.core.verdicts import NAMES
+from bccnd.errors import BadDatagram
 
 #: channels remembered, in each of two generations: a few MB, and freeing one generation takes below a millisecond
 CACHE: Final = 4096
@@ -159,20 +162,29 @@ class PatternTree(Generic[R]):
 class Routes(Generic[R]):
     """Who gets what: subscriptions for plain channels, everyone for the all form, identities for directed ones.
 
-    Keys of the bus itself (``!/...``) have a tree of their own, which holds the patterns that begin with ``!``:
-    who subscribes to everything does not subscribe to the bus's own business. As these keys are written with ``/``,
-    whatever the dialect, so are their patterns.
+    Every receiver has its patterns in a dialect of its own; ``dialect`` is that of the channel groups, and of who
+    names none. Keys of the bus itself (``!/...``) have trees of their own, which hold the patterns that begin in the
+    same way: who subscribes to everything does not subscribe to the bus's own business, and nobody gets secret
+    messages or the tap but by a pattern that asks for them. As these keys are written with ``/``, whatever the
+    dialect, so are their patterns.
+
+    Without ``forms`` there are no all and directed forms: ``!`` and ``!x`` are plain, as sbus has them.
     """
 
-    def __init__(self, dialect: Dialect, cache: int = CACHE) -> None:
+    def __init__(self, dialect: Dialect, cache: int = CACHE, *, forms: bool = True) -> None:
         self._cache_size = cache
-        self._plain: PatternTree[R] = PatternTree(dialect)
-        self._bus: PatternTree[R] = PatternTree(DIALECTS["path"])
+        self._forms = forms
+        self._dialect = dialect
+        self._plain: dict[str, PatternTree[R]] = {}
+        self._bus, self._secret, self._tap = (PatternTree[R](DIALECTS["path"]) for _ in range(3))
         self._identities: dict[R, bytes] = {}
+        self._dialects: dict[R, Dialect] = {}
         self._by_prefix: dict[bytes, dict[R, None]] = {}
         self._meta: set[R] = set()
         self._held: dict[R, dict[bytes, int]] = {}
         self._groups: PatternTree[int] = PatternTree(dialect)
+        #: receivers of the tap by the number of the verdict; empty when nobody listens
+        self.taps: tuple[tuple[R, ...], ...] = ()
         #: the younger generation of remembered routes, for who wants to look before asking `find`
         self.known: dict[bytes, Route[R]] = {}
         self._old: dict[bytes, Route[R]] = {}
@@ -184,11 +196,29 @@ class Routes(Generic[R]):
 
     # -- who is there
 
-    def join(self, receiver: R, identity: bytes) -> None:
-        self._identities[receiver] = identity
+    def join(self, receiver: R, identity: bytes, dialect: Dialect | None = None) -> None:
         self._held[receiver] = {}
+        self._dialects[receiver] = dialect or self._dialect
+        self._plain.setdefault(self._dialects[receiver].name, PatternTree(self._dialects[receiver]))
+        self._enter(receiver, identity)
+
+    def rename(self, receiver: R, identity: bytes) -> None:
+        """The receiver is called something else from now on."""
+        self._strike(receiver)
+        self._enter(receiver, identity)
+
+    def _enter(self, receiver: R, identity: bytes) -> None:
+        self._identities[receiver] = identity
         for prefix in targets.prefixes(identity):
             self._by_prefix.setdefault(prefix, {})[receiver] = None
+        self._addressed = {}
+
+    def _strike(self, receiver: R) -> None:
+        for prefix in targets.prefixes(self._identities.pop(receiver)):
+            holders = self._by_prefix[prefix]
+            del holders[receiver]
+            if not holders:
+                del self._by_prefix[prefix]
         self._addressed = {}
 
     def leave(self, receiver: R) -> None:
@@ -196,14 +226,9 @@ class Routes(Generic[R]):
         for text, count in list(self._held[receiver].items()):
             for _ in range(count):
                 self.unsubscribe(receiver, text)
-        del self._held[receiver]
-        for prefix in targets.prefixes(self._identities.pop(receiver)):
-            holders = self._by_prefix[prefix]
-            del holders[receiver]
-            if not holders:
-                del self._by_prefix[prefix]
+        del self._held[receiver], self._dialects[receiver]
+        self._strike(receiver)
         self._meta.discard(receiver)
-        self._addressed = {}
 
     def set_meta(self, receiver: R, wanted: bool) -> None:
         """Whether the receiver wants the sender's particulars before each bridged payload."""
@@ -214,7 +239,7 @@ class Routes(Generic[R]):
 
     def subscribe(self, receiver: R, text: bytes) -> None:
         """Add a pattern; the same one may be added again and then counts twice."""
-        tree = self._tree_of(text)
+        tree = self._tree_of(receiver, text)
         pattern = tree.compile(text)
         tree.add(pattern, receiver)
         held = self._held[receiver]
@@ -227,7 +252,7 @@ class Routes(Generic[R]):
         held = self._held[receiver]
         if text not in held:
             return False
-        tree = self._tree_of(text)
+        tree = self._tree_of(receiver, text)
         pattern = tree.compile(text)
         tree.remove(pattern, receiver)
         held[text] -= 1
@@ -243,7 +268,7 @@ class Routes(Generic[R]):
 
     def set_groups(self, patterns: Iterable[bytes]) -> None:
         """The configured channel groups: routes name those that a channel belongs to, by position."""
-        self._groups = PatternTree(self._plain.dialect)
+        self._groups = PatternTree(self._dialect)
         for number, text in enumerate(patterns):
             self._groups.add(self._groups.compile(text), number)
         self._forget()
@@ -259,7 +284,7 @@ class Routes(Generic[R]):
             route = self._old.get(chan)
             if route is None:
                 check_chan(chan)
-                route = self._make(chan, targets.PLAIN, self._plain.match(chan))
+                route = self._make(chan, targets.PLAIN, self._match(chan))
             if len(self.known) >= self._cache_size:
                 self._old, self.known = self.known, {}
             self.known[chan] = route
@@ -267,6 +292,8 @@ class Routes(Generic[R]):
 
     def _find_addressed(self, chan: bytes) -> Route[R]:
         """The all and directed forms; kept apart, because they change with every client that comes or goes."""
+        if not self._forms:
+            raise BadDatagram("bad_channel", "no legal channel where there are no forms")
         route = self._addressed.get(chan)
         if route is None:
             check_chan(chan)
@@ -296,17 +323,34 @@ class Routes(Generic[R]):
 
         A directed key that is no legal channel names nobody.
         """
+        if key.startswith(secret.PREFIX):
+            return tuple(self._secret.match(key))
         if key.startswith(b"!/"):
             return tuple(self._bus.match(key))
-        return () if key.startswith(b"!") else tuple(self._plain.match(key))
+        return () if self._forms and key.startswith(b"!") else tuple(self._match(key))
+
+    def _match(self, key: bytes) -> dict[R, int]:
+        found: dict[R, int] = {}
+        for tree in self._plain.values():
+            found.update(tree.match(key))
+        return found
 
     # -- what was remembered
 
-    def _tree_of(self, text: bytes) -> PatternTree[R]:
-        return self._bus if text.startswith(b"!") else self._plain
+    def _tree_of(self, receiver: R, text: bytes) -> PatternTree[R]:
+        if not text.startswith(b"!" if self._forms else b"!/"):
+            return self._plain[self._dialects[receiver].name]
+        if text.startswith(secret.PREFIX):
+            return self._secret
+        return self._tap if text.startswith(TAP) else self._bus
 
     def _changed(self, text: bytes, pattern: Pattern) -> None:
-        if pattern.literal:
+        if text.startswith(b"!/") and not text.startswith(TAP):
+            return  # such keys are looked up each time
+        if text.startswith(TAP):
+            listening = tuple(tuple(self._tap.match(TAP + name.encode())) for name in NAMES)
+            self.taps = listening if any(listening) else ()
+        elif pattern.literal:
             self.known.pop(text, None)
             self._old.pop(text, None)
         else:

@@ -1,0 +1,109 @@
+"""What waits for one client: frames, and gaps that stand where frames were dropped.
+
+Law: what is sent next depends only on what was put in and on the order that the client has chosen. A gap is a
+number and takes no room, so that it can always be noted. Source: sbus, "Flood control".
+
+- ``queue``: as it came.
+- ``stack``: the latest first; a gap keeps its place among its neighbours.
+- ``random``: what frees the most memory, that is the largest first; the gap, which has no place then, comes last.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import Final
+
+QUEUE: Final = 0
+STACK: Final = 1
+RANDOM: Final = 2
+ORDERS: Final = {b"queue": QUEUE, b"stack": STACK, b"random": RANDOM}
+
+Entry = bytes | int
+
+
+class Outbox:
+    """Frames and gaps in the order of a client's choice. ``bytes`` and ``messages`` count the frames that wait;
+    control frames are no messages."""
+
+    __slots__ = ("_heap", "_line", "_lost", "_serial", "bytes", "messages", "order")
+
+    def __init__(self) -> None:
+        self.order = QUEUE
+        self.bytes = 0
+        self.messages = 0
+        self._line: deque[Entry] = deque()
+        #: in random order: (minus the size, serial, frame), and the one gap behind them
+        self._heap: list[tuple[int, int, bytes]] = []
+        self._lost = 0
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._line) + len(self._heap) + bool(self._lost)
+
+    def put(self, frame: bytes) -> None:
+        self.bytes += len(frame)
+        self.messages += frame.startswith(b"MSG")
+        self._append(frame)
+
+    def lose(self, count: int = 1) -> None:
+        """Note that ``count`` messages are missing behind what was put in last."""
+        last = self._line[-1] if self._line else b""
+        if isinstance(last, int):
+            self._line[-1] = last + count
+        else:
+            self._append(count)
+
+    def set_order(self, order: int) -> None:
+        """Change the order, also of what waits already."""
+        entries: Iterable[Entry] = [*self._line, *(frame for _, _, frame in sorted(self._heap, key=lambda one: one[1]))]
+        lost, self._lost = self._lost, 0
+        self._line.clear()
+        self._heap.clear()
+        self.order = order
+        for entry in entries:
+            self._append(entry)
+        if lost:
+            self.lose(lost)
+
+    def head(self) -> Entry:
+        """What is to be sent next. Raises IndexError when nothing waits."""
+        if self.order == RANDOM:
+            return self._heap[0][2] if self._heap or not self._lost else self._lost
+        return self._line[-1 if self.order == STACK else 0]
+
+    def take(self) -> Entry:
+        """Take off what is to be sent next. Raises IndexError when nothing waits."""
+        entry: Entry
+        if self.order != RANDOM:
+            entry = self._line.pop() if self.order == STACK else self._line.popleft()
+        elif self._lost and not self._heap:
+            entry, self._lost = self._lost, 0
+        else:
+            entry = heappop(self._heap)[2]
+        if not isinstance(entry, int):
+            self.bytes -= len(entry)
+            self.messages -= entry.startswith(b"MSG")
+        return entry
+
+    def lose_here(self) -> None:
+        """Note that a message is missing before what is to be sent next."""
+        if self.order == QUEUE:
+            self._line.appendleft(1)
+        else:
+            self.lose()
+
+    def clear(self) -> None:
+        self._line.clear()
+        self._heap.clear()
+        self._lost = self.bytes = self.messages = 0
+
+    def _append(self, entry: Entry) -> None:
+        if self.order != RANDOM:
+            self._line.append(entry)
+        elif isinstance(entry, int):
+            self._lost += entry
+        else:
+            self._serial += 1
+            heappush(self._heap, (-len(entry), self._serial, entry))

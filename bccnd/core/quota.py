@@ -1,0 +1,97 @@
+"""What each user may take up, and what his clients are charged for.
+
+Law: whatever a client makes the daemon keep is a charge on its user, taken back when it goes; a user at his limit
+is refused, slowed or loses messages, and nobody else notices. Numbers only: who is told what is for others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+#: seconds of the publish rate that a user may use up at once
+BURST: Final = 1.0
+
+
+@dataclass(frozen=True)
+class UserLimits:
+    """What all clients of one user together may take up; ``rate`` is in messages a second, 0 for as fast as can be."""
+
+    clients: int = 750
+    subscriptions: int = 65_536
+    queue_bytes: int = 64 << 20
+    rate: float = 0.0
+
+
+class Account:
+    """The charges of one user."""
+
+    __slots__ = ("clients", "queue_bytes", "stamp", "subscriptions", "tokens", "uid")
+
+    def __init__(self, uid: int) -> None:
+        self.uid = uid
+        self.clients = 0
+        self.subscriptions = 0
+        self.queue_bytes = 0
+        #: messages that may be published at once, as of ``stamp``
+        self.tokens = 0.0
+        self.stamp = float("-inf")
+
+
+class Quota:
+    """The accounts of all users that are here, and of those who have just left."""
+
+    def __init__(self, limits: UserLimits) -> None:
+        self.limits = limits
+        self._accounts: dict[int, Account] = {}
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+    def account(self, uid: int) -> Account | None:
+        """The account of a user who has clients."""
+        return self._accounts.get(uid)
+
+    def open(self, uid: int, now: float) -> Account | None:
+        """Charge a client; None for one too many. ``now`` in seconds, monotonic."""
+        account = self._accounts.get(uid)
+        if account is None:
+            self._forget_who_left(now)
+            account = self._accounts[uid] = Account(uid)
+        if account.clients >= self.limits.clients:
+            return None
+        account.clients += 1
+        return account
+
+    def close(self, account: Account, now: float) -> None:
+        """Take a client's charge back; the other charges are taken back by whoever made them.
+
+        Who has used up his rate stays known until he may publish as before: leaving gains him nothing.
+        """
+        account.clients -= 1
+        if not account.clients and self._rested(account, now):
+            del self._accounts[account.uid]
+
+    def _forget_who_left(self, now: float) -> None:
+        for account in list(self._accounts.values()):
+            if not account.clients and self._rested(account, now):
+                del self._accounts[account.uid]
+
+    def _burst(self) -> float:
+        """Messages that may come at once: at least one, however low the rate."""
+        return max(1.0, self.limits.rate * BURST)
+
+    def _rested(self, account: Account, now: float) -> bool:
+        return (now - account.stamp) * self.limits.rate >= self._burst() or not self.limits.rate
+
+    def publish(self, account: Account, now: float) -> float:
+        """Charge a message against the user's rate: 0, or the seconds after which he may try again."""
+        rate = self.limits.rate
+        if not rate:
+            return 0.0
+        account.tokens = min(self._burst(), account.tokens + (now - account.stamp) * rate)
+        account.stamp = now
+        if account.tokens >= 1.0:
+            account.tokens -= 1.0
+            return 0.0
+        return (1.0 - account.tokens) / rate

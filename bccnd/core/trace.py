@@ -1,0 +1,97 @@
+"""What would become of a datagram here, stage by stage, without anything being counted, remembered or delivered.
+
+Law: the stages are those of `Ingress.feed`, in its order and by its parts, so that the verdict is the one that the
+datagram would be given now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from bccnd.core import bccn1, targets
+from bccnd.core.dedup import UNKNOWN_SENDER, Nameless, Sources
+from bccnd.core.integrity import Door
+from bccnd.core.routes import Routes
+from bccnd.core.verdicts import LAST_ACCEPTED, LOOPED, NAMES, NOT_ADDRESSED, NUMBERS
+from bccnd.errors import BadDatagram
+
+R = TypeVar("R")
+
+
+class Stage(NamedTuple):
+    """One step: its name, whether the datagram gets past it, and what was found."""
+
+    name: str
+    passed: bool
+    finding: str
+
+
+@dataclass
+class Trace(Generic[R]):
+    """The stages up to the one that refuses the datagram, or all of them; the verdict, and who would get it."""
+
+    stages: list[Stage] = field(default_factory=list)
+    verdict: str = ""
+    receivers: tuple[R, ...] = ()
+
+    def go_on(self, name: str, finding: str) -> None:
+        self.stages.append(Stage(name, True, finding))
+
+    def end(self, name: str, verdict: int, finding: str) -> Trace[R]:
+        self.stages.append(Stage(name, verdict <= LAST_ACCEPTED, finding))
+        self.verdict = NAMES[verdict]
+        return self
+
+
+def trace(
+    raw: bytes,
+    peer: str,
+    now: float,
+    *,
+    ceiling: int,
+    door: Door,
+    sources: Sources,
+    nameless: Nameless,
+    routes: Routes[R],
+) -> Trace[R]:
+    """Follow a datagram from ``peer`` (``address:port``); ``now`` is monotonic, in seconds."""
+    found: Trace[R] = Trace()
+    stage = "size"
+    try:
+        if len(raw) > ceiling:
+            raise BadDatagram("oversize", f"{len(raw)} bytes, at most {ceiling} are accepted")
+        found.go_on(stage, f"{len(raw)} bytes, at most {ceiling} are accepted")
+        stage = "envelope"
+        magic, check, body = bccn1.split_envelope(raw)
+        found.go_on(stage, f"magic {magic.decode('ascii')}, a body of {len(body)} bytes")
+        stage = "check"
+        door.admit(raw)
+        found.go_on(stage, check.decode("ascii") or "none, and none is required")
+        stage = "body"
+        src, seq, chan, payload = bccn1.read_body(body)
+        route = routes.find(chan)
+    except BadDatagram as bad:
+        return found.end(stage, NUMBERS[bad.reason], bad.detail)
+    form = targets.FORM_NAMES[targets.form_of(chan)]
+    channel = f"{form} channel {chan.decode('ascii')}, a payload of {len(payload)} bytes"
+    found.go_on(stage, f"src {src.decode('ascii')}, seq {seq}, {channel}")
+    verdict = sources.foresee(src, seq, now)
+    if verdict == UNKNOWN_SENDER:
+        verdict = nameless.foresee(peer, body, now)
+    if verdict > LAST_ACCEPTED:
+        return found.end("dedup", verdict, _why(verdict, sources, src))
+    found.go_on("dedup", _why(verdict, sources, src))
+    if route.nobody:
+        return found.end("match", NOT_ADDRESSED, "no program of this host is meant")
+    found.receivers = route.plain + route.meta
+    return found.end("match", verdict, f"{len(found.receivers)} clients")
+
+
+def _why(verdict: int, sources: Sources, src: bytes) -> str:
+    if verdict == LOOPED:
+        return "the sender is a program of this host"
+    source = sources.get(src)
+    if source is None:
+        return f"{NAMES[verdict]}: not heard of before" if src != bccn1.UNKNOWN_SRC else NAMES[verdict]
+    return f"{NAMES[verdict]}: the last seq was {source.last}, in epoch {source.epoch}"
