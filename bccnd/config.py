@@ -11,14 +11,15 @@ import difflib
 import grp
 import ipaddress
 import os
+import pwd
 import re
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -33,9 +34,11 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from bccnd.client.keys import read_key, read_public_key
+from bccnd.core.address import read_address
 from bccnd.core.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP, check_src
 from bccnd.core.frames import DEFAULT_SOCKET
-from bccnd.errors import BadDatagram, BadKey, ConfigError, Fault
+from bccnd.document import Document
+from bccnd.errors import BadAddress, BadDatagram, BadKey, ConfigError, Fault
 
 DEFAULT_PATH: Final = "/etc/bccnd/bccnd.yaml"
 
@@ -45,8 +48,6 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _MAX_SECONDS: Final = 3.2e10
 _SIZE: Final = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)")
 _BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-#: levels of lists and mappings; the settings have four
-_MAX_DEPTH: Final = 20
 #: seconds between heartbeats at least: a fleet's heartbeats must not be its traffic
 MIN_BEAT: Final = 0.1
 
@@ -151,13 +152,14 @@ def _listen(value: object) -> tuple[str, int] | None:
 
 
 class _Found:
-    """What the settings name, found while they are validated: the keys' bytes and the group's number."""
+    """What the settings name, found while they are validated: the bytes of keys, the numbers of users and groups."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.keys: list[bytes] = []
         self.public_keys: dict[str, bytes] = {}
-        self.gid: int | None = None
+        self.uids: dict[str, int] = {}
+        self.gids: dict[str, int] = {}
 
     def path(self, name: str) -> str:
         """A name without ``/`` at its beginning counts from the folder of the configuration."""
@@ -194,14 +196,36 @@ def _prefix(prefix: str) -> str:
     return prefix
 
 
+def _user(name: str, info: ValidationInfo) -> str:
+    if isinstance(info.context, _Found):
+        try:
+            info.context.uids[name] = int(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
+        except KeyError:
+            raise _wrong(f"there is no user {name}", f"create it (useradd --system {name}), or leave it out") from None
+    return name
+
+
 def _group(name: str, info: ValidationInfo) -> str:
     if isinstance(info.context, _Found):
         try:
-            info.context.gid = grp.getgrnam(name).gr_gid
+            info.context.gids[name] = int(name) if name.isdigit() else grp.getgrnam(name).gr_gid
         except KeyError:
-            remedy = f"create it (groupadd --system {name}), or leave out bus.group"
+            remedy = f"create it (groupadd --system {name}), or leave it out"
             raise _wrong(f"there is no group {name}", remedy) from None
     return name
+
+
+def _number_as_text(value: object) -> object:
+    """Users and groups may be given by number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32 else value
+
+
+def _bus_address(text: str) -> str:
+    try:
+        read_address(text)
+    except BadAddress as bad:
+        raise _wrong(bad.detail, "write a path like /run/bccnd/bus.sock, @name, or /dev/fd/3") from None
+    return text
 
 
 def _as_tuple(value: object) -> object:
@@ -222,7 +246,10 @@ Listen = Annotated[tuple[str, int] | None, BeforeValidator(_listen)]
 KeyFile = Annotated[Text, AfterValidator(_key_file)]
 PublicKeyFile = Annotated[Text, AfterValidator(_public_key_file)]
 Prefix = Annotated[Text, AfterValidator(_prefix)]
-Group = Annotated[Text, AfterValidator(_group)]
+User = Annotated[Text, BeforeValidator(_number_as_text), AfterValidator(_user)]
+Group = Annotated[Text, BeforeValidator(_number_as_text), AfterValidator(_group)]
+BusAddress = Annotated[Text, AfterValidator(_bus_address)]
+Patterns = Annotated[tuple[Text, ...], BeforeValidator(_as_tuple)]
 
 
 class _Section(BaseModel):
@@ -246,8 +273,16 @@ class SegmentSettings(_Section):
 
     @property
     def label(self) -> str:
-        address = f"[{self.address}]" if ":" in self.address else self.address
-        return self.name or f"{self.interface + '/' if self.interface else ''}{address}:{self.port}"
+        """What it is called: its name, or one made of the rest. It holds no ``:``, which ends it in the tap."""
+        made = f"{self.interface + '/' if self.interface else ''}{self.address}#{self.port}"
+        return self.name or made.replace(":", "-").replace("|", "-")
+
+    @field_validator("name")
+    @classmethod
+    def _fits_in_the_tap(cls, name: str) -> str:
+        if set(name) & set(":|"):
+            raise _wrong(f"{_brief(name)} holds : or |, which end a name in the tap", "use other characters")
+        return name
 
     @field_validator("bind")
     @classmethod
@@ -317,18 +352,65 @@ class QueueSettings(_Section):
     bytes: Bytes = Field(default=4 << 20, ge=4096, le=1 << 30)
 
 
-class BusSettings(_Section):
-    """The socket that local programs connect to."""
+class SocketSettings(_Section):
+    """A socket that local programs connect to, and the dialect that is spoken behind it."""
 
-    path: Text = Field(default=DEFAULT_SOCKET, min_length=1)
+    path: BusAddress = Field(min_length=1)
     mode: Mode = 0o660
     group: Group | None = None
     dialect: Literal["path", "sbus", "sbus-dot", "broker"] = "path"
+
+
+class UserSettings(_Section):
+    """What all clients of one user together may take up."""
+
+    #: three quarters of bus.max_clients: no user can shut out the others
+    clients: int = Field(default=750, ge=1, le=100_000)
+    #: 26 MB at some 400 bytes each
+    subscriptions: int = Field(default=65_536, ge=1, le=10_000_000)
+    queue_bytes: Bytes = Field(default=64 << 20, ge=4096, le=1 << 34)
+    #: messages a second; 0 is as fast as can be
+    rate: float = Field(default=0, ge=0, le=1e9)
+
+
+class BusSettings(SocketSettings):
+    """The local bus: its first socket, perhaps more of them, and what clients may take up on all of them together."""
+
+    path: BusAddress = Field(default=DEFAULT_SOCKET, min_length=1)
+    #: each with its own path, mode, group and dialect
+    sockets: Annotated[tuple[SocketSettings, ...], BeforeValidator(_as_tuple)] = Field(default=(), max_length=16)
     queue: QueueSettings = QueueSettings()
     #: each client takes a descriptor; the usual limit of a service is 1024 soft, 524288 hard
     max_clients: int = Field(default=1000, ge=1, le=100_000)
     #: per client: some 400 bytes each
     max_subscriptions: int = Field(default=4096, ge=1, le=1_000_000)
+    user: UserSettings = UserSettings()
+    #: long enough for a program that is paused by garbage collection, short enough that nobody is stuck
+    patience: Seconds = Field(default=5.0, le=3600)
+
+    @property
+    def all_sockets(self) -> tuple[SocketSettings, ...]:
+        return (self, *self.sockets)
+
+    @model_validator(mode="after")
+    def _each_once(self) -> BusSettings:
+        paths = [socket.path for socket in self.all_sockets]
+        for path in paths:
+            if paths.count(path) > 1:
+                raise _wrong(f"two sockets at {path}", "give each a path of its own")
+        return self
+
+
+class AccessSettings(_Section):
+    """A rule: whom it fits, and what they may. What it does not name it does not speak of."""
+
+    user: User | None = None
+    group: Group | None = None
+    program: Text | None = Field(default=None, min_length=1, max_length=64)
+    publish: Patterns | None = Field(default=None, max_length=1000)
+    subscribe: Patterns | None = Field(default=None, max_length=1000)
+    tap: bool | None = None
+    tag: bool | None = None
 
 
 class MetricsSettings(_Section):
@@ -400,7 +482,8 @@ class Settings(_Section):
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     #: the first rule that fits a channel decides
     repeat: Annotated[tuple[RepeatSettings, ...], BeforeValidator(_as_tuple)] = Field(default=(), max_length=64)
-    access: Annotated[None, _none_yet("access rules are")] = None
+    #: the first rule that speaks of a right and fits a client decides
+    access: Annotated[tuple[AccessSettings, ...], BeforeValidator(_as_tuple)] = Field(default=(), max_length=1000)
     gateways: Annotated[None, _none_yet("gateways are")] = None
     recorder: Annotated[None, _none_yet("the recorder is")] = None
 
@@ -439,20 +522,15 @@ class Settings(_Section):
         return self
 
 
+@dataclass(frozen=True)
 class Configuration:
-    """Settings with everything that they name: the keys' bytes and the group's number."""
+    """Settings with everything that they name: the bytes of keys, the numbers of users and groups."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        keys: tuple[bytes, ...] = (),
-        signers: dict[bytes, list[bytes]] | None = None,
-        gid: int | None = None,
-    ) -> None:
-        self.settings = settings
-        self.keys = keys
-        self.signers = signers or {}
-        self.gid = gid
+    settings: Settings
+    keys: tuple[bytes, ...] = ()
+    signers: dict[bytes, list[bytes]] = field(default_factory=dict)
+    uids: dict[str, int] = field(default_factory=dict)
+    gids: dict[str, int] = field(default_factory=dict)
 
 
 def load(path: str | None) -> Configuration:
@@ -478,17 +556,17 @@ def load(path: str | None) -> Configuration:
 
 def read(text: str, path: str) -> Configuration:
     """Read the text of a configuration; ``path`` is named in faults, and relative file names start beside it."""
-    document = _Document(text, path)
+    document = Document(text, path)
     found = _Found(os.path.dirname(path))
     try:
         settings = Settings.model_validate(document.data, context=found)
     except ValidationError as error:
-        raise ConfigError([document.fault(one) for one in error.errors()]) from error
+        raise ConfigError([_fault(document, one) for one in error.errors()]) from error
     signers = {
         os.fsencode(prefix): [found.public_keys[name] for name in names]
         for prefix, names in settings.integrity.signers.items()
     }
-    return Configuration(settings, tuple(found.keys), signers, found.gid)
+    return Configuration(settings, tuple(found.keys), signers, found.uids, found.gids)
 
 
 #: what pydantic says in Python's words, in plain ones
@@ -504,99 +582,21 @@ _WANTED: Final = {
 }
 
 
-class _Document:
-    """A parsed file that still knows on which line each value stands."""
-
-    def __init__(self, text: str, path: str) -> None:
-        self._path = path
-        try:
-            self._root = yaml.compose(text, Loader=yaml.SafeLoader)
-            self.data = _plain(self._root)
-        except yaml.MarkedYAMLError as error:
-            line = error.problem_mark.line + 1 if error.problem_mark else 0
-            reason = " ".join(str(part) for part in (error.context, error.problem) if part)
-            remedy = "check the indentation and quotes of that line and the one before"
-            raise ConfigError([Fault(path, line, "", reason, remedy)]) from error
-        except yaml.YAMLError as error:
-            raise ConfigError([Fault(path, 0, "", str(error), "save it as plain UTF-8 text")]) from error
-        except RecursionError as error:
-            raise ConfigError([Fault(path, 0, "", "nested too deep", "see etc/bccnd.yaml")]) from error
-        if self.data is None:
-            self.data = {}
-        if not isinstance(self.data, dict):
-            raise ConfigError([Fault(path, 1, "", "not a list of keys and values", "see etc/bccnd.yaml")])
-
-    def fault(self, error: ErrorDetails) -> Fault:
-        """A fault from what pydantic found."""
-        # What pydantic calls the key itself of a mapping is named by the key already.
-        where = tuple(part for part in error["loc"] if part != "[key]")
-        context = error.get("ctx", {})
-        kind = error["type"]
-        if kind == "extra_forbidden":
-            return self.fault_at(where, "unknown key", _known_keys(where))
-        if kind == "bccnd":
-            return self.fault_at(where, str(context["reason"]), str(context["remedy"]))
-        if kind == "missing":
-            return self.fault_at(where, "must be there", "see this key in etc/bccnd.yaml")
-        wanted = _WANTED.get(kind) or error["msg"].replace("Input should be", "must be")
-        remedy = f"choose {context['expected']}" if kind == "literal_error" else "see this key in etc/bccnd.yaml"
-        return self.fault_at(where, f"{wanted}, not {_brief(error['input'])}", remedy)
-
-    def fault_at(self, where: tuple[int | str, ...], reason: str, remedy: str) -> Fault:
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
-        return Fault(self._path, self._line(where), path, reason, remedy)
-
-    def _line(self, where: tuple[int | str, ...]) -> int:
-        node, line = self._root, 0
-        for part in where:
-            found = None
-            if isinstance(node, yaml.MappingNode):
-                for key, value in node.value:
-                    if key.value == str(part):
-                        line, found = key.start_mark.line + 1, value
-            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-                found = node.value[part]
-                line = found.start_mark.line + 1
-            if found is None:
-                break
-            node = found
-        return line
-
-
-def _plain(root: yaml.Node | None) -> Any:
-    """What a document stands for, with YAML's safe types only. Raises MarkedYAMLError for a key that stands twice, a
-    value that is not what its tag says, and one that is nested too deep or holds itself."""
-    if root is None:
-        return None
-    _check_node(root, [], set())
-    return yaml.SafeLoader("").construct_document(root)
-
-
-def _check_node(node: yaml.Node, above: list[yaml.Node], done: set[int]) -> None:
-    if len(above) > _MAX_DEPTH or any(node is other for other in above):
-        raise yaml.MarkedYAMLError(problem="nested too deep", problem_mark=node.start_mark)
-    if id(node) in done:  # an alias need not be looked at again
-        return
-    done.add(id(node))
-    inner: list[yaml.Node] = []
-    if isinstance(node, yaml.MappingNode):
-        names: set[str] = set()
-        for key, value in node.value:
-            name = str(key.value)
-            if name in names:
-                raise yaml.MarkedYAMLError(problem=f"the key {name} stands twice", problem_mark=key.start_mark)
-            names.add(name)
-            inner += [key, value]
-    elif isinstance(node, yaml.SequenceNode):
-        inner = node.value
-    for one in inner:
-        _check_node(one, [*above, node], done)
-    if isinstance(node, yaml.ScalarNode):
-        try:
-            yaml.SafeLoader("").construct_document(node)
-        except (ValueError, LookupError, AttributeError, ArithmeticError) as error:
-            problem = f"cannot be read as {node.tag.rpartition(':')[2]}"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
+def _fault(document: Document, error: ErrorDetails) -> Fault:
+    """A fault from what pydantic found."""
+    # What pydantic calls the key itself of a mapping is named by the key already.
+    where = tuple(part for part in error["loc"] if part != "[key]")
+    context = error.get("ctx", {})
+    kind = error["type"]
+    if kind == "extra_forbidden":
+        return document.fault(where, "unknown key", _known_keys(where))
+    if kind == "bccnd":
+        return document.fault(where, str(context["reason"]), str(context["remedy"]))
+    if kind == "missing":
+        return document.fault(where, "must be there", "see this key in etc/bccnd.yaml")
+    wanted = _WANTED.get(kind) or error["msg"].replace("Input should be", "must be")
+    remedy = f"choose {context['expected']}" if kind == "literal_error" else "see this key in etc/bccnd.yaml"
+    return document.fault(where, f"{wanted}, not {_brief(error['input'])}", remedy)
 
 
 def _known_keys(where: tuple[int | str, ...]) -> str:
@@ -620,4 +620,7 @@ _SECTIONS: Final[dict[str, type[BaseModel]]] = {
     "metrics": MetricsSettings,
     "heartbeat": HeartbeatSettings,
     "repeat": RepeatSettings,
+    "sockets": SocketSettings,
+    "user": UserSettings,
+    "access": AccessSettings,
 }

@@ -15,8 +15,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
-from bccnd.config import Configuration, SegmentSettings, Settings, load
+from bccnd.config import Configuration, SegmentSettings, Settings, SocketSettings, load
 from bccnd.core import frames
+from bccnd.core.address import read_address
 from bccnd.core.counters import Histogram
 from bccnd.core.dedup import DedupRules, Nameless, Sources
 from bccnd.core.egress import Egress
@@ -25,13 +26,18 @@ from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door, make_door
 from bccnd.core.liveness import HEARTBEAT, STATE_NAMES, USUAL_INTERVAL, Liveness, LivenessRules
 from bccnd.core.patterns import DIALECTS
+from bccnd.core.quota import UserLimits
 from bccnd.core.repeat import Repeater, RepeatRule
 from bccnd.core.routes import Routes
+from bccnd.core.trace import trace
+from bccnd.core.verdicts import NAMES
 from bccnd.errors import ConfigError
 from bccnd.net import log, metrics
-from bccnd.net.bus import Bus, BusLimits
+from bccnd.net.access import Access, Admission, Rule, by_mode, everybody
+from bccnd.net.bus import Bus, Entrance
+from bccnd.net.clients import BusLimits
 from bccnd.net.http import HttpServer
-from bccnd.net.listen import listen_tcp, listen_unix
+from bccnd.net.listen import listen_bus, listen_tcp
 from bccnd.net.loop import READABLE, Loop, Timer
 from bccnd.net.segment import BATCH, Segment, SegmentOptions
 
@@ -49,6 +55,8 @@ TIDY: Final = 60.0
 DRAIN: Final = 0.6
 #: sources that `bccn sources` can show
 MAX_LISTED: Final = 10_000
+#: receivers that a trace names
+MAX_TRACED: Final = 100
 #: what this daemon is called on the segment, behind the host
 PROGRAM: Final = b"bccnd"
 
@@ -116,21 +124,48 @@ class Daemon:
         if settings.metrics.listen is not None:
             http = HttpServer(self.loop, listen_tcp(*settings.metrics.listen), metrics.pages(self))
             undo.callback(http.close)
-        bus = settings.bus
-        listener = listen_unix(bus.path, bus.mode, configuration.gid)
-        undo.callback(_remove_socket, bus.path, os.stat(bus.path).st_ino)
-        undo.callback(listener.close)
+        entrances = [self._open_socket(one, configuration.gids, undo) for one in settings.bus.all_sockets]
         self.bus = Bus(
             self.loop,
-            listener,
-            self._identify,
+            entrances,
             self._routes,
-            self._egress,
-            self._broadcast,
+            self._identify,
+            self._access(configuration),
             _bus_limits(settings),
-            {b"sources": self._list_sources, b"daemon": self._describe},
+            egress=self._egress,
+            broadcast=self._broadcast,
+            listings={b"sources": self._list_sources, b"daemon": self._describe},
+            trace=self._trace,
         )
         undo.callback(self.bus.close)
+
+    @staticmethod
+    def _open_socket(settings: SocketSettings, gids: dict[str, int], undo: ExitStack) -> Entrance:
+        address = read_address(settings.path)
+        gid = gids[settings.group] if settings.group is not None else None
+        listener = listen_bus(address, settings.mode, gid)
+        if isinstance(address, str):
+            undo.callback(_remove_socket, address, os.stat(address).st_ino)
+        undo.callback(listener.close)
+        admits: Admission = everybody
+        if isinstance(address, bytes):
+            admits = by_mode(settings.mode, os.geteuid(), os.getegid() if gid is None else gid)
+        return Entrance(listener, DIALECTS[settings.dialect], admits)
+
+    def _access(self, configuration: Configuration) -> Access:
+        rules = [
+            Rule(
+                uid=configuration.uids[rule.user] if rule.user is not None else None,
+                gid=configuration.gids[rule.group] if rule.group is not None else None,
+                program=rule.program.encode() if rule.program is not None else None,
+                publish=_encoded(rule.publish),
+                subscribe=_encoded(rule.subscribe),
+                tap=rule.tap,
+                tag=rule.tag,
+            )
+            for rule in configuration.settings.access
+        ]
+        return Access(rules, DIALECTS[self._settings.bus.dialect], os.geteuid(), os.getegid())
 
     # -- the way of a datagram
 
@@ -305,7 +340,7 @@ class Daemon:
                 self._beat_at.cancel()
             self._beat()
         self.nameless.horizon = new.dedup.horizon
-        self.bus.limits = _bus_limits(new)
+        self.bus.configure(_bus_limits(new), self._access(configuration))
         if new.metrics.groups != self._groups:
             self._set_groups(new.metrics.groups)
         self.config_reloads["applied"] += 1
@@ -358,9 +393,10 @@ class Daemon:
     def _summary(self) -> str:
         settings = self._settings
         where = ", ".join(segment.options.name for segment in self.segments) or "no segment"
+        buses = ", ".join(one.path for one in settings.bus.all_sockets)
         listen = settings.metrics.listen
         return (
-            f"segment {where}; bus {settings.bus.path}; integrity {settings.integrity.algorithm}; "
+            f"segment {where}; bus {buses}; integrity {settings.integrity.algorithm}; "
             f"metrics {f'http://{listen[0]}:{listen[1]}/' if listen else 'off'}"
         )
 
@@ -394,6 +430,26 @@ class Daemon:
                 silent = round(time.monotonic() - death.heard, 3)
                 yield {"src": src.decode("ascii"), "state": "dead", "silent_seconds": silent}
 
+    def _trace(self, datagram: bytes) -> dict[str, Any]:
+        """What would become of a datagram that came in now, from nowhere in particular."""
+        found = trace(
+            datagram,
+            "trace",
+            time.monotonic(),
+            ceiling=self._ingress.ceiling,
+            door=self._ingress.door,
+            sources=self.sources,
+            nameless=self.nameless,
+            routes=self._routes,
+        )
+        clients = [self.bus.clients[fd].identity.decode("ascii") for fd in found.receivers]
+        return {
+            "verdict": found.verdict,
+            "stages": [{"stage": name, "passed": passed, "finding": text} for name, passed, text in found.stages],
+            "receivers": clients[:MAX_TRACED],
+            "more_receivers": max(0, len(clients) - MAX_TRACED),
+        }
+
     def _describe(self) -> Iterator[dict[str, Any]]:
         yield {
             "version": metrics.version(),
@@ -405,6 +461,19 @@ class Daemon:
             "subscriptions": self.subscriptions,
             "sources": len(self.sources),
             "segments": [segment.options.name for segment in self.segments],
+            "received": sum(segment.counters.received for segment in self.segments),
+            "sent": sum(segment.counters.sent for segment in self.segments),
+            "kernel_drops": sum(segment.kernel_drops() for segment in self.segments),
+            "verdicts": {
+                name: sum(segment.counters.verdicts[number] for segment in self.segments)
+                for number, name in enumerate(NAMES)
+            },
+            "missing": self.sources.missing,
+            "lost": self.sources.lost,
+            "published": self.bus.counters.published,
+            "deliveries": self.bus.counters.deliveries,
+            "dropped": self.bus.counters.dropped,
+            "queue_bytes": self.bus.queue_bytes,
         }
 
 
@@ -436,6 +505,8 @@ def _bus_limits(settings: Settings) -> BusLimits:
         queue_bytes=bus.queue.bytes,
         max_clients=bus.max_clients,
         max_subscriptions=bus.max_subscriptions,
+        patience=bus.patience,
+        user=UserLimits(bus.user.clients, bus.user.subscriptions, bus.user.queue_bytes, bus.user.rate),
     )
 
 
@@ -458,9 +529,13 @@ def _needing_restart(old: Settings, new: Settings) -> Iterator[tuple[str, object
     yield "names", old.names, new.names
     yield "segments", old.segments, new.segments
     yield "max_datagram", old.max_datagram, new.max_datagram
-    for key in ("path", "mode", "group", "dialect"):
+    for key in ("path", "mode", "group", "dialect", "sockets"):
         yield f"bus.{key}", getattr(old.bus, key), getattr(new.bus, key)
     yield "metrics.listen", old.metrics.listen, new.metrics.listen
+
+
+def _encoded(patterns: tuple[str, ...] | None) -> tuple[bytes, ...] | None:
+    return None if patterns is None else tuple(pattern.encode() for pattern in patterns)
 
 
 def _remove_socket(path: str, inode: int) -> None:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import pytest
 
@@ -28,8 +29,10 @@ from bccnd.core.identity import identity
 from bccnd.core.integrity import Door
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
-from bccnd.net.bus import Bus, BusLimits, Client
-from bccnd.net.listen import listen_unix
+from bccnd.net.access import Access, Admission, Rule, everybody
+from bccnd.net.bus import Bus, Entrance
+from bccnd.net.clients import BusLimits, Client
+from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import READABLE, Loop
 
 ROOT: Final = Path(__file__).parents[1]
@@ -37,6 +40,8 @@ ROOT: Final = Path(__file__).parents[1]
 PATIENCE: Final = 10.0
 #: every interface takes it, and nothing leaves this host
 BROADCAST: Final = "127.255.255.255"
+#: what the kernel keeps for one socket at the least; made so small, a client that does not read is full at once
+TINY: Final = 4608
 #: nobody in particular; what a test does under this uid it does without root's rights
 NOBODY: Final = 65_534
 
@@ -146,8 +151,65 @@ def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
         return port
 
 
+class Who(NamedTuple):
+    """As whom another process is to connect; it takes root to be somebody else."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+    program: bytes = b"somebody"
+
+
+#: two who are nobody in particular, and not in each other's groups
+ANN: Final = Who(4001, 5001, program=b"ann")
+BOB: Final = Who(4002, 5002, program=b"bob")
+
+
+class Process:
+    """A process of another user that has opened a connection and handed us the descriptor; it lives until `end`."""
+
+    def __init__(self, who: Who, address: str | bytes) -> None:
+        need_root("only root can be somebody else")
+        ours, theirs = socket.socketpair()
+        self.pid = os.fork()
+        if not self.pid:
+            with suppress(BaseException):
+                # What it has inherited must not keep other connections open.
+                os.closerange(3, theirs.fileno())
+                os.closerange(theirs.fileno() + 1, 1024)
+                self._connect(who, address, theirs)
+            os._exit(0)
+        theirs.close()
+        self._line = ours
+        _, (self.descriptor, *_), _, _ = socket.recv_fds(ours, 1, 1)
+
+    @staticmethod
+    def _connect(who: Who, address: str | bytes, line: socket.socket) -> None:
+        # First of all, as /proc is closed to who has changed his user.
+        Path("/proc/self/comm").write_bytes(who.program)
+        os.setgroups(who.groups)
+        os.setgid(who.gid)
+        os.setuid(who.uid)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.connect(address)
+        socket.send_fds(line, [b"x"], [sock.fileno()])
+        sock.close()
+        line.recv(1)
+
+    def end(self) -> None:
+        """End it; when this returns, its pid is nobody's."""
+        if self._line.fileno() >= 0:
+            self._line.close()
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+
 class Hub:
-    """A real bus on a real loop, with nothing behind it: what it would broadcast is kept in ``sent``."""
+    """A real bus on a real loop, with nothing behind it: what it would broadcast is kept in ``sent``.
+
+    Beside its path it listens at an abstract address for each of ``others``: the dialect that is spoken there and whom
+    it admits. ``addresses`` holds all of them, the path first.
+    """
 
     def __init__(
         self,
@@ -155,35 +217,59 @@ class Hub:
         *,
         limits: BusLimits | None = None,
         dialect: str = "path",
+        rules: Iterable[Rule] = (),
+        bridged: bool = True,
+        others: Iterable[tuple[str, Admission]] = (),
         listings: dict[bytes, Callable[[], Iterable[dict[str, Any]]]] | None = None,
+        trace: Callable[[bytes], dict[str, Any]] | None = None,
+        on_quiet: Callable[[], None] = lambda: None,
     ) -> None:
+        self.dialect = DIALECTS[dialect]
         self.path = str(folder / "bus.sock")
         self.sent: list[bytes] = []
         #: what the segment says to a broadcast: None for done, else an errno's name
         self.answer: str | None = None
         self.sources = Sources(DedupRules())
-        self.routes: Routes[int] = Routes(DIALECTS[dialect])
+        self.routes: Routes[int] = Routes(DIALECTS[dialect], forms=bridged)
         self.loop = Loop()
+        entrances = [Entrance(listen_unix(self.path, 0o600, None), self.dialect, everybody)]
+        entrances += [Entrance(listen_abstract(), DIALECTS[name], admits) for name, admits in others]
+        self.addresses: list[str | bytes] = [one.listener.getsockname() for one in entrances]
+        self.egress = Egress(Door(), self.sources)
         self.bus = Bus(
             self.loop,
-            listen_unix(self.path, 0o600, None),
-            partial(identity, b"relay01"),
+            entrances,
             self.routes,
-            Egress(Door(), self.sources),
-            self._broadcast,
+            partial(identity, b"relay01"),
+            self.access(rules),
             limits or BusLimits(),
-            listings or {},
+            egress=self.egress if bridged else None,
+            broadcast=self._broadcast,
+            listings=listings,
+            trace=trace,
+            on_quiet=on_quiet,
         )
         self._peers: list[Peer] = []
+
+    def access(self, rules: Iterable[Rule]) -> Access:
+        """Rules, as this daemon has them in force."""
+        return Access(rules, self.dialect, os.geteuid(), os.getegid())
+
+    def reload(self, limits: BusLimits | None = None, rules: Iterable[Rule] = ()) -> None:
+        """What SIGHUP does; without ``limits`` those in force stay."""
+        self.bus.configure(limits or self.bus.limits, self.access(rules))
 
     def _broadcast(self, _chan: bytes, datagram: bytes) -> str | None:
         self.sent.append(datagram)
         return self.answer
 
-    def connect(self, *patterns: bytes) -> Peer:
-        """A client that has been welcomed, and whose patterns are in force."""
+    def connect(self, *patterns: bytes, who: Who | None = None, door: int | None = None) -> Peer:
+        """A client that has been welcomed, and whose patterns are in force: of this process, or as ``who``.
+
+        ``door`` is the number of an address; without one, this process takes the first and others the last.
+        """
         before = set(self.bus.clients)
-        peer = Peer(self)
+        peer = self.knock(who, door)
         turn_until(self.loop, lambda: set(self.bus.clients) - before, "the welcome")
         (fd,) = set(self.bus.clients) - before
         peer.client = self.bus.clients[fd]
@@ -192,9 +278,9 @@ class Hub:
         assert peer.all() == []
         return peer
 
-    def knock(self) -> Peer:
+    def knock(self, who: Who | None = None, door: int | None = None) -> Peer:
         """A client that has connected and has not been welcomed yet."""
-        return Peer(self)
+        return Peer(self, who, self.addresses[door if door is not None else 0 if who is None else -1])
 
     def turn(self, rounds: int = 3) -> None:
         turn(self.loop, rounds)
@@ -222,23 +308,30 @@ class Hub:
         for peer in self._peers:
             peer.close()
         self.bus.close()
-        self.bus.stop_accepting()
+        # What the bus has put off to the end of a round that does not come any more.
+        for call in self.loop._soon:
+            call()
         self.loop.close()
 
 
 class Peer:
-    """A bare client of a hub: a SEQPACKET socket, packets in and out. ``client`` is how the bus sees it."""
+    """A bare client of a hub: a SEQPACKET socket, packets in and out. ``client`` is how the bus sees it; ``process``
+    is who opened it, if that was not this process."""
 
     client: Client
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, who: Who | None, address: str | bytes) -> None:
         self.hub = hub
         self._syncs = 0
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        self.process = None if who is None else Process(who, address)
+        descriptor = None if self.process is None else self.process.descriptor
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=descriptor)
+        hub._peers.append(self)
+        self.sock.setblocking(False)
         # So that it can send what is too large for the bus.
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        hub._peers.append(self)
-        self.sock.connect(hub.path)
+        if self.process is None:
+            self.sock.connect(address)
 
     def send(self, *packets: bytes) -> None:
         """Send, and turn the hub whenever the socket is full."""
@@ -264,13 +357,12 @@ class Peer:
                 self.hub.turn(1)
 
     def waiting(self) -> list[bytes]:
-        """The packets that are there now, without a turn of the hub."""
+        """The packets that are there now, without a turn of the hub; the end is none."""
         packets = []
-        try:
-            while True:
-                packets.append(self.sock.recv(1 << 20))
-        except BlockingIOError:
-            return packets
+        with suppress(BlockingIOError):
+            while packet := self.sock.recv(1 << 20):
+                packets.append(packet)
+        return packets
 
     def all(self) -> list[bytes]:
         """Every packet that all that was sent so far, by whomever, has brought: those before the echo of a sync."""
@@ -295,6 +387,20 @@ class Peer:
 
     def close(self) -> None:
         self.sock.close()
+        if self.process is not None:
+            self.process.end()
+
+
+def slow(hub: Hub, *patterns: bytes, who: Who | None = None) -> Peer:
+    """A client that does not read and for which the kernel keeps next to nothing."""
+    peer = hub.connect(*patterns, who=who)
+    peer.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, TINY)
+    return peer
+
+
+def dropped(hub: Hub) -> dict[str, int]:
+    """What was dropped so far, by reason."""
+    return {reason: count for reason, count in hub.bus.counters.dropped.items() if count}
 
 
 def messages(packets: Iterable[bytes], key: bytes) -> list[bytes]:

@@ -1,211 +1,225 @@
-"""The local bus: the SEQPACKET server, its clients and their queues.
+"""The local bus: the SEQPACKET server; who comes and goes, and what they send.
 
-Law: a client's fault ends that client, never the fan-out. No send blocks: what a client's socket does not take
-waits in its queue, what its queue does not take is dropped (the newest first), counted, and told to it in place.
-Who a client is comes from the kernel. Source: sbus, "Protocol".
+Law: a client's fault ends that client, never the fan-out. Who a client is comes from the kernel; what it may do, from
+the rules. A publisher may be made to wait, the segment never. Source: sbus, "Protocol".
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
-import json
-import os
 import select
 import socket
 import sys
 import termios
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
-from os import write
+from functools import partial
 from typing import Any, Final
 
-from bccnd.core import frames
-from bccnd.core.counters import BusCounters
+from bccnd.core import frames, secret
 from bccnd.core.egress import Egress
-from bccnd.core.identity import token
 from bccnd.core.ingress import Delivery
+from bccnd.core.patterns import Dialect
+from bccnd.core.quota import Quota
 from bccnd.core.routes import Routes
 from bccnd.errors import BadDatagram, BadFrame, BadMessage
 from bccnd.net import log
-from bccnd.net.listen import Acceptor, peer_credentials
+from bccnd.net.access import Access, Admission
+from bccnd.net.clients import BusLimits, Client, Clients
+from bccnd.net.control import Control
+from bccnd.net.listen import Acceptor
 from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Loop
+from bccnd.net.peer import Identifier, Peer
 
 #: packets read from one client before the others have their turn
 TURN: Final = 64
-#: entries in one page of a listing, so that a page is made in well under a millisecond
-PAGE: Final = 100
-#: and characters after which a page ends all the same, so that it fits in a packet
-PAGE_SIZE: Final = 65_536
 #: bytes of a key or pattern that are repeated to who named it
 MAX_REPEATED: Final = 1024
 #: keys of the bus itself that only the daemon may publish
-_RESERVED: Final = (b"!/bccn/", b"!/tap/", b"!/cred/")
+_RESERVED: Final = (b"!/bccn/", frames.TAP)
 
 
 @dataclass(frozen=True)
-class BusLimits:
-    """What one client, and all of them, may take up."""
+class Entrance:
+    """A listening socket, the dialect that is spoken behind it, and whom it admits."""
 
-    queue_messages: int = 1024
-    queue_bytes: int = 4 << 20
-    max_clients: int = 1024
-    max_subscriptions: int = 4096
-    max_pattern: int = 1024
-
-
-class Client:
-    """One connection. ``queue`` holds frames, and numbers that stand for messages lost at that place."""
-
-    __slots__ = (
-        "fd",
-        "identity",
-        "listing",
-        "loss",
-        "open",
-        "pid",
-        "program",
-        "published",
-        "queue",
-        "queue_bytes",
-        "queue_messages",
-        "since",
-        "sock",
-        "subscriptions",
-        "uid",
-        "watched",
-    )
-
-    def __init__(self, sock: socket.socket, name: bytes, program: bytes, pid: int, uid: int) -> None:
-        self.sock = sock
-        self.fd = sock.fileno()
-        self.identity = name
-        self.program = program
-        self.pid = pid
-        self.uid = uid
-        self.since = time.time()
-        self.subscriptions = 0
-        self.queue: deque[bytes | int] = deque()
-        self.queue_bytes = 0
-        self.queue_messages = 0
-        self.published = 0
-        self.loss = 0
-        self.open = True
-        self.watched = READABLE | HALF_CLOSED
-        self.listing: Iterator[dict[str, Any]] = iter(())
-
-    def __str__(self) -> str:
-        return f"{self.program.decode('ascii')} (pid {self.pid}, uid {self.uid})"
+    listener: socket.socket
+    dialect: Dialect
+    admits: Admission
 
 
 class Bus:
-    """Serves the clients of one listening socket.
+    """Serves the clients of one or more listening sockets.
 
-    ``identify`` makes an identity of a program's name and pid; ``broadcast`` takes a datagram and its channel to the
-    segments and returns None or the name of an error; ``listings`` are what `!/bccn/stats` offers beside the clients,
-    by name.
+    ``identify`` makes an identity of a program's name, a pid and a tag (BadMessage: bad_tag); ``egress`` numbers and
+    signs what clients publish and ``broadcast`` takes it to the segments: a datagram and its channel, giving None or
+    the name of an error. Without an ``egress`` there is no segment, and every key is a good one. ``on_quiet`` is
+    called when the last client has left.
     """
 
     def __init__(
         self,
         loop: Loop,
-        listener: socket.socket,
-        identify: Callable[[bytes, int], bytes],
+        entrances: Iterable[Entrance],
         routes: Routes[int],
-        egress: Egress,
-        broadcast: Callable[[bytes, bytes], str | None],
+        identify: Callable[[bytes, int, bytes], bytes],
+        access: Access,
         limits: BusLimits,
-        listings: dict[bytes, Callable[[], Iterable[dict[str, Any]]]],
+        *,
+        egress: Egress | None = None,
+        broadcast: Callable[[bytes, bytes], str | None] = lambda _chan, _datagram: None,
+        listings: dict[bytes, Callable[[], Iterable[dict[str, Any]]]] | None = None,
+        trace: Callable[[bytes], dict[str, Any]] | None = None,
+        on_quiet: Callable[[], None] = lambda: None,
     ) -> None:
-        self.limits = limits
-        self.counters = BusCounters()
-        self.clients: dict[int, Client] = {}
-        #: descriptors of clients with a queue; others are written to at once
-        self._waiting: set[int] = set()
         self._loop = loop
-        self._identify = identify
         self._routes = routes
+        self._identify = identify
+        self._access = access
         self._egress = egress
         self._broadcast = broadcast
-        self._listings = {b"clients": self._list_clients, **listings}
+        self._on_quiet = on_quiet
+        self._clients = Clients(loop, routes, limits, self._end_slow, self._on_room)
+        self.clients = self._clients.by_fd
+        self.counters = self._clients.counters
+        self.deliver: Callable[[Iterable[Delivery[int]]], None] = self._clients.deliver
+        self._quota = Quota(limits.user)
+        self._control = Control(self, routes, listings or {}, trace)
+        #: publishers that wait, by the descriptor of the client that they wait for
+        self._held_up: dict[int, list[Client]] = {}
+        self._draining = False
+        self._connections = 0
         self._limited = log.Limited()
         self._packet = bytearray(frames.MAX_PACKET + 1)
         self._view = memoryview(self._packet)
-        self._requests: dict[bytes, Callable[[Client, bytes], None]] = {
-            frames.CRED_WHOAMI: self._cred_whoami,
-            frames.WHOAMI: lambda client, _: self._answer(client, frames.WHOAMI, client.identity),
-            frames.SYNC: lambda client, payload: self._answer(client, frames.SYNC, payload),
-            frames.META_ON: lambda client, _: self._routes.set_meta(client.fd, True),
-            frames.META_OFF: lambda client, _: self._routes.set_meta(client.fd, False),
-            frames.STATS: self._stats,
-        }
-        self._listening = listener.fileno()
-        self._spare = os.dup(self._listening)
-        self._acceptor = Acceptor(loop, listener, "clients", self._welcome)
+        self._identifier = Identifier()
+        self._acceptors = [Acceptor(loop, one.listener, "clients", partial(self._welcome, one)) for one in entrances]
+
+    @property
+    def limits(self) -> BusLimits:
+        return self._clients.limits
+
+    @property
+    def queue_bytes(self) -> int:
+        """What waits for all clients."""
+        return self._clients.queue_bytes
+
+    def configure(self, limits: BusLimits, access: Access) -> None:
+        """Put other limits and rules in force, also for those who are here; what they hold and may not any more is
+        taken from them, and they are told."""
+        self._clients.limits = limits
+        self._quota.limits = limits.user
+        self._access = access
+        for client in list(self.clients.values()):
+            client.rights = access.rights(client.peer)
+            for pattern, count in list(self._routes.patterns(client.fd).items()):
+                if not self._may_hold(client, pattern):
+                    self._withdraw(client, [pattern] * count)
+                    self.refuse(client, "not_permitted", pattern)
+            if client.identity != client.base and not client.rights.tag:
+                self.rename(client, client.base)
+                self.refuse(client, "not_permitted", frames.TAG)
 
     # -- clients come and go
 
-    def _welcome(self, sock: socket.socket) -> None:
-        pid, uid, _gid = peer_credentials(sock)
-        program = self._program_of(pid)
-        if len(self.clients) >= self.limits.max_clients:
-            self.counters.refused_clients += 1
-            self._limited.warn(
-                "max_clients",
-                f"refused {program.decode('ascii')} (pid {pid}, uid {uid}): {len(self.clients)} clients are "
-                "connected. Remedy: find out who opens so many ('bccn clients'), or raise bus.max_clients",
-            )
-            with contextlib.suppress(OSError):
-                sock.send(frames.error("too_many_clients", b""))
-            sock.close()
+    def _welcome(self, entrance: Entrance, sock: socket.socket) -> None:
+        peer = self._identifier.identify(sock)
+        if not entrance.admits(peer):
+            self._turn_away(sock, "not_permitted", f"{peer} may not connect. Remedy: see mode and group of the socket")
             return
-        client = Client(sock, self._identify(program, pid), program, pid, uid)
-        self.clients[client.fd] = client
-        self._routes.join(client.fd, client.identity)
-        self._egress.open(client.identity)
-        self._loop.watch(client.fd, client.watched, lambda events: self._on_event(client, events))
+        if len(self.clients) >= self.limits.max_clients:
+            remedy = "find out who opens so many ('bccn clients'), or raise bus.max_clients"
+            why = f"refused {peer}: {len(self.clients)} clients are connected. Remedy: {remedy}"
+            self._turn_away(sock, "too_many_clients", why)
+            return
+        account = self._quota.open(peer.uid, time.monotonic())
+        if account is None:
+            remedy = "find out who opens so many ('bccn clients'), or raise bus.user.clients"
+            why = f"refused {peer}: this user has {self.limits.user.clients} clients. Remedy: {remedy}"
+            self._turn_away(sock, "too_many_clients_of_user", why)
+            return
+        self._connections += 1
+        # Those whom we cannot tell apart by their pid are told apart by their connection.
+        tag = b"" if peer.pid else b"%d" % self._connections
+        base = self._identify(peer.program, peer.pid, tag)
+        self._end_predecessors(peer)
+        client = Client(sock, peer, base, entrance.dialect, account, self._access.rights(peer))
+        self._clients.add(client)
+        self._routes.join(client.fd, base, entrance.dialect)
+        if self._egress is not None:
+            self._egress.open(base)
+        self._watch(client)
 
-    def _program_of(self, pid: int) -> bytes:
-        """The name of a process as a legal token; ``unknown`` for one that is gone or not visible from here."""
-        # The spare one makes room for the file, so that being short of descriptors gives nobody a wrong name. It is
-        # a copy of one that we have, which the kernel can always give back.
-        os.close(self._spare)
-        try:
-            with open(f"/proc/{pid}/comm", "rb") as comm:
-                return token(comm.read(64).rstrip(b"\n"), 64)
-        except OSError:
-            return b"unknown"
-        finally:
-            self._spare = os.dup(self._listening)
+    def _watch(self, client: Client) -> None:
+        self._loop.watch(client.fd, client.watched, partial(self._on_event, client))
 
-    def _end(self, client: Client) -> None:
-        """A client has gone or must go; its descriptor lives until the end of the round."""
+    def _turn_away(self, sock: socket.socket, reason: str, why: str) -> None:
+        self.counters.refused[reason] += 1
+        self._limited.warn(reason, why)
+        with contextlib.suppress(OSError):
+            sock.send(frames.error(reason, b""))
+        sock.close()
+
+    def _end_predecessors(self, peer: Peer) -> None:
+        """A pid belongs to the process that has it now. Who still speaks under it after that one has ended (through a
+        descriptor that it left to others) would speak in the name of its successor."""
+        for client in list(self.clients.values()):
+            if client.peer.pid == peer.pid and 0 != client.peer.started != peer.started != 0:
+                self._end(client, "pid_reused", f"its pid belongs to {peer} now")
+
+    def _end_slow(self, client: Client, why: str) -> None:
+        self._end(client, "slow", why)
+
+    def _end(self, client: Client, reason: str = "", why: str = "") -> None:
+        """A client has gone or, for a ``reason``, must go; its descriptor lives until the end of the round."""
         if not client.open:
             return
+        if reason:
+            self.counters.ended[reason] += 1
+            self._limited.warn(f"ended/{client.identity.decode('ascii')}", f"{client} was disconnected: {why}")
         client.open = False
-        self._forget_queue(client)
+        client.held = None
+        now = time.monotonic()
         self._loop.unwatch(client.fd)
-        self._waiting.discard(client.fd)
-        del self.clients[client.fd]
+        self._clients.remove(client)
         self._routes.leave(client.fd)
-        self._egress.close(client.identity, time.monotonic())
+        client.account.subscriptions -= client.subscriptions
+        self._quota.close(client.account, now)
+        if self._egress is not None:
+            self._egress.close(client.identity, now)
+        self._on_room(client)
         self._loop.soon(client.sock.close)
+        if not self.clients:
+            self._on_quiet()
+
+    def rename(self, client: Client, identity: bytes) -> None:
+        """A client is called something else from now on."""
+        if self._egress is not None:
+            self._egress.open(identity)
+            self._egress.close(client.identity, time.monotonic())
+        self._routes.rename(client.fd, identity)
+        client.identity = identity
+
+    def tag(self, client: Client, tag: bytes) -> None:
+        """Put a tag behind what a client is called; an empty one is none. Raises BadMessage: bad_tag."""
+        self.rename(client, self._identify(client.peer.program, client.peer.pid, tag) if tag else client.base)
 
     def _on_event(self, client: Client, events: int) -> None:
         try:
             if events & WRITABLE:
-                self._flush(client)
-            if events & (READABLE | HALF_CLOSED | GONE):
+                self._clients.flush(client)
+            if events & GONE and client.held is not None:
+                # What it has sent is still taken when it may go on; until then the kernel need not say that it left.
+                self._loop.unwatch(client.fd)
+            elif events & (READABLE | HALF_CLOSED | GONE):
                 self._read(client)
-            if events & GONE and client.open and not events & READABLE:
-                self._end(client)
+                if events & GONE and client.open and client.held is None and not events & READABLE:
+                    self._end(client)
         except Exception:  # noqa: BLE001 - a bug of ours, which costs this client and nobody else
             log.logger.exception("%s was disconnected by a bug in this daemon; please report it", client)
-            self._end(client)
+            self._end(client, "bug", "a bug in this daemon; please report it")
 
     # -- from a client
 
@@ -230,16 +244,16 @@ class Bus:
                 self._at_end(client)
                 return False
             if size > frames.MAX_PACKET:
-                self._refuse(client, "frame_too_long", bytes(self._view[:64]))
+                self.refuse(client, "frame_too_long", bytes(self._view[:64]))
             else:
                 self._take(client, bytes(self._view[:size]))
-            if not client.open:
+            if not client.open or client.held is not None:
                 return False
         return True
 
     def _at_end(self, client: Client) -> None:
         """Nothing more will come. One that has only shut down its side still gets what it subscribed to."""
-        if (client.subscriptions or client.queue) and not _hung_up(client.sock):
+        if (client.subscriptions or client.box) and not _hung_up(client.sock):
             client.watched &= ~(READABLE | HALF_CLOSED)
             self._loop.change(client.fd, client.watched)
         else:
@@ -249,301 +263,245 @@ class Bus:
         try:
             verb, key, payload = frames.read(packet)
         except BadFrame as bad:
-            self._refuse(client, bad.reason, packet[:64])
+            self.refuse(client, bad.reason, packet[:64])
             return
         if verb == frames.MSG:
-            self._publish(client, key, payload, packet)
+            wait = self._quota.publish(client.account, time.monotonic())
+            if wait and not self._draining:
+                self._hold(client, partial(self._take, client, packet), "rate")
+                self._loop.later(wait, partial(self._go_on, client))
+            else:
+                self._publish(client, key, payload, packet)
         elif verb == frames.SUB:
             self._subscribe(client, key)
         elif verb == frames.UNSUB:
             self._unsubscribe(client, key)
         else:
-            request = self._requests.get(key)
-            if request is None:
-                self._refuse(client, "unknown_control", key)
-            else:
-                request(client, payload)
+            self._control.take(client, key, payload)
 
     def _subscribe(self, client: Client, pattern: bytes) -> None:
         if len(pattern) > self.limits.max_pattern:
-            self._refuse(client, "pattern_too_long", pattern[:64])
-        elif client.subscriptions >= self.limits.max_subscriptions:
-            self._refuse(client, "too_many_subscriptions", pattern)
-        elif pattern.startswith((b"!/tap/", b"!/cred/")):
-            self._refuse(client, "not_permitted", pattern)
-        else:
-            self._routes.subscribe(client.fd, pattern)
-            client.subscriptions += 1
+            self.refuse(client, "pattern_too_long", pattern[:64])
+            return
+        refused = ""
+        patterns = self._meant_by(client, pattern)
+        if not patterns or not self._may_hold(client, pattern):
+            refused = "not_permitted"
+        elif (
+            client.subscriptions + len(patterns) > self.limits.max_subscriptions
+            or client.account.subscriptions + len(patterns) > self.limits.user.subscriptions
+        ):
+            refused = "too_many_subscriptions"
+        if refused:
+            self.refuse(client, refused, pattern)
+            return
+        for one in patterns:
+            self._routes.subscribe(client.fd, one)
+        client.subscriptions += len(patterns)
+        client.account.subscriptions += len(patterns)
 
     def _unsubscribe(self, client: Client, pattern: bytes) -> None:
-        if self._routes.unsubscribe(client.fd, pattern):
-            client.subscriptions -= 1
-        else:
-            self._refuse(client, "not_subscribed", pattern[: self.limits.max_pattern])
+        if not self._withdraw(client, self._meant_by(client, pattern)):
+            self.refuse(client, "not_subscribed", pattern[: self.limits.max_pattern])
+
+    def _withdraw(self, client: Client, patterns: Iterable[bytes]) -> int:
+        """Take patterns back; how many of them the client held."""
+        held = sum(self._routes.unsubscribe(client.fd, one) for one in patterns)
+        client.subscriptions -= held
+        client.account.subscriptions -= held
+        return held
+
+    @staticmethod
+    def _meant_by(client: Client, pattern: bytes) -> list[bytes]:
+        """The patterns that one stands for: of a secret one, those that are for this client."""
+        if not pattern.startswith(secret.PREFIX):
+            return [pattern]
+        peer = client.peer
+        return secret.own_patterns(pattern, peer.gid, peer.uid, peer.pid) or []
+
+    @staticmethod
+    def _may_hold(client: Client, pattern: bytes) -> bool:
+        if pattern.startswith(frames.TAP):
+            return client.rights.tap
+        allowed = client.rights.subscribe
+        return allowed is None or allowed.covers(pattern, client.dialect)
 
     def _publish(self, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
+        local = key.startswith(b"!/")
+        if key.startswith(_RESERVED) or (key.startswith(secret.PREFIX) and not secret.is_secret(key)):
+            refused = "reserved_key"
+        elif client.rights.publish is not None and not client.rights.publish.permits(key):
+            refused = "not_permitted"
+        else:
+            if self._clients.may_block() and not self._draining and self._held_up_by(client, key, packet):
+                return
+            refused = ""
+            if local:
+                self.deliver(((self._without_echo(client, self._routes.local(key)), packet),))
+            else:
+                refused = self.publish(client.identity, key, payload, packet, client)
         self.counters.published += 1
         client.published += 1
-        if key.startswith(_RESERVED):
-            refused = "reserved_key"
-        elif key.startswith(b"!/"):
-            refused = ""
-            self._send_all(((self._routes.local(key), packet),))
-        else:
-            refused = self.publish(client.identity, key, payload, packet)
         if refused:
-            self._refuse(client, refused, key)
+            self.refuse(client, refused, key)
 
-    def publish(self, identity: bytes, key: bytes, payload: bytes, packet: bytes) -> str:
+    def publish(self, identity: bytes, key: bytes, payload: bytes, packet: bytes, client: Client | None = None) -> str:
         """Deliver a message to the clients of this host, and broadcast it if the protocol can carry it.
 
-        ``packet`` is the message as a frame. Returns why it was not broadcast, empty when it was.
+        ``packet`` is the message as a frame, ``client`` who sent it. Returns why it was not broadcast, empty when it
+        was or where there is no segment.
         """
         clock_ns = time.time_ns()
         seq, datagram, refused = 0, b"", ""
-        try:
-            seq, datagram = self._egress.emit(identity, key, payload, clock_ns // 1000)
-        except BadMessage as bad:
-            refused = bad.reason
-        self._deliver_locally(identity, key, payload, packet, seq, clock_ns)
-        if not refused and self._broadcast(key, datagram):
-            refused = "send_failed"
-        return refused
-
-    def announce(self, key: bytes, payload: bytes) -> None:
-        """Tell the clients that have subscribed to a key of the bus itself."""
-        self._send_all(((self._routes.local(key), frames.message(key, payload)),))
-
-    def _deliver_locally(
-        self, identity: bytes, key: bytes, payload: bytes, packet: bytes, seq: int, clock_ns: int
-    ) -> None:
+        if self._egress is not None:
+            try:
+                seq, datagram = self._egress.emit(identity, key, payload, clock_ns // 1000)
+            except BadMessage as bad:
+                refused = bad.reason
         try:
             route = self._routes.find(key)
         except BadDatagram:  # no legal channel, but perhaps a key that someone here waits for
-            self._send_all(((self._routes.local(key), packet),))
-            return
-        self._send_all(((route.plain, packet),))
-        if route.meta:
-            meta = frames.meta(identity, seq, clock_ns, "local")
-            self._send_all(((route.meta, route.frame_head + meta + payload),))
+            self.deliver(((self._without_echo(client, self._routes.local(key)), packet),))
+        else:
+            self.deliver(((self._without_echo(client, route.plain), packet),))
+            if route.meta:
+                meta = frames.meta(identity, seq, clock_ns, "local")
+                told = route.frame_head + meta + payload
+                self.deliver(((self._without_echo(client, route.meta), told),))
+        if datagram and self._broadcast(key, datagram):
+            refused = "send_failed"
+        return refused
 
-    # -- requests
+    @staticmethod
+    def _without_echo(client: Client | None, receivers: tuple[int, ...]) -> tuple[int, ...]:
+        """The receivers, but for a publisher that does not want to hear itself."""
+        if client is None or client.echo or client.fd not in receivers:
+            return receivers
+        return tuple(fd for fd in receivers if fd != client.fd)
 
-    def _answer(self, client: Client, key: bytes, payload: bytes) -> None:
-        self._tell(client, frames.control(key, payload))
+    def announce(self, key: bytes, payload: bytes) -> None:
+        """Tell the clients that have subscribed to a key of the bus itself."""
+        self.deliver(((self._routes.local(key), frames.message(key, payload)),))
 
-    def _refuse(self, client: Client, reason: str, key: bytes) -> None:
+    def answer(self, client: Client, key: bytes, payload: bytes) -> None:
+        """Send a client a control message."""
+        self._clients.tell(client, frames.control(key, payload))
+
+    def refuse(self, client: Client, reason: str, key: bytes) -> None:
         """Tell a client what was wrong with a frame of its own."""
         self.counters.errors[reason] = self.counters.errors.get(reason, 0) + 1
-        self._tell(client, frames.error(reason, key[:MAX_REPEATED]))
+        if reason == "not_permitted":
+            what = repr(key.decode("ascii", "backslashreplace"))
+            self._limited.warn(
+                f"not_permitted/{client.peer.uid}/{client.peer.program.decode('ascii')}",
+                f"{client} has asked for {what} and may not. Remedy: see access in the configuration",
+            )
+        self._clients.tell(client, frames.error(reason, key[:MAX_REPEATED]))
 
-    def _cred_whoami(self, client: Client, _payload: bytes) -> None:
-        pid, uid, gid = peer_credentials(client.sock)
-        self._answer(client, frames.CRED_WHOAMI, b"!/cred/%d/%d/%d" % (gid, uid, pid))
+    def set_mode(self, client: Client, *, soft: bytes | None = None, hard: bytes | None = None) -> None:
+        """What becomes of messages that cannot be sent to a client at once."""
+        self._clients.set_mode(client, soft=soft, hard=hard)
 
-    def _stats(self, client: Client, topic: bytes) -> None:
-        """A listing, page by page: the first by its name, the following ones with ``more``."""
-        if topic != b"more":
-            listing = self._listings.get(topic or b"daemon")
-            if listing is None:
-                self._refuse(client, "unknown_listing", topic[:64])
-                return
-            client.listing = iter(listing())
-        rows: list[str] = []
-        size = 0
-        for row in client.listing:
-            rows.append(json.dumps(row, separators=(",", ":")))
-            size += len(rows[-1])
-            if len(rows) == PAGE or size > PAGE_SIZE:
-                more = "true"
-                break
-        else:
-            more = "false"
-        page = f'{{"items":[{",".join(rows)}],"more":{more}}}'
-        self._answer(client, frames.STATS, page.encode("ascii"))
+    # -- publishers that are made to wait
 
-    def _list_clients(self) -> Iterator[dict[str, Any]]:
-        for client in list(self.clients.values()):
-            if client.open:
-                yield {
-                    "identity": client.identity.decode("ascii"),
-                    "program": client.program.decode("ascii"),
-                    "pid": client.pid,
-                    "uid": client.uid,
-                    "since": round(client.since, 3),
-                    "subscriptions": client.subscriptions,
-                    "patterns": [
-                        text.decode("utf-8", "backslashreplace")[:128]
-                        for text in islice(self._routes.patterns(client.fd), 8)
-                    ],
-                    "published": client.published,
-                    "queued": client.queue_messages,
-                    "queued_bytes": client.queue_bytes,
-                    "lost": client.loss,
-                }
+    def _held_up_by(self, client: Client, key: bytes, packet: bytes) -> bool:
+        """Make a publisher wait, if one of the receivers wants it to."""
+        try:
+            route = self._routes.find(key)
+            receivers = route.plain + route.meta
+        except BadDatagram:
+            receivers = self._routes.local(key)
+        blocker = self._clients.who_blocks(receivers, len(packet), client)
+        if blocker is None:
+            return False
+        _verb, key, payload = frames.read(packet)
+        self._hold(client, partial(self._publish, client, key, payload, packet), "slow_reader")
+        if blocker.fd not in self._held_up:
+            self._held_up[blocker.fd] = []
+            self._watch_progress(blocker)
+        self._held_up[blocker.fd].append(client)
+        return True
 
-    # -- to clients
-
-    def deliver(self, deliveries: Iterable[Delivery[int]]) -> None:
-        """Send each frame to each of its receivers, in order."""
-        self._send_all(deliveries)
-
-    def _send_all(self, deliveries: Iterable[Delivery[int]]) -> None:
-        # os.write is the cheapest way into the kernel that Python has; a SEQPACKET socket takes it for send(2).
-        waiting = self._waiting
-        sent = 0
-        for receivers, frame in deliveries:
-            for fd in receivers:
-                if waiting and fd in waiting:
-                    self._enqueue(self.clients[fd], frame)
-                    continue
-                try:
-                    write(fd, frame)
-                    sent += 1
-                except OSError as error:
-                    self._not_sent(fd, frame, error)
-        self.counters.deliveries += sent
-
-    def _not_sent(self, fd: int, frame: bytes, error: OSError) -> None:
-        client = self.clients[fd]
-        if error.errno in (errno.EAGAIN, errno.ENOBUFS):
-            self._enqueue(client, frame)
-        elif error.errno == errno.EMSGSIZE:
-            self._lose(client, "too_big")
-        else:
-            # Gone, or half gone. The loop will notice too, and first take what it had still sent.
-            self.counters.dropped["client_gone"] += 1
-
-    def _tell(self, client: Client, frame: bytes) -> None:
-        """Send a control message behind what is already queued. It is no message: one that does not fit is dropped
-        without a gap."""
-        if not client.open:
-            return
-        if not client.queue:
-            try:
-                write(client.fd, frame)
-                return
-            except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.ENOBUFS):
-                    return
-        limits = self.limits
-        if len(client.queue) < 2 * limits.queue_messages and client.queue_bytes + len(frame) <= limits.queue_bytes:
-            self._append(client, frame)
-
-    def _enqueue(self, client: Client, frame: bytes) -> None:
-        if not client.open:
-            self.counters.dropped["client_gone"] += 1
-        elif client.queue_messages >= self.limits.queue_messages:
-            self._lose(client, "queue_messages")
-        elif client.queue_bytes + len(frame) > self.limits.queue_bytes:
-            self._lose(client, "queue_bytes")
-        else:
-            client.queue_messages += 1
-            self._append(client, frame)
-
-    def _append(self, client: Client, frame: bytes | int) -> None:
-        if not client.queue:
-            self._waiting.add(client.fd)
-            client.watched |= WRITABLE
-            self._loop.change(client.fd, client.watched)
-        client.queue.append(frame)
-        if isinstance(frame, bytes):
-            client.queue_bytes += len(frame)
-
-    def _lose(self, client: Client, reason: str) -> None:
-        """Drop a message and note the gap where it would have stood."""
-        self.counters.dropped[reason] += 1
-        client.loss += 1
-        last = client.queue[-1] if client.queue else b""
-        if isinstance(last, int):
-            client.queue[-1] = last + 1
-        else:
-            self._append(client, 1)
-        some = islice(self._routes.patterns(client.fd), 3)
-        patterns = ", ".join(repr(text.decode("ascii", "replace")) for text in some)
-        self._limited.warn(
-            f"slow/{client.identity.decode('ascii')}",
-            f"{client} does not read fast enough: messages for it are dropped ({reason}); subscribed to {patterns}. "
-            "Remedy: make it read faster, narrow its patterns, or raise bus.queue",
-        )
-
-    def _flush(self, client: Client) -> None:
-        """Send what is queued, as far as the client's socket takes it."""
-        queue = client.queue
-        while queue:
-            entry = queue[0]
-            try:
-                write(client.fd, frames.gap(entry) if isinstance(entry, int) else entry)
-            except OSError as error:
-                if error.errno in (errno.EAGAIN, errno.ENOBUFS):
-                    return
-                if error.errno != errno.EMSGSIZE:  # gone; the loop will say so too
-                    self._forget_queue(client)
-                    break
-                if self._take_off(client):
-                    self.counters.dropped["too_big"] += 1
-                    client.loss += 1
-                    queue.appendleft(1)
-                continue
-            self.counters.deliveries += self._take_off(client)
-        self._waiting.discard(client.fd)
-        client.watched &= ~WRITABLE
+    def _hold(self, client: Client, again: Callable[[], None], reason: str) -> None:
+        """Read nothing more from a client until it may go on, and then do ``again``."""
+        self.counters.held[reason] += 1
+        client.held = again
+        client.watched &= ~(READABLE | HALF_CLOSED)
         self._loop.change(client.fd, client.watched)
 
-    def _take_off(self, client: Client) -> bool:
-        """Take the first entry off a queue; whether it was a message."""
-        entry = client.queue.popleft()
-        if isinstance(entry, int):
-            return False
-        client.queue_bytes -= len(entry)
-        message = entry.startswith(b"MSG")
-        client.queue_messages -= message
-        return message
+    def _go_on(self, client: Client) -> None:
+        """What a client was held up for is over."""
+        again, client.held = client.held, None
+        if again is None:
+            return
+        again()
+        if client.open and client.held is None:
+            client.watched |= READABLE | HALF_CLOSED
+            if self._loop.watches(client.fd):
+                self._loop.change(client.fd, client.watched)
+            else:
+                self._watch(client)
 
-    def _forget_queue(self, client: Client) -> None:
-        """Nobody will read what is queued any more."""
-        self.counters.dropped["client_gone"] += client.queue_messages
-        client.queue.clear()
-        client.queue_bytes = client.queue_messages = 0
+    def _on_room(self, blocker: Client) -> None:
+        if blocker.fd in self._held_up:
+            self._loop.soon(partial(self._let_go, blocker))
 
-    # -- totals, and the end
+    def _let_go(self, blocker: Client) -> None:
+        for client in self._held_up.pop(blocker.fd, ()):
+            self._go_on(client)
 
-    @property
-    def queue_bytes(self) -> int:
-        return sum(client.queue_bytes for client in self.clients.values())
+    def _watch_progress(self, blocker: Client) -> None:
+        """See to it that nobody waits for a client that has given up reading."""
+        if not blocker.open or blocker.fd not in self._held_up:
+            return
+        left = blocker.progress + self.limits.patience - time.monotonic()
+        if left > 0:
+            self._loop.later(left, partial(self._watch_progress, blocker))
+            return
+        blocker.patient = False
+        self._limited.warn(
+            f"patience/{blocker.identity.decode('ascii')}",
+            f"{blocker} has read nothing for {self.limits.patience:g} s: those who publish to it no longer wait for "
+            "it, and messages for it may be dropped. Remedy: make it read",
+        )
+        self._let_go(blocker)
+
+    # -- the end
 
     def stop_accepting(self) -> None:
-        self._acceptor.close()
-        if self._spare >= 0:
-            os.close(self._spare)
-            self._spare = -1
+        for acceptor in self._acceptors:
+            acceptor.close()
 
     def drain(self, deadline: float) -> None:
-        """Take what clients have already sent, then flush their queues until ``deadline`` (monotonic seconds)."""
+        """Take what clients have already sent, then send what waits for them until ``deadline`` (monotonic)."""
+        self._draining = True
         for client in list(self.clients.values()):
-            while self._read(client) and time.monotonic() < deadline:
+            self._go_on(client)
+            while client.open and self._read(client) and time.monotonic() < deadline:
                 pass
         while time.monotonic() < deadline:
-            waiting = [client for client in self.clients.values() if client.queue]
+            waiting = [client for client in self.clients.values() if client.box]
             if not waiting:
                 break
             for client in waiting:
-                self._flush(client)
+                self._clients.flush(client)
             time.sleep(0.005)
 
     def close(self) -> None:
         self.stop_accepting()
+        self._on_quiet = lambda: None
         for client in list(self.clients.values()):
             self._end(client)
             client.sock.close()
+        self._identifier.close()
 
 
 def _shut_down(sock: socket.socket) -> bool:
     """Whether the peer will send no more and all that it sent has been read."""
+    # In this order: what came before the end is there once the end is.
     poll = select.poll()
     poll.register(sock, select.POLLRDHUP)
-    unread = int.from_bytes(fcntl.ioctl(sock, termios.FIONREAD, b"\0" * 4), sys.byteorder)
-    return not unread and bool(poll.poll(0))
+    return bool(poll.poll(0)) and not int.from_bytes(fcntl.ioctl(sock, termios.FIONREAD, b"\0" * 4), sys.byteorder)
 
 
 def _hung_up(sock: socket.socket) -> bool:

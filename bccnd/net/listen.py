@@ -1,4 +1,5 @@
-"""Opening the sockets that programs of this host connect to: a path for the bus, an address for HTTP.
+"""Opening the sockets that programs of this host connect to: a path, an abstract address or an inherited descriptor
+for the bus, an address for HTTP.
 
 Law: a path is taken only in a directory that nobody else can play with; a socket file that a dead daemon left is
 replaced, one that somebody serves is not touched, and two daemons that start at once cannot both win.
@@ -9,16 +10,18 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import secrets
 import socket
 import stat
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from bccnd.core.address import MAX_PATH, SUN_PATH
 from bccnd.errors import StartError
 from bccnd.net import log
 from bccnd.net.loop import READABLE, Loop
+from bccnd.net.peer import credentials
 
 #: connections that wait to be accepted; the kernel cuts it to net.core.somaxconn
 BACKLOG: Final = 1024
@@ -26,8 +29,6 @@ BACKLOG: Final = 1024
 ACCEPTS: Final = 64
 #: seconds without accepting after the process has run out of descriptors or memory
 PAUSE: Final = 0.5
-#: sockaddr_un holds this many bytes of path, with the NUL
-MAX_PATH: Final = 107
 
 
 def listen_unix(path: str, mode: int, gid: int | None) -> socket.socket:
@@ -45,6 +46,46 @@ def listen_unix(path: str, mode: int, gid: int | None) -> socket.socket:
             sock.close()
             raise
     return sock
+
+
+def listen_abstract(name: bytes | None = None) -> socket.socket:
+    """A listening SEQPACKET socket at an abstract address, a random one without ``name``. Raises OSError."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+    try:
+        sock.bind(name or b"\0" + secrets.token_bytes(SUN_PATH - 1))
+        sock.listen(BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def adopt(descriptor: int) -> socket.socket:
+    """A SEQPACKET socket that was bound by whoever started us, listening. Raises OSError."""
+    sock = socket.socket(fileno=descriptor)
+    if (sock.family, sock.type) != (socket.AF_UNIX, socket.SOCK_SEQPACKET):
+        sock.detach()
+        raise OSError(errno.EPROTOTYPE, "it is no Unix socket of type SEQPACKET")
+    sock.setblocking(False)
+    if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        sock.listen(BACKLOG)
+    return sock
+
+
+def listen_bus(address: str | bytes | int, mode: int, gid: int | None) -> socket.socket:
+    """A listening socket at whatever an address names (`core.address`). Raises StartError with a remedy."""
+    if isinstance(address, str):
+        return listen_unix(address, mode, gid)
+    try:
+        return adopt(address) if isinstance(address, int) else listen_abstract(address)
+    except OSError as error:
+        if isinstance(address, int):
+            where = f"the inherited descriptor {address}"
+            remedy = "have it opened by whoever starts the daemon, or choose another bus.path"
+        else:
+            where = f"the abstract address @{address[1:].decode('utf-8', 'backslashreplace')}"
+            remedy = "end the process that holds it ('ss -xlp' shows it), or choose another bus.path"
+        raise StartError("no_socket", f"bus.path: cannot use {where}: {error.strerror}", remedy) from error
 
 
 @contextmanager
@@ -105,7 +146,7 @@ def _clear(path: str) -> None:
             # A full backlog or another type of socket: somebody is there.
             who = error.strerror or "no answer"
         else:
-            pid, uid, _ = peer_credentials(probe)
+            pid, uid, _ = credentials(probe)
             who = f"pid {pid}, uid {uid}"
     raise StartError(
         "path_served",
@@ -114,19 +155,25 @@ def _clear(path: str) -> None:
     )
 
 
-def _bind(sock: socket.socket, path: str, mode: int, gid: int | None) -> None:
-    # Nobody may connect between bind and chmod.
+def bind_unix(sock: socket.socket, path: str, mode: int) -> None:
+    """Give a socket a path, to which nobody may connect before it has its mode. Raises OSError."""
     before = os.umask(0o177)
     try:
         sock.bind(path)
+    finally:
+        os.umask(before)
+    os.chmod(path, mode)
+
+
+def _bind(sock: socket.socket, path: str, mode: int, gid: int | None) -> None:
+    try:
+        bind_unix(sock, path, 0o600)
     except OSError as error:
         raise StartError(
             "bind_failed",
             f"bus.path: cannot create {path}: {error.strerror}",
             "choose a directory that the daemon's user may write to",
         ) from error
-    finally:
-        os.umask(before)
     try:
         if gid is not None:
             os.chown(path, -1, gid)
@@ -138,13 +185,6 @@ def _bind(sock: socket.socket, path: str, mode: int, gid: int | None) -> None:
             f"bus.group: cannot give {path} to group {gid}: {error.strerror}",
             "run the daemon as root or as a member of that group, or leave out bus.group",
         ) from error
-
-
-def peer_credentials(sock: socket.socket) -> tuple[int, int, int]:
-    """The pid, uid and gid of the process at the other end, as the kernel noted them when it connected."""
-    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    pid, uid, gid = struct.unpack("=iII", raw)
-    return pid, uid, gid
 
 
 def listen_tcp(host: str, port: int) -> socket.socket:

@@ -21,22 +21,26 @@ logger = logging.getLogger("bccnd")
 
 
 class _Format(logging.Formatter):
-    """With a level prefix for the journal (sd-daemon(3)), with the time for people."""
+    """With a level prefix for the journal (sd-daemon(3)), with the time and the program's name for people."""
 
     _PREFIX: Final = {logging.DEBUG: "<7>", logging.INFO: "<6>", logging.WARNING: "<4>", logging.ERROR: "<3>"}
+
+    def __init__(self, program: str) -> None:
+        super().__init__()
+        self._program = program
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record).replace("\n", "\n  ")
         if "JOURNAL_STREAM" in os.environ:
             return self._PREFIX.get(record.levelno, "<6>") + text.replace("\n", " ")
         stamp = time.strftime("%H:%M:%S", time.localtime(record.created))
-        return f"{stamp} bccnd {record.levelname.lower()}: {text}"
+        return f"{stamp} {self._program} {record.levelname.lower()}: {text}"
 
 
-def setup() -> None:
-    """Send the daemon's log to standard error."""
+def setup(program: str = "bccnd") -> None:
+    """Send the log of a daemon to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Format())
+    handler.setFormatter(_Format(program))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False

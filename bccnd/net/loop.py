@@ -57,7 +57,12 @@ class Loop:
         self._epoll.register(fd, events)
 
     def change(self, fd: int, events: int) -> None:
-        self._epoll.modify(fd, events)
+        """Watch for other events; one that is not watched any more stays so."""
+        if fd in self._callbacks:
+            self._epoll.modify(fd, events)
+
+    def watches(self, fd: int) -> bool:
+        return fd in self._callbacks
 
     def unwatch(self, fd: int) -> None:
         if self._callbacks.pop(fd, None) is not None:

@@ -135,16 +135,20 @@ class DaemonCollector(Collector):
         yield _gauge("queue_bytes", "Bytes waiting for clients that do not read", bus.queue_bytes)
         counters = bus.counters
         yield _counter_of("deliveries", "Messages handed to clients", counters.deliveries)
-        dropped = _counter("deliveries_dropped", "Messages dropped for a client, by reason", "reason")
-        for reason, count in counters.dropped.items():
-            dropped.add_metric([reason], count)
-        yield dropped
         yield _counter_of("published", "Messages that clients published", counters.published)
-        yield _counter_of("clients_refused", "Connections refused because of bus.max_clients", counters.refused_clients)
-        errors = _counter("client_errors", "Frames of clients that were refused, by reason", "reason")
-        for reason, count in counters.errors.items():
-            errors.add_metric([reason], count)
-        yield errors
+        for name, text, counts in (
+            ("deliveries_dropped", "Messages dropped for a client, by reason", counters.dropped),
+            ("clients_refused", "Connections turned away, by reason", counters.refused),
+            ("clients_ended", "Clients that the daemon disconnected, by reason", counters.ended),
+            ("publishers_held", "Messages whose publisher was made to wait, by reason", counters.held),
+            ("client_errors", "Frames of clients that were refused, by reason", counters.errors),
+        ):
+            family = _counter(name, text, "reason")
+            for reason, count in counts.items():
+                family.add_metric([reason], count)
+            yield family
+        untold = "Control messages for a client that were dropped because its queue was full"
+        yield _counter_of("control_dropped", untold, counters.untold)
         yield self._forward()
 
     def _forward(self) -> Metric:

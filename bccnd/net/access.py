@@ -1,0 +1,153 @@
+"""Who may connect, publish, subscribe, tap and take a tag.
+
+Law: for each right, the first rule that speaks of it and fits the client decides. Where no rule speaks of a right,
+everybody has it, but for the tap: that is for root, the daemon's own user and its own group, unless a rule says
+otherwise. Where rules speak of another right and none fits, only root and the daemon's own user have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bccnd.core.patterns import DIALECTS, Dialect, compile_pattern, covers
+from bccnd.core.routes import PatternTree
+from bccnd.net.peer import Peer
+
+#: keys whose answer is remembered for one client
+_REMEMBERED: Final = 1024
+
+Admission = Callable[[Peer], bool]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Whom it fits (None: everybody), and what they may (None: it does not speak of that)."""
+
+    uid: int | None = None
+    gid: int | None = None
+    program: bytes | None = None
+    publish: tuple[bytes, ...] | None = None
+    subscribe: tuple[bytes, ...] | None = None
+    tap: bool | None = None
+    tag: bool | None = None
+
+    def fits(self, peer: Peer) -> bool:
+        return (
+            self.uid in (None, peer.uid)
+            and (self.gid is None or self.gid in peer.groups)
+            and self.program in (None, peer.program)
+        )
+
+
+class Allowed:
+    """Keys that match one of some patterns. The empty pattern stands for every key; beside it, keys that begin with
+    ``!`` match only patterns that do, and these are written with ``/``, whatever the dialect."""
+
+    def __init__(self, patterns: Iterable[bytes], dialect: Dialect) -> None:
+        self._patterns = tuple(patterns)
+        self._everything = b"" in self._patterns
+        self._dialect = dialect
+        self._answers: dict[bytes, bool] = {}
+
+    def permits(self, key: bytes) -> bool:
+        """Whether a key is allowed."""
+        if self._everything:
+            return True
+        answer = self._answers.get(key)
+        if answer is None:
+            if len(self._answers) >= _REMEMBERED:
+                self._answers.clear()
+            answer = self._answers[key] = self._match(key)
+        return answer
+
+    def _match(self, key: bytes) -> bool:
+        marked = key.startswith(b"!")
+        tree: PatternTree[None] = PatternTree(DIALECTS["path"] if marked else self._dialect)
+        for text in self._patterns:
+            if text.startswith(b"!") == marked:
+                tree.add(tree.compile(text), None)
+        return bool(tree.match(key))
+
+    def covers(self, text: bytes, dialect: Dialect) -> bool:
+        """Whether every key that a pattern of some dialect matches is allowed, by one and the same of our patterns."""
+        if self._everything:
+            return True
+        marked = text.startswith(b"!")
+        ours, theirs = (DIALECTS["path"], DIALECTS["path"]) if marked else (self._dialect, dialect)
+        pattern = compile_pattern(text, theirs)
+        if ours.separator != theirs.separator:  # then only single keys can be compared
+            return pattern.literal and self.permits(text)
+        return any(
+            covers(compile_pattern(one, ours), pattern) for one in self._patterns if one.startswith(b"!") == marked
+        )
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What one client may; None stands for every key."""
+
+    publish: Allowed | None
+    subscribe: Allowed | None
+    tap: bool
+    tag: bool
+
+
+class Access:
+    """The rules, in force for a daemon that runs as ``uid`` and ``gid``. Patterns of rules are of ``dialect``."""
+
+    def __init__(self, rules: Iterable[Rule], dialect: Dialect, uid: int, gid: int) -> None:
+        self._rules = tuple(rules)
+        self._dialect = dialect
+        self._uid = uid
+        self._gid = gid
+
+    def rights(self, peer: Peer) -> Rights:
+        ours = peer.uid in (0, self._uid)
+        return Rights(
+            publish=self._keys(peer, ours, "publish"),
+            subscribe=self._keys(peer, ours, "subscribe"),
+            tap=bool(self._granted(peer, "tap", otherwise=ours or self._gid in peer.groups)),
+            tag=bool(self._granted(peer, "tag", otherwise=ours or not self._speaks_of("tag"))),
+        )
+
+    def _keys(self, peer: Peer, ours: bool, right: str) -> Allowed | None:
+        everything = ours or not self._speaks_of(right)
+        patterns = self._granted(peer, right, otherwise=None if everything else ())
+        return None if patterns is None else Allowed(patterns, self._dialect)
+
+    def _granted(self, peer: Peer, right: str, otherwise: Any) -> Any:
+        """What the first rule says that speaks of a right and fits."""
+        for rule in self._rules:
+            said = getattr(rule, right)
+            if said is not None and rule.fits(peer):
+                return said
+        return otherwise
+
+    def _speaks_of(self, right: str) -> bool:
+        return any(getattr(rule, right) is not None for rule in self._rules)
+
+
+def by_mode(mode: int, uid: int, gid: int) -> Admission:
+    """Who may connect to an address that has no file: those whom a socket file of this mode and owner would let in."""
+
+    def admits(peer: Peer) -> bool:
+        if peer.uid == 0:
+            return True
+        if peer.uid == uid:
+            return bool(mode & 0o200)
+        return bool(mode & (0o020 if gid in peer.groups else 0o002))
+
+    return admits
+
+
+def by_user(uids: Iterable[int]) -> Admission:
+    """Only these users may connect."""
+    known = frozenset(uids)
+    return lambda peer: peer.uid in known
+
+
+def everybody(_peer: Peer) -> bool:
+    """Whoever gets past the file's mode may connect."""
+    return True

@@ -1,0 +1,349 @@
+"""The clients of the local bus, and the way to them.
+
+Law: no send blocks. What a client's socket does not take waits in its box; what the box does not take is dropped,
+counted, and told to the client in place, or does what the client has asked for instead. Every byte that waits is
+charged to the client and to its user. Source: sbus, "Flood control".
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from os import write
+from typing import Any, Final
+
+from bccnd.core import frames
+from bccnd.core.counters import BusCounters
+from bccnd.core.ingress import Delivery
+from bccnd.core.outbox import Outbox
+from bccnd.core.patterns import Dialect
+from bccnd.core.quota import Account, UserLimits
+from bccnd.core.routes import Routes
+from bccnd.net import log
+from bccnd.net.access import Rights
+from bccnd.net.loop import HALF_CLOSED, READABLE, WRITABLE, Loop
+from bccnd.net.peer import Peer
+
+#: what a client may ask to be done with a message that its socket (soft) or its box (hard) does not take
+SOFT_MODES: Final = (b"queue", b"discard", b"block", b"error")
+HARD_MODES: Final = (b"discard", b"block", b"error")
+
+
+@dataclass(frozen=True)
+class BusLimits:
+    """What one client, one user and all of them may take up. ``patience``: seconds for which a client that reads
+    nothing may hold up those who publish to it."""
+
+    queue_messages: int = 1024
+    queue_bytes: int = 4 << 20
+    max_clients: int = 1000
+    max_subscriptions: int = 4096
+    max_pattern: int = 1024
+    patience: float = 5.0
+    user: UserLimits = field(default_factory=UserLimits)
+
+
+class Client:
+    """One connection. ``identity`` begins with ``base``, which is what the kernel vouches for."""
+
+    __slots__ = (
+        "account",
+        "base",
+        "box",
+        "dialect",
+        "echo",
+        "fd",
+        "hard",
+        "held",
+        "identity",
+        "listing",
+        "loss",
+        "open",
+        "patient",
+        "peer",
+        "progress",
+        "published",
+        "rights",
+        "since",
+        "sock",
+        "soft",
+        "subscriptions",
+        "watched",
+    )
+
+    def __init__(
+        self, sock: socket.socket, peer: Peer, base: bytes, dialect: Dialect, account: Account, rights: Rights
+    ) -> None:
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.peer = peer
+        self.base = self.identity = base
+        self.dialect = dialect
+        self.account = account
+        self.rights = rights
+        self.since = time.time()
+        self.box = Outbox()
+        self.soft, self.hard = b"queue", b"discard"
+        self.echo = True
+        #: whether it may still hold up those who publish to it, and when it last took something
+        self.patient = True
+        self.progress = 0.0
+        #: what is to be tried again once this client, as a publisher, is held up no more
+        self.held: Callable[[], None] | None = None
+        self.subscriptions = 0
+        self.published = 0
+        self.loss = 0
+        self.open = True
+        self.watched = READABLE | HALF_CLOSED
+        self.listing: Iterator[dict[str, Any]] = iter(())
+
+    def __str__(self) -> str:
+        return str(self.peer)
+
+
+class Clients:
+    """All clients by descriptor, and what is on its way to them.
+
+    ``end`` ends a client; ``make_room`` is called when one that may hold up others has taken what waited for it.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        routes: Routes[int],
+        limits: BusLimits,
+        end: Callable[[Client, str], None],
+        make_room: Callable[[Client], None],
+    ) -> None:
+        self.limits = limits
+        self.counters = BusCounters()
+        self.by_fd: dict[int, Client] = {}
+        #: descriptors of clients for which something waits; others are written to at once
+        self._waiting: set[int] = set()
+        #: descriptors of clients that have asked that those who publish to them be held up
+        self._blockers: set[int] = set()
+        self._loop = loop
+        self._routes = routes
+        self._end = end
+        self._make_room = make_room
+        self._limited = log.Limited()
+
+    def add(self, client: Client) -> None:
+        self.by_fd[client.fd] = client
+
+    def remove(self, client: Client) -> None:
+        self._clear(client)
+        del self.by_fd[client.fd]
+        self._blockers.discard(client.fd)
+
+    @property
+    def queue_bytes(self) -> int:
+        return sum(client.box.bytes for client in self.by_fd.values())
+
+    # -- sending
+
+    def deliver(self, deliveries: Iterable[Delivery[int]]) -> None:
+        """Send each frame to each of its receivers, in order."""
+        # os.write is the cheapest way into the kernel that Python has; a SEQPACKET socket takes it for send(2).
+        waiting = self._waiting
+        sent = 0
+        for receivers, frame in deliveries:
+            for fd in receivers:
+                if waiting and fd in waiting:
+                    self._enqueue(self.by_fd[fd], frame)
+                    continue
+                try:
+                    write(fd, frame)
+                    sent += 1
+                except OSError as error:
+                    self._not_sent(fd, frame, error)
+        self.counters.deliveries += sent
+
+    def tell(self, client: Client, frame: bytes) -> None:
+        """Send a control message behind what already waits. It is no message: one that does not fit is dropped
+        without a gap, and counted."""
+        if not client.open:
+            return
+        if not client.box:
+            try:
+                write(client.fd, frame)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.ENOBUFS):
+                    return
+        limits = self.limits
+        if len(client.box) < 2 * limits.queue_messages and not self._too_many_bytes(client, len(frame)):
+            self._put(client, frame)
+        else:
+            self.counters.untold += 1
+
+    def _not_sent(self, fd: int, frame: bytes, error: OSError) -> None:
+        # One that was ended by what went before is no longer here.
+        client = self.by_fd.get(fd)
+        if client is not None and error.errno in (errno.EAGAIN, errno.ENOBUFS):
+            self._enqueue(client, frame)
+        elif client is not None and error.errno == errno.EMSGSIZE:
+            if self._made_larger(client):
+                self.deliver((((fd,), frame),))
+            else:
+                self._lose(client, "too_big")
+        else:
+            # Gone, or half gone. The loop will notice too, and first take what it had still sent.
+            self.counters.dropped["client_gone"] += 1
+
+    @staticmethod
+    def _made_larger(client: Client) -> bool:
+        """Make the kernel take the largest packets for a client, which it does not by itself; True the first time."""
+        before = client.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, frames.MAX_PACKET)
+        return client.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) > before
+
+    def _enqueue(self, client: Client, frame: bytes) -> None:
+        """Do with a message that cannot be sent now what the client has asked for."""
+        if client.soft == b"discard":
+            self._lose(client, "not_queued")
+        elif client.soft == b"error":
+            self._give_up_on(client)
+        elif not (reason := self._no_room(client, len(frame))):
+            self._put(client, frame)
+        elif client.hard == b"error":
+            self._give_up_on(client)
+        else:
+            self._lose(client, reason)
+
+    def _no_room(self, client: Client, size: int) -> str:
+        """Why a message of so many bytes does not fit in a box; empty when it does."""
+        if client.box.messages >= self.limits.queue_messages:
+            return "queue_messages"
+        return self._too_many_bytes(client, size)
+
+    def _too_many_bytes(self, client: Client, size: int) -> str:
+        if client.box.bytes + size > self.limits.queue_bytes:
+            return "queue_bytes"
+        return "user_queue_bytes" if client.account.queue_bytes + size > self.limits.user.queue_bytes else ""
+
+    def _put(self, client: Client, frame: bytes) -> None:
+        client.box.put(frame)
+        client.account.queue_bytes += len(frame)
+        self._wait(client)
+
+    def _wait(self, client: Client) -> None:
+        if client.fd not in self._waiting:
+            self._waiting.add(client.fd)
+            client.progress = time.monotonic()
+            client.watched |= WRITABLE
+            self._loop.change(client.fd, client.watched)
+
+    def _give_up_on(self, client: Client) -> None:
+        self.counters.dropped["client_ended"] += 1
+        self._end(client, "it does not read fast enough, and has asked to be ended then (blocking/.../error)")
+
+    def _lose(self, client: Client, reason: str) -> None:
+        """Drop a message and note the gap where it would have stood."""
+        self.counters.dropped[reason] += 1
+        client.loss += 1
+        client.box.lose()
+        self._wait(client)
+        some = islice(self._routes.patterns(client.fd), 3)
+        patterns = ", ".join(repr(text.decode("ascii", "replace")) for text in some)
+        self._limited.warn(
+            f"slow/{client.identity.decode('ascii')}",
+            f"{client} does not read fast enough: messages for it are dropped ({reason}); subscribed to {patterns}. "
+            "Remedy: make it read faster, narrow its patterns, or raise bus.queue"
+            if reason != "too_big"
+            else f"a message was dropped that the kernel does not take for {client}; subscribed to {patterns}. "
+            "Remedy: raise net.core.wmem_max",
+        )
+
+    def flush(self, client: Client) -> None:
+        """Send what waits, as far as the client's socket takes it."""
+        box = client.box
+        before = len(box)
+        while box:
+            entry = box.head()
+            try:
+                write(client.fd, frames.gap(entry) if isinstance(entry, int) else entry)
+            except OSError as error:
+                if error.errno in (errno.EAGAIN, errno.ENOBUFS):
+                    break
+                if error.errno != errno.EMSGSIZE:  # gone; the loop will say so too
+                    self._clear(client)
+                    break
+                if not self._made_larger(client):
+                    self._drop_head(client)
+                continue
+            self.counters.deliveries += self._take(client)
+        if not box:
+            self._waiting.discard(client.fd)
+            client.patient = True
+            client.watched &= ~WRITABLE
+            self._loop.change(client.fd, client.watched)
+        if len(box) < before:
+            client.progress = time.monotonic()
+        if client.fd in self._blockers and not self._blocks(client):
+            self._make_room(client)
+
+    def _drop_head(self, client: Client) -> None:
+        """What is to be sent next is more than the client's socket ever takes."""
+        if self._take(client):
+            self.counters.dropped["too_big"] += 1
+            client.loss += 1
+            client.box.lose_here()
+
+    def _take(self, client: Client) -> bool:
+        """Take what is to be sent next out of the box; whether it was a message."""
+        box = client.box
+        messages, size = box.messages, box.bytes
+        box.take()
+        client.account.queue_bytes -= size - box.bytes
+        return box.messages < messages
+
+    def _clear(self, client: Client) -> None:
+        """Nobody will read what waits any more."""
+        self.counters.dropped["client_gone"] += client.box.messages
+        client.account.queue_bytes -= client.box.bytes
+        client.box.clear()
+        self._waiting.discard(client.fd)
+
+    # -- holding up
+
+    def set_mode(self, client: Client, *, soft: bytes | None = None, hard: bytes | None = None) -> None:
+        """What becomes of messages that cannot be sent now (``soft``), and of those for which there is no room."""
+        client.soft, client.hard = soft or client.soft, hard or client.hard
+        if b"block" in (client.soft, client.hard):
+            self._blockers.add(client.fd)
+        else:
+            self._blockers.discard(client.fd)
+        self._make_room(client)
+
+    def who_blocks(self, receivers: Iterable[int], size: int, publisher: Client) -> Client | None:
+        """A receiver that wants this publisher to wait before it sends a message of so many bytes.
+
+        A client can hold up publishers of its own user, one of root's everybody; none holds up itself.
+        """
+        for fd in self._blockers.intersection(self._waiting).intersection(receivers):
+            client = self.by_fd[fd]
+            if (
+                client.patient
+                and client is not publisher
+                and client.peer.uid in (0, publisher.peer.uid)
+                and (client.soft == b"block" or (client.hard == b"block" and self._no_room(client, size)))
+            ):
+                return client
+        return None
+
+    def may_block(self) -> bool:
+        """Whether `who_blocks` is worth asking."""
+        return not self._blockers.isdisjoint(self._waiting)
+
+    def _blocks(self, client: Client) -> bool:
+        """Whether those whom a client has held up had better go on waiting: until it has taken all or, where only a
+        full box holds them up, half of it."""
+        if client.soft == b"block":
+            return bool(client.box)
+        half = client.box.messages * 2 > self.limits.queue_messages or client.box.bytes * 2 > self.limits.queue_bytes
+        return half and client.patient

@@ -1,0 +1,146 @@
+"""Control messages: what a client may ask of the daemon, and change for itself.
+
+Law: every request has one handler here; what is not known is refused and never ignored. Source: sbus, "Control
+message", "Flood control", "Echos".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from bccnd.core import frames
+from bccnd.core.outbox import ORDERS
+from bccnd.core.routes import Routes
+from bccnd.errors import BadMessage
+from bccnd.net.clients import HARD_MODES, SOFT_MODES, Client
+from bccnd.net.peer import credentials
+
+if TYPE_CHECKING:
+    from bccnd.net.bus import Bus
+
+#: entries in one page of a listing, so that a page is made in well under a millisecond
+PAGE: Final = 100
+#: and characters after which a page ends all the same, so that it fits in a packet
+PAGE_SIZE: Final = 65_536
+
+Handler = Callable[[Client, bytes], None]
+Listing = Callable[[], Iterable[dict[str, Any]]]
+
+
+class Control:
+    """The requests of a bus's clients. ``listings`` are what `!/bccn/stats` offers beside the clients, by name;
+    ``trace`` says what would become of a datagram."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        routes: Routes[int],
+        listings: dict[bytes, Listing],
+        trace: Callable[[bytes], dict[str, Any]] | None,
+    ) -> None:
+        self._bus = bus
+        self._routes = routes
+        self._listings = {b"clients": self._list_clients, **listings}
+        self._handlers: dict[bytes, Handler] = {
+            frames.CRED_WHOAMI: self._cred_whoami,
+            frames.WHOAMI: lambda client, _: bus.answer(client, frames.WHOAMI, client.identity),
+            frames.SYNC: lambda client, payload: bus.answer(client, frames.SYNC, payload),
+            frames.META_ON: lambda client, _: routes.set_meta(client.fd, True),
+            frames.META_OFF: lambda client, _: routes.set_meta(client.fd, False),
+            frames.ECHO + b"on": lambda client, _: setattr(client, "echo", True),
+            frames.ECHO + b"off": lambda client, _: setattr(client, "echo", False),
+            frames.STATS: self._stats,
+            frames.TAG: self._tag,
+        }
+        for mode in SOFT_MODES:
+            self._handlers[frames.SOFT + mode] = self._set_soft(mode)
+        for mode in HARD_MODES:
+            self._handlers[frames.HARD + mode] = self._set_hard(mode)
+        for name, order in ORDERS.items():
+            self._handlers[frames.ORDER + name] = self._set_order(order)
+        if trace is not None:
+            self._trace = trace
+            self._handlers[frames.TRACE] = self._on_trace
+
+    def take(self, client: Client, key: bytes, payload: bytes) -> None:
+        """Do what a client asks for."""
+        handler = self._handlers.get(key)
+        if handler is None:
+            self._bus.refuse(client, "unknown_control", key)
+        else:
+            handler(client, payload)
+
+    def _cred_whoami(self, client: Client, _payload: bytes) -> None:
+        pid, uid, gid = credentials(client.sock)
+        self._bus.answer(client, frames.CRED_WHOAMI, b"!/cred/%d/%d/%d" % (gid, uid, pid))
+
+    def _set_soft(self, mode: bytes) -> Handler:
+        return lambda client, _: self._bus.set_mode(client, soft=mode)
+
+    def _set_hard(self, mode: bytes) -> Handler:
+        return lambda client, _: self._bus.set_mode(client, hard=mode)
+
+    @staticmethod
+    def _set_order(order: int) -> Handler:
+        return lambda client, _: client.box.set_order(order)
+
+    def _tag(self, client: Client, tag: bytes) -> None:
+        if not client.rights.tag:
+            self._bus.refuse(client, "not_permitted", frames.TAG)
+            return
+        try:
+            self._bus.tag(client, tag)
+        except BadMessage as bad:
+            self._bus.refuse(client, bad.reason, tag[:64])
+
+    def _on_trace(self, client: Client, datagram: bytes) -> None:
+        if not client.rights.tap:
+            self._bus.refuse(client, "not_permitted", frames.TRACE)
+            return
+        self._bus.answer(client, frames.TRACE, json.dumps(self._trace(datagram)).encode("ascii"))
+
+    def _stats(self, client: Client, topic: bytes) -> None:
+        """A listing, page by page: the first by its name, the following ones with ``more``."""
+        if topic != b"more":
+            listing = self._listings.get(topic or b"daemon")
+            if listing is None:
+                self._bus.refuse(client, "unknown_listing", topic[:64])
+                return
+            client.listing = iter(listing())
+        rows: list[str] = []
+        size = 0
+        for row in client.listing:
+            rows.append(json.dumps(row, separators=(",", ":")))
+            size += len(rows[-1])
+            if len(rows) == PAGE or size > PAGE_SIZE:
+                more = "true"
+                break
+        else:
+            more = "false"
+        page = f'{{"items":[{",".join(rows)}],"more":{more}}}'
+        self._bus.answer(client, frames.STATS, page.encode("ascii"))
+
+    def _list_clients(self) -> Iterator[dict[str, Any]]:
+        for client in list(self._bus.clients.values()):
+            if client.open:
+                yield {
+                    "identity": client.identity.decode("ascii"),
+                    "program": client.peer.program.decode("ascii"),
+                    "pid": client.peer.pid,
+                    "uid": client.peer.uid,
+                    "since": round(client.since, 3),
+                    "dialect": client.dialect.name,
+                    "subscriptions": client.subscriptions,
+                    "patterns": [
+                        text.decode("utf-8", "backslashreplace")[:128]
+                        for text in islice(self._routes.patterns(client.fd), 8)
+                    ],
+                    "published": client.published,
+                    "waits": client.held is not None,
+                    "queued": client.box.messages,
+                    "queued_bytes": client.box.bytes,
+                    "lost": client.loss,
+                }
