@@ -1,0 +1,213 @@
+"""`bccn-sbusd`: the local bus alone, for programs that expect sbusd; the same flags, no segment, no configuration.
+
+Law: to its clients and to whoever starts it, it is sbusd; what it does better is to honour the blocking and order
+modes, and never to let one client hold up the bus. Source: sbusd, its flags and addresses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, NoReturn
+
+import click
+
+from bccnd.core.address import read_address, write_address
+from bccnd.core.identity import identity
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.quota import UserLimits
+from bccnd.core.routes import Routes
+from bccnd.errors import BadAddress
+from bccnd.net import log
+from bccnd.net.access import Access, by_user, everybody
+from bccnd.net.bus import Bus, Entrance
+from bccnd.net.clients import BusLimits
+from bccnd.net.listen import BACKLOG, adopt, bind_unix, listen_abstract
+from bccnd.net.loop import Loop
+
+DEFAULT_ADDRESS: Final = "/run/sbus.socket"
+DEFAULT_PIDFILE: Final = "/run/sbus.pid"
+#: with nothing behind it, an address that is made up at the start
+_GENERATED: Final = "/dev/unix/abstract"
+#: sbusd knows no limits; these are far beyond its uses, and keep a client from taking all the memory there is
+LIMITS: Final = BusLimits(
+    queue_messages=65_536,
+    queue_bytes=16 << 20,
+    max_clients=65_536,
+    max_subscriptions=65_536,
+    user=UserLimits(clients=65_536, subscriptions=1_000_000, queue_bytes=256 << 20),
+)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-a",
+    "address",
+    metavar="ADDRESS",
+    default=DEFAULT_ADDRESS,
+    show_default=True,
+    help="A path, /dev/fd/N, /dev/unix/abstract/HEX, or /dev/unix/abstract for one that is made up and printed.",
+)
+@click.option("-c", "auto_close", is_flag=True, help="End when the last client has left.")
+@click.option("-f", "foreground", is_flag=True, help="Stay in the foreground.")
+@click.option("-g", "for_group", is_flag=True, help="Let the group of the socket file connect.")
+@click.option("-o", "for_others", is_flag=True, help="Let everybody connect.")
+@click.option("-r", "reuse", is_flag=True, help="Remove what stands at the path.")
+@click.option(
+    "-p", "pidfile", metavar="FILE", default=DEFAULT_PIDFILE, show_default=True, help="/dev/null for none; not with -f."
+)
+@click.option("-u", "users", metavar="USER", multiple=True, help="Let only this user connect, and our own; repeatable.")
+@click.version_option(package_name="bccnd", message="bccn-sbusd %(version)s")
+def main(
+    address: str,
+    auto_close: bool,
+    foreground: bool,
+    for_group: bool,
+    for_others: bool,
+    reuse: bool,
+    pidfile: str,
+    users: tuple[str, ...],
+) -> None:
+    """A message bus for the programs of this host, in the place of sbusd.
+
+    Goes to the background once it serves, or with -f closes its standard input and output then. SIGINT and SIGTERM
+    end it with status 0; SIGHUP too, in the foreground.
+
+    \b
+      bccn-sbusd -f -a /run/user/1000/bus.sock
+      bccn-sbusd -fc -a /dev/unix/abstract
+    """
+    log.setup("bccn-sbusd")
+    uids = [_uid_of(user) for user in users]
+    listener, path = _open(address, 0o700 | 0o070 * for_group | 0o007 * for_others, reuse)
+    entrance = Entrance(listener, DIALECTS["sbus"], by_user([*uids, os.getuid()]) if uids else everybody)
+    with _removed_at_the_end(path):
+        if foreground:
+            _serve(entrance, auto_close, [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], _close_standard_streams)
+            return
+        with _in_the_background(None if pidfile == os.devnull else pidfile) as ready:
+            _serve(entrance, auto_close, [signal.SIGINT, signal.SIGTERM], ready)
+
+
+def _serve(entrance: Entrance, auto_close: bool, ends: list[signal.Signals], ready: Callable[[], None]) -> None:
+    loop = Loop()
+    for number in ends:
+        loop.on_signal(number, loop.stop)
+    dialect = entrance.dialect
+    bus = Bus(
+        loop,
+        [entrance],
+        Routes(dialect, forms=False),
+        partial(identity, socket.gethostname().encode("ascii", "replace")),
+        Access((), dialect, os.geteuid(), os.getegid()),
+        LIMITS,
+        on_quiet=loop.stop if auto_close else lambda: None,
+    )
+    ready()
+    loop.run()
+    bus.close()
+    loop.close()
+
+
+def _open(address: str, mode: int, reuse: bool) -> tuple[socket.socket, str]:
+    """A listening socket, and the path to be removed at the end, if there is one."""
+    try:
+        where = b"" if address == _GENERATED else read_address(address)
+        if isinstance(where, str):
+            return _open_path(os.path.abspath(where), mode, reuse)
+        if isinstance(where, int):
+            for flag, bits in (("-g", 0o070), ("-o", 0o007)):
+                if mode & bits:
+                    log.logger.warning("%s means nothing for a socket that was opened by others", flag)
+            return adopt(where), ""
+        listener = listen_abstract(where or None)
+    except BadAddress as bad:
+        raise click.UsageError(f"-a {address}: {bad.detail}") from bad
+    except OSError as error:
+        _fail(f"cannot listen on {address}: {error.strerror}")
+    if not where:
+        click.echo(write_address(listener.getsockname()))
+        sys.stdout.flush()
+    return listener, ""
+
+
+def _open_path(path: str, mode: int, reuse: bool) -> tuple[socket.socket, str]:
+    if reuse:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+    bind_unix(sock, path, mode)
+    sock.listen(BACKLOG)
+    return sock, path
+
+
+@contextlib.contextmanager
+def _removed_at_the_end(path: str) -> Iterator[None]:
+    """Remove a file in the process that has served, not in the one that has only started it."""
+    try:
+        yield
+    finally:
+        if path:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+@contextlib.contextmanager
+def _in_the_background(pidfile: str | None) -> Iterator[Callable[[], None]]:
+    """Go on in a process of its own; the one that was started waits until it is told that all is ready, and ends."""
+    reader, writer = os.pipe()
+    if os.fork():
+        os.close(writer)
+        # Nothing comes from one that could not start. Whoever waits removes nothing.
+        os._exit(0 if os.read(reader, 1) else 1)
+    os.close(reader)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if pidfile is not None:
+        pidfile = os.path.abspath(pidfile)
+        try:
+            with os.fdopen(os.open(pidfile, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w") as file:
+                file.write(f"{os.getpid()}\n")
+        except OSError as error:
+            _fail(f"cannot write {pidfile}: {error.strerror}; remove it if no sbusd is running, or choose another (-p)")
+
+    def ready() -> None:
+        os.chdir("/")
+        _close_standard_streams()
+        if os.isatty(2):
+            os.dup2(1, 2)
+        os.write(writer, b"\0")
+        os.close(writer)
+
+    with _removed_at_the_end(pidfile or ""):
+        yield ready
+
+
+def _close_standard_streams() -> None:
+    """Let go of standard input and output; their numbers stay taken, so that no socket is mistaken for them."""
+    sys.stdout.flush()
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    if null > 1:
+        os.close(null)
+
+
+def _uid_of(user: str) -> int:
+    try:
+        return int(user) if user.isascii() and user.isdigit() else pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise click.UsageError(f"-u {user}: there is no such user") from None
+
+
+def _fail(message: str) -> NoReturn:
+    click.echo(f"bccn-sbusd: {message}", err=True)
+    sys.exit(1)

@@ -1,0 +1,237 @@
+"""`bccn-sbusd` in the place of sbusd: its flags, its addresses, its ways of starting and ending."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import bccnd
+from bccnd.errors import BusError
+from tests.e2e.harness import BIN, PATIENCE, acting_as, wait
+from tests.support import need_root
+
+SBUSD: Final = str(BIN / "bccn-sbusd")
+ANN: Final = 61_001
+#: sun_path, which sbusd fills to its end
+SUN_PATH: Final = 108
+
+
+@contextmanager
+def sbusd(folder: Path, *flags: str, pass_fds: Sequence[int] = ()) -> Iterator[tuple[subprocess.Popen[bytes], bytes]]:
+    """One in the foreground that serves, and what it has printed; ready once it has closed its output."""
+    with subprocess.Popen(
+        [SBUSD, "-f", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, pass_fds=pass_fds
+    ) as process:
+        try:
+            assert process.stdout is not None
+            printed = process.stdout.read()
+            yield process, printed
+        finally:
+            process.kill()
+
+
+def connect(address: str | bytes) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.settimeout(PATIENCE)
+    sock.connect(address)
+    return sock
+
+
+def works(sock: socket.socket) -> None:
+    """What a client of sbusd relies on: patterns, order, echo to itself, and silence otherwise."""
+    for packet in (b"SUB test/", b"SUB discard", b"UNSUB discard", b"MSG discard\0not caught"):
+        sock.send(packet)
+    for number in range(100):
+        sock.send(b"MSG test/%d\0%d" % (number, number))
+    assert [sock.recv(65536) for _ in range(100)] == [b"MSG test/%d\0%d" % (n, n) for n in range(100)]
+    sock.send(b"CMSG !/cred/whoami")
+    own = b"!/cred/%d/%d/%d" % (os.getegid(), os.geteuid(), os.getpid())
+    assert sock.recv(65536) == b"CMSG !/cred/whoami\0" + own
+
+
+@pytest.mark.parametrize("auto_close", [False, True])
+@pytest.mark.parametrize("how", ["generated", "abstract", "short", "bound", "listening", "path"])
+def test_it_serves_at_every_kind_of_address_and_ends_as_sbusd_does(tmp_path: Path, how: str, auto_close: bool) -> None:
+    given: socket.socket | None = None
+    target: str | bytes = b"\0" + os.urandom(SUN_PATH - 1)
+    address = ""
+    if how == "generated":
+        address = "/dev/unix/abstract"
+    elif how == "abstract":
+        assert isinstance(target, bytes)
+        address = "/dev/unix/abstract/" + target.hex()
+    elif how == "short":  # sbusd binds all of sun_path, whatever was written out of it
+        address, target = "/dev/unix/abstract/00616263", b"\0abc".ljust(SUN_PATH, b"\0")
+    elif how == "path":
+        address = target = str(tmp_path / "sock")
+    else:
+        given = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        given.bind(target)
+        if how == "listening":
+            given.listen(1)
+        address = f"/dev/fd/{given.fileno()}"
+    with sbusd(
+        tmp_path, "-a", address, *(["-c"] if auto_close else []), pass_fds=[given.fileno()] if given else []
+    ) as (process, printed):
+        if how == "generated":
+            shown = printed.decode()
+            assert shown.startswith("/dev/unix/abstract/00")
+            assert shown.endswith("\n")
+            assert len(shown) == len("/dev/unix/abstract/\n") + 2 * SUN_PATH
+            target = bytes.fromhex(shown.strip().rpartition("/")[2])
+        else:
+            assert printed == b""
+        if given:
+            given.close()
+        client = connect(target)
+        works(client)
+        if auto_close:
+            client.close()
+        else:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        client.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_is_serving_within_a_second(tmp_path: Path) -> None:
+    # The best of a few: what a busy machine adds is not its own.
+    taken = []
+    for _ in range(5):
+        begun = time.monotonic()
+        with sbusd(tmp_path, "-a", "sock") as (process, _), connect(str(tmp_path / "sock")) as client:
+            works(client)
+            taken.append(time.monotonic() - begun)
+            process.send_signal(signal.SIGINT)
+            process.wait(PATIENCE)
+    assert min(taken) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("flags", "mode"), [((), 0o700), (("-g",), 0o770), (("-o",), 0o707), (("-go",), 0o777), (("-crgo",), 0o777)]
+)
+def test_the_flags_give_the_socket_its_mode(tmp_path: Path, flags: tuple[str, ...], mode: int) -> None:
+    with sbusd(tmp_path, "-asock", *flags) as (process, _):
+        assert stat.S_IMODE((tmp_path / "sock").stat().st_mode) == mode
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+    assert not (tmp_path / "sock").exists()
+
+
+def test_what_stands_at_the_path_is_replaced_only_if_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "sock").touch()
+    done = subprocess.run([SBUSD, "-fasock"], cwd=tmp_path, capture_output=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 1
+    assert b"cannot listen on sock: Address already in use" in done.stderr
+    assert (tmp_path / "sock").is_file()
+    with sbusd(tmp_path, "-rasock") as (process, _), connect(str(tmp_path / "sock")) as client:
+        works(client)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("-a", "/dev/unix/abstract/0"), ("-a", "/dev/unix/abstract/6162"), ("-u", "no-such-user"), ("-x",), ("y",)],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    done = subprocess.run([SBUSD, "-f", *flags], cwd=tmp_path, capture_output=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 2
+    assert b"Error: " in done.stderr
+
+
+def test_in_the_background_it_writes_its_pid_and_takes_both_files_away_at_the_end(tmp_path: Path) -> None:
+    sock, pidfile = tmp_path / "sock", tmp_path / "pid"
+    command = [SBUSD, "-a", "sock", "-p", "pid"]
+    assert subprocess.run(command, cwd=tmp_path, timeout=PATIENCE, check=False).returncode == 0
+    pid = int(pidfile.read_text())
+    try:
+        assert os.getpgid(pid) != os.getpgid(0)
+        assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
+        assert {Path(f"/proc/{pid}/fd/{fd}").readlink() for fd in (0, 1)} == {Path("/dev/null")}
+        with connect(str(sock)) as client:
+            works(client)
+            os.kill(pid, signal.SIGHUP)  # means nothing to it
+            works(client)
+        again = subprocess.run([*command[:2], "other", *command[3:]], cwd=tmp_path, timeout=PATIENCE, check=False)
+        assert again.returncode == 1
+        assert pidfile.read_text() == f"{pid}\n"
+        assert not (tmp_path / "other").exists()
+    finally:
+        os.kill(pid, signal.SIGINT)
+    wait(lambda: not list(tmp_path.iterdir()), "both files to be gone")
+
+
+def test_sighup_and_sigterm_end_it_in_the_foreground(tmp_path: Path) -> None:
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        with sbusd(tmp_path, "-asock") as (process, _):
+            process.send_signal(number)
+            assert process.wait(PATIENCE) == 0
+        assert not (tmp_path / "sock").exists()
+
+
+def test_only_the_named_users_and_its_own_may_connect() -> None:
+    need_root("clients of several users")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        with sbusd(folder, "-oa", "sock", "-u", str(ANN)) as (process, _):
+            path = str(folder / "sock")
+            with acting_as(ANN):
+                ann = connect(path)
+            with ann, connect(path) as root:
+                ann.send(b"SUB a")
+                root.send(b"SUB a")
+                for sock in (ann, root):
+                    sock.send(b"CMSG !/bccn/sync")
+                    assert sock.recv(100) == b"CMSG !/bccn/sync\0"
+                root.send(b"MSG a\0x")
+                assert ann.recv(100) == root.recv(100) == b"MSG a\0x"
+            with acting_as(ANN + 1):
+                other = connect(path)
+            with other:
+                assert other.recv(100) == b"CMSG !/bccn/error\0not_permitted "
+                assert other.recv(100) == b""
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE) == 0
+
+
+def test_every_key_is_a_good_one_and_nothing_is_said_about_a_segment(tmp_path: Path) -> None:
+    keys = (b"a b", b"a:b|c", b"!", b"!x", b"!x/y", b"\xff", b"k" * 5000, b"")
+    with sbusd(tmp_path, "-asock") as (_, _), connect(str(tmp_path / "sock")) as client:
+        client.send(b"SUB ")
+        for key in keys:
+            client.send(b"MSG %b\0x" % key)
+            assert client.recv(65536) == b"MSG %b\0x" % key
+        client.send(b"MSG big\0" + b"x" * 100_000)
+        assert len(client.recv(1 << 20)) == 100_008
+        client.send(b"UNSUB ")
+        client.send(b"SUB !x/")
+        client.send(b"MSG !x/y\0z")
+        assert client.recv(100) == b"MSG !x/y\0z"
+
+
+def test_python_programs_use_it_like_the_daemon(tmp_path: Path) -> None:
+    with sbusd(tmp_path, "-a/dev/unix/abstract") as (_, printed), bccnd.connect(printed.decode().strip()) as client:
+        client.subscribe("a/")
+        client.publish("a/b", "hello")
+        client.publish("a/no channel", "here too")
+        assert client.sync() == []
+        heard = [client.receive(PATIENCE), client.receive(PATIENCE)]
+        assert [(one.chan, one.payload) for one in heard if isinstance(one, bccnd.Message)] == [
+            ("a/b", b"hello"),
+            ("a/no channel", b"here too"),
+        ]
+        with pytest.raises(BusError, match="unknown_control"):
+            client.ask(b"!/bccn/trace", b"x")
