@@ -1,6 +1,6 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo run test lint format pin clean
+.PHONY: help demo run test soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
@@ -15,6 +15,7 @@ help:
 	@echo 'make demo    set up everything, then show in 20 seconds what bccnd does (loopback only)'
 	@echo 'make run     a daemon in the foreground to play with (loopback only, no root)'
 	@echo 'make test    set up everything, then check style, types and behaviour'
+	@echo 'make soak    ten minutes of random frames from 50 clients, held to a model (MINUTES=10)'
 	@echo 'make lint    style and types only'
 	@echo 'make format  put the style right'
 	@echo 'make pin     write the versions in use to $(CONSTRAINTS)'
@@ -49,9 +50,12 @@ lint: $(READY)
 	$(BIN)/mypy
 
 test: lint
-	@packaging/need.sh git:git cc:gcc cc:libc6-dev socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl
+	@packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl
 	@packaging/unpack-prometheus.sh .cache/prometheus
 	$(BIN)/python -m pytest
+
+soak: $(READY)
+	$(BIN)/python -m tests.soak.bus --minutes $(or $(MINUTES),10)
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

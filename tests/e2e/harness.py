@@ -14,7 +14,8 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -230,6 +231,24 @@ class Daemon:
                 assert status == 0, self.said()
                 assert not self.bus.exists()
                 assert "bug" not in self.said(), self.said()
+
+
+@contextmanager
+def acting_as(uid: int, *groups: int) -> Iterator[None]:
+    """Be another user, in these groups (the first one is the primary, ``uid`` without any); takes root.
+
+    The kernel notes who connects at the moment of connecting.
+    """
+    before = os.getgroups()
+    os.setgroups(groups[1:])
+    os.setegid(groups[0] if groups else uid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(before)
 
 
 def payloads(client: bccnd.Connection, count: int, timeout: float = PATIENCE) -> list[bytes]:

@@ -9,6 +9,8 @@ import re
 import signal
 import socket
 import stat
+import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 
 import bccnd
 from bccnd.config import Settings
-from tests.e2e.harness import KEY, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.harness import BIN, KEY, Daemon, Wire, acting_as, datagram, payloads, wait
 from tests.e2e.test_start import refused
 from tests.support import BROADCAST, ROOT, free_port, need_root
 from tests.test_config import option_names
@@ -49,10 +51,19 @@ SHOWN = {
     "bus.mode": "test_start.py::test_the_socket_has_the_configured_mode",
     "bus.group": "test_the_socket_belongs_to_the_configured_group",
     "bus.dialect": "test_patterns_are_read_in_the_configured_dialect",
+    "bus.sockets.path": "test_several_sockets_serve_one_bus_each_in_its_dialect",
+    "bus.sockets.mode": "test_the_mode_of_an_abstract_address_holds_though_it_has_no_file",
+    "bus.sockets.group": "test_the_mode_of_an_abstract_address_holds_though_it_has_no_file",
+    "bus.sockets.dialect": "test_several_sockets_serve_one_bus_each_in_its_dialect",
     "bus.queue.messages": "test_hostile.py::test_a_client_that_stops_reading_loses_its_own_messages_and_knows_how_many",
     "bus.queue.bytes": "test_a_queue_is_capped_in_bytes_as_well",
     "bus.max_clients": "test_hostile.py::test_more_clients_than_allowed_are_refused_and_told",
     "bus.max_subscriptions": "test_a_client_may_hold_so_many_patterns_and_no_more",
+    "bus.user.clients": "test_access.py::test_one_user_can_take_up_no_more_than_his_share",
+    "bus.user.subscriptions": "test_access.py::test_one_user_can_take_up_no_more_than_his_share",
+    "bus.user.queue_bytes": "test_access.py::test_one_user_can_take_up_no_more_than_his_share",
+    "bus.user.rate": "test_access.py::test_who_publishes_faster_than_he_may_is_slowed_and_loses_nothing",
+    "bus.patience": "test_access.py::test_nobody_waits_longer_than_the_patience_for_a_client_that_reads_nothing",
     "metrics.listen": "test_metrics_may_be_off",
     "metrics.groups": "test_channels_are_counted_by_their_groups_and_groups_can_be_reloaded",
     "heartbeat.interval": "test_a_host_that_dies_is_missed_by_the_others_and_found_again",
@@ -60,7 +71,13 @@ SHOWN = {
     "repeat.channels": "test_loss.py::test_copies_are_the_same_datagram_spaced_and_hold_nothing_up",
     "repeat.copies": "test_loss.py::test_with_one_datagram_in_ten_lost_sending_twice_loses_one_message_in_a_hundred",
     "repeat.spacing": "test_loss.py::test_copies_are_the_same_datagram_spaced_and_hold_nothing_up",
-    "access": "test_what_is_reserved_is_refused_and_never_ignored",
+    "access.user": "test_access.py::test_rules_by_user_hold_and_are_told_counted_and_logged_once",
+    "access.group": "test_access.py::test_rules_by_group_take_supplementary_groups_and_rules_by_program_its_name",
+    "access.program": "test_access.py::test_rules_by_group_take_supplementary_groups_and_rules_by_program_its_name",
+    "access.publish": "test_access.py::test_rules_by_user_hold_and_are_told_counted_and_logged_once",
+    "access.subscribe": "test_access.py::test_rules_by_user_hold_and_are_told_counted_and_logged_once",
+    "access.tap": "test_access.py::test_a_reload_takes_from_living_clients_what_they_may_no_longer_have",
+    "access.tag": "test_access.py::test_a_reload_takes_from_living_clients_what_they_may_no_longer_have",
     "gateways": "test_what_is_reserved_is_refused_and_never_ignored",
     "recorder": "test_what_is_reserved_is_refused_and_never_ignored",
 }
@@ -196,6 +213,73 @@ def test_a_silent_source_is_forgotten_in_time(tmp_path: Path) -> None:
         assert daemon.metric("sources") == 0
 
 
+def test_several_sockets_serve_one_bus_each_in_its_dialect(tmp_path: Path) -> None:
+    dialects = {"sbus-dot": "a.", "broker": "a/+/c", "sbus": "a/>"}
+    sockets = [{"path": str(tmp_path / dialect), "dialect": dialect} for dialect in dialects]
+    with daemon_with(tmp_path, bus={"sockets": sockets}) as daemon, daemon.connect("a/>") as first:
+        others = {dialect: bccnd.connect(str(tmp_path / dialect)) for dialect in dialects}
+        for dialect, pattern in dialects.items():
+            others[dialect].subscribe(pattern)
+            assert others[dialect].sync() == []
+        keys = ["a/b/c", "a.b.c", "a/>"]
+        for key in keys:
+            first.publish(key, key)
+        wanted = {"sbus-dot": [b"a.b.c"], "broker": [b"a/b/c"], "sbus": [b"a/>"]}
+        for dialect, client in others.items():
+            assert payloads(client, 1) == wanted[dialect]
+        assert payloads(first, 2) == [b"a/b/c", b"a/>"]
+        others["broker"].publish("a.x", "from one to another")
+        assert payloads(others["sbus-dot"], 1) == [b"from one to another"]
+        assert daemon.metric("clients") == 4
+        for client in others.values():
+            assert client.sync() == []
+            assert client.receive(0) is None
+            client.close()
+    assert not [path for path in tmp_path.iterdir() if path.is_socket()]
+
+
+def test_the_mode_of_an_abstract_address_holds_though_it_has_no_file(tmp_path: Path) -> None:
+    need_root("clients of several users")
+    name, group, user = f"bccnd-test-{os.getpid()}", grp.getgrgid(os.getgroups()[0] if os.getgroups() else 0), 61_001
+    sockets = [{"path": f"@{name}-owner", "mode": "0600"}, {"path": f"@{name}-group", "group": group.gr_name}]
+    with daemon_with(tmp_path, bus={"sockets": [*sockets, {"path": f"@{name}-all", "mode": "0666"}]}) as daemon:
+        may = {"owner": [False, False, True], "group": [False, True, True], "all": [True, True, True]}
+        for address, expected in may.items():
+            for who, permitted in zip([(user,), (user, user, group.gr_gid), (0,)], expected, strict=True):
+                with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+                    with acting_as(*who):
+                        sock.connect(f"\0{name}-{address}")
+                    sock.settimeout(10)
+                    sock.send(b"CMSG !/bccn/sync")
+                    answer = b"CMSG !/bccn/sync\0" if permitted else b"CMSG !/bccn/error\0not_permitted "
+                    assert sock.recv(100) == answer, (address, who)
+        assert daemon.metric("clients_refused_total", reason="not_permitted") == 3
+        assert daemon.tool("pub", "a", "b").returncode == 0
+        done = subprocess.run([BIN / "bccn", "--socket", f"@{name}-all", "pub", "a", "b"], check=False, timeout=20)
+        assert done.returncode == 0
+
+
+def test_a_bus_may_be_an_inherited_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "ours.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        daemon = Daemon(tmp_path / "d", {"bus": {"path": f"/dev/fd/{listener.fileno()}"}}, start=False)
+        command = [str(BIN / "bccnd"), "--config", str(daemon.config)]
+        with (
+            daemon.log.open("ab") as log,
+            subprocess.Popen(command, stderr=log, pass_fds=[listener.fileno()]) as process,
+        ):
+            wait(lambda: "ready" in daemon.said(), "the daemon to be ready")
+            with bccnd.connect(str(path)) as client:
+                client.subscribe("a")
+                client.publish("a", "through a socket that others opened")
+                assert payloads(client, 1) == [b"through a socket that others opened"]
+            process.terminate()
+            assert process.wait(20) == 0
+        assert path.is_socket(), "it is not the daemon's to remove"
+        assert "cannot use the inherited descriptor" in refused(daemon)
+
+
 def test_the_socket_belongs_to_the_configured_group(tmp_path: Path) -> None:
     need_root("a socket is given to another group")
     group = next(one for one in grp.getgrall() if one.gr_gid not in (0, os.getegid()))
@@ -277,7 +361,7 @@ def test_channels_are_counted_by_their_groups_and_groups_can_be_reloaded(tmp_pat
         wait(lambda: daemon.metric("channel_messages_total", group="logs") == 1)
 
 
-@pytest.mark.parametrize("key", ["access", "gateways", "recorder"])
+@pytest.mark.parametrize("key", ["gateways", "recorder"])
 def test_what_is_reserved_is_refused_and_never_ignored(tmp_path: Path, key: str) -> None:
     said = refused(Daemon(tmp_path / "a", {key: [{"user": "root"}]}, start=False))
     assert f"{key}: " in said
@@ -353,16 +437,22 @@ def test_a_source_is_dead_after_as_many_missed_heartbeats_as_configured(tmp_path
             wire.send(datagram("mute/1", 1, "x"))
             for name in ("busy/1", "idle/1"):
                 wire.send(datagram(name, 1, f"heartbeat/{name}"))
-            seq = 1
+            over = threading.Event()
 
-            def idle_is_dead() -> bool:
-                nonlocal seq
-                seq += 1
-                wire.send(datagram("busy/1", seq, "x"))
-                return sources(quick).get("idle/1") == "dead"
+            def be_busy() -> None:
+                seq = 1
+                while not over.wait(0.02):
+                    seq += 1
+                    wire.send(datagram("busy/1", seq, "x"))
 
-            wait(idle_is_dead)
-            assert sources(quick)["busy/1"] == "alive"
+            busy = threading.Thread(target=be_busy)
+            busy.start()
+            try:
+                wait(lambda: sources(quick).get("idle/1") == "dead")
+                wait(lambda: sources(quick)["busy/1"] == "alive")
+            finally:
+                over.set()
+                busy.join()
             assert sources(quick)["mute/1"] == ""
             assert sources(patient)["idle/1"] == "silent"
             # His tracker is gone on the one host, and with it what he has sent before.

@@ -116,7 +116,7 @@ def test_prometheus_sees_every_verdict_and_they_add_up(tmp_path: Path, program: 
             }
             wait(lambda: {query: prometheus.value(query) for query in expected} == expected)
             assert (prometheus.value("bccnd_forward_seconds_count") or 0) >= 1
-            segment = f"127.255.255.255:{daemon.port}"
+            segment = f"127.255.255.255#{daemon.port}"
             assert prometheus.ask("bccnd_datagrams_received_total")[0][0]["segment"] == segment
             # Nothing that a stranger chooses becomes a label.
             names = {name for row, _ in prometheus.ask('{job="bccnd"}') for name in row}

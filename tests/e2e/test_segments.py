@@ -65,7 +65,7 @@ def test_what_comes_over_several_segments_is_one_message_from_one_identity(tmp_p
             assert there.receive(0.2) is None
         wait(lambda: two.verdicts() == {"accepted": 10, "duplicate": 30})
         wait(lambda: one.verdicts() == {"looped": 40})
-        for label in ("lan0/10.77.0.255:5400", "lan1/10.78.0.255:5400", "lan0/239.1.2.3:5400", "lan0/[ff02::bcc]:5400"):
+        for label in ("lan0/10.77.0.255#5400", "lan1/10.78.0.255#5400", "lan0/239.1.2.3#5400", "lan0/ff02--bcc#5400"):
             assert one.metric("datagrams_sent_total", segment=label) == 10
             assert two.metric("datagrams_received_total", segment=label) == 10
         assert two.metric("sources") == 1
