@@ -1,7 +1,8 @@
 """A connection to the daemon, for programs: subscribe, publish, and iterate over messages.
 
 Law: one packet is one frame; every call that asks the daemon something waits for its answer and keeps the messages
-that come before it. Blocking, with timeouts; for an event loop, `fileno` and `receive(timeout=0)`.
+that come before it. A daemon that has gone is called again, and where that happened something is said. Blocking, with
+timeouts; for an event loop, `fileno` and `receive(timeout=0)`, or `bccnd.aio`.
 """
 
 from __future__ import annotations
@@ -10,90 +11,174 @@ import errno
 import os
 import select
 import socket
+import struct
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Final, NamedTuple
+from typing import Final
 
-from bccnd.client.message import Message, to_bytes, to_text
-from bccnd.core import frames, targets
-from bccnd.core.bccn1 import check_chan
-from bccnd.errors import BadDatagram, BadFrame, BusError
+from bccnd.client import session as shared
+from bccnd.client.message import Message, to_bytes
+from bccnd.client.session import PATIENCE, Event, Gap, Question, Reconnected, Refusal, Session
+from bccnd.core import frames
+from bccnd.core.address import MAX_PATH, read_address
+from bccnd.errors import BadAddress, BadFrame, BusError
 
-#: seconds to wait for the daemon's answer to a request
-PATIENCE: Final = 5.0
+__all__ = ["PATIENCE", "Connection", "Event", "Gap", "Reconnected", "Refusal", "connect"]
 
-
-class Gap(NamedTuple):
-    """At this place ``lost`` messages were dropped, because this client did not read fast enough."""
-
-    lost: int
-
-
-class Refusal(NamedTuple):
-    """The daemon refused a frame of ours; ``key`` is the channel or pattern it was about."""
-
-    reason: str
-    key: str
+#: the largest packet of the bus, and the particulars of its sender that the daemon may put in
+BUFFER: Final = frames.MAX_PACKET + 4096
+#: milliseconds; poll takes no more
+_LONGEST_POLL: Final = 2**31 - 1
+_CLOCK_MONOTONIC: Final = 1
 
 
-Event = Message | Gap | Refusal
+def connect(path: str | None = None, *, reconnect: bool = True) -> Connection:
+    """Connect to the daemon at ``path``, else at ``$BCCN_SOCKET``, else at /run/bccnd/bus.sock.
+
+    ``path`` is that of a socket, ``@name`` for an abstract address, or ``/dev/unix/abstract/<hex>``. Raises BusError:
+    no_daemon when nobody answers there, bad_address.
+
+        import bccnd
+
+        with bccnd.connect() as bus:
+            bus.subscribe("cardsys/", "door/*/opened")
+            bus.publish("cardsys/hello", "hello, world")
+            for message in bus:
+                print(message.src, message.chan, message.payload)
+
+    A daemon that goes away (a restart, a crash) is called again for as long as it takes, and then told again what this
+    program is subscribed to, its tag and its modes. `receive` waits for it like for a message, and says
+    ``Reconnected`` where something may be missing:
+
+            while (event := bus.receive(timeout=60)) is not None:
+                match event:
+                    case bccnd.Message(src=src, chan=chan, payload=payload):
+                        ...
+                    case bccnd.Gap(lost=lost):                     # too slow: so many messages were dropped here
+                        ...
+                    case bccnd.Reconnected(seconds=seconds):       # nobody knows how many are missing here
+                        ...
+                    case bccnd.Refusal(reason=reason, key=key):    # the daemon refused what was sent
+                        ...
+
+    Calls that send wait for a daemon that is away for 5 s and then raise BusError: connection_lost. A message is sent
+    at most once: what a daemon had taken when it ended is not sent to the next one, and `sync` says so. With
+    ``reconnect=False`` the first loss is the end: what had come is still received, and then every call raises
+    BusError: connection_lost.
+    """
+    return Connection(path or os.environ.get("BCCN_SOCKET") or frames.DEFAULT_SOCKET, reconnect=reconnect)
 
 
-def connect(path: str | None = None) -> Connection:
-    """Connect to the daemon at ``path``, else at ``$BCCN_SOCKET``, else at /run/bccnd/bus.sock. Raises BusError."""
-    return Connection(path or os.environ.get("BCCN_SOCKET") or frames.DEFAULT_SOCKET)
+def address_of(path: str) -> str | bytes:
+    """What the kernel calls a path, wherever this program may change its directory to. Raises BusError."""
+    try:
+        address = read_address(path)
+    except BadAddress as bad:
+        reason = "no_daemon" if bad.reason == "too_long" else "bad_address"
+        raise BusError(reason, f"cannot reach the daemon at {path}: {bad.detail}") from bad
+    if isinstance(address, int):
+        raise BusError("bad_address", f"{path} is a descriptor, where only a daemon could be listening")
+    if isinstance(address, str):
+        absolute = os.path.abspath(address)
+        return absolute if len(os.fsencode(absolute)) <= MAX_PATH else address
+    return address
+
+
+def dial(address: str | bytes) -> socket.socket:
+    """A socket, not blocking, that is connected. Raises OSError; BlockingIOError where too many wait for an answer."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+    try:
+        sock.connect(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def jitter() -> float:
+    """Anything from 0 to 1, different in every program."""
+    return os.urandom(1)[0] / 255
+
+
+def unreachable(path: str, error: OSError) -> BusError:
+    return BusError("no_daemon", f"cannot reach the daemon at {path}: {error.strerror or error}")
+
+
+def unsent(frame: bytes) -> BusError:
+    return BusError("too_long", f"{len(frame)} bytes are more than the socket takes")
+
+
+def unconfirmed(path: str) -> BusError:
+    return BusError(
+        "connection_lost",
+        f"the daemon at {path} was away before it had confirmed all that was published: what of it was sent is unknown",
+    )
 
 
 class Connection:
-    """A client of the local bus. ``lost`` counts the messages that gaps have told of so far."""
+    """A client of the local bus; see `connect`. Its methods are not to be called by several threads at once."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, reconnect: bool = True) -> None:
         self.path = path
-        self.lost = 0
-        self._events: deque[Event] = deque()
-        self._answers: deque[tuple[bytes, bytes]] = deque()
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            self._sock.connect(path)
-        except OSError as error:
-            self._sock.close()
-            raise BusError("no_daemon", f"cannot reach the daemon at {path}: {error.strerror or error}") from error
-        try:
-            self._greet()
-        except BusError:
-            self._sock.close()
-            raise
-
-    def _greet(self) -> None:
+        self._address = address_of(path)
+        self._reconnect = reconnect
+        self._session = Session()
+        self._buffer = bytearray(BUFFER)
+        self._view = memoryview(self._buffer)
+        #: what the daemon has still to be told before anything else
+        self._unsaid: deque[bytes] = deque()
+        #: when to call again, and when the connection was last known to be there (monotonic)
+        self._due = 0.0
+        self._known = time.monotonic()
+        #: why the connection has gone, and whether for good
+        self._why = ""
+        self._over = False
+        self._closed = False
+        self._beacon: _Beacon | None = None
+        self._sock: socket.socket | None = self._call()
         try:
             self._send(frames.request(frames.META_ON))
         except BusError:
-            # Turned away at the door; then it has said why, and `receive` tells.
-            if not self._wait(0):
+            # Who was turned away at the door has been told why, and `receive` tells.
+            if not self._session.events:
+                self.close()
                 raise
-            self._read()
+
+    @property
+    def lost(self) -> int:
+        """The messages that the gaps received so far have told of."""
+        return self._session.missed
+
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was away, as told by what was received so far."""
+        return self._session.reconnects
+
+    # -- what to hear
 
     def subscribe(self, *patterns: str) -> None:
         """Ask for the messages whose channel matches; the same pattern may be asked for more than once."""
-        for pattern in patterns:
-            self._send(frames.subscribe(to_bytes(pattern)))
+        for pattern in map(to_bytes, patterns):
+            self._deliver(frames.subscribe(pattern))
+            self._session.subscribed(pattern)
 
     def unsubscribe(self, *patterns: str) -> None:
         """Take patterns back, each as often as it was asked for."""
-        for pattern in patterns:
-            self._send(frames.unsubscribe(to_bytes(pattern)))
+        for pattern in map(to_bytes, patterns):
+            self._deliver(frames.unsubscribe(pattern))
+            self._session.unsubscribed(pattern)
+
+    # -- what to say
 
     def publish(self, chan: str, payload: bytes | str = b"") -> None:
         """Send a message to the clients of this host and to the segment. Waits while the daemon is busy.
 
         Raises BusError: bad_channel, too_long, connection_lost; what the daemon refuses is told by `sync`.
         """
-        key = to_bytes(chan)
-        if b"\0" in key:
-            raise BusError("bad_channel", f"a channel holds no NUL: {chan!r}")
-        self._send(frames.message(key, to_bytes(payload)))
+        self._deliver(shared.publication(chan, payload))
+        self._session.published()
 
     def send_all(self, payload: bytes | str = b"") -> None:
         """Send a message to every listener, whatever it has subscribed to."""
@@ -104,9 +189,43 @@ class Connection:
 
         Raises BusError: bad_target for nobody, who is not everybody.
         """
-        if not target:
-            raise BusError("bad_target", "nobody is called nothing; send_all reaches everyone")
-        self.publish("!" + target, payload)
+        self.publish(shared.directed(target), payload)
+
+    # -- how to be served
+
+    def tag(self, text: str) -> None:
+        """Be called ``<host>/<program>/<pid>/<text>`` from now on; an empty text takes that back.
+
+        Raises BusError: bad_tag (one word of at most 32 legal characters), not_permitted.
+        """
+        tag = to_bytes(text)
+        self._ask(lambda: self._session.tagging(tag), PATIENCE).result()
+        self._session.tagged(tag)
+
+    def echo(self, on: bool) -> None:
+        """Whether this program hears what it publishes itself, if it has subscribed to it; it does at first."""
+        self._set(shared.echo_mode(on))
+
+    def blocking(self, soft: str | None = None, hard: str | None = None) -> None:
+        """What the daemon does with a message while this program does not read.
+
+        ``soft``, as soon as the socket is full: ``queue`` keeps it, as it does at first, ``discard`` drops it,
+        ``block`` makes its publisher wait, ``error`` ends this connection. ``hard``, when what is queued is as much as
+        is allowed: ``discard`` (at first), ``block`` or ``error``. Raises BusError: bad_mode.
+        """
+        self._set(shared.blocking_modes(soft, hard))
+
+    def order(self, order: str) -> None:
+        """In which order what is queued is sent: ``queue`` (at first), ``stack`` (the latest first) or ``random``.
+        Raises BusError: bad_mode."""
+        self._set(shared.order_mode(order))
+
+    def _set(self, modes: dict[str, bytes]) -> None:
+        for name, frame in modes.items():
+            self._deliver(frame)
+            self._session.set_mode(name, frame)
+
+    # -- questions
 
     def identity(self) -> str:
         """What this program is called on the segment."""
@@ -114,53 +233,93 @@ class Connection:
 
     def sync(self, timeout: float = PATIENCE) -> list[Refusal]:
         """Wait until the daemon has dealt with all that was sent before; returns what it refused since the last
-        call, and leaves messages to be received."""
-        self.ask(frames.SYNC, b"%d" % time.monotonic_ns(), timeout)
-        refused = [event for event in self._events if isinstance(event, Refusal)]
-        self._events = deque(event for event in self._events if not isinstance(event, Refusal))
-        return refused
+        call, and leaves messages to be received.
+
+        Raises BusError: no_answer; connection_lost also when the daemon has come back, if the one before it has not
+        confirmed all that was published.
+        """
+        self._ask(lambda: [self._session.sync()], timeout).result()
+        if not self._session.sure():
+            raise unconfirmed(self.path)
+        return self._session.take_refusals()
 
     def ask(self, key: bytes, payload: bytes | None = None, timeout: float = PATIENCE) -> bytes:
-        """Send a control message and wait for the answer under the same key. Raises BusError."""
-        self._send(frames.request(key, payload))
+        """Send a control message and wait for the answer under the same key; it is asked again where the connection
+        was lost in between (of a listing whose pages were being turned, nothing more comes then).
+
+        Raises BusError: no_answer, connection_lost, or what it was refused for.
+        """
+        return self._ask(lambda: self._session.before(Question(key, payload)), timeout).result()
+
+    def _ask(self, make: Callable[[], list[Question]], timeout: float) -> Question:
+        """Send what ``make`` makes, until the last of it is answered; returns that, or what was refused before."""
         deadline = time.monotonic() + timeout
         while True:
-            while self._answers:
-                answered, answer = self._answers.popleft()
-                # A sync is answered with its own words: an answer that came too late is not taken for this one.
-                if answered == key and (key != frames.SYNC or answer == payload):
-                    return answer
-            last = self._events[-1] if self._events else None
-            if isinstance(last, Refusal) and last.key == to_text(key):
-                raise BusError(last.reason, f"the daemon refused {last.key}")
-            if not self._wait(deadline - time.monotonic()):
-                raise BusError("no_answer", f"the daemon at {self.path} has not answered within {timeout:g} s")
-            self._read()
+            questions = make()
+            try:
+                for question in questions:
+                    self._deliver(question.frame, deadline)
+                    self._session.asked(question)
+                while not questions[-1].done and not any(one.refusal for one in questions):
+                    if not self._turn(deadline):
+                        if self._session.welcome:
+                            raise BusError("no_answer", f"{self._daemon} has not answered within {timeout:g} s")
+                        raise self._away(timeout)
+            finally:
+                for question in questions:
+                    question.abandoned = True
+                self._show()
+            refused = next((one for one in questions if one.refusal is not None), None)
+            if refused is not None or not any(one.lost for one in questions):
+                return refused or questions[-1]
+
+    # -- what comes
 
     def receive(self, timeout: float | None = None) -> Event | None:
-        """The next message, gap or refusal; None when ``timeout`` seconds have passed. Raises BusError at the end."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._events:
-            if not self._wait(None if deadline is None else deadline - time.monotonic()):
-                return None
-            self._read()
-        event = self._events.popleft()
-        if isinstance(event, Gap):
-            self.lost += event.lost
+        """The next message, gap, refusal, or ``Reconnected`` where the daemon was away; None when ``timeout`` seconds
+        have passed. Raises BusError at the end."""
+        session = self._session
+        if not session.events:
+            deadline = None if timeout is None else time.monotonic() + timeout
+            while not session.events:
+                if not self._turn(deadline):
+                    self._show()
+                    return None
+        event = session.take()
+        self._show()
         return event
 
     def __iter__(self) -> Iterator[Message]:
-        """Messages, for ever; gaps are added to `lost`, refusals are left out."""
+        """Messages, for ever; gaps are added to `lost`, absences of the daemon to `reconnects`, refusals are left
+        out."""
         while True:
             event = self.receive()
             if isinstance(event, Message):
                 yield event
 
     def fileno(self) -> int:
-        return self._sock.fileno()
+        """A descriptor that is readable when `receive(0)` has something to do: call it then until it returns None.
+
+        It stays the same, in select, poll and epoll, while daemons come and go; -1 once this connection is closed.
+        """
+        if self._closed:
+            return -1
+        if self._beacon is None:
+            self._beacon = _Beacon()
+        self._show()
+        return self._beacon.fileno()
+
+    # -- the end
 
     def close(self) -> None:
-        self._sock.close()
+        """Leave the daemon."""
+        self._closed = True
+        if self._beacon is not None:
+            self._beacon.close()
+            self._beacon = None
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
 
     def __enter__(self) -> Connection:
         return self
@@ -170,50 +329,212 @@ class Connection:
     ) -> None:
         self.close()
 
+    # -- inside
+
+    @property
+    def _daemon(self) -> str:
+        return f"the daemon at {self.path}"
+
+    def _check(self) -> None:
+        if self._closed:
+            raise BusError("connection_lost", f"the connection to {self.path} is closed")
+        if self._over:
+            raise BusError("connection_lost", self._why)
+
+    def _away(self, patience: float) -> BusError:
+        why = self._why
+        if self._session.turned_away:
+            why = f"{self._daemon} does not serve this program now: {self._session.turned_away}"
+        return BusError("connection_lost", f"{why} (waited for {patience:g} s)")
+
+    def _call(self) -> socket.socket:
+        """Connect for the first time; waits where others wait to be answered."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                sock = dial(self._address)
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise unreachable(self.path, error) from error
+                time.sleep(0.01)
+            except OSError as error:
+                raise unreachable(self.path, error) from error
+            else:
+                sock.setblocking(True)
+                return sock
+
+    def _deliver(self, frame: bytes, deadline: float | None = None) -> None:
+        """Send a frame, once; while the daemon is away wait for it, until ``deadline``."""
+        started = 0.0
+        while True:
+            self._check()
+            if self._session.welcome:
+                try:
+                    self._send(frame)
+                except BusError as error:
+                    if error.reason != "connection_lost":
+                        raise
+                    continue  # it was not taken, and waits for the next daemon
+                if started:
+                    self._show()
+                return
+            started = started or time.monotonic()
+            until = started + PATIENCE if deadline is None else deadline
+            if not self._turn(until):
+                self._show()
+                raise self._away(until - started)
+
     def _send(self, frame: bytes) -> None:
+        """Give a frame to the daemon. Raises BusError: too_long, connection_lost."""
+        sock = self._sock
+        if sock is None:
+            raise BusError("connection_lost", self._why)
         try:
-            self._sock.send(frame)
+            sock.send(frame, socket.MSG_NOSIGNAL)
         except OSError as error:
             if error.errno == errno.EMSGSIZE:
-                raise BusError("too_long", f"{len(frame)} bytes are more than the socket takes") from error
-            raise BusError("connection_lost", f"the daemon at {self.path} is gone: {error.strerror}") from error
+                raise unsent(frame) from error
+            self._lose(sock, f"{error.strerror}")
+            raise BusError("connection_lost", self._why) from error
+        self._known = time.monotonic()
 
-    def _wait(self, timeout: float | None) -> bool:
-        if self._sock.fileno() < 0:
-            raise BusError("connection_lost", f"the connection to {self.path} is closed")
-        milliseconds = None if timeout is None else max(0.0, timeout * 1000)
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
-        return bool(poll.poll(milliseconds))
-
-    def _read(self) -> None:
+    def _turn(self, deadline: float | None) -> bool:
+        """Get on by one step: read a packet, wait for one, or call the daemon again. False when the time is over."""
+        self._check()
+        sock = self._sock
+        if sock is None:
+            return self._call_again(deadline)
         try:
-            try:
-                packet = self._sock.recv(frames.MAX_PACKET)
-            except ConnectionResetError:  # said once; what the daemon sent before its end is still there
-                packet = self._sock.recv(frames.MAX_PACKET)
+            while self._unsaid:
+                sock.send(self._unsaid[0], socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+                self._unsaid.popleft()
+        except BlockingIOError:
+            pass
         except OSError as error:
-            raise BusError("connection_lost", f"the daemon at {self.path} is gone: {error.strerror}") from error
-        if not packet:
-            raise BusError("connection_lost", f"the daemon at {self.path} has closed the connection")
-        verb, key, payload = frames.read(packet)
-        if verb == frames.MSG:
-            self._events.append(_message(key, payload))
-        elif key == frames.GAP:
-            self._events.append(Gap(int(payload)))
-        elif key == frames.ERROR:
-            reason, _, about = payload.partition(b" ")
-            self._events.append(Refusal(to_text(reason), to_text(about)))
+            self._lose(sock, f"{error.strerror}")
+            return True
+        try:
+            size = self._read(sock)
+        except BlockingIOError:
+            return self._wait(sock, deadline)
+        except OSError as error:
+            self._lose(sock, f"{error.strerror}")
+        except BadFrame as error:
+            self._lose(sock, f"what it sent was no frame ({error})", rest=False)
         else:
-            self._answers.append((key, payload))
+            if not size:
+                self._lose(sock, "it has closed the connection", rest=False)
+        return True
+
+    def _wait(self, sock: socket.socket, deadline: float | None) -> bool:
+        self._known = now = time.monotonic()  # there is nothing to read, and not the end either
+        if deadline is not None and deadline <= now:
+            return False
+        poll = select.poll()
+        poll.register(sock, select.POLLIN | (select.POLLOUT if self._unsaid else 0))
+        poll.poll(None if deadline is None else min((deadline - now) * 1000, _LONGEST_POLL))
+        self._known = time.monotonic()
+        return True
+
+    def _read(self, sock: socket.socket) -> int:
+        """Take in a packet, if there is one; returns its size, 0 at the end. Raises OSError, BadFrame."""
+        try:
+            size = sock.recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
+        except ConnectionResetError:  # said once; what the daemon sent before its end is still there
+            size = sock.recv_into(self._buffer, 0, socket.MSG_DONTWAIT)
+        if size:
+            self._session.read(bytes(self._view[:size]), time.monotonic(), time.time_ns())
+        return size
+
+    def _lose(self, sock: socket.socket, why: str, *, rest: bool = True) -> None:
+        """The connection has gone; what had come before is still taken in, if there may be any."""
+        try:
+            while rest and self._read(sock):
+                pass
+        except (OSError, BadFrame):
+            pass
+        self._why = f"{self._daemon} is gone: {why}"
+        self._session.lose(self._known)
+        self._unsaid.clear()
+        if self._reconnect:
+            if self._beacon is not None:
+                self._beacon.show(None, False, None)
+            sock.close()
+            self._sock = None
+            self._due = time.monotonic() + self._session.pause(jitter())
+        else:
+            self._over = True
+
+    def _call_again(self, deadline: float | None) -> bool:
+        """Wait until it is time, and try once. False when the time is over before."""
+        now = time.monotonic()
+        if now < self._due:
+            until = self._due if deadline is None else min(self._due, deadline)
+            time.sleep(max(0.0, until - now))
+            if until < self._due:
+                return False
+        try:
+            sock = dial(self._address)
+        except OSError as error:
+            self._why = f"{self._daemon} is gone: {error.strerror}"
+            self._due = time.monotonic() + self._session.pause(jitter())
+        else:
+            sock.setblocking(True)
+            self._sock = sock
+            self._unsaid.extend(self._session.greeting())
+        return True
+
+    def _show(self) -> None:
+        """Let whoever waits for our descriptor know what there is to do."""
+        if self._beacon is None:
+            return
+        wait = None
+        if self._session.events:
+            wait = 0.0
+        elif self._sock is None:
+            wait = max(0.0, self._due - time.monotonic())
+        self._beacon.show(self._sock, bool(self._unsaid), wait)
 
 
-def _message(key: bytes, payload: bytes) -> Message:
-    form = targets.FORM_NAMES[targets.PLAIN if key.startswith(b"!/") else targets.form_of(key)]
-    try:
-        check_chan(key)
-        src, seq, received_ns, peer, rest = frames.read_meta(payload)
-    except (BadDatagram, BadFrame):
-        # A key that is no channel was never on its way to a segment and carries nothing but its payload.
-        return Message("", 0, to_text(key), payload, form, "local", time.time_ns())
-    return Message(to_text(src), seq, to_text(key), rest, form, peer, received_ns)
+class _Beacon:
+    """A descriptor of its own that can be waited for while sockets come and go: an epoll, which is readable when one
+    of those that it watches is: the socket of the day, and a timer."""
+
+    def __init__(self) -> None:
+        # Python knows these timers since 3.13; who never asks for a descriptor does not load what it takes.
+        import ctypes
+
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._timer = self._libc.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._timer < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self._epoll = select.epoll()
+        self._epoll.register(self._timer, select.EPOLLIN)
+        self._sock: socket.socket | None = None
+        self._events = 0
+        self._set = False
+
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
+    def show(self, sock: socket.socket | None, writes: bool, wait: float | None) -> None:
+        """Be readable when ``sock`` is (or may be written to, if ``writes``), or after ``wait`` seconds."""
+        events = select.EPOLLIN | (select.EPOLLOUT if writes else 0)
+        if sock is not self._sock:
+            if self._sock is not None:
+                self._epoll.unregister(self._sock)
+            if sock is not None:
+                self._epoll.register(sock, events)
+        elif sock is not None and events != self._events:
+            self._epoll.modify(sock, events)
+        self._sock, self._events = sock, events
+        if wait is not None or self._set:
+            nanoseconds = 0 if wait is None else max(1, int(wait * 1e9))  # 0 would be never
+            self._libc.timerfd_settime(
+                self._timer, 0, struct.pack("@4l", 0, 0, *divmod(nanoseconds, 1_000_000_000)), None
+            )
+            self._set = wait is not None
+
+    def close(self) -> None:
+        self._epoll.close()
+        os.close(self._timer)

@@ -7,18 +7,25 @@ import json
 import os
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import bccnd
-from bccnd.client.bus import Connection, Gap, Refusal, connect
+from bccnd.client.bus import Connection, Event, Gap, Reconnected, Refusal, connect
 from bccnd.client.message import Message
 from bccnd.core import frames
 from bccnd.errors import BusError
-from bccnd.net.bus import BusLimits
+from bccnd.net.clients import BusLimits
+from tests.client.test_session import Bare, frame
 from tests.support import PATIENCE, Do, Hub, turn_until, turning, wait
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Bare]:
+    with Bare(str(tmp_path / "bare.sock")) as one:
+        yield one
 
 
 @pytest.fixture
@@ -39,6 +46,14 @@ def one(hub: Hub, do: Do) -> Iterator[Connection]:
 @pytest.fixture
 def other(hub: Hub, do: Do) -> Iterator[Connection]:
     with connect(hub.path) as connection:
+        connection.sync(PATIENCE)
+        yield connection
+
+
+@pytest.fixture
+def mortal(hub: Hub, do: Do) -> Iterator[Connection]:
+    """A client that ends with its daemon."""
+    with connect(hub.path, reconnect=False) as connection:
         connection.sync(PATIENCE)
         yield connection
 
@@ -129,8 +144,8 @@ def test_a_connection_that_fails_at_the_first_word_leaves_nothing_open(
 
 
 def test_a_daemon_that_serves_too_many_says_so(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=BusLimits(max_clients=0)) as full, connect(full.path) as connection:
-        turn_until(full.loop, lambda: full.bus.counters.refused_clients)
+    with Hub(tmp_path, limits=BusLimits(max_clients=0)) as full, connect(full.path, reconnect=False) as connection:
+        turn_until(full.loop, lambda: select.select([connection], [], [], 0)[0])
         assert connection.receive(PATIENCE) == Refusal("too_many_clients", "")
         with pytest.raises(BusError) as caught:
             connection.receive(PATIENCE)
@@ -356,10 +371,10 @@ def test_iterating_gives_messages_only_and_adds_up_what_was_lost(hub: Hub, do: D
     assert next(found).chan == "b"
 
 
-def test_iterating_ends_with_an_error_when_the_daemon_ends(hub: Hub, do: Do, one: Connection) -> None:
+def test_iterating_ends_with_an_error_when_the_daemon_ends(hub: Hub, do: Do, mortal: Connection) -> None:
     deliver(do, hub, frames.message(b"a", frames.meta(b"x", 1, 2, "p")))
     do(hub.bus.close)
-    found = iter(one)
+    found = iter(mortal)
     assert next(found).chan == "a"
     with pytest.raises(BusError) as caught:
         next(found)
@@ -377,11 +392,97 @@ def test_the_descriptor_can_be_waited_on(one: Connection, other: Connection) -> 
     assert event.payload == b"x"
 
 
+def readable(*polls: Callable[[], object]) -> Callable[[], bool]:
+    """Whether all of them say that there is something to do."""
+    return lambda: all(poll() for poll in polls)
+
+
+def test_the_descriptor_stays_the_same_and_can_be_waited_on_while_daemons_come_and_go(bare: Bare) -> None:
+    with connect(str(bare.address)) as bus, select.epoll() as epoll:
+        fd = bus.fileno()
+        epoll.register(fd, select.EPOLLIN)
+        ready = readable(lambda: epoll.poll(0), lambda: select.select([bus], [], [], 0)[0])
+        bus.subscribe("a")
+        assert not ready()
+        for number in range(3):
+            bare.heard(b"SUB a")
+            bare.send(frame(b"a", b"%d" % number))
+            wait(ready)
+            assert message_at_once(bus).payload == b"%d" % number
+            assert not ready()
+            bare.restart()
+            events: list[Event] = []
+            while not events:  # a loop that calls only when it is told to, and never waits inside
+                assert epoll.poll(PATIENCE)
+                while (event := bus.receive(0)) is not None:
+                    events.append(event)
+            assert isinstance(events[0], Reconnected)
+            assert not ready()
+            assert bus.fileno() == fd
+    assert bus.fileno() == -1
+
+
+def test_the_descriptor_does_not_keep_a_program_busy_while_the_daemon_is_away(bare: Bare) -> None:
+    with connect(str(bare.address)) as bus, select.epoll() as epoll:
+        epoll.register(bus, select.EPOLLIN)
+        bare.stop()
+        calls = 0
+        deadline = time.monotonic() + 0.3
+        while epoll.poll(max(0.0, deadline - time.monotonic())):
+            assert bus.receive(0) is None
+            calls += 1
+        assert calls < 10
+        bare.start()
+        while (event := bus.receive(0)) is None:
+            assert epoll.poll(PATIENCE)
+        assert isinstance(event, Reconnected)
+
+
+def test_the_descriptor_tells_of_what_another_call_has_kept(bare: Bare) -> None:
+    with connect(str(bare.address)) as bus:
+        bare.answers[b"SUB a"] = [frame(b"a", b"1"), frame(b"a", b"2")]
+        ready = readable(lambda: select.select([bus], [], [], 0)[0])
+        assert not ready()
+        bus.subscribe("a")
+        bus.sync()
+        for payload in (b"1", b"2"):
+            assert ready()
+            assert message_at_once(bus).payload == payload
+        assert not ready()
+
+
+def test_the_descriptor_of_a_connection_that_has_ended_is_ready_so_that_it_is_noticed(bare: Bare) -> None:
+    with connect(str(bare.address), reconnect=False) as bus:
+        assert bus.fileno() >= 0
+        bare.stop()
+        assert select.select([bus], [], [], PATIENCE)[0]
+        with pytest.raises(BusError):
+            bus.receive(0)
+        assert select.select([bus], [], [], 0)[0]
+
+
+def message_at_once(connection: Connection) -> Message:
+    event = connection.receive(0)
+    assert isinstance(event, Message)
+    return event
+
+
+def test_who_looks_rarely_is_told_for_how_long_something_may_be_missing(bare: Bare) -> None:
+    with connect(str(bare.address)) as bus:
+        before = time.monotonic()
+        bus.sync()
+        time.sleep(0.2)
+        bare.restart()
+        event = bus.receive(PATIENCE)
+        assert isinstance(event, Reconnected)
+        assert 0.2 <= event.seconds <= time.monotonic() - before
+
+
 # -- the end
 
 
 def test_what_came_before_the_end_of_the_daemon_is_received(hub: Hub) -> None:
-    with connect(hub.path) as connection:
+    with connect(hub.path, reconnect=False) as connection:
         connection.subscribe("a")
         connection.publish("a", "1")
         turn_until(hub.loop, lambda: hub.sent)
@@ -394,16 +495,16 @@ def test_what_came_before_the_end_of_the_daemon_is_received(hub: Hub) -> None:
         assert hub.path in caught.value.detail
 
 
-def test_every_call_says_that_the_daemon_is_gone(hub: Hub, do: Do, one: Connection) -> None:
+def test_every_call_says_that_the_daemon_is_gone(hub: Hub, do: Do, mortal: Connection) -> None:
     do(hub.bus.close)
     for call in (
-        lambda: one.publish("a"),
-        lambda: one.subscribe("a"),
-        lambda: one.unsubscribe("a"),
-        one.sync,
-        one.identity,
-        one.receive,
-        lambda: one.receive(0),
+        lambda: mortal.publish("a"),
+        lambda: mortal.subscribe("a"),
+        lambda: mortal.unsubscribe("a"),
+        mortal.sync,
+        mortal.identity,
+        mortal.receive,
+        lambda: mortal.receive(0),
     ):
         with pytest.raises(BusError) as caught:
             call()

@@ -1,0 +1,429 @@
+"""The client for asyncio: many tasks on one connection, cancellation, backpressure, and that nothing is left behind.
+(What it shares with the blocking one is in test_session.)"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import bccnd
+import bccnd.aio
+from bccnd.aio import AsyncConnection
+from bccnd.client.aio import MAX_EVENTS
+from bccnd.client.message import Message
+from bccnd.client.session import Event, Gap, Reconnected
+from bccnd.core import frames
+from bccnd.errors import BusError
+from tests.client.test_session import Bare, frame, impatient
+from tests.support import PATIENCE, ROOT, Hub, turning, wait
+
+Scene = Callable[[AsyncConnection], Awaitable[None]]
+
+
+def play(path: str | bytes, scene: Scene, *, reconnect: bool = True) -> None:
+    """Play a scene with a connection; afterwards no task is left, and nothing has gone wrong behind the scenes."""
+    faults: list[object] = []
+
+    async def whole() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        async with asyncio.timeout(PATIENCE), await bccnd.aio.connect(str(path), reconnect=reconnect) as bus:
+            await scene(bus)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(whole(), debug=True)
+    gc.collect()
+    assert faults == []
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_open() -> Iterator[None]:
+    before = set(os.listdir("/proc/self/fd"))
+    yield
+    gc.collect()
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Bare]:
+    with Bare(str(tmp_path / "bus.sock")) as one:
+        yield one
+
+
+def payload(event: Event | None) -> bytes:
+    assert isinstance(event, Message)
+    return event.payload
+
+
+async def until(done: Callable[[], object]) -> None:
+    while not done():
+        await asyncio.sleep(0.002)
+
+
+# -- several tasks
+
+
+def test_each_task_publishes_in_its_order_and_waits_only_for_the_daemon(bare: Bare) -> None:
+    async def scene(bus: AsyncConnection) -> None:
+        async def one(name: str) -> None:
+            for number in range(50):
+                await bus.publish(name, str(number))
+
+        await asyncio.gather(*(one(f"task{number}") for number in range(40)))
+        assert await bus.sync() == []
+
+    play(bare.address, scene)
+    for name in range(40):
+        head = b"MSG task%d\0" % name
+        assert [packet for packet in bare.said[0] if packet.startswith(head)] == [head + b"%d" % n for n in range(50)]
+
+
+def test_each_event_goes_to_one_of_those_who_receive(bare: Bare) -> None:
+    async def scene(bus: AsyncConnection) -> None:
+        got: list[bytes] = []
+
+        async def one() -> None:
+            while (event := await bus.receive()) is not None and payload(event) != b"end":
+                got.append(payload(event))
+
+        tasks = [asyncio.create_task(one()) for _ in range(5)]
+        await bus.sync()
+        packets = [*(frame(b"a", b"%d" % number) for number in range(500)), *[frame(b"a", b"end")] * 5]
+        await asyncio.gather(*tasks, asyncio.to_thread(bare.send, *packets))
+        assert sorted(map(int, got)) == list(range(500))
+
+    play(bare.address, scene)
+
+
+def test_several_tasks_may_ask_at_once(bare: Bare) -> None:
+    for topic in (b"clients", b"daemon", b"sources"):
+        bare.answers[frames.request(frames.STATS, topic)] = [frames.control(frames.STATS, topic)]
+
+    async def scene(bus: AsyncConnection) -> None:
+        topics = [b"clients", b"daemon", b"sources"] * 20
+        asked = [bus.ask(frames.STATS, topic) for topic in topics]
+        assert await asyncio.gather(*asked, bus.sync()) == [*topics, []]
+
+    play(bare.address, scene)
+
+
+def test_who_publishes_without_end_lets_others_have_their_turn(hub: Hub) -> None:
+    async def scene(bus: AsyncConnection) -> None:
+        async def publish() -> None:
+            while True:
+                await bus.publish("a")
+
+        flood = asyncio.create_task(publish())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await bus.subscribe("b")
+        flood.cancel()
+        await asyncio.wait([flood])
+
+    with turning(hub.loop):
+        play(hub.path, scene)
+
+
+# -- cancellation
+
+
+def test_a_cancelled_receive_takes_no_event_with_it(bare: Bare) -> None:
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.sync()
+        got: list[bytes] = []
+        for number in range(100):
+            tasks = [asyncio.create_task(bus.receive()) for _ in range(3)]
+            await asyncio.sleep(0)
+            bare.send(frame(b"a", b"%d" % number))
+            for _ in range(number % 5):
+                await asyncio.sleep(0)
+            for task in tasks[:2]:
+                task.cancel()
+            await asyncio.wait(tasks[:2])
+            heard = [task for task in tasks[:2] if not task.cancelled()]
+            if heard:
+                tasks[2].cancel()
+                await asyncio.wait(tasks[2:])
+            else:
+                await tasks[2]  # it has to be told of what the others were woken for
+                heard = tasks[2:]
+            got += [payload(task.result()) for task in heard]
+        assert got == [b"%d" % number for number in range(100)]
+
+    play(bare.address, scene)
+
+
+def test_a_timeout_around_receive_takes_no_event_with_it(bare: Bare) -> None:
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.sync()
+        got: list[bytes] = []
+        for number in range(100):
+            bare.send(frame(b"a", b"%d" % number))
+            if (event := await bus.receive(0.00005)) is not None:
+                got.append(payload(event))
+        while len(got) < 100:
+            got.append(payload(await bus.receive(PATIENCE)))
+        assert got == [b"%d" % number for number in range(100)]
+
+    play(bare.address, scene)
+
+
+def test_a_cancelled_question_leaves_no_answer_to_others(bare: Bare) -> None:
+    bare.answers[frames.request(frames.STATS, b"daemon")] = [frames.control(frames.STATS, b"daemon")]
+
+    async def scene(bus: AsyncConnection) -> None:
+        task = asyncio.create_task(bus.ask(frames.STATS, b"clients"))
+        await asyncio.to_thread(bare.heard, b"CMSG !/bccn/stats\0clients")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        bare.send(frames.control(frames.STATS, b"clients"))
+        assert await bus.ask(frames.STATS, b"daemon") == b"daemon"
+
+    play(bare.address, scene)
+
+
+def test_what_is_cancelled_before_it_was_sent_is_never_sent(bare: Bare) -> None:
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.subscribe("a")
+        await bus.sync()
+        bare.stop()
+        tasks = [
+            asyncio.create_task(bus.publish("a", "never")),
+            asyncio.create_task(bus.subscribe("never")),
+            asyncio.create_task(bus.unsubscribe("a")),
+            asyncio.create_task(bus.publish("a", "now")),
+        ]
+        await asyncio.sleep(0.01)
+        for task in tasks[:3]:
+            task.cancel()
+        await asyncio.wait(tasks[:3])
+        bare.start()
+        await tasks[3]
+        await bus.sync()
+        said = [packet for packet in bare.said[1] if not packet.startswith(b"CMSG")]
+        assert said == [b"SUB a", b"MSG a\0now"]
+
+    play(bare.address, scene)
+
+
+# -- a program that does not keep up
+
+
+def test_who_does_not_receive_is_not_read_for_and_loses_nothing(bare: Bare) -> None:
+    count = 4 * MAX_EVENTS
+
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.sync()
+
+        async def receive_late() -> None:
+            await until(lambda: len(bus._session.events) >= MAX_EVENTS)
+            await asyncio.sleep(0.05)
+            assert len(bus._session.events) == MAX_EVENTS
+            for _ in range(count):
+                assert isinstance(await bus.receive(PATIENCE), Message)
+                assert len(bus._session.events) <= MAX_EVENTS
+
+        packets = [frame(b"a", b"x" * 2000)] * count
+        await asyncio.gather(receive_late(), asyncio.to_thread(bare.send, *packets))
+
+    play(bare.address, scene)
+
+
+def test_who_asks_is_answered_however_much_waits(bare: Bare) -> None:
+    count = 2 * MAX_EVENTS
+
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.sync()
+
+        async def ask_and_receive() -> None:
+            await until(lambda: len(bus._session.events) >= MAX_EVENTS)
+            assert await bus.sync() == []
+            for _ in range(count):
+                assert isinstance(await bus.receive(PATIENCE), Message)
+
+        packets = [frame(b"a", b"x" * 2000)] * count
+        await asyncio.gather(ask_and_receive(), asyncio.to_thread(bare.send, *packets))
+
+    play(bare.address, scene)
+
+
+def test_a_loss_is_noticed_behind_what_waits(bare: Bare) -> None:
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.sync()
+        await asyncio.to_thread(bare.send, *(frame(b"a", b"%d" % number) for number in range(MAX_EVENTS + 10)))
+        await until(lambda: len(bus._session.events) >= MAX_EVENTS)
+        await asyncio.to_thread(bare.restart)
+        for number in range(MAX_EVENTS + 10):
+            assert payload(await bus.receive(PATIENCE)) == b"%d" % number
+        assert isinstance(await bus.receive(PATIENCE), Reconnected)
+
+    play(bare.address, scene)
+
+
+def test_a_slow_program_is_told_what_the_daemon_dropped(hub: Hub) -> None:
+    count = 8000
+
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.subscribe("a")
+        await bus.sync()
+        async with await bccnd.aio.connect(hub.path) as other:
+            for _ in range(count):
+                await other.publish("a", b"x" * 300)
+            await other.sync()
+        told = 0
+        gaps = 0
+        while told < count:
+            event = await bus.receive(PATIENCE)
+            assert event is not None
+            told += event.lost if isinstance(event, Gap) else 1
+            gaps += isinstance(event, Gap)
+        assert gaps
+        assert told == count
+        assert await bus.receive(0) is None
+
+    with turning(hub.loop):
+        play(hub.path, scene)
+
+
+# -- receiving
+
+
+def test_looking_without_waiting_finds_what_is_there(bare: Bare) -> None:
+    async def scene(bus: AsyncConnection) -> None:
+        assert await bus.receive(0) is None
+        assert await bus.receive(-1) is None
+        await bus.sync()
+        bare.send(frame(b"a", b"x"))
+        assert payload(await bus.receive(0)) == b"x"  # though the loop has not had the time to read it
+
+    play(bare.address, scene)
+
+
+def test_iterating_gives_messages_and_goes_on_after_an_absence(bare: Bare) -> None:
+    bare.answers[b"SUB a"] = [frames.gap(3), frame(b"a", b"x")]
+
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.subscribe("a")
+        seen = 0
+        async for message in bus:
+            assert message.payload == b"x"
+            seen += 1
+            if seen == 3:
+                break
+            await asyncio.to_thread(bare.restart)
+        assert (bus.lost, bus.reconnects) == (9, 2)
+
+    play(bare.address, scene)
+
+
+def test_the_descriptor_is_that_of_the_socket_of_the_day(bare: Bare) -> None:
+    async def scene(bus: AsyncConnection) -> None:
+        assert bus.fileno() >= 0
+        await bus.sync()
+        await asyncio.to_thread(bare.stop)
+        await until(lambda: bus.fileno() == -1)
+        bare.start()
+        assert isinstance(await bus.receive(PATIENCE), Reconnected)
+        assert bus.fileno() >= 0
+
+    play(bare.address, scene)
+
+
+# -- the end
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_closing_tells_everybody_who_waits(bare: Bare, away: bool) -> None:
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.sync()
+        if away:
+            await asyncio.to_thread(bare.stop)
+            await until(lambda: bus.fileno() == -1)
+        calls: list[Awaitable[object]] = [bus.receive(), bus.receive(PATIENCE), bus.ask(b"x"), anext(bus)]
+        if away:
+            calls.append(bus.publish("a"))
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        await asyncio.sleep(0.01)
+        bus.close()
+        bus.close()  # to do so twice is no fault
+        for result in await asyncio.gather(*tasks, bus.publish("a"), bus.receive(0), return_exceptions=True):
+            assert isinstance(result, BusError)
+            assert result.reason == "connection_lost"
+        assert bus.fileno() == -1
+
+    play(bare.address, scene)
+
+
+def test_without_reconnecting_everybody_who_waits_is_told_of_the_end(bare: Bare) -> None:
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.sync()
+        bare.send(frame(b"a", b"last"))
+        assert payload(await bus.receive()) == b"last"
+        tasks = [asyncio.ensure_future(call) for call in (bus.receive(), bus.ask(b"x"), anext(bus))]
+        await asyncio.to_thread(bare.heard, b"CMSG x")
+        await asyncio.to_thread(bare.stop)
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(result, BusError)
+            assert result.reason == "connection_lost"
+
+    play(bare.address, scene, reconnect=False)
+
+
+def test_many_who_wait_in_vain_are_all_told_and_later_ones_are_sent(
+    bare: Bare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch)
+
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.sync()
+        await asyncio.to_thread(bare.stop)
+        for result in await asyncio.gather(*(bus.publish("a") for _ in range(50)), return_exceptions=True):
+            assert isinstance(result, BusError)
+            assert result.reason == "connection_lost"
+        bare.start()
+        assert isinstance(await bus.receive(PATIENCE), Reconnected)
+        await bus.publish("a", "at last")
+        await bus.sync()
+        assert [packet for packet in bare.said[1] if packet.startswith(b"MSG")] == [b"MSG a\0at last"]
+
+    play(bare.address, scene)
+
+
+def test_who_connects_to_nobody_leaves_nothing_open(tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(BusError) as caught:
+        asyncio.run(bccnd.aio.connect(str(tmp_path / "nowhere.sock")))
+    assert caught.value.reason == "no_daemon"
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_program_that_forgets_to_close_is_not_held_up(bare: Bare) -> None:
+    code = (
+        "import asyncio, bccnd.aio\n"
+        "async def main():\n"
+        f"    bus = await bccnd.aio.connect({str(bare.address)!r})\n"
+        "    await bus.publish('a', 'x')\n"
+        "    print((await bus.sync()))\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=PATIENCE, check=True)
+    assert done.stdout == b"[]\n"
+    wait(lambda: b"MSG a\0x" in bare.said[0])
+
+
+def test_only_who_wants_asyncio_loads_it() -> None:
+    code = (
+        "import sys, bccnd\n"
+        "assert 'asyncio' not in sys.modules\n"
+        "assert bccnd.aio.connect.__module__ == 'bccnd.client.aio'\n"
+        "assert 'asyncio' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, timeout=PATIENCE, check=True)
+    assert bccnd.aio.AsyncConnection is AsyncConnection

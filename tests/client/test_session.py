@@ -1,0 +1,816 @@
+"""What both clients do with what is said and lost: the session by itself, and either client with a daemon of few
+words that comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pytest
+
+import bccnd
+from bccnd.client.bus import dial
+from bccnd.client.message import Message
+from bccnd.client.session import LONGEST, SHORTEST, Event, Gap, Question, Reconnected, Refusal, Session
+from bccnd.core import frames
+from bccnd.core.address import write_address
+from bccnd.errors import BadFrame, BusError
+from tests.support import PATIENCE, wait
+
+META = b"CMSG !/bccn/meta/on"
+
+
+def frame(key: bytes, payload: bytes = b"") -> bytes:
+    """A message as the daemon sends it to who wants to know its sender."""
+    return frames.message(key, frames.meta(b"relay02/x/7", 5, 6, "local") + payload)
+
+
+# -- the session: what is held
+
+
+def held(session: Session) -> list[bytes]:
+    """What is said to the next daemon, between the first word and the last, which is asked for an echo."""
+    first, *said, last = session.greeting()
+    assert first == META
+    assert last.startswith(b"CMSG !/bccn/sync\0")
+    return said
+
+
+def test_every_subscription_is_restored_as_often_as_it_is_held() -> None:
+    session = Session()
+    for pattern in (b"a", b"b/", b"a", b"", b"a", b"c"):
+        session.subscribed(pattern)
+    for pattern in (b"a", b"c", b"never held"):
+        session.unsubscribed(pattern)
+    assert held(session) == [b"SUB a", b"SUB a", b"SUB b/", b"SUB "]
+    session.unsubscribed(b"c")  # less than nothing is nothing
+    session.subscribed(b"c")
+    assert held(session) == [b"SUB a", b"SUB a", b"SUB b/", b"SUB ", b"SUB c"]
+
+
+def test_tag_and_modes_are_restored_before_the_subscriptions_and_the_last_of_each_kind_counts() -> None:
+    session = Session()
+    session.subscribed(b"a")
+    session.tagged(b"one")
+    session.tagged(b"two")
+    session.set_mode("soft", b"CMSG blocking/soft/block")
+    session.set_mode("hard", b"CMSG blocking/hard/error")
+    session.set_mode("soft", b"CMSG blocking/soft/queue")
+    assert held(session) == [
+        b"CMSG !/bccn/tag\0two",
+        b"CMSG blocking/soft/queue",
+        b"CMSG blocking/hard/error",
+        b"SUB a",
+    ]
+    session.tagged(b"")
+    assert b"CMSG !/bccn/tag\0" not in b"".join(session.greeting())
+
+
+# -- the session: what comes
+
+
+@pytest.mark.parametrize(
+    ("packet", "events"),
+    [
+        (frame(b"a/b", b"x|y"), [Message("relay02/x/7", 5, "a/b", b"x|y", "plain", "local", 6)]),
+        (b"MSG two words\0x", [Message("", 0, "two words", b"x", "plain", "local", 77)]),
+        (b"MSG !/app/x\0x", [Message("", 0, "!/app/x", b"x", "plain", "local", 77)]),
+        (frame(b"!"), [Message("relay02/x/7", 5, "!", b"", "all", "local", 6)]),
+        (frames.gap(3), [Gap(3)]),
+        (frames.error("bad_channel", b"two words"), [Refusal("bad_channel", "two words")]),
+        (frames.error("bad_channel", b"\xff"), [Refusal("bad_channel", "\udcff")]),
+        (frames.error("too_many_clients", b""), [Refusal("too_many_clients", "")]),
+        (b"CMSG !/bccn/sync\0an answer to nobody", []),
+        (b"CMSG something new", []),
+    ],
+)
+def test_a_packet_is_an_event_or_an_answer(packet: bytes, events: list[Event]) -> None:
+    session = Session()
+    session.read(packet, 1.0, 77)
+    assert list(session.events) == events
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [b"x", b"MSG a", b"HELLO a", b"CMSG !/bccn/gap", b"CMSG !/bccn/gap\0-1", b"CMSG !/bccn/gap\0" + b"9" * 5000],
+)
+def test_what_is_no_frame_is_an_error(packet: bytes) -> None:
+    with pytest.raises(BadFrame):
+        Session().read(packet, 1.0, 77)
+
+
+def test_what_is_missing_counts_once_it_was_taken() -> None:
+    session = Session()
+    session.read(frames.gap(3), 1.0, 77)
+    session.lose(1.0)
+    answer(session, session.greeting()[-1], 2.5)
+    session.read(frames.gap(4), 3.0, 77)
+    assert (session.missed, session.reconnects) == (0, 0)
+    assert [session.take(), session.take()] == [Gap(3), Reconnected(1.5)]
+    assert (session.missed, session.reconnects) == (3, 1)
+    assert session.take() == Gap(4)
+    assert session.missed == 7
+
+
+# -- the session: questions
+
+
+def answer(session: Session, asked: bytes, now: float = 1.0) -> None:
+    """Have a daemon that echoes say this again."""
+    session.read(asked, now, 77)
+
+
+def ask(session: Session, key: bytes, payload: bytes | None = None) -> Question:
+    questions = session.before(Question(key, payload))
+    for question in questions:
+        session.asked(question)
+    return questions[-1]
+
+
+def test_answers_go_to_who_has_asked_first() -> None:
+    session = Session()
+    one, other, third = ask(session, b"x"), ask(session, b"y"), ask(session, b"x")
+    for key, payload in ((b"x", b"1"), (b"x", b"2"), (b"y", b"3"), (b"y", b"4")):
+        session.read(frames.control(key, payload), 1.0, 77)
+    assert [one.result(), third.result(), other.result()] == [b"1", b"2", b"3"]
+    assert not session.events
+
+
+def test_a_late_answer_goes_to_who_has_given_up_on_it() -> None:
+    session = Session()
+    late = ask(session, frames.STATS, b"clients")
+    late.abandoned = True
+    question = ask(session, frames.STATS, b"daemon")
+    session.read(frames.control(frames.STATS, b"the clients"), 1.0, 77)
+    session.read(frames.control(frames.STATS, b"the daemon"), 1.0, 77)
+    assert question.result() == b"the daemon"
+
+
+def test_an_answer_that_never_comes_is_no_ones_any_more_after_a_sync() -> None:
+    session = Session()
+    dropped = Question(frames.STATS, b"clients")
+    session.asked(dropped)
+    dropped.abandoned = True
+    marker, question = session.before(Question(frames.STATS, b"daemon"))
+    assert marker.key == frames.SYNC
+    session.asked(marker)
+    session.asked(question)
+    answer(session, marker.frame)
+    session.read(frames.control(frames.STATS, b"the daemon"), 1.0, 77)
+    assert question.result() == b"the daemon"
+    assert session.before(Question(frames.STATS)) != [marker]
+    assert len(session.before(Question(frames.STATS))) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "refusal"),
+    [
+        (frames.STATS, ("unknown_listing", b"nosuch")),
+        (frames.STATS, ("not_permitted", frames.STATS)),
+        (frames.TAG, ("bad_tag", b"two words")),
+        (frames.TAG, ("not_permitted", frames.TAG)),
+        (b"x", ("unknown_control", b"x")),
+    ],
+)
+def test_a_refusal_of_a_question_is_its_answer_and_no_event(key: bytes, refusal: tuple[str, bytes]) -> None:
+    session = Session()
+    question = ask(session, key, b"nosuch")
+    session.read(frames.error("bad_channel", b"two words"), 1.0, 77)
+    session.read(frames.error(*refusal), 1.0, 77)
+    assert list(session.events) == [Refusal("bad_channel", "two words")]
+    with pytest.raises(BusError) as caught:
+        question.result()
+    assert caught.value.reason == refusal[0]
+
+
+def test_a_refusal_of_what_was_given_up_is_an_event() -> None:
+    session = Session()
+    ask(session, b"x").abandoned = True
+    session.read(frames.error("unknown_control", b"x"), 1.0, 77)
+    assert list(session.events) == [Refusal("unknown_control", "x")]
+
+
+def test_a_tag_is_taken_when_the_echo_behind_it_comes() -> None:
+    session = Session()
+    tag, sync = session.tagging(b"door")
+    assert tag.frame == b"CMSG !/bccn/tag\0door"
+    session.asked(tag)
+    session.asked(sync)
+    answer(session, sync.frame)
+    assert sync.done
+    assert not tag.done
+    assert len(session.before(Question(b"x"))) == 1  # and nobody waits for another answer to it
+
+
+def test_questions_end_with_the_connection_that_they_were_asked_on() -> None:
+    session = Session()
+    told: list[str] = []
+    question = ask(session, b"x")
+    question.on_done = lambda: told.append("done")
+    session.lose(1.0)
+    assert (question.done, question.lost, told) == (True, True, ["done"])
+    answer(session, session.greeting()[-1])
+    session.read(frames.control(b"x", b"late"), 1.0, 77)
+    assert question.answer is None
+
+
+def test_a_sync_is_sure_of_what_was_published_unless_a_daemon_went_away_with_it() -> None:
+    session = Session()
+    session.published()
+    answer(session, ask(session, frames.SYNC, b"1").frame)
+    assert session.sure()
+    session.lose(1.0)
+    assert session.sure()  # all was confirmed
+    session.published()
+    session.lose(2.0)
+    answer(session, session.greeting()[-1])
+    session.published()
+    answer(session, ask(session, frames.SYNC, b"2").frame)
+    assert not session.sure()
+    assert session.sure()  # said once
+    early = ask(session, frames.SYNC, b"3")
+    session.published()
+    answer(session, early.frame)
+    session.lose(3.0)
+    assert not session.sure()  # what came after the question was not confirmed
+
+
+# -- the session: losing the daemon
+
+
+def test_who_calls_again_is_welcome_when_the_last_word_is_echoed() -> None:
+    session = Session()
+    welcome = [session.welcome]
+    session.lose(1.0)
+    last = session.greeting()[-1]
+    for packet in (frame(b"a", b"1"), b"CMSG !/bccn/sync\0something else", last):
+        welcome.append(session.welcome)
+        session.read(packet, 3.0, 77)
+    welcome.append(session.welcome)
+    assert welcome == [True, False, False, False, True]
+    session.read(frame(b"a", b"2"), 5.0, 77)
+    told = [event.payload if isinstance(event, Message) else event for event in session.events]
+    assert told == [Reconnected(2.0), b"1", b"2"]
+
+
+def test_what_is_refused_at_the_welcome_comes_behind_it() -> None:
+    session = Session()
+    session.lose(1.0)
+    last = session.greeting()[-1]
+    session.read(frames.error("not_permitted", b"a"), 2.0, 77)
+    assert not session.events
+    answer(session, last, 3.0)
+    assert list(session.events) == [Reconnected(2.0), Refusal("not_permitted", "a")]
+
+
+def test_attempts_that_come_to_nothing_are_one_absence() -> None:
+    session = Session()
+    session.lose(1.0)
+    session.greeting()
+    session.lose(2.0)
+    answer(session, session.greeting()[-1], 9.0)
+    assert list(session.events) == [Reconnected(8.0)]
+
+
+@pytest.mark.parametrize("reason", ["too_many_clients", "too_many_clients_of_user", "not_admitted"])
+def test_to_be_turned_away_is_told_once_and_makes_patient(reason: str) -> None:
+    session = Session()
+    session.lose(1.0)
+    for _ in range(3):
+        session.greeting()
+        session.read(frames.error(reason, b""), 2.0, 77)
+        session.lose(2.0)
+        assert session.turned_away == reason
+        assert session.pause(1.0) == LONGEST
+    assert list(session.events) == [Refusal(reason, "")]
+    answer(session, session.greeting()[-1], 9.0)
+    assert list(session.events) == [Refusal(reason, ""), Reconnected(8.0)]
+    assert not session.turned_away
+
+
+def test_to_be_turned_away_at_the_first_time_is_told_at_once() -> None:
+    session = Session()
+    session.read(frames.error("too_many_clients", b""), 1.0, 77)
+    assert list(session.events) == [Refusal("too_many_clients", "")]
+    session.lose(1.0)
+    session.greeting()
+    session.read(frames.error("too_many_clients", b""), 2.0, 77)
+    session.lose(2.0)
+    assert list(session.events) == [Refusal("too_many_clients", "")]
+
+
+def test_attempts_come_ever_more_slowly_until_one_succeeds() -> None:
+    session = Session()
+    session.lose(1.0)
+    pauses = [session.pause(1.0) for _ in range(8)]
+    assert pauses == [SHORTEST * 2**n for n in range(6)] + [LONGEST, LONGEST]
+    assert session.pause(0.0) == LONGEST / 2
+    answer(session, session.greeting()[-1])
+    session.lose(2.0)
+    assert session.pause(1.0) == SHORTEST
+
+
+# -- either client, and a daemon that comes and goes
+
+
+class Driven:
+    """The asyncio client, one call after another: each of them runs the loop until it is done."""
+
+    def __init__(self, path: str | None = None, **options: Any) -> None:
+        self.loop = asyncio.new_event_loop()
+        try:
+            self.bus = self.run(bccnd.aio.connect(path, **options))
+        except BaseException:
+            self.loop.close()
+            raise
+
+    def run(self, coroutine: Awaitable[Any]) -> Any:
+        return self.loop.run_until_complete(coroutine)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.bus, name)
+        if not asyncio.iscoroutinefunction(value):
+            return value
+        return lambda *arguments, **options: self.run(value(*arguments, **options))
+
+    def __iter__(self) -> Iterator[Message]:
+        while True:
+            yield self.run(self.bus.__anext__())
+
+    def close(self) -> None:
+        self.bus.close()
+        assert not asyncio.all_tasks(self.loop)
+        self.loop.close()
+
+    def __enter__(self) -> Driven:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+Join = Callable[..., bccnd.Connection]
+both = pytest.mark.parametrize("join", [bccnd.connect, Driven], ids=["blocking", "asyncio"])
+
+
+class Bare:
+    """A daemon of few words, on a bare socket: ``said`` holds what each connection has sent, one after the other.
+
+    It echoes every sync, answers what ``answers`` has packets for, and turns away with ``refuses``.
+    """
+
+    def __init__(self, address: str | bytes) -> None:
+        self.address = address
+        self.said: list[list[bytes]] = []
+        self.answers: dict[bytes, list[bytes]] = {}
+        self.refuses: bytes | None = None
+        self.start()
+
+    def start(self) -> None:
+        self._connections: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(self.address)
+        self._listener.listen()
+        self._acceptor = threading.Thread(target=self._accept)
+        self._acceptor.start()
+
+    def stop(self) -> None:
+        """Go away, and leave nothing behind."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._acceptor.join()
+        self._listener.close()
+        for sock in self._connections:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for sock in self._connections:
+            sock.close()
+        self._connections, self._threads = [], []
+        if isinstance(self.address, str):
+            os.unlink(self.address)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def send(self, *packets: bytes) -> None:
+        """Send to who has come last."""
+        for packet in packets:
+            self._connections[-1].send(packet)
+
+    def heard(self, packet: bytes) -> None:
+        """Wait until who has come last has said this."""
+        wait(lambda: self.said and packet in self.said[-1], f"{packet!r}")
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.refuses is not None:
+                sock.send(self.refuses)
+                sock.close()
+                continue
+            said: list[bytes] = []
+            self.said.append(said)
+            self._connections.append(sock)
+            self._threads.append(threading.Thread(target=self._serve, args=(sock, said)))
+            self._threads[-1].start()
+
+    def _serve(self, sock: socket.socket, said: list[bytes]) -> None:
+        with contextlib.suppress(OSError):
+            while packet := sock.recv(1 << 20):
+                said.append(packet)
+                for one in [packet] if packet.startswith(b"CMSG !/bccn/sync") else self.answers.get(packet, []):
+                    sock.send(one)
+
+    def __enter__(self) -> Bare:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._listener.fileno() >= 0:
+            self.stop()
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Bare]:
+    with Bare(str(tmp_path / "bus.sock")) as one:
+        yield one
+
+
+def without_syncs(said: list[bytes]) -> list[bytes]:
+    return [packet for packet in said if not packet.startswith(b"CMSG !/bccn/sync")]
+
+
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let calls give up soon."""
+    monkeypatch.setattr("bccnd.client.bus.PATIENCE", 0.1)
+    monkeypatch.setattr("bccnd.client.aio.PATIENCE", 0.1)
+
+
+@both
+def test_the_next_daemon_is_told_all_that_is_held_before_anything_else(bare: Bare, join: Join) -> None:
+    with join(bare.address) as bus:
+        bus.subscribe("a", "b/", "a")
+        bus.tag("door")
+        bus.echo(False)
+        bus.blocking(soft="block", hard="error")
+        bus.blocking(hard="discard")
+        bus.order("stack")
+        bus.unsubscribe("b/")
+        bus.sync()
+        bare.restart()
+        bus.publish("a", "after")
+        bus.sync()
+        held = [
+            *(META, b"CMSG !/bccn/tag\0door", b"CMSG echo/off", b"CMSG blocking/soft/block"),
+            *(b"CMSG blocking/hard/discard", b"CMSG order/stack", b"SUB a", b"SUB a"),
+        ]
+        assert without_syncs(bare.said[1]) == [*held, b"MSG a\0after"]
+        assert bare.said[1].index(b"MSG a\0after") == len(held) + 1  # only when the daemon has said that it is there
+
+
+@both
+def test_modes_are_said_as_they_are_set(bare: Bare, join: Join) -> None:
+    with join(bare.address) as bus:
+        bus.echo(True)
+        bus.echo(False)
+        bus.blocking()
+        for mode in ("queue", "discard", "block", "error"):
+            bus.blocking(soft=mode)
+        for mode in ("discard", "block", "error"):
+            bus.blocking(hard=mode)
+        for order in ("queue", "stack", "random"):
+            bus.order(order)
+        for soft, hard in (("never", None), (None, "queue"), ("block", "never")):
+            with pytest.raises(BusError, match="bad_mode"):
+                bus.blocking(soft, hard)
+        with pytest.raises(BusError, match="bad_mode"):
+            bus.order("up")
+        bus.sync()
+        assert without_syncs(bare.said[0]) == [
+            *(META, b"CMSG echo/on", b"CMSG echo/off"),
+            *(b"CMSG blocking/soft/" + mode for mode in (b"queue", b"discard", b"block", b"error")),
+            *(b"CMSG blocking/hard/" + mode for mode in (b"discard", b"block", b"error")),
+            *(b"CMSG order/" + order for order in (b"queue", b"stack", b"random")),
+        ]
+
+
+@both
+def test_a_tag_that_is_refused_is_an_error_and_not_said_again(bare: Bare, join: Join) -> None:
+    bare.answers[b"CMSG !/bccn/tag\0two words"] = [frames.error("bad_tag", b"two words")]
+    bare.answers[b"CMSG !/bccn/tag\0mine"] = [frames.error("not_permitted", frames.TAG)]
+    with join(bare.address) as bus:
+        bus.tag("fine")
+        for tag, reason in (("two words", "bad_tag"), ("mine", "not_permitted")):
+            with pytest.raises(BusError) as caught:
+                bus.tag(tag)
+            assert caught.value.reason == reason
+        assert bus.sync() == []
+        bare.restart()
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        assert without_syncs(bare.said[1]) == [META, b"CMSG !/bccn/tag\0fine"]
+        bus.tag("")
+        bare.restart()
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        assert without_syncs(bare.said[2]) == [META]
+
+
+@both
+def test_an_absence_is_told_in_its_place(bare: Bare, join: Join) -> None:
+    with join(bare.address) as bus:
+        bus.subscribe("a")
+        bare.heard(b"SUB a")
+        bare.send(frame(b"a", b"1"), frames.gap(2), frame(b"a", b"2"))
+        bare.answers[b"SUB a"] = [frame(b"a", b"3")]  # before all is said
+        bare.restart()
+        events = [bus.receive(PATIENCE) for _ in range(5)]
+        bare.send(frame(b"a", b"4"))
+        events.append(bus.receive(PATIENCE))
+        (away,) = (event for event in events if isinstance(event, Reconnected))
+        assert [event.payload if isinstance(event, Message) else event for event in events] == [
+            *(b"1", Gap(2), b"2", away, b"3", b"4")
+        ]
+        assert 0 < away.seconds < PATIENCE
+        assert (bus.lost, bus.reconnects) == (2, 1)
+
+
+@both
+def test_iterating_leaves_out_absences_and_counts_them(bare: Bare, join: Join) -> None:
+    bare.answers[b"SUB a"] = [frame(b"a", b"x")]
+    with join(bare.address) as bus:
+        bus.subscribe("a")
+        found = iter(bus)
+        for times in range(3):
+            assert next(found).payload == b"x"
+            assert bus.reconnects == times
+            bare.restart()
+
+
+@both
+@pytest.mark.parametrize("timeout", [0, 0.01, 0.2])
+def test_a_timeout_holds_while_the_daemon_is_away(bare: Bare, join: Join, timeout: float) -> None:
+    with join(bare.address) as bus:
+        bus.sync()
+        bare.stop()
+        before = time.monotonic()
+        assert bus.receive(timeout) is None
+        assert bus.receive(timeout) is None
+        assert time.monotonic() - before >= 2 * timeout
+        bare.start()
+        wait(lambda: isinstance(bus.receive(timeout), Reconnected), "the daemon")
+
+
+@both
+def test_what_one_daemon_has_taken_is_not_sent_to_the_next_and_what_none_has_is(bare: Bare, join: Join) -> None:
+    with join(bare.address) as bus:
+        bus.publish("a", "1")
+        bare.heard(b"MSG a\x001")
+        bare.restart()
+        for number in range(2, 5):
+            bus.publish("a", str(number))
+        bare.heard(b"MSG a\x004")
+        messages = [packet for packet in bare.said[1] if packet.startswith(b"MSG")]
+        assert messages == [b"MSG a\x002", b"MSG a\x003", b"MSG a\x004"]
+
+
+@both
+def test_a_sync_says_when_a_daemon_has_gone_that_had_not_confirmed_what_was_published(bare: Bare, join: Join) -> None:
+    with join(bare.address) as bus:
+        bus.publish("a", "confirmed")
+        bus.sync()
+        bare.restart()
+        assert bus.sync() == []
+        bus.publish("a", "not confirmed")
+        bare.heard(b"MSG a\0not confirmed")
+        bare.restart()
+        with pytest.raises(BusError) as caught:
+            bus.sync()
+        assert caught.value.reason == "connection_lost"
+        assert bus.sync() == []
+
+
+@both
+def test_who_sends_waits_for_the_daemon_but_not_for_ever(
+    bare: Bare, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch)
+    with join(bare.address) as bus:
+        bus.subscribe("a")
+        bus.sync()
+        bare.stop()
+        calls: list[Callable[[], object]] = [
+            lambda: bus.publish("a"),
+            lambda: bus.subscribe("b"),
+            lambda: bus.unsubscribe("a"),
+            lambda: bus.echo(True),
+            lambda: bus.sync(0.1),
+            lambda: bus.ask(frames.WHOAMI, timeout=0.1),
+        ]
+        for call in calls:
+            with pytest.raises(BusError) as caught:
+                call()
+            assert caught.value.reason == "connection_lost"
+            assert str(bare.address) in caught.value.detail
+        bare.start()
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        bus.sync()
+        assert without_syncs(bare.said[1]) == [META, b"SUB a"]  # what has failed was not done
+
+
+@both
+def test_a_question_is_asked_again_when_its_daemon_goes_away(bare: Bare, join: Join) -> None:
+    with join(bare.address) as bus:
+        bus.sync()
+
+        def go_away() -> None:
+            bare.heard(b"CMSG !/bccn/whoami")
+            bare.answers[b"CMSG !/bccn/whoami"] = [frames.control(frames.WHOAMI, b"me")]
+            bare.restart()
+
+        thread = threading.Thread(target=go_away)
+        thread.start()
+        assert bus.identity() == "me"
+        thread.join()
+
+
+@both
+def test_much_can_be_restored_while_much_comes(bare: Bare, join: Join) -> None:
+    patterns = [f"{number:04}/{'x' * 200}" for number in range(2000)]
+    with join(bare.address) as bus:
+        bus.subscribe(*patterns)
+        bus.sync()
+        bare.answers = {b"SUB " + pattern.encode(): [frame(b"a", b"y" * 1000)] for pattern in patterns}
+        bare.restart()
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        assert all(isinstance(bus.receive(PATIENCE), Message) for _ in patterns)
+        assert without_syncs(bare.said[1])[1:] == [b"SUB " + pattern.encode() for pattern in patterns]
+
+
+@both
+def test_who_is_turned_away_is_told_once_and_tries_again(
+    bare: Bare, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch)
+    monkeypatch.setattr("bccnd.client.session.LONGEST", 0.02)
+    bare.refuses = frames.error("too_many_clients", b"")
+    with join(bare.address) as bus:
+        assert bus.receive(PATIENCE) == Refusal("too_many_clients", "")
+        assert bus.receive(0.1) is None
+        with pytest.raises(BusError) as caught:
+            bus.publish("a")
+        assert caught.value.reason == "connection_lost"
+        assert "too_many_clients" in caught.value.detail
+        bare.refuses = None
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        bus.publish("a")
+        bare.heard(b"MSG a\0")
+
+
+@both
+def test_who_speaks_no_frames_is_no_daemon(bare: Bare, join: Join) -> None:
+    with join(bare.address) as bus:
+        bus.sync()
+        bare.send(frame(b"a", b"1"), b"GET / HTTP/1.0", frame(b"a", b"2"))
+        first, second = bus.receive(PATIENCE), bus.receive(PATIENCE)
+        assert isinstance(first, Message)
+        assert isinstance(second, Reconnected)
+    with join(bare.address, reconnect=False) as bus:
+        bus.sync()
+        bare.send(b"GET / HTTP/1.0")
+        with pytest.raises(BusError) as caught:
+            bus.receive(PATIENCE)
+        assert caught.value.reason == "connection_lost"
+        assert "no frame" in caught.value.detail
+
+
+@both
+def test_without_reconnecting_the_first_loss_is_the_end_but_what_came_is_received(bare: Bare, join: Join) -> None:
+    with join(bare.address, reconnect=False) as bus:
+        bus.sync()
+        bare.send(frame(b"a", b"1"), frame(b"a", b"2"))
+        bare.restart()
+        for _ in range(2):
+            with pytest.raises(BusError, match="connection_lost"):
+                bus.publish("a")
+        assert [event.payload for _ in range(2) if isinstance(event := bus.receive(), Message)] == [b"1", b"2"]
+        calls: list[Callable[[], object]] = [bus.receive, lambda: bus.receive(0), bus.sync, lambda: next(iter(bus))]
+        for call in calls:
+            with pytest.raises(BusError, match="connection_lost"):
+                call()
+        assert len(bare.said) == 1
+
+
+@both
+def test_what_is_too_long_is_said_to_be_so_and_harms_nothing(bare: Bare, join: Join) -> None:
+    with join(bare.address) as bus:
+        with pytest.raises(BusError) as caught:
+            bus.publish("a", b"x" * (4 << 20))
+        assert caught.value.reason == "too_long"
+        bus.publish("a", b"fine")
+        bare.heard(b"MSG a\0fine")
+
+
+@both
+def test_names_that_name_nobody_are_refused_here(bare: Bare, join: Join) -> None:
+    with join(bare.address) as bus:
+        with pytest.raises(BusError, match="bad_channel"):
+            bus.publish("a\0b")
+        with pytest.raises(BusError, match="bad_target"):
+            bus.send_to("")
+
+
+@both
+def test_an_abstract_address_can_be_named(join: Join, tmp_path: Path) -> None:
+    name = f"bccnd-test-{os.getpid()}-{tmp_path.name}"
+    with Bare(f"\0{name}".encode()) as bare, join(f"@{name}") as bus:
+        bus.sync()
+        bare.restart()
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+
+
+@both
+def test_an_abstract_address_can_be_written_out_to_the_last_byte(join: Join) -> None:
+    name = f"\0bccnd-test-{os.getpid()}".encode().ljust(108, b"\0")
+    with Bare(name) as bare, join(write_address(name)) as bus:
+        bus.sync()
+        bare.restart()
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+
+
+@both
+@pytest.mark.parametrize("path", ["@", "/dev/fd/3", "/dev/unix/abstract/xyz", "/dev/unix/abstract/41", "a\0b"])
+def test_what_is_no_address_of_a_daemon_is_said_to_be_so(join: Join, path: str) -> None:
+    with pytest.raises(BusError) as caught:
+        join(path)
+    assert caught.value.reason == "bad_address"
+
+
+@both
+def test_without_a_daemon_the_first_call_fails_at_once(join: Join, tmp_path: Path) -> None:
+    with pytest.raises(BusError) as caught:
+        join(str(tmp_path / "nowhere.sock"))
+    assert caught.value.reason == "no_daemon"
+    assert f"{tmp_path / 'nowhere.sock'}: No such file" in caught.value.detail
+
+
+@both
+def test_who_comes_when_many_wait_to_be_answered_waits_with_them(join: Join, tmp_path: Path) -> None:
+    path = str(tmp_path / "bus.sock")
+    with contextlib.ExitStack() as opened:
+        listener = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        listener.bind(path)
+        listener.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                opened.enter_context(dial(path))
+        later = threading.Timer(0.05, lambda: opened.enter_context(listener.accept()[0]))
+        later.start()
+        with join(path):
+            later.join()
+
+
+@both
+def test_the_daemon_is_found_again_from_another_directory(
+    join: Join, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Bare(str(tmp_path / "bus.sock")) as bare, join("bus.sock") as bus:
+        bus.sync()
+        monkeypatch.chdir("/")
+        bare.restart()
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        assert bus.path == "bus.sock"
+
+
+@both
+def test_nothing_stays_open(join: Join, tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with Bare(str(tmp_path / "bus.sock")) as bare:
+        with join(bare.address) as bus:
+            for _ in range(3):
+                bus.publish("a")
+                bus.fileno()
+                bare.restart()
+                assert isinstance(bus.receive(PATIENCE), Reconnected)
+            bare.stop()
+            assert bus.receive(0.1) is None
+        assert bus.fileno() == -1
+        with pytest.raises(BusError):
+            join(bare.address)
+    assert len(os.listdir("/proc/self/fd")) == before
