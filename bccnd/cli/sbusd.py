@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 import click
 
 from bccnd.core.address import read_address, write_address
-from bccnd.core.identity import identity
+from bccnd.core.identity import identity, tagged
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.quota import UserLimits
 from bccnd.core.routes import Routes
@@ -105,6 +105,7 @@ def _serve(entrance: Entrance, auto_close: bool, ends: list[signal.Signals], rea
         [entrance],
         Routes(dialect, forms=False),
         partial(identity, socket.gethostname().encode("ascii", "replace")),
+        tagged,
         Access((), dialect, os.geteuid(), os.getegid()),
         LIMITS,
         on_quiet=loop.stop if auto_close else lambda: None,

@@ -6,7 +6,7 @@ when it failed, 2 for bad usage. What came from the network is never sent raw to
 
 from __future__ import annotations
 
-import base64
+import io
 import json
 import os
 import secrets
@@ -14,37 +14,33 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bccnd.cli.direct import direct_options, messages, open_endpoint, refuse_without_direct, until
-from bccnd.client.bus import Connection, Event, Gap, Refusal, connect
+from bccnd.cli.direct import direct_options, messages, open_endpoint, refuse_without_direct
+from bccnd.cli.lines import Complaints, publish_lines
+from bccnd.cli.show import (
+    explain,
+    fail,
+    follow,
+    listing,
+    payload_fields,
+    print_json,
+    print_table,
+    printed,
+    the_bus,
+    visible,
+    visible_bytes,
+)
+from bccnd.cli.watch import tap, trace
+from bccnd.client.bus import Connection, Refusal
 from bccnd.client.message import Message
 from bccnd.core import frames
 from bccnd.errors import BusError, EndpointError
 
 if TYPE_CHECKING:
     from bccnd.client.endpoint import Endpoint
-
-#: what a refusal means, and what helps
-_REFUSALS = {
-    "bad_channel": "is no legal channel (1 to 1024 graphic ASCII characters without : and |); only programs of this "
-    "host have got it",
-    "bad_target": "is no legal target (it begins with ? or /); nobody has got it",
-    "too_long": "does not fit in a datagram of 1400 bytes; only programs of this host have got it",
-    "send_failed": "could not be broadcast; only programs of this host have got it (see the daemon's log)",
-    "not_perl_safe": "holds characters that readers of the Perl module discard (names: perl-safe); only programs of "
-    "this host have got it",
-    "no_signing_key": "cannot be signed, because this host has no private key (integrity.keys); only programs of this "
-    "host have got it",
-    "reserved_key": "is reserved for the daemon",
-    "not_permitted": "is not permitted to you",
-    "pattern_too_long": "is too long for a pattern",
-    "too_many_subscriptions": "is one pattern too many (bus.max_subscriptions)",
-    "frame_too_long": "is too long for the bus",
-    "too_many_clients": "the daemon serves as many clients as it may (bus.max_clients)",
-}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -60,41 +56,35 @@ _REFUSALS = {
 @click.version_option(package_name="bccnd", message="bccn %(version)s")
 @click.pass_context
 def main(context: click.Context, path: str) -> None:
-    """Talk to the bccnd of this host: publish, subscribe, look at clients and sources, make keys."""
+    """Talk to the bccnd of this host: publish, subscribe, watch what it does and why, make keys.
+
+    \b
+      bccn sub 'demo/' &                   print what comes
+      bccn pub demo/hello 'hello, world'   say something
+      bccn top                             who speaks, who listens, what is lost
+      bccn tap --refused                   what is not delivered, and why
+    """
     context.obj = path
-    # End quietly when the reader of a pipe goes away.
+    # End quietly when the reader of a pipe goes away; show what its encoding cannot.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _connect(path: str) -> Connection:
-    try:
-        return connect(path)
-    except BusError as error:
-        _fail(f"{error.detail}\n  remedy: start it (systemctl start bccnd), or name its socket with --socket")
-
-
-def _fail(message: str) -> NoReturn:
-    click.echo(f"bccn: {message}", err=True)
-    sys.exit(1)
-
-
-def _explain(refusal: Refusal) -> str:
-    meaning = _REFUSALS.get(refusal.reason, f"was refused: {refusal.reason}")
-    return f"{_visible(refusal.key)!r} {meaning}"
-
-
-def _visible(text: str) -> str:
-    """Text from elsewhere with every control character shown as an escape: no terminal takes orders from it."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+for _command in (tap, trace):
+    main.add_command(_command)
 
 
 @main.command()
 @click.argument("channel")
 @click.argument("payload", required=False)
+@click.option("--tag", metavar="TEXT", help="Be called <host>/bccn/<pid>/TEXT on the segment.")
 @direct_options
 @click.pass_context
-def pub(context: click.Context, /, channel: str, payload: str | None, direct: bool, **options: Any) -> None:
-    """Publish PAYLOAD on CHANNEL; without PAYLOAD, each line of standard input.
+def pub(
+    context: click.Context, /, channel: str, payload: str | None, tag: str | None, direct: bool, **options: Any
+) -> None:
+    """Publish PAYLOAD on CHANNEL; without PAYLOAD, each line of standard input, as soon as it is there.
 
     CHANNEL is a name like cardsys/relay/tx; '!' reaches everyone, '!host/program/*' or '!host/program/pid' whom it
     names.
@@ -103,29 +93,51 @@ def pub(context: click.Context, /, channel: str, payload: str | None, direct: bo
       bccn pub demo/hello 'hello, world'
       tail -F app.log | bccn pub logs/app
       bccn pub --direct --interface eth0 --key /etc/bccnd/hmac.key demo/hello 'without a daemon'
+
+    A daemon that is restarted is waited for, up to 5 s. The exit code is 1 when anything was refused, or when it is
+    unknown whether the daemon had taken all of it.
     """
-    lines = (line.rstrip(b"\n") for line in sys.stdin.buffer) if payload is None else [os.fsencode(payload)]
     if direct:
-        with _direct(options) as endpoint:
-            for line in lines:
-                try:
-                    endpoint.send(channel, line)
-                except EndpointError as error:
-                    _fail(error.detail)
+        _refuse_tag(tag)
+        _publish_directly(channel, payload, options)
         return
     refuse_without_direct(context)
-    with _connect(context.obj) as bus:
+    with the_bus(context.obj, reconnect=True) as bus:
+        _take_tag(bus, tag)
+        if payload is None:
+            refused = publish_lines(bus, channel, sys.stdin.fileno())
+        else:
+            complaints = Complaints()
+            bus.publish(channel, os.fsencode(payload))
+            for refusal in bus.sync():
+                complaints.add(refusal)
+            refused = complaints.total
+    sys.exit(1 if refused else 0)
+
+
+def _publish_directly(channel: str, payload: str | None, options: dict[str, Any]) -> None:
+    lines = (line.rstrip(b"\n") for line in sys.stdin.buffer) if payload is None else [os.fsencode(payload)]
+    with _direct(options) as endpoint:
+        for line in lines:
+            try:
+                endpoint.send(channel, line)
+            except EndpointError as error:
+                fail(error.detail)
+
+
+def _refuse_tag(tag: str | None) -> None:
+    if tag is not None:
+        raise click.UsageError("--tag is for programs of the daemon; with --direct choose a --name")
+
+
+def _take_tag(bus: Connection, tag: str | None) -> None:
+    if tag:
         try:
-            for line in lines:
-                bus.publish(channel, line)
-            refusals = bus.sync()
+            bus.tag(tag)
         except BusError as error:
-            _fail(error.detail)
-    for refusal in refusals[:10]:
-        click.echo(f"bccn: {_explain(refusal)}", err=True)
-    if len(refusals) > 10:
-        click.echo(f"bccn: and {len(refusals) - 10} more like these", err=True)
-    sys.exit(1 if refusals else 0)
+            if error.reason in ("bad_tag", "not_permitted"):
+                fail(explain(Refusal(error.reason, tag)))
+            raise
 
 
 @main.command()
@@ -133,6 +145,7 @@ def pub(context: click.Context, /, channel: str, payload: str | None, direct: bo
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with sender, seq, peer and time.")
 @click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option("-t", "--timeout", type=click.FloatRange(min=0), help="End after so many seconds; exit 1 if -n is unmet.")
+@click.option("--tag", metavar="TEXT", help="Be called <host>/bccn/<pid>/TEXT on the segment.")
 @direct_options
 @click.pass_context
 def sub(
@@ -142,6 +155,7 @@ def sub(
     as_json: bool,
     count: int | None,
     timeout: float | None,
+    tag: str | None,
     direct: bool,
     **options: Any,
 ) -> None:
@@ -152,68 +166,87 @@ def sub(
       cardsys/*/tx            one token at the place of *
       cardsys/  cardsys/>     everything below
 
+    \b
+      bccn sub 'cardsys/' 'logs/*'
+      bccn sub --json -n 1 -t 10 demo/hello || echo 'nothing within 10 s'
+
     Prints channel and payload, a message a line. With --json a payload that is no UTF-8 text stands in
-    payload_base64. With --direct, copies of one message are printed once.
+    payload_base64. With --direct, copies of one message are printed once. When the daemon is restarted it goes on with
+    the next one, and says so on standard error, as it does where messages were lost.
     """
-    if not direct:
+    if direct:
+        _refuse_tag(tag)
+    else:
         refuse_without_direct(context)
     deadline = None if timeout is None else time.monotonic() + timeout
-    found = _heard_directly if direct else _heard_on_the_bus
-    printed = 0
-    try:
-        for message in found(context.obj, patterns or ("",), deadline, options):
-            click.echo(_as_json(message) if as_json else _as_line(message))
-            printed += 1
-            if printed == count:
-                break
-    except BusError as error:
-        _fail(error.detail)
-    except KeyboardInterrupt:
-        pass
-    sys.exit(1 if count is not None and printed < count else 0)
+    if direct:
+        found = _heard_directly(patterns or ("",), deadline, options)
+    else:
+        found = _heard_on_the_bus(context.obj, patterns or ("",), deadline, tag)
+    number = printed(map(_as_json if as_json else _as_line, found), count)
+    sys.exit(1 if count is not None and number < count else 0)
 
 
-def _heard_on_the_bus(
-    path: str, patterns: Sequence[str], deadline: float | None, _options: dict[str, Any]
-) -> Iterator[Message]:
-    with _connect(path) as bus:
+def _heard_on_the_bus(path: str, patterns: Sequence[str], deadline: float | None, tag: str | None) -> Iterator[Message]:
+    with the_bus(path, reconnect=True) as bus:
+        _take_tag(bus, tag)
         bus.subscribe(*patterns)
-        events: Iterator[Event] = until(deadline, bus.receive)
-        for event in events:
-            if isinstance(event, Message):
-                yield event
-            elif isinstance(event, Gap):
-                click.echo(f"bccn: {event.lost} messages were lost here: this reader is too slow", err=True)
-            else:
-                _fail(_explain(event))
+        yield from follow(bus, deadline)
 
 
-def _heard_directly(
-    _path: str, patterns: Sequence[str], deadline: float | None, options: dict[str, Any]
-) -> Iterator[Message]:
+def _heard_directly(patterns: Sequence[str], deadline: float | None, options: dict[str, Any]) -> Iterator[Message]:
     with _direct({**options, "dedup": True}) as endpoint:
-        yield from messages(endpoint, patterns, deadline)
+        for message in messages(endpoint, patterns, deadline):
+            yield message
+            sys.stdout.flush()
 
 
 def _direct(options: dict[str, Any]) -> Endpoint:
     try:
         return open_endpoint(**options)
     except EndpointError as error:
-        _fail(error.detail)
+        fail(error.detail)
 
 
 def _as_line(message: Message) -> str:
-    return f"{_visible(message.chan)} {_visible(message.payload.decode('utf-8', 'backslashreplace'))}"
+    return f"{visible(message.chan)} {visible_bytes(message.payload)}"
 
 
 def _as_json(message: Message) -> str:
     fields: dict[str, object] = message._asdict()
-    try:
-        fields["payload"] = message.payload.decode("utf-8")
-    except UnicodeDecodeError:
-        del fields["payload"]
-        fields["payload_base64"] = base64.b64encode(message.payload).decode("ascii")
-    return json.dumps(fields)
+    del fields["payload"]
+    return json.dumps(fields | payload_fields(message.payload))
+
+
+@main.command()
+@click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, help="Seconds.")
+@click.option("--once", is_flag=True, help="Print the figures of one interval, and end.")
+@click.option("--json", "as_object", is_flag=True, help="With --once: as a JSON object.")
+@click.pass_obj
+def top(path: str, /, interval: float, once: bool, as_object: bool) -> None:
+    """Watch the daemon: rates, losses, queues, the busiest channels and senders, clients and sources in trouble.
+
+    \b
+      bccn top
+      bccn top --interval 5
+      bccn top --once --json | jq .rates
+
+    Ends with q or Ctrl-C; when the daemon is restarted, it goes on with the next one. Rates are per second, losses
+    since the start of the daemon, with what is new behind a +. Channels and senders are counted by listening to
+    everything, as 'bccn sub' does: that costs the daemon as much as any other program that subscribes to everything,
+    leaves out what is meant for one program only, and is marked where this tool was too slow to count all of it.
+    Clients are those that lose or wait first, sources those that are silent, dead or have messages missing.
+    """
+    if as_object and not once:
+        raise click.UsageError("--json needs --once")
+    if not once and not sys.stdout.isatty():
+        raise click.UsageError("this is no terminal: take --once")
+    from bccnd.cli import screen  # most commands show no figures
+
+    if once:
+        screen.print_once(path, interval, as_object)
+    else:
+        screen.watch(path, interval)
 
 
 @main.command()
@@ -247,7 +280,7 @@ def keygen(file: str, algorithm: str, force: bool) -> None:
     if not force:
         for name in [file, *([f"{file}.pub"] if algorithm == "sig" else [])]:
             if os.path.exists(name):
-                _fail(f"{name} exists\n  remedy: choose another name, or --force to replace the key in it")
+                fail(f"{name} exists\n  remedy: choose another name, or --force to replace the key in it")
     if algorithm == "hmac":
         _write(file, secrets.token_hex(32).encode() + b"\n", 0o600)
         click.echo(f"{file}: a new key of 256 bits, mode 0600", err=True)
@@ -270,33 +303,42 @@ def _write(file: str, key: bytes, mode: int) -> None:
             out.write(key)
         os.replace(beside, file)
     except OSError as error:
-        _fail(f"cannot write {file}: {error.strerror}")
+        fail(f"cannot write {file}: {error.strerror}")
 
 
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_obj
 def clients(path: str, as_json: bool) -> None:
-    """Show the programs connected to the daemon: identity, user, patterns, queue and losses."""
-    rows = _listing(path, b"clients")
+    """Show the programs connected to the daemon: identity, user, dialect and patterns, queue and losses.
+
+    A program that 'waits' publishes more than it may (bus.user.rate), or to one that has asked to be waited for.
+
+    \b
+      bccn clients
+      bccn clients --json | jq 'select(.lost > 0).identity'
+    """
+    rows = _rows(path, "clients")
     if as_json:
-        _print_json(rows)
-        return
-    _print_table(
-        ["identity", "uid", "since", "published", "queued", "lost", "patterns"],
-        (
-            [
-                row["identity"],
-                str(row["uid"]),
-                time.strftime("%H:%M:%S", time.localtime(row["since"])),
-                str(row["published"]),
-                str(row["queued"]),
-                str(row["lost"]),
-                " ".join(repr(text) for text in row["patterns"]) + (" ..." if row["subscriptions"] > 8 else ""),
-            ]
-            for row in rows
-        ),
-    )
+        print_json(rows)
+    else:
+        print_table(_CLIENT, map(_client, rows))
+
+
+_CLIENT = ["identity", "uid", "since", "dialect", "published", "queued", "lost", "patterns"]
+
+
+def _client(row: dict[str, Any]) -> list[str]:
+    return [
+        str(row["identity"]),
+        str(row["uid"]),
+        time.strftime("%H:%M:%S", time.localtime(row["since"])),
+        str(row["dialect"]),
+        f"{row['published']}{' waits' if row['waits'] else ''}",
+        str(row["queued"]),
+        str(row["lost"]),
+        " ".join(repr(text) for text in row["patterns"]) + (" ..." if row["subscriptions"] > 8 else ""),
+    ]
 
 
 @main.command()
@@ -305,54 +347,28 @@ def clients(path: str, as_json: bool) -> None:
 def sources(path: str, as_json: bool) -> None:
     """Show the senders heard on the segments, the latest first (10,000 at most), then those found dead.
 
-    State is alive, silent or dead for senders of heartbeats, empty for others.
+    State is alive, silent or dead for senders of heartbeats, empty for others; missing counts what of their latest
+    numbers has not come.
+
+    \b
+      bccn sources
+      bccn sources --json | jq 'select(.state == "dead").src'
     """
-    rows = _listing(path, b"sources")
+    rows = _rows(path, "sources")
     if as_json:
-        _print_json(rows)
-        return
-    _print_table(
-        ["source", "state", "silent", "last seq", "epoch", "missing"],
-        (
-            [
-                row["src"],
-                row["state"],
-                f"{row['silent_seconds']:.1f} s",
-                *(str(row.get(name, "")) for name in ("last_seq", "epoch", "missing")),
-            ]
-            for row in rows
-        ),
-    )
+        print_json(rows)
+    else:
+        print_table(_SOURCE, map(_source, rows))
 
 
-def _listing(path: str, topic: bytes) -> Iterator[dict[str, Any]]:
-    """The rows of a listing, fetched page by page."""
-    with _connect(path) as bus:
-        try:
-            while True:
-                page = json.loads(bus.ask(frames.STATS, topic))
-                yield from page["items"]
-                if not page["more"]:
-                    return
-                topic = b"more"
-        except BusError as error:
-            _fail(error.detail)
+_SOURCE = ["source", "state", "silent", "last seq", "epoch", "missing"]
 
 
-def _print_json(rows: Iterator[dict[str, Any]]) -> None:
-    for row in rows:
-        click.echo(json.dumps(row))
+def _source(row: dict[str, Any]) -> list[str]:
+    numbers = (str(row.get(name, "")) for name in ("last_seq", "epoch", "missing"))
+    return [str(row["src"]), str(row["state"]), f"{row['silent_seconds']:.1f} s", *numbers]
 
 
-def _print_table(titles: list[str], rows: Iterator[list[str]]) -> None:
-    # Rich takes longer to load than most commands take to run.
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*(_visible(cell) for cell in row))
-    width = None if sys.stdout.isatty() else 200
-    Console(width=width, markup=False, highlight=False, emoji=False).print(table)
+def _rows(path: str, topic: str) -> Iterator[dict[str, Any]]:
+    with the_bus(path) as bus:
+        yield from listing(bus, topic)

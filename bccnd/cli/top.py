@@ -1,0 +1,277 @@
+"""What `bccn top` shows: two looks at the daemon and what was heard between them -> figures and rows.
+
+Law: nothing here knows a terminal, a socket or the time. What is not known is said to be so and never a zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bccnd.cli.watch import KINDS
+
+#: names counted in one interval; those beyond are counted together
+MAX_NAMES: Final = 10_000
+#: rows of each table
+MAX_ROWS: Final = 100
+OTHERS: Final = "(others)"
+#: whose messages come under keys that are no legal channels
+NAMELESS: Final = "(no sender)"
+
+_COUNTERS: Final = ("received", "sent", "published", "deliveries")
+_LOSSES: Final = ("missing", "lost", "kernel_drops")
+
+
+@dataclass
+class Tally:
+    """What was heard in an interval: messages and bytes by name; ``lost`` are those that we did not get."""
+
+    messages: int = 0
+    lost: int = 0
+    channels: dict[str, list[int]] = field(default_factory=dict)
+    senders: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, chan: str, src: str, size: int) -> None:
+        self.messages += 1
+        _count(self.channels, chan, size)
+        _count(self.senders, src or NAMELESS, size)
+
+
+def _count(table: dict[str, list[int]], name: str, size: int) -> None:
+    found = table.get(name)
+    if found is None:
+        name = name if len(table) < MAX_NAMES else OTHERS
+        found = table.setdefault(name, [0, 0])
+    found[0] += 1
+    found[1] += size
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the daemon says of itself at a time: its listings. ``sources`` may be older, as there may be many."""
+
+    at: float
+    daemon: Mapping[str, Any]
+    clients: tuple[Mapping[str, Any], ...] = ()
+    sources: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A channel or a sender, with its rates per second."""
+
+    name: str
+    messages: float
+    bytes: float
+
+
+@dataclass(frozen=True)
+class ClientRow:
+    """``lost_now`` is what was lost in the interval; ``published`` is a rate per second, None at the first look."""
+
+    identity: str
+    queued: int
+    queued_bytes: int
+    lost: int
+    lost_now: int
+    published: float | None
+    waits: bool
+    patterns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """A source that is not as it should be."""
+
+    src: str
+    state: str
+    silent_seconds: float
+    missing: int
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All that is shown. ``seconds`` is the length of the interval, None when there is no look before this one or it
+    was at another daemon; ``rates`` are per second and empty then, ``new`` is what was lost in the interval."""
+
+    version: str
+    host: str
+    identity: str
+    pid: int
+    started: float
+    segments: tuple[str, ...]
+    seconds: float | None
+    rates: dict[str, float]
+    totals: dict[str, int]
+    losses: dict[str, int]
+    new: dict[str, int]
+    dropped: dict[str, int]
+    dropped_now: dict[str, int]
+    queue_bytes: int
+    clients: int
+    subscriptions: int
+    sources: int
+    states: dict[str, int]
+    #: seconds of the interval in which we listened, messages heard in it, and messages for which we were too slow
+    heard_seconds: float
+    heard: int
+    unheard: int
+    busy_channels: tuple[Busy, ...]
+    busy_senders: tuple[Busy, ...]
+    worst_clients: tuple[ClientRow, ...]
+    troubled_sources: tuple[SourceRow, ...]
+
+
+def restarted(before: Look | None, after: Look) -> bool:
+    """Whether two looks were at two daemons."""
+    return before is not None and any(before.daemon[name] != after.daemon[name] for name in ("pid", "started"))
+
+
+def figures(before: Look | None, after: Look, tally: Tally, heard_seconds: float) -> Figures:
+    """Make figures of two looks; ``before`` is None at the first one."""
+    if restarted(before, after):
+        before = None
+    now = after.daemon
+    was: Mapping[str, Any] = before.daemon if before is not None else now
+    seconds = after.at - before.at if before is not None and after.at > before.at else None
+    totals = {name: int(now[name]) for name in _COUNTERS} | _by_kind(now["verdicts"])
+    earlier = {name: int(was[name]) for name in _COUNTERS} | _by_kind(was["verdicts"])
+    rates = {} if seconds is None else {name: round((totals[name] - earlier[name]) / seconds, 3) for name in totals}
+    return Figures(
+        version=str(now["version"]),
+        host=str(now["host"]),
+        identity=str(now["identity"]),
+        pid=int(now["pid"]),
+        started=float(now["started"]),
+        segments=tuple(map(str, now["segments"])),
+        seconds=None if seconds is None else round(seconds, 3),
+        rates=rates,
+        totals=totals,
+        losses={name: int(now[name]) for name in _LOSSES},
+        new={name: max(0, int(now[name]) - int(was[name])) for name in _LOSSES},
+        dropped=dict(now["dropped"]),
+        dropped_now={
+            reason: count - was["dropped"].get(reason, 0)
+            for reason, count in now["dropped"].items()
+            if count > was["dropped"].get(reason, 0)
+        },
+        queue_bytes=int(now["queue_bytes"]),
+        clients=int(now["clients"]),
+        subscriptions=int(now["subscriptions"]),
+        sources=int(now["sources"]),
+        states=_states(after.sources),
+        heard_seconds=round(heard_seconds, 3),
+        heard=tally.messages,
+        unheard=tally.lost,
+        busy_channels=_busiest(tally.channels, heard_seconds),
+        busy_senders=_busiest(tally.senders, heard_seconds),
+        worst_clients=_worst(before, after, seconds),
+        troubled_sources=_troubled(after.sources),
+    )
+
+
+def _by_kind(verdicts: Mapping[str, int]) -> dict[str, int]:
+    return {kind: sum(verdicts.get(name, 0) for name in names) for kind, names in KINDS.items()}
+
+
+def _states(sources: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    states = {"alive": 0, "silent": 0, "dead": 0}
+    for source in sources:
+        if source["state"] in states:
+            states[source["state"]] += 1
+    return states
+
+
+def _busiest(table: Mapping[str, list[int]], seconds: float) -> tuple[Busy, ...]:
+    if seconds <= 0:
+        return ()
+    ranked = sorted(table.items(), key=lambda item: (-item[1][0], -item[1][1], item[0]))[:MAX_ROWS]
+    return tuple(Busy(name, round(count / seconds, 3), round(size / seconds, 3)) for name, (count, size) in ranked)
+
+
+def _worst(before: Look | None, after: Look, seconds: float | None) -> tuple[ClientRow, ...]:
+    """Who loses now comes first, then who is behind, then who has lost, then who says most."""
+    known = {_key(client): client for client in before.clients} if before is not None else {}
+    rows = []
+    for client in after.clients:
+        was = known.get(_key(client))
+        said = None if was is None or seconds is None else (client["published"] - was["published"]) / seconds
+        rows.append(
+            ClientRow(
+                identity=str(client["identity"]),
+                queued=int(client["queued"]),
+                queued_bytes=int(client["queued_bytes"]),
+                lost=int(client["lost"]),
+                lost_now=max(0, int(client["lost"]) - int(was["lost"])) if was is not None else 0,
+                published=None if said is None else round(max(0.0, said), 3),
+                waits=bool(client.get("waits", False)),
+                patterns=tuple(map(str, client["patterns"])),
+            )
+        )
+    rows.sort(
+        key=lambda row: (
+            *(-row.lost_now, -row.queued_bytes, not row.waits, -row.lost, -(row.published or 0.0)),
+            row.identity,
+        )
+    )
+    return tuple(rows[:MAX_ROWS])
+
+
+def _key(client: Mapping[str, Any]) -> tuple[object, ...]:
+    return client["pid"], client["since"], client["program"]
+
+
+def _troubled(sources: Iterable[Mapping[str, Any]]) -> tuple[SourceRow, ...]:
+    """The silent first, as they may be dead soon, then the dead, the latest first, then who owes the most."""
+    rows = [
+        SourceRow(str(one["src"]), str(one["state"]), float(one["silent_seconds"]), int(one.get("missing", 0)))
+        for one in sources
+        if one["state"] in ("silent", "dead") or one.get("missing")
+    ]
+    order = {"silent": 0, "dead": 1}
+    rows.sort(key=lambda row: (order.get(row.state, 2), -row.missing, row.silent_seconds, row.src))
+    return tuple(rows[:MAX_ROWS])
+
+
+# -- numbers for people
+
+
+def rate(value: float | None) -> str:
+    """A rate in at most six characters."""
+    if value is None:
+        return "-"
+    if value and value < 9.95:
+        return f"{value:.1f}"
+    return count(round(value))
+
+
+def count(value: float) -> str:
+    """A number in at most six characters."""
+    for unit in ("", "k", "M", "G", "T"):
+        if value < (9_999.5 if unit else 99_999.5):
+            return f"{value:,.0f}{unit}"
+        value /= 1000
+    return "huge"
+
+
+def size(value: float) -> str:
+    """Bytes in at most six characters, in units of 1024."""
+    for unit in ("", "K", "M", "G", "T"):
+        if value < 1023.5:
+            return f"{value:.0f}{unit}" if not unit or value >= 999.95 else f"{value:.1f}{unit}"
+        value /= 1024
+    return "huge"
+
+
+def span(seconds: float) -> str:
+    """A length of time in at most eight characters."""
+    whole = max(0, int(seconds))
+    days, rest = divmod(whole, 86_400)
+    hours, rest = divmod(rest, 3600)
+    minutes, left = divmod(rest, 60)
+    if days:
+        return f"{days}d {hours:02d}h"
+    if hours:
+        return f"{hours}h {minutes:02d}m"
+    return f"{minutes}m {left:02d}s" if minutes else f"{left}s"

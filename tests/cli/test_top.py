@@ -1,0 +1,248 @@
+"""Two looks at a daemon -> figures -> lines that fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.cli import top
+from bccnd.cli.screen import draw
+from bccnd.cli.show import cells
+from bccnd.cli.top import NAMELESS, OTHERS, Busy, Figures, Look, Tally, figures, restarted
+from bccnd.core.verdicts import NAMES
+
+
+def daemon(**changes: Any) -> dict[str, Any]:
+    described = {
+        "version": "0.1",
+        "host": "relay01",
+        "identity": "relay01/bccnd/7",
+        "pid": 7,
+        "started": 1000.0,
+        "clients": 2,
+        "subscriptions": 3,
+        "sources": 4,
+        "segments": ["lan"],
+        "received": 0,
+        "sent": 0,
+        "kernel_drops": 0,
+        "verdicts": dict.fromkeys(NAMES, 0),
+        "missing": 0,
+        "lost": 0,
+        "published": 0,
+        "deliveries": 0,
+        "dropped": {"queue_messages": 0, "client_gone": 0},
+        "queue_bytes": 0,
+    }
+    verdicts = {**dict.fromkeys(NAMES, 0), **changes.pop("verdicts", {})}
+    return {**described, **changes, "verdicts": verdicts}
+
+
+def client(identity: str, **changes: Any) -> dict[str, Any]:
+    program, pid = identity.split("/")[1:3]
+    row = {
+        "identity": identity,
+        "program": program,
+        "pid": int(pid),
+        "uid": 0,
+        "since": 1.0,
+        "dialect": "path",
+        "subscriptions": 1,
+        "patterns": ["x/"],
+        "published": 0,
+        "waits": False,
+        "queued": 0,
+        "queued_bytes": 0,
+        "lost": 0,
+    }
+    return {**row, **changes}
+
+
+def source(src: str, state: str = "", silent: float = 0.0, missing: int = 0) -> dict[str, Any]:
+    return {"src": src, "state": state, "silent_seconds": silent, "last_seq": 1, "epoch": 0, "missing": missing}
+
+
+def test_rates_are_what_came_between_two_looks_and_verdicts_are_counted_by_kind() -> None:
+    before = Look(10.0, daemon(received=100, deliveries=7, verdicts={"accepted": 90, "duplicate": 10}))
+    now = {"accepted": 110, "restart": 2, "duplicate": 11, "stale": 1, "integrity_failed": 4, "bad_src": 5, "looped": 3}
+    after = Look(12.0, daemon(received=136, deliveries=57, sent=3, published=3, verdicts=now))
+    shown = figures(before, after, Tally(), 2.0)
+    assert shown.seconds == 2.0
+    assert shown.rates == {
+        "received": 18.0,
+        "sent": 1.5,
+        "published": 1.5,
+        "deliveries": 25.0,
+        "delivered": 11.0,
+        "dropped": 1.0,
+        "integrity": 2.0,
+        "bad": 2.5,
+        "looped": 1.5,
+    }
+    assert shown.totals["delivered"] == 112
+    assert (shown.host, shown.segments, shown.clients, shown.sources) == ("relay01", ("lan",), 2, 4)
+
+
+def test_losses_are_shown_with_what_is_new() -> None:
+    before = Look(1.0, daemon(missing=5, lost=1, kernel_drops=2, dropped={"queue_messages": 3, "client_gone": 1}))
+    after = Look(2.0, daemon(missing=4, lost=4, kernel_drops=2, dropped={"queue_messages": 9, "client_gone": 1}))
+    shown = figures(before, after, Tally(), 1.0)
+    assert shown.losses == {"missing": 4, "lost": 4, "kernel_drops": 2}
+    assert shown.new == {"missing": 0, "lost": 3, "kernel_drops": 0}
+    assert shown.dropped == {"queue_messages": 9, "client_gone": 1}
+    assert shown.dropped_now == {"queue_messages": 6}
+
+
+@pytest.mark.parametrize("changes", [{"pid": 8}, {"started": 1001.0}])
+def test_another_daemon_is_not_compared_with_the_one_before(changes: dict[str, Any]) -> None:
+    before = Look(1.0, daemon(received=1000, lost=9), (client("relay01/a/1", lost=5),))
+    after = Look(2.0, daemon(received=10, lost=1, **changes), (client("relay01/a/1", lost=2),))
+    assert restarted(before, after)
+    assert not restarted(before, before)
+    assert not restarted(None, after)
+    shown = figures(before, after, Tally(), 1.0)
+    assert (shown.seconds, shown.rates, shown.new["lost"]) == (None, {}, 0)
+    assert shown.losses["lost"] == 1
+    assert shown.worst_clients[0].published is None
+    assert shown == figures(None, after, Tally(), 1.0)
+
+
+def test_the_busiest_come_first_and_rates_go_by_the_time_in_which_we_listened() -> None:
+    tally = Tally()
+    for chan, src, size in [("a", "s/1", 10), ("b", "s/1", 1), ("b", "s/2", 2), ("c", "", 100)]:
+        tally.add(chan, src, size)
+    tally.lost = 7
+    shown = figures(None, Look(1.0, daemon()), tally, 0.5)
+    assert shown.busy_channels == (Busy("b", 4.0, 6.0), Busy("c", 2.0, 200.0), Busy("a", 2.0, 20.0))
+    assert [row.name for row in shown.busy_senders] == ["s/1", NAMELESS, "s/2"]
+    assert (shown.heard, shown.unheard, shown.heard_seconds) == (4, 7, 0.5)
+    assert figures(None, Look(1.0, daemon()), tally, 0.0).busy_channels == ()
+
+
+def test_a_flood_of_names_is_counted_without_remembering_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top, "MAX_NAMES", 3)
+    tally = Tally()
+    for number in range(10):
+        tally.add(f"c/{number}", "s", 1)
+    tally.add("c/0", "s", 1)
+    assert tally.channels == {"c/0": [2, 2], "c/1": [1, 1], "c/2": [1, 1], OTHERS: [7, 7]}
+    assert tally.messages == 11
+
+
+def test_clients_that_lose_now_come_first_then_those_behind_then_those_that_wait() -> None:
+    before = [client("h/loses/1", lost=3), client("h/lost/2", lost=90), client("h/busy/3", published=10)]
+    after = [
+        client("h/idle/6"),
+        client("h/busy/3", published=30),
+        client("h/lost/2", lost=90),
+        client("h/waits/5", waits=True),
+        client("h/behind/4", queued=2, queued_bytes=500),
+        client("h/loses/1", lost=4),
+    ]
+    shown = figures(Look(0.0, daemon(), tuple(before)), Look(2.0, daemon(), tuple(after)), Tally(), 2.0)
+    assert [row.identity for row in shown.worst_clients] == [
+        *("h/loses/1", "h/behind/4", "h/waits/5", "h/lost/2", "h/busy/3", "h/idle/6")
+    ]
+    by_name = {row.identity: row for row in shown.worst_clients}
+    assert by_name["h/loses/1"].lost_now == 1
+    assert by_name["h/busy/3"].published == 10.0
+    assert by_name["h/idle/6"].published is None  # it has just come
+
+
+def test_sources_are_counted_by_state_and_those_in_trouble_are_listed() -> None:
+    rows = (
+        *(source("a/1", "alive"), source("a/2", "alive", missing=3), source("a/3"), source("a/4", missing=9)),
+        *(source("a/5", "dead", 50.0), source("a/6", "dead", 20.0), source("a/7", "silent", 3.0)),
+        {"src": "a/8", "state": "dead", "silent_seconds": 9.0},
+    )
+    shown = figures(None, Look(0.0, daemon(), (), rows), Tally(), 1.0)
+    assert shown.states == {"alive": 2, "silent": 1, "dead": 3}
+    assert [row.src for row in shown.troubled_sources] == ["a/7", "a/8", "a/6", "a/5", "a/4", "a/2"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "-"), (0.0, "0"), (0.04, "0.0"), (9.9, "9.9"), (9.96, "10"), (99_999.0, "99,999"), (123_456.0, "123k")],
+)
+def test_rates_for_people(value: float | None, shown: str) -> None:
+    assert top.rate(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (1023, "1023"),
+        (1023 * 1024, "1023K"),
+        (1024, "1.0K"),
+        (99 * 1024, "99.0K"),
+        (100 * 1024, "100.0K"),
+        (5 << 30, "5.0G"),
+    ],
+)
+def test_sizes_for_people(value: int, shown: str) -> None:
+    assert top.size(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(-1, "0s"), (59.9, "59s"), (61, "1m 01s"), (3600, "1h 00m"), (90_000, "1d 01h"), (1e8, "1157d 09h")],
+)
+def test_times_for_people(seconds: float, shown: str) -> None:
+    assert top.span(seconds) == shown
+
+
+@given(st.floats(0, 1e17))
+def test_no_number_is_wider_than_its_column(value: float) -> None:
+    assert len(top.rate(value)) <= 6
+    assert len(top.count(value)) <= 6
+    assert len(top.size(value)) <= 6
+
+
+def busy_figures(names: list[str]) -> Figures:
+    tally = Tally()
+    for name in names:
+        tally.add(name, name, 1000)
+    tally.lost = 3
+    one, two = daemon(started=0.0, segments=names[:2]), daemon(started=0.0, lost=7, dropped={"queue_bytes": 5})
+    two["segments"] = names[:3]
+    clients = tuple(
+        client(f"h/{number}/{number}", lost=number) | {"identity": name} for number, name in enumerate(names)
+    )
+    sources = tuple(source(name, "dead", 1e6, 99) for name in names)
+    return figures(Look(0.0, one, clients), Look(1.0, two, clients, sources), tally, 1.0)
+
+
+@given(
+    st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=60), max_size=60),
+    st.integers(1, 250),
+    st.integers(1, 80),
+    st.text(max_size=100),
+)
+def test_what_is_drawn_fits_and_holds_no_orders_to_the_terminal(
+    names: list[str], width: int, height: int, note: str
+) -> None:
+    lines = draw(busy_figures(names), width, height, 1e6, note)
+    assert len(lines) <= height
+    for line in lines:
+        assert line.plain.isprintable()
+        assert cells(line.plain.rstrip()) <= width
+
+
+def test_a_usual_terminal_shows_all_that_there_is() -> None:
+    shown = busy_figures([f"relay02/program-number-{number}/{4000 + number}" for number in range(30)])
+    lines = [line.plain for line in draw(shown, 80, 24, 1e6, "the daemon was restarted")]
+    text = "\n".join(lines)
+    assert len(lines) == 24
+    for part in ("bccn", "relay01", "up 11d 13h", "received", "queue_bytes 5 (+5)", "lost 7 (+7)"):
+        assert part in text
+    for title in ("channel (missed 3)", "sender", "client", "in trouble", "the daemon was restarted"):
+        assert title in text
+    assert "relay02/prog~" in text
+    assert "/4000 " in text
+    larger = draw(shown, 160, 60, 1e6)
+    assert len(larger) > 24
+    assert "relay02/program-number-0/4000 " in "\n".join(line.plain for line in larger)

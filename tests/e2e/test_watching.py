@@ -1,0 +1,444 @@
+"""Watching a daemon at work, and feeding it lines: `bccn tap`, `trace`, `top`, `pub` and `sub`, against a real one."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import pty
+import pwd
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bccnd
+from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+
+
+@contextmanager
+def running(daemon: Daemon, *arguments: str, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A ``bccn`` that goes on while the test does something else."""
+    command = [str(BIN / "bccn"), "--socket", str(daemon.bus), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **streams) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def tapping(daemon: Daemon, *arguments: str, subscriptions: int = 1) -> Iterator[subprocess.Popen[bytes]]:
+    """A ``bccn tap`` that has asked for what it wants; then the daemon has so many subscriptions."""
+    with running(daemon, "tap", "-t", str(PATIENCE), *arguments) as process:
+        wait(lambda: daemon.metric("subscriptions") == subscriptions, "bccn tap to subscribe")
+        yield process
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+def restart(daemon: Daemon) -> None:
+    assert daemon.stop() == 0
+    daemon.log.unlink()
+    daemon.start()
+
+
+#: one of each verdict that a stranger can bring about, in an order in which each of them gets its own
+STREAM = {
+    "accepted": datagram("relay02/s/1", 5005, "demo/x", b"one", KEY),
+    "duplicate": datagram("relay02/s/1", 5005, "demo/x", b"one", KEY),
+    "integrity_failed": datagram("relay02/s/1", 5006, "demo/x", b"forged \x1b[31m", b"another key, not ours"),
+    "integrity_missing": datagram("relay02/s/1", 5006, "demo/x", b"unsigned"),
+    "integrity_unknown": b"BCCN1[23:crc32=01234567]relay02/s/1:2:demo/x|ab",
+    "length_mismatch": b"BCCN1[999]relay02/s/1:2:demo/x|short",
+    "bad_envelope": b"\x1b]0;owned\x07 no datagram at all",
+    "bad_body": datagram("relay02/s/1", 5006, "demo:x", b"", KEY),
+    "bad_src": datagram("relay02/*", 5006, "demo/x", b"", KEY),
+    "bad_channel": datagram("relay02/s/1", 5006, "demo x", b"", KEY),
+    "bad_target": datagram("relay02/s/1", 5006, "!?", b"", KEY),
+    "bad_seq": datagram("relay02/s/1", 2**64, "demo/x", b"", KEY),
+    "not_addressed": datagram("relay02/s/1", 5006, "!relay99/nobody", b"", KEY),
+    "oversize": datagram("relay02/s/1", 5007, "demo/x", b"x" * 1500, KEY),
+    "unsupported_version": datagram("relay02/s/1", 5007, "demo/x", b"", KEY).replace(b"BCCN1", b"BCCN2"),
+    "stale": datagram("relay02/s/1", 5004, "demo/x", b"late", KEY),
+    "restart": datagram("relay02/s/1", 1, "demo/x", b"anew", KEY),
+}
+#: of these, one at least is wanted whatever is asked for below
+TAIL = [
+    datagram("relay02/s/9", 5000, "demo/x", b"", KEY),
+    datagram("relay02/s/9", 1, "demo/x", b"", KEY),
+    datagram("relay02/s/9", 2, "demo/x", b"forged", b"another key, not ours"),
+    datagram("relay02/s/9", 3, "!relay99/nobody", b"", KEY),
+]
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon that requires HMAC."""
+    daemon = Daemon(tmp_path / "a", start=False)
+    daemon.configure({"integrity": daemon.with_key(KEY)})
+    daemon.start()
+    with daemon:
+        yield daemon
+
+
+def test_the_tap_shows_every_datagram_with_its_verdict(signed: Daemon) -> None:
+    count = str(len(STREAM))
+    with Wire(signed.port) as wire:
+        with tapping(signed, "--json", "-n", count) as one, tapping(signed, "-n", count, subscriptions=2) as two:
+            wire.send(*STREAM.values())
+            (status, out, err), (other, lines, noise) = ended(one), ended(two)
+        assert (status, err, other, noise) == (0, b"", 0, b"")
+        segment = f"127.255.255.255#{signed.port}"
+        rows = [json.loads(line) for line in out.splitlines()]
+        assert {row["verdict"]: row["verdict"] for row in rows} == {name: name for name in signed.verdicts()}
+        assert [row["verdict"] for row in rows] == list(STREAM)
+        for row, raw in zip(rows, STREAM.values(), strict=True):
+            assert (row["segment"], row["peer"]) == (segment, f"127.0.0.1:{signed.port}")
+            assert abs(row["received_ns"] - time.time_ns()) < 60e9
+            if "src" not in row:
+                assert raw.startswith(base64.b64decode(row["datagram_base64"])[:1400])
+        assert {key: rows[0][key] for key in ("magic", "algo", "src", "seq", "chan", "form", "payload")} == {
+            "magic": "BCCN1",
+            "algo": "hmac",
+            "src": "relay02/s/1",
+            "seq": 5005,
+            "chan": "demo/x",
+            "form": "plain",
+            "payload": "one",
+        }
+        assert rows[-1]["epoch"] == rows[0]["epoch"] + 1
+        # As text: nothing raw, one line each.
+        text = lines.decode().splitlines()
+        assert len(text) == len(STREAM)
+        assert all(line.isprintable() for line in text)
+        assert [line.split()[1] for line in text] == list(STREAM)
+        assert re.fullmatch(
+            rf"\d\d:\d\d:\d\d\.\d\d\d accepted {segment} 127.0.0.1:{signed.port} relay02/s/1 5005 demo/x one", text[0]
+        )
+        assert any("forged \\x1b[31m" in line for line in text)
+        assert any("\\x1b]0;owned\\x07 no datagram" in line for line in text)
+
+
+def test_the_tap_shows_our_own_broadcasts_coming_back_and_late_ones(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a", {"dedup": {"late": "deliver"}}) as daemon, Wire(daemon.port) as wire:
+        with tapping(daemon, "-n", "3", "--color", "always") as tap:
+            assert daemon.tool("pub", "demo/x", "hello").returncode == 0
+            wire.send(datagram("a/b/1", 5, "x"), datagram("a/b/1", 4, "x"))
+            status, out, _ = ended(tap)
+        assert status == 0
+        shown = sorted(line.split()[1] for line in out.decode().splitlines())
+        assert shown == sorted(["\x1b[2mlooped\x1b[0m", "\x1b[32maccepted\x1b[0m", "\x1b[32mreordered\x1b[0m"])
+
+
+def test_the_tap_shows_only_what_was_asked_for_and_asks_for_no_more(signed: Daemon) -> None:
+    refused = [name for name in STREAM if name not in ("accepted", "restart")]
+    segment = f"127.255.255.255#{signed.port}"
+    # What is asked for, what is seen of it, and how many subscriptions that takes.
+    table: list[tuple[list[str], list[str], int]] = [
+        (["-v", "stale", "-v", "restart"], ["stale", "restart"], 2),
+        (["-v", "integrity", "-v", "looped"], ["integrity_failed", "integrity_missing", "integrity_unknown"], 4),
+        (["--refused"], refused, 18),
+        (["-v", "delivered", "-s", "relay02/s"], ["accepted", "restart"], 3),
+        (["-c", "!relay99/", "-s", "relay02", "--segment", segment], ["not_addressed"], 1),
+    ]
+    with ExitStack() as taps, Wire(signed.port) as wire:
+        asked = 0
+        found = []
+        for arguments, seen, subscriptions in table:
+            asked += subscriptions
+            command = ("-n", str(len(seen) + 1), *arguments)
+            found.append((taps.enter_context(tapping(signed, *command, subscriptions=asked)), seen))
+        wire.send(*STREAM.values(), *TAIL)
+        for tap, seen in found:
+            status, out, err = ended(tap)
+            assert (status, err) == (0, b"")
+            assert [line.split()[1] for line in out.decode().splitlines()][: len(seen)] == seen
+
+
+def test_who_may_not_tap_is_told_what_to_do(tmp_path: Path) -> None:
+    rules = [{"user": ME, "tap": False, "tag": False}]
+    with Daemon(tmp_path / "a", {"access": rules}) as daemon:
+        for command in (["tap"], ["tap", "-v", "stale"], ["trace", "x"]):
+            refused = daemon.tool(*command)
+            assert refused.returncode == 1
+            assert refused.stdout == b""
+            assert b"you may not t" in refused.stderr
+            assert b"remedy: " in refused.stderr
+            assert b"tap: true" in refused.stderr
+        refused = daemon.tool("pub", "--tag", "log", "x", "y")
+        assert (refused.returncode, refused.stderr.count(b"not permitted to you")) == (1, 1)
+        wrong = daemon.tool("tap", "--segment", "eth9")
+        assert (wrong.returncode, b"no segment 'eth9'" in wrong.stderr) == (1, True)
+        assert daemon.tool("tap", "-v", "nonsense").returncode == 2
+
+
+def test_a_trace_says_at_which_stage_a_datagram_would_end(signed: Daemon) -> None:
+    good = datagram("relay02/s/1", 6, "demo/x", b"hi", KEY)
+    ends = {
+        "size": (datagram("relay02/s/1", 7, "demo/x", b"x" * 1500, KEY), "oversize"),
+        "envelope": (b"no datagram", "bad_envelope"),
+        "check": (datagram("relay02/s/1", 6, "demo/x", b"x"), "integrity_missing"),
+        "body": (datagram("relay02/s/1", 6, "demo x", b"x", KEY), "bad_channel"),
+        "dedup": (datagram("relay02/s/1", 5, "demo/x", b"one", KEY), "duplicate"),
+        "match": (datagram("relay02/s/1", 6, "!relay99", b"x", KEY), "not_addressed"),
+    }
+    with signed.connect("demo/") as client, Wire(signed.port) as wire:
+        wire.send(datagram("relay02/s/1", 5, "demo/x", b"one", KEY))
+        assert payloads(client, 1) == [b"one"]
+        before = signed.verdicts()
+        for stage, (raw, verdict) in ends.items():
+            answered = signed.tool("trace", "--hex", "--json", raw.hex(":"))
+            assert answered.returncode == 0, answered.stderr
+            answer = json.loads(answered.stdout)
+            assert answer["verdict"] == verdict
+            assert [one["stage"] for one in answer["stages"] if not one["passed"]] == [stage]
+            assert answer["stages"][-1]["stage"] == stage
+            assert answer["receivers"] == []
+        answered = signed.tool("trace", stdin=good + b"\n")
+        assert answered.returncode == 0, answered.stderr
+        text = answered.stdout.decode()
+        assert [line.split()[:2] for line in text.splitlines()[1:7]] == [
+            [stage, "yes"] for stage in ("size", "envelope", "check", "body", "dedup", "match")
+        ]
+        assert "verdict: accepted, it would be delivered" in text
+        assert f"receiver: {client.identity()}\n" in text
+        # As an argument, and with bytes that a terminal would take for orders.
+        text = signed.tool("trace", "BCCN1[2]\x1b[31m").stdout.decode()
+        assert "\x1b" not in text
+        assert "verdict: length_mismatch, it would not be delivered" in text
+        assert signed.tool("trace", "--hex", "4x").returncode == 2
+        assert signed.tool("trace", stdin=b"x" * 70_000).returncode == 1
+        # Nothing came of all this.
+        assert signed.verdicts() == before
+        assert client.receive(0) is None
+
+
+def test_top_gives_the_figures_of_an_interval(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a", {"dedup": {"horizon": "60s"}}) as daemon, Wire(daemon.port) as wire:
+        command = ("top", "--once", "--json", "--interval", "2")
+        with daemon.connect() as client, running(daemon, *command) as top:
+            # What it compares with is what it has asked for before it subscribes.
+            wait(lambda: daemon.metric("subscriptions") == 1, "bccn top to subscribe")
+            client.sync()
+            for number in range(1, 31):
+                wire.send(datagram("relay02/s/1", number, "demo/busy", b"x" * 10))
+            wire.send(datagram("relay02/s/2", 1, "demo/calm"), datagram("relay02/s/2", 3, "demo/calm"))
+            wire.send(b"junk", datagram("relay02/s/1", 30, "demo/busy", b"x" * 10))
+            client.publish("demo/\x1b[31m")
+            client.publish("demo/local")
+            wire.send(datagram("relay03/s/1", 1, "heartbeat/relay03/s/1"))
+            status, out, err = ended(top)
+        assert (status, err) == (0, b"")
+        shown = json.loads(out)
+
+        def counted(name: str) -> float:
+            return float(round(shown["rates"][name] * shown["seconds"], 1))
+
+        assert {name: counted(name) for name in shown["rates"]} == {
+            "received": 36,
+            "delivered": 33,
+            "dropped": 1,
+            "integrity": 0,
+            "bad": 1,
+            "looped": 1,
+            "sent": 1,
+            "published": 2,
+            "deliveries": 35,
+        }
+        assert (shown["host"], shown["segments"]) == ("relay01", [f"127.255.255.255#{daemon.port}"])
+        assert (shown["heard"], shown["unheard"], shown["deaf"]) == (35, 0, "")
+        assert (shown["losses"]["missing"], shown["new"]["missing"]) == (1, 1)
+        busiest = shown["busy_channels"][0]
+        assert (busiest["name"], round(busiest["messages"] * shown["heard_seconds"])) == ("demo/busy", 30)
+        assert round(busiest["bytes"] * shown["heard_seconds"]) == 300
+        assert shown["busy_senders"][0]["name"] == "relay02/s/1"
+        assert shown["states"] == {"alive": 1, "silent": 0, "dead": 0}
+        assert [(row["src"], row["missing"]) for row in shown["troubled_sources"]] == [("relay02/s/2", 1)]
+        assert len(shown["worst_clients"]) == 3
+        assert daemon.tool("top").returncode == 2  # no terminal
+        assert daemon.tool("top", "--json").returncode == 2
+
+
+def test_top_says_when_it_may_not_listen(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a", {"access": [{"user": ME, "subscribe": ["demo/"]}]}) as daemon:
+        shown = daemon.tool("top", "--once", "--interval", "0.1")
+        assert shown.returncode == 0, shown.stderr
+        assert b"not heard: you may not subscribe to everything (see access" in shown.stdout
+        assert b"\x1b" not in shown.stdout
+        refused = daemon.tool("sub", "-t", str(PATIENCE))
+        assert (refused.returncode, b"you may not subscribe to everything" in refused.stderr) == (1, True)
+
+
+class Screen:
+    """A program on a terminal of 80 columns and 24 lines; ``text`` is what it has written so far."""
+
+    def __init__(self, *command: str) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+        self.before = termios.tcgetattr(slave)
+        self._slave = slave
+        environment = {**os.environ, "TERM": "xterm-256color"}
+        environment.pop("COLUMNS", None)
+        environment.pop("LINES", None)
+        self.process = subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
+        )
+        self.text = ""
+
+    def wait(self, part: str) -> None:
+        """Wait until something stands in what was written since the last time."""
+        deadline = time.monotonic() + PATIENCE
+        while part not in self.text:
+            assert time.monotonic() < deadline, f"waited in vain for {part!r} in {self.text!r}"
+            self._read()
+        self.text = self.text.partition(part)[2]
+
+    def _read(self) -> None:
+        if select.select([self._master], [], [], 0.1)[0]:
+            self.text += os.read(self._master, 65536).decode()
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def end(self) -> int:
+        """Wait for the end; the exit status."""
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self._read()
+        self._read()
+        return self.process.wait(0)
+
+    def __enter__(self) -> Screen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert termios.tcgetattr(self._slave) == self.before
+        os.close(self._master)
+        os.close(self._slave)
+
+
+def test_top_lives_on_a_terminal_outlives_the_daemon_and_leaves_it_as_it_was(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a") as daemon, Wire(daemon.port) as wire:
+        command = [str(BIN / "bccn"), "--socket", str(daemon.bus), "top", "--interval", "0.2"]
+        with Screen(*command) as screen:
+            screen.wait("\x1b[?1049h")
+            screen.wait("relay01")
+            wait(lambda: daemon.metric("subscriptions") == 1, "bccn top to listen")
+            wire.send(datagram("relay02/s/1", 1, "demo/busy"), datagram("relay02/s/1", 2, "demo/busy"))
+            screen.wait("demo/busy")
+            assert daemon.stop() == 0
+            screen.wait("AWAY since")
+            daemon.log.unlink()
+            daemon.start()
+            screen.wait("the daemon was restarted")
+            screen.type(b"x")
+            screen.wait("relay01")
+            screen.type(b"q")
+            screen.wait("\x1b[?1049l")
+            assert screen.end() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_top_leaves_the_terminal_as_it_was_however_it_ends(tmp_path: Path, number: int) -> None:
+    with Daemon(tmp_path / "a") as daemon, Screen(str(BIN / "bccn"), "--socket", str(daemon.bus), "top") as screen:
+        screen.wait("relay01")
+        screen.process.send_signal(number)
+        screen.wait("\x1b[?1049l")
+        assert screen.end() == 0
+
+
+def test_the_tap_on_a_terminal_is_coloured_and_cut_to_its_width(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a") as daemon, Wire(daemon.port) as wire:
+        command = [str(BIN / "bccn"), "--socket", str(daemon.bus), "tap", "-n", "1"]
+        with Screen(*command) as screen:
+            wait(lambda: daemon.metric("subscriptions") == 1, "bccn tap to subscribe")
+            wire.send(datagram("relay02/s/1", 1, "demo/x", b"\x1b[2J" + b"x" * 1000))
+            screen.wait("\x1b[32maccepted\x1b[0m")
+            screen.wait("\r\n")
+            assert screen.end() == 0
+            assert "x" * 80 not in screen.text
+
+
+def test_lines_are_published_completely_and_in_order(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a") as daemon, daemon.connect("logs/") as client:
+        client.blocking(hard="block")  # so that nobody is too slow here
+        client.sync()
+        lines = [b"line %d" % number for number in range(20_000)]
+        feed = tmp_path / "lines"
+        feed.write_bytes(b"\n".join(lines))  # the last one without an end
+        with feed.open("rb") as stdin, running(daemon, "pub", "logs/a", stdin=stdin) as pub:
+            assert payloads(client, len(lines)) == lines
+            assert ended(pub) == (0, b"", b"")
+        assert client.receive(0) is None
+        assert client.lost == 0
+
+
+def test_each_line_goes_at_once_and_refusals_are_told_while_it_runs(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a") as daemon, daemon.connect("logs/", "no good") as client:
+        with running(daemon, "pub", "--tag", "app", "logs/a", stdin=subprocess.PIPE) as pub:
+            assert pub.stdin is not None
+            for part, whole in ((b"one\n", [b"one"]), (b"tw", []), (b"o\nthree\n", [b"two", b"three"])):
+                pub.stdin.write(part)
+                pub.stdin.flush()
+                for line in whole:
+                    message = client.receive(PATIENCE)
+                    assert isinstance(message, bccnd.Message)
+                    assert message.payload == line
+                    assert message.src == f"relay01/bccn/{pub.pid}/app"
+            assert ended(pub) == (0, b"", b"")
+        with running(daemon, "pub", "no good", stdin=subprocess.PIPE) as pub:
+            assert pub.stdin is not None
+            assert pub.stderr is not None
+            pub.stdin.write(b"x\n" * 1000)
+            pub.stdin.flush()
+            assert b"'no good' is no legal channel" in pub.stderr.readline()
+            status, _, err = ended(pub)
+            assert status == 1
+            assert b"(999 more messages)" in err
+            assert err.count(b"\n") == 1
+
+
+def test_a_subscriber_goes_on_with_the_next_daemon_and_says_so(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a") as daemon:
+        with running(daemon, "sub", "-n", "2", "demo/") as sub, running(daemon, "tap", "-n", "2", "-c", "demo/") as tap:
+            wait(lambda: daemon.metric("subscriptions") == 2, "both to subscribe")
+            assert daemon.tool("pub", "demo/x", "one").returncode == 0
+            restart(daemon)
+            wait(lambda: daemon.metric("subscriptions") == 2, "both to come back")
+            assert daemon.tool("pub", "demo/x", "two").returncode == 0
+            assert ended(sub)[:2] == (0, b"demo/x one\ndemo/x two\n")
+            status, out, err = ended(tap)
+            assert (status, [line.split()[-1] for line in out.splitlines()]) == (0, [b"one", b"two"])
+            assert b"the daemon was away for" in err
+        with running(daemon, "sub", "-t", "0.1") as sub:
+            assert ended(sub) == (0, b"", b"")
+
+
+def test_clients_shows_who_speaks_which_dialect_and_who_waits(tmp_path: Path) -> None:
+    bus = {"dialect": "sbus", "user": {"rate": 1}}
+    with Daemon(tmp_path / "a", {"bus": bus}) as daemon, running(daemon, "pub", "x", stdin=subprocess.PIPE) as pub:
+        assert pub.stdin is not None
+        pub.stdin.write(b"x\n" * 200)
+        pub.stdin.flush()
+        wait(lambda: b" waits" in daemon.tool("clients").stdout, "the publisher to be held up")
+        shown = daemon.tool("clients").stdout.decode().splitlines()
+        assert "dialect" in shown[0]
+        assert all(" sbus " in line for line in shown[1:])
