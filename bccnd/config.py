@@ -196,10 +196,17 @@ def _prefix(prefix: str) -> str:
     return prefix
 
 
+def _id(digits: str) -> int:
+    """The number of a user or group; the largest one stands for none."""
+    if not digits.isascii() or len(digits) > 10 or int(digits) >= (1 << 32) - 1:
+        raise _wrong(f"{_brief(digits)} is no number of a user or group", "write a number below 4294967295, or a name")
+    return int(digits)
+
+
 def _user(name: str, info: ValidationInfo) -> str:
     if isinstance(info.context, _Found):
         try:
-            info.context.uids[name] = int(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
+            info.context.uids[name] = _id(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
         except KeyError:
             raise _wrong(f"there is no user {name}", f"create it (useradd --system {name}), or leave it out") from None
     return name
@@ -208,7 +215,7 @@ def _user(name: str, info: ValidationInfo) -> str:
 def _group(name: str, info: ValidationInfo) -> str:
     if isinstance(info.context, _Found):
         try:
-            info.context.gids[name] = int(name) if name.isdigit() else grp.getgrnam(name).gr_gid
+            info.context.gids[name] = _id(name) if name.isdigit() else grp.getgrnam(name).gr_gid
         except KeyError:
             remedy = f"create it (groupadd --system {name}), or leave it out"
             raise _wrong(f"there is no group {name}", remedy) from None
@@ -372,6 +379,13 @@ class UserSettings(_Section):
     #: messages a second; 0 is as fast as can be
     rate: float = Field(default=0, ge=0, le=1e9)
 
+    @field_validator("rate")
+    @classmethod
+    def _not_too_seldom(cls, rate: float) -> float:
+        if 0 < rate < 0.001:
+            raise _wrong(f"{rate:g} messages a second are too few", "set 0.001 or more, or 0 for as fast as can be")
+        return rate
+
 
 class BusSettings(SocketSettings):
     """The local bus: its first socket, perhaps more of them, and what clients may take up on all of them together."""
@@ -394,10 +408,10 @@ class BusSettings(SocketSettings):
 
     @model_validator(mode="after")
     def _each_once(self) -> BusSettings:
-        paths = [socket.path for socket in self.all_sockets]
-        for path in paths:
-            if paths.count(path) > 1:
-                raise _wrong(f"two sockets at {path}", "give each a path of its own")
+        places = [read_address(one.path) for one in self.all_sockets]
+        for one, place in zip(self.all_sockets, places, strict=True):
+            if places.count(place) > 1:
+                raise _wrong(f"two sockets at {one.path}", "give each a path of its own")
         return self
 
 
@@ -594,6 +608,10 @@ def _fault(document: Document, error: ErrorDetails) -> Fault:
         return document.fault(where, str(context["reason"]), str(context["remedy"]))
     if kind == "missing":
         return document.fault(where, "must be there", "see this key in etc/bccnd.yaml")
+    if kind == "too_long":
+        return document.fault(
+            where, f"must have at most {context['max_length']} entries or characters", "leave some out"
+        )
     wanted = _WANTED.get(kind) or error["msg"].replace("Input should be", "must be")
     remedy = f"choose {context['expected']}" if kind == "literal_error" else "see this key in etc/bccnd.yaml"
     return document.fault(where, f"{wanted}, not {_brief(error['input'])}", remedy)

@@ -21,7 +21,7 @@ from bccnd.core.address import read_address
 from bccnd.core.counters import Histogram
 from bccnd.core.dedup import DedupRules, Nameless, Sources
 from bccnd.core.egress import Egress
-from bccnd.core.identity import identity
+from bccnd.core.identity import identity, tagged
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door, make_door
 from bccnd.core.liveness import HEARTBEAT, STATE_NAMES, USUAL_INTERVAL, Liveness, LivenessRules
@@ -130,6 +130,7 @@ class Daemon:
             entrances,
             self._routes,
             self._identify,
+            partial(tagged, perl_safe=settings.names == "perl-safe"),
             self._access(configuration),
             _bus_limits(settings),
             egress=self._egress,

@@ -25,7 +25,7 @@ import pytest
 from bccnd.core import frames
 from bccnd.core.dedup import DedupRules, Sources
 from bccnd.core.egress import Egress
-from bccnd.core.identity import identity
+from bccnd.core.identity import identity, tagged
 from bccnd.core.integrity import Door
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
@@ -241,6 +241,7 @@ class Hub:
             entrances,
             self.routes,
             partial(identity, b"relay01"),
+            tagged,
             self.access(rules),
             limits or BusLimits(),
             egress=self.egress if bridged else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grp
 import os
+import pwd
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from pydantic import BaseModel
 
 from bccnd import config
 from bccnd.config import (
+    AccessSettings,
     BusSettings,
     Configuration,
     IntegritySettings,
@@ -34,6 +36,8 @@ from bccnd.config import (
     RepeatSettings,
     SegmentSettings,
     Settings,
+    SocketSettings,
+    UserSettings,
     load,
     read,
 )
@@ -94,14 +98,13 @@ def test_the_sample_is_in_order_but_for_a_group_that_a_host_may_not_have() -> No
         assert "groupadd" in fault.remedy
         assert "group: bccn" in sample().splitlines()[fault.line - 1]
     else:
-        assert configuration.gid == grp.getgrnam("bccn").gr_gid
+        assert configuration.gids == {"bccn": grp.getgrnam("bccn").gr_gid}
 
 
 def test_the_sample_says_what_the_daemon_does_without_a_file() -> None:
     configuration = read(sample_without_group(), str(SAMPLE))
     assert configuration.settings == Settings()
-    assert configuration.gid is None
-    assert configuration.keys == ()
+    assert configuration == Configuration(Settings())
 
 
 def model_in(annotation: Any) -> type[BaseModel] | None:
@@ -309,11 +312,12 @@ def test_what_is_no_address_to_listen_on(text: str) -> None:
 
 def test_a_segment_is_called_by_its_name_or_by_what_tells_it_from_others() -> None:
     assert SegmentSettings(name="yard").label == "yard"
-    assert SegmentSettings().label == "255.255.255.255:5400"
-    assert SegmentSettings(interface="eth0", port=1).label == "eth0/255.255.255.255:1"
-    assert SegmentSettings(address="239.1.2.3").label == "239.1.2.3:5400"
-    assert SegmentSettings(address="ff02::bcc").label == "[ff02::bcc]:5400"
-    assert SegmentSettings(address="ff02::bcc", interface="eth0").label == "eth0/[ff02::bcc]:5400"
+    assert SegmentSettings().label == "255.255.255.255#5400"
+    assert SegmentSettings(interface="eth0", port=1).label == "eth0/255.255.255.255#1"
+    assert SegmentSettings(address="239.1.2.3").label == "239.1.2.3#5400"
+    assert SegmentSettings(address="ff02::bcc").label == "ff02--bcc#5400"
+    assert SegmentSettings(address="ff02::bcc", interface="eth0").label == "eth0/ff02--bcc#5400"
+    assert SegmentSettings(interface="eth0:1|x").label == "eth0-1-x/255.255.255.255#5400"
     assert SegmentSettings(name="yard", address="ff02::bcc", interface="eth0").label == "yard"
 
 
@@ -369,7 +373,7 @@ BAD: list[tuple[str, int, str, str, str]] = [
     ("segments:\n- port: '5400'\n", 2, "segments[0].port", "a whole number, not '5400'", "etc/bccnd.yaml"),
     ("segments:\n- interface: averylonginterface\n", 2, "segments[0].interface", "averylonginterface", ""),
     ("segments: {port: 1}\n", 1, "segments", "not {'port': 1}", "etc/bccnd.yaml"),
-    ("segments:\n- {}\n- {}\n", 1, "segments", "two segments are called 255.255.255.255:5400", "a name"),
+    ("segments:\n- {}\n- {}\n", 1, "segments", "two segments are called 255.255.255.255#5400", "a name"),
     ("segments: [{name: a}, {name: a, port: 1}]\n", 1, "segments", "two segments are called a", "of its own"),
     ("host: a/b\n", 1, "host", "'a/b' cannot be part of a name", "letters, digits"),
     ("host: ''\n", 1, "host", "at least 1 character", "etc/bccnd.yaml"),
@@ -395,7 +399,68 @@ BAD: list[tuple[str, int, str, str, str]] = [
     ("heartbeat:\n  every: 5s\n", 2, "heartbeat.every", "unknown key", "known keys here: interval, dead_after"),
     ("heartbeat: 5s\n", 1, "heartbeat", "keys and values, not '5s'", "etc/bccnd.yaml"),
     ("heartbeat:\n  dead_after: 0\n", 2, "heartbeat.dead_after", "greater than or equal to 1", "etc/bccnd.yaml"),
-    ("access: [{user: x}]\n", 1, "access", "access rules are not in this version", "leave it empty"),
+    ("segments:\n- name: 'a:b'\n", 2, "segments[0].name", "'a:b' holds : or |", "use other characters"),
+    ("segments:\n- {name: 'a|b'}\n", 2, "segments[0].name", "end a name in the tap", "use other characters"),
+    ("segments: [{name: 'ff02--1#5400'}, {address: 'ff02::1'}]\n", 1, "segments", "two segments are called", "a name"),
+    ("bus:\n  path: '@'\n", 2, "bus.path", "an abstract address needs a name", "@name"),
+    ("bus:\n  path: '@" + "x" * 108 + "'\n", 2, "bus.path", "at most 107 bytes", "@name"),
+    ("bus:\n  path: /" + "x" * 107 + "\n", 2, "bus.path", "longer than 107 bytes", "/run/bccnd/bus.sock"),
+    ("bus:\n  path: /dev/unix/abstract/0\n", 2, "bus.path", "'0' are no hexadecimal digits", "/dev/fd/3"),
+    ("bus:\n  sockets:\n  - mode: 0600\n", 3, "bus.sockets[0].path", "must be there", "etc/bccnd.yaml"),
+    ("bus:\n  sockets:\n  - path: ''\n", 3, "bus.sockets[0].path", "at least 1 character", "etc/bccnd.yaml"),
+    ("bus:\n  sockets:\n  - path: '@'\n", 3, "bus.sockets[0].path", "needs a name", "@name"),
+    ("bus:\n  sockets:\n  - path: 3\n", 3, "bus.sockets[0].path", "must be text, not 3", "etc/bccnd.yaml"),
+    ("bus:\n  sockets:\n  - path: /a\n    pth: /b\n", 4, "bus.sockets[0].pth", "unknown key", "did you mean path?"),
+    ("bus:\n  sockets:\n  - path: /a\n    mode: 660\n", 4, "bus.sockets[0].mode", "660 is no mode", '"0660"'),
+    ("bus:\n  sockets:\n  - path: /a\n    group: nosuch\n", 4, "bus.sockets[0].group", "no group nosuch", "groupadd"),
+    ("bus:\n  sockets:\n  - path: /a\n    dialect: x\n", 4, "bus.sockets[0].dialect", "'broker', not 'x'", "choose"),
+    (
+        "bus:\n  sockets:\n  - path: /a\n    user: {}\n",
+        4,
+        "bus.sockets[0].user",
+        "unknown key",
+        "known keys here: path",
+    ),
+    ("bus:\n  sockets:\n  - path: /a\n  - {path: /b, mode: 1}\n", 4, "bus.sockets[1].mode", "1 is no mode", '"0660"'),
+    ("bus:\n  sockets: /a\n", 2, "bus.sockets", "must be a list, not '/a'", "etc/bccnd.yaml"),
+    ("bus:\n  sockets: {path: /a}\n", 2, "bus.sockets", "must be a list", "etc/bccnd.yaml"),
+    ("bus:\n  sockets: [/a]\n", 2, "bus.sockets[0]", "keys and values, not '/a'", "etc/bccnd.yaml"),
+    ("bus:\n  sockets: [{path: /a}, {path: /a}]\n", 1, "bus", "two sockets at /a", "a path of its own"),
+    ("bus:\n  path: '@a'\n  sockets: [{path: '@a'}]\n", 1, "bus", "two sockets at @a", "a path of its own"),
+    ("bus:\n  user: 5\n", 2, "bus.user", "keys and values, not 5", "etc/bccnd.yaml"),
+    ("bus:\n  user:\n    clients: 0\n", 3, "bus.user.clients", "greater than or equal to 1", "etc/bccnd.yaml"),
+    ("bus:\n  user:\n    clients: 100001\n", 3, "bus.user.clients", "equal to 100000", "etc/bccnd.yaml"),
+    ("bus:\n  user:\n    clinets: 1\n", 3, "bus.user.clinets", "unknown key", "did you mean clients?"),
+    ("bus:\n  user:\n    subscriptions: 0\n", 3, "bus.user.subscriptions", "or equal to 1", "etc/bccnd.yaml"),
+    ("bus:\n  user:\n    subscriptions: many\n", 3, "bus.user.subscriptions", "a whole number", "etc/bccnd.yaml"),
+    ("bus:\n  user:\n    queue_bytes: 4095\n", 3, "bus.user.queue_bytes", "equal to 4096", "etc/bccnd.yaml"),
+    ("bus:\n  user:\n    queue_bytes: 17GiB\n", 3, "bus.user.queue_bytes", "17179869184", "etc/bccnd.yaml"),
+    ("bus:\n  user:\n    queue_bytes: much\n", 3, "bus.user.queue_bytes", "'much' is no size", "KiB"),
+    ("bus:\n  user:\n    rate: -1\n", 3, "bus.user.rate", "not -1", "etc/bccnd.yaml"),
+    ("bus:\n  user:\n    rate: 1.0e+10\n", 3, "bus.user.rate", "less than or equal to 1000000000", "etc/bccnd.yaml"),
+    ("bus:\n  user:\n    rate: 10/s\n", 3, "bus.user.rate", "a valid number, not '10/s'", "etc/bccnd.yaml"),
+    ("bus:\n  user:\n    rate: .nan\n", 3, "bus.user.rate", "not nan", "etc/bccnd.yaml"),
+    ("bus:\n  patience: 2h\n", 2, "bus.patience", "less than or equal to 3600", "etc/bccnd.yaml"),
+    ("bus:\n  patience: long\n", 2, "bus.patience", "'long' is no duration", "ms, s, m, h or d"),
+    ("bus:\n  patience: -1\n", 2, "bus.patience", "-1 is no duration", "ms, s, m, h or d"),
+    ("access: {user: root}\n", 1, "access", "must be a list", "etc/bccnd.yaml"),
+    ("access: everybody\n", 1, "access", "must be a list, not 'everybody'", "etc/bccnd.yaml"),
+    ("access: [root]\n", 1, "access[0]", "keys and values, not 'root'", "etc/bccnd.yaml"),
+    ("access:\n- usr: root\n", 2, "access[0].usr", "unknown key", "did you mean user?"),
+    ("access:\n- {}\n- zebra: 1\n", 3, "access[1].zebra", "unknown key", "user, group, program, publish, subscribe"),
+    ("access:\n- user: nosuchuser\n", 2, "access[0].user", "there is no user nosuchuser", "useradd --system nosuch"),
+    ("access:\n- user: -1\n", 2, "access[0].user", "not -1", "etc/bccnd.yaml"),
+    ("access:\n- user: true\n", 2, "access[0].user", "not True", "etc/bccnd.yaml"),
+    ("access:\n- group: nosuchgroup\n", 2, "access[0].group", "there is no group nosuchgroup", "groupadd"),
+    ("access:\n- program: ''\n", 2, "access[0].program", "must not be empty", "etc/bccnd.yaml"),
+    ("access:\n- program: 7\n", 2, "access[0].program", "must be text, not 7", "etc/bccnd.yaml"),
+    ("access:\n- publish: a/\n", 2, "access[0].publish", "must be a list, not 'a/'", "etc/bccnd.yaml"),
+    ("access:\n- publish: {a: b}\n", 2, "access[0].publish", "must be a list", "etc/bccnd.yaml"),
+    ("access:\n- publish:\n  - a\n  - 7\n", 4, "access[0].publish[1]", "must be text, not 7", "etc/bccnd.yaml"),
+    ("access:\n- subscribe: [7]\n", 2, "access[0].subscribe[0]", "must be text, not 7", "etc/bccnd.yaml"),
+    ('access:\n- subscribe: ["a\\tb"]\n', 2, "access[0].subscribe[0]", "cannot be printed", "plain text"),
+    ("access:\n- tap: 1\n", 2, "access[0].tap", "true or false, not 1", "etc/bccnd.yaml"),
+    ("access:\n- tag: perhaps\n", 2, "access[0].tag", "true or false, not 'perhaps'", "etc/bccnd.yaml"),
     ("repeat: [{copies: 2}]\n", 1, "repeat[0].channels", "must be there", "etc/bccnd.yaml"),
     ("repeat: [{channels: x, copies: 1}]\n", 1, "repeat[0].copies", "greater than or equal to 2", "etc/bccnd.yaml"),
     ("repeat: [{channels: x, copies: 9}]\n", 1, "repeat[0].copies", "less than or equal to 8", "etc/bccnd.yaml"),
@@ -473,14 +538,156 @@ def test_all_faults_are_told_at_once() -> None:
 
 @pytest.mark.parametrize("value", ["", "[]", "{}", "null", "false"])
 def test_what_is_reserved_may_stand_there_empty(value: str) -> None:
-    text = "".join(f"{key}: {value}\n" for key in ("access", "gateways", "recorder"))
-    assert settings_of(text + "heartbeat: {interval: 0, dead_after: 5}\n").access is None
+    text = "".join(f"{key}: {value}\n" for key in ("gateways", "recorder"))
+    assert settings_of(text + "heartbeat: {interval: 0, dead_after: 5}\n").gateways is None
 
 
 def test_a_known_group_is_resolved() -> None:
     group = grp.getgrgid(os.getegid())
     configuration = read(f"bus: {{group: {group.gr_name}}}", "x")
-    assert configuration.gid == group.gr_gid
+    assert configuration.gids == {group.gr_name: group.gr_gid}
+
+
+# -- sockets, users and rules
+
+
+def test_further_sockets_are_what_they_say_and_else_as_by_default() -> None:
+    text = (
+        "bus:\n"
+        "  path: /a\n"
+        "  mode: 0600\n"
+        "  dialect: broker\n"
+        "  sockets:\n"
+        "  - path: '@bccn'\n"
+        "  - {path: /dev/fd/3, mode: 0666, dialect: sbus-dot, group: 0}\n"
+    )
+    bus = settings_of(text).bus
+    assert bus.sockets == (
+        SocketSettings(path="@bccn"),
+        SocketSettings(path="/dev/fd/3", mode=0o666, dialect="sbus-dot", group="0"),
+    )
+    assert [(one.path, one.mode, one.group, one.dialect) for one in bus.all_sockets] == [
+        ("/a", 0o600, None, "broker"),
+        ("@bccn", 0o660, None, "path"),
+        ("/dev/fd/3", 0o666, "0", "sbus-dot"),
+    ]
+
+
+@pytest.mark.parametrize("key", ["sockets", "access"])
+@pytest.mark.parametrize("value", ["", "[]", "{}", "null"])
+def test_there_need_be_no_further_socket_and_no_rule(key: str, value: str) -> None:
+    text = f"access: {value}\n" if key == "access" else f"bus:\n  sockets: {value}\n"
+    assert settings_of(text) == Settings()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["@bccn", "@" + "x" * 107, "/dev/unix/abstract/0062", "/dev/fd/0", "/dev/fd/31", "bus.sock", "/" + "x" * 106],
+)
+def test_a_socket_may_be_anywhere_that_the_kernel_has(path: str) -> None:
+    assert settings_of(f"bus: {{path: '{path}'}}").bus.path == path
+    assert settings_of(f"bus: {{sockets: [{{path: '{path}'}}]}}").bus.sockets[0].path == path
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("@" + "a" * 107, "/dev/unix/abstract/00" + "61" * 107),
+        ("/dev/unix/abstract/00ab", "/dev/unix/abstract/00AB"),
+        ("/dev/fd/3", "/dev/fd/03"),
+    ],
+    ids=["abstract", "hexadecimal", "descriptor"],
+)
+def test_one_place_spelled_twice_is_one_place(one: str, other: str) -> None:
+    # The second socket could not be opened, and that must not be found out at the start.
+    fault = fault_of(f"bus: {{path: '{one}', sockets: [{{path: '{other}'}}]}}")
+    assert "two sockets at" in fault.reason
+
+
+MANY = {
+    "bus.sockets": f"bus: {{sockets: [{', '.join(f'{{path: /s{number}}}' for number in range(17))}]}}",
+    "access": f"access: [{', '.join(['{}'] * 1001)}]",
+    "access[0].publish": f"access: [{{publish: [{', '.join('x' * 1001)}]}}]",
+    "access[0].subscribe": f"access: [{{subscribe: [{', '.join('x' * 1001)}]}}]",
+    "access[0].program": f"access: [{{program: {'x' * 65}}}]",
+    "repeat": f"repeat: [{', '.join(['{channels: x}'] * 65)}]",
+}
+
+
+@pytest.mark.parametrize("path", MANY)
+def test_lists_are_no_longer_than_they_need_be(path: str) -> None:
+    fault = fault_of(MANY[path])
+    assert fault.path == path
+    assert "at most" in fault.reason
+
+
+@pytest.mark.parametrize("path", MANY)
+def test_what_is_too_many_or_too_long_is_told_in_plain_words(path: str) -> None:
+    assert not re.search("(?i)tuple|after validation", fault_of(MANY[path]).reason)
+
+
+def test_what_a_user_may_take_up_can_be_set_one_by_one() -> None:
+    user = settings_of("bus: {user: {clients: 3, queue_bytes: 4KiB, rate: 0.5}}").bus.user
+    assert user == UserSettings(clients=3, subscriptions=65_536, queue_bytes=4096, rate=0.5)
+    assert settings_of("bus: {user: {rate: 100}}").bus.user.rate == 100
+
+
+@pytest.mark.parametrize("rate", ["1.0e-7", "1.0e-300"])
+def test_a_rate_that_nobody_lives_to_see_is_refused(rate: str) -> None:
+    # The wait for the next message would be longer than the kernel can wait, and the daemon ends of it.
+    assert fault_of(f"bus: {{user: {{rate: {rate}}}}}").path == "bus.user.rate"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0", 0.0), ("200ms", 0.2), ("5s", 5.0), ("1h", 3600.0)])
+def test_patience_may_last_or_not(text: str, seconds: float) -> None:
+    assert settings_of(f"bus: {{patience: {text}}}").bus.patience == seconds
+
+
+def test_rules_keep_their_order_and_say_nothing_of_what_they_do_not_name() -> None:
+    text = (
+        "access:\n"
+        "- {user: root, program: cardsys-relay, publish: [cardsys/, '!'], tap: true}\n"
+        "- {group: 0, subscribe: [''], tag: false}\n"
+        "- {publish: []}\n"
+        "- {}\n"
+    )
+    assert settings_of(text).access == (
+        AccessSettings(user="root", program="cardsys-relay", publish=("cardsys/", "!"), tap=True),
+        AccessSettings(group="0", subscribe=("",), tag=False),
+        AccessSettings(publish=()),
+        AccessSettings(),
+    )
+
+
+def test_no_pattern_is_something_else_than_no_word_of_patterns() -> None:
+    assert settings_of("access:\n- publish: []\n").access[0].publish == ()
+    assert settings_of("access:\n- publish:\n").access[0].publish is None
+    assert settings_of("access:\n- tap:\n").access[0].tap is None
+
+
+def test_users_and_groups_are_resolved_by_name_and_by_number_wherever_they_stand() -> None:
+    group = grp.getgrgid(os.getegid())
+    user = pwd.getpwuid(os.geteuid())
+    text = (
+        f"bus: {{group: {group.gr_name}, sockets: [{{path: /a, group: 4294967294}}]}}\n"
+        f"access: [{{user: {user.pw_name}, group: '12345'}}, {{user: 54321}}, {{user: '0'}}]\n"
+    )
+    configuration = read(text, "x")
+    assert configuration.uids == {user.pw_name: user.pw_uid, "54321": 54_321, "0": 0}
+    assert configuration.gids == {group.gr_name: group.gr_gid, "4294967294": 4_294_967_294, "12345": 12_345}
+
+
+@pytest.mark.parametrize("key", ["access: [{user: %s}]", "access: [{group: %s}]", "bus: {group: %s}"])
+@pytest.mark.parametrize(
+    "number",
+    ["'\u00b2'", "'4294967295'", "4294967295", "'" + "9" * 20 + "'", "'" + "9" * 5000 + "'"],
+    ids=["superscript", "the one that stands for none", "the same as a number", "20 digits", "5000 digits"],
+)
+def test_a_number_that_no_user_or_group_can_have_is_refused_in_plain_words(key: str, number: str) -> None:
+    # What the kernel does not take would be found out by whoever opens the socket.
+    fault = fault_of(key % number)
+    assert fault.path.endswith(("user", "group"))
+    assert "Value error" not in fault.reason
 
 
 def test_channel_groups_are_few() -> None:
@@ -689,7 +896,7 @@ def test_a_segment_is_a_broadcast_address_or_a_group_in_one_spelling(text: str, 
 def test_one_group_spelled_twice_is_one_segment() -> None:
     fault = fault_of("segments: [{address: 'ff02::bcc'}, {address: 'FF02:0::BCC'}]")
     assert fault.path == "segments"
-    assert fault.reason == "two segments are called [ff02::bcc]:5400"
+    assert fault.reason == "two segments are called ff02--bcc#5400"
 
 
 @pytest.mark.parametrize(

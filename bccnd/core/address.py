@@ -1,7 +1,7 @@
 """Where a bus is: the text that people write <-> what the kernel calls it.
 
 Law: one notation for the daemon, its drop-in for sbusd and every client. A path; ``@name``, an abstract address;
-``/dev/unix/abstract/<hex>``, an abstract address with every byte written out; ``/dev/fd/<n>``, a descriptor that was
+``/dev/unix/abstract/<hex>``, an abstract address in hexadecimal digits; ``/dev/fd/<n>``, a descriptor that was
 inherited. Source: sbusd, ``-a``, which fills an address that is written out with NULs to its full length.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from bccnd.errors import BadAddress
 
-#: sockaddr_un holds this many bytes of path, with the NUL
+#: bytes of a path, behind which sockaddr_un holds a NUL
 MAX_PATH: Final = 107
 #: an abstract name may use all of it
 SUN_PATH: Final = 108
@@ -24,12 +24,18 @@ def read_address(text: str) -> str | bytes | int:
 
     Raises BadAddress: too_long, no_address.
     """
+    try:
+        length = len(text.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        raise BadAddress("no_address", f"{text[:40]!r} holds half a character") from None
     if text.startswith("@"):
         return _abstract(b"\0" + text[1:].encode("utf-8", "surrogateescape"))
     if text.startswith(_ABSTRACT):
         digits = text.removeprefix(_ABSTRACT)
         try:
             name = bytes.fromhex(digits)
+            if 2 * len(name) != len(digits):  # blanks between them
+                raise ValueError
         except ValueError:
             raise BadAddress("no_address", f"{digits[:40]!r} are no hexadecimal digits, two for each byte") from None
         if not name.startswith(b"\0"):
@@ -40,7 +46,7 @@ def read_address(text: str) -> str | bytes | int:
         return int(number)
     if not text or "\0" in text:
         raise BadAddress("no_address", "a path has at least one character, and no NUL")
-    if len(text.encode("utf-8", "surrogateescape")) > MAX_PATH:
+    if length > MAX_PATH:
         raise BadAddress("too_long", f"{text} is longer than {MAX_PATH} bytes")
     return text
 
@@ -54,5 +60,5 @@ def _abstract(name: bytes) -> bytes:
 
 
 def write_address(name: bytes) -> str:
-    """An abstract name as a text that `read_address` reads again."""
+    """An abstract name that fills an address, as the text that `read_address` reads again."""
     return f"{_ABSTRACT}{name.hex()}"

@@ -52,7 +52,7 @@ class BusCounters:
 DROP_REASONS: Final = (
     "queue_messages", "queue_bytes", "user_queue_bytes", "not_queued", "too_big", "client_ended", "client_gone",
 )  # fmt: skip
-REFUSE_REASONS: Final = ("too_many_clients", "too_many_clients_of_user", "not_permitted")
+REFUSE_REASONS: Final = ("too_many_clients", "too_many_clients_of_user", "not_admitted")
 END_REASONS: Final = ("slow", "pid_reused", "bug")
 HOLD_REASONS: Final = ("rate", "slow_reader")
 

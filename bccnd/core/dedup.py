@@ -344,7 +344,7 @@ class Nameless:
 
     def judge(self, peer: str, body: bytes, now: float) -> int:
         """ACCEPTED or DUPLICATE, by the sender's address and the whole body (seq, chan and payload)."""
-        if len(self._young) >= self._cap or now - self._since > self.horizon:
+        if self._is_due(now):
             self.evicted += sum(1 for when in self._old.values() if now - when <= self.horizon)
             self._young, self._old, self._since = {}, self._young, now
         key = self._key(peer, body)
@@ -355,7 +355,15 @@ class Nameless:
 
     def foresee(self, peer: str, body: bytes, now: float) -> int:
         """What `judge` would say; nothing is remembered of it."""
-        return self._look_up(self._key(peer, body), now)
+        key = self._key(peer, body)
+        if self._is_due(now):  # the younger generation would be the elder, and the elder gone
+            when = self._young.get(key)
+            return DUPLICATE if when is not None and now - when <= self.horizon else ACCEPTED
+        return self._look_up(key, now)
+
+    def _is_due(self, now: float) -> bool:
+        """Whether the generations are to be swapped."""
+        return len(self._young) >= self._cap or now - self._since > self.horizon
 
     @staticmethod
     def _key(peer: str, body: bytes) -> bytes:

@@ -114,7 +114,12 @@ def read_tapped(key: bytes, payload: bytes) -> tuple[str, str, int, int, str, by
     """Take apart what `tapped` made: verdict, segment, epoch, received_ns, peer, datagram. Raises BadFrame: no_tap."""
     head, bar, datagram = payload.partition(b"|")
     fields = head.split(b":", 3)
-    if not key.startswith(TAP) or not bar or len(fields) != 4 or not all(digits.isdigit() for digits in fields[1:3]):
+    if (
+        not key.startswith(TAP)
+        or not bar
+        or len(fields) != 4
+        or not all(digits.isdigit() and len(digits) <= 20 for digits in fields[1:3])
+    ):
         raise BadFrame("no_tap")
     verdict, segment, peer = (text.decode("utf-8", "replace") for text in (key[len(TAP) :], fields[0], fields[3]))
     return verdict, segment, int(fields[1]), int(fields[2]), peer, datagram

@@ -16,7 +16,7 @@ _TOKEN_BYTES: Final = FIELD_BYTES.translate(None, b"/*?!")
 #: what of these the Perl module takes in a name
 PERL_TOKEN_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_."
 MAX_HOST: Final = 64
-#: leaves room for a host, a pid and some of the program
+#: leaves room for a host, a program and a pid
 MAX_TAG: Final = 32
 
 
@@ -34,16 +34,16 @@ def token(name: bytes, limit: int, *, perl_safe: bool = False) -> bytes:
     return name.translate(_TO_PERL if perl_safe else _TO_LEGAL)[:limit] or b"unknown"
 
 
-def identity(host: bytes, program: bytes, pid: int, tag: bytes = b"", *, perl_safe: bool = False) -> bytes:
-    """The src of a client, with the tag that it has chosen, if any; always legal and at most 128 bytes.
-
-    Raises BadMessage: bad_tag, for one that is no legal part of a src or leaves no room for the rest.
-    """
+def identity(host: bytes, program: bytes, pid: int, *, perl_safe: bool = False) -> bytes:
+    """The src of a client; always legal and at most 128 bytes."""
     tail = b"/%d" % pid
-    if tag:
-        legal = PERL_TOKEN_BYTES if perl_safe else _TOKEN_BYTES
-        if len(tag) > MAX_TAG or tag.translate(None, legal):
-            raise BadMessage("bad_tag", f"a tag is one token of 1 to {MAX_TAG} legal bytes")
-        tail += b"/" + tag
     head = token(host, MAX_HOST, perl_safe=perl_safe)
     return head + b"/" + token(program, MAX_SRC - len(head) - len(tail) - 1, perl_safe=perl_safe) + tail
+
+
+def tagged(base: bytes, tag: bytes, *, perl_safe: bool = False) -> bytes:
+    """An identity with a tag behind it. Raises BadMessage: bad_tag, for one that is no legal token or too long."""
+    legal = PERL_TOKEN_BYTES if perl_safe else _TOKEN_BYTES
+    if not tag or tag.translate(None, legal) or len(base) + 1 + len(tag) > MAX_SRC or len(tag) > MAX_TAG:
+        raise BadMessage("bad_tag", f"a tag is one token of 1 to {MAX_TAG} legal bytes")
+    return base + b"/" + tag

@@ -89,7 +89,10 @@ class Outbox:
 
     def lose_here(self) -> None:
         """Note that a message is missing before what is to be sent next."""
-        if self.order == QUEUE:
+        head = self._line[0] if self.order == QUEUE and self._line else b""
+        if isinstance(head, int):
+            self._line[0] = head + 1
+        elif self.order == QUEUE:
             self._line.appendleft(1)
         else:
             self.lose()

@@ -96,6 +96,8 @@ def covers(wide: Pattern, narrow: Pattern) -> bool:
         return True
     if wide.steps is None:
         return False
+    if wide.rest and not wide.steps:  # every key has a token
+        return True
     above, below = _written_out(wide, wide.steps), _written_out(narrow, narrow.steps)
     # reach[j]: what stands in ``above`` from here on covers ``below`` from j on
     reach = [False] * len(below) + [True]

@@ -49,7 +49,7 @@ class Quota:
         return len(self._accounts)
 
     def account(self, uid: int) -> Account | None:
-        """The account of a user who has clients."""
+        """The account of a user who is here, or has just left."""
         return self._accounts.get(uid)
 
     def open(self, uid: int, now: float) -> Account | None:

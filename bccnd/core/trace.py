@@ -1,4 +1,5 @@
-"""What would become of a datagram here, stage by stage, without anything being counted, remembered or delivered.
+"""What would become of a datagram here, stage by stage, without anything being counted or delivered, or remembered
+of the datagram (its channel's route may be).
 
 Law: the stages are those of `Ingress.feed`, in its order and by its parts, so that the verdict is the one that the
 datagram would be given now.
@@ -85,7 +86,8 @@ def trace(
     if route.nobody:
         return found.end("match", NOT_ADDRESSED, "no program of this host is meant")
     found.receivers = route.plain + route.meta
-    return found.end("match", verdict, f"{len(found.receivers)} clients")
+    count = len(found.receivers)
+    return found.end("match", verdict, "1 client" if count == 1 else f"{count} clients")
 
 
 def _why(verdict: int, sources: Sources, src: bytes) -> str:

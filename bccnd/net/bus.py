@@ -35,6 +35,8 @@ from bccnd.net.peer import Identifier, Peer
 
 #: packets read from one client before the others have their turn
 TURN: Final = 64
+#: bytes that a sender's particulars take at most: src, two numbers, ``local`` and four signs
+MAX_META: Final = 128 + 20 + 20 + 5 + 4
 #: bytes of a key or pattern that are repeated to who named it
 MAX_REPEATED: Final = 1024
 #: keys of the bus itself that only the daemon may publish
@@ -53,10 +55,10 @@ class Entrance:
 class Bus:
     """Serves the clients of one or more listening sockets.
 
-    ``identify`` makes an identity of a program's name, a pid and a tag (BadMessage: bad_tag); ``egress`` numbers and
-    signs what clients publish and ``broadcast`` takes it to the segments: a datagram and its channel, giving None or
-    the name of an error. Without an ``egress`` there is no segment, and every key is a good one. ``on_quiet`` is
-    called when the last client has left.
+    ``identify`` makes an identity of a program's name and a pid, ``tagged`` puts a tag behind one (BadMessage:
+    bad_tag); ``egress`` numbers and signs what clients publish and ``broadcast`` takes it to the segments: a channel
+    and its datagram, giving None or the name of an error. Without an ``egress`` there is no segment, and every key is
+    a good one. ``on_quiet`` is called when the last client has left.
     """
 
     def __init__(
@@ -64,7 +66,8 @@ class Bus:
         loop: Loop,
         entrances: Iterable[Entrance],
         routes: Routes[int],
-        identify: Callable[[bytes, int, bytes], bytes],
+        identify: Callable[[bytes, int], bytes],
+        tagged: Callable[[bytes, bytes], bytes],
         access: Access,
         limits: BusLimits,
         *,
@@ -77,6 +80,7 @@ class Bus:
         self._loop = loop
         self._routes = routes
         self._identify = identify
+        self._tagged = tagged
         self._access = access
         self._egress = egress
         self._broadcast = broadcast
@@ -95,7 +99,7 @@ class Bus:
         self._packet = bytearray(frames.MAX_PACKET + 1)
         self._view = memoryview(self._packet)
         self._identifier = Identifier()
-        self._acceptors = [Acceptor(loop, one.listener, "clients", partial(self._welcome, one)) for one in entrances]
+        self._acceptors = [Acceptor(loop, one.listener, "clients", partial(self._on_connect, one)) for one in entrances]
 
     @property
     def limits(self) -> BusLimits:
@@ -121,14 +125,29 @@ class Bus:
             if client.identity != client.base and not client.rights.tag:
                 self.rename(client, client.base)
                 self.refuse(client, "not_permitted", frames.TAG)
+            if client.look is not None:
+                client.look.cancel()
+                self._look_soon(client)
 
     # -- clients come and go
+
+    def _on_connect(self, entrance: Entrance, sock: socket.socket) -> None:
+        try:
+            self._welcome(entrance, sock)
+        except Exception:  # noqa: BLE001 - no connection is worth the others
+            log.logger.exception("a client could not be welcomed")
+            client = self.clients.get(sock.fileno())
+            if client is not None:
+                self._end(client, "bug", "a bug in this daemon; please report it")
+            else:
+                sock.close()
 
     def _welcome(self, entrance: Entrance, sock: socket.socket) -> None:
         peer = self._identifier.identify(sock)
         if not entrance.admits(peer):
-            self._turn_away(sock, "not_permitted", f"{peer} may not connect. Remedy: see mode and group of the socket")
+            self._turn_away(sock, "not_admitted", f"{peer} may not connect. Remedy: see mode and group of the socket")
             return
+        self._end_predecessors(peer)
         if len(self.clients) >= self.limits.max_clients:
             remedy = "find out who opens so many ('bccn clients'), or raise bus.max_clients"
             why = f"refused {peer}: {len(self.clients)} clients are connected. Remedy: {remedy}"
@@ -141,10 +160,9 @@ class Bus:
             self._turn_away(sock, "too_many_clients_of_user", why)
             return
         self._connections += 1
-        # Those whom we cannot tell apart by their pid are told apart by their connection.
-        tag = b"" if peer.pid else b"%d" % self._connections
-        base = self._identify(peer.program, peer.pid, tag)
-        self._end_predecessors(peer)
+        base = self._identify(peer.program, peer.pid)
+        if not peer.pid:  # those whom we cannot tell apart by their pid are told apart by their connection
+            base = self._tagged(base, b"%d" % self._connections)
         client = Client(sock, peer, base, entrance.dialect, account, self._access.rights(peer))
         self._clients.add(client)
         self._routes.join(client.fd, base, entrance.dialect)
@@ -160,6 +178,9 @@ class Bus:
         self._limited.warn(reason, why)
         with contextlib.suppress(OSError):
             sock.send(frames.error(reason, b""))
+            # What is closed unread is reported to the sender as an error, before what we have just said.
+            for _ in range(TURN):
+                sock.recv(1)
         sock.close()
 
     def _end_predecessors(self, peer: Peer) -> None:
@@ -190,7 +211,12 @@ class Bus:
         if self._egress is not None:
             self._egress.close(client.identity, now)
         self._on_room(client)
+        with contextlib.suppress(OSError):  # whoever is in the midst of sending to it must notice
+            client.sock.shutdown(socket.SHUT_RDWR)
         self._loop.soon(client.sock.close)
+        self._loop.soon(self._see_whether_quiet)
+
+    def _see_whether_quiet(self) -> None:
         if not self.clients:
             self._on_quiet()
 
@@ -204,7 +230,7 @@ class Bus:
 
     def tag(self, client: Client, tag: bytes) -> None:
         """Put a tag behind what a client is called; an empty one is none. Raises BadMessage: bad_tag."""
-        self.rename(client, self._identify(client.peer.program, client.peer.pid, tag) if tag else client.base)
+        self.rename(client, self._tagged(client.base, tag) if tag else client.base)
 
     def _on_event(self, client: Client, events: int) -> None:
         try:
@@ -218,8 +244,12 @@ class Bus:
                 if events & GONE and client.open and client.held is None and not events & READABLE:
                     self._end(client)
         except Exception:  # noqa: BLE001 - a bug of ours, which costs this client and nobody else
-            log.logger.exception("%s was disconnected by a bug in this daemon; please report it", client)
-            self._end(client, "bug", "a bug in this daemon; please report it")
+            self._stumble(client)
+
+    def _stumble(self, client: Client) -> None:
+        """Say what has just been raised, and end whom it concerns."""
+        log.logger.exception("%s has met a bug in this daemon; please report it", client)
+        self._end(client, "bug", "a bug in this daemon; please report it")
 
     # -- from a client
 
@@ -285,7 +315,7 @@ class Bus:
             return
         refused = ""
         patterns = self._meant_by(client, pattern)
-        if not patterns or not self._may_hold(client, pattern):
+        if not patterns or not all(self._may_hold(client, one) for one in patterns):
             refused = "not_permitted"
         elif (
             client.subscriptions + len(patterns) > self.limits.max_subscriptions
@@ -406,20 +436,22 @@ class Bus:
 
     def _held_up_by(self, client: Client, key: bytes, packet: bytes) -> bool:
         """Make a publisher wait, if one of the receivers wants it to."""
+        size = len(packet)
         try:
             route = self._routes.find(key)
             receivers = route.plain + route.meta
+            if route.meta:
+                size += MAX_META
         except BadDatagram:
             receivers = self._routes.local(key)
-        blocker = self._clients.who_blocks(receivers, len(packet), client)
+        blocker = self._clients.who_blocks(receivers, size, client)
         if blocker is None:
             return False
         _verb, key, payload = frames.read(packet)
         self._hold(client, partial(self._publish, client, key, payload, packet), "slow_reader")
-        if blocker.fd not in self._held_up:
-            self._held_up[blocker.fd] = []
-            self._watch_progress(blocker)
-        self._held_up[blocker.fd].append(client)
+        self._held_up.setdefault(blocker.fd, []).append(client)
+        if blocker.look is None:
+            self._look_soon(blocker)
         return True
 
     def _hold(self, client: Client, again: Callable[[], None], reason: str) -> None:
@@ -434,7 +466,10 @@ class Bus:
         again, client.held = client.held, None
         if again is None:
             return
-        again()
+        try:
+            again()
+        except Exception:  # noqa: BLE001 - as in `_on_event`
+            self._stumble(client)
         if client.open and client.held is None:
             client.watched |= READABLE | HALF_CLOSED
             if self._loop.watches(client.fd):
@@ -450,13 +485,21 @@ class Bus:
         for client in self._held_up.pop(blocker.fd, ()):
             self._go_on(client)
 
-    def _watch_progress(self, blocker: Client) -> None:
+    def _look_soon(self, blocker: Client) -> None:
+        blocker.look = self._loop.later(0.0, partial(self._look, blocker))
+
+    def _look(self, blocker: Client) -> None:
         """See to it that nobody waits for a client that has given up reading."""
+        blocker.look = None
         if not blocker.open or blocker.fd not in self._held_up:
             return
-        left = blocker.progress + self.limits.patience - time.monotonic()
+        left = self._patience_left(blocker)
+        if left <= 0:
+            # The kernel says that a socket takes more only once most of what it holds was read; some it takes before.
+            self._clients.flush(blocker)
+            left = self._patience_left(blocker)
         if left > 0:
-            self._loop.later(left, partial(self._watch_progress, blocker))
+            blocker.look = self._loop.later(left, partial(self._look, blocker))
             return
         blocker.patient = False
         self._limited.warn(
@@ -465,6 +508,9 @@ class Bus:
             "it, and messages for it may be dropped. Remedy: make it read",
         )
         self._let_go(blocker)
+
+    def _patience_left(self, blocker: Client) -> float:
+        return blocker.progress + self.limits.patience - time.monotonic()
 
     # -- the end
 
@@ -475,10 +521,11 @@ class Bus:
     def drain(self, deadline: float) -> None:
         """Take what clients have already sent, then send what waits for them until ``deadline`` (monotonic)."""
         self._draining = True
-        for client in list(self.clients.values()):
+        unread = list(self.clients.values())
+        for client in unread:
             self._go_on(client)
-            while client.open and self._read(client) and time.monotonic() < deadline:
-                pass
+        while unread and time.monotonic() < deadline:
+            unread = [client for client in unread if client.open and self._read(client)]
         while time.monotonic() < deadline:
             waiting = [client for client in self.clients.values() if client.box]
             if not waiting:

@@ -25,7 +25,7 @@ from bccnd.core.quota import Account, UserLimits
 from bccnd.core.routes import Routes
 from bccnd.net import log
 from bccnd.net.access import Rights
-from bccnd.net.loop import HALF_CLOSED, READABLE, WRITABLE, Loop
+from bccnd.net.loop import HALF_CLOSED, READABLE, WRITABLE, Loop, Timer
 from bccnd.net.peer import Peer
 
 #: what a client may ask to be done with a message that its socket (soft) or its box (hard) does not take
@@ -61,6 +61,7 @@ class Client:
         "held",
         "identity",
         "listing",
+        "look",
         "loss",
         "open",
         "patient",
@@ -92,6 +93,8 @@ class Client:
         #: whether it may still hold up those who publish to it, and when it last took something
         self.patient = True
         self.progress = 0.0
+        #: when that is looked at next, while somebody waits
+        self.look: Timer | None = None
         #: what is to be tried again once this client, as a publisher, is held up no more
         self.held: Callable[[], None] | None = None
         self.subscriptions = 0
@@ -174,6 +177,7 @@ class Clients:
                 return
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.ENOBUFS):
+                    self.counters.untold += error.errno == errno.EMSGSIZE
                     return
         limits = self.limits
         if len(client.box) < 2 * limits.queue_messages and not self._too_many_bytes(client, len(frame)):
@@ -199,6 +203,8 @@ class Clients:
     def _made_larger(client: Client) -> bool:
         """Make the kernel take the largest packets for a client, which it does not by itself; True the first time."""
         before = client.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        if before > 2 * frames.MAX_PACKET:
+            return False
         client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, frames.MAX_PACKET)
         return client.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) > before
 
@@ -293,6 +299,8 @@ class Clients:
             self.counters.dropped["too_big"] += 1
             client.loss += 1
             client.box.lose_here()
+        else:
+            self.counters.untold += 1
 
     def _take(self, client: Client) -> bool:
         """Take what is to be sent next out of the box; whether it was a message."""
@@ -331,10 +339,14 @@ class Clients:
                 client.patient
                 and client is not publisher
                 and client.peer.uid in (0, publisher.peer.uid)
-                and (client.soft == b"block" or (client.hard == b"block" and self._no_room(client, size)))
+                and (client.soft == b"block" or (self._waits_for_room(client) and self._no_room(client, size)))
             ):
                 return client
         return None
+
+    @staticmethod
+    def _waits_for_room(client: Client) -> bool:
+        return (client.soft, client.hard) == (b"queue", b"block")
 
     def may_block(self) -> bool:
         """Whether `who_blocks` is worth asking."""

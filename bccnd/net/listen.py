@@ -68,7 +68,11 @@ def adopt(descriptor: int) -> socket.socket:
         raise OSError(errno.EPROTOTYPE, "it is no Unix socket of type SEQPACKET")
     sock.setblocking(False)
     if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-        sock.listen(BACKLOG)
+        try:
+            sock.listen(BACKLOG)
+        except OSError:
+            sock.detach()  # it is not ours to close
+            raise
     return sock
 
 

@@ -120,7 +120,8 @@ class Loop:
     def _timeout(self) -> float:
         if self._soon:
             return 0.0
-        return max(0.0, self._timers[0].when - time.monotonic()) if self._timers else -1.0
+        # The kernel waits for 24 days at most.
+        return min(max(0.0, self._timers[0].when - time.monotonic()), 3600.0) if self._timers else -1.0
 
     def _run_timers(self) -> None:
         now = time.monotonic()
@@ -130,6 +131,9 @@ class Loop:
                 call()
 
     def close(self) -> None:
+        """Do what was put off, and give everything back."""
+        while self._soon:
+            self._soon.pop(0)()
         signal.set_wakeup_fd(-1)
         self._epoll.close()
         os.close(self._wake_read)

@@ -140,7 +140,7 @@ class DaemonCollector(Collector):
             ("deliveries_dropped", "Messages dropped for a client, by reason", counters.dropped),
             ("clients_refused", "Connections turned away, by reason", counters.refused),
             ("clients_ended", "Clients that the daemon disconnected, by reason", counters.ended),
-            ("publishers_held", "Messages whose publisher was made to wait, by reason", counters.held),
+            ("publishers_held", "How often a publisher was made to wait, by reason", counters.held),
             ("client_errors", "Frames of clients that were refused, by reason", counters.errors),
         ):
             family = _counter(name, text, "reason")

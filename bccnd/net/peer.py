@@ -6,6 +6,7 @@ is what that process itself goes by, and is read only while the kernel vouches t
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import signal
@@ -19,8 +20,10 @@ from bccnd.core.identity import token
 #: not in Python's socket module yet
 _SO_PEERGROUPS: Final = 59
 _SO_PEERPIDFD: Final = 77
-#: the kernel lets nobody be in more groups
-_MAX_GROUPS: Final = 65_536
+#: room for the groups of nearly everybody, and for more than which the kernel lets nobody be in
+_GROUPS: Final = (64, 65_536)
+#: Python's own getsockopt takes no answer of more than 1024 bytes
+_LIBC: Final = ctypes.CDLL(None)
 MAX_PROGRAM: Final = 64
 UNKNOWN: Final = b"unknown"
 
@@ -44,7 +47,9 @@ class Identifier:
     """Says who has connected, also where the process has run out of descriptors: one is kept for that."""
 
     def __init__(self) -> None:
-        self._spare = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        # A copy of one that we have can always be had again; one that is opened anew might not.
+        self._original = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._spare = os.dup(self._original)
 
     def identify(self, sock: socket.socket) -> Peer:
         pid, uid, gid = credentials(sock)
@@ -54,11 +59,14 @@ class Identifier:
             if started and not _still_there(sock):
                 program, started = UNKNOWN, 0
         finally:
-            self._spare = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+            self._spare = os.dup(self._original)
         return Peer(pid, uid, gid, _groups(sock) | {gid}, program, started)
 
     def close(self) -> None:
-        os.close(self._spare)
+        for descriptor in (self._spare, self._original):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._spare = self._original = -1
 
 
 def credentials(sock: socket.socket) -> tuple[int, int, int]:
@@ -70,16 +78,12 @@ def credentials(sock: socket.socket) -> tuple[int, int, int]:
 
 def _groups(sock: socket.socket) -> frozenset[int]:
     """The supplementary groups; none on a kernel that does not tell."""
-    size = 4 * 64
-    while True:
-        try:
-            raw = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, size)
-        except OSError as error:
-            if error.errno == errno.ERANGE and size < 4 * _MAX_GROUPS:
-                size *= 8
-                continue
-            return frozenset()
-        return frozenset(gid for (gid,) in struct.iter_unpack("=I", raw))
+    for room in _GROUPS:
+        groups = (ctypes.c_uint32 * room)()
+        size = ctypes.c_uint32(ctypes.sizeof(groups))
+        if not _LIBC.getsockopt(sock.fileno(), socket.SOL_SOCKET, _SO_PEERGROUPS, groups, ctypes.byref(size)):
+            return frozenset(groups[: size.value // 4])
+    return frozenset()
 
 
 def _program_of(pid: int) -> tuple[bytes, int]:

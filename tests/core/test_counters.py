@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import verdicts
-from bccnd.core.counters import DROP_REASONS, LATENCY_BOUNDS, BusCounters, Histogram, SegmentCounters
+from bccnd.core.counters import (
+    DROP_REASONS,
+    END_REASONS,
+    HOLD_REASONS,
+    LATENCY_BOUNDS,
+    REFUSE_REASONS,
+    BusCounters,
+    Histogram,
+    SegmentCounters,
+)
 from tests.core.material import examples
 
 
@@ -70,11 +79,17 @@ def test_send_errors_are_counted_by_their_name() -> None:
     assert counters.send_errors == {"ENETUNREACH": 2, "EPERM": 1}
 
 
-def test_every_reason_to_drop_has_its_slot_from_the_start() -> None:
+def test_every_reason_has_its_slot_from_the_start_and_each_bus_its_own() -> None:
     one, two = BusCounters(), BusCounters()
     one.dropped["too_big"] += 1
+    one.refused["not_admitted"] += 1
+    one.ended["slow"] += 1
+    one.held["rate"] += 1
     assert two.dropped == dict.fromkeys(DROP_REASONS, 0)
-    assert (two.deliveries, two.published, two.refused_clients, two.errors) == (0, 0, 0, {})
+    assert two.refused == dict.fromkeys(REFUSE_REASONS, 0)
+    assert two.ended == dict.fromkeys(END_REASONS, 0)
+    assert two.held == dict.fromkeys(HOLD_REASONS, 0)
+    assert (two.deliveries, two.published, two.untold, two.errors) == (0, 0, 0, {})
 
 
 def test_verdicts_have_one_number_and_one_name_each() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import frames
+from bccnd.core.verdicts import NAMES
 from bccnd.errors import BadFrame
 from tests.core import material
 from tests.core.material import examples, reason_of
@@ -155,6 +156,69 @@ def test_a_payload_without_meta_is_refused(payload: bytes) -> None:
 def test_numbers_that_python_will_not_read_are_no_meta(payload: bytes) -> None:
     # Any client can publish this on a key that is no channel; it must not raise in those who receive it.
     assert reason_of(frames.read_meta, payload) == "no_meta"
+
+
+# -- what the tap tells
+
+
+def test_what_the_tap_tells_reads_as_in_the_contract() -> None:
+    assert frames.tapped("duplicate", "yard", 3, 1_700_000_000_000_000_000, "10.0.0.1:5400", b"BCCN1[7]a:1:c|x") == (
+        b"MSG !/tap/duplicate\0yard:3:1700000000000000000:10.0.0.1:5400|BCCN1[7]a:1:c|x"
+    )
+
+
+@given(
+    st.sampled_from(NAMES),
+    st.sampled_from(["yard", "255.255.255.255#5400", "eth0/ff02--bcc#5400", "Höfe 1+2", ""]),
+    st.integers(0, 2**40),
+    st.integers(0, 2**63 - 1),
+    st.sampled_from(["10.0.0.1:5400", "[fe80::1%eth0]:5400", ""]),
+    st.one_of(material.fragments(), material.payloads(), st.binary(max_size=40)),
+)
+@examples(300)
+def test_what_the_tap_tells_reads_back_around_any_datagram(
+    verdict: str, segment: str, epoch: int, received_ns: int, peer: str, datagram: bytes
+) -> None:
+    verb, key, payload = frames.read(frames.tapped(verdict, segment, epoch, received_ns, peer, datagram))
+    assert verb == frames.MSG
+    assert key == frames.TAP + verdict.encode("ascii")
+    assert frames.read_tapped(key, payload) == (verdict, segment, epoch, received_ns, peer, datagram)
+
+
+@pytest.mark.parametrize(
+    ("key", "payload"),
+    [
+        (b"!/tap/accepted", b""),
+        (b"!/tap/accepted", b"|"),
+        (b"!/tap/accepted", b"yard:1:2:p"),
+        (b"!/tap/accepted", b"yard:1:2|x"),
+        (b"!/tap/accepted", b"yard:x:2:p|x"),
+        (b"!/tap/accepted", b"yard:1:x:p|x"),
+        (b"!/tap/accepted", b"yard::2:p|x"),
+        (b"!/tap/accepted", b"yard:-1:2:p|x"),
+        (b"!/tap/accepted", b"yard:1:\xb2:p|x"),
+        (b"!/tap", b"yard:1:2:p|x"),
+        (b"a/b", b"yard:1:2:p|x"),
+        (b"", b"yard:1:2:p|x"),
+    ],
+)
+def test_what_is_not_of_the_tap_is_refused(key: bytes, payload: bytes) -> None:
+    assert reason_of(frames.read_tapped, key, payload) == "no_tap"
+
+
+@pytest.mark.parametrize("payload", [b"a:" + b"1" * 5000 + b":2:p|x", b"a:1:" + b"1" * 5000 + b":p|x"])
+def test_numbers_that_python_will_not_read_are_not_of_the_tap(payload: bytes) -> None:
+    # Whoever reads it may have recorded it, or have it from another daemon; it must not raise there.
+    assert reason_of(frames.read_tapped, b"!/tap/accepted", payload) == "no_tap"
+
+
+@given(st.sampled_from([b"!/tap/", b"!/tap/\xff", b"c"]), st.binary(max_size=30) | material.over(b"a:|01\xff ", 0, 12))
+@examples(300)
+def test_reading_the_tap_gives_what_it_told_or_says_that_it_is_none(key: bytes, payload: bytes) -> None:
+    reason = reason_of(frames.read_tapped, key, payload)
+    assert reason in {"", "no_tap"}
+    if not reason:
+        assert payload.endswith(b"|" + frames.read_tapped(key, payload)[-1])
 
 
 @given(st.one_of(st.binary(max_size=30), material.over(b"a:|01\xff ", 0, 12)))

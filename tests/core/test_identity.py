@@ -1,4 +1,5 @@
-"""What a client is called: always legal, always three tokens, none of which its program can choose beyond its name."""
+"""What a client is called: always legal, always three tokens, none of which its program can choose beyond its name, and
+perhaps a fourth, which it may choose."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, targets
-from bccnd.core.identity import MAX_HOST, PERL_TOKEN_BYTES, identity, token
+from bccnd.core.identity import MAX_HOST, MAX_TAG, PERL_TOKEN_BYTES, identity, tagged, token
+from bccnd.errors import BadMessage
 from tests.core.material import examples, reason_of
 
 #: the kernel's largest pid, and what it can be at worst in a packet of credentials
@@ -142,3 +144,75 @@ def test_a_perl_safe_token_stays_what_it_is(name: bytes, limit: int) -> None:
     made = token(name, limit, perl_safe=True)
     assert token(made, 64, perl_safe=True) == token(made, 64) == made
     assert token(token(name, limit), limit, perl_safe=True) == made
+
+
+# -- tags
+
+
+def tags() -> st.SearchStrategy[bytes]:
+    known = [
+        b"spare",
+        b"7",
+        b"a.b",
+        b"x" * MAX_TAG,
+        b"*",
+        b"?",
+        b"!",
+        b"a/b",
+        b"a:b",
+        b"a|b",
+        b"a b",
+        b"caf\xc3\xa9",
+        b"\0",
+    ]
+    return st.one_of(st.sampled_from(known), st.binary(min_size=1, max_size=MAX_TAG + 2))
+
+
+def is_tag(tag: bytes, perl_safe: bool) -> bool:
+    form = rb"[A-Za-z0-9_.]{1,32}" if perl_safe else rb"[!-~]{1,32}"
+    return re.fullmatch(form, tag) is not None and (perl_safe or not set(tag) & set(b":|/*?!"))
+
+
+@given(names(), names(), PIDS, tags(), st.booleans())
+@examples(300)
+def test_a_tag_is_one_more_token_or_refused(host: bytes, program: bytes, pid: int, tag: bytes, perl_safe: bool) -> None:
+    base = identity(host, program, pid, perl_safe=perl_safe)
+    if not is_tag(tag, perl_safe) or len(base) + 1 + len(tag) > bccn1.MAX_SRC:
+        with pytest.raises(BadMessage) as refused:
+            tagged(base, tag, perl_safe=perl_safe)
+        assert refused.value.reason == "bad_tag"
+        return
+    name = tagged(base, tag, perl_safe=perl_safe)
+    bccn1.check_src(name)
+    assert name == base + b"/" + tag
+    # A tag behind a tag is one too, for who is told apart by his connection.
+    assert tagged(b"h/unknown/0/17", tag[:8], perl_safe=perl_safe) == b"h/unknown/0/17/" + tag[:8]
+
+
+@given(names(), PIDS, st.sampled_from([b"spare", b"7", b"x" * MAX_TAG]))
+@examples(200)
+def test_who_has_a_tag_is_found_by_it_and_below_what_it_was(program: bytes, pid: int, tag: bytes) -> None:
+    plain = identity(b"relay01", program[:15], pid)
+    name = tagged(plain, tag)
+    assert targets.matches(name, name)
+    assert targets.matches(plain + b"/*", name)
+    # The exact name is that of who has no tag.
+    assert not targets.matches(plain, name)
+    assert not targets.matches(name, plain)
+
+
+@given(names(), PIDS, PIDS, st.sampled_from([b"spare", b"7", b"12345"]))
+@examples(200)
+def test_no_tag_makes_one_process_pass_for_another(program: bytes, pid: int, other_pid: int, tag: bytes) -> None:
+    if pid != other_pid:
+        other = identity(b"relay01", program[:15], other_pid)
+        mine = tagged(identity(b"relay01", program[:15], pid), tag)
+        assert mine not in (other, tagged(other, tag))
+        assert not targets.matches(other, mine)
+        assert not targets.matches(other + b"/*", mine)
+
+
+def test_no_tag_is_no_tag() -> None:
+    assert tagged(b"h/p/7", b"spare") == b"h/p/7/spare"
+    with pytest.raises(BadMessage, match="bad_tag"):
+        tagged(b"h/p/7", b"")

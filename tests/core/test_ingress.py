@@ -6,16 +6,14 @@ only the trackers' code with what is tested, which test_dedup.py holds to a mode
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn, overload
+from typing import NoReturn, overload
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bccnd.core import bccn1, ingress, targets
+from bccnd.core import bccn1, frames, ingress, targets
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, Nameless, Sources
 from bccnd.core.egress import Egress
@@ -25,90 +23,28 @@ from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Route, Routes
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
-from tests.core import material, naive
+from tests.core import naive
 from tests.core.material import KEY, OTHER_KEY, examples
+from tests.core.world import (
+    GROUPS,
+    NS,
+    OPEN,
+    OWN,
+    PEER,
+    RECEIVERS,
+    SIGNED,
+    Batch,
+    Deliveries,
+    World,
+    any_bytes,
+    batches,
+    datagram,
+    seal,
+)
 
-PEER = "10.0.0.9:5400"
-NS = 1_700_000_000_000_000_000
-OPEN = Door()
-SIGNED = Door((Hmac(KEY),), required=True)
-#: an identity of ours
-OWN = b"own/p/1"
 ACCEPTING = set(NAMES[: LAST_ACCEPTED + 1])
 #: verdicts that depend on what came before
 OF_DEDUP = {"accepted", "reordered", "restart", "duplicate", "stale", "replayed", "not_addressed"}
-
-#: receivers with their identity, their pattern, and whether they want meta
-RECEIVERS = {
-    1: (OWN, b"c/1", False),
-    2: (b"own/q/2", b"", True),
-    3: (b"own/p/3", b"c/*", False),
-    4: (b"own/p/1", b"c/1", True),
-}
-GROUPS = (b"c/", b"", b"!own")
-
-Deliveries = list[tuple[list[int], bytes]]
-
-
-def seal(key: bytes | None, body: bytes) -> bytes:
-    return b"" if key is None else b"hmac=" + hmac.new(key, body, hashlib.sha256).hexdigest()[:16].encode("ascii")
-
-
-def datagram(
-    src: bytes = b"a/p/1", seq: int | bytes = 20, chan: bytes = b"c/1", payload: bytes = b"x", key: bytes | None = None
-) -> bytes:
-    digits = seq if isinstance(seq, bytes) else b"%d" % seq
-    body = b"%b:%b:%b|%b" % (src, digits, chan, payload)
-    return bccn1.build(body, seal(key, body))
-
-
-class World:
-    """The way in with a few receivers behind it."""
-
-    def __init__(
-        self, door: Door = OPEN, rules: DedupRules | None = None, *, cache: int = 4096, ceiling: int = bccn1.MAX_RECEIVE
-    ) -> None:
-        self.sources = Sources(rules or DedupRules())
-        self.sources.claim(OWN)
-        self.routes: Routes[int] = Routes(DIALECTS["path"], cache)
-        for receiver, (identity, pattern, meta) in RECEIVERS.items():
-            self.routes.join(receiver, identity)
-            self.routes.subscribe(receiver, pattern)
-            self.routes.set_meta(receiver, meta)
-        self.bugs: list[bytes] = []
-        self.beats: list[tuple[bytes, float]] = []
-        self.conflicts: list[tuple[bytes, str]] = []
-        self.ingress = Ingress(
-            door,
-            self.sources,
-            Nameless(2.0),
-            self.routes,
-            ceiling=ceiling,
-            on_heartbeat=lambda src, now: self.beats.append((src, now)),
-            on_conflict=lambda src, peer: self.conflicts.append((src, peer)),
-            on_bug=self.bugs.append,
-        )
-        self.ingress.set_groups(GROUPS)
-        self.counters = SegmentCounters("one")
-
-    def feed(self, *raws: bytes, now: float = 0.0, peer: str = PEER) -> Deliveries:
-        return self.feed_from(raws, [peer] * len(raws), now)
-
-    def feed_from(self, raws: Sequence[bytes], peers: Sequence[str], now: float) -> Deliveries:
-        found = self.ingress.feed(self.counters, raws, peers, now, NS)
-        return [(sorted(receivers), frame) for receivers, frame in found]
-
-    def verdict(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> str:
-        """The verdict on one datagram; there is just one, whatever the datagram."""
-        before = list(self.counters.verdicts)
-        self.feed(raw, now=now, peer=peer)
-        changed = {NAMES[n]: after - before[n] for n, after in enumerate(self.counters.verdicts) if after != before[n]}
-        [(name, times)] = changed.items()
-        assert times == 1
-        return name
-
-    def totals(self) -> dict[str, int]:
-        return {NAMES[n]: count for n, count in enumerate(self.counters.verdicts) if count}
 
 
 class Oracle:
@@ -340,57 +276,8 @@ def test_a_forgery_is_found_before_anybody_asks_whom_it_is_for(chan: bytes) -> N
 # -- for all bytes
 
 
-@st.composite
-def traffic(draw: st.DrawFn) -> bytes:
-    """A datagram that is mostly in order, of sources and channels that meet again and again."""
-    src = draw(st.sampled_from([b"a/p/1"] * 5 + [b"b"] * 3 + [b"?", b"?", OWN, b"bad*", b"x/", b"", b"a:b", b"a|b"]))
-    number = draw(st.one_of(st.integers(1, 12), st.integers(1, 40)))
-    digits = draw(
-        st.sampled_from([b"%d" % number] * 12 + [b"00%d" % number, b"0" * 19 + b"%d" % number, b"%d" % (5000 + number)]
-            + [b"", b"x", b"-1", b"1|", b"%d" % (2**64 - 1), b"%d" % 2**64, b"9" * 40])
-    )  # fmt: skip
-    chan = draw(
-        st.sampled_from([b"c/1"] * 6 + [b"c/2", b"d", b"!", b"!own", b"!own/p/1", b"!own/p/1/*", b"!nobody", b"!*"]
-            + [b"!?", b"!/x", b"", b"c 1", b"c/1:", b"c\xe9"])
-    )  # fmt: skip
-    payload = draw(st.one_of(st.sampled_from([b"x", b"", b"|", b":c/1|", b"x" * 1500]), st.binary(max_size=6)))
-    bar = draw(st.sampled_from([b"|"] * 12 + [b""]))
-    body = src + b":" + digits + b":" + chan + bar + payload
-    key = draw(st.sampled_from([KEY, KEY, KEY, KEY, None, None, None, None, OTHER_KEY]))
-    magic = draw(st.sampled_from([b"BCCN1"] * 15 + [b"BCCN2"]))
-    check = draw(st.sampled_from([seal(key, body)] * 15 + [b"crc32=00", b"hmac="]))
-    return b"%b[%d%b]%b" % (magic, len(body), b":" + check if check else b"", body)
-
-
-def any_bytes() -> st.SearchStrategy[bytes]:
-    return st.one_of(
-        traffic(), traffic(), traffic(), material.mutated(traffic()), st.binary(max_size=60), material.fragments()
-    )
-
-
-class Batch(NamedTuple):
-    """Datagrams with their senders that arrive together, so many quarters of a second after the last ones."""
-
-    quarters: int
-    arrived: list[tuple[bytes, str]]
-
-    @property
-    def raws(self) -> list[bytes]:
-        return [raw for raw, _ in self.arrived]
-
-    @property
-    def peers(self) -> list[str]:
-        return [peer for _, peer in self.arrived]
-
-
-def batches() -> st.SearchStrategy[list[Batch]]:
-    peers = st.sampled_from([PEER, PEER, "10.0.0.8:1"])
-    quarters = st.sampled_from([0, 0, 0, 1, 9])
-    return st.lists(st.builds(Batch, quarters, st.lists(st.tuples(any_bytes(), peers), max_size=8)), max_size=6)
-
-
 @given(batches(), st.sampled_from([OPEN, SIGNED]), st.integers(1, 4))
-@examples(300)
+@examples(200)
 def test_every_datagram_fed_gets_one_verdict_and_none_is_our_fault(fed: list[Batch], door: Door, cache: int) -> None:
     world = World(door, cache=cache)
     now, count = 0.0, 0
@@ -409,7 +296,7 @@ def test_every_datagram_fed_gets_one_verdict_and_none_is_our_fault(fed: list[Bat
     st.builds(DedupRules, sanity=st.sampled_from([16, 1024]), deliver_late=st.booleans(), monotonic=st.booleans()),
     st.integers(1, 4),
 )
-@examples(350)
+@examples(250)
 def test_the_way_in_does_what_the_letter_says(
     fed: list[Batch], key: bytes | None, rules: DedupRules, cache: int
 ) -> None:
@@ -687,6 +574,16 @@ def test_a_bug_costs_the_one_datagram_that_meets_it(bad: bytes) -> None:
     assert sum(counters.verdicts) == counters.received == 3
 
 
+def test_what_meets_a_bug_is_tapped_too() -> None:
+    routes = BrokenRoutes(DIALECTS["path"])
+    routes.join(1, b"h/p/1")
+    routes.subscribe(1, b"!/tap/")
+    way_in = Ingress(OPEN, BrokenSources(DedupRules()), Nameless(2.0), routes)
+    bad = datagram(chan=b"broken")
+    found = way_in.feed(SegmentCounters("one"), [bad], [PEER], 0.0, NS)
+    assert found == [((1,), frames.tapped("internal_error", "one", 0, NS, PEER, bad))]
+
+
 def test_a_bug_that_nobody_wants_to_hear_of_is_still_counted() -> None:
     way_in: Ingress[int] = Ingress(OPEN, BrokenSources(DedupRules()), Nameless(2.0), Routes(DIALECTS["path"]))
     counters = SegmentCounters("one")
@@ -809,6 +706,82 @@ def test_a_heartbeat_is_told_when_its_source_is_tracked_already() -> None:
     for seq in (1, 2):
         world.feed(datagram(b"a", seq=seq, chan=b"heartbeat/a"))
     assert seen == [True, True]
+
+
+# -- the tap
+
+
+@given(
+    batches(),
+    st.sampled_from([None, KEY]),
+    st.builds(DedupRules, sanity=st.sampled_from([16, 1024]), deliver_late=st.booleans(), monotonic=st.booleans()),
+)
+@examples(150)
+def test_each_datagram_is_tapped_once_behind_its_deliveries_with_what_became_of_it(
+    fed: list[Batch], key: bytes | None, rules: DedupRules
+) -> None:
+    world, oracle = World(OPEN if key is None else SIGNED, rules), Oracle(key, rules, bccn1.MAX_RECEIVE)
+    world.routes.subscribe(3, b"!/tap/")
+    world.routes.subscribe(1, b"!/tap/dup*")
+    world.routes.subscribe(1, b"!/tap/bad_src")
+    now = 0.0
+    for batch in fed:
+        now += batch.quarters / 4
+        expected: Deliveries = []
+        for raw, peer in batch.arrived:
+            verdict, deliveries = oracle.feed(raw, peer, now)
+            epoch = 0
+            if verdict in OF_DEDUP:
+                epoch = oracle.sources.epoch(bccn1.read(raw).src)
+            who = [1, 3] if verdict in ("duplicate", "bad_src") else [3]
+            expected += [*deliveries, (who, frames.tapped(verdict, "one", epoch, NS, peer, raw))]
+        assert world.feed_from(batch.raws, batch.peers, now) == expected
+    assert world.bugs == []
+
+
+def tapped(world: World, *raws: bytes, now: float = 0.0) -> list[tuple[str, int]]:
+    """The verdicts and epochs that the tap tells of."""
+    found = []
+    for _, frame in world.feed(*raws, now=now):
+        _, key, payload = frames.read(frame)
+        if key.startswith(frames.TAP):
+            verdict, _, epoch, _, _, _ = frames.read_tapped(key, payload)
+            found.append((verdict, epoch))
+    return found
+
+
+def test_the_tap_tells_the_epoch_of_the_source_as_it_is_behind_the_datagram() -> None:
+    world = World()
+    world.routes.subscribe(2, b"!/tap/")
+    raws = [datagram(seq=5000), datagram(seq=5000), datagram(seq=1), datagram(src=b"?"), datagram(src=OWN), b"noise"]
+    epochs = [("accepted", 1), ("duplicate", 1), ("restart", 2), ("accepted", 0), ("looped", 0), ("bad_envelope", 0)]
+    assert tapped(world, *raws) == epochs
+    assert tapped(world, datagram(seq=9000, chan=b"!nobody"), datagram(seq=9001, chan=b"!/x")) == [
+        ("not_addressed", 3),
+        ("bad_target", 0),
+    ]
+
+
+def test_where_nobody_listens_nothing_is_tapped() -> None:
+    world = World()
+    raws = [datagram(), datagram(), b"noise"]
+    world.routes.subscribe(1, b"!/tap/")
+    world.routes.unsubscribe(1, b"!/tap/")
+    assert tapped(world, *raws) == []
+    world.routes.subscribe(1, b"!/tap/stale")
+    assert tapped(world, *raws, datagram(seq=22), datagram(seq=21)) == [("stale", 1)]
+    world.routes.leave(1)
+    assert tapped(world, *raws) == []
+
+
+def test_the_tap_shows_a_datagram_as_it_came_whatever_is_in_it() -> None:
+    world = World()
+    world.routes.subscribe(3, b"!/tap/")
+    for raw in (b"", b"\0" * 1501, b"|:|", LONGEST + b"x", bytes(range(256))):
+        [(who, frame)] = world.feed(raw)
+        _, key, payload = frames.read(frame)
+        assert who == [3]
+        assert frames.read_tapped(key, payload)[-1] == raw
 
 
 # -- somebody else under a name of ours

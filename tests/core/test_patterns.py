@@ -1,4 +1,4 @@
-"""Pattern dialects: a table for each, and the tree of patterns against a naive matcher."""
+"""Pattern dialects: a table for each, the tree of patterns against a naive matcher, and which patterns cover others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.patterns import DIALECTS, compile_pattern
+from bccnd.core.patterns import DIALECTS, compile_pattern, covers
 from bccnd.core.routes import PatternTree
 from tests.core import naive
 from tests.core.material import examples
@@ -203,3 +203,130 @@ def test_prefixes_are_found_whether_they_are_few_or_many(table_size: int) -> Non
     tree = tree_of("path", *texts)
     for length in (0, 1, 2, 10, 60):
         assert set(tree.match(b"k" * length)) == {n for n in range(table_size) if n <= length}
+
+
+# -- whether one pattern takes all that another takes
+
+
+def covered(wide: tuple[str, bytes], narrow: tuple[str, bytes]) -> bool:
+    """Each pattern with the dialect in which it is written."""
+    return covers(*(compile_pattern(text, DIALECTS[dialect]) for dialect, text in (wide, narrow)))
+
+
+#: dialects that split keys at the same separator, so that patterns of one can be compared with those of the other
+COMPARABLE = [
+    (wide, narrow) for wide in ALL for narrow in ALL if DIALECTS[wide].separator == DIALECTS[narrow].separator
+]
+
+
+def written(dialect: str) -> st.SearchStrategy[tuple[str, bytes]]:
+    return naive.patterns(dialect).map(lambda text: (dialect, text))
+
+
+def pairs() -> st.SearchStrategy[tuple[tuple[str, bytes], tuple[str, bytes]]]:
+    """Two patterns that may be compared, as drawn or the second made of the first."""
+    return st.sampled_from(COMPARABLE).flatmap(lambda both: st.tuples(written(both[0]), written(both[1])))
+
+
+def fitting(dialect: str, text: bytes) -> st.SearchStrategy[bytes]:
+    """Keys of which most match a pattern: its own text, with something in place of what may vary, and perhaps more."""
+    mark = naive.separator(dialect)
+    token = st.sampled_from([b"", b"a", b"ab", b"b", b"*", b"+", b">"])
+    many = st.lists(token, max_size=3)
+
+    def instead(piece: bytes) -> st.SearchStrategy[list[bytes]]:
+        if piece == b"*" and dialect == "broker":
+            return many
+        if piece == b"+" and dialect == "broker":
+            return token.map(lambda one: [one])
+        return st.builds(lambda head, tail: [head + tail], st.just(piece.partition(b"*")[0]), token)
+
+    pieces = st.tuples(*map(instead, text.split(mark))).map(lambda found: [one for group in found for one in group])
+    return st.builds(lambda found, more: mark.join(found + more), pieces, st.one_of(st.just([]), many))
+
+
+@given(pairs(), st.data())
+@examples(300)
+def test_what_covers_takes_every_key_that_the_covered_one_takes(
+    both: tuple[tuple[str, bytes], tuple[str, bytes]], data: st.DataObject
+) -> None:
+    wide, narrow = both
+    if covered(wide, narrow):
+        for key in data.draw(st.lists(fitting(*narrow) | naive.keys(narrow[0]), min_size=5, max_size=10)):
+            assert naive.matches(*wide, key) or not naive.matches(*narrow, key)
+
+
+@given(st.sampled_from(ALL).flatmap(written))
+@examples(200)
+def test_every_pattern_covers_itself_and_what_matches_nothing(pattern: tuple[str, bytes]) -> None:
+    assert covered(pattern, pattern)
+    if pattern[0] != "broker":
+        assert covered(pattern, (pattern[0], b"a*b"))
+
+
+@given(st.sampled_from(ALL).flatmap(lambda dialect: st.tuples(written(dialect), naive.keys(dialect))))
+@examples(300)
+def test_a_single_key_is_covered_by_just_what_matches_it(both: tuple[tuple[str, bytes], bytes]) -> None:
+    (dialect, text), key = both
+    if compile_pattern(key, DIALECTS[dialect]).literal:
+        assert covered((dialect, text), (dialect, key)) == naive.matches(dialect, text, key)
+
+
+#: dialects of both, the wide pattern, what it must cover, what it must not
+COVERS: list[tuple[tuple[str, str], bytes, list[bytes], list[bytes]]] = [
+    (("path", "path"), b"", [b"", b">", b"a", b"*", b"*/", b"a/>", b"a*/b/", b"/"], []),
+    (("path", "path"), b">", [b"", b">", b"a", b"*", b"*/*", b"a/>"], []),
+    (("path", "path"), b"a", [b"a"], [b"", b"*", b"a*", b"a/", b"a/b", b"b", b">"]),
+    (
+        ("path", "path"),
+        b"a/",
+        [b"a/", b"a/>", b"a/b", b"a/*", b"a/b/", b"a/*/c/", b"a//"],
+        [b"a", b"*", b"a*", b"*/", b""],
+    ),
+    (("path", "path"), b"a/>", [b"a/", b"a/b", b"a/*/*"], [b"a", b"ab/", b">"]),
+    (("path", "path"), b"*", [b"a", b"*", b"a*", b"+"], [b"a/b", b"*/", b"", b"a/"]),
+    (("path", "path"), b"a*", [b"a", b"ab", b"ab*", b"a**"], [b"b*", b"*", b"a*/"]),
+    (("path", "path"), b"*/b", [b"a/b", b"*/b", b"a*/b"], [b"a/*", b"*/", b"b", b"a/b/"]),
+    (("path", "path"), b"*/", [b"a/", b"a/b", b"*/*", b"a*/b/"], [b"a", b"*", b""]),
+    (("path", "path"), b"a/*/c", [b"a/b/c", b"a/b*/c", b"a//c"], [b"a/", b"a/*", b"a/*/", b"a/*/c/"]),
+    (("path", "path"), b"!/", [b"!/a", b"!/a/", b"!/*/b", b"!/>"], [b"!", b"!*", b"!a/", b""]),
+    (("path", "path"), b"a*b", [b"a*b", b"x*y/", b"a*b/c*"], [b"a", b"a*/b"]),
+    (("sbus", "path"), b"a/", [b"a/>", b"a/b/>"], [b">", b"a"]),
+    (("sbus", "sbus"), b"a/>", [b"a/>"], [b"a/b", b"a/"]),
+    (("sbus-dot", "sbus-dot"), b"a.", [b"a.b", b"a.*", b"a.b.", b"a.b/c"], [b"a", b"a/", b"*"]),
+    (("broker", "broker"), b"*", [b"*", b"a", b"+", b"a/*", b"*/a", b"", b"*/a/+/*"], []),
+    (("broker", "broker"), b"a/*", [b"a", b"a/", b"a/+", b"a/*/b", b"a/+/*", b"a/*/*"], [b"*", b"+", b"*/a", b"+/*"]),
+    (("broker", "broker"), b"+", [b"a", b"+", b"a*"], [b"*", b"+/+", b"+/*", b"a/b"]),
+    (("broker", "broker"), b"+/*", [b"a", b"a/*", b"+/+/*", b"", b"+/*/b"], []),
+    (("broker", "broker"), b"*/b", [b"b", b"a/b", b"*/a/b", b"+/b", b"*/b/*/b"], [b"*", b"b/*", b"a"]),
+    (("broker", "broker"), b"a/*/b", [b"a/b", b"a/+/b", b"a/*/x/*/b"], [b"a/*", b"*/b", b"a"]),
+    (("broker", "path"), b"a/*", [b"a", b"a/", b"a/>", b"a/*/b", b"a/b/"], [b"a*", b"*", b""]),
+    (("broker", "path"), b"*", [b"", b"a*/", b">", b"*"], []),
+    (("broker", "path"), b"+/b", [b"*/b", b"a*/b", b"a/b"], [b"*/", b"*/b/"]),
+    (("path", "broker"), b"a/", [b"a/b", b"a/+", b"a/+/*"], [b"a/*", b"a", b"*"]),
+    (("path", "broker"), b"*/*", [b"+/+", b"a/+", b"a/b"], [b"*", b"+", b"+/*"]),
+]
+COVER_ROWS = [
+    pytest.param(*dialects, wide, narrow, expected, id=f"{dialects[0]} {wide!r} {dialects[1]} {narrow!r}")
+    for dialects, wide, inside, outside in COVERS
+    for expected, group in ((True, inside), (False, outside))
+    for narrow in group
+]
+
+
+@pytest.mark.parametrize(("above", "below", "wide", "narrow", "expected"), COVER_ROWS)
+def test_a_pattern_covers_as_the_table_says(above: str, below: str, wide: bytes, narrow: bytes, expected: bool) -> None:
+    assert covered((above, wide), (below, narrow)) == expected
+
+
+@pytest.mark.parametrize("wide", [("path", b""), ("path", b">"), ("sbus", b""), ("broker", b"")])
+@pytest.mark.parametrize("narrow", [b"*", b"*/a", b"a/*", b"*/*", b""])
+def test_what_takes_everything_covers_every_pattern_of_the_broker(wide: tuple[str, bytes], narrow: bytes) -> None:
+    # Whoever writes a rule that allows ">" means everything, however it is subscribed to.
+    assert covered(wide, ("broker", narrow))
+
+
+def test_covering_is_not_exponential() -> None:
+    many = b"/".join([b"*"] * 200)
+    assert covered(("broker", many), ("broker", many + b"/a/" + many))
+    assert not covered(("broker", many + b"/b"), ("broker", many + b"/a"))

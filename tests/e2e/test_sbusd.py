@@ -201,7 +201,7 @@ def test_only_the_named_users_and_its_own_may_connect() -> None:
             with acting_as(ANN + 1):
                 other = connect(path)
             with other:
-                assert other.recv(100) == b"CMSG !/bccn/error\0not_permitted "
+                assert other.recv(100) == b"CMSG !/bccn/error\0not_admitted "
                 assert other.recv(100) == b""
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE) == 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import os
+import secrets
 import socket
 import stat
 import subprocess
@@ -15,10 +17,12 @@ from pathlib import Path
 
 import pytest
 
+from bccnd.core.address import MAX_PATH, SUN_PATH, read_address, write_address
 from bccnd.errors import StartError
 from bccnd.net import listen as listen_module
-from bccnd.net.listen import ACCEPTS, MAX_PATH, Acceptor, listen_tcp, listen_unix, peer_credentials
+from bccnd.net.listen import ACCEPTS, Acceptor, adopt, listen_abstract, listen_bus, listen_tcp, listen_unix
 from bccnd.net.loop import Loop
+from bccnd.net.peer import credentials
 from tests.support import NOBODY, ROOT, need_root, turn, turn_until, without_root
 
 
@@ -221,7 +225,7 @@ def test_the_other_end_is_told_as_the_kernel_knows_it(folder: Path) -> None:
         client.connect(path)
         served, _ = listener.accept()
         with served:
-            assert peer_credentials(served) == (os.getpid(), os.geteuid(), os.getegid())
+            assert credentials(served) == (os.getpid(), os.geteuid(), os.getegid())
 
 
 def test_listening_never_blocks(folder: Path) -> None:
@@ -277,11 +281,140 @@ def test_of_many_processes_that_start_at_once_exactly_one_wins(folder: Path, sta
         assert sorted(said) == ["path_served"] * 5 + ["won"]
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
             client.connect(path)
-            pid, _, _ = peer_credentials(client)
+            pid, _, _ = credentials(client)
         assert pid == racers[said.index("won")].pid
     finally:
         for racer in racers:
             racer.communicate("end\n")
+
+
+# -- abstract addresses
+
+
+def greeted(listener: socket.socket) -> bool:
+    """Whether a connection to a listening socket comes out at its other end."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.connect(listener.getsockname())
+        served, _ = listener.accept()
+        with served:
+            served.send(b"welcome")
+            return client.recv(10) == b"welcome"
+
+
+@pytest.mark.parametrize("tail", [b"", b"/with/slash", b"\0inside\0", b"\xff\x00"])
+def test_an_abstract_address_is_listened_on_by_all_its_bytes(tail: bytes) -> None:
+    name = b"\0bccnd-test-" + secrets.token_bytes(8) + tail
+    with contextlib.closing(listen_bus(name, 0o600, None)) as listener:
+        assert listener.getsockname() == name
+        assert listener.type == socket.SOCK_SEQPACKET
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+        assert greeted(listener)
+    # With the socket goes the address.
+    listen_abstract(name).close()
+
+
+def test_without_a_name_every_abstract_address_is_another_one_and_can_be_written_down() -> None:
+    with contextlib.closing(listen_abstract()) as one, contextlib.closing(listen_abstract()) as other:
+        names = [listener.getsockname() for listener in (one, other)]
+        assert names[0] != names[1]
+        for name in names:
+            assert len(name) == SUN_PATH
+            assert name.startswith(b"\0")
+            assert read_address(write_address(name)) == name
+
+
+def test_an_abstract_address_that_somebody_holds_is_refused_and_goes_on_being_served() -> None:
+    name = b"\0bccnd-test-" + secrets.token_hex(8).encode()
+    with contextlib.closing(listen_abstract(name)) as living:
+        before = descriptors()
+        with pytest.raises(StartError) as caught:
+            listen_bus(name, 0o600, None)
+        assert descriptors() == before
+        assert caught.value.reason == "no_socket"
+        assert f"@{name[1:].decode()}" in caught.value.detail
+        assert "Address already in use" in caught.value.detail
+        assert "ss -xlp" in caught.value.remedy
+        assert greeted(living)
+
+
+def test_a_path_is_listened_on_with_its_mode(folder: Path) -> None:
+    path = str(folder / "bus.sock")
+    with contextlib.closing(listen_bus(path, 0o660, None)) as listener:
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
+        assert greeted(listener)
+
+
+# -- inherited descriptors
+
+
+@pytest.mark.parametrize("listening", [False, True])
+@pytest.mark.parametrize("blocking", [False, True])
+def test_a_bound_socket_is_taken_over_from_whoever_started_us(folder: Path, listening: bool, blocking: bool) -> None:
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    opened.bind(str(folder / "bus.sock"))
+    opened.setblocking(blocking)
+    if listening:
+        opened.listen(5)
+    descriptor = opened.detach()
+    with contextlib.closing(listen_bus(descriptor, 0o600, None)) as listener:
+        assert listener.fileno() == descriptor
+        assert listener.getblocking() is False
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+        assert greeted(listener)
+
+
+def test_who_connected_before_we_were_there_is_welcomed(folder: Path) -> None:
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    opened.bind(str(folder / "bus.sock"))
+    opened.listen()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as early:
+        early.connect(str(folder / "bus.sock"))
+        with contextlib.closing(adopt(opened.detach())) as listener:
+            served, _ = listener.accept()
+            served.close()
+
+
+def unusable(kind: str) -> int:
+    """A descriptor that is no socket to listen on."""
+    if kind == "file":
+        return os.open("/dev/null", os.O_RDONLY)
+    if kind == "connected":
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        other.close()
+        return one.detach()
+    family = socket.AF_INET if kind == "inet" else socket.AF_UNIX
+    type_ = {"stream": socket.SOCK_STREAM, "dgram": socket.SOCK_DGRAM}.get(kind, socket.SOCK_SEQPACKET)
+    return socket.socket(family, socket.SOCK_STREAM if kind == "inet" else type_).detach()
+
+
+@pytest.mark.parametrize("kind", ["file", "inet", "stream", "dgram", "unbound", "connected"])
+def test_a_descriptor_that_cannot_be_listened_on_is_refused_and_left_as_it_is(kind: str) -> None:
+    descriptor = unusable(kind)
+    try:
+        with pytest.raises(StartError) as caught:
+            listen_bus(descriptor, 0o600, None)
+        assert caught.value.reason == "no_socket"
+        assert f"descriptor {descriptor}" in caught.value.detail
+        assert caught.value.remedy
+        del caught
+        gc.collect()
+        os.fstat(descriptor)  # it was not ours to close
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+def test_a_descriptor_that_is_not_open_is_refused() -> None:
+    descriptor = os.open("/dev/null", os.O_RDONLY)
+    os.close(descriptor)
+    with pytest.raises(StartError) as caught:
+        listen_bus(descriptor, 0o600, None)
+    assert caught.value.reason == "no_socket"
+
+
+# -- addresses of the network
 
 
 def test_an_address_is_listened_on(folder: Path) -> None:

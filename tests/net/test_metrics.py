@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,14 +12,23 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
 from bccnd.core import frames, repeat
-from bccnd.core.counters import DROP_REASONS, LATENCY_BOUNDS, Histogram
+from bccnd.core.counters import (
+    DROP_REASONS,
+    END_REASONS,
+    HOLD_REASONS,
+    LATENCY_BOUNDS,
+    REFUSE_REASONS,
+    Histogram,
+)
 from bccnd.core.dedup import Nameless, Sources
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.repeat import Repeater, RepeatRule
 from bccnd.core.verdicts import NAMES
 from bccnd.net import metrics
-from bccnd.net.bus import Bus, BusLimits
+from bccnd.net.access import Access
+from bccnd.net.bus import Bus
+from bccnd.net.clients import BusLimits
 from bccnd.net.segment import Segment, SegmentOptions
 from tests.support import BROADCAST, Hub, Peer, free_port
 
@@ -34,6 +44,10 @@ PROMISED = {
     "send_errors_total": {"segment", "error"},
     "deliveries_total": set(),
     "deliveries_dropped_total": {"reason"},
+    "clients_refused_total": {"reason"},
+    "clients_ended_total": {"reason"},
+    "publishers_held_total": {"reason"},
+    "control_dropped_total": set(),
     "clients": set(),
     "subscriptions": set(),
     "sources": set(),
@@ -43,6 +57,13 @@ PROMISED = {
     "forward_seconds_sum": set(),
     "forward_seconds_count": set(),
     "build_info": {"version"},
+}
+#: and what they are counted by, from the beginning
+REASONS = {
+    "deliveries_dropped_total": DROP_REASONS,
+    "clients_refused_total": REFUSE_REASONS,
+    "clients_ended_total": END_REASONS,
+    "publishers_held_total": HOLD_REASONS,
 }
 #: what a label may be called
 LABELS = {"segment", "verdict", "reason", "error", "group", "cause", "result", "le", "version"}
@@ -138,7 +159,7 @@ def busy(daemon: Observed) -> Observed:
     hub.knock()
     client.publish(b"x", b"1", b"2")
     client.publish(b"no channel", b"")
-    client.send(b"nonsense", frames.subscribe(b"!/tap/"))
+    client.send(b"nonsense", frames.subscribe(b"!/cred/1/2/3/x"))
     assert len(client.all()) == 5
     for reason in DROP_REASONS:
         daemon.bus.counters.dropped[reason] += 1
@@ -211,7 +232,7 @@ def test_the_numbers_are_those_of_the_parts(busy: Observed) -> None:
     assert value("messages_lost_total") == 0
     assert value("source_restarts_total") == 0
     assert value("clients") == 3
-    assert value("clients_refused_total") == 1
+    assert value("clients_refused_total", reason="too_many_clients") == 1
     assert value("subscriptions") == 2
     assert value("published_total") == 3
     assert value("deliveries_total") == 2
@@ -256,15 +277,27 @@ def test_the_histogram_is_cumulative_and_complete(busy: Observed) -> None:
 def test_what_waits_for_a_slow_client_is_shown(daemon: Observed) -> None:
     slow = daemon.hub.connect(b"x")
     daemon.bus.deliver([((slow.client.fd,), b"MSG x\0" + b"y" * 1000)] * 1000)
-    assert slow.client.queue_bytes > 0
-    assert daemon.value("queue_bytes") == slow.client.queue_bytes
+    assert slow.client.box.bytes > 0
+    assert daemon.value("queue_bytes") == slow.client.box.bytes
 
 
 def test_a_daemon_that_has_just_started_shows_every_series_that_it_can(daemon: Observed) -> None:
-    for reason in DROP_REASONS:
-        assert daemon.value("deliveries_dropped_total", reason=reason) == 0
+    for name, reasons in REASONS.items():
+        for reason in reasons:
+            assert daemon.value(name, reason=reason) == 0
     for name in NAMES:
         assert daemon.value("datagrams_total", segment="here", verdict=name) == 0
+
+
+def test_control_messages_for_which_there_was_no_room_are_counted(daemon: Observed) -> None:
+    daemon.bus.configure(BusLimits(queue_messages=1), Access((), DIALECTS["path"], 0, 0))
+    slow = daemon.hub.connect()
+    slow.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    slow.send(*[frames.request(frames.SYNC, b"x" * 1000)] * 50)
+    daemon.hub.settle()
+    assert daemon.value("control_dropped_total") > 0
+    told = len(slow.all())
+    assert told + daemon.value("control_dropped_total") == 50
 
 
 def test_a_hostile_name_stays_a_label(busy: Observed) -> None:

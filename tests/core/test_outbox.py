@@ -1,0 +1,294 @@
+"""What waits for a client: for any sequence of what can be done to it, the outbox does what a plain list would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core.outbox import ORDERS, QUEUE, RANDOM, STACK, Entry, Outbox
+from tests.core.material import examples
+
+
+class Naive:
+    """A list in the order in which things came; what is next is searched for. Gaps that meet are one."""
+
+    def __init__(self) -> None:
+        self.order = QUEUE
+        self.line: list[Entry] = []
+
+    def note(self, count: int, at: int) -> None:
+        """A gap before the entry at a place, which is one with the gap that stands there already."""
+        for beside in (at - 1, at):
+            if 0 <= beside < len(self.line):
+                there = self.line[beside]
+                if isinstance(there, int):
+                    self.line[beside] = there + count
+                    return
+        self.line.insert(at, count)
+
+    def put(self, frame: bytes) -> None:
+        self.line.append(frame)
+        self.settle()
+
+    def lose(self, count: int) -> None:
+        self.note(count, len(self.line))
+
+    def set_order(self, order: int) -> None:
+        self.order = order
+        self.settle()
+
+    def settle(self) -> None:
+        """In random order gaps have no place: they are one, behind everything."""
+        if self.order == RANDOM:
+            lost = sum(entry for entry in self.line if isinstance(entry, int))
+            self.line = [entry for entry in self.line if not isinstance(entry, int)]
+            if lost:
+                self.line.append(lost)
+
+    def at_head(self) -> int:
+        if self.order == QUEUE:
+            return 0
+        if self.order == STACK:
+            return len(self.line) - 1
+        sizes = [0 if isinstance(entry, int) else len(entry) for entry in self.line]
+        return sizes.index(max(sizes))
+
+    def take(self) -> Entry:
+        return self.line.pop(self.at_head())
+
+    def lose_here(self) -> None:
+        self.note(1, 0 if self.order == QUEUE else len(self.line))
+
+    def clear(self) -> None:
+        self.line.clear()
+
+    @property
+    def frames(self) -> list[bytes]:
+        return [entry for entry in self.line if not isinstance(entry, int)]
+
+
+class Deed(NamedTuple):
+    name: str
+    frame: bytes = b""
+    number: int = 0
+
+
+def frames() -> st.SearchStrategy[bytes]:
+    """Messages and control messages, many of one size, and no two alike in what they hold."""
+    sizes = st.integers(0, 3)
+    texts = st.binary(max_size=2)
+    return st.builds(lambda verb, size, text: verb + b" k\0" + b"x" * size + text, VERBS, sizes, texts)
+
+
+VERBS = st.sampled_from([b"MSG", b"MSG", b"MSG", b"CMSG"])
+LOSE = st.builds(Deed, st.just("lose"), number=st.integers(1, 3))
+ORDER = st.builds(Deed, st.just("set_order"), number=st.sampled_from([QUEUE, STACK, RANDOM]))
+PUT = st.builds(Deed, st.just("put"), frames())
+TAKE, CLEAR = st.just(Deed("take")), st.just(Deed("clear"))
+#: as those who use it do it: what is to be sent next is taken off, and a gap left in its place
+SKIP = st.just(Deed("skip"))
+
+
+def deeds(*more: st.SearchStrategy[Deed]) -> st.SearchStrategy[list[Deed]]:
+    return st.lists(st.one_of(PUT, PUT, PUT, LOSE, ORDER, TAKE, TAKE, *more), max_size=50)
+
+
+def play(history: list[Deed], after: Callable[[Outbox, Naive], None]) -> tuple[Outbox, Naive, int]:
+    """Do it all to an outbox and to the list; also how many lost messages were told or thrown away on the way."""
+    box, naive, told = Outbox(), Naive(), 0
+    for deed in history:
+        if deed.name in ("take", "skip"):
+            if not naive.line:
+                with pytest.raises(IndexError):
+                    box.head()
+                with pytest.raises(IndexError):
+                    box.take()
+                continue
+            head = box.head()
+            taken = box.take()
+            assert (type(head), head) == (type(taken), taken)
+            assert taken == naive.take()
+            if isinstance(taken, int):
+                told += taken
+            elif deed.name == "skip":
+                box.lose_here()
+                naive.lose_here()
+        elif deed.name == "put":
+            box.put(deed.frame)
+            naive.put(deed.frame)
+        elif deed.name == "lose":
+            box.lose(deed.number)
+            naive.lose(deed.number)
+        elif deed.name == "set_order":
+            box.set_order(deed.number)
+            naive.set_order(deed.number)
+        else:
+            told += sum(entry for entry in naive.line if isinstance(entry, int))
+            box.clear()
+            naive.clear()
+        after(box, naive)
+    return box, naive, told
+
+
+def counts_are_exact(box: Outbox, naive: Naive) -> None:
+    assert box.bytes == sum(map(len, naive.frames))
+    assert box.messages == sum(frame.startswith(b"MSG") for frame in naive.frames)
+    assert box.order == naive.order
+    assert bool(box) == bool(naive.line)
+
+
+def agrees(box: Outbox, naive: Naive) -> None:
+    counts_are_exact(box, naive)
+    assert len(box) == len(naive.line)
+    if naive.line:
+        assert box.head() == naive.line[naive.at_head()]
+
+
+@given(deeds(CLEAR))
+@examples(300)
+def test_an_outbox_agrees_with_a_list(history: list[Deed]) -> None:
+    box, naive, _ = play(history, agrees)
+    assert [box.take() for _ in range(len(box))] == [naive.take() for _ in range(len(naive.line))]
+    assert (box.bytes, box.messages, len(box)) == (0, 0, 0)
+
+
+@given(deeds(SKIP))
+@examples(250)
+def test_an_outbox_agrees_with_a_list_where_heads_are_lost_in_their_place(history: list[Deed]) -> None:
+    box, naive, _ = play(history, agrees)
+    assert [box.take() for _ in range(len(box))] == [naive.take() for _ in range(len(naive.line))]
+
+
+@given(deeds(SKIP, SKIP, CLEAR))
+@examples(200)
+def test_whatever_happens_no_lost_message_and_no_byte_is_forgotten(history: list[Deed]) -> None:
+    # How gaps are told apart is left aside here, what they add up to is not.
+    box, told, lost, kept = Outbox(), 0, 0, 0
+    for deed in history:
+        if deed.name in ("take", "skip") and box:
+            taken = box.take()
+            if isinstance(taken, int):
+                told += taken
+            else:
+                kept -= len(taken)
+                if deed.name == "skip":
+                    box.lose_here()
+                    lost += 1
+        elif deed.name == "put":
+            box.put(deed.frame)
+            kept += len(deed.frame)
+        elif deed.name == "lose":
+            box.lose(deed.number)
+            lost += deed.number
+        elif deed.name == "set_order":
+            box.set_order(deed.number)
+        assert box.bytes == kept
+    rest = [box.take() for _ in range(len(box))]
+    assert told + sum(entry for entry in rest if isinstance(entry, int)) == lost
+    assert sum(len(entry) for entry in rest if not isinstance(entry, int)) == kept
+    assert (box.bytes, box.messages, len(box)) == (0, 0, 0)
+
+
+# -- by example
+
+
+def filled(order: int) -> Outbox:
+    """Three messages with a gap behind the second, and a control message."""
+    box = Outbox()
+    box.set_order(order)
+    box.put(b"MSG a\0xx")
+    box.put(b"MSG b\0xxxx")
+    box.lose()
+    box.lose(2)
+    box.put(b"MSG c\0xx")
+    box.put(b"CMSG d\0")
+    return box
+
+
+IN_ORDER: dict[int, list[Entry]] = {
+    QUEUE: [b"MSG a\0xx", b"MSG b\0xxxx", 3, b"MSG c\0xx", b"CMSG d\0"],
+    STACK: [b"CMSG d\0", b"MSG c\0xx", 3, b"MSG b\0xxxx", b"MSG a\0xx"],
+    # The largest first, of one size the oldest, and the gap last.
+    RANDOM: [b"MSG b\0xxxx", b"MSG a\0xx", b"MSG c\0xx", b"CMSG d\0", 3],
+}
+
+
+@pytest.mark.parametrize("order", IN_ORDER)
+def test_what_waits_is_sent_in_the_order_of_choice(order: int) -> None:
+    box = filled(order)
+    assert (len(box), box.messages, box.bytes) == (5, 3, 33)
+    assert [box.take() for _ in range(5)] == IN_ORDER[order]
+
+
+@pytest.mark.parametrize("before", IN_ORDER)
+@pytest.mark.parametrize("after", IN_ORDER)
+def test_another_order_holds_also_for_what_waits_already(before: int, after: int) -> None:
+    box = filled(before)
+    box.set_order(after)
+    expected = IN_ORDER[after]
+    if before == RANDOM and after != RANDOM:
+        # The place of the gap is not known any more; it stands behind what came last.
+        expected = [entry for entry in expected if entry != 3]
+        expected.insert(0 if after == STACK else 4, 3)
+    assert [box.take() for _ in range(5)] == expected
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [(QUEUE, [1, b"MSG b\0", 2]), (STACK, [3, b"MSG a\0"]), (RANDOM, [b"MSG b\0", 3])],
+    ids=["queue", "stack", "random"],
+)
+def test_a_gap_in_place_of_the_head_stands_where_the_head_stood(order: int, expected: list[Entry]) -> None:
+    box = Outbox()
+    box.set_order(order)
+    box.put(b"MSG a\0")
+    box.put(b"MSG b\0")
+    box.lose(2)
+    if order == STACK:
+        assert box.take() == 2
+        assert box.take() == b"MSG b\0"
+        box.lose(2)
+        box.lose_here()
+    else:
+        assert box.take() == b"MSG a\0"
+        box.lose_here()
+    assert [box.take() for _ in range(len(box))] == expected
+
+
+def test_a_gap_in_place_of_the_head_is_one_with_the_gap_behind_it() -> None:
+    box = Outbox()
+    box.put(b"MSG a\0")
+    box.lose(4)
+    assert box.take() == b"MSG a\0"
+    box.lose_here()
+    assert [box.take() for _ in range(len(box))] == [5]
+
+
+@pytest.mark.parametrize("order", IN_ORDER)
+def test_an_empty_outbox_is_empty_and_clearing_makes_it_so(order: int) -> None:
+    box = filled(order)
+    box.clear()
+    assert (len(box), box.bytes, box.messages, box.order) == (0, 0, 0, order)
+    with pytest.raises(IndexError):
+        box.head()
+    with pytest.raises(IndexError):
+        box.take()
+    box.put(b"MSG a\0")
+    assert box.take() == b"MSG a\0"
+
+
+def test_a_gap_alone_is_something_that_waits_and_takes_no_room() -> None:
+    for order in ORDERS.values():
+        box = Outbox()
+        box.set_order(order)
+        box.lose()
+        assert (len(box), box.bytes, box.messages) == (1, 0, 0)
+        assert box.take() == 1
+
+
+def test_the_orders_are_called_as_sbus_calls_them() -> None:
+    assert ORDERS == {b"queue": QUEUE, b"stack": STACK, b"random": RANDOM}

@@ -1,0 +1,228 @@
+"""What each user may take up: no user gets beyond his limit by any order of coming, going and publishing, and none is
+charged for another.
+
+Times are quarters of seconds and rates powers of two, so that what happens just at a limit is no matter of rounding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core.quota import BURST, Account, Quota, UserLimits
+from tests.core.material import examples
+
+
+def opened(quota: Quota, uid: int = 1000, now: float = 0.0) -> Account:
+    account = quota.open(uid, now)
+    assert account is not None
+    return account
+
+
+def passed(quota: Quota, account: Account, now: float, tries: int) -> int:
+    """How many of so many messages may be published at one moment."""
+    return sum(not quota.publish(account, now) for _ in range(tries))
+
+
+# -- clients
+
+
+class Act(NamedTuple):
+    """A user opens or closes a client, publishes as much as he can, or all of them get another limit."""
+
+    what: str
+    uid: int
+    quarters: int
+    limit: int
+
+
+def acts() -> st.SearchStrategy[list[Act]]:
+    whats = st.sampled_from(["open", "open", "open", "close", "close", "publish", "limit"])
+    uids = st.sampled_from([0, 1000, 1001])
+    return st.lists(st.builds(Act, whats, uids, st.sampled_from([0, 0, 1, 4, 40]), st.integers(1, 4)), max_size=60)
+
+
+@given(acts(), st.sampled_from([0.0, 0.25, 4.0]))
+@examples(300)
+def test_each_user_has_as_many_clients_as_he_may_and_none_is_charged_for_another(
+    history: list[Act], rate: float
+) -> None:
+    limit, now = 2, 0.0
+    quota = Quota(UserLimits(clients=limit, rate=rate))
+    held: Counter[int] = Counter()
+    for act in history:
+        now += act.quarters / 4
+        account = quota.account(act.uid)
+        if act.what == "open":
+            got = quota.open(act.uid, now)
+            assert (got is not None) == (held[act.uid] < limit)
+            held[act.uid] += got is not None
+        elif act.what == "limit":
+            limit = act.limit
+            quota.limits = UserLimits(clients=limit, rate=rate)
+        elif held[act.uid]:
+            assert account is not None
+            if act.what == "close":
+                quota.close(account, now)
+                held[act.uid] -= 1
+            else:
+                passed(quota, account, now, 10)
+        for uid in held:
+            account = quota.account(uid)
+            assert (account.clients if account else 0) == held[uid]
+            # An account stays the same as long as anybody is charged on it, or else charges would be lost.
+            assert account is not None or not held[uid]
+
+
+def test_charges_are_kept_as_long_as_a_client_is_there() -> None:
+    quota = Quota(UserLimits())
+    first, second = opened(quota), opened(quota)
+    assert first is second
+    first.subscriptions, first.queue_bytes = 7, 100
+    quota.close(first, 0.0)
+    assert quota.account(1000) is second
+    assert (second.subscriptions, second.queue_bytes) == (7, 100)
+
+
+def test_who_has_left_is_forgotten() -> None:
+    quota = Quota(UserLimits())
+    for uid in range(100):
+        account = opened(quota, uid)
+        passed(quota, account, 0.0, 5)
+        quota.close(account, 0.0)
+        assert len(quota) == 0
+
+
+def test_root_has_a_limit_too() -> None:
+    quota = Quota(UserLimits(clients=1))
+    opened(quota, 0)
+    assert quota.open(0, 0.0) is None
+    assert quota.open(1, 0.0) is not None
+
+
+def test_the_limits_are_those_of_the_contract_unless_told_otherwise() -> None:
+    assert UserLimits() == UserLimits(clients=750, subscriptions=65_536, queue_bytes=64 << 20, rate=0.0)
+
+
+# -- how fast
+
+
+@given(
+    st.sampled_from([0.25, 1.0, 4.0, 8.0]),
+    st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 1, 2, 8, 40]), st.sampled_from(["publish"] * 4 + ["again"]))),
+)
+@examples(400)
+def test_in_no_span_of_time_does_more_get_through_than_a_burst_and_the_rate(
+    rate: float, history: list[tuple[int, str]]
+) -> None:
+    quota = Quota(UserLimits(rate=rate))
+    account, now = opened(quota), 0.0
+    when: list[float] = []
+    for quarters, what in history:
+        now += quarters / 4
+        if what == "again":  # to leave and come back gains nothing, however many others come meanwhile
+            quota.close(account, now)
+            opened(quota, 1001, now)
+            account = opened(quota, 1000, now)
+        elif not quota.publish(account, now):
+            when.append(now)
+    burst = max(1.0, rate * BURST)
+    for first in range(len(when)):
+        for last in range(first, len(when)):
+            assert last - first + 1 <= burst + (when[last] - when[first]) * rate
+
+
+@given(st.sampled_from([0.25, 1.0, 3.0, 7.0, 1000.0, 1e9]), st.lists(st.floats(0, 3), min_size=1, max_size=30))
+@examples(300)
+def test_who_waits_as_long_as_he_is_told_may_then_publish(rate: float, pauses: list[float]) -> None:
+    quota = Quota(UserLimits(rate=rate))
+    account, now = opened(quota), 1000.0
+    for pause in pauses:
+        now += pause
+        wait = quota.publish(account, now)
+        assert 0.0 <= wait <= 1 / rate
+        if wait:
+            # A clock cannot show more; and who is told to wait for less than that has all but waited.
+            now = max(now + wait * 1.000_001, now + 1e-9)
+            assert quota.publish(account, now) == 0.0
+
+
+@pytest.mark.parametrize(("rate", "burst"), [(0.25, 1), (1.0, 1), (1.5, 1), (10.0, 10), (1000.0, 1000)])
+def test_a_seconds_worth_may_come_at_once_and_at_least_one_message(rate: float, burst: int) -> None:
+    quota = Quota(UserLimits(rate=rate))
+    account = opened(quota)
+    assert passed(quota, account, 0.0, 2 * burst) == burst
+    # However long he has been silent, it is no more.
+    assert passed(quota, account, 1e6, 2 * burst) == burst
+
+
+def test_who_keeps_to_the_rate_never_waits() -> None:
+    quota = Quota(UserLimits(rate=4.0))
+    account = opened(quota)
+    passed(quota, account, 0.0, 10)
+    assert [quota.publish(account, tick / 4) for tick in range(1, 100)] == [0.0] * 99
+
+
+def test_all_clients_of_a_user_share_his_rate_and_other_users_have_their_own() -> None:
+    quota = Quota(UserLimits(rate=4.0))
+    one, two, other = opened(quota), opened(quota), opened(quota, 1001)
+    assert passed(quota, one, 0.0, 3) + passed(quota, two, 0.0, 3) == 4
+    assert passed(quota, other, 0.0, 9) == 4
+
+
+def test_without_a_rate_nobody_waits() -> None:
+    quota = Quota(UserLimits())
+    assert passed(quota, opened(quota), 0.0, 10_000) == 10_000
+
+
+def test_who_has_used_up_his_rate_is_known_until_he_may_publish_as_before() -> None:
+    quota = Quota(UserLimits(rate=4.0))
+    account = opened(quota)
+    passed(quota, account, 10.0, 9)
+    quota.close(account, 10.0)
+    assert len(quota) == 1
+    again = opened(quota, now=10.5)
+    assert passed(quota, again, 10.5, 9) == 2
+    quota.close(again, 10.5)
+    opened(quota, 1001, 11.25)
+    assert len(quota) == 2
+    opened(quota, 1002, 11.5)
+    assert quota.account(1000) is None
+    assert len(quota) == 2
+    assert passed(quota, opened(quota, now=11.5), 11.5, 9) == 4
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.0, 4.0), (4.0, 16.0), (16.0, 4.0), (4.0, 0.0)])
+def test_another_rate_holds_at_once(before: float, after: float) -> None:
+    quota = Quota(UserLimits(rate=before))
+    account = opened(quota)
+    passed(quota, account, 0.0, 100)
+    quota.limits = UserLimits(rate=after)
+    assert passed(quota, account, 100.0, 100) == (after or 100)
+    quota.close(account, 1000.0)
+    assert len(quota) == 0
+
+
+@given(st.lists(st.sampled_from([1000, 1001, 1002]), max_size=40))
+@examples(100)
+def test_what_one_publishes_makes_no_other_wait(order: list[int]) -> None:
+    # The same messages at the same times get through, whether others publish too or not.
+    together, alone = Quota(UserLimits(rate=2.0)), {uid: Quota(UserLimits(rate=2.0)) for uid in (1000, 1001, 1002)}
+    accounts = {uid: (opened(together, uid), opened(quota, uid)) for uid, quota in alone.items()}
+    for tick, uid in enumerate(order):
+        shared, own = accounts[uid]
+        assert together.publish(shared, tick / 8) == alone[uid].publish(own, tick / 8)
+
+
+def test_waits_grow_shorter_as_time_passes() -> None:
+    quota = Quota(UserLimits(rate=0.25))
+    account = opened(quota)
+    waits = [quota.publish(account, tick / 4) for tick in range(17)]
+    assert waits[0] == waits[-1] == 0.0
+    assert all(later < sooner for sooner, later in pairwise(waits[1:]))
+    assert waits[1] == 3.75

@@ -1,0 +1,193 @@
+"""Secret messages: whatever anybody subscribes to, a key reaches only those whom it names, and all who asked for it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.routes import Routes
+from bccnd.core.secret import PREFIX, is_secret, own_patterns
+from tests.core import naive
+from tests.core.material import examples, reason_of
+
+
+class Someone(NamedTuple):
+    gid: int
+    uid: int
+    pid: int
+
+
+#: people who are the same in something, or whose numbers begin alike
+PEOPLE = [
+    Someone(100, 1000, 7),
+    Someone(100, 1000, 77),
+    Someone(100, 1001, 7),
+    Someone(10, 1000, 7),
+    Someone(0, 0, 1),
+    Someone(0, 1000, 0),
+    Someone(2**32 - 2, 2**32 - 2, 2**31 - 1),
+]
+
+
+def fields() -> st.SearchStrategy[bytes]:
+    """What may stand for a credential: numbers of somebody, nothing, and what is no number."""
+    numbers = sorted({b"%d" % number for someone in PEOPLE for number in someone})
+    sly = [b"*", b">", b"+", b"1*", b"007", b"00", b"-1", b"+7", b" 7", b"7 ", b"0x7", b"\xb2", b"!", b"cred", b"7.0"]
+    return st.one_of(st.sampled_from([b""] * 4 + numbers + numbers), st.sampled_from(sly))
+
+
+def rests() -> st.SearchStrategy[bytes]:
+    """What follows, among it what looks like the beginning again."""
+    nested = st.sampled_from([b"!/cred/100/1000/7/x", b"!/cred////", b"///", b"*/*/*/*", b"7/x", b"/", b""])
+    return st.one_of(naive.patterns("path"), naive.keys("path"), nested)
+
+
+def texts() -> st.SearchStrategy[bytes]:
+    """Keys and patterns that begin like secret ones, most of them with all their parts."""
+    whole = st.builds(
+        lambda parts, rest: PREFIX + b"/".join([*parts, rest]), st.tuples(fields(), fields(), fields()), rests()
+    )
+    some = st.lists(st.one_of(fields(), rests()), max_size=5).map(lambda parts: PREFIX + b"/".join(parts))
+    return st.one_of(whole, whole, whole, some)
+
+
+def parts_of(text: bytes) -> tuple[list[bytes], bytes] | None:
+    """Credentials and rest, found in a way of its own."""
+    slashes = [at for at in range(len(text)) if text[at : at + 1] == b"/"]
+    if len(slashes) < 5 or text[: slashes[1] + 1] != b"!/cred/":
+        return None
+    found = [text[slashes[n] + 1 : slashes[n + 1]] for n in (1, 2, 3)]
+    if any(byte not in b"0123456789" for field in found for byte in field):
+        return None
+    return found, text[slashes[4] + 1 :]
+
+
+def names(key: bytes, someone: Someone) -> bool:
+    """Whether no field of a key names somebody else."""
+    parts = parts_of(key)
+    assert parts is not None
+    return all(field in (b"", str(own).encode()) for field, own in zip(parts[0], someone, strict=True))
+
+
+def listening(*subscriptions: tuple[Someone, bytes]) -> Routes[Someone]:
+    """As the bus does it: of each pattern the own ones are held."""
+    routes: Routes[Someone] = Routes(DIALECTS["path"])
+    for someone in PEOPLE:
+        routes.join(someone, b"h/p/1")
+    for someone, pattern in subscriptions:
+        for one in own_patterns(pattern, *someone) or ():
+            routes.subscribe(someone, one)
+    return routes
+
+
+PATTERNS = st.lists(st.tuples(st.sampled_from(PEOPLE), texts()), max_size=8)
+
+
+@given(PATTERNS, st.lists(texts(), min_size=1, max_size=8))
+@example([(PEOPLE[0], PREFIX + b"////")], [PREFIX + b"100/1000/77/x"])
+@example([(PEOPLE[0], PREFIX + b"///*")], [PREFIX + b"0/0/1/x", PREFIX + b"100/1000/7/x"])
+@example([(PEOPLE[0], PREFIX + b"///!/cred/0/0/1/")], [PREFIX + b"0/0/1/!/cred/0/0/1/x", PREFIX + b"///!/cred/0/0/1/x"])
+@examples(250)
+def test_a_key_never_reaches_anybody_but_whom_it_names(held: list[tuple[Someone, bytes]], keys: list[bytes]) -> None:
+    routes = listening(*held)
+    for key in keys:
+        receivers = routes.local(key)
+        # What has not all parts of a secret key reaches nobody at all; the bus refuses it besides.
+        assert is_secret(key) or not receivers
+        assert all(names(key, someone) for someone in receivers)
+
+
+@given(PATTERNS, st.lists(texts(), min_size=1, max_size=8))
+@examples(200)
+def test_a_key_reaches_all_who_asked_for_it_and_may(held: list[tuple[Someone, bytes]], keys: list[bytes]) -> None:
+    routes = listening(*held)
+    for key in keys:
+        parts = parts_of(key)
+        expected = {
+            someone
+            for someone, pattern in held
+            if parts and names(key, someone) and asks_for(parts_of(pattern), parts, someone)
+        }
+        assert set(routes.local(key)) == expected
+
+
+def asks_for(pattern: tuple[list[bytes], bytes] | None, key: tuple[list[bytes], bytes], someone: Someone) -> bool:
+    if pattern is None or any(field not in (b"", b"%d" % own) for field, own in zip(pattern[0], someone, strict=True)):
+        return False
+    same = all(wanted in (b"", there) for wanted, there in zip(pattern[0], key[0], strict=True))
+    return same and naive.matches("path", b"x/" + pattern[1], b"x/" + key[1])
+
+
+@given(texts())
+@examples(300)
+def test_a_key_is_secret_just_when_it_has_all_its_parts(key: bytes) -> None:
+    assert is_secret(key) == (parts_of(key) is not None)
+
+
+@given(texts(), st.sampled_from(PEOPLE))
+@examples(300)
+def test_own_patterns_are_secret_ones_of_their_subscriber_and_each_stands_once(
+    pattern: bytes, someone: Someone
+) -> None:
+    own, parts = own_patterns(pattern, *someone), parts_of(pattern)
+    assert (own is None) == (parts is None or not names(pattern, someone))
+    if own is not None and parts is not None:
+        assert len(set(own)) == len(own) == 2 ** parts[0].count(b"")
+        assert all(is_secret(one) and names(one, someone) for one in own)
+        # What is asked for in other words is not asked for twice: these stand for themselves, or are among them.
+        assert all(set(own_patterns(one, *someone) or ()) <= set(own) for one in own)
+
+
+ME = Someone(100, 1000, 7)
+TABLE: list[tuple[bytes, list[bytes] | None]] = [
+    # pattern, and what it stands for with me: 100, 1000, 7
+    (b"!/cred/100/1000/7/x", [b"!/cred/100/1000/7/x"]),
+    (b"!/cred/100/1000/7/", [b"!/cred/100/1000/7/"]),
+    (b"!/cred/100/1000/7/*", [b"!/cred/100/1000/7/*"]),
+    (b"!/cred/100/1000//x", [b"!/cred/100/1000/7/x", b"!/cred/100/1000//x"]),
+    (
+        b"!/cred//1000//",
+        [b"!/cred/100/1000/7/", b"!/cred/100/1000//", b"!/cred//1000/7/", b"!/cred//1000//"],
+    ),
+    (b"!/cred/100/1000/77/x", None),
+    (b"!/cred/10/1000/7/x", None),
+    (b"!/cred/100/0/7/x", None),
+    (b"!/cred/0100/1000/7/x", None),
+    (b"!/cred/*/1000/7/x", None),
+    (b"!/cred/100/1000/*/x", None),
+    (b"!/cred/100/1000/7*/x", None),
+    (b"!/cred/100/1000/7", None),
+    (b"!/cred/>", None),
+    (b"!/cred/", None),
+    (b"!/cred", None),
+    (b"!/cred/whoami", None),
+    (b"!/", None),
+    (b"", None),
+    (b"/cred/100/1000/7/x", None),
+    (b"a/!/cred/100/1000/7/x", None),
+    (b"!/cred/!/cred/100/1000/7/x", None),
+]
+
+
+@pytest.mark.parametrize(("pattern", "own"), TABLE, ids=[row[0].decode("ascii") or "empty" for row in TABLE])
+def test_a_pattern_stands_for_what_its_subscriber_may_have(pattern: bytes, own: list[bytes] | None) -> None:
+    assert own_patterns(pattern, *ME) == own
+
+
+def test_a_pattern_that_leaves_all_open_takes_what_is_for_me_and_what_is_for_anybody() -> None:
+    routes = listening((ME, b"!/cred////"))
+    mine = [b"100/1000/7", b"/1000/7", b"100//7", b"100/1000/", b"//7", b"/1000/", b"100//", b"//"]
+    others = [b"101/1000/7", b"100/1/7", b"100/1000/8", b"//8", b"/0/", b"0//", b"0/0/0", b"100/1000/0"]
+    for who in mine:
+        assert routes.local(b"!/cred/%b/x/y" % who) == (ME,)
+    for who in others:
+        assert routes.local(b"!/cred/%b/x/y" % who) == ()
+
+
+@pytest.mark.parametrize("key", [b"!/cred/100/1000/7/x", b"!/cred////x", b"!/cred/whoami", b"!/cred/"])
+def test_a_secret_key_is_no_channel(key: bytes) -> None:
+    assert reason_of(listening().find, key) == "bad_target"

@@ -1,0 +1,152 @@
+"""The trace: for any datagram, rules and history it tells what the way in then does, and leaves no trace itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core.dedup import DedupRules
+from bccnd.core.integrity import Door
+from bccnd.core.roster import Source
+from bccnd.core.trace import Trace, trace
+from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
+from tests.core.material import KEY, OTHER_KEY, examples
+from tests.core.world import OPEN, OWN, PEER, SIGNED, Batch, World, batches, datagram
+
+STAGES = ["size", "envelope", "check", "body", "dedup", "match"]
+ACCEPTING = NAMES[: LAST_ACCEPTED + 1]
+#: what is known of a source, but for its neighbours in line
+KNOWN = [name for name in Source.__slots__ if name not in ("older", "newer")]
+
+
+def traced(world: World, raw: bytes, now: float = 0.0, peer: str = PEER) -> Trace[int]:
+    return trace(
+        raw,
+        peer,
+        now,
+        ceiling=world.ingress.ceiling,
+        door=world.ingress.door,
+        sources=world.sources,
+        nameless=world.nameless,
+        routes=world.routes,
+    )
+
+
+def all_that_is_kept(world: World) -> object:
+    """Everything by which a datagram could have been noticed."""
+    sources, nameless = world.sources, world.nameless
+    return (
+        (world.counters.received, list(world.counters.verdicts)),
+        (list(world.ingress.group_messages), list(world.ingress.group_bytes)),
+        [[getattr(source, name) for name in KNOWN] for source in sources.latest(1000)],
+        (sources.missing, sources.lost, sources.restarts, sources.jumps, sources.conflicts),
+        (sources.expired, sources.evicted, len(sources._gaps), len(sources._released)),
+        {src: (own.first, own.next, own.until, own.reported) for src, own in sources._own.items()},
+        (dict(nameless._young), dict(nameless._old), nameless._since, nameless.evicted),
+        (list(world.bugs), list(world.beats), list(world.conflicts)),
+        world.routes.subscriptions,
+    )
+
+
+@given(
+    batches(),
+    st.sampled_from([OPEN, SIGNED]),
+    st.builds(DedupRules, sanity=st.sampled_from([16, 1024]), deliver_late=st.booleans(), monotonic=st.booleans()),
+    st.sampled_from([1, 4096]),
+)
+@examples(130)
+def test_what_is_traced_is_what_happens_and_tracing_is_no_happening(
+    fed: list[Batch], door: Door, rules: DedupRules, cache: int
+) -> None:
+    world = World(door, rules, cache=cache)
+    now = 0.0
+    for batch in fed:
+        now += batch.quarters / 4
+        for raw, peer in batch.arrived:
+            before = all_that_is_kept(world)
+            found = traced(world, raw, now, peer)
+            assert traced(world, raw, now, peer) == found
+            assert all_that_is_kept(world) == before
+            counted = list(world.counters.verdicts)
+            deliveries = world.feed(raw, now=now, peer=peer)
+            [verdict] = [NAMES[n] for n, count in enumerate(world.counters.verdicts) if count != counted[n]]
+            assert found.verdict == verdict
+            assert sorted(found.receivers) == sorted(who for receivers, _ in deliveries for who in receivers)
+            names = [name for name, _, _ in found.stages]
+            assert names == STAGES[: len(names)]
+            passed = [passed for _, passed, _ in found.stages]
+            assert passed == [True] * (len(names) - 1) + [verdict in ACCEPTING]
+            assert verdict not in ACCEPTING or names == STAGES
+            assert all(finding and finding.isascii() for _, _, finding in found.stages)
+
+
+WHERE: list[tuple[str, Door, bytes, str, str, str]] = [
+    # what it is, the door, the datagram, its verdict, the stage that decides, and part of what is found there
+    ("too long", OPEN, datagram(payload=b"x" * 1500), "oversize", "size", "at most 1500"),
+    ("noise", OPEN, b"\x00\xff", "bad_envelope", "envelope", "no [...]"),
+    ("a wrong length", OPEN, b"BCCN1[8]a:1:c|x", "length_mismatch", "envelope", "8 announced, 7 present"),
+    ("unsigned", SIGNED, datagram(), "integrity_missing", "check", "one is required"),
+    ("of another key", SIGNED, datagram(key=OTHER_KEY), "integrity_failed", "check", "does not fit"),
+    ("of another kind", SIGNED, b"BCCN1[7:crc32=00]a:1:c|x", "integrity_unknown", "check", "crc32"),
+    ("another version", OPEN, b"BCCN2[7]a:1:c|x", "unsupported_version", "check", "BCCN2"),
+    ("no bar", OPEN, b"BCCN1[5]a:1:c", "bad_body", "body", "<src>:<seq>:<chan>"),
+    ("a star in src", OPEN, datagram(src=b"a*"), "bad_src", "body", "src must be"),
+    ("no seq", OPEN, datagram(seq=b""), "bad_seq", "body", "digits"),
+    ("a blank in the channel", OPEN, datagram(chan=b"c 1"), "bad_channel", "body", "chan must be"),
+    ("a key of the bus", OPEN, datagram(chan=b"!/tap/accepted"), "bad_target", "body", "begins with neither"),
+    ("of ours", OPEN, datagram(src=OWN), "looped", "dedup", "program of this host"),
+    ("a copy", OPEN, datagram(src=b"old", seq=7), "duplicate", "dedup", "the last seq was 7, in epoch 1"),
+    ("a copy of nobody", OPEN, datagram(src=b"?", seq=7), "duplicate", "dedup", "duplicate"),
+    ("late", OPEN, datagram(src=b"old", seq=6), "stale", "dedup", "the last seq was 7"),
+    ("for somebody else", OPEN, datagram(chan=b"!elsewhere"), "not_addressed", "match", "no program of this host"),
+    ("for two", OPEN, datagram(chan=b"!own/p/1"), "accepted", "match", "2 clients"),
+    ("for four, signed", SIGNED, datagram(key=KEY), "accepted", "match", "4 clients"),
+    ("after a restart", OPEN, datagram(src=b"old", seq=7 + 2 * 10**6), "accepted", "match", "clients"),
+    ("for nobody in particular", OPEN, datagram(chan=b"zzz"), "accepted", "match", "1 client"),
+]
+
+
+@pytest.mark.parametrize(("name", "door", "raw", "verdict", "stage", "finding"), WHERE, ids=[row[0] for row in WHERE])
+def test_a_trace_ends_where_the_datagram_does(
+    name: str, door: Door, raw: bytes, verdict: str, stage: str, finding: str
+) -> None:
+    world = World(door)
+    world.feed(datagram(src=b"old", seq=7), datagram(src=b"?", seq=7))
+    found = traced(world, raw)
+    assert found.verdict == verdict
+    assert (found.stages[-1].name, found.stages[-1].passed) == (stage, verdict in ACCEPTING)
+    assert finding in found.stages[-1].finding
+    assert bool(found.receivers) == (verdict in ACCEPTING)
+
+
+def test_every_verdict_but_our_own_fault_and_those_of_other_rules_ends_a_trace_somewhere() -> None:
+    shown = {verdict for _, _, _, verdict, _, _ in WHERE}
+    assert shown == set(NAMES) - {"internal_error", "reordered", "restart", "replayed"}
+
+
+def test_stages_tell_what_was_found_on_the_way() -> None:
+    world = World(SIGNED)
+    found = traced(world, datagram(key=KEY))
+    findings = {name: finding for name, _, finding in found.stages}
+    assert findings["size"].startswith("45 bytes")
+    assert findings["envelope"] == "magic BCCN1, a body of 14 bytes"
+    assert findings["check"].startswith("hmac=")
+    assert findings["body"] == "src a/p/1, seq 20, plain channel c/1, a payload of 1 bytes"
+    assert "not heard of before" in findings["dedup"]
+    assert found.receivers == (1, 3, 2, 4)
+
+
+def test_what_nobody_wants_is_accepted_all_the_same() -> None:
+    world = World()
+    world.routes.unsubscribe(2, b"")
+    found = traced(world, datagram(chan=b"zzz"))
+    assert (found.verdict, found.receivers, found.stages[-1].finding) == ("accepted", (), "0 clients")
+
+
+def test_a_trace_follows_the_door_that_is_there_now() -> None:
+    world = World(OPEN)
+    raw = datagram(key=KEY)
+    assert traced(world, raw).verdict == "integrity_unknown"
+    world.ingress.door = SIGNED
+    assert traced(world, raw).verdict == "accepted"

@@ -1,0 +1,150 @@
+"""A host in small: the way in with a few receivers behind it, and the traffic that comes to it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+from bccnd.core import bccn1
+from bccnd.core.counters import SegmentCounters
+from bccnd.core.dedup import DedupRules, Nameless, Sources
+from bccnd.core.ingress import Ingress
+from bccnd.core.integrity import Door, Hmac
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.routes import Routes
+from bccnd.core.verdicts import NAMES
+from tests.core import material
+from tests.core.material import KEY, OTHER_KEY
+
+PEER = "10.0.0.9:5400"
+NS = 1_700_000_000_000_000_000
+OPEN = Door()
+SIGNED = Door((Hmac(KEY),), required=True)
+#: an identity of ours
+OWN = b"own/p/1"
+
+#: receivers with their identity, their pattern, and whether they want meta
+RECEIVERS = {
+    1: (OWN, b"c/1", False),
+    2: (b"own/q/2", b"", True),
+    3: (b"own/p/3", b"c/*", False),
+    4: (b"own/p/1", b"c/1", True),
+}
+GROUPS = (b"c/", b"", b"!own")
+
+Deliveries = list[tuple[list[int], bytes]]
+
+
+def seal(key: bytes | None, body: bytes) -> bytes:
+    return b"" if key is None else b"hmac=" + hmac.new(key, body, hashlib.sha256).hexdigest()[:16].encode("ascii")
+
+
+def datagram(
+    src: bytes = b"a/p/1", seq: int | bytes = 20, chan: bytes = b"c/1", payload: bytes = b"x", key: bytes | None = None
+) -> bytes:
+    digits = seq if isinstance(seq, bytes) else b"%d" % seq
+    body = b"%b:%b:%b|%b" % (src, digits, chan, payload)
+    return bccn1.build(body, seal(key, body))
+
+
+class World:
+    """The way in with a few receivers behind it."""
+
+    def __init__(
+        self, door: Door = OPEN, rules: DedupRules | None = None, *, cache: int = 4096, ceiling: int = bccn1.MAX_RECEIVE
+    ) -> None:
+        self.sources = Sources(rules or DedupRules())
+        self.sources.claim(OWN)
+        self.nameless = Nameless(2.0)
+        self.routes: Routes[int] = Routes(DIALECTS["path"], cache)
+        for receiver, (identity, pattern, meta) in RECEIVERS.items():
+            self.routes.join(receiver, identity)
+            self.routes.subscribe(receiver, pattern)
+            self.routes.set_meta(receiver, meta)
+        self.bugs: list[bytes] = []
+        self.beats: list[tuple[bytes, float]] = []
+        self.conflicts: list[tuple[bytes, str]] = []
+        self.ingress = Ingress(
+            door,
+            self.sources,
+            self.nameless,
+            self.routes,
+            ceiling=ceiling,
+            on_heartbeat=lambda src, now: self.beats.append((src, now)),
+            on_conflict=lambda src, peer: self.conflicts.append((src, peer)),
+            on_bug=self.bugs.append,
+        )
+        self.ingress.set_groups(GROUPS)
+        self.counters = SegmentCounters("one")
+
+    def feed(self, *raws: bytes, now: float = 0.0, peer: str = PEER) -> Deliveries:
+        return self.feed_from(raws, [peer] * len(raws), now)
+
+    def feed_from(self, raws: Sequence[bytes], peers: Sequence[str], now: float) -> Deliveries:
+        found = self.ingress.feed(self.counters, raws, peers, now, NS)
+        return [(sorted(receivers), frame) for receivers, frame in found]
+
+    def verdict(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> str:
+        """The verdict on one datagram; there is just one, whatever the datagram."""
+        before = list(self.counters.verdicts)
+        self.feed(raw, now=now, peer=peer)
+        changed = {NAMES[n]: after - before[n] for n, after in enumerate(self.counters.verdicts) if after != before[n]}
+        [(name, times)] = changed.items()
+        assert times == 1
+        return name
+
+    def totals(self) -> dict[str, int]:
+        return {NAMES[n]: count for n, count in enumerate(self.counters.verdicts) if count}
+
+
+@st.composite
+def traffic(draw: st.DrawFn) -> bytes:
+    """A datagram that is mostly in order, of sources and channels that meet again and again."""
+    src = draw(st.sampled_from([b"a/p/1"] * 5 + [b"b"] * 3 + [b"?", b"?", OWN, b"bad*", b"x/", b"", b"a:b", b"a|b"]))
+    number = draw(st.one_of(st.integers(1, 12), st.integers(1, 40)))
+    digits = draw(
+        st.sampled_from([b"%d" % number] * 12 + [b"00%d" % number, b"0" * 19 + b"%d" % number, b"%d" % (5000 + number)]
+            + [b"", b"x", b"-1", b"1|", b"%d" % (2**64 - 1), b"%d" % 2**64, b"9" * 40])
+    )  # fmt: skip
+    chan = draw(
+        st.sampled_from([b"c/1"] * 6 + [b"c/2", b"d", b"!", b"!own", b"!own/p/1", b"!own/p/1/*", b"!nobody", b"!*"]
+            + [b"!?", b"!/x", b"", b"c 1", b"c/1:", b"c\xe9"])
+    )  # fmt: skip
+    payload = draw(st.one_of(st.sampled_from([b"x", b"", b"|", b":c/1|", b"x" * 1500]), st.binary(max_size=6)))
+    bar = draw(st.sampled_from([b"|"] * 12 + [b""]))
+    body = src + b":" + digits + b":" + chan + bar + payload
+    key = draw(st.sampled_from([KEY, KEY, KEY, KEY, None, None, None, None, OTHER_KEY]))
+    magic = draw(st.sampled_from([b"BCCN1"] * 15 + [b"BCCN2"]))
+    check = draw(st.sampled_from([seal(key, body)] * 15 + [b"crc32=00", b"hmac="]))
+    return b"%b[%d%b]%b" % (magic, len(body), b":" + check if check else b"", body)
+
+
+def any_bytes() -> st.SearchStrategy[bytes]:
+    return st.one_of(
+        traffic(), traffic(), traffic(), material.mutated(traffic()), st.binary(max_size=60), material.fragments()
+    )
+
+
+class Batch(NamedTuple):
+    """Datagrams with their senders that arrive together, so many quarters of a second after the last ones."""
+
+    quarters: int
+    arrived: list[tuple[bytes, str]]
+
+    @property
+    def raws(self) -> list[bytes]:
+        return [raw for raw, _ in self.arrived]
+
+    @property
+    def peers(self) -> list[str]:
+        return [peer for _, peer in self.arrived]
+
+
+def batches() -> st.SearchStrategy[list[Batch]]:
+    peers = st.sampled_from([PEER, PEER, "10.0.0.8:1"])
+    quarters = st.sampled_from([0, 0, 0, 1, 9])
+    return st.lists(st.builds(Batch, quarters, st.lists(st.tuples(any_bytes(), peers), max_size=8)), max_size=6)

@@ -1,0 +1,357 @@
+"""Control messages, each of them: what it answers, what it changes, and what is told of a wrong one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bccnd.core import frames
+from bccnd.core.identity import MAX_TAG
+from bccnd.core.outbox import ORDERS
+from bccnd.net.clients import HARD_MODES, SOFT_MODES
+from tests.support import ANN, BOB, Hub, messages, refusals
+
+
+def traced(datagram: bytes) -> dict[str, Any]:
+    return {"verdict": "accepted", "size": len(datagram)}
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    with Hub(tmp_path, trace=traced, listings={b"rows": lambda: [{"n": 1}]}) as one:
+        yield one
+
+
+def me(hub: Hub) -> bytes:
+    program = Path("/proc/self/comm").read_bytes().rstrip(b"\n")
+    return b"relay01/%b/%d" % (program, os.getpid())
+
+
+# -- the whole list
+
+SILENT = [
+    b"echo/on",
+    b"echo/off",
+    *(frames.SOFT + mode for mode in SOFT_MODES),
+    *(frames.HARD + mode for mode in HARD_MODES),
+    *(frames.ORDER + order for order in ORDERS),
+    b"!/bccn/meta/on",
+    b"!/bccn/meta/off",
+    b"!/bccn/tag",
+]
+ANSWERED: dict[bytes, Callable[[Hub], bytes]] = {
+    b"!/cred/whoami": lambda _: b"!/cred/%d/%d/%d" % (os.getegid(), os.geteuid(), os.getpid()),
+    b"!/bccn/whoami": me,
+    b"!/bccn/sync": lambda _: b"",
+    b"!/bccn/trace": lambda _: b'{"verdict": "accepted", "size": 0}',
+}
+
+
+def test_the_list_is_complete(hub: Hub) -> None:
+    assert {*SILENT, *ANSWERED, b"!/bccn/stats"} == set(hub.bus._control._handlers)
+    assert set(SOFT_MODES) == {b"queue", b"discard", b"block", b"error"}
+    assert set(HARD_MODES) == {b"discard", b"block", b"error"}
+    assert set(ORDERS) == {b"queue", b"stack", b"random"}
+
+
+@pytest.mark.parametrize("key", SILENT)
+@pytest.mark.parametrize("payload", [None, b""])
+def test_what_is_set_is_set_without_a_word(hub: Hub, key: bytes, payload: bytes | None) -> None:
+    one = hub.connect(b"a")
+    one.send(frames.request(key, payload))
+    one.send(b"CMSG echo/on", b"CMSG !/bccn/meta/off")
+    one.publish(b"a", b"x")
+    assert one.all() == [b"MSG a\0x"]
+    assert hub.bus.counters.errors == {}
+
+
+@pytest.mark.parametrize("key", ANSWERED)
+@pytest.mark.parametrize("nul", [b"", b"\0"])
+def test_what_is_asked_is_answered_under_the_same_key(hub: Hub, key: bytes, nul: bytes) -> None:
+    one, other = hub.connect(), hub.connect(b"", b"!/")
+    one.send(b"CMSG " + key + nul)
+    assert one.all() == [frames.control(key, ANSWERED[key](hub))]
+    assert other.all() == []
+
+
+@pytest.mark.parametrize("key", [key for key in (*SILENT, *ANSWERED) if key not in (b"!/bccn/tag", b"!/bccn/stats")])
+def test_a_payload_that_nobody_needs_changes_nothing(hub: Hub, key: bytes) -> None:
+    one = hub.connect()
+    one.send(frames.request(key, b"\xff\0 whatever"))
+    assert refusals(one.all()) == []
+
+
+WRONG = [
+    b"",
+    b" ",
+    b"echo",
+    b"echo/",
+    b"echo/ON",
+    b"echo/on/",
+    b"echo/on ",
+    b" echo/on",
+    b"echo/yes",
+    b"echo/\xff",
+    b"!/echo/on",
+    b"blocking",
+    b"blocking/soft",
+    b"blocking/soft/",
+    b"blocking/soft/queue/x",
+    b"blocking/soft/QUEUE",
+    b"blocking/soft/none",
+    b"blocking/hard/queue",
+    b"blocking/hard/",
+    b"blocking/medium/block",
+    b"order/",
+    b"order/fifo",
+    b"order/queue ",
+    b"!/bccn/",
+    b"!/bccn/WHOAMI",
+    b"!/bccn/whoami/",
+    b"!/bccn/meta",
+    b"!/bccn/meta/",
+    b"!/bccn/meta/on/",
+    b"!/bccn/gap",
+    b"!/bccn/error",
+    b"!/bccn/tags",
+    b"!/bccn/tag/x",
+    b"!/cred/",
+    b"!/cred/whoami/",
+    b"!/tap/",
+    b"whoami",
+    b"SUB a",
+    b"k" * 5000,
+]
+
+
+@pytest.mark.parametrize("key", WRONG)
+@pytest.mark.parametrize("payload", [None, b"", b"on"])
+def test_what_is_not_known_is_told_and_changes_nothing(hub: Hub, key: bytes, payload: bytes | None) -> None:
+    one = hub.connect(b"a")
+    one.send(frames.request(key, payload))
+    assert one.all() == [b"CMSG !/bccn/error\0unknown_control " + key[:1024]]
+    assert hub.bus.counters.errors == {"unknown_control": 1}
+    client = one.client
+    assert (client.echo, client.soft, client.hard, client.box.order) == (True, b"queue", b"discard", 0)
+    assert client.identity == client.base == me(hub)
+    assert client.subscriptions == 1
+
+
+def test_what_a_client_sets_is_its_own(hub: Hub) -> None:
+    one, other = hub.connect(b"a"), hub.connect(b"a")
+    one.send(*(frames.request(key) for key in (b"echo/off", b"blocking/soft/error", b"order/stack", b"!/bccn/meta/on")))
+    one.all()
+    assert (other.client.echo, other.client.soft, other.client.box.order) == (True, b"queue", 0)
+    other.publish(b"a", b"x")
+    assert other.all() == [b"MSG a\0x"]
+
+
+def test_the_last_word_counts(hub: Hub) -> None:
+    one = hub.connect()
+    for soft in SOFT_MODES:
+        for hard in HARD_MODES:
+            one.send(frames.request(frames.SOFT + soft), frames.request(frames.HARD + hard))
+            one.all()
+            assert (one.client.soft, one.client.hard) == (soft, hard)
+            assert (one.client.fd in hub.bus._clients._blockers) is (b"block" in (soft, hard))
+    one.close()
+    hub.turn()
+    assert hub.bus._clients._blockers == set()
+
+
+# -- syncs
+
+
+@pytest.mark.parametrize("payload", [b"x", b"\0\0", b"x" * 100_000, bytes(range(256))])
+def test_a_sync_brings_back_what_it_carries(hub: Hub, payload: bytes) -> None:
+    one = hub.connect()
+    one.send(frames.request(frames.SYNC, payload))
+    assert one.all() == [frames.control(frames.SYNC, payload)]
+
+
+# -- tags
+
+TAGS = [b"a", b"door-1", b"A.b_c", b"0", b"x" * MAX_TAG, b"\"'#$%&", b"on", b"unknown"]
+BAD_TAGS = [b"x" * (MAX_TAG + 1), b"a/b", b"/", b"a b", b"a:b", b"a|b", b"*", b"?", b"!", b"\0", b"a\0", b"\xff", b"\n"]
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_tag_stands_behind_what_a_client_is_called_until_it_is_taken_off(hub: Hub, tag: bytes) -> None:
+    one, other = hub.connect(b"a"), hub.connect(b"a")
+    other.send(frames.request(frames.META_ON))
+    other.all()
+    for expected, packet in ((me(hub) + b"/" + tag, frames.request(frames.TAG, tag)), (me(hub), b"CMSG !/bccn/tag")):
+        one.send(packet, frames.request(frames.WHOAMI))
+        assert one.all() == [frames.control(frames.WHOAMI, expected)]
+        assert one.client.identity == expected
+        one.publish(b"a", b"x")
+        one.all()
+        assert hub.sent[-1].partition(b"]")[2].startswith(expected + b":")
+        (payload,) = messages(other.all(), b"a")
+        assert frames.read_meta(payload)[0] == expected
+    assert one.client.base == me(hub)
+
+
+@pytest.mark.parametrize("tag", BAD_TAGS)
+def test_a_bad_tag_is_told_and_the_one_before_stays(hub: Hub, tag: bytes) -> None:
+    one = hub.connect()
+    one.send(frames.request(frames.TAG, b"good"), frames.request(frames.TAG, tag))
+    assert refusals(one.all()) == [(b"bad_tag", tag)]
+    assert one.client.identity == me(hub) + b"/good"
+    assert hub.bus.counters.errors == {"bad_tag": 1}
+
+
+def test_directed_messages_find_who_is_tagged_by_its_tag_and_by_what_stands_before(hub: Hub) -> None:
+    one, other = hub.connect(), hub.connect()
+    one.send(frames.request(frames.TAG, b"door"))
+    one.all()
+    base = me(hub)
+    for target, expected in (
+        (base + b"/door", [1, 0]),
+        (base + b"/door/*", [1, 0]),
+        (base + b"/*", [1, 1]),
+        (base, [0, 1]),  # exact, as its last token is a number
+        (base + b"/window", [0, 0]),
+        (b"relay01", [1, 1]),
+    ):
+        other.publish(b"!" + target, b"x")
+        assert [len(peer.all()) for peer in (one, other)] == expected, target
+
+
+def test_two_may_have_one_tag_and_each_leaves_it_alone(hub: Hub) -> None:
+    pair = [hub.connect() for _ in range(2)]
+    for one in pair:
+        one.send(frames.request(frames.TAG, b"same"), frames.request(frames.TAG, b"same"))
+        one.all()
+    assert {name: speaker.users for name, speaker in hub.egress._speakers.items()} == {me(hub) + b"/same": 2}
+    pair[0].send(frames.request(frames.TAG))
+    pair[0].all()
+    for one in pair:
+        one.publish(b"a", b"x")
+        one.all()
+    heads = [datagram.partition(b"]")[2].split(b":")[0] for datagram in hub.sent]
+    assert heads == [me(hub), me(hub) + b"/same"]
+    for one in pair:
+        one.close()
+    hub.turn()
+    assert hub.egress._speakers == {}
+
+
+def test_the_numbers_under_a_name_never_go_back_however_often_it_changes(hub: Hub) -> None:
+    one = hub.connect()
+    for tag in (b"x", b"", b"x", b"y", b"x", b""):
+        one.send(frames.request(frames.TAG, tag))
+        one.publish(b"a", b"1", b"2")
+    one.all()
+    numbers: dict[bytes, list[int]] = {}
+    for datagram in hub.sent:
+        src, seq, _ = datagram.partition(b"]")[2].split(b":", 2)
+        numbers.setdefault(src, []).append(int(seq))
+    assert len(numbers) == 3
+    for found in numbers.values():
+        assert found == sorted(set(found))
+
+
+def test_a_tag_where_there_is_no_segment(tmp_path: Path) -> None:
+    with Hub(tmp_path, bridged=False) as hub:
+        one = hub.connect()
+        one.send(frames.request(frames.TAG, b"x"), frames.request(frames.WHOAMI))
+        assert one.all() == [frames.control(frames.WHOAMI, me(hub) + b"/x")]
+
+
+# -- tracing
+
+
+def test_who_may_tap_may_trace_and_others_are_told(town: Hub) -> None:
+    town.bus._control._handlers[frames.TRACE] = town.bus._control._on_trace
+    town.bus._control._trace = traced
+    root, ann = town.connect(), town.connect(who=ANN)
+    root.send(frames.request(frames.TRACE, b"x" * 7))
+    assert root.all() == [b'CMSG !/bccn/trace\0{"verdict": "accepted", "size": 7}']
+    ann.send(frames.request(frames.TRACE, b"x"))
+    assert refusals(ann.all()) == [(b"not_permitted", frames.TRACE)]
+
+
+def test_where_nothing_can_be_traced_to_ask_is_unknown(tmp_path: Path) -> None:
+    with Hub(tmp_path) as hub:
+        one = hub.connect()
+        one.send(frames.request(frames.TRACE, b"x"))
+        assert refusals(one.all()) == [(b"unknown_control", frames.TRACE)]
+
+
+# -- listings
+
+
+def test_the_listing_of_clients_says_who_waits_and_what_waits_for_whom(town: Hub) -> None:
+    ann, bob = town.connect(b"a", who=ANN), town.connect(who=ANN)
+    asker = town.connect(who=BOB)
+    ann.send(b"CMSG blocking/soft/block")
+    ann.all()
+    while not ann.client.box:
+        town.bus.deliver([((ann.client.fd,), b"MSG x\0" + b"x" * 10_000)])
+    bob.send(frames.request(frames.TAG, b"tag"), b"MSG a\0x", b"MSG a\0y")
+    town.settle()
+    asker.send(frames.request(frames.STATS, b"clients"))
+    rows = json.loads(asker.hear().partition(b"\0")[2])["items"]
+    assert [row["uid"] for row in rows] == [ANN.uid, ANN.uid, BOB.uid]
+    assert [row["waits"] for row in rows] == [False, True, False]
+    assert [row["queued"] for row in rows] == [1, 0, 0]
+    assert rows[0]["queued_bytes"] == 10_006
+    assert [row["published"] for row in rows] == [0, 0, 0]
+    assert rows[1]["identity"].endswith("/tag")
+    assert [row["program"] for row in rows] == ["ann", "ann", "bob"]
+    assert {row["dialect"] for row in rows} == {"path"}
+
+
+def test_an_unknown_listing_is_told(hub: Hub) -> None:
+    one = hub.connect()
+    for name in (b"nosuch", b"CLIENTS", b"clients ", b"\xff", b"x" * 100, b"daemon"):
+        one.send(frames.request(frames.STATS, name))
+        assert refusals(one.all()) == [(b"unknown_listing", name[:64])]
+    one.send(frames.request(frames.STATS, b"rows"))
+    assert one.all() == [b'CMSG !/bccn/stats\0{"items":[{"n":1}],"more":false}']
+
+
+# -- without a segment
+
+
+@pytest.mark.parametrize(
+    "key", [b"!", b"!x", b"!relay01/*", b"two words", b"", b"a:b", b"\xff", b"a|b", b"x" * 5000, b"!?"]
+)
+def test_where_there_is_no_segment_every_key_is_a_good_one(tmp_path: Path, key: bytes) -> None:
+    with Hub(tmp_path, bridged=False) as hub:
+        one, other = hub.connect(key[:1024]), hub.connect(b"other")
+        one.send(frames.subscribe(b""))
+        one.publish(key, b"x" * 100_000)
+        assert messages(one.all(), key) == [b"x" * 100_000]
+        assert other.all() == []
+        assert hub.bus.counters.errors == {}
+        assert hub.sent == []
+
+
+@pytest.mark.parametrize("pattern", [b"", b"!*", b"!x", b"*"])
+def test_where_there_is_no_segment_an_exclamation_mark_is_a_letter(tmp_path: Path, pattern: bytes) -> None:
+    with Hub(tmp_path, bridged=False) as hub:
+        one = hub.connect(pattern)
+        one.publish(b"!x", b"1")
+        assert messages(one.all(), b"!x") == [b"1"]
+        # But for the bus's own keys.
+        one.publish(b"!/x", b"2")
+        assert one.all() == []
+
+
+def test_where_there_is_no_segment_the_bus_keeps_its_own_keys(tmp_path: Path) -> None:
+    with Hub(tmp_path, bridged=False) as hub:
+        one = hub.connect(b"!/", b"!/app/x")
+        one.publish(b"!/bccn/x", b"")
+        one.publish(b"!/tap/accepted", b"")
+        one.publish(b"!/cred/x", b"")
+        one.publish(b"!/app/x", b"1")
+        packets = one.all()
+        assert [reason for reason, _ in refusals(packets)] == [b"reserved_key"] * 3
+        assert messages(packets, b"!/app/x") == [b"1"]

@@ -1,0 +1,985 @@
+"""What clients ask to be done with messages that they do not take: echo, modes, orders, and who waits for whom."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bccnd.core import frames
+from bccnd.core.quota import UserLimits
+from bccnd.net.access import everybody
+from bccnd.net.clients import HARD_MODES, SOFT_MODES, BusLimits
+from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, refusals, slow, turn_until
+
+#: small enough for a socket that keeps little, and too large for many of them
+PART = b"x" * 1000
+
+
+def mode(peer: Peer, soft: str = "", hard: str = "", order: str = "") -> None:
+    """Set modes, and wait until they are in force."""
+    for key, value in ((frames.SOFT, soft), (frames.HARD, hard), (frames.ORDER, order)):
+        if value:
+            peer.send(frames.request(key + value.encode()))
+    peer.hub.settle()
+
+
+def numbered(first: int, count: int) -> list[bytes]:
+    return [b"%04d" % number + PART for number in range(first, first + count)]
+
+
+def numbers(packets: list[bytes], key: bytes = b"a") -> list[int]:
+    return [int(payload[:4]) for payload in messages(packets, key)]
+
+
+def from_segment(hub: Hub, peer: Peer, *payloads: bytes) -> None:
+    """Messages that the segment has brought for a client."""
+    hub.bus.deliver([((peer.client.fd,), frames.message(b"a", payload)) for payload in payloads])
+
+
+def clog(hub: Hub, peer: Peer, waiting: int = 1) -> int:
+    """Let the segment bring messages until so many wait for a client; how many that took."""
+    count = 0
+    while peer.client.box.messages < waiting:
+        assert count < 1000
+        from_segment(hub, peer, *numbered(count, 1))
+        count += 1
+    return count
+
+
+def collect(peer: Peer, count: int) -> list[bytes]:
+    """Everything up to so many messages, got or told to be missing."""
+    packets: list[bytes] = []
+    while sum(packet.startswith(b"MSG") for packet in packets) + gaps(packets) < count:
+        packets.append(peer.hear())
+    return packets
+
+
+def is_held(peer: Peer) -> bool:
+    return peer.client.held is not None
+
+
+def is_patient(peer: Peer) -> bool:
+    return peer.client.patient
+
+
+def is_here(peer: Peer) -> bool:
+    return peer.client.open
+
+
+def let_pass(hub: Hub, peer: Peer, seconds: float) -> None:
+    """Set back what the bus has noted of the time, as if so much more had passed."""
+    peer.client.progress -= seconds
+    for timer in hub.loop._timers:
+        timer.when -= seconds
+    hub.turn()
+
+
+# -- echo
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key"),
+    [
+        (b"a", b"a"),
+        (b"", b"a"),
+        (b"two words", b"two words"),
+        (b"!/app/", b"!/app/x"),
+        (b"b", b"!"),
+        (b"b", b"!relay01/*"),
+    ],
+)
+@pytest.mark.parametrize("meta", [False, True])
+def test_without_echo_a_publisher_hears_everybody_but_itself(hub: Hub, pattern: bytes, key: bytes, meta: bool) -> None:
+    one, other = hub.connect(pattern), hub.connect(pattern)
+    if meta:
+        one.send(frames.request(frames.META_ON))
+        other.send(frames.request(frames.META_ON))
+    for wanted, expected in ((b"off", 0), (b"on", 1)):
+        one.send(frames.request(frames.ECHO + wanted))
+        one.publish(key, b"mine")
+        assert len(messages(one.all(), key)) == expected
+        assert len(messages(other.all(), key)) == 1
+        other.publish(key, b"other's")
+        assert [payload[-7:] for payload in messages(one.all(), key)] == [b"other's"]
+        assert len(messages(other.all(), key)) == 1
+
+
+def test_echo_is_on_to_begin_with(hub: Hub) -> None:
+    one = hub.connect(b"a")
+    assert one.client.echo
+    one.publish(b"a", b"x")
+    assert messages(one.all(), b"a") == [b"x"]
+
+
+# -- soft modes: the socket is full
+
+
+def test_without_a_mode_what_the_socket_does_not_take_is_queued_and_the_newest_is_lost(small: Hub) -> None:
+    one = slow(small, b"a")
+    assert (one.client.soft, one.client.hard) == (b"queue", b"discard")
+    from_segment(small, one, *numbered(0, 50))
+    assert one.client.box.messages == 20
+    packets = one.all()
+    assert numbers(packets) == list(range(50 - gaps(packets)))
+    assert dropped(small) == {"queue_messages": gaps(packets)}
+
+
+def test_with_soft_discard_nothing_waits_but_the_gap(small: Hub) -> None:
+    one = slow(small, b"a")
+    mode(one, soft="discard")
+    from_segment(small, one, *numbered(0, 50))
+    assert (one.client.box.messages, one.client.box.bytes, len(one.client.box)) == (0, 0, 1)
+    packets = one.all()
+    assert numbers(packets) == list(range(len(packets) - 1))
+    assert packets[-1] == frames.gap(50 - len(packets) + 1)
+    assert dropped(small) == {"not_queued": gaps(packets)}
+    assert one.client.loss == gaps(packets)
+    from_segment(small, one, b"9999")
+    assert numbers(one.all()) == [9999]
+
+
+def test_with_soft_error_a_client_that_does_not_take_a_message_is_ended_and_nobody_else_notices(small: Hub) -> None:
+    one, other, publisher = slow(small, b"a"), small.connect(b"a"), small.connect()
+    mode(one, soft="error")
+    for payload in numbered(0, 20):
+        publisher.publish(b"a", payload)
+        publisher.all()
+        assert other.hear() == frames.message(b"a", payload)
+    assert not one.client.open
+    assert small.bus.counters.ended == {"slow": 1, "pid_reused": 0, "bug": 0}
+    assert small.bus.counters.dropped["client_ended"] == 1
+    # What the kernel had taken is still there.
+    taken = 0
+    while not one.ended():
+        assert one.hear() == frames.message(b"a", numbered(taken, 1)[0])
+        taken += 1
+    assert taken > 0
+    assert len(small.bus.clients) == 2
+
+
+def test_a_client_that_is_ended_in_the_middle_of_a_batch_gets_nothing_of_what_follows(small: Hub) -> None:
+    one = slow(small, b"a")
+    mode(one, soft="error")
+    fd = one.client.fd
+    small.bus.deliver([((fd,), frames.message(b"a", payload)) for payload in numbered(0, 10)])
+    got = one.waiting()
+    assert numbers(got) == list(range(len(got)))
+    # Its socket would take this, but after a loss of which it was not told nothing may come.
+    small.bus.deliver([((fd,), frames.message(b"a", b"0010"))])
+    assert messages(filter(None, one.waiting()), b"a") == []
+
+
+def test_with_soft_block_publishers_of_this_host_wait_until_all_that_waits_was_taken(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft="block")
+    count = clog(small, one)
+    publisher.publish(b"a", *numbered(count, 200))
+    small.settle()
+    assert is_held(publisher)
+    assert one.client.box.messages == 1
+    assert small.bus.counters.held == {"rate": 0, "slow_reader": 1}
+    packets = collect(one, count + 200)
+    assert numbers(packets) == list(range(count + 200))
+    assert gaps(packets) == 0
+    assert dropped(small) == {}
+    assert publisher.all() == []
+
+
+def test_the_segment_never_waits(small: Hub) -> None:
+    one = slow(small, b"a")
+    mode(one, soft="block", hard="block")
+    from_segment(small, one, *numbered(0, 100))
+    assert one.client.box.messages == 20
+    packets = one.all()
+    assert gaps(packets) == small.bus.counters.dropped["queue_messages"] == 100 - len(messages(packets, b"a")) > 0
+
+
+def test_nor_does_the_daemon_itself(small: Hub) -> None:
+    small.egress.open(b"relay01/bccnd/1")
+    one = slow(small, b"!/bccn/", b"heartbeat/")
+    mode(one, soft="block", hard="block")
+    for number in range(100):
+        small.bus.announce(frames.LIVENESS + b"x", b"%d" % number)
+        small.bus.publish(b"relay01/bccnd/1", b"heartbeat/x", b"", b"MSG heartbeat/x\0")
+    packets = one.all()
+    assert sum(packet.startswith(b"MSG") for packet in packets) + gaps(packets) == 200
+
+
+# -- hard modes: the queue is full
+
+
+def test_with_hard_error_a_client_whose_queue_is_full_is_ended(small: Hub) -> None:
+    one = slow(small, b"a")
+    mode(one, hard="error")
+    clog(small, one, 20)
+    assert is_here(one)
+    from_segment(small, one, PART)
+    assert not is_here(one)
+    assert small.bus.counters.ended["slow"] == 1
+    assert dropped(small) == {"client_ended": 1, "client_gone": 20}
+    assert small.bus.queue_bytes == 0
+
+
+def test_with_hard_block_publishers_wait_while_the_queue_is_full_and_go_on_when_it_is_half_empty(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, hard="block")
+    publisher.publish(b"a", *numbered(0, 200))
+    small.settle()
+    assert is_held(publisher)
+    assert one.client.box.messages == 20
+    got: list[bytes] = []
+    while is_held(publisher):
+        got += one.waiting()
+        before = one.client.box.messages
+        small.turn(2)
+    # When it went on, half of the queue had been taken, and not more than one look at the socket before.
+    assert before > 10 or one.client.box.messages >= 10
+    got += collect(one, 200 - len(got))
+    assert numbers(got) == list(range(200))
+    assert dropped(small) == {}
+
+
+def test_with_hard_block_and_a_queue_that_is_full_in_bytes_publishers_wait_too(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_messages=10_000, queue_bytes=20_000)) as hub:
+        one, publisher = slow(hub, b"a"), hub.connect()
+        mode(one, hard="block")
+        publisher.publish(b"a", *numbered(0, 100))
+        hub.settle()
+        assert is_held(publisher)
+        assert one.client.box.bytes <= 20_000
+        assert numbers(collect(one, 100)) == list(range(100))
+        assert dropped(hub) == {}
+
+
+@pytest.mark.parametrize("short", [0, 1, 10, 50, 100])
+def test_with_hard_block_nothing_is_lost_to_the_particulars_of_the_sender(tmp_path: Path, short: int) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_bytes=20_000)) as hub:
+        one, publisher = slow(hub, b"a"), hub.connect()
+        mode(one, hard="block")
+        one.send(frames.request(frames.META_ON))
+        one.all()
+        count = clog(hub, one, 15)
+        # As it was sent it still fits, but not with what is put before it.
+        room = 20_000 - one.client.box.bytes - len(b"MSG a\0") - short
+        publisher.publish(b"a", b"x" * room)
+        hub.settle()
+        assert gaps(collect(one, count + 1)) == 0
+        assert dropped(hub) == {}
+
+
+def test_a_message_that_is_larger_than_the_whole_queue_holds_up_nobody_for_ever(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_bytes=10_000)) as hub:
+        one, publisher = slow(hub, b"a"), hub.connect()
+        mode(one, hard="block")
+        publisher.publish(b"a", *numbered(0, 5), b"y" * 20_000, b"0005")
+        hub.settle()
+        packets = collect(one, 7)
+        assert [payload[:4] for payload in messages(packets, b"a") if payload[:1] != b"y"] == [
+            b"%04d" % number for number in range(6)
+        ]
+        assert publisher.all() == [frames.error("too_long", b"a")]
+
+
+# -- who holds up whom
+
+
+@pytest.mark.parametrize(
+    ("blocker", "publisher", "waits"),
+    [(ANN, ANN, True), (ANN, BOB, False), (ANN, None, False), (None, ANN, True), (None, None, True)],
+)
+@pytest.mark.parametrize(("soft", "hard"), [("block", "discard"), ("queue", "block")])
+def test_a_client_holds_up_its_own_user_and_root_holds_up_everybody(
+    town: Hub, blocker: Who | None, publisher: Who | None, waits: bool, soft: str, hard: str
+) -> None:
+    one, other = slow(town, b"a", who=blocker), town.connect(who=publisher)
+    mode(one, soft=soft, hard=hard)
+    clog(town, one, 20)
+    other.publish(b"a", b"1")
+    town.settle()
+    assert is_held(other) is waits
+    assert town.bus.counters.held["slow_reader"] == waits
+
+
+def test_messages_for_others_do_not_wait(small: Hub) -> None:
+    one, other, publisher = slow(small, b"a"), small.connect(b"b"), small.connect()
+    mode(one, soft="block")
+    clog(small, one)
+    publisher.publish(b"b", b"x")
+    publisher.publish(b"!/a", b"x")
+    assert messages(other.all(), b"b") == [b"x"]
+    assert not is_held(publisher)
+
+
+@pytest.mark.parametrize("key", [b"a", b"two words", b"!/app/x", b"!", b"!relay01/*"])
+@pytest.mark.parametrize("meta", [False, True])
+def test_whatever_the_form_of_the_key_its_publisher_waits(small: Hub, key: bytes, meta: bool) -> None:
+    one, publisher = slow(small, b"", b"!/"), small.connect()
+    mode(one, soft="block")
+    if meta:
+        one.send(frames.request(frames.META_ON))
+        small.settle()
+    count = clog(small, one)
+    publisher.send(frames.request(frames.ECHO + b"off"))
+    publisher.publish(key, b"x")
+    small.settle()
+    assert is_held(publisher)
+    assert collect(one, count + 1)[-1].endswith(b"x")
+
+
+def test_what_a_publisher_sends_behind_a_message_that_waits_is_done_behind_it(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft="block")
+    count = clog(small, one)
+    publisher.publish(b"a", b"%04d" % count)
+    publisher.send(b"SUB b", b"CMSG !/bccn/sync\0now")
+    small.settle()
+    assert publisher.client.subscriptions == 0
+    collect(one, count + 1)
+    assert publisher.hear() == b"CMSG !/bccn/sync\0now"
+    assert publisher.client.subscriptions == 1
+
+
+def test_a_publisher_that_waits_still_gets_what_is_for_it(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), slow(small, b"b")
+    mode(one, soft="block")
+    clog(small, one)
+    publisher.publish(b"a", b"x")
+    small.settle()
+    for number in range(30):
+        small.bus.deliver([((publisher.client.fd,), b"MSG b\0%04d" % number + PART)])
+    assert is_held(publisher)
+    packets: list[bytes] = []
+    while len(messages(packets, b"b")) + gaps(packets) < 30:
+        packets.append(publisher.hear())
+    assert is_held(publisher)
+    small.bus.deliver([((publisher.client.fd,), b"MSG b\x000030")])
+    assert numbers([publisher.hear()], b"b") == [30]
+
+
+def test_no_client_waits_for_itself(small: Hub) -> None:
+    one = slow(small, b"a")
+    mode(one, soft="block", hard="block")
+    one.publish(b"a", *numbered(0, 50))
+    small.settle()
+    assert not is_held(one)
+    packets = one.all()
+    assert len(messages(packets, b"a")) + gaps(packets) == 50
+
+
+@pytest.mark.parametrize(("soft", "hard"), [("block", "discard"), ("queue", "block")])
+def test_two_that_wait_for_each_other_go_on_when_they_read(small: Hub, soft: str, hard: str) -> None:
+    pair = slow(small, b"a"), slow(small, b"a")
+    for one in pair:
+        mode(one, soft=soft, hard=hard)
+        one.send(frames.request(frames.ECHO + b"off"))
+    # Not through Peer.send, which would turn the hub for ever.
+    sent = [0, 0]
+    got = [0, 0]
+    lost = [0, 0]
+    while min(sent) < 100 or got[0] + lost[0] < sent[1] or got[1] + lost[1] < sent[0]:
+        for place, one in enumerate(pair):
+            while sent[place] < 100:
+                try:
+                    one.sock.send(frames.message(b"a", PART))
+                except BlockingIOError:
+                    break
+                sent[place] += 1
+        small.turn(1)
+        for place, one in enumerate(pair):
+            packets = one.waiting()
+            got[place] += len(messages(packets, b"a"))
+            lost[place] += gaps(packets)
+    assert small.bus.counters.held["slow_reader"] > 0
+    # Each takes what it has read while it waits itself; with that nothing is lost.
+    assert lost == [0, 0]
+    assert dropped(small) == {}
+
+
+def test_two_that_wait_for_each_other_and_do_not_read_wait_only_as_long_as_patience_lasts(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.05)) as hub:
+        pair = slow(hub, b"a"), slow(hub, b"a")
+        for one in pair:
+            mode(one, soft="block")
+        for one in pair:
+            one.publish(b"a", *numbered(0, 20))
+        turn_until(hub.loop, lambda: hub.bus.counters.published == 40, "all that was sent")
+        for one in pair:
+            packets = one.all()
+            assert len(messages(packets, b"a")) + gaps(packets) == 40
+
+
+def test_a_publisher_waits_for_one_blocker_after_the_other(small: Hub) -> None:
+    pair = slow(small, b"a"), slow(small, b"a")
+    publisher = small.connect()
+    counts = []
+    for one in pair:
+        mode(one, soft="block")
+        counts.append(clog(small, one))
+    publisher.publish(b"a", b"9999")
+    small.settle()
+    for number in (0, 1):
+        collect(pair[number], counts[number])
+        small.settle()
+        assert is_held(publisher) is (number == 0)
+    for one in pair:
+        assert numbers([one.hear()]) == [9999]
+    assert small.bus.counters.held["slow_reader"] in (1, 2)
+
+
+def test_many_publishers_that_wait_all_go_on_and_each_keeps_its_order(small: Hub) -> None:
+    one, publishers = slow(small, b"a"), [small.connect() for _ in range(5)]
+    mode(one, soft="block")
+    count = clog(small, one)
+    for number in range(40):
+        for place, publisher in enumerate(publishers):
+            publisher.publish(b"a", b"%04d" % (1000 * place + number))
+    small.settle()
+    assert all(is_held(publisher) for publisher in publishers)
+    found = numbers(collect(one, count + 200))[count:]
+    for place in range(5):
+        assert [number % 1000 for number in found if number // 1000 == place] == list(range(40))
+
+
+def test_a_publisher_that_ends_while_it_waits_loses_nothing(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft="block")
+    count = clog(small, one)
+    publisher.publish(b"a", *numbered(count, 50))
+    small.settle()
+    assert is_held(publisher)
+    publisher.close()
+    small.turn(50)
+    assert publisher.client.open
+    assert numbers(collect(one, count + 50)) == list(range(count + 50))
+    turn_until(small.loop, lambda: len(small.bus.clients) == 1, "the end of the publisher")
+
+
+def test_a_publisher_that_shuts_its_side_while_it_waits_loses_nothing_and_hears_on(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect(b"b")
+    mode(one, soft="block")
+    count = clog(small, one)
+    publisher.publish(b"a", *numbered(count, 10))
+    publisher.sock.shutdown(socket.SHUT_WR)
+    small.turn(20)
+    assert numbers(collect(one, count + 10)) == list(range(count + 10))
+    small.settle()
+    small.bus.deliver([((publisher.client.fd,), b"MSG b\0x")])
+    assert publisher.hear() == b"MSG b\0x"
+
+
+def test_a_publisher_that_has_ended_costs_no_turns_while_it_waits(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft="block")
+    clog(small, one)
+    publisher.publish(b"a", b"x")
+    small.settle()
+    publisher.close()
+    calls = 0
+    original = small.bus._on_event
+
+    def counted(client: Any, events: int) -> None:
+        nonlocal calls
+        calls += 1
+        original(client, events)
+
+    small.bus._on_event = counted  # type: ignore[method-assign]
+    small.turn(100)
+    assert not small.loop.watches(publisher.client.fd)
+    assert calls == 0
+
+
+def test_when_the_blocker_ends_its_publishers_go_on(small: Hub) -> None:
+    one, other, publisher = slow(small, b"a"), small.connect(b"a"), small.connect()
+    mode(one, soft="block")
+    clog(small, one)
+    publisher.publish(b"a", *numbered(0, 10))
+    small.settle()
+    assert is_held(publisher)
+    one.close()
+    assert numbers(collect(other, 10)) == list(range(10))
+    assert publisher.all() == []
+    assert small.bus._held_up == {}
+
+
+def test_when_the_blocker_is_ended_by_its_own_wish_its_publishers_go_on(small: Hub) -> None:
+    one, other, publisher = slow(small, b"a"), small.connect(b"a"), small.connect()
+    mode(one, soft="block", hard="error")
+    clog(small, one)
+    publisher.publish(b"a", b"0000")
+    small.settle()
+    from_segment(small, one, *numbered(0, 30))
+    assert not one.client.open
+    assert numbers(collect(other, 1)) == [0]
+
+
+@pytest.mark.parametrize("soft", [name.decode() for name in SOFT_MODES if name != b"block"])
+def test_a_mode_that_no_longer_blocks_lets_publishers_go_on(small: Hub, soft: str) -> None:
+    one, other, publisher = slow(small, b"a"), small.connect(b"a"), small.connect()
+    mode(one, soft="block")
+    count = clog(small, one)
+    publisher.publish(b"a", b"%04d" % count)
+    small.settle()
+    assert is_held(publisher)
+    mode(one, soft=soft)
+    assert numbers(collect(other, 1)) == [count]
+    assert publisher.all() == []
+    if soft == "error":
+        assert not one.client.open
+        return
+    packets = one.all()
+    assert numbers(packets)[:count] == list(range(count))
+    assert len(messages(packets, b"a")) + gaps(packets) == count + 1
+    assert gaps(packets) == (soft == "discard")
+
+
+def test_a_mode_that_still_blocks_lets_nobody_go_on(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft="block")
+    clog(small, one)
+    publisher.publish(b"a", b"x")
+    small.settle()
+    for again in ({"soft": "block"}, {"hard": "block"}, {"hard": "error"}, {"order": "stack"}):
+        mode(one, **again)
+        assert is_held(publisher)
+    one.send(frames.request(frames.ECHO + b"off"))
+    small.settle()
+    assert is_held(publisher)
+
+
+def test_from_soft_block_to_hard_block_publishers_wait_only_for_a_full_queue(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft="block")
+    clog(small, one)
+    publisher.publish(b"a", *numbered(0, 100))
+    small.settle()
+    assert one.client.box.messages == 1
+    mode(one, soft="queue", hard="block")
+    assert is_held(publisher)
+    assert one.client.box.messages == 20
+
+
+def test_a_blocker_that_takes_its_pattern_back_holds_up_only_what_already_waits(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft="block")
+    count = clog(small, one)
+    publisher.publish(b"a", *numbered(count, 5))
+    one.send(b"UNSUB a")
+    small.settle()
+    one.all()
+    assert publisher.all() == []
+    assert one.all() == []
+
+
+# -- patience
+
+
+def test_who_has_read_nothing_for_too_long_is_waited_for_no_more_until_it_has_read_all(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.05)) as hub:
+        one, publisher = slow(hub, b"a"), hub.connect()
+        mode(one, soft="block")
+        count = clog(hub, one)
+        publisher.publish(b"a", *numbered(count, 100))
+        turn_until(hub.loop, lambda: hub.bus.counters.published == 100, "the end of patience")
+        assert not is_patient(one)
+        assert publisher.all() == []
+        (line,) = [message for message in caplog.messages if "has read nothing for 0.05 s" in message]
+        assert "Remedy" in line
+        packets = one.all()
+        assert len(messages(packets, b"a")) + gaps(packets) == count + 100
+        assert gaps(packets) == sum(dropped(hub).values()) > 0
+        # From now on it is waited for again.
+        assert is_patient(one)
+        clog(hub, one)
+        publisher.publish(b"a", b"x")
+        hub.settle()
+        assert is_held(publisher)
+
+
+@pytest.mark.parametrize(("soft", "hard"), [("block", "discard"), ("queue", "block")])
+def test_who_has_not_read_for_long_when_the_first_publisher_comes_ends_nobody(small: Hub, soft: str, hard: str) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft=soft, hard=hard)
+    count = clog(small, one, 20)
+    let_pass(small, one, small.bus.limits.patience + 1)
+    publisher.publish(b"a", b"%04d" % count)
+    small.settle()
+    assert small.bus.counters.ended == {"slow": 0, "pid_reused": 0, "bug": 0}
+    assert publisher.client.open
+    assert publisher.all() == []
+    packets = one.all()
+    assert len(messages(packets, b"a")) + gaps(packets) == count + 1
+
+
+def test_without_patience_nobody_waits(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.0)) as hub:
+        one, publisher = slow(hub, b"a"), hub.connect()
+        mode(one, soft="block")
+        count = clog(hub, one)
+        publisher.publish(b"a", *numbered(0, 100))
+        assert publisher.all() == []
+        packets = one.all()
+        assert len(messages(packets, b"a")) + gaps(packets) == count + 100
+
+
+def test_who_reads_however_slowly_is_waited_for(hub: Hub) -> None:
+    # The kernel calls a socket writable only once most of what it keeps has been read. One that reads a little now and
+    # then reads all the same.
+    one, publisher = hub.connect(b"a"), hub.connect()
+    mode(one, soft="block")
+    count = clog(hub, one)
+    publisher.publish(b"a", *numbered(count, 10))
+    hub.settle()
+    assert is_held(publisher)
+    for _ in range(5):
+        assert one.sock.recv(10_000)
+        let_pass(hub, one, hub.bus.limits.patience + 1)
+        assert is_patient(one), "it has read something in the meantime"
+        assert is_held(publisher)
+    let_pass(hub, one, hub.bus.limits.patience + 1)
+    assert not is_patient(one), "it has read nothing any more"
+    assert not is_held(publisher)
+
+
+def test_a_blocker_that_reads_a_bit_at_a_time_loses_nothing(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_messages=5, patience=5)) as hub:
+        one, publisher = slow(hub, b"a"), hub.connect()
+        mode(one, hard="block")
+        publisher.publish(b"a", *numbered(0, 300))
+        assert numbers(collect(one, 300)) == list(range(300))
+        assert dropped(hub) == {}
+
+
+def test_holding_up_again_and_again_leaves_no_timers_behind(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft="block")
+    before = len(small.loop._timers)
+    publisher.publish(b"a", *numbered(0, 300))
+    collect(one, 300)
+    assert small.bus.counters.held["slow_reader"] > 20
+    assert len(small.loop._timers) - before <= 2
+
+
+@pytest.mark.parametrize("cause", ["rate", "slow_reader"])
+def test_a_bug_met_by_a_message_that_has_waited_ends_its_publisher_only(
+    tmp_path: Path, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = BusLimits(user=UserLimits(rate=100.0 if cause == "rate" else 0.0))
+    with Hub(tmp_path, limits=limits) as hub:
+        one, publisher = slow(hub, b"a"), hub.connect()
+        mode(one, soft="block")
+        if cause == "slow_reader":
+            clog(hub, one)
+        else:
+            account = publisher.client.account
+            hub.bus._quota.publish(account, time.monotonic())
+            account.tokens = 0.0
+        publisher.publish(b"a", b"stumble")
+        hub.settle()
+        assert is_held(publisher)
+
+        def stumbles(*_: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(hub.egress, "emit", stumbles)
+        one.all()
+        turn_until(hub.loop, lambda: not publisher.client.open, "the end of the publisher")
+        assert hub.bus.counters.ended["bug"] == 1
+        assert one.all() == []
+
+
+# -- rate
+
+
+def rated(folder: Path, rate: float) -> Hub:
+    user = UserLimits(rate=rate)
+    return Hub(folder, limits=BusLimits(user=user), others=[("path", everybody)])
+
+
+def test_who_publishes_faster_than_allowed_is_slowed_and_loses_nothing(tmp_path: Path) -> None:
+    with rated(tmp_path, 200.0) as hub:
+        one, publisher = hub.connect(b"a"), hub.connect()
+        before = time.monotonic()
+        publisher.publish(b"a", *numbered(0, 260))
+        publisher.send(b"CMSG !/bccn/sync\0done")
+        assert numbers(collect(one, 260)) == list(range(260))
+        # 200 at once, and the other 60 at 200 a second.
+        assert time.monotonic() - before >= 60 / 200 - 0.01
+        assert publisher.hear() == b"CMSG !/bccn/sync\0done"
+        assert hub.bus.counters.held["rate"] > 0
+        assert dropped(hub) == {}
+        assert hub.bus.counters.errors == {}
+
+
+def test_all_clients_of_a_user_share_one_rate(tmp_path: Path) -> None:
+    with rated(tmp_path, 100.0) as hub:
+        pair = hub.connect(), hub.connect()
+        pair[0].publish(b"a", *[b"x"] * 100)
+        pair[0].all()
+        assert not is_held(pair[0])
+        pair[1].publish(b"a", *[b"x"] * 5)
+        hub.turn(1)
+        assert is_held(pair[1])
+        turn_until(hub.loop, lambda: hub.bus.counters.published == 105)
+
+
+def test_the_rate_of_one_user_is_nothing_to_another(tmp_path: Path) -> None:
+    with rated(tmp_path, 1.0) as hub:
+        ann, bob = hub.connect(who=ANN), hub.connect(b"a", who=BOB)
+        ann.publish(b"a", b"1", b"2", b"3")
+        hub.settle()
+        assert is_held(ann)
+        bob.publish(b"a", b"4")
+        assert messages(bob.all(), b"a") == [b"1", b"4"]
+
+
+def test_to_leave_and_to_come_back_gains_nothing(tmp_path: Path) -> None:
+    with rated(tmp_path, 1.0) as hub:
+        ann = hub.connect(who=ANN)
+        ann.publish(b"a", b"1")
+        ann.all()
+        ann.close()
+        turn_until(hub.loop, lambda: not hub.bus.clients)
+        again = hub.connect(who=ANN)
+        again.publish(b"a", b"2")
+        hub.settle()
+        assert is_held(again)
+
+
+def test_other_frames_than_messages_cost_nothing(tmp_path: Path) -> None:
+    with rated(tmp_path, 1.0) as hub:
+        one = hub.connect()
+        one.send(*[b"SUB a", b"UNSUB a", b"CMSG echo/on", b"CMSG !/bccn/whoami", b"nonsense"] * 20)
+        assert len(one.all()) == 40
+        assert hub.bus.counters.held["rate"] == 0
+
+
+def test_a_publisher_that_ends_while_it_is_slowed_loses_nothing(tmp_path: Path) -> None:
+    with rated(tmp_path, 100.0) as hub:
+        one, publisher = hub.connect(b"a"), hub.connect()
+        publisher.publish(b"a", *numbered(0, 120))
+        publisher.close()
+        assert numbers(collect(one, 120)) == list(range(120))
+        turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
+
+
+def test_a_rate_that_is_taken_away_slows_nobody_any_more(tmp_path: Path) -> None:
+    with rated(tmp_path, 20.0) as hub:
+        publisher = hub.connect()
+        publisher.publish(b"a", *[b"x"] * 25)
+        hub.settle()
+        assert is_held(publisher)
+        hub.reload(BusLimits())
+        turn_until(hub.loop, lambda: hub.bus.counters.published == 25)
+        publisher.publish(b"a", *[b"x"] * 500)
+        publisher.all()
+        assert hub.bus.counters.held["rate"] <= 2
+
+
+def test_a_rate_and_a_blocker_together_lose_nothing_and_charge_once(tmp_path: Path) -> None:
+    with rated(tmp_path, 500.0) as hub:
+        one, publisher = slow(hub, b"a"), hub.connect()
+        mode(one, soft="block")
+        before = time.monotonic()
+        publisher.publish(b"a", *numbered(0, 600))
+        assert numbers(collect(one, 600)) == list(range(600))
+        assert dropped(hub) == {}
+        # Those that had to wait were charged once: within this time no more tokens than these could be used.
+        assert 500 * (1 + time.monotonic() - before) + 1 >= 600
+
+
+# -- the end of the bus
+
+
+def test_drain_takes_what_those_have_sent_who_wait(small: Hub) -> None:
+    one, other, publisher = slow(small, b"a"), small.connect(b"a"), small.connect()
+    mode(one, soft="block")
+    count = clog(small, one)
+    publisher.publish(b"a", *(b"%04d" % number for number in range(count, count + 100)))
+    small.settle()
+    assert is_held(publisher)
+    small.bus.stop_accepting()
+    one.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    small.bus.drain(time.monotonic() + 5)
+    assert numbers(other.waiting()) == list(range(count, count + 100))
+    packets = one.waiting()
+    assert len(messages(packets, b"a")) + gaps(packets) == count + 100
+    assert len(small.sent) == 100
+
+
+def test_drain_takes_what_those_have_sent_who_are_slowed(tmp_path: Path) -> None:
+    with rated(tmp_path, 1.0) as hub:
+        one, publisher = hub.connect(b"a"), hub.connect()
+        publisher.publish(b"a", *numbered(0, 50))
+        publisher.close()
+        hub.settle()
+        hub.bus.drain(time.monotonic() + 5)
+        assert numbers(one.waiting()) == list(range(50))
+
+
+def test_a_client_that_ends_during_drain_leaves_nothing_open(tmp_path: Path) -> None:
+    hub = Hub(tmp_path)
+    one = hub.connect(b"a")
+    one.close()
+    hub.bus.drain(time.monotonic() + 0.05)
+    hub.bus.close()
+    hub.loop.close()
+    left_open = one.client.sock.fileno() != -1
+    one.client.sock.close()
+    assert not left_open
+
+
+# -- reloading
+
+
+def test_a_reload_lets_nobody_go_on_who_still_has_to_wait(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft="block")
+    count = clog(small, one)
+    publisher.publish(b"a", *numbered(count, 50))
+    small.settle()
+    small.reload()
+    small.settle()
+    assert is_held(publisher)
+    assert numbers(collect(one, count + 50)) == list(range(count + 50))
+
+
+def test_a_reload_with_a_larger_queue_loses_nothing(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, hard="block")
+    publisher.publish(b"a", *numbered(0, 200))
+    small.settle()
+    assert is_held(publisher)
+    small.reload(BusLimits(queue_messages=50))
+    assert numbers(collect(one, 200)) == list(range(200))
+    assert dropped(small) == {}
+
+
+def test_a_reload_with_a_smaller_queue_drops_nothing_that_waits(small: Hub) -> None:
+    one = slow(small, b"a")
+    count = clog(small, one, 20)
+    small.reload(BusLimits(queue_messages=5))
+    from_segment(small, one, PART)
+    packets = collect(one, count + 1)
+    assert numbers(packets) == list(range(count))
+    assert packets[-1] == frames.gap(1)
+
+
+def test_a_shorter_patience_holds_also_for_those_who_wait_already(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    small.reload(dataclasses.replace(small.bus.limits, patience=3600.0))
+    mode(one, soft="block")
+    clog(small, one)
+    publisher.publish(b"a", b"x")
+    small.settle()
+    assert is_held(publisher)
+    small.reload(dataclasses.replace(small.bus.limits, patience=0.05))
+    turn_until(small.loop, lambda: not is_held(publisher), "the end of the new patience")
+
+
+# -- orders
+
+
+def test_a_stack_gives_the_latest_first_and_the_gap_keeps_its_place(small: Hub) -> None:
+    one = slow(small, b"a")
+    mode(one, order="stack")
+    count = clog(small, one, 20)
+    from_segment(small, one, *numbered(count, 3))  # lost
+    in_kernel = count - 20
+    packets = collect(one, count + 3)
+    assert numbers(packets[:in_kernel]) == list(range(in_kernel))
+    assert packets[in_kernel] == frames.gap(3)
+    assert numbers(packets[in_kernel + 1 :]) == list(range(count - 1, in_kernel - 1, -1))
+
+
+def test_random_gives_the_largest_first_and_the_gap_last(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_messages=5)) as hub:
+        one = slow(hub, b"a")
+        count = clog(hub, one)
+        mode(one, order="random")
+        for size in (10, 700, 30, 500):
+            from_segment(hub, one, b"y" * size)
+        from_segment(hub, one, b"lost")
+        packets = collect(one, count + 5)
+        tail = packets[count - 1 :]
+        assert [len(payload) for payload in messages(tail, b"a")] == [1004, 700, 500, 30, 10]
+        assert tail[-1] == frames.gap(1)
+
+
+@pytest.mark.parametrize("first", ["queue", "stack", "random"])
+@pytest.mark.parametrize("then", ["queue", "stack", "random"])
+def test_whatever_the_order_everything_is_accounted_for(small: Hub, first: str, then: str) -> None:
+    one = slow(small, b"a")
+    mode(one, order=first)
+    from_segment(small, one, *numbered(0, 30))
+    mode(one, order=then)
+    account = one.client.account
+    assert account.queue_bytes == one.client.box.bytes
+    from_segment(small, one, *numbered(30, 10))
+    packets = collect(one, 40)
+    found = numbers(packets)
+    assert len(set(found)) == len(found)
+    assert gaps(packets) == sum(dropped(small).values()) == one.client.loss
+    assert (account.queue_bytes, one.client.box.bytes, len(one.client.box)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("order", ["queue", "stack", "random"])
+def test_in_every_order_a_message_that_no_packet_to_this_client_can_hold_is_a_gap(hub: Hub, order: str) -> None:
+    one = slow(hub, b"a")
+    mode(one, order=order)
+    count = clog(hub, one)
+    from_segment(hub, one, b"0", b"y" * 1_000_000, b"z")
+    packets = collect(one, count + 3)
+    assert len(messages(packets, b"a")) == count + 2
+    assert gaps(packets) == 1
+    assert dropped(hub) == {"too_big": 1}
+    assert one.client.account.queue_bytes == 0
+
+
+# -- all of them together
+
+
+@pytest.mark.parametrize("hard", [name.decode() for name in HARD_MODES])
+@pytest.mark.parametrize("soft", [name.decode() for name in SOFT_MODES])
+@pytest.mark.parametrize("order", ["queue", "stack", "random"])
+def test_in_every_mode_what_was_got_and_what_was_told_is_what_was_sent(
+    small: Hub, soft: str, hard: str, order: str
+) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft, hard, order)
+    packets: list[bytes] = []
+    for number in range(120):
+        if one.client.open:
+            from_segment(small, one, *numbered(5000 + number, 1))
+        publisher.publish(b"a", *numbered(number, 1))
+        small.settle()
+        if number % 30 == 29:
+            packets += one.waiting()
+            small.turn(2)
+    if "error" in (soft, hard) and not one.client.open:
+        assert small.bus.counters.ended["slow"] == 1
+    else:
+        packets += collect(one, 240 - len(messages(packets, b"a")) - gaps(packets))
+        found = numbers(packets)
+        assert len(set(found)) == len(found)
+        assert gaps(packets) == sum(dropped(small).values()) == one.client.loss
+        assert refusals(packets) == []
+    assert publisher.all() == []
+    assert small.bus.counters.published == 120
+    waits = soft == "block" or (soft, hard) == ("queue", "block")
+    assert bool(small.bus.counters.held["slow_reader"]) is waits
+    assert small.bus.queue_bytes == 0
+
+
+def test_a_socket_that_grows_takes_what_waits(small: Hub) -> None:
+    one = slow(small, b"a")
+    count = clog(small, one, 10)
+    one.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 100 * TINY)
+    small.settle()
+    assert numbers(one.waiting()) == list(range(count))

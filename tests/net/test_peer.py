@@ -1,0 +1,445 @@
+"""Who is at the other end: what the kernel says, who has gone since, whose pid is somebody else's now."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bccnd.core import frames
+from bccnd.core.quota import UserLimits
+from bccnd.net.access import everybody
+from bccnd.net.clients import BusLimits
+from bccnd.net.listen import listen_abstract
+from bccnd.net.peer import MAX_PROGRAM, UNKNOWN, Identifier, credentials
+from tests.support import (
+    ANN,
+    BOB,
+    Hub,
+    Peer,
+    Process,
+    Who,
+    cannot_here,
+    messages,
+    need_root,
+    refusals,
+    slow,
+    turn_until,
+)
+
+#: unshare(2)
+CLONE_NEWPID = 0x20000000
+
+
+@pytest.fixture
+def identifier() -> Iterator[Identifier]:
+    one = Identifier()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with listen_abstract() as one:
+        yield one
+
+
+@contextlib.contextmanager
+def connected(listener: socket.socket, who: Who) -> Iterator[tuple[Process, socket.socket]]:
+    """A process that has connected, and our end."""
+    process = Process(who, listener.getsockname())
+    served, _ = listener.accept()
+    try:
+        with served:
+            yield process, served
+    finally:
+        process.end()
+        os.close(process.descriptor)
+
+
+def started(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_bytes()
+    return int(stat.rpartition(b")")[2].split()[19])
+
+
+# -- a living peer
+
+
+def test_this_process_is_known_with_all_that_the_kernel_says(identifier: Identifier, listener: socket.socket) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.connect(listener.getsockname())
+        served, _ = listener.accept()
+        with served:
+            peer = identifier.identify(served)
+    assert (peer.pid, peer.uid, peer.gid) == (os.getpid(), os.geteuid(), os.getegid())
+    assert peer.groups == {*os.getgroups(), os.getegid()}
+    assert peer.program == Path("/proc/self/comm").read_bytes().rstrip(b"\n")
+    assert peer.started == started(os.getpid()) > 0
+    assert str(peer) == f"{peer.program.decode()} (pid {os.getpid()}, uid {os.geteuid()})"
+
+
+@pytest.mark.parametrize(
+    ("who", "program"),
+    [
+        (ANN, b"ann"),
+        (Who(4003, 5003, (), b"a b/c*d!e?f:g|h"), b"a_b_c_d_e_f_g_h"),
+        (Who(4003, 5003, (), b") R 1 2 (x"), None),
+        (Who(4003, 5003, (), b"x" * 15), b"x" * 15),
+        (Who(4003, 5003, (), b"\xff\xfe\x01"), b"___"),
+        (Who(4003, 5003, (6001, 6002)), b"somebody"),
+        (Who(4003, 5003, tuple(range(7000, 7000 + 65))), b"somebody"),
+        (Who(4003, 5003, tuple(range(7000, 7000 + 5000))), b"somebody"),
+        (Who(2**32 - 2, 2**32 - 2), b"somebody"),
+    ],
+)
+def test_another_process_is_known_by_its_user_its_groups_and_a_harmless_name(
+    identifier: Identifier, listener: socket.socket, who: Who, program: bytes | None
+) -> None:
+    with connected(listener, who) as (process, served):
+        peer = identifier.identify(served)
+        assert (peer.pid, peer.uid, peer.gid) == (process.pid, who.uid, who.gid)
+        assert peer.groups == {*who.groups, who.gid}
+        assert peer.started == started(process.pid)
+        if program is not None:
+            assert peer.program == program
+        assert len(peer.program) <= MAX_PROGRAM
+        assert not set(peer.program) & set(b"/*?!:|\0 \n")
+
+
+def test_a_process_that_has_gone_keeps_its_user_but_not_its_name(
+    identifier: Identifier, listener: socket.socket
+) -> None:
+    with connected(listener, ANN) as (process, served):
+        process.end()
+        peer = identifier.identify(served)
+        assert peer == (process.pid, ANN.uid, ANN.gid, frozenset({ANN.gid}), UNKNOWN, 0)
+        assert credentials(served) == (process.pid, ANN.uid, ANN.gid)
+
+
+def test_a_process_that_has_gone_is_not_taken_for_the_one_that_has_its_pid_now(
+    identifier: Identifier, listener: socket.socket
+) -> None:
+    need_root("only root can choose the next pid")
+    with connected(listener, ANN) as (process, served):
+        process.end()
+        for _ in range(200):
+            try:
+                Path("/proc/sys/kernel/ns_last_pid").write_text(str(process.pid - 1))
+            except OSError as error:
+                cannot_here(f"the next pid cannot be chosen: {error}")
+            heir = Process(Who(BOB.uid, BOB.gid, (), b"heir"), listener.getsockname())
+            os.close(heir.descriptor)
+            try:
+                if heir.pid == process.pid:
+                    peer = identifier.identify(served)
+                    assert (peer.uid, peer.program, peer.started) == (ANN.uid, UNKNOWN, 0)
+                    return
+            finally:
+                heir.end()
+    cannot_here("somebody else is always quicker to take the next pid")
+
+
+def test_identifying_leaves_no_descriptor_open(identifier: Identifier, listener: socket.socket) -> None:
+    with connected(listener, ANN) as (process, served):
+        for ended in (False, True):
+            if ended:
+                process.end()
+            before = len(os.listdir("/proc/self/fd"))
+            for _ in range(20):
+                identifier.identify(served)
+            assert len(os.listdir("/proc/self/fd")) == before
+
+
+@contextlib.contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """This process can open so many more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    probes = [os.open("/dev/null", os.O_RDONLY) for _ in range(count + 1)]
+    for probe in probes:
+        os.close(probe)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (probes[-1], hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_without_any_descriptor_left_a_peer_is_known_all_the_same(
+    identifier: Identifier, listener: socket.socket
+) -> None:
+    with connected(listener, ANN) as (process, served):
+        expected = identifier.identify(served)
+        with descriptors_left(0):
+            with pytest.raises(OSError, match="Too many open files"):
+                os.dup(0)
+            for _ in range(3):
+                assert identifier.identify(served) == expected
+        assert expected.started == started(process.pid)
+
+
+def test_the_last_descriptor_goes_to_a_client_that_is_known_by_name(hub: Hub) -> None:
+    waiting = [hub.knock() for _ in range(3)]
+    since = started(os.getpid())
+    with descriptors_left(1):
+        hub.turn(5)
+        assert len(hub.bus.clients) == 1
+        (client,) = hub.bus.clients.values()
+        assert client.peer.started == since
+        waiting[0].publish(b"a", b"x")
+        assert waiting[0].all() == []
+
+
+def test_what_identifies_can_be_closed_twice() -> None:
+    identifier = Identifier()
+    identifier.close()
+    # Somebody else's by now.
+    other = os.open("/dev/null", os.O_RDONLY)
+    try:
+        identifier.close()
+        os.fstat(other)
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(other)
+
+
+# -- on the bus
+
+
+def test_the_identity_of_a_client_is_made_of_what_the_kernel_says(town: Hub) -> None:
+    ann = town.connect(who=Who(4001, 5001, (), b"a/b *c"))
+    assert ann.process is not None
+    assert ann.client.identity == b"relay01/a_b__c/%d" % ann.process.pid
+    ann.send(frames.request(frames.WHOAMI), frames.request(frames.CRED_WHOAMI))
+    assert ann.all() == [
+        frames.control(frames.WHOAMI, ann.client.identity),
+        frames.control(frames.CRED_WHOAMI, b"!/cred/%d/%d/%d" % (ANN.gid, ANN.uid, ann.process.pid)),
+    ]
+
+
+def test_a_client_whose_process_was_gone_before_it_was_welcomed_has_no_name_and_is_served(town: Hub) -> None:
+    ann = town.knock(ANN)
+    assert ann.process is not None
+    ann.process.end()
+    town.turn()
+    (client,) = town.bus.clients.values()
+    assert client.identity == b"relay01/unknown/%d" % ann.process.pid
+    assert client.peer.uid == ANN.uid
+    ann.send(b"SUB a", b"MSG a\0x")
+    assert ann.all() == [b"MSG a\0x"]
+
+
+def test_a_client_whose_process_has_left_its_connection_to_others_is_served_on(town: Hub) -> None:
+    ann = town.connect(b"a", who=ANN)
+    assert ann.process is not None
+    ann.process.end()
+    ann.publish(b"a", b"x")
+    assert ann.all() == [b"MSG a\0x"]
+    assert ann.client.open
+
+
+# -- a pid that belongs to somebody else now
+
+
+def pretend_older(peer: Peer) -> None:
+    """As if the client had been opened by a process that had this pid before."""
+    client = peer.client
+    client.peer = client.peer._replace(started=client.peer.started - 1)
+
+
+def is_here(peer: Peer) -> bool:
+    return peer.client.open
+
+
+def test_when_a_pid_has_been_reused_who_held_it_before_is_ended(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
+    old, other = hub.connect(b"a"), hub.connect(b"a")
+    pretend_older(old)
+    other.client.peer = other.client.peer._replace(pid=os.getppid())
+    new = hub.connect(b"a")
+    assert old.ended()
+    assert not old.client.open
+    assert other.client.open
+    assert new.client.identity == old.client.base
+    assert hub.bus.counters.ended == {"slow": 0, "pid_reused": 1, "bug": 0}
+    (line,) = [message for message in caplog.messages if "its pid belongs to" in message]
+    assert f"pid {os.getpid()}" in line
+    new.publish(b"a", b"x")
+    assert messages(new.all(), b"a") == messages(other.all(), b"a") == [b"x"]
+    assert len(hub.routes) == 2
+    assert hub.bus._quota.account(os.geteuid()).clients == 2  # type: ignore[union-attr]
+
+
+def test_several_who_held_a_reused_pid_are_all_ended_whatever_their_tag(hub: Hub) -> None:
+    old = [hub.connect() for _ in range(3)]
+    old[1].send(frames.request(frames.TAG, b"tag"))
+    old[1].all()
+    for peer in old:
+        pretend_older(peer)
+    new = hub.connect()
+    assert all(peer.ended() for peer in old)
+    assert hub.bus.counters.ended["pid_reused"] == 3
+    assert set(hub.bus.clients) == {new.client.fd}
+    assert set(hub.egress._speakers) == {new.client.identity}
+
+
+def test_many_connections_of_one_process_live_side_by_side(hub: Hub) -> None:
+    peers = [hub.connect() for _ in range(5)]
+    assert len({peer.client.identity for peer in peers}) == 1
+    assert all(peer.client.open for peer in peers)
+
+
+def test_where_it_is_not_known_when_a_process_started_nobody_is_ended(hub: Hub) -> None:
+    old = hub.connect()
+    old.client.peer = old.client.peer._replace(started=0)
+    new = hub.connect()
+    assert old.client.open
+    assert new.client.open
+
+
+def test_one_that_waits_as_a_publisher_or_holds_up_others_is_ended_too(hub: Hub) -> None:
+    blocker, publisher = slow(hub, b"a"), hub.connect()
+    blocker.send(b"CMSG blocking/soft/block")
+    hub.settle()
+    while not blocker.client.box:
+        hub.bus.deliver([((blocker.client.fd,), b"MSG a\0" + b"x" * 1000)])
+    publisher.publish(b"a", b"x")
+    hub.settle()
+    assert publisher.client.held is not None
+    for peer in (blocker, publisher):
+        pretend_older(peer)
+    new = hub.connect(b"a")
+    hub.settle()
+    assert hub.bus.counters.ended["pid_reused"] == 2
+    assert hub.bus._held_up == {}
+    assert hub.bus.queue_bytes == 0
+    new.publish(b"a", b"y")
+    assert messages(new.all(), b"a")[-1] == b"y"
+
+
+def test_the_bus_is_not_quiet_while_a_pid_changes_hands(tmp_path: Path) -> None:
+    quiet: list[int] = []
+    with Hub(tmp_path, on_quiet=lambda: quiet.append(1)) as hub:
+        old = hub.connect()
+        pretend_older(old)
+        new = hub.connect()
+        assert old.ended()
+        assert quiet == [], "the daemon would have ended when its next client came"
+        new.close()
+        turn_until(hub.loop, lambda: quiet, "the last one to leave")
+    assert quiet == [1]
+
+
+def test_who_has_a_reused_pid_is_not_refused_because_of_who_held_it_before(tmp_path: Path) -> None:
+    for limits in (BusLimits(max_clients=1), BusLimits(user=UserLimits(clients=1))):
+        folder = tmp_path / str(limits.max_clients)
+        folder.mkdir()
+        with Hub(folder, limits=limits) as hub:
+            old = hub.connect()
+            pretend_older(old)
+            hub.knock()
+            hub.turn()
+            assert old.ended()
+            assert len(hub.bus.clients) == 1
+
+
+# -- outside of our pid namespace
+
+
+def in_a_pid_namespace(serve: Callable[[socket.socket], None], report: socket.socket) -> None:
+    """Run ``serve`` in a pid namespace of its own, and wait for it."""
+    helper = os.fork()
+    if not helper:
+        status = 1
+        try:
+            if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWPID):
+                status = 2
+            else:
+                inner = os.fork()
+                if not inner:
+                    with contextlib.suppress(BaseException):
+                        serve(report)
+                        os._exit(0)
+                    os._exit(1)
+                status = os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1])
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(helper, 0)[1])
+    if status == 2:
+        cannot_here("no pid namespace can be made")
+    assert status == 0
+
+
+def test_those_outside_of_our_pid_namespace_are_told_apart_and_cannot_pass_for_one_another(tmp_path: Path) -> None:
+    need_root("a pid namespace")
+    ours, theirs = socket.socketpair()
+
+    def serve(report: socket.socket) -> None:
+        found: dict[str, object] = {}
+        with Hub(tmp_path, others=[("path", everybody)]) as hub:
+            # Opened by a process of the outer namespace, which has sent its descriptors in.
+            report.send(hub.addresses[1] if isinstance(hub.addresses[1], bytes) else b"")
+            turn_until(hub.loop, lambda: len(hub.bus.clients) == 3)
+            clients = list(hub.bus.clients.values())
+            found["identities"] = [client.identity.decode() for client in clients]
+            found["peers"] = [(client.peer.pid, client.peer.started, client.peer.uid) for client in clients]
+            report.send(b"tag")
+            turn_until(hub.loop, lambda: hub.bus.counters.published == 1)
+            found["tagged"] = [client.identity.decode() for client in clients]
+            found["bug"] = hub.bus.counters.ended["bug"]
+        report.send(json.dumps(found).encode())
+
+    caller = os.fork()
+    if not caller:
+        with contextlib.suppress(BaseException):
+            address = ours.recv(200)
+            socks = []
+            for _ in range(3):
+                sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                sock.connect(address)
+                socks.append(sock)
+            ours.recv(3)
+            # The second one wants to be called what the first one is called.
+            socks[1].send(b"CMSG !/bccn/tag\x001")
+            socks[1].send(b"MSG a\0x")
+            for sock in socks:
+                sock.recv(1000)
+        os._exit(0)
+    try:
+        in_a_pid_namespace(serve, theirs)
+        found = json.loads(ours.recv(10_000))
+    finally:
+        ours.close()
+        theirs.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(caller, 9)
+        os.waitpid(caller, 0)
+    assert found["identities"] == [f"relay01/unknown/0/{number}" for number in (1, 2, 3)]
+    assert found["peers"] == [[0, 0, 0]] * 3
+    assert found["bug"] == 0
+    assert len(set(found["tagged"])) == 3, f"two go by one name: {found['tagged']}"
+
+
+def test_a_tag_of_one_without_a_pid_is_no_name_of_another_one(hub: Hub) -> None:
+    one, other = hub.connect(), hub.connect()
+    for number, peer in ((1, one), (2, other)):
+        peer.client.peer = peer.client.peer._replace(pid=0, started=0, program=UNKNOWN)
+        peer.client.base = b"relay01/unknown/0/%d" % number
+        hub.bus.rename(peer.client, peer.client.base)
+    other.send(frames.request(frames.TAG, b"1"))
+    told = refusals(other.all())
+    assert one.client.identity != other.client.identity
+    assert told or other.client.identity.startswith(other.client.base)
+
+
+def test_credentials_are_those_of_the_moment_of_connecting() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        raw = ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        assert credentials(ours) == struct.unpack("=iII", raw)

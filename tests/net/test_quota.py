@@ -1,0 +1,306 @@
+"""What users may take up together, and that every charge is taken back."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from pathlib import Path
+
+import pytest
+
+from bccnd.core import frames
+from bccnd.core.quota import UserLimits
+from bccnd.net.access import Rule, everybody
+from bccnd.net.clients import HARD_MODES, SOFT_MODES, BusLimits
+from bccnd.net.loop import READABLE
+from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, refusals, slow, turn_until
+
+#: how long the randomised tests go on
+STEPS = int(os.environ.get("BCCND_STEPS", "400"))
+
+
+def limited(folder: Path, *, queue_messages: int = 1000, **user: float) -> Hub:
+    limits = UserLimits(**user)  # type: ignore[arg-type]
+    return Hub(folder, limits=BusLimits(queue_messages=queue_messages, user=limits), others=[("path", everybody)])
+
+
+def check(hub: Hub) -> None:
+    """Every charge is the sum of what was charged."""
+    here = list(hub.bus.clients.values())
+    for client in here:
+        account = client.account
+        own = [one for one in here if one.account is account]
+        assert {one.peer.uid for one in own} == {account.uid}
+        assert hub.bus._quota.account(account.uid) is account
+        assert account.clients == len(own)
+        assert account.queue_bytes == sum(one.box.bytes for one in own)
+        assert account.subscriptions == sum(one.subscriptions for one in own)
+        assert client.subscriptions == sum(hub.routes.patterns(client.fd).values())
+        box = client.box
+        frames_in = [entry for entry in [*box._line, *(row[2] for row in box._heap)] if isinstance(entry, bytes)]
+        assert box.bytes == sum(map(len, frames_in))
+        assert box.messages == sum(frame.startswith(b"MSG ") for frame in frames_in)
+    assert hub.bus.queue_bytes == sum(client.box.bytes for client in here)
+    assert hub.routes.subscriptions == sum(client.subscriptions for client in here)
+    assert len(hub.routes) == len(here)
+
+
+# -- connections
+
+
+def test_a_user_with_too_many_clients_is_told_and_others_are_not_concerned(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with limited(tmp_path, clients=2) as hub:
+        mine = [hub.connect(b"a", who=ANN) for _ in range(2)]
+        for _ in range(3):
+            third = hub.knock(ANN)
+            hub.turn()
+            assert third.hear() == b"CMSG !/bccn/error\0too_many_clients_of_user "
+            assert third.ended()
+        assert {reason: count for reason, count in hub.bus.counters.refused.items() if count} == {
+            "too_many_clients_of_user": 3
+        }
+        (line,) = [message for message in caplog.messages if "refused" in message]
+        assert "ann" in line
+        assert "bus.user.clients" in line
+        assert hub.connect(who=BOB).all() == hub.connect().all() == []
+        mine[0].close()
+        turn_until(hub.loop, lambda: len(hub.bus.clients) == 3)
+        assert hub.connect(who=ANN).all() == []
+        check(hub)
+
+
+def test_who_was_turned_away_leaves_nothing_behind(tmp_path: Path) -> None:
+    with limited(tmp_path, clients=1) as hub:
+        hub.connect()
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(10):
+            peer = hub.knock()
+            hub.turn()
+            assert peer.waiting()
+            peer.close()
+        hub.turn()
+        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(hub.bus._quota) == 1
+        check(hub)
+
+
+def test_fewer_clients_are_allowed_after_a_reload_and_those_who_are_here_stay(tmp_path: Path) -> None:
+    with limited(tmp_path, clients=3) as hub:
+        peers = [hub.connect(b"a") for _ in range(3)]
+        hub.reload(BusLimits(user=UserLimits(clients=1)))
+        assert [peer.all() for peer in peers] == [[], [], []]
+        assert hub.knock().hear().startswith(b"CMSG !/bccn/error\0too_many_clients_of_user")
+        peers[0].publish(b"a", b"x")
+        assert messages(peers[2].all(), b"a") == [b"x"]
+
+
+# -- subscriptions
+
+
+def test_all_clients_of_a_user_share_the_subscriptions_and_each_one_taken_back_makes_room(tmp_path: Path) -> None:
+    with limited(tmp_path, subscriptions=3) as hub:
+        one, two, other = hub.connect(b"a", b"b", who=ANN), hub.connect(b"c", who=ANN), hub.connect(b"d", who=BOB)
+        two.send(b"SUB e")
+        assert refusals(two.all()) == [(b"too_many_subscriptions", b"e")]
+        other.send(b"SUB e")
+        assert refusals(other.all()) == []
+        one.send(b"UNSUB a")
+        one.all()
+        two.send(b"SUB e")
+        assert refusals(two.all()) == []
+        check(hub)
+        one.close()
+        turn_until(hub.loop, lambda: len(hub.bus.clients) == 2)
+        two.send(b"SUB f", b"SUB g")
+        assert refusals(two.all()) == [(b"too_many_subscriptions", b"g")]
+        check(hub)
+
+
+def test_a_secret_pattern_counts_for_all_that_it_stands_for(tmp_path: Path) -> None:
+    with limited(tmp_path, subscriptions=9) as hub:
+        one = hub.connect(b"!/cred////x")
+        assert one.client.subscriptions == one.client.account.subscriptions == 8
+        one.send(b"SUB !/cred////y", b"SUB a")
+        assert refusals(one.all()) == [(b"too_many_subscriptions", b"!/cred////y")]
+        one.send(b"UNSUB !/cred////x")
+        one.all()
+        assert one.client.subscriptions == one.client.account.subscriptions == 1
+        check(hub)
+
+
+def test_what_is_withdrawn_is_no_longer_charged(tmp_path: Path) -> None:
+    with limited(tmp_path, subscriptions=10) as hub:
+        one = hub.connect(b"a", b"a", b"!/tap/", b"b")
+        hub.reload(rules=[Rule(subscribe=(b"b",), tap=False)])
+        assert one.client.account.subscriptions == one.client.subscriptions == 1
+        check(hub)
+
+
+# -- queues
+
+
+def test_all_queues_of_a_user_share_one_limit_and_other_users_have_their_own(tmp_path: Path) -> None:
+    with limited(tmp_path, queue_bytes=20_000) as hub:
+        mine = [slow(hub, b"a", who=ANN) for _ in range(3)]
+        other = slow(hub, b"a", who=BOB)
+        publisher = hub.connect()
+        for _ in range(25):
+            publisher.publish(b"a", b"x" * 1000)
+            publisher.all()
+            check(hub)
+            assert mine[0].client.account.queue_bytes <= 20_000
+        assert set(dropped(hub)) == {"user_queue_bytes"}
+        assert other.client.loss == 0 or other.client.account.queue_bytes > 18_000
+        for peer in (*mine, other):
+            packets = peer.all()
+            assert len(messages(packets, b"a")) + gaps(packets) == 25
+            assert gaps(packets) == peer.client.loss
+        check(hub)
+        assert hub.bus.queue_bytes == 0
+
+
+def test_what_waits_for_a_client_that_ends_is_no_longer_charged(tmp_path: Path) -> None:
+    with limited(tmp_path, queue_bytes=20_000) as hub:
+        one, two = slow(hub, b"a", who=ANN), hub.connect(who=ANN)
+        hub.bus.deliver([((one.client.fd,), b"MSG a\0" + b"x" * 1000)] * 15)
+        assert two.client.account.queue_bytes == one.client.box.bytes > 0
+        one.close()
+        turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
+        assert two.client.account.queue_bytes == 0
+        check(hub)
+
+
+def test_answers_are_charged_too_and_what_does_not_fit_is_counted(tmp_path: Path) -> None:
+    with limited(tmp_path, queue_bytes=5000) as hub:
+        one = slow(hub, who=ANN)
+        one.send(*[b"CMSG !/bccn/sync\0" + b"x" * 1000] * 20)
+        hub.settle()
+        assert 0 < one.client.account.queue_bytes <= 5000
+        check(hub)
+        untold = hub.bus.counters.untold
+        assert untold > 0
+        assert len(one.all()) + untold == 20
+        assert one.client.account.queue_bytes == 0
+
+
+def test_an_answer_that_the_kernel_takes_from_nobody_is_counted_as_well(hub: Hub) -> None:
+    one = hub.connect()
+    hub.bus.answer(one.client, frames.SYNC, b"x" * 20_000_000)
+    assert one.client.open
+    assert hub.bus.counters.untold == 1
+
+
+def test_who_discards_what_its_socket_does_not_take_holds_up_nobody_when_its_user_has_no_room_left(
+    tmp_path: Path,
+) -> None:
+    with limited(tmp_path, queue_bytes=5000) as hub:
+        full, one, publisher = slow(hub), slow(hub, b"a"), hub.connect()
+        hub.bus.deliver([((full.client.fd,), b"MSG x\0" + b"x" * 1000)] * 20)
+        one.send(b"CMSG blocking/soft/discard", b"CMSG blocking/hard/block")
+        hub.settle()
+        publisher.publish(b"a", *[b"x" * 1000] * 20)
+        hub.settle()
+        assert publisher.client.held is None
+        assert publisher.all() == []
+
+
+def test_with_hard_block_a_user_without_room_holds_up_his_own_publishers_until_there_is_some(tmp_path: Path) -> None:
+    with limited(tmp_path, queue_bytes=5000) as hub:
+        full, one, publisher = slow(hub), slow(hub, b"a"), hub.connect()
+        one.send(b"CMSG blocking/hard/block")
+        hub.settle()
+        publisher.publish(b"a", *[b"%04d" % number + b"x" * 500 for number in range(100)])
+        hub.settle()
+        assert publisher.client.held is not None
+        assert dropped(hub) == {}
+        hub.bus.deliver([((full.client.fd,), b"MSG x\0" + b"x" * 1000)] * 20)
+        packets: list[bytes] = []
+        while len(messages(packets, b"a")) + gaps(packets) < 100:
+            packets.append(one.hear())
+            check(hub)
+        assert gaps(packets) == one.client.loss == 0
+
+
+# -- whatever happens
+
+
+def sends(chance: random.Random, peer: Peer) -> bytes:
+    """A frame of some kind."""
+    key = chance.choice([b"a", b"b/c", b"two words", b"!/x", b"!x", b"!/cred////x", b"!/tap/", b"!/tap/accepted", b""])
+    return chance.choice(
+        [
+            frames.subscribe(key),
+            frames.unsubscribe(key),
+            frames.unsubscribe(chance.choice([*peer.hub.routes.patterns(peer.client.fd), b"a"])),
+            frames.message(key, b"x" * chance.choice([0, 10, 1000, 20_000])),
+            frames.request(frames.SOFT + chance.choice(SOFT_MODES)),
+            frames.request(frames.HARD + chance.choice(HARD_MODES)),
+            frames.request(frames.ORDER + chance.choice([b"queue", b"stack", b"random"])),
+            frames.request(frames.ECHO + chance.choice([b"on", b"off"])),
+            frames.request(frames.SYNC, b"x" * chance.randrange(2000)),
+            frames.request(frames.TAG, chance.choice([b"", b"tag", b"bad tag"])),
+            frames.request(chance.choice([frames.META_ON, frames.META_OFF, frames.WHOAMI, frames.STATS, b"nosuch"])),
+            b"nonsense",
+            b"",
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_happens_every_charge_is_what_is_kept_and_all_are_taken_back_at_the_end(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    limits = BusLimits(
+        queue_messages=10,
+        queue_bytes=30_000,
+        max_subscriptions=30,
+        patience=0.01,
+        user=UserLimits(clients=4, subscriptions=50, queue_bytes=40_000, rate=0.0 if seed % 2 else 5000.0),
+    )
+    users: list[Who | None] = [None, ANN, BOB]
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with Hub(tmp_path, limits=limits, others=[("broker", everybody)]) as hub:
+        peers: list[Peer] = []
+        for step in range(STEPS):
+            peers = [peer for peer in peers if peer.client.open]
+            what = chance.random()
+            who = chance.choice(users)
+            room = sum(client.peer.uid == (0 if who is None else who.uid) for client in hub.bus.clients.values()) < 4
+            if room and (what < 0.1 or not peers):
+                peers.append(hub.connect(who=who))
+                peers[-1].client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, TINY)
+            elif not peers:
+                hub.turn(1)
+            elif what < 0.13:
+                peers.pop(chance.randrange(len(peers))).close()
+            elif what < 0.4:
+                fds = tuple(peer.client.fd for peer in chance.sample(peers, chance.randint(1, len(peers))))
+                hub.bus.deliver([(fds, b"MSG a\0" + b"x" * chance.choice([1, 1000, 10_000]))] * chance.randint(1, 5))
+            elif what < 0.55:
+                chance.choice(peers).waiting()
+            elif what < 0.57:
+                hub.reload()
+            else:
+                peer = chance.choice(peers)
+                for _ in range(chance.randint(1, 10)):
+                    if not peer.client.open or not peer.client.watched & READABLE:
+                        break
+                    peer.send(sends(chance, peer))
+            hub.turn(chance.randrange(3))
+            check(hub)
+            assert hub.bus.counters.ended["bug"] == 0, f"at step {step}"
+        for peer in peers:
+            peer.close()
+        turn_until(hub.loop, lambda: not hub.bus.clients, "the end of all clients")
+        assert hub.bus.queue_bytes == 0
+        assert hub.routes.subscriptions == len(hub.routes) == 0
+        assert hub.bus._held_up == {}
+        assert hub.bus._clients._waiting == hub.bus._clients._blockers == set()
+        hub.bus._quota._forget_who_left(float("inf"))
+        assert len(hub.bus._quota) == 0
+        assert hub.egress._speakers == {}
+    assert len(os.listdir("/proc/self/fd")) == descriptors

@@ -1,0 +1,280 @@
+"""Secret messages reach whom they name and nobody else, whatever anybody asks for."""
+
+from __future__ import annotations
+
+import os
+import random
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from bccnd.core import frames
+from bccnd.core.patterns import DIALECTS
+from bccnd.net.access import everybody
+from bccnd.net.clients import BusLimits
+from tests.support import ANN, BOB, Hub, Peer, Who, messages, refusals
+
+#: of Ann's group, but not Ann
+CID = Who(4003, ANN.gid, program=b"cid")
+STEPS = int(os.environ.get("BCCND_STEPS", "400"))
+
+
+def credentials_of(peer: Peer) -> tuple[bytes, bytes, bytes]:
+    """Group, user and process, as they stand in a key."""
+    who = peer.client.peer
+    return b"%d" % who.gid, b"%d" % who.uid, b"%d" % who.pid
+
+
+def key(gid: bytes = b"", uid: bytes = b"", pid: bytes = b"", rest: bytes = b"x") -> bytes:
+    return b"!/cred/%b/%b/%b/%b" % (gid, uid, pid, rest)
+
+
+def keys_naming(peer: Peer, rest: bytes = b"x") -> list[bytes]:
+    """Every key that names a client in at least one field, and nobody else in any."""
+    choices = [(b"", own) for own in credentials_of(peer)]
+    return [key(gid, uid, pid, rest) for gid, uid, pid in product(*choices) if gid or uid or pid]
+
+
+def everything(victim: Peer) -> list[bytes]:
+    """All that somebody might ask for to hear what is for another one."""
+    gid, uid, pid = credentials_of(victim)
+    named = [key(*fields) for fields in product((b"", b"*", gid), (b"", b"*", uid), (b"", b"*", pid, pid + b"*"))]
+    return [
+        *(b"", b">", b"*", b"!", b"!*", b"!>", b"!/", b"!/>", b"!/*", b"!/*/", b"!/*/>", b"!*/", b"!*/*/"),
+        *(
+            b"!/cred",
+            b"!/cred*",
+            b"!/cre*/",
+            b"!/c*/*/",
+            b"!/cred/",
+            b"!/cred/*",
+            b"!/cred/>",
+            b"!/cred/*/",
+            b"!/cred//",
+        ),
+        *(b"!/cred///", b"!/cred/*/*/*/", b"!/cred/*/*/*/*", b"!/cred/+/+/+/x", b"!/cred/*/x", b"!//cred/", b"//cred/"),
+        *(b"!/*/*/*/*/*", b"!/*/%b/%b/%b/x" % (gid, uid, pid), b"!/cre*/%b/%b/%b/x" % (gid, uid, pid)),
+        *(b"!/cred/0%b///x" % gid, b"!/cred/+%b///x" % gid, b"!/cred/%b //x" % gid, b"!/cred/%b" % gid),
+        *(
+            b"!/cred/%b/" % gid,
+            b"!/cred/%b/%b/" % (gid, uid),
+            b"!/cred/%b/%b/%b" % (gid, uid, pid),
+            b"!/cred/-1/-1/-1/x",
+        ),
+        *(
+            b"!.cred.",
+            b"!/cred/%b.%b.%b.x" % (gid, uid, pid),
+            b"!/tap/",
+            b"!/bccn/",
+            b"*/",
+            b"*/cred/",
+            b"/",
+            b"!\xff/",
+        ),
+        *named,
+        *keys_naming(victim),
+        *keys_naming(victim, b""),
+        *keys_naming(victim, b">"),
+        *keys_naming(victim, b"*"),
+    ]
+
+
+# -- whom a key names
+
+
+def test_a_key_reaches_who_is_all_that_it_names(town: Hub) -> None:
+    ann, other_ann, cid, bob = (town.connect(key(), who=who) for who in (ANN, ANN, CID, BOB))
+    root = town.connect(key())
+    peers = {"ann": ann, "other ann": other_ann, "cid": cid, "bob": bob, "root": root}
+    gid, uid, pid = credentials_of(ann)
+    for fields, named in (
+        ((b"", b"", b""), {*peers}),
+        ((gid, b"", b""), {"ann", "other ann", "cid"}),
+        ((b"", uid, b""), {"ann", "other ann"}),
+        ((b"", b"", pid), {"ann"}),
+        ((gid, uid, b""), {"ann", "other ann"}),
+        ((gid, b"", pid), {"ann"}),
+        ((gid, uid, pid), {"ann"}),
+        ((b"%d" % BOB.gid, uid, b""), set()),
+        ((gid, b"%d" % BOB.uid, b""), set()),
+        ((gid, uid, b"%d" % os.getpid()), set()),
+        ((b"0", b"0", b""), {"root"}),
+        ((b"0" + gid, b"", b""), set()),
+        ((b"", b"00", b""), set()),
+    ):
+        root.publish(key(*fields), b"secret")
+        heard = {name for name, peer in peers.items() if messages(peer.all(), key(*fields))}
+        assert heard == named, fields
+
+
+def test_root_is_nobody_in_particular(town: Hub) -> None:
+    ann, root = town.connect(key(), who=ANN), town.connect()
+    for pattern in everything(ann):
+        root.send(frames.subscribe(pattern))
+    root.all()
+    for name in keys_naming(ann):
+        ann.publish(name, b"secret")
+        assert messages(root.all(), name) == []
+        assert messages(ann.all(), name) == [b"secret"]
+
+
+@pytest.mark.parametrize("own", list(product([False, True], repeat=3)))
+def test_a_pattern_that_names_its_subscriber_takes_what_names_it_there(town: Hub, own: tuple[bool, ...]) -> None:
+    ann, root = town.connect(who=ANN), town.connect()
+    mine = credentials_of(ann)
+    pattern = key(*(field if named else b"" for field, named in zip(mine, own, strict=True)))
+    ann.send(frames.subscribe(pattern))
+    assert ann.all() == []
+    assert ann.client.subscriptions == 2 ** own.count(False)
+    for fields in product(*((b"", field) for field in mine)):
+        root.publish(key(*fields), b"secret")
+        root.all()
+        # A field that the pattern names must be named by the key, too.
+        expected = all(field or not named for field, named in zip(fields, own, strict=True))
+        assert bool(messages(ann.all(), key(*fields))) is expected, fields
+    ann.send(frames.unsubscribe(pattern))
+    assert ann.all() == []
+    assert ann.client.subscriptions == 0
+
+
+@pytest.mark.parametrize(
+    ("rest", "taken"),
+    [
+        (b"x", {b"x"}),
+        (b"", {b"x", b"y", b"x/y", b""}),
+        (b">", {b"x", b"y", b"x/y", b""}),
+        (b"x/", {b"x/y"}),
+        (b"x*", {b"x"}),
+    ],
+)
+def test_behind_the_credentials_wildcards_are_wildcards(hub: Hub, rest: bytes, taken: set[bytes]) -> None:
+    one = hub.connect(key(rest=rest))
+    for name in (b"x", b"y", b"x/y", b""):
+        one.publish(key(rest=name), b"secret")
+        assert bool(one.all()) is (name in taken), name
+
+
+# -- whom it does not name
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("meta", [False, True])
+def test_nobody_hears_what_is_for_another_one_whatever_he_asks_for(tmp_path: Path, dialect: str, meta: bool) -> None:
+    with Hub(tmp_path, limits=BusLimits(), others=[(dialect, everybody)]) as hub:
+        ann, bob, cid = hub.connect(key(), key(rest=b""), who=ANN), hub.connect(who=BOB), hub.connect(who=CID)
+        publisher = hub.connect()
+        for spy in (bob, cid):
+            if meta:
+                spy.send(frames.request(frames.META_ON))
+            for pattern in everything(ann):
+                spy.send(frames.subscribe(pattern))
+            assert refusals(spy.all())
+        gid = credentials_of(ann)[0]
+        for name in keys_naming(ann):
+            publisher.publish(name, b"secret")
+            publisher.all()
+            assert messages(ann.all(), name)
+            assert bob.all() == []
+            # Cid is in Ann's group, and hears what is for the group.
+            assert bool(messages(cid.all(), name)) is (name == key(gid))
+        assert hub.sent == []
+
+
+def test_wildcards_for_credentials_and_patterns_that_are_cut_short_are_refused(hub: Hub) -> None:
+    one = hub.connect()
+    for pattern in (
+        *(
+            b"!/cred/",
+            b"!/cred/*",
+            b"!/cred/>",
+            b"!/cred//",
+            b"!/cred///",
+            b"!/cred/0",
+            b"!/cred/0/0/",
+            b"!/cred/0/0/1",
+        ),
+        *(key(b"*"), key(b"", b"*"), key(b"", b"", b"*"), key(b"", b"", b">"), key(b"x"), key(b"-1"), key(b"00")),
+        *(key(b"", b"1"), key(b"1"), key(b"", b"", b"1"), key(b" 0"), key(b"0 "), key(b"+0"), key(b"\xd9\xa0")),
+    ):
+        one.send(frames.subscribe(pattern))
+        assert refusals(one.all()) == [(b"not_permitted", pattern)], pattern
+        one.send(frames.unsubscribe(pattern))
+        assert refusals(one.all()) == [(b"not_subscribed", pattern)], pattern
+    assert one.client.subscriptions == 0
+    assert hub.routes.subscriptions == 0
+
+
+def test_nobody_takes_back_what_is_not_his(town: Hub) -> None:
+    ann, bob, root = town.connect(key(), who=ANN), town.connect(who=BOB), town.connect()
+    for pattern in everything(ann):
+        bob.send(frames.unsubscribe(pattern))
+    bob.all()
+    root.publish(key(b"", b"%d" % ANN.uid), b"secret")
+    root.all()
+    assert len(ann.all()) == 1
+
+
+@pytest.mark.parametrize("name", [b"!/cred/", b"!/cred/x", b"!/cred/0/0/1", b"!/cred/a/b/c/x", b"!/cred/*/*/*/x"])
+def test_a_key_without_all_its_parts_is_refused(hub: Hub, name: bytes) -> None:
+    one, witness = hub.connect(), hub.connect(b"", b"!/", key(rest=b""))
+    one.publish(name, b"secret")
+    assert refusals(one.all()) == [(b"reserved_key", name)]
+    assert witness.all() == []
+
+
+@pytest.mark.parametrize("bridged", [False, True])
+def test_a_secret_never_leaves_this_host(tmp_path: Path, bridged: bool) -> None:
+    with Hub(tmp_path, bridged=bridged) as hub:
+        one, everything_else = hub.connect(key()), hub.connect(b"", b"!", b"!/", b"*", b"!*", b"!/*/", b"!/>")
+        one.publish(key(), b"secret")
+        assert messages(one.all(), key()) == [b"secret"]
+        assert everything_else.all() == []
+        assert hub.sent == []
+
+
+def test_a_pid_that_is_nobodys_is_named_by_no_one_outside_of_our_namespace(hub: Hub) -> None:
+    one, other = hub.connect(), hub.connect()
+    one.client.peer = one.client.peer._replace(pid=0, started=0)
+    one.send(frames.subscribe(key()))
+    one.all()
+    other.publish(key(pid=b"%d" % os.getpid()), b"secret")
+    other.all()
+    assert one.all() == []
+
+
+def test_a_secret_that_waits_is_for_who_it_was_for(town: Hub) -> None:
+    ann, bob, root = town.connect(key(), who=ANN), town.connect(who=BOB), town.connect()
+    name = key(uid=b"%d" % ANN.uid)
+    while not ann.client.box:
+        town.bus.deliver([((ann.client.fd,), b"MSG x\0" + b"x" * 10_000)])
+    root.publish(name, b"secret")
+    root.all()
+    ann.close()
+    for pattern in everything(bob):
+        bob.send(frames.subscribe(pattern))
+    new = town.connect(*(pattern for pattern in (b"", b"!/", key())), who=BOB)
+    town.settle()
+    assert messages(new.all() + bob.all(), name) == []
+
+
+def test_whatever_is_asked_for_at_random_no_secret_reaches_another_one(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    with Hub(tmp_path, others=[("path", everybody), ("broker", everybody)]) as hub:
+        peers = [hub.connect(who=who, door=chance.choice([1, 2])) for who in (ANN, ANN, BOB, CID)] + [hub.connect()]
+        values = [b"", b"*", b">", b"+", *(field for peer in peers for field in credentials_of(peer))]
+        heard = 0
+        for _ in range(STEPS):
+            for peer in peers:
+                gid, uid, pid = (chance.choice([*values, *credentials_of(peer), b""]) for _ in range(3))
+                verb = chance.choice([frames.subscribe, frames.subscribe, frames.unsubscribe])
+                peer.send(verb(key(gid, uid, pid, chance.choice([b"x", b"", b"*", b"x/"]))))
+            name = key(*(chance.choice([field, field, b""]) for field in credentials_of(chance.choice(peers))))
+            chance.choice(peers).publish(name, b"secret")
+            for peer in peers:
+                mine = credentials_of(peer)
+                told = messages(peer.all(), name)
+                heard += len(told)
+                named = all(field in (b"", own) for field, own in zip(name.split(b"/")[2:5], mine, strict=True))
+                assert named or not told, (name, mine)
+        assert heard > STEPS / 10

@@ -1,0 +1,207 @@
+"""A YAML document: its values, the line of each of them, and every way in which a text is none."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bccnd.document import Document
+from bccnd.errors import ConfigError, Fault
+
+PATH = "/etc/bccnd/bccnd.yaml"
+
+
+def line_of(text: str, *where: int | str) -> int:
+    return Document(text, PATH).fault(where, "reason", "remedy").line
+
+
+def fault_of(text: str) -> Fault:
+    """The only thing wrong with a text that is no document."""
+    with pytest.raises(ConfigError) as caught:
+        Document(text, PATH)
+    (fault,) = caught.value.faults
+    assert (fault.file, fault.path) == (PATH, "")
+    assert fault.reason
+    assert fault.remedy
+    return fault
+
+
+# -- values
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "---\n", "null", "~", "{}", "\ufeff"])
+def test_nothing_is_an_empty_document(text: str) -> None:
+    assert Document(text, PATH).data == {}
+
+
+def test_values_are_those_of_yaml() -> None:
+    text = "a: 1\nb: [x, 2.5, true, null]\nc: {d: 0660, e: '7'}\n1: 2001-02-03\nf: |\n  text\n  more\n"
+    assert Document(text, PATH).data == yaml.safe_load(text)
+    assert Document(text, PATH).data["c"] == {"d": 0o660, "e": "7"}
+
+
+def test_an_alias_stands_for_what_it_names_wherever_it_stands() -> None:
+    document = Document("a: &x [1, {b: 2}]\nc: *x\nd: {e: *x}\n", PATH)
+    assert document.data["c"] == document.data["d"]["e"] == [1, {"b": 2}]
+
+
+SAFE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text("abc é:#-\n'\"", max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1, max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.dictionaries(st.text("abcde", min_size=1, max_size=3), SAFE, max_size=4), st.booleans())
+def test_what_yaml_writes_is_read_and_each_value_has_its_line(data: dict[str, object], flow: bool) -> None:
+    text = yaml.safe_dump(data, allow_unicode=True, default_flow_style=flow, sort_keys=False)
+    document = Document(text, PATH)
+    assert document.data == data
+    if not flow:
+        lines = text.splitlines()
+        for key in data:
+            line = lines[document.fault((key,), "", "").line - 1]
+            # A key that YAML would take for something else stands in quotes.
+            assert line.lstrip("'\"? ").startswith(key)
+
+
+# -- lines
+
+TEXT = """\
+# a comment
+bus:
+  path: /a
+  sockets:
+  - path: /b
+    mode: 0660
+
+  - {path: /c,
+     mode: 0600}
+  - # what follows
+    path: /d
+access:
+  - publish: [a, b,
+              c]
+    subscribe:
+    - d
+    -
+      e
+1: one
+"quoted key": two
+? long
+: three
+text: |
+  of
+  several lines
+"""
+LINES: list[tuple[tuple[int | str, ...], int, str]] = [
+    ((), 0, ""),
+    (("bus",), 2, "bus"),
+    (("bus", "path"), 3, "bus.path"),
+    (("bus", "sockets"), 4, "bus.sockets"),
+    (("bus", "sockets", 0), 5, "bus.sockets[0]"),
+    (("bus", "sockets", 0, "path"), 5, "bus.sockets[0].path"),
+    (("bus", "sockets", 0, "mode"), 6, "bus.sockets[0].mode"),
+    (("bus", "sockets", 1), 8, "bus.sockets[1]"),
+    (("bus", "sockets", 1, "mode"), 9, "bus.sockets[1].mode"),
+    (("bus", "sockets", 2, "path"), 11, "bus.sockets[2].path"),
+    (("access", 0), 13, "access[0]"),
+    (("access", 0, "publish", 0), 13, "access[0].publish[0]"),
+    (("access", 0, "publish", 2), 14, "access[0].publish[2]"),
+    (("access", 0, "subscribe", 0), 16, "access[0].subscribe[0]"),
+    (("access", 0, "subscribe", 1), 18, "access[0].subscribe[1]"),
+    (("1",), 19, "1"),
+    (("quoted key",), 20, "quoted key"),
+    (("long",), 21, "long"),
+    (("text",), 23, "text"),
+    # What does not stand there is missing from what does.
+    (("bus", "group"), 2, "bus.group"),
+    (("bus", "sockets", 0, "group"), 5, "bus.sockets[0].group"),
+    (("bus", "sockets", 7), 4, "bus.sockets[7]"),
+    (("bus", "path", "deeper"), 3, "bus.path.deeper"),
+    (("bus", 0), 2, "bus[0]"),
+    (("nothing",), 0, "nothing"),
+    (("nothing", "below"), 0, "nothing.below"),
+]
+
+
+@pytest.mark.parametrize(("where", "line", "path"), LINES, ids=[row[2] or "nowhere" for row in LINES])
+def test_a_fault_names_the_line_and_the_path_of_what_is_wrong(
+    where: tuple[int | str, ...], line: int, path: str
+) -> None:
+    fault = Document(TEXT, PATH).fault(where, "what is wrong", "what to do")
+    assert fault == Fault(PATH, line, path, "what is wrong", "what to do")
+
+
+def test_behind_an_alias_the_line_is_that_of_the_value_itself() -> None:
+    text = "a: &x\n  b: 1\n\nc: *x\n"
+    assert line_of(text, "a", "b") == line_of(text, "c", "b") == 2
+    assert line_of(text, "c") == 4
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_as_any_editor_ends_them(end: str) -> None:
+    assert line_of(end.join(["a: 1", "# grün", "b:", "  c: 2", ""]), "b", "c") == 4
+
+
+def test_an_empty_document_has_no_lines() -> None:
+    assert line_of("", "a") == line_of("{}", "a") == 0
+
+
+# -- what is no document
+
+BAD: list[tuple[str, int, str]] = [
+    ("a: 1\na: 2\n", 2, "the key a stands twice"),
+    ("a:\n  b: 1\n  c: {d: 1,\n    d: 2}\n", 4, "the key d stands twice"),
+    ("a: [{b: 1}, {b: 1, b: 2}]", 1, "the key b stands twice"),
+    ("1: a\n'1': b\n", 2, "the key 1 stands twice"),
+    ("a: {b", 1, "expected"),
+    ("a: b: c", 1, "mapping values are not allowed here"),
+    ("a: 1\n b: 2\n", 2, ""),
+    ("a: 'b", 1, "quoted scalar"),
+    ("a: *x\n", 1, "undefined alias"),
+    ("a: &x 1\nb: &x 2\n", 2, "duplicate anchor"),
+    ("a: 1\n---\nb: 2\n", 2, "another document"),
+    ("a: !!python/name:os.system\n", 1, "could not determine a constructor"),
+    ("a: !ours x\n", 1, "could not determine a constructor"),
+    ("b: 1\na: 2001-02-31\n", 2, "cannot be read as timestamp"),
+    ("a: !!int x\n", 1, "cannot be read as int"),
+    ("a: !!float x\n", 1, "cannot be read as float"),
+    ("a: !!bool 7\n", 1, "cannot be read as bool"),
+    ("? [a, b]\n: c\n", 1, "unhashable key"),
+    ("a: " + "[" * 25 + "]" * 25, 1, "nested too deep"),
+    ("a: &x {b: *x}", 1, "nested too deep"),
+    ("a: &x [{b: [*x]}]", 1, "nested too deep"),
+    ("a: " + "[" * 5000, 0, "nested too deep"),
+    ("a: \x00\n", 0, "not allowed"),
+    ("a: \ud800\n", 0, ""),
+    ("[]", 1, "not a list of keys and values"),
+    ("false", 1, "not a list of keys and values"),
+    ("0", 1, "not a list of keys and values"),
+    ("''", 1, "not a list of keys and values"),
+    ("text", 1, "not a list of keys and values"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "reason"), BAD, ids=[repr(row[0][:40]) for row in BAD])
+def test_what_is_no_document_is_told_with_its_line(text: str, line: int, reason: str) -> None:
+    fault = fault_of(text)
+    assert fault.line == line
+    assert reason in fault.reason
+
+
+def test_twenty_levels_are_read() -> None:
+    text = "a: " + "[" * 19 + "]" * 19
+    assert Document(text, PATH).data
+    assert fault_of("a: " + "[" * 22 + "]" * 22).reason.endswith("nested too deep")
+
+
+def test_a_thousand_aliases_are_looked_at_once_each() -> None:
+    # Each list holds the one before nine times: written out they would be more than there are atoms.
+    text = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 19))
+    assert len(Document(text, PATH).data) == 19
