@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from bccnd.client import session as shared
-from bccnd.client.bus import BUFFER, address_of, dial, jitter, unconfirmed, unreachable, unsent
+from bccnd.client.bus import BUFFER, address_of, dial, give, jitter, unconfirmed, unreachable, unsent
 from bccnd.client.message import Message, to_bytes
 from bccnd.client.session import PATIENCE, Event, Question, Refusal, Session
 from bccnd.core import frames
@@ -388,7 +388,7 @@ class AsyncConnection:
             self._check()
         if self._sock is not None and self._session.welcome and not self._outbox and not self._unsaid:
             try:
-                self._sock.send(frame, socket.MSG_NOSIGNAL)
+                give(self._sock, frame)
             except BlockingIOError:
                 pass
             except OSError as error:
@@ -439,7 +439,7 @@ class AsyncConnection:
         if outgoing.sent.done():  # given up
             return
         try:
-            sock.send(outgoing.frame, socket.MSG_NOSIGNAL)
+            give(sock, outgoing.frame)
         except OSError as error:
             if error.errno != errno.EMSGSIZE:
                 raise

@@ -97,6 +97,17 @@ def dial(address: str | bytes) -> socket.socket:
     return sock
 
 
+def give(sock: socket.socket, frame: bytes) -> None:
+    """Send a frame; for a large one, which the kernel does not take by itself, room is made. Raises OSError."""
+    try:
+        sock.send(frame, socket.MSG_NOSIGNAL)
+    except OSError as error:
+        if error.errno != errno.EMSGSIZE or len(frame) > frames.MAX_PACKET:
+            raise
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, frames.MAX_PACKET)
+        sock.send(frame, socket.MSG_NOSIGNAL)
+
+
 def jitter() -> float:
     """Anything from 0 to 1, different in every program."""
     return os.urandom(1)[0] / 255
@@ -390,7 +401,7 @@ class Connection:
         if sock is None:
             raise BusError("connection_lost", self._why)
         try:
-            sock.send(frame, socket.MSG_NOSIGNAL)
+            give(sock, frame)
         except OSError as error:
             if error.errno == errno.EMSGSIZE:
                 raise unsent(frame) from error

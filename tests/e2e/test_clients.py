@@ -100,6 +100,20 @@ def test_under_traffic_a_killed_daemon_costs_messages_but_neither_order_nor_doub
 
 
 @both
+def test_the_largest_packets_go_through_and_larger_ones_are_refused_here(join: Join, tmp_path: Path) -> None:
+    with Daemon(tmp_path / "d") as daemon, join(str(daemon.bus)) as bus:
+        bus.subscribe("a")
+        largest = "x" * (409_600 - len("MSG a\0"))
+        bus.publish("a", largest)
+        assert bus.sync() == [Refusal("too_long", "a")]  # no datagram holds it
+        assert [len(one) for one in payloads(bus, 1)] == [len(largest)]
+        with pytest.raises(bccnd.BusError, match="too_long"):
+            bus.publish("a", largest * 2)
+        bus.publish("a", "and on it goes")
+        assert payloads(bus, 1) == [b"and on it goes"]
+
+
+@both
 def test_a_slow_reader_knows_of_every_message_that_it_has_or_has_not_got(join: Join, tmp_path: Path) -> None:
     count = 6000
     with Daemon(tmp_path / "d") as daemon, join(str(daemon.bus)) as bus, daemon.connect() as publisher:
