@@ -178,6 +178,11 @@ def test_a_program_that_connects_loads_neither_the_daemon_nor_its_libraries() ->
     assert not loaded_after("import bccnd") & (HEAVY | {"h11", "logging", "prometheus_client", "pydantic", "yaml"})
 
 
+def test_the_bus_alone_loads_nothing_of_the_configuration_or_the_metrics() -> None:
+    needless = (HEAVY - {"click"}) | {"h11", "prometheus_client", "pydantic", "yaml"}
+    assert not loaded_after("import bccnd.cli.sbusd") & needless
+
+
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_every_module_begins_with_its_law(path: Path) -> None:
     says = ast.get_docstring(ast.parse(path.read_text()))

@@ -32,6 +32,7 @@ from bccnd.net.control import Control
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Loop
 from bccnd.net.peer import Identifier, Peer
+from bccnd.net.waiting import Waiting
 
 #: packets read from one client before the others have their turn
 TURN: Final = 64
@@ -85,14 +86,13 @@ class Bus:
         self._egress = egress
         self._broadcast = broadcast
         self._on_quiet = on_quiet
-        self._clients = Clients(loop, routes, limits, self._end_slow, self._on_room)
+        self._clients = Clients(loop, routes, limits, self._end_slow, lambda client: self._waiting.let_go_soon(client))
+        self._waiting = Waiting(loop, self._clients, self._watch, self._stumble)
         self.clients = self._clients.by_fd
         self.counters = self._clients.counters
         self.deliver: Callable[[Iterable[Delivery[int]]], None] = self._clients.deliver
         self._quota = Quota(limits.user)
         self._control = Control(self, routes, listings or {}, trace)
-        #: publishers that wait, by the descriptor of the client that they wait for
-        self._held_up: dict[int, list[Client]] = {}
         self._draining = False
         self._connections = 0
         self._limited = log.Limited()
@@ -125,9 +125,7 @@ class Bus:
             if client.identity != client.base and not client.rights.tag:
                 self.rename(client, client.base)
                 self.refuse(client, "not_permitted", frames.TAG)
-            if client.look is not None:
-                client.look.cancel()
-                self._look_soon(client)
+            self._waiting.look_again(client)
 
     # -- clients come and go
 
@@ -210,7 +208,7 @@ class Bus:
         self._quota.close(client.account, now)
         if self._egress is not None:
             self._egress.close(client.identity, now)
-        self._on_room(client)
+        self._waiting.let_go_soon(client)
         with contextlib.suppress(OSError):  # whoever is in the midst of sending to it must notice
             client.sock.shutdown(socket.SHUT_RDWR)
         self._loop.soon(client.sock.close)
@@ -298,8 +296,7 @@ class Bus:
         if verb == frames.MSG:
             wait = self._quota.publish(client.account, time.monotonic())
             if wait and not self._draining:
-                self._hold(client, partial(self._take, client, packet), "rate")
-                self._loop.later(wait, partial(self._go_on, client))
+                self._waiting.for_time(client, wait, partial(self._take, client, packet))
             else:
                 self._publish(client, key, payload, packet)
         elif verb == frames.SUB:
@@ -363,7 +360,9 @@ class Bus:
         elif client.rights.publish is not None and not client.rights.publish.permits(key):
             refused = "not_permitted"
         else:
-            if self._clients.may_block() and not self._draining and self._held_up_by(client, key, packet):
+            blocker = self._blocker(client, key, packet) if self._clients.may_block() and not self._draining else None
+            if blocker is not None:
+                self._waiting.for_reader(client, blocker, partial(self._publish, client, key, payload, packet))
                 return
             refused = ""
             if local:
@@ -374,6 +373,18 @@ class Bus:
         client.published += 1
         if refused:
             self.refuse(client, refused, key)
+
+    def _blocker(self, client: Client, key: bytes, packet: bytes) -> Client | None:
+        """A receiver that wants the publisher to wait."""
+        size = len(packet)
+        try:
+            route = self._routes.find(key)
+            receivers = route.plain + route.meta
+            if route.meta:
+                size += MAX_META
+        except BadDatagram:
+            receivers = self._routes.local(key)
+        return self._clients.who_blocks(receivers, size, client)
 
     def publish(self, identity: bytes, key: bytes, payload: bytes, packet: bytes, client: Client | None = None) -> str:
         """Deliver a message to the clients of this host, and broadcast it if the protocol can carry it.
@@ -432,86 +443,6 @@ class Bus:
         """What becomes of messages that cannot be sent to a client at once."""
         self._clients.set_mode(client, soft=soft, hard=hard)
 
-    # -- publishers that are made to wait
-
-    def _held_up_by(self, client: Client, key: bytes, packet: bytes) -> bool:
-        """Make a publisher wait, if one of the receivers wants it to."""
-        size = len(packet)
-        try:
-            route = self._routes.find(key)
-            receivers = route.plain + route.meta
-            if route.meta:
-                size += MAX_META
-        except BadDatagram:
-            receivers = self._routes.local(key)
-        blocker = self._clients.who_blocks(receivers, size, client)
-        if blocker is None:
-            return False
-        _verb, key, payload = frames.read(packet)
-        self._hold(client, partial(self._publish, client, key, payload, packet), "slow_reader")
-        self._held_up.setdefault(blocker.fd, []).append(client)
-        if blocker.look is None:
-            self._look_soon(blocker)
-        return True
-
-    def _hold(self, client: Client, again: Callable[[], None], reason: str) -> None:
-        """Read nothing more from a client until it may go on, and then do ``again``."""
-        self.counters.held[reason] += 1
-        client.held = again
-        client.watched &= ~(READABLE | HALF_CLOSED)
-        self._loop.change(client.fd, client.watched)
-
-    def _go_on(self, client: Client) -> None:
-        """What a client was held up for is over."""
-        again, client.held = client.held, None
-        if again is None:
-            return
-        try:
-            again()
-        except Exception:  # noqa: BLE001 - as in `_on_event`
-            self._stumble(client)
-        if client.open and client.held is None:
-            client.watched |= READABLE | HALF_CLOSED
-            if self._loop.watches(client.fd):
-                self._loop.change(client.fd, client.watched)
-            else:
-                self._watch(client)
-
-    def _on_room(self, blocker: Client) -> None:
-        if blocker.fd in self._held_up:
-            self._loop.soon(partial(self._let_go, blocker))
-
-    def _let_go(self, blocker: Client) -> None:
-        for client in self._held_up.pop(blocker.fd, ()):
-            self._go_on(client)
-
-    def _look_soon(self, blocker: Client) -> None:
-        blocker.look = self._loop.later(0.0, partial(self._look, blocker))
-
-    def _look(self, blocker: Client) -> None:
-        """See to it that nobody waits for a client that has given up reading."""
-        blocker.look = None
-        if not blocker.open or blocker.fd not in self._held_up:
-            return
-        left = self._patience_left(blocker)
-        if left <= 0:
-            # The kernel says that a socket takes more only once most of what it holds was read; some it takes before.
-            self._clients.flush(blocker)
-            left = self._patience_left(blocker)
-        if left > 0:
-            blocker.look = self._loop.later(left, partial(self._look, blocker))
-            return
-        blocker.patient = False
-        self._limited.warn(
-            f"patience/{blocker.identity.decode('ascii')}",
-            f"{blocker} has read nothing for {self.limits.patience:g} s: those who publish to it no longer wait for "
-            "it, and messages for it may be dropped. Remedy: make it read",
-        )
-        self._let_go(blocker)
-
-    def _patience_left(self, blocker: Client) -> float:
-        return blocker.progress + self.limits.patience - time.monotonic()
-
     # -- the end
 
     def stop_accepting(self) -> None:
@@ -523,7 +454,7 @@ class Bus:
         self._draining = True
         unread = list(self.clients.values())
         for client in unread:
-            self._go_on(client)
+            self._waiting.go_on(client)
         while unread and time.monotonic() < deadline:
             unread = [client for client in unread if client.open and self._read(client)]
         while time.monotonic() < deadline:

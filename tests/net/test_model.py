@@ -365,7 +365,7 @@ def nothing_is_left(hub: Hub) -> None:
     for tree in (*hub.routes._plain.values(), hub.routes._bus, hub.routes._secret, hub.routes._tap):
         assert tree._root.empty()
     assert hub.bus.queue_bytes == 0
-    assert hub.bus._held_up == {}
+    assert hub.bus._waiting._held == {}
     assert hub.bus._clients._waiting == hub.bus._clients._blockers == set()
     hub.bus._quota._forget_who_left(float("inf"))
     assert len(hub.bus._quota) == 0
@@ -523,7 +523,9 @@ def test_where_publishers_wait_every_message_is_accounted_for_once_and_each_keep
         def settled() -> bool:
             for number, reader in enumerate(readers):
                 got[number] += reader.waiting()
-            return hub.bus.counters.published == sum(published) and not hub.bus.queue_bytes and not hub.bus._held_up
+            return (
+                hub.bus.counters.published == sum(published) and not hub.bus.queue_bytes and not hub.bus._waiting._held
+            )
 
         turn_until(hub.loop, settled, "everything to be published and to be read")
         hub.settle()

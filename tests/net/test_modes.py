@@ -503,7 +503,7 @@ def test_when_the_blocker_ends_its_publishers_go_on(small: Hub) -> None:
     one.close()
     assert numbers(collect(other, 10)) == list(range(10))
     assert publisher.all() == []
-    assert small.bus._held_up == {}
+    assert small.bus._waiting._held == {}
 
 
 def test_when_the_blocker_is_ended_by_its_own_wish_its_publishers_go_on(small: Hub) -> None:

@@ -317,7 +317,7 @@ def test_one_that_waits_as_a_publisher_or_holds_up_others_is_ended_too(hub: Hub)
     new = hub.connect(b"a")
     hub.settle()
     assert hub.bus.counters.ended["pid_reused"] == 2
-    assert hub.bus._held_up == {}
+    assert hub.bus._waiting._held == {}
     assert hub.bus.queue_bytes == 0
     new.publish(b"a", b"y")
     assert messages(new.all(), b"a")[-1] == b"y"

@@ -298,7 +298,7 @@ def test_whatever_happens_every_charge_is_what_is_kept_and_all_are_taken_back_at
         turn_until(hub.loop, lambda: not hub.bus.clients, "the end of all clients")
         assert hub.bus.queue_bytes == 0
         assert hub.routes.subscriptions == len(hub.routes) == 0
-        assert hub.bus._held_up == {}
+        assert hub.bus._waiting._held == {}
         assert hub.bus._clients._waiting == hub.bus._clients._blockers == set()
         hub.bus._quota._forget_who_left(float("inf"))
         assert len(hub.bus._quota) == 0

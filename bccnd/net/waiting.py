@@ -1,0 +1,107 @@
+"""Publishers that are made to wait: because their user publishes too fast, or for a client that has asked for it.
+
+Law: who waits is not read from, and loses nothing; what was taken from him already is tried again when he may go on.
+Nobody waits for a client that is gone, or that has read nothing for longer than is allowed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from bccnd.net import log
+from bccnd.net.clients import Client, Clients
+from bccnd.net.loop import HALF_CLOSED, READABLE, Loop
+
+
+class Waiting:
+    """Holds publishers up and lets them go. ``watch`` has a client watched by the loop again, ``stumble`` ends one
+    that has met a bug."""
+
+    def __init__(
+        self, loop: Loop, clients: Clients, watch: Callable[[Client], None], stumble: Callable[[Client], None]
+    ) -> None:
+        self._loop = loop
+        self._clients = clients
+        self._watch = watch
+        self._stumble = stumble
+        self._limited = log.Limited()
+        #: who waits, by the descriptor of the client that is waited for
+        self._held: dict[int, list[Client]] = {}
+
+    def for_time(self, client: Client, seconds: float, again: Callable[[], None]) -> None:
+        """Make a publisher wait for some seconds, and then do ``again``."""
+        self._hold(client, again, "rate")
+        self._loop.later(seconds, partial(self.go_on, client))
+
+    def for_reader(self, client: Client, blocker: Client, again: Callable[[], None]) -> None:
+        """Make a publisher wait until another client has read, and then do ``again``."""
+        self._hold(client, again, "slow_reader")
+        self._held.setdefault(blocker.fd, []).append(client)
+        if blocker.look is None:
+            self._look_soon(blocker)
+
+    def _hold(self, client: Client, again: Callable[[], None], reason: str) -> None:
+        self._clients.counters.held[reason] += 1
+        client.held = again
+        client.watched &= ~(READABLE | HALF_CLOSED)
+        self._loop.change(client.fd, client.watched)
+
+    def go_on(self, client: Client) -> None:
+        """What a client was held up for is over."""
+        again, client.held = client.held, None
+        if again is None:
+            return
+        try:
+            again()
+        except Exception:  # noqa: BLE001 - a bug of ours, which costs this client and nobody else
+            self._stumble(client)
+        if client.open and client.held is None:
+            client.watched |= READABLE | HALF_CLOSED
+            if self._loop.watches(client.fd):
+                self._loop.change(client.fd, client.watched)
+            else:
+                self._watch(client)
+
+    def let_go_soon(self, blocker: Client) -> None:
+        """A client has read what others wait for, does not want them to wait any more, or is gone."""
+        if blocker.fd in self._held:
+            self._loop.soon(partial(self._let_go, blocker))
+
+    def _let_go(self, blocker: Client) -> None:
+        for client in self._held.pop(blocker.fd, ()):
+            self.go_on(client)
+
+    def look_again(self, blocker: Client) -> None:
+        """The patience that is allowed has changed."""
+        if blocker.look is not None:
+            blocker.look.cancel()
+            self._look_soon(blocker)
+
+    def _look_soon(self, blocker: Client) -> None:
+        blocker.look = self._loop.later(0.0, partial(self._look, blocker))
+
+    def _look(self, blocker: Client) -> None:
+        """See to it that nobody waits for a client that has given up reading."""
+        blocker.look = None
+        if not blocker.open or blocker.fd not in self._held:
+            return
+        left = self._patience_left(blocker)
+        if left <= 0:
+            # The kernel says that a socket takes more only once most of what it holds was read; some it takes before.
+            self._clients.flush(blocker)
+            left = self._patience_left(blocker)
+        if left > 0:
+            blocker.look = self._loop.later(left, partial(self._look, blocker))
+            return
+        blocker.patient = False
+        self._limited.warn(
+            f"patience/{blocker.identity.decode('ascii')}",
+            f"{blocker} has read nothing for {self._clients.limits.patience:g} s: those who publish to it no longer "
+            "wait for it, and messages for it may be dropped. Remedy: make it read",
+        )
+        self._let_go(blocker)
+
+    def _patience_left(self, blocker: Client) -> float:
+        return blocker.progress + self._clients.limits.patience - time.monotonic()
