@@ -48,6 +48,8 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _MAX_SECONDS: Final = 3.2e10
 _SIZE: Final = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)")
 _BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+#: bytes of a program's name that the kernel keeps
+MAX_COMM: Final = 15
 #: seconds between heartbeats at least: a fleet's heartbeats must not be its traffic
 MIN_BEAT: Final = 0.1
 
@@ -227,6 +229,16 @@ def _number_as_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32 else value
 
 
+def _program(name: str) -> str:
+    if len(name.encode()) > MAX_COMM:
+        known = name.encode()[:MAX_COMM].decode(errors="replace")
+        raise _wrong(
+            f"the kernel knows programs by {MAX_COMM} characters at most, and {_brief(name)} has more",
+            f"write {known}, or what 'bccn clients' shows",
+        )
+    return name
+
+
 def _bus_address(text: str) -> str:
     try:
         read_address(text)
@@ -255,6 +267,7 @@ PublicKeyFile = Annotated[Text, AfterValidator(_public_key_file)]
 Prefix = Annotated[Text, AfterValidator(_prefix)]
 User = Annotated[Text, BeforeValidator(_number_as_text), AfterValidator(_user)]
 Group = Annotated[Text, BeforeValidator(_number_as_text), AfterValidator(_group)]
+Program = Annotated[Text, AfterValidator(_program)]
 BusAddress = Annotated[Text, AfterValidator(_bus_address)]
 Patterns = Annotated[tuple[Text, ...], BeforeValidator(_as_tuple)]
 
@@ -420,7 +433,7 @@ class AccessSettings(_Section):
 
     user: User | None = None
     group: Group | None = None
-    program: Text | None = Field(default=None, min_length=1, max_length=64)
+    program: Program | None = Field(default=None, min_length=1)
     publish: Patterns | None = Field(default=None, max_length=1000)
     subscribe: Patterns | None = Field(default=None, max_length=1000)
     tap: bool | None = None

@@ -21,7 +21,7 @@ from bccnd.core.address import read_address
 from bccnd.core.counters import Histogram
 from bccnd.core.dedup import DedupRules, Nameless, Sources
 from bccnd.core.egress import Egress
-from bccnd.core.identity import identity, tagged
+from bccnd.core.identity import identity, tagged, token
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door, make_door
 from bccnd.core.liveness import HEARTBEAT, STATE_NAMES, USUAL_INTERVAL, Liveness, LivenessRules
@@ -39,6 +39,7 @@ from bccnd.net.clients import BusLimits
 from bccnd.net.http import HttpServer
 from bccnd.net.listen import listen_bus, listen_tcp
 from bccnd.net.loop import READABLE, Loop, Timer
+from bccnd.net.peer import MAX_PROGRAM
 from bccnd.net.segment import BATCH, Segment, SegmentOptions
 
 #: batches taken from one segment before clients have their turn
@@ -158,7 +159,7 @@ class Daemon:
             Rule(
                 uid=configuration.uids[rule.user] if rule.user is not None else None,
                 gid=configuration.gids[rule.group] if rule.group is not None else None,
-                program=rule.program.encode() if rule.program is not None else None,
+                program=token(rule.program.encode(), MAX_PROGRAM) if rule.program is not None else None,
                 publish=_encoded(rule.publish),
                 subscribe=_encoded(rule.subscribe),
                 tap=rule.tap,

@@ -453,6 +453,13 @@ BAD: list[tuple[str, int, str, str, str]] = [
     ("access:\n- user: true\n", 2, "access[0].user", "not True", "etc/bccnd.yaml"),
     ("access:\n- group: nosuchgroup\n", 2, "access[0].group", "there is no group nosuchgroup", "groupadd"),
     ("access:\n- program: ''\n", 2, "access[0].program", "must not be empty", "etc/bccnd.yaml"),
+    (
+        "access:\n- program: cardsys-collector\n",
+        2,
+        "access[0].program",
+        "at most, and 'cardsys-col",
+        "write cardsys-collect",
+    ),
     ("access:\n- program: 7\n", 2, "access[0].program", "must be text, not 7", "etc/bccnd.yaml"),
     ("access:\n- publish: a/\n", 2, "access[0].publish", "must be a list, not 'a/'", "etc/bccnd.yaml"),
     ("access:\n- publish: {a: b}\n", 2, "access[0].publish", "must be a list", "etc/bccnd.yaml"),
