@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bccnd.core.patterns import DIALECTS, Dialect, compile_pattern, covers
+from bccnd.core.patterns import DIALECTS, Dialect, Pattern, compile_pattern, covers
 from bccnd.core.routes import PatternTree
 from bccnd.net.peer import Peer
 
-#: keys whose answer is remembered for one client
-_REMEMBERED: Final = 1024
+#: keys whose answer is remembered for one rule
+_REMEMBERED: Final = 4096
+#: what patterns and keys that begin with ``!`` are written in
+_MARKED: Final = DIALECTS["path"]
 
 Admission = Callable[[Peer], bool]
 
@@ -46,9 +48,16 @@ class Allowed:
     ``!`` match only patterns that do, and these are written with ``/``, whatever the dialect."""
 
     def __init__(self, patterns: Iterable[bytes], dialect: Dialect) -> None:
-        self._patterns = tuple(patterns)
-        self._everything = b"" in self._patterns
+        self._everything = False
         self._dialect = dialect
+        self._trees: dict[bool, PatternTree[None]] = {False: PatternTree(dialect), True: PatternTree(_MARKED)}
+        self._patterns: dict[bool, list[Pattern]] = {False: [], True: []}
+        for text in patterns:
+            self._everything = self._everything or not text
+            marked = text.startswith(b"!")
+            pattern = self._trees[marked].compile(text)
+            self._trees[marked].add(pattern, None)
+            self._patterns[marked].append(pattern)
         self._answers: dict[bytes, bool] = {}
 
     def permits(self, key: bytes) -> bool:
@@ -59,29 +68,19 @@ class Allowed:
         if answer is None:
             if len(self._answers) >= _REMEMBERED:
                 self._answers.clear()
-            answer = self._answers[key] = self._match(key)
+            answer = self._answers[key] = bool(self._trees[key.startswith(b"!")].match(key))
         return answer
-
-    def _match(self, key: bytes) -> bool:
-        marked = key.startswith(b"!")
-        tree: PatternTree[None] = PatternTree(DIALECTS["path"] if marked else self._dialect)
-        for text in self._patterns:
-            if text.startswith(b"!") == marked:
-                tree.add(tree.compile(text), None)
-        return bool(tree.match(key))
 
     def covers(self, text: bytes, dialect: Dialect) -> bool:
         """Whether every key that a pattern of some dialect matches is allowed, by one and the same of our patterns."""
         if self._everything:
             return True
         marked = text.startswith(b"!")
-        ours, theirs = (DIALECTS["path"], DIALECTS["path"]) if marked else (self._dialect, dialect)
+        ours, theirs = (_MARKED, _MARKED) if marked else (self._dialect, dialect)
         pattern = compile_pattern(text, theirs)
         if ours.separator != theirs.separator:  # then only single keys can be compared
             return pattern.literal and self.permits(text)
-        return any(
-            covers(compile_pattern(one, ours), pattern) for one in self._patterns if one.startswith(b"!") == marked
-        )
+        return any(covers(one, pattern) for one in self._patterns[marked])
 
 
 @dataclass(frozen=True)
@@ -99,9 +98,13 @@ class Access:
 
     def __init__(self, rules: Iterable[Rule], dialect: Dialect, uid: int, gid: int) -> None:
         self._rules = tuple(rules)
-        self._dialect = dialect
         self._uid = uid
         self._gid = gid
+        #: made once, however many clients they are for
+        named = {
+            patterns for rule in self._rules for patterns in (rule.publish, rule.subscribe) if patterns is not None
+        }
+        self._allowed = {patterns: Allowed(patterns, dialect) for patterns in named | {()}}
 
     def rights(self, peer: Peer) -> Rights:
         ours = peer.uid in (0, self._uid)
@@ -115,7 +118,7 @@ class Access:
     def _keys(self, peer: Peer, ours: bool, right: str) -> Allowed | None:
         everything = ours or not self._speaks_of(right)
         patterns = self._granted(peer, right, otherwise=None if everything else ())
-        return None if patterns is None else Allowed(patterns, self._dialect)
+        return None if patterns is None else self._allowed[patterns]
 
     def _granted(self, peer: Peer, right: str, otherwise: Any) -> Any:
         """What the first rule says that speaks of a right and fits."""
