@@ -290,7 +290,7 @@ def _filled(name: str, width: int) -> str:
 def print_once(path: str, interval: float, as_object: bool) -> None:
     """Print the figures of one interval."""
     with the_bus(path) as bus:
-        bus.identity()  # so that what is wrong is said as by every other command
+        list(listing(bus, "daemon"))  # so that what is wrong is said as by every other command
     eyes = Watch(path)
     try:
         before = eyes.open()
@@ -319,7 +319,7 @@ def watch(path: str, interval: float) -> None:
     from rich.console import Console, Group
 
     with the_bus(path) as bus:
-        bus.identity()
+        list(listing(bus, "daemon"))
     console = Console(markup=False, highlight=False, emoji=False)
     eyes = Watch(path)
     signal.signal(signal.SIGTERM, _end)

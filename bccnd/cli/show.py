@@ -40,7 +40,7 @@ REFUSALS: Final = {
     "for all of your user)",
     "frame_too_long": "is too long for the bus",
     "bad_tag": "is no tag: that is one word of at most 32 characters that a name may hold",
-    "unknown_control": "is not known to this daemon: it is older than this tool",
+    "unknown_control": "is not known there: this bus has no segments (bccn-sbusd), or is older than this tool",
 }
 #: the same where it names nothing: about everything, or the one who connects
 TURNED_AWAY: Final = {
@@ -81,6 +81,8 @@ def the_bus(path: str, *, reconnect: bool = False) -> Iterator[Connection]:
 
 def failure(bus: Connection, error: BusError) -> str:
     """What has gone wrong, in words: who was turned away at the door has been told why before the connection ended."""
+    if error.reason in ("unknown_listing", "unknown_control"):
+        return f"the bus at {bus.path} cannot tell: it has no segments (bccn-sbusd), or is older than this tool"
     if error.reason != "connection_lost":
         return error.detail
     try:

@@ -32,7 +32,7 @@ from bccnd.cli.show import (
     visible_bytes,
     wants_colour,
 )
-from bccnd.client.bus import Connection, Refusal
+from bccnd.client.bus import Connection
 from bccnd.client.message import Message, to_bytes
 from bccnd.core import bccn1, frames, targets
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
@@ -346,8 +346,6 @@ def trace(path: str, datagram: str | None, as_hex: bool, as_object: bool) -> Non
                     "  remedy: be root or in the daemon's group, or have it allowed in the daemon's configuration "
                     "(access: [{user: NAME, tap: true}])"
                 )
-            if error.reason == "unknown_control":
-                fail(explain(Refusal(error.reason, frames.TRACE.decode("ascii"))))
             raise
     if as_object:
         click.echo(json.dumps(answer))

@@ -235,3 +235,12 @@ def test_python_programs_use_it_like_the_daemon(tmp_path: Path) -> None:
         ]
         with pytest.raises(BusError, match="unknown_control"):
             client.ask(b"!/bccn/trace", b"x")
+
+
+@pytest.mark.parametrize("command", [("tap",), ("sources",), ("top", "--once"), ("trace", "x")])
+def test_the_tools_say_what_it_cannot_tell(tmp_path: Path, command: tuple[str, ...]) -> None:
+    with sbusd(tmp_path, "-asock"):
+        tool = [str(BIN / "bccn"), "--socket", str(tmp_path / "sock"), *command]
+        done = subprocess.run(tool, capture_output=True, timeout=PATIENCE, check=False)
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert b"it has no segments (bccn-sbusd)" in done.stderr
