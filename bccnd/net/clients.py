@@ -254,16 +254,18 @@ class Clients:
         client.loss += 1
         client.box.lose()
         self._wait(client)
+        self._limited.warn((client.base, reason), lambda: self._of_loss(client, reason))
+
+    def _of_loss(self, client: Client, reason: str) -> str:
         some = islice(self._routes.patterns(client.fd), 3)
         patterns = ", ".join(repr(text.decode("ascii", "replace")) for text in some)
-        self._limited.warn(
-            f"slow/{client.identity.decode('ascii')}",
-            f"{client} does not read fast enough: messages for it are dropped ({reason}); subscribed to {patterns}. "
-            "Remedy: make it read faster, narrow its patterns, or raise bus.queue"
-            if reason != "too_big"
-            else f"a message was dropped that the kernel does not take for {client}; subscribed to {patterns}. "
-            "Remedy: raise net.core.wmem_max",
-        )
+        if reason == "too_big":
+            what = f"a message was dropped that is more than the kernel takes for {client}"
+            remedy = "raise net.core.wmem_max"
+        else:
+            what = f"{client} does not read fast enough: messages for it are dropped ({reason})"
+            remedy = "make it read faster, narrow its patterns, or raise bus.queue"
+        return f"{what}; subscribed to {patterns}. Remedy: {remedy}"
 
     def flush(self, client: Client) -> None:
         """Send what waits, as far as the client's socket takes it."""

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable, Hashable
 from typing import Final
 
 #: seconds between two lines about the same thing
@@ -50,10 +51,11 @@ class Limited:
     """Says a thing at once, and then at most once every `QUIET` seconds with the number of times since."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[float, int]] = {}
+        self._seen: dict[Hashable, tuple[float, int]] = {}
 
-    def warn(self, thing: str, message: str) -> None:
-        """``thing`` identifies what this is about: an event and who caused it."""
+    def warn(self, thing: Hashable, message: str | Callable[[], str]) -> None:
+        """``thing`` identifies what this is about: an event and who caused it. A ``message`` that takes long to make
+        is made only where it is said."""
         now = time.monotonic()
         since, held_back = self._seen.get(thing, (-QUIET, 0))
         if now - since < QUIET:
@@ -62,4 +64,5 @@ class Limited:
         if len(self._seen) >= MAX_THINGS:
             self._seen.clear()
         self._seen[thing] = (now, 0)
-        logger.warning("%s%s", message, f" ({held_back} more times in the meantime)" if held_back else "")
+        text = message if isinstance(message, str) else message()
+        logger.warning("%s%s", text, f" ({held_back} more times in the meantime)" if held_back else "")
