@@ -6,6 +6,7 @@ is refused, slowed or loses messages, and nobody else notices. Numbers only: who
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,6 +48,9 @@ class Quota:
 
     def __len__(self) -> int:
         return len(self._accounts)
+
+    def __iter__(self) -> Iterator[Account]:
+        return iter(list(self._accounts.values()))
 
     def account(self, uid: int) -> Account | None:
         """The account of a user who is here, or has just left."""

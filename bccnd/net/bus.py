@@ -91,7 +91,7 @@ class Bus:
         self.clients = self._clients.by_fd
         self.counters = self._clients.counters
         self.deliver: Callable[[Iterable[Delivery[int]]], None] = self._clients.deliver
-        self._quota = Quota(limits.user)
+        self.quota = Quota(limits.user)
         self._control = Control(self, routes, listings or {}, trace)
         self._draining = False
         self._connections = 0
@@ -114,7 +114,7 @@ class Bus:
         """Put other limits and rules in force, also for those who are here; what they hold and may not any more is
         taken from them, and they are told."""
         self._clients.limits = limits
-        self._quota.limits = limits.user
+        self.quota.limits = limits.user
         self._access = access
         for client in list(self.clients.values()):
             client.rights = access.rights(client.peer)
@@ -151,7 +151,7 @@ class Bus:
             why = f"refused {peer}: {len(self.clients)} clients are connected. Remedy: {remedy}"
             self._turn_away(sock, "too_many_clients", why)
             return
-        account = self._quota.open(peer.uid, time.monotonic())
+        account = self.quota.open(peer.uid, time.monotonic())
         if account is None:
             remedy = "find out who opens so many ('bccn clients'), or raise bus.user.clients"
             why = f"refused {peer}: this user has {self.limits.user.clients} clients. Remedy: {remedy}"
@@ -205,7 +205,7 @@ class Bus:
         self._clients.remove(client)
         self._routes.leave(client.fd)
         client.account.subscriptions -= client.subscriptions
-        self._quota.close(client.account, now)
+        self.quota.close(client.account, now)
         if self._egress is not None:
             self._egress.close(client.identity, now)
         self._waiting.let_go_soon(client)
@@ -294,7 +294,7 @@ class Bus:
             self.refuse(client, bad.reason, packet[:64])
             return
         if verb == frames.MSG:
-            wait = self._quota.publish(client.account, time.monotonic())
+            wait = self.quota.publish(client.account, time.monotonic())
             if wait and not self._draining:
                 self._waiting.for_time(client, wait, partial(self._take, client, packet))
             else:

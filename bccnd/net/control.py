@@ -43,7 +43,7 @@ class Control:
     ) -> None:
         self._bus = bus
         self._routes = routes
-        self._listings = {b"clients": self._list_clients, **listings}
+        self._listings = {b"clients": self._list_clients, b"users": self._list_users, **listings}
         self._handlers: dict[bytes, Handler] = {
             frames.CRED_WHOAMI: self._cred_whoami,
             frames.WHOAMI: lambda client, _: bus.answer(client, frames.WHOAMI, client.identity),
@@ -122,6 +122,15 @@ class Control:
             more = "false"
         page = f'{{"items":[{",".join(rows)}],"more":{more}}}'
         self._bus.answer(client, frames.STATS, page.encode("ascii"))
+
+    def _list_users(self) -> Iterator[dict[str, Any]]:
+        for account in self._bus.quota:
+            yield {
+                "uid": account.uid,
+                "clients": account.clients,
+                "subscriptions": account.subscriptions,
+                "queued_bytes": account.queue_bytes,
+            }
 
     def _list_clients(self) -> Iterator[dict[str, Any]]:
         for client in list(self._bus.clients.values()):

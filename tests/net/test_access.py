@@ -276,7 +276,7 @@ def test_the_mode_of_an_abstract_address_holds_for_those_who_connect(
             assert refused.ended()
         assert hub.connect(door=1).all() == []
         assert hub.bus.counters.refused["not_admitted"] == 2 - len(admitted)
-        assert len(hub.bus._quota) == 1 + len(admitted)
+        assert len(hub.bus.quota) == 1 + len(admitted)
 
 
 def test_every_entrance_admits_whom_it_is_for_and_speaks_its_own_dialect(tmp_path: Path) -> None:

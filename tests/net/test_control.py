@@ -308,6 +308,15 @@ def test_the_listing_of_clients_says_who_waits_and_what_waits_for_whom(town: Hub
     assert {row["dialect"] for row in rows} == {"path"}
 
 
+def test_users_are_listed_with_what_they_are_charged_for(hub: Hub) -> None:
+    one, asker = hub.connect(b"a", b"b/"), hub.connect()
+    asker.send(frames.request(frames.STATS, b"users"))
+    (answer,) = asker.all()
+    (user,) = json.loads(answer.partition(b"\0")[2])["items"]
+    assert user == {"uid": os.geteuid(), "clients": 2, "subscriptions": 2, "queued_bytes": 0}
+    one.close()
+
+
 def test_an_unknown_listing_is_told(hub: Hub) -> None:
     one = hub.connect()
     for name in (b"nosuch", b"CLIENTS", b"clients ", b"\xff", b"x" * 100, b"daemon"):

@@ -367,8 +367,8 @@ def nothing_is_left(hub: Hub) -> None:
     assert hub.bus.queue_bytes == 0
     assert hub.bus._waiting._held == {}
     assert hub.bus._clients._waiting == hub.bus._clients._blockers == set()
-    hub.bus._quota._forget_who_left(float("inf"))
-    assert len(hub.bus._quota) == 0
+    hub.bus.quota._forget_who_left(float("inf"))
+    assert len(hub.bus.quota) == 0
     assert hub.egress._speakers == {}
 
 

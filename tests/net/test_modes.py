@@ -678,7 +678,7 @@ def test_a_bug_met_by_a_message_that_has_waited_ends_its_publisher_only(
             clog(hub, one)
         else:
             account = publisher.client.account
-            hub.bus._quota.publish(account, time.monotonic())
+            hub.bus.quota.publish(account, time.monotonic())
             account.tokens = 0.0
         publisher.publish(b"a", b"stumble")
         hub.settle()

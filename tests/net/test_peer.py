@@ -273,7 +273,7 @@ def test_when_a_pid_has_been_reused_who_held_it_before_is_ended(hub: Hub, caplog
     new.publish(b"a", b"x")
     assert messages(new.all(), b"a") == messages(other.all(), b"a") == [b"x"]
     assert len(hub.routes) == 2
-    assert hub.bus._quota.account(os.geteuid()).clients == 2  # type: ignore[union-attr]
+    assert hub.bus.quota.account(os.geteuid()).clients == 2  # type: ignore[union-attr]
 
 
 def test_several_who_held_a_reused_pid_are_all_ended_whatever_their_tag(hub: Hub) -> None:

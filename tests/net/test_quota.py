@@ -32,7 +32,7 @@ def check(hub: Hub) -> None:
         account = client.account
         own = [one for one in here if one.account is account]
         assert {one.peer.uid for one in own} == {account.uid}
-        assert hub.bus._quota.account(account.uid) is account
+        assert hub.bus.quota.account(account.uid) is account
         assert account.clients == len(own)
         assert account.queue_bytes == sum(one.box.bytes for one in own)
         assert account.subscriptions == sum(one.subscriptions for one in own)
@@ -83,7 +83,7 @@ def test_who_was_turned_away_leaves_nothing_behind(tmp_path: Path) -> None:
             peer.close()
         hub.turn()
         assert len(os.listdir("/proc/self/fd")) == before
-        assert len(hub.bus._quota) == 1
+        assert len(hub.bus.quota) == 1
         check(hub)
 
 
@@ -300,7 +300,7 @@ def test_whatever_happens_every_charge_is_what_is_kept_and_all_are_taken_back_at
         assert hub.routes.subscriptions == len(hub.routes) == 0
         assert hub.bus._waiting._held == {}
         assert hub.bus._clients._waiting == hub.bus._clients._blockers == set()
-        hub.bus._quota._forget_who_left(float("inf"))
-        assert len(hub.bus._quota) == 0
+        hub.bus.quota._forget_who_left(float("inf"))
+        assert len(hub.bus.quota) == 0
         assert hub.egress._speakers == {}
     assert len(os.listdir("/proc/self/fd")) == descriptors
