@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 import click
 
@@ -259,12 +259,16 @@ def _subscribe(bus: Connection, verdicts: set[str]) -> None:
     bus.subscribe(*([tap] if verdicts >= set(NAMES) or not verdicts else [tap + name for name in sorted(verdicts)]))
     for refusal in bus.sync():
         if refusal.reason == "not_permitted":
-            fail(
-                "you may not tap: it shows what is meant for others\n"
-                "  remedy: be root or in the daemon's group, or have it allowed in the daemon's configuration "
-                "(access: [{user: NAME, tap: true}])"
-            )
+            _refuse("you may not tap: it shows what is meant for others")
         fail(explain(refusal))
+
+
+def _refuse(why: str) -> NoReturn:
+    """End, for want of the right to tap."""
+    fail(
+        f"{why}\n  remedy: be root or in the daemon's group, or have it allowed in the daemon's configuration "
+        "(access: [{user: NAME, tap: true}])"
+    )
 
 
 def _line(color: str, verdicts: set[str], segments: Sequence[str]) -> Line:
@@ -341,11 +345,7 @@ def trace(path: str, datagram: str | None, as_hex: bool, as_object: bool) -> Non
             answer = json.loads(bus.ask(frames.TRACE, given))
         except BusError as error:
             if error.reason == "not_permitted":
-                fail(
-                    "you may not trace: it shows who listens to what\n"
-                    "  remedy: be root or in the daemon's group, or have it allowed in the daemon's configuration "
-                    "(access: [{user: NAME, tap: true}])"
-                )
+                _refuse("you may not trace: it shows who listens to what")
             raise
     if as_object:
         click.echo(json.dumps(answer))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
 import time
 from collections import deque
@@ -19,7 +18,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from bccnd.client import session as shared
-from bccnd.client.bus import BUFFER, address_of, dial, give, jitter, unconfirmed, unreachable, unsent
+from bccnd.client.bus import BUFFER, address_of, away, dial, give, jitter, unconfirmed, unreachable, unsent, usual_path
 from bccnd.client.message import Message, to_bytes
 from bccnd.client.session import PATIENCE, Event, Question, Refusal, Session
 from bccnd.core import frames
@@ -73,7 +72,7 @@ async def connect(path: str | None = None, *, reconnect: bool = True) -> AsyncCo
     ``reconnect=False`` the first loss is the end: what had come is still received, and then every call raises
     BusError: connection_lost.
     """
-    path = path or os.environ.get("BCCN_SOCKET") or frames.DEFAULT_SOCKET
+    path = path or usual_path()
     address = address_of(path)
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -370,10 +369,7 @@ class AsyncConnection:
             raise BusError("connection_lost", self._why)
 
     def _away(self, patience: float) -> BusError:
-        why = self._why
-        if self._session.turned_away:
-            why = f"{self._daemon} does not serve this program now: {self._session.turned_away}"
-        return BusError("connection_lost", f"{why} (waited for {patience:g} s)")
+        return away(self._daemon, self._session.turned_away, self._why, patience)
 
     async def _send(self, frame: bytes, then: Callable[[], Any], *, limited: bool = True) -> None:
         """Send a frame, once, behind those that wait already, and do ``then`` at that moment.

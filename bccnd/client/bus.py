@@ -68,7 +68,12 @@ def connect(path: str | None = None, *, reconnect: bool = True) -> Connection:
     ``reconnect=False`` the first loss is the end: what had come is still received, and then every call raises
     BusError: connection_lost.
     """
-    return Connection(path or os.environ.get("BCCN_SOCKET") or frames.DEFAULT_SOCKET, reconnect=reconnect)
+    return Connection(path or usual_path(), reconnect=reconnect)
+
+
+def usual_path() -> str:
+    """Where the daemon is, if nobody says so."""
+    return os.environ.get("BCCN_SOCKET") or frames.DEFAULT_SOCKET
 
 
 def address_of(path: str) -> str | bytes:
@@ -119,6 +124,13 @@ def unreachable(path: str, error: OSError) -> BusError:
 
 def unsent(frame: bytes) -> BusError:
     return BusError("too_long", f"{len(frame)} bytes are more than the socket takes")
+
+
+def away(daemon: str, turned_away: str, why: str, patience: float) -> BusError:
+    """The daemon has not come back in time, or does not serve us."""
+    if turned_away:
+        why = f"{daemon} does not serve this program now: {turned_away}"
+    return BusError("connection_lost", f"{why} (waited for {patience:g} s)")
 
 
 def unconfirmed(path: str) -> BusError:
@@ -353,10 +365,7 @@ class Connection:
             raise BusError("connection_lost", self._why)
 
     def _away(self, patience: float) -> BusError:
-        why = self._why
-        if self._session.turned_away:
-            why = f"{self._daemon} does not serve this program now: {self._session.turned_away}"
-        return BusError("connection_lost", f"{why} (waited for {patience:g} s)")
+        return away(self._daemon, self._session.turned_away, self._why, patience)
 
     def _call(self) -> socket.socket:
         """Connect for the first time; waits where others wait to be answered."""

@@ -97,11 +97,17 @@ def meta(src: bytes, seq: int, received_ns: int, peer: str) -> bytes:
 
 def read_meta(payload: bytes) -> tuple[bytes, int, int, str, bytes]:
     """Take `meta` off a payload again: src, seq, received_ns, peer, the payload itself. Raises BadFrame: no_meta."""
+    src, seq, received_ns, peer, rest = _read_head(payload, "no_meta")
+    return src, seq, received_ns, peer.decode("ascii", "replace"), rest
+
+
+def _read_head(payload: bytes, reason: str) -> tuple[bytes, int, int, bytes, bytes]:
+    """A name, two numbers, another name, and what follows the bar."""
     head, bar, rest = payload.partition(b"|")
     fields = head.split(b":", 3)
     if not bar or len(fields) != 4 or not all(digits.isdigit() and len(digits) <= 20 for digits in fields[1:3]):
-        raise BadFrame("no_meta")
-    return fields[0], int(fields[1]), int(fields[2]), fields[3].decode("ascii", "replace"), rest
+        raise BadFrame(reason)
+    return fields[0], int(fields[1]), int(fields[2]), fields[3], rest
 
 
 def tapped(verdict: str, segment: str, epoch: int, received_ns: int, peer: str, datagram: bytes) -> bytes:
@@ -112,14 +118,8 @@ def tapped(verdict: str, segment: str, epoch: int, received_ns: int, peer: str, 
 
 def read_tapped(key: bytes, payload: bytes) -> tuple[str, str, int, int, str, bytes]:
     """Take apart what `tapped` made: verdict, segment, epoch, received_ns, peer, datagram. Raises BadFrame: no_tap."""
-    head, bar, datagram = payload.partition(b"|")
-    fields = head.split(b":", 3)
-    if (
-        not key.startswith(TAP)
-        or not bar
-        or len(fields) != 4
-        or not all(digits.isdigit() and len(digits) <= 20 for digits in fields[1:3])
-    ):
+    if not key.startswith(TAP):
         raise BadFrame("no_tap")
-    verdict, segment, peer = (text.decode("utf-8", "replace") for text in (key[len(TAP) :], fields[0], fields[3]))
-    return verdict, segment, int(fields[1]), int(fields[2]), peer, datagram
+    segment, epoch, received_ns, peer, datagram = _read_head(payload, "no_tap")
+    verdict, name, address = (text.decode("utf-8", "replace") for text in (key[len(TAP) :], segment, peer))
+    return verdict, name, epoch, received_ns, address, datagram

@@ -16,7 +16,6 @@ from bccnd.core.outbox import ORDERS
 from bccnd.core.routes import Routes
 from bccnd.errors import BadMessage
 from bccnd.net.clients import HARD_MODES, SOFT_MODES, Client
-from bccnd.net.peer import credentials
 
 if TYPE_CHECKING:
     from bccnd.net.bus import Bus
@@ -74,8 +73,8 @@ class Control:
             handler(client, payload)
 
     def _cred_whoami(self, client: Client, _payload: bytes) -> None:
-        pid, uid, gid = credentials(client.sock)
-        self._bus.answer(client, frames.CRED_WHOAMI, b"!/cred/%d/%d/%d" % (gid, uid, pid))
+        peer = client.peer
+        self._bus.answer(client, frames.CRED_WHOAMI, b"!/cred/%d/%d/%d" % (peer.gid, peer.uid, peer.pid))
 
     def _set_soft(self, mode: bytes) -> Handler:
         return lambda client, _: self._bus.set_mode(client, soft=mode)

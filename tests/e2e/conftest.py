@@ -5,10 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.e2e.harness import KEY, Daemon
 from tests.e2e.network import Net
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon that requires HMAC."""
+    daemon = Daemon(tmp_path / "a", start=False)
+    daemon.configure({"integrity": daemon.with_key(KEY)})
+    daemon.start()
+    with daemon:
+        yield daemon
 
 
 @pytest.fixture

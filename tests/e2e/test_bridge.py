@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,6 @@ import pytest
 import bccnd
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.support import ROOT
-
-
-@pytest.fixture
-def signed(tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon that requires HMAC."""
-    daemon = Daemon(tmp_path / "a", start=False)
-    daemon.configure({"integrity": daemon.with_key(KEY)})
-    daemon.start()
-    with daemon:
-        yield daemon
 
 
 def test_a_datagram_reaches_every_subscriber_once_with_its_particulars(signed: Daemon) -> None:

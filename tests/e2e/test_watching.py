@@ -87,16 +87,6 @@ TAIL = [
 ]
 
 
-@pytest.fixture
-def signed(tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon that requires HMAC."""
-    daemon = Daemon(tmp_path / "a", start=False)
-    daemon.configure({"integrity": daemon.with_key(KEY)})
-    daemon.start()
-    with daemon:
-        yield daemon
-
-
 def test_the_tap_shows_every_datagram_with_its_verdict(signed: Daemon) -> None:
     count = str(len(STREAM))
     with Wire(signed.port) as wire:
