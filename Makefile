@@ -1,6 +1,6 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo run test soak lint format pin clean
+.PHONY: help demo run test wheel soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
@@ -8,6 +8,7 @@ PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BUILT := $(VENV)/.built
 CONSTRAINTS := packaging/constraints.txt
 PLAY := /tmp/bccnd-play-$(shell id -u)
 
@@ -15,6 +16,7 @@ help:
 	@echo 'make demo    set up everything, then show in 20 seconds what bccnd does (loopback only)'
 	@echo 'make run     a daemon in the foreground to play with (loopback only, no root)'
 	@echo 'make test    set up everything, then check style, types and behaviour'
+	@echo 'make wheel   build a wheel for this Python, hot path compiled, into dist/ (BCCND_PURE=1: not compiled)'
 	@echo 'make soak    ten minutes of random frames from 50 clients, held to a model (MINUTES=10)'
 	@echo 'make lint    style and types only'
 	@echo 'make format  put the style right'
@@ -26,14 +28,29 @@ $(READY): pyproject.toml $(CONSTRAINTS) packaging/need.sh
 	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || packaging/need.sh ensurepip:python3-venv
 	@echo 'installing the Python packages into $(VENV)'
 	@'$(PYTHON)' -m venv --clear $(VENV)
-	@$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
+	@PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-demo: $(READY)
+# The compiled modules, beside their sources: see setup.py. BCCND_PURE=1 does without them.
+SOURCES := setup.py $(wildcard bccnd/*/*.py bccnd/*/*.pxd bccnd/*/*.pyx)
+ifneq ($(or $(filter-out 0,$(BCCND_PURE)),),)
+$(BUILT): $(READY)
+	@find bccnd -name '*.so' -delete
+	@touch $@
+else
+$(BUILT): $(READY) $(SOURCES)
+	@packaging/need.sh cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev \
+		"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h:python3-dev"
+	@echo 'compiling the hot path'
+	@$(BIN)/python setup.py -q build_ext --inplace -j 2
+	@touch $@
+endif
+
+demo: $(BUILT)
 	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat
 	@$(BIN)/python examples/demo.py
 
-run: $(READY)
+run: $(BUILT)
 	@install -d -m 0700 $(PLAY)
 	@echo '{host: play, segments: [{address: 127.255.255.255}], bus: {path: $(PLAY)/bus.sock}}' > $(PLAY)/bccnd.yaml
 	@echo 'In another terminal:'
@@ -49,12 +66,23 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+test: $(BUILT) lint
 	@packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl
 	@packaging/unpack-prometheus.sh .cache/prometheus
-	$(BIN)/python -m pytest
+	@echo 'the tests, with the hot path compiled'
+	BCCND_BUILD=compiled $(BIN)/python -m pytest
+	@echo 'and without'
+	@rm -rf build/pure
+	@BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation --target build/pure .
+	BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(BIN)/python -m pytest --import-mode=append
 
-soak: $(READY)
+wheel: $(READY)
+	@rm -rf dist
+	@packaging/need.sh cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev
+	PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .
+	@ls dist
+
+soak: $(BUILT)
 	$(BIN)/python -m tests.soak.bus --minutes $(or $(MINUTES),10)
 
 format: $(READY)
@@ -65,5 +93,6 @@ pin: $(READY)
 	$(BIN)/pip freeze --exclude-editable > $(CONSTRAINTS)
 
 clean:
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	find bccnd -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

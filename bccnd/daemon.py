@@ -37,13 +37,12 @@ from bccnd.net.access import Access, Admission, Rule, by_mode, everybody
 from bccnd.net.bus import Bus, Entrance
 from bccnd.net.clients import BusLimits
 from bccnd.net.http import HttpServer
+from bccnd.net.intake import Intake
 from bccnd.net.listen import listen_bus, listen_tcp
 from bccnd.net.loop import READABLE, Loop, Timer
 from bccnd.net.peer import MAX_PROGRAM
-from bccnd.net.segment import BATCH, Segment, SegmentOptions
+from bccnd.net.segment import Segment, SegmentOptions
 
-#: batches taken from one segment before clients have their turn
-ROUNDS: Final = 8
 #: seconds between two looks at what time alone changes
 SWEEP: Final = 0.25
 #: seconds until the next look where one look was not enough
@@ -85,7 +84,7 @@ class Daemon:
         self.nameless = Nameless(settings.dedup.horizon)
         dialect = DIALECTS[settings.bus.dialect]
         self._routes: Routes[int] = Routes(dialect)
-        self._ingress: Ingress[int] = Ingress(
+        self._ingress: Ingress = Ingress(
             door,
             self.sources,
             self.nameless,
@@ -140,6 +139,10 @@ class Daemon:
             trace=self._trace,
         )
         undo.callback(self.bus.close)
+        self._intakes = [
+            Intake(segment, self._ingress, self.bus.fanout, self.forward, self._after_batch)
+            for segment in self.segments
+        ]
 
     @staticmethod
     def _open_socket(settings: SocketSettings, gids: dict[str, int], undo: ExitStack) -> Entrance:
@@ -208,6 +211,10 @@ class Daemon:
             chan = HEARTBEAT + self._identity
             self.bus.publish(self._identity, chan, b"", frames.message(chan, b""))
 
+    def _after_batch(self) -> None:
+        if self.liveness.changes:
+            self._tell_liveness()
+
     def _tell_liveness(self) -> None:
         """Tell local clients who has come alive, fallen silent or died."""
         changes, self.liveness.changes = self.liveness.changes, []
@@ -221,33 +228,6 @@ class Daemon:
         if self.liveness.changes:
             self._tell_liveness()
         self.loop.later(SWEEP_ON if any(more) else SWEEP, self._sweep)
-
-    def _on_datagrams(self, segment: Segment) -> bool:
-        """Take what the socket holds, batch by batch; True when there may be more."""
-        receiver = segment.receiver
-        for _ in range(ROUNDS):
-            try:
-                datagrams = receiver.receive()
-            except BlockingIOError:
-                return False
-            except OSError as error:
-                name = segment.options.name
-                self._limited.warn(f"receive/{name}", f"segment {name}: cannot receive: {error.strerror}")
-                return False
-            stamp = receiver.stamp_ns() or time.time_ns()
-            now = time.monotonic()
-            deliveries = self._ingress.feed(segment.counters, datagrams, receiver.peers, now, stamp)
-            if deliveries:
-                self.bus.deliver(deliveries)
-                self.forward.add(max(0.0, (time.time_ns() - stamp) * 1e-9))
-            if self.liveness.changes:
-                self._tell_liveness()
-            if len(datagrams) < BATCH:
-                return False
-        return True
-
-    def _on_readable(self, segment: Segment, _events: int) -> None:
-        self._on_datagrams(segment)
 
     def _on_bug(self, raw: bytes) -> None:
         self._limited.warn(
@@ -277,8 +257,8 @@ class Daemon:
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT."""
         loop = self.loop
-        for segment in self.segments:
-            loop.watch(segment.fileno(), READABLE, partial(self._on_readable, segment))
+        for intake in self._intakes:
+            loop.watch(intake.fileno(), READABLE, intake.on_readable)
         self._sweep()
         loop.every(WATCH_DROPS, self._watch_drops)
         # The collector would walk every tracker in the midst of traffic. Nothing on the way of a datagram makes
@@ -311,8 +291,8 @@ class Daemon:
         """Bring what is under way to its end: datagrams received, frames sent to us, queues of clients."""
         deadline = time.monotonic() + DRAIN
         self.bus.stop_accepting()
-        for segment in self.segments:
-            while time.monotonic() < deadline - DRAIN / 2 and self._on_datagrams(segment):
+        for intake in self._intakes:
+            while time.monotonic() < deadline - DRAIN / 2 and intake.drain():
                 pass
         self.bus.drain(deadline)
         # What waits to be repeated is not worth waiting for, but worth sending.

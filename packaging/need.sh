@@ -1,11 +1,14 @@
 #!/bin/sh
-# Installs what is missing: need.sh COMMAND:PACKAGE ...
+# Installs what is missing: need.sh COMMAND:PACKAGE ..., or FILE:PACKAGE with the file's whole path
 # Says what it does; uses sudo where it is not root, and says what to type where neither helps.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 missing=""
 for pair in "$@"; do
-    command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
+    case $pair in
+        /*) test -e "${pair%%:*}" || missing="$missing ${pair#*:}" ;;
+        *) command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}" ;;
+    esac
 done
 [ -n "$missing" ] || exit 0
 echo "need: installing$missing with apt-get"

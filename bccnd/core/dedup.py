@@ -177,10 +177,12 @@ class Sources:
 
     def judge(self, src: bytes, seq: int, now: float) -> int:
         """The verdict on a datagram that is otherwise in order, or UNHEARD."""
-        source = self._shards[hash(src) & self._shard_mask].get(src)
+        found = self._shards[hash(src) & self._shard_mask]
+        source = found.get(src)
         if source is None:
             return UNHEARD
-        if seq == source.last + 1 and not source.absent:
+        # Not `last + 1`: behind the highest of all seqs there is none, in whatever arithmetic.
+        if seq > source.last and seq - source.last == 1 and not source.absent:
             source.last = seq
             verdict = ACCEPTED
         else:

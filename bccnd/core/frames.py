@@ -1,11 +1,13 @@
-"""Frames of the local bus <-> bytes: SUB, UNSUB, MSG and CMSG, one to a packet.
+"""Frames of the local bus <-> bytes: SUB, UNSUB, MSG and CMSG, one to a packet; and MSGS, many MSG in one packet.
 
-Law: a packet is one whole frame or it is refused; a NUL ends the key, and what follows is the payload, byte for
-byte. Source: sbus, "Protocol".
+Law: a packet is one whole frame, or a batch of whole frames, or it is refused; a NUL ends the key, and what follows is
+the payload, byte for byte. Source: sbus, "Protocol"; batches are ours, and only the daemon sends them.
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from typing import Final
 
 from bccnd.errors import BadFrame
@@ -15,9 +17,13 @@ UNSUB: Final = b"UNSUB"
 MSG: Final = b"MSG"
 CMSG: Final = b"CMSG"
 _VERBS: Final = frozenset((SUB, UNSUB, MSG, CMSG))
+#: the verb of a batch, which is no frame itself and is never sent to the daemon
+MSGS: Final = b"MSGS"
 
 #: the largest packet of the bus: what the sbus library reserves for one
 MAX_PACKET: Final = 409_600
+#: the largest batch that the daemon makes; a message that is larger alone comes as it is
+MAX_BATCH: Final = 65_536
 #: where the daemon and its clients meet unless they are told otherwise
 DEFAULT_SOCKET: Final = "/run/bccnd/bus.sock"
 
@@ -29,6 +35,8 @@ ERROR: Final = b"!/bccn/error"
 GAP: Final = b"!/bccn/gap"
 META_ON: Final = b"!/bccn/meta/on"
 META_OFF: Final = b"!/bccn/meta/off"
+BATCH_ON: Final = b"!/bccn/batch/on"
+BATCH_OFF: Final = b"!/bccn/batch/off"
 STATS: Final = b"!/bccn/stats"
 TAG: Final = b"!/bccn/tag"
 TRACE: Final = b"!/bccn/trace"
@@ -40,6 +48,10 @@ ORDER: Final = b"order/"
 TAP: Final = b"!/tap/"
 #: before a src: messages on these keys say that it is ``alive``, ``silent`` or ``dead``
 LIVENESS: Final = b"!/bccn/liveness/"
+
+#: lengths as they stand before the frames of a batch; those of nearly all messages are made once
+_LENGTH: Final = struct.Struct("<I")
+_LENGTHS: Final = tuple(map(_LENGTH.pack, range(2048)))
 
 
 def read(packet: bytes) -> tuple[bytes, bytes, bytes]:
@@ -105,9 +117,12 @@ def _read_head(payload: bytes, reason: str) -> tuple[bytes, int, int, bytes, byt
     """A name, two numbers, another name, and what follows the bar."""
     head, bar, rest = payload.partition(b"|")
     fields = head.split(b":", 3)
-    if not bar or len(fields) != 4 or not all(digits.isdigit() and len(digits) <= 20 for digits in fields[1:3]):
+    if not bar or len(fields) != 4:
         raise BadFrame(reason)
-    return fields[0], int(fields[1]), int(fields[2]), fields[3], rest
+    name, first, second, other = fields
+    if not first.isdigit() or not second.isdigit() or len(first) > 20 or len(second) > 20:
+        raise BadFrame(reason)
+    return name, int(first), int(second), other, rest
 
 
 def tapped(verdict: str, segment: str, epoch: int, received_ns: int, peer: str, datagram: bytes) -> bytes:
@@ -123,3 +138,43 @@ def read_tapped(key: bytes, payload: bytes) -> tuple[str, str, int, int, str, by
     segment, epoch, received_ns, peer, datagram = _read_head(payload, "no_tap")
     verdict, name, address = (text.decode("utf-8", "replace") for text in (key[len(TAP) :], segment, peer))
     return verdict, name, epoch, received_ns, address, datagram
+
+
+def batch(messages: Sequence[bytes]) -> bytes:
+    """Messages, one or more, as one packet: ``MSGS <n>``, a NUL, and before each its length in four bytes, the lowest
+    first."""
+    count = len(messages)
+    pieces = [b"MSGS %d\0" % count] * (2 * count + 1)
+    pieces[1::2] = [_LENGTHS[size] if size < 2048 else _LENGTH.pack(size) for size in map(len, messages)]
+    pieces[2::2] = messages
+    return b"".join(pieces)
+
+
+def read_batch(packet: bytes) -> list[bytes]:
+    """The messages that `batch` made one packet of, each a whole frame.
+
+    Raises BadFrame: no_batch (another verb, or no NUL), bad_count, cut_short, no_message (something in it is no MSG),
+    trailing (more than the count says).
+    """
+    head = packet.find(0)
+    if head < 0 or not packet.startswith(b"MSGS "):
+        raise BadFrame("no_batch")
+    digits = packet[5:head]
+    if not digits.isdigit() or len(digits) > 20 or not int(digits):
+        raise BadFrame("bad_count")
+    messages = []
+    end, position = len(packet), head + 1
+    try:
+        for _ in range(int(digits)):
+            (size,) = _LENGTH.unpack_from(packet, position)
+            start = position + 4
+            position = start + size
+            frame = packet[start:position]
+            if frame[:4] != b"MSG " or 0 not in frame:
+                raise BadFrame("no_message" if position <= end else "cut_short")
+            messages.append(frame)
+    except struct.error:  # not even a length is left
+        raise BadFrame("cut_short") from None
+    if position != end:
+        raise BadFrame("trailing" if position < end else "cut_short")
+    return messages

@@ -8,7 +8,7 @@ message is verified before anybody asks whom it is for (BCCN, "Security note").
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Final
 
 from bccnd.core import frames
 from bccnd.core.bccn1 import MAX_RECEIVE, read_body
@@ -16,16 +16,18 @@ from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, Nameless, Sources
 from bccnd.core.integrity import Door
 from bccnd.core.routes import Routes
-from bccnd.core.verdicts import INTERNAL_ERROR, LAST_ACCEPTED, LOOPED, NAMES, NOT_ADDRESSED, NUMBERS
+from bccnd.core.verdicts import ACCEPTED, INTERNAL_ERROR, LAST_ACCEPTED, LOOPED, NAMES, NOT_ADDRESSED, NUMBERS
 from bccnd.errors import BadDatagram
-
-R = TypeVar("R")
+from bccnd.leaf import scan
 
 #: receivers, and the one frame that each of them gets
-Delivery = tuple[tuple[R, ...], bytes]
+Delivery = tuple[tuple[int, ...], bytes]
+
+_COLON: Final = ord(":")
+_BAR: Final = ord("|")
 
 
-class Ingress(Generic[R]):
+class Ingress:
     """Feeds datagrams of all segments through one door, one set of trackers and one set of routes."""
 
     def __init__(
@@ -33,7 +35,7 @@ class Ingress(Generic[R]):
         door: Door,
         sources: Sources,
         nameless: Nameless,
-        routes: Routes[R],
+        routes: Routes[int],
         *,
         ceiling: int = MAX_RECEIVE,
         on_heartbeat: Callable[[bytes, float], None] = lambda _src, _now: None,
@@ -60,61 +62,56 @@ class Ingress(Generic[R]):
         self._routes.set_groups(patterns)
 
     def feed(
-        self,
-        counters: SegmentCounters,
-        datagrams: Sequence[bytes],
-        peers: Sequence[str],
-        now: float,
-        received_ns: int,
-    ) -> list[Delivery[R]]:
+        self, counters: SegmentCounters, datagrams: list[bytes], peers: Sequence[str], now: float, received_ns: int
+    ) -> list[Delivery]:
         """Judge a batch from one segment.
 
         ``peers[i]`` is the sender of ``datagrams[i]`` as ``address:port``, asked for only where it matters; ``now`` is
         monotonic, in seconds, ``received_ns`` the wall clock. Counts in ``counters``; returns what to send to whom,
         in order.
         """
-        deliveries: list[Delivery[R]] = []
+        deliveries: list[Delivery] = []
         verdicts = counters.verdicts
-        admit = self.door.admit
-        judge = self._sources.judge
-        find = self._routes.find
-        known = self._routes.known
-        taps = self._routes.taps
-        ceiling = self.ceiling
+        door, sources, routes = self.door, self._sources, self._routes
+        known, taps = routes.known, routes.taps
+        accepted = 0
         counters.received += len(datagrams)
         for number, raw in enumerate(datagrams):
             try:
-                if len(raw) > ceiling:
+                if len(raw) > self.ceiling:
                     raise BadDatagram("oversize")
-                body = admit(raw)
-                # A quick split, trusted only if it yields a channel and a source that were found in order before.
-                try:
-                    src, digits, rest = body.split(b":", 2)
-                except ValueError:
-                    raise BadDatagram("bad_body") from None
-                chan, bar, payload = rest.partition(b"|")
-                route = known.get(chan)
-                if route is not None and bar and digits.isdigit() and len(digits) < 20:
-                    seq = int(digits)
-                    verdict = judge(src, seq, now)
-                else:
-                    verdict = UNHEARD
-                if route is None or verdict == UNHEARD:
-                    src, seq, chan, payload = read_body(body)
-                    route = find(chan)
-                    known = self._routes.known
-                    verdict = self._judge_anew(src, seq, now, peers, number, body)
+                at = door.enter(raw)
+                # A quick look, trusted only if it yields a channel and a source that were found in order before.
+                first = scan.find(raw, _COLON, at)
+                second = scan.find(raw, _COLON, first + 1)
+                bar = scan.find(raw, _BAR, second + 1)
+                found = scan.number(raw, first + 1, second)
+                verdict = UNHEARD
+                if found >= 0 and bar >= 0:
+                    remembered = known.get(scan.cut(raw, second + 1, bar))
+                    if remembered is not None:
+                        route = remembered
+                        seq = found
+                        src = scan.cut(raw, at, first)
+                        verdict = sources.judge(src, seq, now)
+                        behind = bar + 1
+                if verdict == UNHEARD:
+                    src, seq, chan, payload = read_body(raw[at:])
+                    route = routes.find(chan)
+                    known = routes.known
+                    verdict = self._judge_anew(src, seq, now, peers, number, raw[at:])
+                    behind = len(raw) - len(payload)
                 if verdict <= LAST_ACCEPTED:
                     if route.plain:
-                        deliveries.append((route.plain, route.frame_head + payload))
+                        deliveries.append((route.plain, scan.joined(route.frame_head, raw, behind)))
                     if route.special:
                         if route.meta:
                             meta = frames.meta(src, seq, received_ns, peers[number])
-                            deliveries.append((route.meta, route.frame_head + meta + payload))
+                            deliveries.append((route.meta, route.frame_head + meta + raw[behind:]))
                         if route.nobody:
                             verdict = NOT_ADDRESSED
                         else:
-                            self._count_groups(route.groups, payload)
+                            self._count_groups(route.groups, len(raw) - behind)
                             if route.heartbeat and route.heartbeat == src:
                                 self._on_heartbeat(src, now)
             except BadDatagram as bad:
@@ -122,17 +119,21 @@ class Ingress(Generic[R]):
             except Exception:  # a bug of ours, which costs this datagram and nothing else
                 verdict = INTERNAL_ERROR
                 self._on_bug(raw)
-            verdicts[verdict] += 1
+            if verdict == ACCEPTED:
+                accepted += 1
+            else:
+                verdicts[verdict] += 1
             if taps and taps[verdict]:
-                epoch = self._sources.epoch(src) if verdict <= NOT_ADDRESSED else 0
+                epoch = sources.epoch(src) if verdict <= NOT_ADDRESSED else 0
                 tapped = frames.tapped(NAMES[verdict], counters.name, epoch, received_ns, peers[number], raw)
                 deliveries.append((taps[verdict], tapped))
+        verdicts[ACCEPTED] += accepted
         return deliveries
 
-    def _count_groups(self, groups: tuple[int, ...], payload: bytes) -> None:
+    def _count_groups(self, groups: tuple[int, ...], size: int) -> None:
         for group in groups:
             self.group_messages[group] += 1
-            self.group_bytes[group] += len(payload)
+            self.group_bytes[group] += size
 
     def _judge_anew(self, src: bytes, seq: int, now: float, peers: Sequence[str], number: int, body: bytes) -> int:
         """The verdict on a datagram that was read by the letter."""

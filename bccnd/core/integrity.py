@@ -3,82 +3,70 @@
 Law: a body is read only after its sum was accepted; sums are compared in constant time; a check that this door
 cannot verify is never taken for a verified one. Source: BCCN, "Integrity computation" and "HMAC".
 
-`hmac` is HMAC-SHA-256 cut to 8 bytes, in 16 lowercase hex digits. The two hash states that depend on the key
-alone are made once, so that a datagram costs two copies and no keying. Signatures have a module of their own,
-loaded only where they are used.
+`hmac` is HMAC-SHA-256 cut to 8 bytes, in 16 lowercase hex digits. Signatures have a module of their own, loaded only
+where they are used.
 """
 
 from __future__ import annotations
 
-from binascii import crc32, hexlify
-from collections.abc import Callable, Collection, Mapping, Sequence
-from hashlib import sha256
+from binascii import crc32
+from collections.abc import Collection, Mapping, Sequence
 from hmac import compare_digest
-from typing import Final, Protocol
+from typing import Final
 
 from bccnd.core.bccn1 import MAGIC, split_check, split_envelope, starts
 from bccnd.errors import BadDatagram
+from bccnd.leaf import scan
+from bccnd.leaf.keyed import Keyed
 
 #: shorter keys can be guessed: 16 bytes are the strength of the truncated sum twice over
 MIN_KEY: Final = 16
-_BLOCK: Final = 64
-_INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
-_OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
+_BRACKET: Final = ord("]")
 
 
-class Algorithm(Protocol):
+class Algorithm:
     """One way to check a body. ``name`` is what stands before the ``=`` on the wire; ``repeatable`` says that whoever
     can check a sum can make it."""
 
-    name: bytes
-    repeatable: bool
-
-    @property
-    def sum(self) -> Callable[[bytes], bytes]:
-        """Computes the sum of a body, in lowercase hex digits."""
-        ...
-
-    def fits(self, total: bytes, body: bytes) -> bool | None:
-        """Whether a sum from the wire is right for a body; None where there is no key to tell."""
-        ...
-
-
-class Hmac:
-    """HMAC-SHA-256 under one key, cut to 8 bytes."""
-
-    name = b"hmac"
-    repeatable = True
-
-    def __init__(self, key: bytes) -> None:
-        block = (sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
-        new_inner = sha256(block.translate(_INNER)).copy
-        new_outer = sha256(block.translate(_OUTER)).copy
-
-        # A closure and no method: this runs once per datagram, and what it needs never changes.
-        def compute(body: bytes) -> bytes:
-            inner = new_inner()
-            inner.update(body)
-            outer = new_outer()
-            outer.update(inner.digest())
-            return hexlify(outer.digest()[:8])
-
-        self.sum: Callable[[bytes], bytes] = compute
-
-    def fits(self, total: bytes, body: bytes) -> bool:
-        return compare_digest(total, self.sum(body))
-
-
-class Crc32:
-    """The zlib/IEEE CRC: finds accidents, stops nobody."""
-
-    name = b"crc32"
+    name = b""
     repeatable = True
 
     def sum(self, body: bytes) -> bytes:
-        return b"%08x" % crc32(body)
+        """The sum of a body, in lowercase hex digits."""
+        raise NotImplementedError
 
-    def fits(self, total: bytes, body: bytes) -> bool:
-        return total == self.sum(body)
+    def fits(self, total: bytes, body: bytes) -> bool | None:
+        """Whether a sum from the wire is right for a body; None where there is no key to tell."""
+        return compare_digest(total, self.sum(body))
+
+    def seals(self, raw: bytes, start: int, end: int) -> bool:
+        """Whether the sum in ``raw[start:end]`` is the one that we would have put there, for the body that begins
+        behind the byte at ``end``; for those who are repeatable."""
+        return compare_digest(raw[start:end], self.sum(raw[end + 1 :]))
+
+
+class Hmac(Algorithm):
+    """HMAC-SHA-256 under one key, cut to 8 bytes."""
+
+    name = b"hmac"
+
+    def __init__(self, key: bytes) -> None:
+        self._keyed = Keyed(key)
+
+    def sum(self, body: bytes) -> bytes:
+        return self._keyed.sum(body)
+
+    def seals(self, raw: bytes, start: int, end: int) -> bool:
+        return self._keyed.seals(raw, start, end)
+
+
+class Crc32(Algorithm):
+    """The zlib/IEEE CRC: finds accidents, stops nobody."""
+
+    name = b"crc32"
+
+    def sum(self, body: bytes) -> bytes:
+        return b"%08x" % crc32(body)
 
 
 class Door:
@@ -108,27 +96,28 @@ class Door:
     def admit(self, raw: bytes) -> bytes:
         """The body of a BCCN1 datagram whose envelope is in order and whose check is accepted.
 
-        One comparison settles the usual case: what precedes the body must be just what we would have put there.
-        Everything else is examined by the letter.
-
         Raises BadDatagram: bad_envelope, length_mismatch, integrity_missing, integrity_unknown, integrity_failed,
         unsupported_version, in this order.
         """
-        end = raw.find(b"]")
-        body = raw[end + 1 :]
-        try:
-            start = self._starts[len(body)]
-        except IndexError:
-            return self._examine(raw)
-        if end < 0:
-            return self._examine(raw)
-        first = self._first
-        if first is None:
-            if raw[:end] == start:
-                return body
-        elif compare_digest(raw[:end], start + first.sum(body)):
-            return body
-        return self._examine(raw)
+        return raw[self.enter(raw) :]
+
+    def enter(self, raw: bytes) -> int:
+        """Where that body begins. Raises BadDatagram, as `admit`.
+
+        One comparison settles the usual case: what precedes the body must be just what we would have put there.
+        Everything else is examined by the letter.
+        """
+        end = scan.find(raw, _BRACKET, 0)
+        size = len(raw) - end - 1
+        if end >= 0 and size < len(self._starts):
+            start = self._starts[size]
+            if raw.startswith(start):
+                if self._first is None:
+                    if len(start) == end:
+                        return end + 1
+                elif self._first.seals(raw, len(start), end):
+                    return end + 1
+        return len(raw) - len(self._examine(raw))
 
     def _examine(self, raw: bytes) -> bytes:
         """What the first key did not settle: other versions, older keys, foreign algorithms, forgeries."""

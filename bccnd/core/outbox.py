@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Final
 
+from bccnd.core.runs import LENGTH, MAX_PORTION
+
 QUEUE: Final = 0
 STACK: Final = 1
 RANDOM: Final = 2
@@ -72,6 +74,24 @@ class Outbox:
         if self.order == RANDOM:
             return self._heap[0][2] if self._heap or not self._lost else self._lost
         return self._line[-1 if self.order == STACK else 0]
+
+    def portion(self) -> list[bytes]:
+        """The messages that are to be sent next, as many as go into one packet of a batch; none where something else
+        comes first. They are not taken yet."""
+        if self.order == RANDOM:
+            line: Iterable[Entry] = [self._heap[0][2]] if self._heap else []
+        else:
+            line = reversed(self._line) if self.order == STACK else self._line
+        found: list[bytes] = []
+        size = 0
+        for entry in line:
+            if isinstance(entry, int) or not entry.startswith(b"MSG"):
+                break
+            size += LENGTH + len(entry)
+            if size > MAX_PORTION and found:
+                break
+            found.append(entry)
+        return found
 
     def take(self) -> Entry:
         """Take off what is to be sent next. Raises IndexError when nothing waits."""

@@ -88,8 +88,7 @@ class Roster:
         source.older, source.newer = last, end
         last.newer = end.older = source
 
-    @staticmethod
-    def _unlink(source: Source) -> None:
+    def _unlink(self, source: Source) -> None:
         older, newer = source.older, source.newer
         older.newer, newer.older = newer, older
 

@@ -10,7 +10,7 @@ A receiver is any hashable object; the index does not look into it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from bccnd.core import secret, targets
 from bccnd.core.bccn1 import UNKNOWN_SRC, check_chan
@@ -26,7 +26,7 @@ CACHE: Final = 4096
 R = TypeVar("R")
 
 
-class Route(Generic[R]):
+class Route:
     """Where messages of one channel go. ``frame_head`` is the frame up to the payload; ``plain`` and ``meta`` are
     the receivers without and with the sender's particulars; ``nobody`` marks a directed channel that names no one
     here; ``groups`` index the configured channel groups; ``heartbeat`` is the src whose heartbeats go this way, or
@@ -35,7 +35,7 @@ class Route(Generic[R]):
     __slots__ = ("frame_head", "groups", "heartbeat", "meta", "nobody", "plain", "special")
 
     def __init__(
-        self, chan: bytes, form: int, plain: tuple[R, ...], meta: tuple[R, ...], groups: tuple[int, ...]
+        self, chan: bytes, form: int, plain: tuple[Any, ...], meta: tuple[Any, ...], groups: tuple[int, ...]
     ) -> None:
         self.nobody = form == targets.DIRECTED and not plain and not meta
         self.frame_head = b"MSG %b\0" % chan
@@ -186,9 +186,9 @@ class Routes(Generic[R]):
         #: receivers of the tap by the number of the verdict; empty when nobody listens
         self.taps: tuple[tuple[R, ...], ...] = ()
         #: the younger generation of remembered routes, for who wants to look before asking `find`
-        self.known: dict[bytes, Route[R]] = {}
-        self._old: dict[bytes, Route[R]] = {}
-        self._addressed: dict[bytes, Route[R]] = {}
+        self.known: dict[bytes, Route] = {}
+        self._old: dict[bytes, Route] = {}
+        self._addressed: dict[bytes, Route] = {}
         self.subscriptions = 0
 
     def __len__(self) -> int:
@@ -275,7 +275,7 @@ class Routes(Generic[R]):
 
     # -- where to
 
-    def find(self, chan: bytes) -> Route[R]:
+    def find(self, chan: bytes) -> Route:
         """The route of a channel. Raises BadDatagram: bad_channel, bad_target."""
         route = self.known.get(chan)
         if route is None:
@@ -290,7 +290,7 @@ class Routes(Generic[R]):
             self.known[chan] = route
         return route
 
-    def _find_addressed(self, chan: bytes) -> Route[R]:
+    def _find_addressed(self, chan: bytes) -> Route:
         """The all and directed forms; kept apart, because they change with every client that comes or goes."""
         if not self._forms:
             raise BadDatagram("bad_channel", "no legal channel where there are no forms")
@@ -306,7 +306,7 @@ class Routes(Generic[R]):
             self._addressed[chan] = route
         return route
 
-    def _make(self, chan: bytes, form: int, found: Iterable[R]) -> Route[R]:
+    def _make(self, chan: bytes, form: int, found: Iterable[R]) -> Route:
         plain = tuple(receiver for receiver in found if receiver not in self._meta)
         meta = tuple(receiver for receiver in found if receiver in self._meta)
         return Route(chan, form, plain, meta, tuple(self._groups.match(chan)))

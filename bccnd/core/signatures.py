@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from bccnd.core.bccn1 import MAX_SRC
+from bccnd.core.integrity import Algorithm
 from bccnd.core.targets import prefixes
 from bccnd.errors import BadMessage
 
@@ -30,7 +31,7 @@ _DIGITS: Final = 128
 _HEX: Final = b"0123456789abcdef"
 
 
-class Signatures:
+class Signatures(Algorithm):
     """Verifies by the public keys of the longest prefix of the src, and signs with one private key, if there is one.
 
     A prefix counts by whole tokens, as a directed target does: ``relay01`` speaks for ``relay01`` and

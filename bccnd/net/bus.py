@@ -88,9 +88,10 @@ class Bus:
         self._on_quiet = on_quiet
         self._clients = Clients(loop, routes, limits, self._end_slow, lambda client: self._waiting.let_go_soon(client))
         self._waiting = Waiting(loop, self._clients, self._watch, self._stumble)
+        self.fanout = self._clients
         self.clients = self._clients.by_fd
         self.counters = self._clients.counters
-        self.deliver: Callable[[Iterable[Delivery[int]]], None] = self._clients.deliver
+        self.deliver: Callable[[list[Delivery]], None] = self._clients.deliver
         self.quota = Quota(limits.user)
         self._control = Control(self, routes, listings or {}, trace)
         self._draining = False
@@ -366,7 +367,7 @@ class Bus:
                 return
             refused = ""
             if local:
-                self.deliver(((self._without_echo(client, self._routes.local(key)), packet),))
+                self._clients.send(self._without_echo(client, self._routes.local(key)), packet)
             else:
                 refused = self.publish(client.identity, key, payload, packet, client)
         self.counters.published += 1
@@ -402,13 +403,13 @@ class Bus:
         try:
             route = self._routes.find(key)
         except BadDatagram:  # no legal channel, but perhaps a key that someone here waits for
-            self.deliver(((self._without_echo(client, self._routes.local(key)), packet),))
+            self._clients.send(self._without_echo(client, self._routes.local(key)), packet)
         else:
-            self.deliver(((self._without_echo(client, route.plain), packet),))
+            self._clients.send(self._without_echo(client, route.plain), packet)
             if route.meta:
                 meta = frames.meta(identity, seq, clock_ns, "local")
                 told = route.frame_head + meta + payload
-                self.deliver(((self._without_echo(client, route.meta), told),))
+                self._clients.send(self._without_echo(client, route.meta), told)
         if datagram and self._broadcast(key, datagram):
             refused = "send_failed"
         return refused
@@ -422,7 +423,7 @@ class Bus:
 
     def announce(self, key: bytes, payload: bytes) -> None:
         """Tell the clients that have subscribed to a key of the bus itself."""
-        self.deliver(((self._routes.local(key), frames.message(key, payload)),))
+        self._clients.send(self._routes.local(key), frames.message(key, payload))
 
     def answer(self, client: Client, key: bytes, payload: bytes) -> None:
         """Send a client a control message."""
@@ -438,6 +439,10 @@ class Bus:
                 f"{client} has asked for {what} and may not. Remedy: see access in the configuration",
             )
         self._clients.tell(client, frames.error(reason, key[:MAX_REPEATED]))
+
+    def set_batch(self, client: Client, wanted: bool) -> None:
+        """Whether messages for this client go out together."""
+        self._clients.set_batch(client, wanted)
 
     def set_mode(self, client: Client, *, soft: bytes | None = None, hard: bytes | None = None) -> None:
         """What becomes of messages that cannot be sent to a client at once."""
@@ -457,6 +462,7 @@ class Bus:
             self._waiting.go_on(client)
         while unread and time.monotonic() < deadline:
             unread = [client for client in unread if client.open and self._read(client)]
+        self._clients.send_batches()
         while time.monotonic() < deadline:
             waiting = [client for client in self.clients.values() if client.box]
             if not waiting:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from os import write
 from typing import Any, Final
 
 from bccnd.core import frames
@@ -23,6 +22,8 @@ from bccnd.core.outbox import Outbox
 from bccnd.core.patterns import Dialect
 from bccnd.core.quota import Account, UserLimits
 from bccnd.core.routes import Routes
+from bccnd.core.runs import LENGTH, MAX_PORTION, Runs, portions
+from bccnd.leaf import packets
 from bccnd.net import log
 from bccnd.net.access import Rights
 from bccnd.net.loop import HALF_CLOSED, READABLE, WRITABLE, Loop, Timer
@@ -31,6 +32,10 @@ from bccnd.net.peer import Peer
 #: what a client may ask to be done with a message that its socket (soft) or its box (hard) does not take
 SOFT_MODES: Final = (b"queue", b"discard", b"block", b"error")
 HARD_MODES: Final = (b"discard", b"block", b"error")
+#: receivers of a message among whom it is remembered who is in batch mode
+SPLITS: Final = 4096
+#: the kernel has no room for a packet now
+_NO_ROOM: Final = (errno.EAGAIN, errno.ENOBUFS)
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,25 @@ class Client:
         return str(self.peer)
 
 
+def _packet(messages: list[bytes]) -> bytes:
+    """A portion for a client in batch mode; a message that is too large for a batch goes as it is."""
+    if len(messages) == 1 and len(messages[0]) > MAX_PORTION - LENGTH:
+        return messages[0]
+    return frames.batch(messages)
+
+
+class _Split:
+    """Of the receivers of a message, those in batch mode and the others."""
+
+    __slots__ = ("batched", "receivers", "single")
+
+    def __init__(self, receivers: tuple[int, ...], batched: set[int]) -> None:
+        #: held on to, because it is found by its address
+        self.receivers = receivers
+        self.batched = tuple([fd for fd in receivers if fd in batched])
+        self.single = tuple([fd for fd in receivers if fd not in batched])
+
+
 class Clients:
     """All clients by descriptor, and what is on its way to them.
 
@@ -129,6 +153,16 @@ class Clients:
         self._waiting: set[int] = set()
         #: descriptors of clients that have asked that those who publish to them be held up
         self._blockers: set[int] = set()
+        #: descriptors of clients in batch mode, and of what receivers they are among
+        self._batched: set[int] = set()
+        self._splits: dict[int, _Split] = {}
+        #: what goes out together: to those in batch mode in one packet when the segment was drained, to the others with
+        #: one call
+        self._batches = Runs()
+        self._runs = Runs()
+        self._sender = packets.Sender()
+        #: whether the end of this round will send the batches
+        self._due = False
         self._loop = loop
         self._routes = routes
         self._end = end
@@ -139,6 +173,8 @@ class Clients:
         self.by_fd[client.fd] = client
 
     def remove(self, client: Client) -> None:
+        if client.fd in self._batched:
+            self.set_batch(client, False)
         self._clear(client)
         del self.by_fd[client.fd]
         self._blockers.discard(client.fd)
@@ -149,55 +185,138 @@ class Clients:
 
     # -- sending
 
-    def deliver(self, deliveries: Iterable[Delivery[int]]) -> None:
+    def deliver(self, deliveries: list[Delivery]) -> None:
         """Send each frame to each of its receivers, in order."""
-        # os.write is the cheapest way into the kernel that Python has; a SEQPACKET socket takes it for send(2).
-        waiting = self._waiting
-        sent = 0
+        if len(deliveries) == 1:
+            self.send(*deliveries[0])
+            return
         for receivers, frame in deliveries:
-            for fd in receivers:
-                if waiting and fd in waiting:
-                    self._enqueue(self.by_fd[fd], frame)
-                    continue
-                try:
-                    write(fd, frame)
-                    sent += 1
-                except OSError as error:
-                    self._not_sent(fd, frame, error)
+            self._runs.put(self._unbatched(receivers, frame) if self._batched else receivers, frame)
+        for receivers, messages in self._runs.take():
+            self._send_all(receivers, messages)
+
+    def send(self, receivers: tuple[int, ...], frame: bytes) -> None:
+        """Send one frame to each of its receivers."""
+        if self._batched:
+            receivers = self._unbatched(receivers, frame)
+        sent = 0
+        for fd in receivers:
+            sent += self._send_one(fd, frame)
         self.counters.deliveries += sent
+
+    def _send_one(self, fd: int, frame: bytes) -> bool:
+        """Whether it is on its way; if not, it was done with it what the client has asked for."""
+        if self._waiting and fd in self._waiting:
+            self._enqueue(self.by_fd[fd], frame)
+            return False
+        failed = packets.send(fd, frame)
+        if failed:
+            self._not_sent(fd, [frame], failed)
+        return not failed
+
+    def _send_all(self, receivers: tuple[int, ...], messages: list[bytes]) -> None:
+        """Send messages, each as a packet of its own, to each of their receivers."""
+        sent = 0
+        count = len(messages)
+        self._sender.load(messages)
+        for fd in receivers:
+            if self._waiting and fd in self._waiting:
+                self._enqueue_all(self.by_fd[fd], messages)
+                continue
+            taken = self._sender.send(fd)
+            sent += taken
+            for message in messages[taken:] if taken < count else ():
+                sent += self._send_one(fd, message)
+        self.counters.deliveries += sent
+
+    def _unbatched(self, receivers: tuple[int, ...], frame: bytes) -> tuple[int, ...]:
+        """Put a frame by for those of its receivers who are in batch mode; who the others are."""
+        split = self._splits.get(id(receivers))
+        if split is None:
+            split = self._split(receivers)
+        if split.batched:
+            self._batches.put(split.batched, frame)
+            if not self._due:
+                self._due = True
+                self._loop.soon(self.send_batches)
+        return split.single
+
+    def _split(self, receivers: tuple[int, ...]) -> _Split:
+        if len(self._splits) >= SPLITS:
+            self._splits.clear()
+        split = self._splits[id(receivers)] = _Split(receivers, self._batched)
+        return split
+
+    def send_batches(self) -> None:
+        """Send what has gathered for the clients in batch mode."""
+        self._due = False
+        for receivers, messages in self._batches.take():
+            for some in portions(messages):
+                self._send_batch(receivers, some)
+
+    def _send_batch(self, receivers: tuple[int, ...], messages: list[bytes]) -> None:
+        packet = _packet(messages)
+        for fd in receivers:
+            if fd in self._waiting:
+                self._enqueue_all(self.by_fd[fd], messages)
+                continue
+            failed = packets.send(fd, packet)
+            if failed:
+                self._not_sent(fd, messages, failed)
+            else:
+                self.counters.deliveries += len(messages)
+
+    def set_batch(self, client: Client, wanted: bool) -> None:
+        """Whether messages for this client go out together."""
+        self.send_batches()
+        if wanted:
+            self._batched.add(client.fd)
+        else:
+            self._batched.discard(client.fd)
+        self._splits.clear()
 
     def tell(self, client: Client, frame: bytes) -> None:
         """Send a control message behind what already waits. It is no message: one that does not fit is dropped
         without a gap, and counted."""
+        if client.fd in self._batched:
+            self.send_batches()
         if not client.open:
             return
         if not client.box:
-            try:
-                write(client.fd, frame)
+            failed = packets.send(client.fd, frame)
+            if failed not in _NO_ROOM:
+                self.counters.untold += failed == errno.EMSGSIZE
                 return
-            except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.ENOBUFS):
-                    self.counters.untold += error.errno == errno.EMSGSIZE
-                    return
         limits = self.limits
         if len(client.box) < 2 * limits.queue_messages and not self._too_many_bytes(client, len(frame)):
             self._put(client, frame)
         else:
             self.counters.untold += 1
 
-    def _not_sent(self, fd: int, frame: bytes, error: OSError) -> None:
+    def _not_sent(self, fd: int, messages: list[bytes], failed: int) -> None:
         # One that was ended by what went before is no longer here.
         client = self.by_fd.get(fd)
-        if client is not None and error.errno in (errno.EAGAIN, errno.ENOBUFS):
-            self._enqueue(client, frame)
-        elif client is not None and error.errno == errno.EMSGSIZE:
-            if self._made_larger(client):
-                self.deliver((((fd,), frame),))
-            else:
-                self._lose(client, "too_big")
+        if client is not None and failed in _NO_ROOM:
+            self._enqueue_all(client, messages)
+        elif client is not None and failed == errno.EMSGSIZE:
+            self._send_large(client, messages)
         else:
             # Gone, or half gone. The loop will notice too, and first take what it had still sent.
-            self.counters.dropped["client_gone"] += 1
+            self.counters.dropped["client_gone"] += len(messages)
+
+    def _send_large(self, client: Client, messages: list[bytes]) -> None:
+        """Send again what was more than the client's socket takes: one message, or those of a batch."""
+        fd = client.fd
+        if self._made_larger(client):
+            if fd in self._batched:
+                self._send_batch((fd,), messages)
+            else:
+                self.send((fd,), messages[0])
+        elif len(messages) > 1:
+            for message in messages:
+                self._send_batch((fd,), [message])
+        else:
+            self._lose(client, "too_big")
 
     @staticmethod
     def _made_larger(client: Client) -> bool:
@@ -207,6 +326,13 @@ class Clients:
             return False
         client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, frames.MAX_PACKET)
         return client.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) > before
+
+    def _enqueue_all(self, client: Client, messages: list[bytes]) -> None:
+        for message in messages:
+            if client.open:
+                self._enqueue(client, message)
+            else:
+                self.counters.dropped["client_gone"] += 1
 
     def _enqueue(self, client: Client, frame: bytes) -> None:
         """Do with a message that cannot be sent now what the client has asked for."""
@@ -271,20 +397,26 @@ class Clients:
         """Send what waits, as far as the client's socket takes it."""
         box = client.box
         before = len(box)
+        batched = client.fd in self._batched
         while box:
             entry = box.head()
-            try:
-                write(client.fd, frames.gap(entry) if isinstance(entry, int) else entry)
-            except OSError as error:
-                if error.errno in (errno.EAGAIN, errno.ENOBUFS):
-                    break
-                if error.errno != errno.EMSGSIZE:  # gone; the loop will say so too
-                    self._clear(client)
-                    break
+            run = box.portion() if batched else []
+            alone = frames.gap(entry) if isinstance(entry, int) else entry
+            failed = packets.send(client.fd, _packet(run) if run else alone)
+            if failed in _NO_ROOM:
+                break
+            if failed == errno.EMSGSIZE:
                 if not self._made_larger(client):
-                    self._drop_head(client)
+                    if len(run) > 1:
+                        batched = False
+                    else:
+                        self._drop_head(client)
                 continue
-            self.counters.deliveries += self._take(client)
+            if failed:  # gone; the loop will say so too
+                self._clear(client)
+                break
+            for _ in range(max(1, len(run))):
+                self.counters.deliveries += self._take(client)
         if not box:
             self._waiting.discard(client.fd)
             client.patient = True

@@ -49,6 +49,8 @@ class Control:
             frames.SYNC: lambda client, payload: bus.answer(client, frames.SYNC, payload),
             frames.META_ON: lambda client, _: routes.set_meta(client.fd, True),
             frames.META_OFF: lambda client, _: routes.set_meta(client.fd, False),
+            frames.BATCH_ON: lambda client, _: bus.set_batch(client, True),
+            frames.BATCH_OFF: lambda client, _: bus.set_batch(client, False),
             frames.ECHO + b"on": lambda client, _: setattr(client, "echo", True),
             frames.ECHO + b"off": lambda client, _: setattr(client, "echo", False),
             frames.STATS: self._stats,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -230,3 +231,134 @@ def test_reading_meta_gives_meta_or_says_that_there_is_none(payload: bytes) -> N
         src, _, _, _, rest = frames.read_meta(payload)
         assert payload.startswith(src + b":")
         assert payload.endswith(b"|" + rest)
+
+
+# -- batches
+
+A: Final = b"MSG a\0x"
+SEVEN: Final = b"\x07\0\0\0"
+
+
+def messages() -> st.SearchStrategy[bytes]:
+    """Messages as they stand in a batch, on either side of the lengths that are at hand."""
+    around = st.integers(2040, 2056) | st.sampled_from([65_530, 70_000])
+    long = st.builds(
+        lambda key, byte, size: frames.message(key, byte * size), keys(), material.over(b"M\0 ", 1, 1), around
+    )
+    return st.one_of(st.builds(frames.message, keys(), st.binary(max_size=30)), long)
+
+
+def batches() -> st.SearchStrategy[bytes]:
+    return st.lists(st.builds(frames.message, keys(), st.binary(max_size=12)), min_size=1, max_size=5).map(frames.batch)
+
+
+def test_a_batch_reads_as_in_the_contract() -> None:
+    other = frames.message(b"!/tap/accepted", b"y" * 300)
+    packet = b"MSGS 2\0" + SEVEN + A + b"\x3f\x01\0\0" + other
+    assert len(other) == 0x13F
+    assert frames.batch([A, other]) == packet
+    assert frames.read_batch(packet) == [A, other]
+
+
+@given(st.lists(messages(), min_size=1, max_size=12))
+@examples(300)
+def test_a_batch_reads_back(together: list[bytes]) -> None:
+    packet = frames.batch(together)
+    assert frames.read_batch(packet) == together
+    assert frames.batch(tuple(together)) == packet
+    assert len(packet) == len(b"MSGS %d\0" % len(together)) + sum(4 + len(one) for one in together)
+
+
+def test_as_many_as_a_batch_holds_read_back() -> None:
+    smallest = [frames.message(b"", b"")] * 7000
+    packet = frames.batch(smallest)
+    assert len(packet) <= frames.MAX_BATCH
+    assert frames.read_batch(packet) == smallest
+
+
+@pytest.mark.parametrize(
+    ("packet", "reason"),
+    [
+        (b"", "no_batch"),
+        (b"MSGS", "no_batch"),
+        (b"MSGS ", "no_batch"),
+        (b"MSGS 1", "no_batch"),
+        (b"MSGS\0", "no_batch"),
+        (b"MSG 1\0" + SEVEN + A, "no_batch"),
+        (b" MSGS 1\0" + SEVEN + A, "no_batch"),
+        (b"msgs 1\0" + SEVEN + A, "no_batch"),
+        (A, "no_batch"),
+        (b"CMSG a\0x", "no_batch"),
+        (b"MSGS \0", "bad_count"),
+        (b"MSGS 0\0", "bad_count"),
+        (b"MSGS 00\0", "bad_count"),
+        (b"MSGS -1\0" + SEVEN + A, "bad_count"),
+        (b"MSGS +1\0" + SEVEN + A, "bad_count"),
+        (b"MSGS  1\0" + SEVEN + A, "bad_count"),
+        (b"MSGS 1 \0" + SEVEN + A, "bad_count"),
+        (b"MSGS 1_0\0" + SEVEN + A, "bad_count"),
+        (b"MSGS 0x1\0" + SEVEN + A, "bad_count"),
+        (b"MSGS \xb2\0" + SEVEN + A, "bad_count"),
+        (b"MSGS " + b"9" * 5000 + b"\0" + SEVEN + A, "bad_count"),
+        (b"MSGS 1\0", "cut_short"),
+        (b"MSGS 1\0\x06\0\0", "cut_short"),
+        (b"MSGS 1\0" + SEVEN, "cut_short"),
+        (b"MSGS 1\0" + SEVEN + A[:-1], "cut_short"),
+        (b"MSGS 1\0" + SEVEN + A[:3], "cut_short"),
+        (b"MSGS 2\0" + SEVEN + A, "cut_short"),
+        (b"MSGS 2\0" + SEVEN + A + b"\x07", "cut_short"),
+        (b"MSGS 2\0" + SEVEN + A + SEVEN + A[:-1], "cut_short"),
+        (b"MSGS 1\0\xff\xff\xff\xff" + A, "cut_short"),
+        (b"MSGS 1\0\0\0\0\x07" + A, "cut_short"),
+        (b"MSGS 99999999999999999999\0" + SEVEN + A, "cut_short"),
+        (b"MSGS 1\0" + SEVEN + A + b"x", "trailing"),
+        (b"MSGS 1\0" + SEVEN + A + SEVEN + A, "trailing"),
+        (b"MSGS 1\0\x05\0\0\0" + A, "no_message"),
+        (b"MSGS 1\0\x06\0\0\0MSG aa", "no_message"),
+        (b"MSGS 1\0\0\0\0\0", "no_message"),
+        (b"MSGS 1\0\x04\0\0\0MSG ", "no_message"),
+        (b"MSGS 1\0\x07\0\0\0CMSG a\0", "no_message"),
+        (b"MSGS 1\0\x05\0\0\0SUB a", "no_message"),
+        (b"MSGS 1\0\x06\0\0\0 MSG \0", "no_message"),
+        (b"MSGS 1\0\x12\0\0\0MSGS 1\0" + SEVEN + A, "no_message"),
+        (b"MSGS 2\0" + SEVEN + A + b"\x05\0\0\0MSG a", "no_message"),
+    ],
+)
+def test_what_is_no_batch_is_refused_with_a_reason(packet: bytes, reason: str) -> None:
+    assert reason_of(frames.read_batch, packet) == reason
+
+
+@pytest.mark.parametrize("digits", [b"2", b"02", b"00000000000000000002"])
+def test_a_count_is_a_number_however_it_is_written(digits: bytes) -> None:
+    assert frames.read_batch(b"MSGS " + digits + b"\0" + 2 * (SEVEN + A)) == [A, A]
+
+
+def test_a_batch_larger_than_the_daemon_makes_is_read() -> None:
+    large = [frames.message(b"a", b"x" * 100_000)] * 4
+    assert frames.read_batch(frames.batch(large)) == large
+
+
+@given(material.mutated(batches()))
+@examples(1000)
+def test_a_spoilt_batch_gives_messages_or_says_what_is_wrong(packet: bytes) -> None:
+    reason = reason_of(frames.read_batch, packet)
+    assert reason in {"", "no_batch", "bad_count", "cut_short", "no_message", "trailing"}
+    if not reason:
+        got = frames.read_batch(packet)
+        assert got
+        assert all(frames.read(one)[0] == frames.MSG for one in got)
+        # Nothing of it was passed over, nothing read twice.
+        assert packet[packet.index(0) :] == frames.batch(got)[len(b"MSGS %d" % len(got)) :]
+
+
+@given(batches(), st.data())
+@examples(300)
+def test_no_part_of_a_batch_is_a_batch(packet: bytes, data: st.DataObject) -> None:
+    assert reason_of(frames.read_batch, packet[: data.draw(st.integers(0, len(packet) - 1))])
+    assert reason_of(frames.read_batch, packet + data.draw(st.binary(min_size=1, max_size=9)))
+
+
+@pytest.mark.parametrize("packet", [b"MSGS 1\0" + SEVEN + A, b"MSGS 0\0", b"MSGS "])
+def test_a_batch_is_no_frame(packet: bytes) -> None:
+    # Only the daemon sends them; from a client they are refused like any other word that is none.
+    assert reason_of(frames.read, packet) == "unknown_verb"

@@ -537,7 +537,7 @@ def test_a_message_for_nobody_here_is_in_no_group() -> None:
 
 
 class BrokenRoutes(Routes[int]):
-    def find(self, chan: bytes) -> Route[int]:
+    def find(self, chan: bytes) -> Route:
         if chan == b"broken":
             raise RuntimeError("a bug")
         return super().find(chan)
@@ -550,7 +550,7 @@ class BrokenSources(Sources):
         return super().judge(src, seq, now)
 
 
-def broken() -> tuple[Ingress[int], list[bytes]]:
+def broken() -> tuple[Ingress, list[bytes]]:
     bugs: list[bytes] = []
     routes = BrokenRoutes(DIALECTS["path"])
     routes.join(1, b"h/p/1")
@@ -585,7 +585,7 @@ def test_what_meets_a_bug_is_tapped_too() -> None:
 
 
 def test_a_bug_that_nobody_wants_to_hear_of_is_still_counted() -> None:
-    way_in: Ingress[int] = Ingress(OPEN, BrokenSources(DedupRules()), Nameless(2.0), Routes(DIALECTS["path"]))
+    way_in: Ingress = Ingress(OPEN, BrokenSources(DedupRules()), Nameless(2.0), Routes(DIALECTS["path"]))
     counters = SegmentCounters("one")
     assert way_in.feed(counters, [datagram(seq=666)], [PEER], 0.0, NS) == []
     assert counters.verdicts[NUMBERS["internal_error"]] == 1
@@ -700,9 +700,13 @@ def test_heartbeats_of_a_batch_are_told_with_the_time_of_the_batch_in_their_orde
 
 def test_a_heartbeat_is_told_when_its_source_is_tracked_already() -> None:
     # Who watches looks the tracker up, the first time too.
+    class Look(list[tuple[bytes, float]]):
+        def append(self, beat: tuple[bytes, float]) -> None:
+            seen.append(beat[0] in world.sources)
+
     world = World()
-    seen = []
-    world.ingress._on_heartbeat = lambda src, _now: seen.append(src in world.sources)
+    seen: list[bool] = []
+    world.beats = Look()
     for seq in (1, 2):
         world.feed(datagram(b"a", seq=seq, chan=b"heartbeat/a"))
     assert seen == [True, True]

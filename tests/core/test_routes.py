@@ -173,7 +173,7 @@ class RoutesMachine(RuleBasedStateMachine):
             and naive.matches("path" if begins else self.dialects[receiver], text, key)
         }
 
-    def agrees(self, chan: bytes, route: Route[int], expected: set[int], *, nobody: bool = False) -> None:
+    def agrees(self, chan: bytes, route: Route, expected: set[int], *, nobody: bool = False) -> None:
         groups = {n for n, text in enumerate(self.groups) if naive.matches(self.dialect, text, chan)}
         assert sorted(route.plain) == sorted(expected - self.meta)
         assert sorted(route.meta) == sorted(expected & self.meta)

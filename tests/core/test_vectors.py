@@ -196,6 +196,9 @@ def test_the_door_seals_as_the_table_does(at: DoorVectors, vector: Vector) -> No
 
 # -- the whole way in
 
+#: who listens
+RECEIVER = 7
+
 
 class World:
     """The way in, with one receiver behind it who wants everything and wants to know from whom."""
@@ -209,13 +212,12 @@ class World:
                 monotonic=rules.freshness == "monotonic",
             )
         )
-        self.routes: Routes[str] = Routes(DIALECTS["path"])
-        self.routes.join(name, name.encode())
-        self.routes.subscribe(name, b"")
-        self.routes.set_meta(name, True)
-        self.name = name
+        self.routes: Routes[int] = Routes(DIALECTS["path"])
+        self.routes.join(RECEIVER, name.encode())
+        self.routes.subscribe(RECEIVER, b"")
+        self.routes.set_meta(RECEIVER, True)
         self.counters = {segment: SegmentCounters(segment) for segment in ("a", "b")}
-        self.ingress: Ingress[str] = Ingress(
+        self.ingress: Ingress = Ingress(
             door_of(at), self.sources, Nameless(rules.horizon), self.routes, ceiling=vectors.LARGEST
         )
 
@@ -223,7 +225,7 @@ class World:
         """The verdict, and what was delivered."""
         counters = self.counters[segment]
         before = list(counters.verdicts)
-        deliveries: list[Delivery[str]] = self.ingress.feed(counters, [raw], [peer], now, NS)
+        deliveries: list[Delivery] = self.ingress.feed(counters, [raw], [peer], now, NS)
         changed = [number for number, count in enumerate(counters.verdicts) if count != before[number]]
         assert sum(counters.verdicts) == sum(before) + 1 == counters.received
         (number,) = changed
@@ -234,7 +236,7 @@ class World:
         src, digits, rest = raw.partition(b"]")[2].split(b":", 2)
         chan, _, payload = rest.partition(b"|")
         head = b"MSG %b\0%b:%d:%d:%b|" % (chan, src, int(digits), NS, peer.encode())
-        return [((self.name,), head + payload)]
+        return [((RECEIVER,), head + payload)]
 
 
 @pytest.mark.parametrize(("at", "vector"), AT_DOORS, ids=vectors.name_of)

@@ -85,7 +85,7 @@ class World:
         return self.feed_from(raws, [peer] * len(raws), now)
 
     def feed_from(self, raws: Sequence[bytes], peers: Sequence[str], now: float) -> Deliveries:
-        found = self.ingress.feed(self.counters, raws, peers, now, NS)
+        found = self.ingress.feed(self.counters, list(raws), peers, now, NS)
         return [(sorted(receivers), frame) for receivers, frame in found]
 
     def verdict(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> str:

@@ -42,6 +42,8 @@ SILENT = [
     *(frames.ORDER + order for order in ORDERS),
     b"!/bccn/meta/on",
     b"!/bccn/meta/off",
+    b"!/bccn/batch/on",
+    b"!/bccn/batch/off",
     b"!/bccn/tag",
 ]
 ANSWERED: dict[bytes, Callable[[Hub], bytes]] = {
@@ -64,7 +66,7 @@ def test_the_list_is_complete(hub: Hub) -> None:
 def test_what_is_set_is_set_without_a_word(hub: Hub, key: bytes, payload: bytes | None) -> None:
     one = hub.connect(b"a")
     one.send(frames.request(key, payload))
-    one.send(b"CMSG echo/on", b"CMSG !/bccn/meta/off")
+    one.send(b"CMSG echo/on", b"CMSG !/bccn/meta/off", b"CMSG !/bccn/batch/off")
     one.publish(b"a", b"x")
     assert one.all() == [b"MSG a\0x"]
     assert hub.bus.counters.errors == {}

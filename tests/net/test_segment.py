@@ -17,7 +17,8 @@ import pytest
 from bccnd.core import frames
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.errors import StartError
-from bccnd.net.segment import BATCH, Peers, Segment, SegmentOptions
+from bccnd.leaf.packets import BATCH
+from bccnd.net.segment import Peers, Segment, SegmentOptions
 from tests.support import BROADCAST, cannot_here, free_port, need_root, wait, without_root
 
 Opens = Callable[..., Segment]
@@ -155,7 +156,7 @@ def test_each_datagram_of_a_batch_is_told_with_its_sender(opens: Opens, options:
             sock.sendto(address.encode(), (BROADCAST, options.port))
     (batch,) = take(segment, 3)
     assert batch == [name.partition(":")[0].encode() for name in names]
-    peers = segment.receiver.peers
+    peers = segment.peers
     assert [peers[0], peers[1], peers[2]] == names
     assert peers[:3] == names
     assert peers[1:3] == names[1:]
@@ -344,8 +345,8 @@ def test_a_multicast_segment_sends_and_hears_itself_and_others_of_the_group(mult
             assert [one for batch in take(each, len(sent)) for one in batch] == sent
             assert each.kernel_drops() == 0
             assert each.receiver.stamp_ns() > 0
-        assert segment.receiver.peers[0] == other.receiver.peers[0]
-        assert segment.receiver.peers[0].endswith(f":{multicast.port}")
+        assert segment.peers[0] == other.peers[0]
+        assert segment.peers[0].endswith(f":{multicast.port}")
         assert (segment.counters.sent, other.counters.sent) == (len(sent), 0)
         assert segment.counters.send_errors == {}
 
@@ -381,8 +382,8 @@ def test_a_segment_of_ipv6_is_opened_with_room_for_its_longer_names(options: Seg
         (batch,) = take(segment, 2)
         assert batch == [b"0", b"1"]
         ports = [sock.getsockname()[1] for sock in (sender, other)]
-        assert segment.receiver.peers[:2] == [f"[::1]:{port}" for port in ports]
-        assert len(segment.receiver.peers) == BATCH
+        assert segment.peers[:2] == [f"[::1]:{port}" for port in ports]
+        assert len(segment.peers) == BATCH
 
 
 def test_a_segment_that_cannot_be_reached_is_refused_and_leaves_nothing_open(options: SegmentOptions) -> None:

@@ -1,0 +1,45 @@
+cimport cython
+from bccnd.core.roster cimport Roster, Source
+
+cdef int ACCEPTED
+cdef int LAST_ACCEPTED
+
+
+cdef class Own:
+    cdef public object first
+    cdef public object next
+    cdef public double until
+    cdef public bint reported
+
+
+cdef class Sources:
+    cdef Roster _roster
+    cdef tuple _shards
+    cdef Py_hash_t _shard_mask
+    cdef readonly dict _own
+    cdef readonly object _released
+    cdef readonly object _gaps
+    cdef public object missing
+    cdef public object lost
+    cdef public object restarts
+    cdef public object jumps
+    cdef public object conflicts
+    cdef public object expired
+    cdef public object evicted
+    cdef object _sanity
+    cdef object _mask
+    cdef double _horizon
+    cdef int _late
+    cdef bint _monotonic
+    cdef double _expire
+    cdef Py_ssize_t _max
+
+    @cython.locals(source=Source, verdict=int, found=dict)
+    cpdef int judge(self, bytes src, unsigned long long seq, double now) except -100
+    cpdef int begin(self, bytes src, object seq, double now) except -100
+    cdef int _place(self, Source source, object seq, double now) except -100
+    cdef int _backward(self, Source source, object seq, double now) except -100
+    cdef _advance(self, Source source, object step, double now)
+    cdef _mark(self, Source source, object seq)
+    cdef _new_epoch(self, Source source, object seq)
+    cdef _give_up(self, Source source)

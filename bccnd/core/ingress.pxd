@@ -1,0 +1,35 @@
+cimport cython
+from bccnd.core.dedup cimport Sources
+from bccnd.core.integrity cimport Door
+from bccnd.core.routes cimport Route
+from bccnd.leaf cimport scan
+
+cdef int ACCEPTED
+cdef int INTERNAL_ERROR
+cdef int LAST_ACCEPTED
+cdef int NOT_ADDRESSED
+cdef int UNHEARD
+cdef int _BAR
+cdef int _COLON
+
+
+cdef class Ingress:
+    cdef public Door door
+    cdef readonly Py_ssize_t ceiling
+    cdef public list group_messages
+    cdef public list group_bytes
+    cdef Sources _sources
+    cdef object _nameless
+    cdef object _routes
+    cdef object _on_heartbeat
+    cdef object _on_conflict
+    cdef object _on_bug
+
+    @cython.locals(
+        deliveries=list, verdicts=list, door=Door, sources=Sources, known=dict, taps=tuple, accepted=long, number=Py_ssize_t,
+        raw=bytes, at=Py_ssize_t, first=Py_ssize_t, second=Py_ssize_t, bar=Py_ssize_t, behind=Py_ssize_t,
+        found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, src=bytes,
+    )
+    cpdef list feed(self, object counters, list datagrams, object peers, double now, object received_ns)
+    cdef int _judge_anew(self, bytes src, object seq, double now, object peers, Py_ssize_t number, bytes body) except -100
+    cdef _count_groups(self, tuple groups, Py_ssize_t size)

@@ -1,0 +1,30 @@
+cimport cython
+from bccnd.leaf cimport scan
+from bccnd.leaf.keyed cimport Keyed
+
+cdef int _BRACKET
+
+
+cdef class Algorithm:
+    cpdef bytes sum(self, bytes body)
+    cpdef bint seals(self, bytes raw, Py_ssize_t start, Py_ssize_t end) except -1
+
+
+cdef class Hmac(Algorithm):
+    cdef Keyed _keyed
+
+
+cdef class Crc32(Algorithm):
+    pass
+
+
+cdef class Door:
+    cdef tuple _verifiers
+    cdef Algorithm _signer
+    cdef Algorithm _first
+    cdef tuple _starts
+    cdef bint _required
+    cdef bint _accept_unverifiable
+
+    @cython.locals(end=Py_ssize_t, size=Py_ssize_t, start=bytes)
+    cpdef Py_ssize_t enter(self, bytes raw) except -1

@@ -1,0 +1,30 @@
+cdef class Source:
+    cdef readonly bytes src
+    cdef public unsigned long long first
+    cdef public unsigned long long last
+    # One bit for each of `sanity` seqs: any integer.
+    cdef public object absent
+    cdef public object missing
+    cdef public double heard
+    cdef public double rank
+    cdef public double beat
+    cdef public double gap
+    cdef public double interval
+    cdef public int epoch
+    cdef public int state
+    cdef public Source older
+    cdef public Source newer
+
+
+cdef class Roster:
+    cdef readonly tuple shards
+    cdef readonly Py_hash_t mask
+    cdef Py_ssize_t _count
+    cdef Source _end
+
+    cpdef Source get(self, bytes src)
+    cpdef add(self, Source source)
+    cpdef remove(self, Source source)
+    cpdef touch(self, Source source)
+    cdef _link(self, Source source)
+    cdef _unlink(self, Source source)

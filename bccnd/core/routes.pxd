@@ -1,0 +1,8 @@
+cdef class Route:
+    cdef readonly bytes frame_head
+    cdef readonly tuple plain
+    cdef readonly tuple meta
+    cdef readonly tuple groups
+    cdef readonly bytes heartbeat
+    cdef readonly bint nobody
+    cdef readonly bint special

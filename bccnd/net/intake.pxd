@@ -1,0 +1,17 @@
+cimport cython
+from bccnd.core.ingress cimport Ingress
+from bccnd.leaf.packets cimport Receiver
+from bccnd.net.clients cimport Clients
+
+
+cdef class Intake:
+    cdef object _segment
+    cdef Receiver _receiver
+    cdef Ingress _ingress
+    cdef Clients _clients
+    cdef object _forward
+    cdef object _after
+    cdef object _limited
+
+    @cython.locals(datagrams=list, deliveries=list, stamp=longlong, more=bint)
+    cpdef bint drain(self) except -1

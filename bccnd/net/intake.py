@@ -1,0 +1,70 @@
+"""What the segments' sockets hold: taken batch by batch, judged, delivered and timed.
+
+Law: a socket is drained before anything is sent that can wait for it, and never for so long that clients starve;
+clocks are read once per batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from bccnd.core.counters import Histogram
+from bccnd.core.ingress import Ingress
+from bccnd.leaf.packets import BATCH
+from bccnd.net import log
+from bccnd.net.clients import Clients
+from bccnd.net.segment import Segment
+
+#: batches taken from one segment before clients have their turn
+ROUNDS: Final = 8
+
+
+class Intake:
+    """The way of datagrams from a segment to the clients. ``forward`` gets the seconds from the kernel's stamp to the
+    clients' sockets; ``after`` is called when a batch was judged."""
+
+    def __init__(
+        self, segment: Segment, ingress: Ingress, clients: Clients, forward: Histogram, after: Callable[[], None]
+    ) -> None:
+        self._segment = segment
+        self._receiver = segment.receiver
+        self._ingress = ingress
+        self._clients = clients
+        self._forward = forward
+        self._after = after
+        self._limited = log.Limited()
+
+    def fileno(self) -> int:
+        return self._segment.fileno()
+
+    def on_readable(self, _events: int) -> None:
+        self.drain()
+
+    def drain(self) -> bool:
+        """Take what the socket holds; True when there may be more."""
+        segment = self._segment
+        more = True
+        for _ in range(ROUNDS):
+            try:
+                datagrams = self._receiver.receive()
+            except BlockingIOError:
+                more = False
+                break
+            except OSError as error:
+                name = segment.options.name
+                self._limited.warn(f"receive/{name}", f"segment {name}: cannot receive: {error.strerror}")
+                more = False
+                break
+            stamp = self._receiver.stamp_ns() or time.time_ns()
+            deliveries = self._ingress.feed(segment.counters, datagrams, segment.peers, time.monotonic(), stamp)
+            if deliveries:
+                self._clients.deliver(deliveries)
+                self._forward.add(max(0.0, (time.time_ns() - stamp) * 1e-9))
+            self._after()
+            if len(datagrams) < BATCH:
+                more = False
+                break
+        self._clients.send_batches()
+        return more

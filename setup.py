@@ -1,0 +1,60 @@
+"""Builds the compiled modules; everything else about the package stands in pyproject.toml.
+
+The list is explicit: what is on it is compiled from the same `.py` that runs uncompiled, with the types of the `.pxd`
+beside it, but for the leaves, which are written in C terms (`.pyx`). BCCND_PURE=1 builds without them and without a
+compiler.
+"""
+
+from __future__ import annotations
+
+import os
+
+from setuptools import Extension, setup
+
+COMPILED = (
+    "bccnd/leaf/keyed.pyx",
+    "bccnd/leaf/packets.pyx",
+    "bccnd/leaf/scan.pyx",
+    "bccnd/core/runs.py",
+    "bccnd/core/dedup.py",
+    "bccnd/core/ingress.py",
+    "bccnd/core/integrity.py",
+    "bccnd/core/roster.py",
+    "bccnd/core/routes.py",
+    "bccnd/net/clients.py",
+    "bccnd/net/intake.py",
+)
+
+DIRECTIVES = {
+    "language_level": 3,
+    # Types come from the .pxd files: an annotation `int` means any integer, not one of the machine's.
+    "annotation_typing": False,
+    "embedsignature": True,
+}
+
+
+def extensions() -> list[Extension]:
+    if os.environ.get("BCCND_PURE", "0") not in ("", "0"):
+        return []
+    from Cython.Build import cythonize
+
+    modules = []
+    for source in COMPILED:
+        name = os.path.splitext(source)[0].replace("/", ".")
+        keyed = name == "bccnd.leaf.keyed"
+        modules.append(
+            Extension(
+                name,
+                [source],
+                libraries=["crypto"] if keyed else [],
+                define_macros=[("OPENSSL_SUPPRESS_DEPRECATED", "1")] if keyed else [],
+                extra_compile_args=["-O2", "-g0"],
+            )
+        )
+    built: list[Extension] = cythonize(
+        modules, build_dir="build/c", compiler_directives=DIRECTIVES, nthreads=os.cpu_count() or 1
+    )
+    return built
+
+
+setup(ext_modules=extensions())
