@@ -1,0 +1,233 @@
+"""What is compared: how each relay is started, how it is known to be up, who sends to it and who subscribes.
+
+Law: all cases get the same messages, of the same size, at the same pace, to the same number of clients; where a relay
+can do a thing in several ways, it gets the way that is best for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.bench.programs import ROOT
+
+#: in load/message.h too
+KEY: Final = b"0123456789abcdef0123456789abcdef"
+BROADCAST: Final = "127.255.255.255"
+#: bytes of a whole message on the wire, envelope included
+SIZE: Final = 150
+#: at the least; where each client wants its own, there are as many of them as make even shares
+CHANNELS: Final = 16
+#: messages under way at most, in saturation: enough to keep a relay busy, and no queue of anybody overflows
+WINDOW: Final = 128
+#: where packages are unpacked that must not be installed: they would start services (packaging/unpack-peers.sh)
+UNPACKED: Final = ROOT / ".cache/peers"
+#: subscriptions of each of the clients in bccnd_patterns; all but one of all of them match nothing
+PATTERNS: Final = 50
+#: tried in turn for what has to have a port
+PORTS: Final = range(45600, 45700)
+#: deliveries of one run in saturation, and what that must come to in messages
+DELIVERIES, LEAST, MOST = 320_000, 8_000, 120_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one run takes place: nothing in it is used by another one."""
+
+    folder: Path
+    programs: Path
+    daemon: Path
+    udp: int
+    tcp: int
+    metrics: int
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "socket"
+
+    @property
+    def window(self) -> Path:
+        return self.folder / "window"
+
+    def write(self, name: str, text: str) -> str:
+        path = self.folder / name
+        path.touch(mode=0o600)
+        path.write_text(text)
+        return str(path)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A program of somebody else, from a Debian package."""
+
+    package: str
+
+    @property
+    def program(self) -> str | None:
+        """Where it is; None if nowhere."""
+        places = [str(UNPACKED / "usr/sbin"), str(UNPACKED / "usr/bin"), os.environ.get("PATH", os.defpath)]
+        return shutil.which(self.package, path=":".join([*places, "/usr/sbin"]))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """With the libraries that were unpacked beside it."""
+        if not str(self.program).startswith(f"{UNPACKED}/"):
+            return {}
+        folders = [*UNPACKED.glob("usr/lib/*-linux-gnu"), *UNPACKED.glob("lib/*-linux-gnu")]
+        return {"LD_LIBRARY_PATH": ":".join(map(str, folders))}
+
+
+Start = Callable[[Place, int], list[str]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One relay, and how its clients and publisher speak to it; without `relay`, programs listen for themselves."""
+
+    name: str
+    title: str
+    protocol: str
+    relay: Start | None = None
+    peer: Peer | None = None
+    #: flood sends to it; otherwise pub does
+    datagrams: bool = True
+    signed: bool = True
+    over_tcp: bool = False
+    #: drain's options, beside where and how many
+    clients: tuple[str, ...] = ("-s", "bench/")
+    #: each client wants its own 1/N of the messages
+    shares: bool = False
+    #: one client gets everything, the others nothing
+    one_reader: bool = False
+    #: many messages go out in one packet or write, so that one costs little and a run has to be longer
+    batches: bool = False
+    least: int = 1
+    saturated_only: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no relay."""
+        return self.relay is None
+
+    def fits(self, fan_out: int, mode: str) -> bool:
+        return fan_out >= self.least and not (self.saturated_only and mode == "paced")
+
+    def channels(self, fan_out: int) -> int:
+        return fan_out * -(-CHANNELS // fan_out) if self.shares else CHANNELS
+
+    def messages(self, fan_out: int) -> int:
+        """Of one run in saturation: long enough to measure, short enough to be left alone; even shares."""
+        if self.shares or self.one_reader:
+            cost = fan_out if self.alone else 4
+        else:
+            cost = 1 + fan_out // 8 if self.batches else fan_out
+        n = min(MOST, max(LEAST, DELIVERIES // cost))
+        return n - n % fan_out
+
+    def deliveries(self, fan_out: int, messages: int) -> int:
+        """What must have come when all is done. Who listens for himself reads everything, whatever he keeps."""
+        return messages if (self.shares and not self.alone) or self.one_reader else messages * fan_out
+
+
+def floor(check: str, packets: str) -> Start:
+    def start(place: Place, fan_out: int) -> list[str]:
+        where = ["-p", str(place.udp), "-u", str(place.socket), "-F", str(fan_out)]
+        return [str(place.programs / "floor"), *where, "-m", check, "-x", packets]
+
+    return start
+
+
+def bccnd(signed: bool) -> Start:
+    def start(place: Place, fan_out: int) -> list[str]:
+        settings: dict[str, object] = {
+            "host": "bench",
+            "segments": [{"address": BROADCAST, "port": place.udp}],
+            "bus": {"path": str(place.socket)},
+            "metrics": {"listen": f"127.0.0.1:{place.metrics}"},
+        }
+        if signed:
+            key = place.write("hmac.key", KEY.decode())
+            settings["integrity"] = {"algorithm": "hmac", "keys": [key], "required": True}
+        return [str(place.daemon), "--config", place.write("bccnd.yaml", json.dumps(settings))]
+
+    return start
+
+
+MOSQUITTO, REDIS, NATS = Peer("mosquitto"), Peer("redis-server"), Peer("nats-server")
+
+
+def mosquitto(place: Place, fan_out: int) -> list[str]:
+    who = pwd.getpwuid(os.geteuid()).pw_name  # as root it would become a user who may not open our folder
+    lines = (f"listener 0 {place.socket}", "allow_anonymous true", "persistence false", "log_type error", f"user {who}")
+    return [str(MOSQUITTO.program), "-c", place.write("mosquitto.conf", "\n".join((*lines, "")))]
+
+
+def redis(place: Place, fan_out: int) -> list[str]:
+    where = ["--port", "0", "--unixsocket", str(place.socket), "--dir", str(place.folder)]
+    return [str(REDIS.program), *where, "--save", "", "--appendonly", "no", "--daemonize", "no"]
+
+
+def nats(place: Place, fan_out: int) -> list[str]:
+    return [str(NATS.program), "-a", "127.0.0.1", "-p", str(place.tcp)]
+
+
+EVERY_CHANNEL: Final = tuple(word for i in range(CHANNELS) for word in ("-s", f"bench/c{i:07d}"))
+OURS: Final = bccnd(signed=True)
+
+
+def patterns(count: int) -> tuple[str, ...]:
+    return ("-x", str(count), "-o", "bench/")
+
+
+CASES: Final = {
+    case.name: case
+    for case in (
+        Case("floor", "floor", "floor", floor("none", "each"), clients=()),
+        Case("floor_hmac", "floor, HMAC", "floor", floor("hmac", "each"), clients=()),
+        Case("floor_batch", "floor, HMAC, packet per batch", "floor", floor("hmac", "batch"), clients=(), batches=True),
+        Case("bccnd", "bccnd", "seq", OURS),
+        Case("bccnd_plain", "bccnd, no HMAC", "seq", bccnd(signed=False), signed=False),
+        Case("bccnd_batch", "bccnd, batch mode", "seq", OURS, clients=("-M", "-s", "bench/"), batches=True),
+        Case("mosquitto", "mosquitto", "mqtt", mosquitto, peer=MOSQUITTO, datagrams=False, clients=("-s", "bench/#")),
+        Case("redis", "redis", "redis", redis, peer=REDIS, datagrams=False, clients=EVERY_CHANNEL, batches=True),
+        Case(
+            *("nats", "nats", "nats", nats),
+            peer=NATS,
+            datagrams=False,
+            over_tcp=True,
+            clients=("-s", "bench.>"),
+            batches=True,
+        ),
+        Case("listeners_all", "no daemon: N listeners", "listeners", clients=("-k", "all")),
+        Case("listeners", "no daemon: N listeners, 1/N each", "listeners", clients=("-k", "own"), shares=True, least=2),
+        # As many processes as there are listeners: what one process with N sockets costs would be too good.
+        Case("bccnd_each", "bccnd: N clients, 1/N each", "seq", OURS, clients=(), shares=True, least=2),
+        *(
+            Case(name, title, "seq", OURS, clients=wanted, one_reader=True, least=64, saturated_only=True)
+            for name, title, wanted in (
+                ("bccnd_pattern", "bccnd: N clients, one gets all", patterns(1)),
+                ("bccnd_patterns", f"bccnd: the same, {PATTERNS} patterns each", patterns(PATTERNS)),
+            )
+        ),
+    )
+}
+
+
+def free_port(kind: socket.SocketKind, taken: frozenset[int] = frozenset()) -> int:
+    """The first port that nobody has, on any address of this host."""
+    for port in PORTS:
+        with socket.socket(socket.AF_INET, kind) as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            if port not in taken:
+                return port
+    raise OSError(f"no free port from {PORTS.start} to {PORTS.stop - 1}")

@@ -1,0 +1,400 @@
+/* drain - K subscribers: counts what they get, checks its order, finds gaps, and measures how long it took.
+ * Law: a message counts once it is whole and in its place; everything else that comes, or does not come, is told.
+ *
+ *   -P floor|seq|mqtt|redis|nats  -u PATH or -t PORT (127.0.0.1)
+ *       floor: datagrams as they are, one or several in a packet; seq: the frames of bccnd
+ *   -K CLIENTS -p PROCESSES  by turns; each process has one epoll loop (1)
+ *   -N N                     messages that are sent
+ *   -s PATTERN               what each client subscribes to; may be repeated
+ *   -e CHANNELS              instead of -s: client i wants only the channels with number mod K = i, so it gets every
+ *                            K-th message (CHANNELS and N are multiples of K)
+ *   -x M                     patterns of each client that match nothing, sent first
+ *   -o PATTERN               client 0 subscribes to this instead of the last of those, and is the only one that counts
+ *   -M                       batch mode of bccnd: packets hold several frames
+ *   -w FILE                  the window, see window.h
+ *   -i MS                    taken for over when nothing has come for so long (1500; 20 s before the first)
+ * Says "ready" when all have subscribed. */
+#include "histogram.h"
+#include "message.h"
+#include "peers.h"
+#include "window.h"
+#include <getopt.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+
+#define STREAM (256 << 10) /* of a client's stream, at most */
+#define PACKETS 32
+#define PACKET (80 << 10) /* a packet of batch mode has 64 KiB at most */
+#define MAX_PATTERNS 256
+
+struct client {
+	int fd, have;
+	uint64_t n, next; /* messages; the index that comes next */
+	char *stream;
+};
+
+struct result {
+	uint64_t n, gap, back, bad, closed, first, last, cpu;
+	struct histogram latency;
+};
+
+static enum protocol protocol;
+static uint64_t step = 1, taken_at;
+static struct result *out;
+
+static void got(struct client *c, const char *payload, long length)
+{
+	uint64_t stamp, index;
+	c->n++;
+	if (length < PAYLOAD_MIN || payload[20] != '#') {
+		out->bad++;
+		return;
+	}
+	stamp = get_digits(payload, 20);
+	index = get_digits(payload + 21, 9);
+	if (index < c->next) {
+		out->back++;
+	} else {
+		out->gap += (index - c->next) / step;
+		c->next = index + step;
+	}
+	if (stamp)
+		histogram_add(&out->latency, taken_at - stamp);
+}
+
+static void got_datagrams(struct client *c, const char *p, const char *end)
+{
+	struct datagram d;
+	while (p < end) {
+		if (!(p = datagram_read(p, end, &d))) {
+			out->bad++;
+			return;
+		}
+		got(c, d.payload, d.payload_length);
+	}
+}
+
+/* one frame: MSG <key>NUL<payload>; a control message has no business here, it tells of a loss */
+static void got_frame(struct client *c, const char *p, const char *end)
+{
+	const char *key_end = memchr(p, 0, (size_t)(end - p));
+	if (end - p < 4 || memcmp(p, "MSG ", 4) || !key_end)
+		out->bad++;
+	else
+		got(c, key_end + 1, end - key_end - 1);
+}
+
+/* a packet of batch mode: MSGS <n>NUL, and n times four bytes of length, the lowest first, and a frame */
+static void got_batch(struct client *c, const char *p, const char *end)
+{
+	long n = strtol(p + 5, NULL, 10);
+	p = memchr(p, 0, (size_t)(end - p));
+	for (p = p ? p + 1 : end; n > 0 && end - p >= 4; n--) {
+		const unsigned char *l = (const unsigned char *)p;
+		uint32_t length = l[0] | (uint32_t)l[1] << 8 | (uint32_t)l[2] << 16 | (uint32_t)l[3] << 24;
+		p += 4;
+		if (end - p < (long)length)
+			break;
+		got_frame(c, p, p + length);
+		p += length;
+	}
+	if (n || p != end)
+		out->bad++;
+}
+
+static void got_packet(struct client *c, const char *p, const char *end)
+{
+	if (protocol == FLOOR)
+		got_datagrams(c, p, end);
+	else if (end - p > 5 && !memcmp(p, "MSGS ", 5))
+		got_batch(c, p, end);
+	else
+		got_frame(c, p, end);
+}
+
+static const char *next_line(const char *p, const char *end)
+{
+	const char *q = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
+	return q ? q + 1 : NULL;
+}
+
+/* Each of these takes one message of a stream, and returns where it ends; NULL when it is not all there. */
+static const char *take_mqtt(struct client *c, const char *p, const char *end)
+{
+	const char *q = p + 1;
+	int length = 0, shift = 0, topic;
+	do {
+		if (q >= end)
+			return NULL;
+		length |= (*q & 127) << shift;
+		shift += 7;
+	} while (*q++ & 128);
+	if (end - q < length)
+		return NULL;
+	if ((*p & 0xf0) == 0x30) {
+		topic = (unsigned char)q[0] << 8 | (unsigned char)q[1];
+		got(c, q + 2 + topic, length - 2 - topic);
+	}
+	return q + length;
+}
+
+static const char *take_nats(struct client *c, const char *p, const char *end)
+{
+	const char *q = next_line(p, end), *digits;
+	if (!q)
+		return NULL;
+	if (!memcmp(p, "PING", 4))
+		write_all(c->fd, "PONG\r\n", 6);
+	if (memcmp(p, "MSG ", 4))
+		return q;
+	for (digits = q - 2; digits[-1] != ' '; digits--)
+		;
+	int length = atoi(digits);
+	if (end - q < length + 2)
+		return NULL;
+	got(c, q, length);
+	return q + length + 2;
+}
+
+static const char *take_redis(struct client *c, const char *p, const char *end)
+{
+	const char *q = next_line(p, end), *last = NULL;
+	int length = 0;
+	if (!q)
+		return NULL;
+	if (*p != '*') {
+		out->bad++;
+		return q;
+	}
+	for (int i = atoi(p + 1); i > 0; i--) { /* "message", the channel, the payload */
+		const char *text = next_line(q, end);
+		if (!text)
+			return NULL;
+		length = atoi(q + 1);
+		if (*q != '$' || end - text < length + 2)
+			return NULL;
+		last = text;
+		q = text + length + 2;
+	}
+	if (last)
+		got(c, last, length);
+	return q;
+}
+
+static void got_stream(struct client *c)
+{
+	const char *p = c->stream, *end = p + c->have, *q;
+	while (p < end) {
+		q = protocol == MQTT ? take_mqtt(c, p, end) : protocol == NATS ? take_nats(c, p, end) : take_redis(c, p, end);
+		if (!q)
+			break;
+		p = q;
+	}
+	c->have = (int)(end - p);
+	memmove(c->stream, p, (size_t)c->have);
+}
+
+/* Reads what is there; returns 0 when the relay has closed. */
+static int take(struct client *c)
+{
+	static char memory[PACKETS][PACKET];
+	static struct mmsghdr m[PACKETS];
+	static struct iovec v[PACKETS];
+	if (!v[0].iov_base)
+		lay_out(m, v, memory[0], PACKET, PACKETS);
+	if (protocol > SEQ) {
+		ssize_t n = recv(c->fd, c->stream + c->have, (size_t)(STREAM - c->have), MSG_DONTWAIT);
+		taken_at = now_ns();
+		if (n > 0) {
+			c->have += (int)n;
+			got_stream(c);
+		}
+		return n != 0;
+	}
+	int n = recvmmsg(c->fd, m, PACKETS, MSG_DONTWAIT, NULL);
+	taken_at = now_ns();
+	for (int i = 0; i < n; i++) {
+		if (!m[i].msg_len)
+			return 0;
+		if (m[i].msg_hdr.msg_flags & MSG_TRUNC)
+			out->bad++;
+		got_packet(c, memory[i], memory[i] + m[i].msg_len);
+	}
+	return 1;
+}
+
+struct wishes {
+	const char *pattern[MAX_PATTERNS], *only, *path;
+	int clients, processes, patterns, each, never, batches, port, idle_ms;
+	uint64_t n;
+	struct window *window;
+};
+
+static void subscribe_all(const struct wishes *w, struct client *c, int id)
+{
+	char b[64];
+	int never = w->never - (w->only && !id);
+	c->fd = connect_to(protocol, w->path, w->port);
+	c->next = w->each ? (uint64_t)id : 0;
+	c->stream = protocol > SEQ ? malloc(STREAM) : NULL;
+	greet(protocol, c->fd, id);
+	if (w->batches)
+		packet(c->fd, "CMSG !/bccn/batch/on", strlen("CMSG !/bccn/batch/on"));
+	for (int i = 0; i < never; i++) {
+		sprintf(b, "other/c%07d/n%03d/*", id, i);
+		subscribe(protocol, c->fd, b);
+	}
+	if (w->only && !id)
+		subscribe(protocol, c->fd, w->only);
+	for (int i = 0; i < w->patterns; i++)
+		subscribe(protocol, c->fd, w->pattern[i]);
+	for (int i = id; i < w->each; i += w->clients) {
+		sprintf(b, "bench/c%07d", i);
+		subscribe(protocol, c->fd, b);
+	}
+	settle(protocol, c->fd);
+}
+
+/* One process: the clients me, me + processes, ... until each one that counts has all. */
+static void work(const struct wishes *w, int me, int told)
+{
+	struct client *c = calloc((size_t)w->clients, sizeof *c);
+	struct epoll_event event[256];
+	int k = 0, counted, complete = 0, waited = 0, poll = epoll_create1(EPOLL_CLOEXEC);
+	uint64_t n = w->each ? w->n / (uint64_t)w->clients : w->n, published = 0;
+	for (int id = me; id < w->clients; id += w->processes, k++) {
+		struct epoll_event e = {.events = EPOLLIN, .data.u32 = (uint32_t)k};
+		subscribe_all(w, &c[k], id);
+		if (epoll_ctl(poll, EPOLL_CTL_ADD, c[k].fd, &e))
+			die("epoll_ctl");
+	}
+	counted = w->only ? me == 0 : k;
+	if (write(told, "r", 1) != 1)
+		exit(2);
+	uint64_t cpu = cpu_ns();
+	while (complete < counted) {
+		int r = epoll_wait(poll, event, 256, 100);
+		if (r <= 0) {
+			waited += 100;
+			if (waited >= (out->first ? w->idle_ms : 20000))
+				break;
+			continue;
+		}
+		waited = 0;
+		if (!out->first)
+			out->first = now_ns();
+		for (int i = 0; i < r; i++) {
+			struct client *q = &c[event[i].data.u32];
+			uint64_t before = q->n;
+			int open = take(q);
+			if (!open) {
+				out->closed++;
+				epoll_ctl(poll, EPOLL_CTL_DEL, q->fd, NULL);
+			}
+			if (before < n && (q->n >= n || !open) && q - c < counted)
+				complete++;
+		}
+		out->last = now_ns();
+		if (w->window && counted) {
+			uint64_t least = UINT64_MAX;
+			for (int i = 0; i < counted; i++)
+				if (c[i].next < least)
+					least = c[i].next;
+			if (least != published)
+				window_tell(w->window, me, published = least);
+		}
+	}
+	out->cpu = cpu_ns() - cpu;
+	for (int i = 0; i < k; i++)
+		out->n += c[i].n;
+}
+
+static void report(const struct result *each, const struct wishes *w)
+{
+	struct result sum = {.first = UINT64_MAX};
+	for (int i = 0; i < w->processes; i++) {
+		sum.n += each[i].n;
+		sum.gap += each[i].gap;
+		sum.back += each[i].back;
+		sum.bad += each[i].bad;
+		sum.closed += each[i].closed;
+		sum.cpu += each[i].cpu;
+		if (each[i].first && each[i].first < sum.first)
+			sum.first = each[i].first;
+		if (each[i].last > sum.last)
+			sum.last = each[i].last;
+		histogram_merge(&sum.latency, &each[i].latency);
+	}
+	printf("{\"program\":\"drain\",\"n\":%llu,\"gap\":%llu,\"back\":%llu,\"bad\":%llu,\"closed\":%llu,\"cpu_ns\":%llu,"
+	       "\"seconds\":%.6f,",
+	       (unsigned long long)sum.n, (unsigned long long)sum.gap, (unsigned long long)sum.back,
+	       (unsigned long long)sum.bad, (unsigned long long)sum.closed, (unsigned long long)sum.cpu,
+	       sum.last ? (double)(sum.last - sum.first) / 1e9 : 0.0);
+	histogram_print(&sum.latency);
+	puts("}");
+}
+
+int main(int argc, char **argv)
+{
+	struct wishes w = {.clients = 1, .processes = 1, .idle_ms = 1500, .n = 100000};
+	int option, told[2];
+	while ((option = getopt(argc, argv, "P:u:t:K:p:N:s:e:x:o:Mw:i:")) != -1)
+		switch (option) {
+		case 'P': protocol = protocol_of(optarg); break;
+		case 'u': w.path = optarg; break;
+		case 't': w.port = (int)number(optarg, 1, 65535, "-t"); break;
+		case 'K': w.clients = (int)number(optarg, 1, 10000, "-K"); break;
+		case 'p': w.processes = (int)number(optarg, 1, MAX_SLOTS, "-p"); break;
+		case 'N': w.n = number(optarg, 1, PAYLOAD_INDEX_MAX, "-N"); break;
+		case 's':
+			if (w.patterns == MAX_PATTERNS)
+				refuse("-s: so many patterns?");
+			w.pattern[w.patterns++] = optarg;
+			break;
+		case 'e': w.each = (int)number(optarg, 1, 1000000, "-e"); break;
+		case 'x': w.never = (int)number(optarg, 0, 1000, "-x"); break;
+		case 'o': w.only = optarg; break;
+		case 'M': w.batches = 1; break;
+		case 'w': w.window = window_open(optarg); break;
+		case 'i': w.idle_ms = (int)number(optarg, 100, 60000, "-i"); break;
+		default: return 2;
+		}
+	if (w.processes > w.clients)
+		w.processes = w.clients;
+	if (w.only && (w.processes > 1 || w.never < 1))
+		refuse("-o: with -p 1, and in the place of one of -x");
+	if (w.each) {
+		step = (uint64_t)w.clients;
+		if (w.each % w.clients || w.n % step)
+			refuse("-e, -N: these must be multiples of -K");
+	}
+	if (w.window) /* where only client 0 counts, the others hold nobody up */
+		atomic_store(&w.window->slots, w.only ? 1 : (uint32_t)w.processes);
+	struct result *each = mmap(NULL, (size_t)w.processes * sizeof *each, PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (each == MAP_FAILED || pipe(told))
+		die("mmap");
+	for (int me = 0; me < w.processes; me++) {
+		pid_t child = fork();
+		if (child < 0)
+			die("fork");
+		if (!child) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			close(told[0]);
+			out = &each[me];
+			work(&w, me, told[1]);
+			_exit(0);
+		}
+	}
+	char byte;
+	close(told[1]);
+	for (int i = 0; i < w.processes; i++)
+		if (read(told[0], &byte, 1) != 1)
+			return 2; /* it has said why */
+	say_ready();
+	while (wait(NULL) > 0)
+		;
+	report(each, &w);
+	return 0;
+}

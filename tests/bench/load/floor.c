@@ -1,0 +1,90 @@
+/* floor - the least that a relay can do: recvmmsg on a UDP port, send() of each datagram to each of F clients.
+ * Law: no pattern, no number, no name is looked at. Whatever hands a packet to each client pays at least this to the
+ * kernel, so a relay's cost is told as a multiple of it.
+ *
+ *   -p PORT -u PATH  where from, and the SEQPACKET socket of the clients
+ *   -F CLIENTS       it begins when so many have connected
+ *   -m CHECK         none; hmac: over each datagram, with the key's blocks hashed beforehand
+ *   -x PACKETS       each: one per client and datagram; batch: one per client with all that recvmmsg gave
+ *   -b BATCH         of one recvmmsg (64)
+ * Says "ready" when it listens; SIGTERM ends it. */
+#include "message.h"
+#include <getopt.h>
+#include <signal.h>
+#include <sys/un.h>
+
+#define MAX_CLIENTS 1024
+#define MAX_BATCH 256
+#define ROOM 2048
+
+static volatile sig_atomic_t ended;
+
+static void on_term(int number)
+{
+	(void)number;
+	ended = 1;
+}
+
+static char taken[MAX_BATCH][ROOM], joined[MAX_BATCH * ROOM];
+static int clients[MAX_CLIENTS];
+
+static void give(int n, const char *packet, size_t length)
+{
+	for (int i = 0; i < n; i++)
+		send(clients[i], packet, length, MSG_DONTWAIT | MSG_NOSIGNAL); /* who is full loses it; drain sees that */
+}
+
+int main(int argc, char **argv)
+{
+	const char *path = NULL;
+	int port = 0, n = 1, check = 0, join = 0, batch = 64, option;
+	while ((option = getopt(argc, argv, "p:u:F:m:x:b:")) != -1)
+		switch (option) {
+		case 'p': port = (int)number(optarg, 1, 65535, "-p"); break;
+		case 'u': path = optarg; break;
+		case 'F': n = (int)number(optarg, 1, MAX_CLIENTS, "-F"); break;
+		case 'm': check = !strcmp(optarg, "hmac"); break;
+		case 'x': join = !strcmp(optarg, "batch"); break;
+		case 'b': batch = (int)number(optarg, 1, MAX_BATCH, "-b"); break;
+		default: return 2;
+		}
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	if (!port || !path || strlen(path) >= sizeof at.sun_path)
+		refuse("-p PORT -u PATH: where?");
+	strcpy(at.sun_path, path);
+	struct sigaction action = {.sa_handler = on_term};
+	sigaction(SIGTERM, &action, NULL);
+	int in = udp_listen("127.0.0.1", port), door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	unlink(path);
+	if (bind(door, (struct sockaddr *)&at, sizeof at) || listen(door, MAX_CLIENTS))
+		die(path);
+	say_ready();
+	for (int i = 0; i < n; i++)
+		if ((clients[i] = accept(door, NULL, NULL)) < 0)
+			return ended ? 0 : 2;
+
+	static struct mmsghdr m[MAX_BATCH];
+	static struct iovec v[MAX_BATCH];
+	struct hmac hmac;
+	hmac_init(&hmac);
+	lay_out(m, v, taken[0], ROOM, MAX_BATCH);
+	while (!ended) {
+		size_t length = 0;
+		int r = recvmmsg(in, m, (unsigned)batch, MSG_WAITFORONE, NULL);
+		if (r < 0 && errno != EINTR)
+			die("recvmmsg");
+		for (int i = 0; i < r; i++) {
+			struct datagram d;
+			if (check && (!datagram_open(taken[i], taken[i] + m[i].msg_len, &d) || !datagram_is_signed(&hmac, &d)))
+				continue;
+			if (join) {
+				memcpy(joined + length, taken[i], m[i].msg_len);
+				length += m[i].msg_len;
+			} else
+				give(n, taken[i], m[i].msg_len);
+		}
+		if (length)
+			give(n, joined, length);
+	}
+	return 0;
+}

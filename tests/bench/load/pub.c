@@ -1,0 +1,93 @@
+/* pub - one publisher for the peers: the same window, pace, sizes and payloads as flood, over their own protocols.
+ * Law: a message is as large on the wire as the datagram it is compared with, envelope included.
+ *
+ *   -P mqtt|redis|nats  -u PATH or -t PORT (127.0.0.1)
+ *   -n N -C CHANNELS -z BYTES -r RATE -b BATCH -w FILE -W SIZE -T (stamped): as with flood; a batch is one write */
+#include "message.h"
+#include "peers.h"
+#include "window.h"
+#include <getopt.h>
+
+#define MAX_BATCH 256
+#define ROOM 2048
+
+/* Writes what stands before a payload of this length; returns its length. */
+static int head(enum protocol p, char *out, const char *chan, int payload)
+{
+	int length = (int)strlen(chan);
+	if (p == NATS)
+		return sprintf(out, "PUB %s %d\r\n", chan, payload);
+	if (p == REDIS)
+		return sprintf(out, "*3\r\n$7\r\nPUBLISH\r\n$%d\r\n%s\r\n$%d\r\n", length, chan, payload);
+	int n = 0, rest = 2 + length + payload; /* MQTT: PUBLISH, QoS 0 */
+	out[n++] = 0x30;
+	if (rest > 127) {
+		out[n++] = (char)((rest & 127) | 128);
+		out[n++] = (char)(rest >> 7);
+	} else
+		out[n++] = (char)rest;
+	out[n++] = 0;
+	out[n++] = (char)length;
+	memcpy(out + n, chan, (size_t)length);
+	return n + length;
+}
+
+static char *make(enum protocol p, char *out, int size, uint64_t index, uint64_t channels, uint64_t stamp)
+{
+	char chan[32];
+	int tail = p == MQTT ? 0 : 2, payload = size;
+	sprintf(chan, p == NATS ? "bench.c%07d" : "bench/c%07d", (int)(index % channels));
+	payload = size - tail - head(p, out, chan, size); /* the second time with fewer digits, if need be */
+	payload = size - tail - head(p, out, chan, payload);
+	out += head(p, out, chan, payload);
+	put_payload(out, payload, stamp, index);
+	memcpy(out + payload, "\r\n", (size_t)tail);
+	return out + payload + tail;
+}
+
+int main(int argc, char **argv)
+{
+	enum protocol p = FLOOR;
+	struct sender s = {.batch = 32, .total = 100000};
+	const char *path = NULL;
+	int port = 0, size = 150, stamped = 0, option;
+	uint64_t channels = 16;
+	while ((option = getopt(argc, argv, "P:u:t:n:C:z:r:b:w:W:T")) != -1)
+		switch (option) {
+		case 'P': p = protocol_of(optarg); break;
+		case 'u': path = optarg; break;
+		case 't': port = (int)number(optarg, 1, 65535, "-t"); break;
+		case 'n': s.total = number(optarg, 1, PAYLOAD_INDEX_MAX, "-n"); break;
+		case 'C': channels = number(optarg, 1, 1000000, "-C"); break;
+		case 'z': size = (int)number(optarg, SIZE_LEAST, SIZE_MOST, "-z"); break;
+		case 'r': s.rate = number(optarg, 0, 10000000, "-r"); break;
+		case 'b': s.batch = number(optarg, 1, MAX_BATCH, "-b"); break;
+		case 'w': s.window = window_open(optarg); break;
+		case 'W': s.size = number(optarg, 1, UINT32_MAX, "-W"); break;
+		case 'T': stamped = 1; break;
+		default: return 2;
+		}
+	if (p <= SEQ)
+		refuse("-P: mqtt, redis or nats");
+	static char out[MAX_BATCH * ROOM], answers[65536];
+	int fd = connect_to(p, path, port);
+	greet(p, fd, 9999);
+	sender_start(&s);
+	uint64_t cpu = cpu_ns();
+	while (s.sent < s.total) {
+		uint64_t n = sender_room(&s);
+		char *end = out;
+		for (uint64_t i = 0; i < n; i++)
+			end = make(p, end, size, s.sent + i, channels, stamped ? now_ns() : 0);
+		write_all(fd, out, (size_t)(end - out));
+		while (recv(fd, answers, sizeof answers, MSG_DONTWAIT) > 0) /* of redis; a PING of nats can wait so long */
+			;
+		s.sent += n;
+	}
+	cpu = cpu_ns() - cpu;
+	/* Stay until all has arrived, 2 s at most: the end of a connection could cut a stream short. */
+	for (int i = 0; s.window && i < 200 && window_done(s.window) < s.total; i++)
+		usleep(10000);
+	sender_report(&s, "pub", cpu);
+	return 0;
+}

@@ -1,0 +1,47 @@
+"""The load programs: C in `load/`, compiled when they are needed.
+
+Law: what measures must be faster than what is measured, so it is C; and a program is never older than its sources.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+SOURCES: Final = Path(__file__).parent / "load"
+FLAGS: Final = ("-O2", "-Wall", "-Wextra")
+NAMES: Final = ("flood", "floor", "drain", "pub", "listeners")
+
+
+class CannotBuild(Exception):
+    """Why there are no load programs, and what to do about it."""
+
+
+def build(folder: Path) -> Path:
+    """Compile what is missing or out of date; returns the folder of the programs. Raises CannotBuild."""
+    folder.mkdir(parents=True, exist_ok=True)
+    newest = max(path.stat().st_mtime for path in SOURCES.iterdir())
+    for name in NAMES:
+        program = folder / name
+        if not program.exists() or program.stat().st_mtime < newest:
+            compile_one(SOURCES / f"{name}.c", program)
+    return folder
+
+
+def compile_one(source: Path, program: Path) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise CannotBuild("there is no C compiler: apt-get install gcc libc6-dev libssl-dev")
+    # Under another name first: somebody else may be running it, or compiling it as well.
+    fresh = program.with_name(f"{program.name}.{os.getpid()}")
+    command = [compiler, *FLAGS, "-o", str(fresh), str(source), "-lcrypto"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        if "openssl/" in done.stderr or "-lcrypto" in done.stderr:
+            raise CannotBuild("OpenSSL's headers are missing: apt-get install libssl-dev")
+        raise CannotBuild(f"{source.name} does not compile:\n{done.stderr.strip()}")
+    fresh.replace(program)

@@ -1,0 +1,225 @@
+"""`python -m tests.bench` measures what it says, and refuses what it should; no time is ever asserted."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from click.testing import CliRunner
+
+from tests.bench import bounds
+from tests.bench.__main__ import main
+from tests.bench.cases import CASES, NATS, REDIS, Peer
+from tests.bench.measure import Rules, Run, judge
+from tests.bench.programs import ROOT, CannotBuild, build
+from tests.bench.summary import Key, Spread, Summary, cpu
+from tests.e2e.harness import BIN
+from tests.support import cannot_here
+
+#: whatever others do meanwhile, and once: it is not the figures that are tested
+ANYHOW = ("--quick", "--foreign", "1000")
+#: starts bccnd with a receive buffer that holds fewer datagrams than are sent at once
+FORGETFUL = """#!{python}
+import json, os, sys
+with open(sys.argv[2]) as file:
+    settings = json.load(file)
+settings["segments"][0]["receive_buffer"] = "4KiB"
+with open(sys.argv[2], "w") as file:
+    json.dump(settings, file)
+os.execv({bccnd!r}, [{bccnd!r}, "--config", sys.argv[2]])
+"""
+
+
+class Done(NamedTuple):
+    """What a bench has left."""
+
+    status: int
+    output: str
+    errors: str
+    found: dict[str, Any]
+
+    def summary(self) -> dict[tuple[str, int, str], dict[str, Any]]:
+        return {(row["case"], row["fan_out"], row["mode"]): row for row in self.found["summary"]}
+
+
+@pytest.fixture(scope="module")
+def programs() -> Path:
+    try:
+        return build(ROOT / "build/bench")
+    except CannotBuild as error:
+        cannot_here(str(error))
+
+
+def bench(folder: Path, *arguments: str) -> Done:
+    command = [sys.executable, "-m", "tests.bench", "--out", str(folder), *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    file = folder / "bench.json"
+    return Done(done.returncode, done.stdout, done.stderr, json.loads(file.read_text()) if file.exists() else {})
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_quick_run_has_a_figure_for_everything_and_loses_nothing(tmp_path: Path) -> None:
+    cases = ["floor_hmac", "bccnd"]
+    cases += [name for name, peer in (("redis", REDIS), ("nats", NATS)) if peer.program][:1]
+    done = bench(tmp_path, *ANYHOW, "--fan-out", "1,2", "--cases", ",".join(cases))
+    assert done.status == 0, done.errors
+    found, summary = done.found, done.summary()
+    assert set(summary) == {(case, n, mode) for case in cases for n in (1, 2) for mode in ("saturated", "paced")}
+    assert found["refused"] == found["left_out"] == found["bounds"] == []
+    for (case, _, mode), row in summary.items():
+        assert row["rounds"] == 1
+        assert row["lost"] == {"median": 0, "least": 0, "most": 0}
+        assert row["cpu_ns"]["median"] > 0
+        assert row["clients_ns"]["median"] > 0
+        assert row["messages_per_second"]["median"] > 0
+        assert row["rss_kib"]["median"] > 0
+        assert row["cpu_to_floor"]["median"] > 0
+        assert (row["cpu_to_floor"]["median"] == 1) == (case == "floor_hmac")
+        if mode == "paced":
+            assert 0 < row["p50_us"]["median"] <= row["p99_us"]["median"]
+            assert row["p50_to_floor"]["median"] > 0
+        else:
+            assert row["p50_us"] is None
+    assert len([run for run in found["runs"] if not run["refused"]]) == len(summary)
+    assert found["schema"] == 1
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT[\d:]{8}\+00:00", found["date"])
+    assert set(found["machine"]) == {"cpu", "cores", "kernel"}
+    assert found["daemon"]["version"] == version("bccnd")
+    assert found["daemon"]["compiled"] in (True, False)
+    assert found["daemon"]["python"] == sys.version.split()[0]
+    assert (tmp_path / "bench.md").read_text() == done.output[:-1]
+    for case in cases:
+        assert f"| {CASES[case].title} | " in done.output
+        assert re.search(rf"round 1 +{case} +2 +paced ", done.errors)
+    assert (tmp_path / "bench.svg").exists() or "no chart: matplotlib is missing" in done.errors
+
+
+@pytest.mark.usefixtures("programs")
+def test_each_share_each_pattern_and_no_daemon_at_all_are_measured_too(tmp_path: Path) -> None:
+    cases = ["listeners", "bccnd_each", "listeners_all", "bccnd_pattern", "bccnd_patterns"]
+    modes = ("--modes", "saturated", "--fan-out", "64")
+    done = bench(tmp_path, *ANYHOW, *modes, "--check", "--cases", ",".join(cases))
+    assert done.found["refused"] == [], done.errors
+    assert {case for case, _, _ in done.summary()} == set(cases)
+    assert all(row["lost"]["most"] == 0 for row in done.found["summary"])
+    assert [row["bound"].partition(" of that of ")[2] for row in done.found["bounds"]] == [
+        *["listeners, saturated, fan-out 64"] * 2,
+        "bccnd_pattern, saturated, fan-out 64",
+    ]
+    assert done.status == (0 if all(row["holds"] for row in done.found["bounds"]) else 1)
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_case_that_loses_messages_is_refused_and_has_no_figures(tmp_path: Path) -> None:
+    daemon = tmp_path / "forgetful"
+    daemon.write_text(FORGETFUL.format(python=sys.executable, bccnd=str(BIN / "bccnd")))
+    daemon.chmod(0o755)
+    few = ("--fan-out", "1", "--modes", "saturated", "--tries", "2")
+    done = bench(tmp_path / "out", *ANYHOW, *few, "--cases", "floor_hmac,bccnd", "--daemon", str(daemon))
+    assert done.status == 1
+    assert set(done.summary()) == {("floor_hmac", 1, "saturated")}
+    (refused,) = done.found["refused"]
+    assert refused["case"] == "bccnd"
+    assert re.fullmatch(r"[1-9]\d* of its deliveries lost, \d+ out of place", refused["reason"])
+    attempts = [run for run in done.found["runs"] if run["case"] == "bccnd"]
+    assert [run["attempt"] for run in attempts] == [1, 2]
+    assert all(run["lost"] > 0 for run in attempts)
+    assert "- refused: bccnd to 1, saturated: " in done.output
+    assert "| bccnd | refused |" in done.output
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_daemon_that_does_not_come_up_is_refused_with_its_own_words(tmp_path: Path) -> None:
+    daemon = tmp_path / "broken"
+    daemon.write_text("#!/bin/sh\necho 'no such thing as a free lunch' >&2\nexit 1\n")
+    daemon.chmod(0o755)
+    few = ("--fan-out", "1", "--modes", "saturated")
+    done = bench(tmp_path / "out", *ANYHOW, *few, "--cases", "bccnd", "--daemon", str(daemon))
+    assert done.status == 1
+    assert [row["reason"] for row in done.found["refused"]] == [
+        "failed: it ended at once: no such thing as a free lunch"
+    ]
+    assert len(done.found["runs"]) == 2  # that is believed at the second time
+    assert done.found["daemon"]["version"] is None
+    assert "nothing was measured" in done.errors
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_peer_that_is_not_here_is_left_out_and_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Peer, "program", None)
+    done = CliRunner().invoke(main, ["--cases", "redis,nats", "--out", str(tmp_path)])
+    assert "- left out: redis (packaging/unpack-peers.sh .cache/peers, or apt-get install redis-server)" in done.output
+    assert json.loads((tmp_path / "bench.json").read_text())["left_out"] == [
+        {"case": "redis", "package": "redis-server"},
+        {"case": "nats", "package": "nats-server"},
+    ]
+    assert "nothing was measured" in done.output
+    assert done.exit_code == 1
+
+
+def test_what_cannot_be_asked_for_is_said_before_anything_runs(tmp_path: Path) -> None:
+    for arguments, said in (
+        (("--cases", "bccnd,kafka"), "no such thing: kafka"),
+        (("--modes", "fast"), "no such thing: fast"),
+        (("--fan-out", "1,many"), "numbers from 1 to 256"),
+        (("--fan-out", "0"), "numbers from 1 to 256"),
+        (("--daemon", str(tmp_path / "none")), "does not exist"),
+    ):
+        done = bench(tmp_path / "out", *arguments)
+        assert done.status == 2
+        assert said in done.errors
+        assert not (tmp_path / "out").exists()
+
+
+def test_the_load_stays_on_this_host(programs: Path) -> None:
+    for address in ("10.0.0.1", "128.0.0.1", "255.255.255.255", "localhost"):
+        command = [str(programs / "flood"), "-p", "45699", "-n", "1", "-a", address]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "127.0.0.0/8" in done.stderr
+
+
+RUN = Run("bccnd", 1, "saturated", 1, messages=1000, cpu_ns=1500.0)
+KEY = Key("bccnd", 1, "saturated")
+
+
+def test_a_run_counts_only_if_nothing_is_lost_and_nobody_disturbed_it() -> None:
+    assert judge(RUN, 0.05, Rules()) == ""
+    assert judge(RUN, 0.06, Rules()) == "disturbed: others had 0.06 of a processor"
+    assert judge(replace(RUN, lost=1), 0.0, Rules()) == "1 of its deliveries lost, 0 out of place"
+    assert judge(replace(RUN, bad=2), 0.0, Rules()) == "0 of its deliveries lost, 2 out of place"
+
+
+def rounds(case: str, *figures: float) -> list[Run]:
+    return [replace(RUN, case=case, round=number, cpu_ns=figure) for number, figure in enumerate(figures, 1)]
+
+
+def test_a_ratio_is_that_of_the_medians_and_its_range_that_of_the_rounds() -> None:
+    summary = Summary([*rounds("bccnd", 1500, 1100, 1200), *rounds("floor_hmac", 1000, 1000, 2000)], {})
+    assert summary.figure(KEY, cpu) == Spread(1200, 1100, 1500)
+    assert summary.to_floor(KEY) == Spread(1.2, 0.6, 1.5)
+    disturbed = replace(RUN, round=4, cpu_ns=9e9, refused="disturbed")
+    assert Summary([*rounds("bccnd", 1200), disturbed], {}).figure(KEY, cpu) == Spread(1200, 1200, 1200)
+    assert Summary(rounds("bccnd", 1200), {KEY: "disturbed"}).figure(KEY, cpu) is None
+
+
+def test_a_bound_without_a_figure_does_not_hold() -> None:
+    asked = {KEY, KEY.of("floor_hmac")}
+
+    def verdict(figure: float, refused: dict[Key, str] | None = None) -> str:
+        summary = Summary([*rounds("bccnd", figure), *rounds("floor_hmac", 1000)], refused or {})
+        (one,) = bounds.judge(summary, asked)
+        return str(one)
+
+    text = "CPU of bccnd, of that of floor_hmac, saturated, fan-out 1"
+    assert verdict(1100) == f"holds: {text}: 1.100 (1.100 to 1.100); at most 1.10"
+    assert verdict(1101) == f"does not hold: {text}: 1.101 (1.101 to 1.101); at most 1.10"
+    assert verdict(1100, {KEY: "lossy"}) == f"does not hold: {text}: no figure; at most 1.10"
+    assert bounds.judge(Summary([], {}), {KEY}) == []
