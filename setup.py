@@ -12,6 +12,7 @@ import os
 from setuptools import Extension, setup
 
 COMPILED = (
+    "bccnd/leaf/index.pyx",
     "bccnd/leaf/keyed.pyx",
     "bccnd/leaf/packets.pyx",
     "bccnd/leaf/scan.pyx",

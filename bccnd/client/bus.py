@@ -34,7 +34,7 @@ _LONGEST_POLL: Final = 2**31 - 1
 _CLOCK_MONOTONIC: Final = 1
 
 
-def connect(path: str | None = None, *, reconnect: bool = True) -> Connection:
+def connect(path: str | None = None, *, reconnect: bool = True, batch: bool = False) -> Connection:
     """Connect to the daemon at ``path``, else at ``$BCCN_SOCKET``, else at /run/bccnd/bus.sock.
 
     ``path`` is that of a socket, ``@name`` for an abstract address, or ``/dev/unix/abstract/<hex>``. Raises BusError:
@@ -67,8 +67,12 @@ def connect(path: str | None = None, *, reconnect: bool = True) -> Connection:
     at most once: what a daemon had taken when it ended is not sent to the next one, and `sync` says so. With
     ``reconnect=False`` the first loss is the end: what had come is still received, and then every call raises
     BusError: connection_lost.
+
+    With ``batch=True`` (or `Connection.batch`, later) messages that wait at the daemon come many to a packet, at a
+    fraction of the cost; what is received, and in which order, is the same. A daemon that knows no batches refuses that
+    (``Refusal("unknown_control", "!/bccn/batch/on")``) and goes on without.
     """
-    return Connection(path or usual_path(), reconnect=reconnect)
+    return Connection(path or usual_path(), reconnect=reconnect, batch=batch)
 
 
 def usual_path() -> str:
@@ -143,11 +147,11 @@ def unconfirmed(path: str) -> BusError:
 class Connection:
     """A client of the local bus; see `connect`. Its methods are not to be called by several threads at once."""
 
-    def __init__(self, path: str, *, reconnect: bool = True) -> None:
+    def __init__(self, path: str, *, reconnect: bool = True, batch: bool = False) -> None:
         self.path = path
         self._address = address_of(path)
         self._reconnect = reconnect
-        self._session = Session()
+        self._session = Session(batch=batch)
         self._buffer = bytearray(BUFFER)
         self._view = memoryview(self._buffer)
         #: what the daemon has still to be told before anything else
@@ -162,7 +166,8 @@ class Connection:
         self._beacon: _Beacon | None = None
         self._sock: socket.socket | None = self._call()
         try:
-            self._send(frames.request(frames.META_ON))
+            for frame in self._session.opening():
+                self._send(frame)
         except BusError:
             # Who was turned away at the door has been told why, and `receive` tells.
             if not self._session.events:
@@ -228,6 +233,10 @@ class Connection:
     def echo(self, on: bool) -> None:
         """Whether this program hears what it publishes itself, if it has subscribed to it; it does at first."""
         self._set(shared.echo_mode(on))
+
+    def batch(self, on: bool) -> None:
+        """Whether messages that wait at the daemon come many to a packet; see `connect`."""
+        self._set(shared.batch_mode(on))
 
     def blocking(self, soft: str | None = None, hard: str | None = None) -> None:
         """What the daemon does with a message while this program does not read.
@@ -302,14 +311,16 @@ class Connection:
         """The next message, gap, refusal, or ``Reconnected`` where the daemon was away; None when ``timeout`` seconds
         have passed. Raises BusError at the end."""
         session = self._session
-        if not session.events:
+        shown = bool(session.events)
+        if not shown:
             deadline = None if timeout is None else time.monotonic() + timeout
             while not session.events:
                 if not self._turn(deadline):
                     self._show()
                     return None
         event = session.take()
-        self._show()
+        if not shown or not session.events:
+            self._show()
         return event
 
     def __iter__(self) -> Iterator[Message]:
@@ -322,6 +333,9 @@ class Connection:
 
     def fileno(self) -> int:
         """A descriptor that is readable when `receive(0)` has something to do: call it then until it returns None.
+
+        What was read already and waits here, as the rest of a batch or what came before an answer, makes it readable,
+        too: who calls but once each time is told again. None is returned when nothing waits here nor in the socket.
 
         It stays the same, in select, poll and epoll, while daemons come and go; -1 once this connection is closed.
         """
@@ -518,7 +532,8 @@ class Connection:
 
 class _Beacon:
     """A descriptor of its own that can be waited for while sockets come and go: an epoll, which is readable when one
-    of those that it watches is: the socket of the day, and a timer."""
+    of those that it watches is: the socket of the day, a timer, and what is always readable, for as long as it is
+    watched."""
 
     def __init__(self) -> None:
         # Python knows these timers since 3.13; who never asks for a descriptor does not load what it takes.
@@ -528,11 +543,15 @@ class _Beacon:
         self._timer = self._libc.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
         if self._timer < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        # To switch this on and off takes a twentieth of what a timer that rings at once does.
+        self._always = os.eventfd(1, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll()
         self._epoll.register(self._timer, select.EPOLLIN)
+        self._epoll.register(self._always, 0)
         self._sock: socket.socket | None = None
         self._events = 0
         self._set = False
+        self._now = False
 
     def fileno(self) -> int:
         return self._epoll.fileno()
@@ -548,13 +567,18 @@ class _Beacon:
         elif sock is not None and events != self._events:
             self._epoll.modify(sock, events)
         self._sock, self._events = sock, events
-        if wait is not None or self._set:
-            nanoseconds = 0 if wait is None else max(1, int(wait * 1e9))  # 0 would be never
+        now = wait is not None and wait <= 0
+        if now != self._now:
+            self._epoll.modify(self._always, select.EPOLLIN if now else 0)
+            self._now = now
+        if wait or self._set:
+            nanoseconds = max(1, int(wait * 1e9)) if wait else 0  # which is never
             self._libc.timerfd_settime(
                 self._timer, 0, struct.pack("@4l", 0, 0, *divmod(nanoseconds, 1_000_000_000)), None
             )
-            self._set = wait is not None
+            self._set = bool(wait)
 
     def close(self) -> None:
         self._epoll.close()
         os.close(self._timer)
+        os.close(self._always)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import count
 from typing import Final, NamedTuple
 
 from bccnd.client.message import Message, to_bytes, to_text
 from bccnd.core import frames, targets
-from bccnd.core.bccn1 import check_chan
+from bccnd.core.bccn1 import MAX_CHAN, check_chan
 from bccnd.errors import BadDatagram, BadFrame, BusError
 
 #: seconds to wait for the daemon's answer, or for the daemon to come back
@@ -100,10 +101,10 @@ class Session:
     """One program's dealings with the daemons that it meets one after another.
 
     ``welcome`` is true while frames may be sent. ``events`` wait to be taken; ``missed`` and ``reconnects`` count
-    what was told by those that were.
+    what was told by those that were. With ``batch`` every daemon is asked to send many messages in one packet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, batch: bool = False) -> None:
         self.events: deque[Event] = deque()
         self.missed = 0
         self.reconnects = 0
@@ -113,7 +114,7 @@ class Session:
         self.turned_away = ""
         self._held: dict[bytes, int] = {}
         self._tag = b""
-        self._modes: dict[str, bytes] = {}
+        self._modes: dict[str, bytes] = batch_mode(True) if batch else {}
         self._questions: deque[Question] = deque()
         self._tokens = count(1)
         self._wait = SHORTEST
@@ -149,12 +150,16 @@ class Session:
     def published(self) -> None:
         self._published += 1
 
-    def greeting(self) -> list[bytes]:
-        """What is said to a daemon that we meet again; when the last of it is answered, we are welcome."""
+    def opening(self) -> list[bytes]:
+        """What every daemon is told first."""
         said = [frames.request(frames.META_ON)]
         if self._tag:
             said.append(frames.request(frames.TAG, self._tag))
-        said += self._modes.values()
+        return [*said, *self._modes.values()]
+
+    def greeting(self) -> list[bytes]:
+        """What is said to a daemon that we meet again; when the last of it is answered, we are welcome."""
+        said = self.opening()
         for pattern, times in self._held.items():
             said += [frames.subscribe(pattern)] * times
         self._greeting = Question(frames.SYNC, self._token())
@@ -213,14 +218,27 @@ class Session:
     def take(self) -> Event:
         """The next event; there must be one."""
         event = self.events.popleft()
-        if isinstance(event, Gap):
+        if isinstance(event, Message):
+            pass
+        elif isinstance(event, Gap):
             self.missed += event.lost
         elif isinstance(event, Reconnected):
             self.reconnects += 1
         return event
 
     def read(self, packet: bytes, now: float, clock_ns: int) -> None:
-        """Make an event or an answer of a packet that came ``now`` (monotonic). Raises BadFrame."""
+        """Make events or an answer of a packet that came ``now`` (monotonic). Raises BadFrame; of a batch that is not
+        in order, nothing is taken.
+
+        Batches come also unasked: some may be on their way to who does not want them any more.
+        """
+        if packet.startswith(b"MSGS "):
+            messages = frames.read_batch(packet)
+            self._hear(now)
+            for frame in messages:
+                head, _, payload = frame.partition(b"\0")
+                self.events.append(_message(head[4:], payload, clock_ns))
+            return
         verb, key, payload = frames.read(packet)
         if verb == frames.MSG:
             self._hear(now)
@@ -338,6 +356,10 @@ def echo_mode(on: bool) -> dict[str, bytes]:
     return {"echo": frames.request(frames.ECHO + (b"on" if on else b"off"))}
 
 
+def batch_mode(on: bool) -> dict[str, bytes]:
+    return {"batch": frames.request(frames.BATCH_ON if on else frames.BATCH_OFF)}
+
+
 def blocking_modes(soft: str | None, hard: str | None) -> dict[str, bytes]:
     """Frames by what they set. Raises BusError: bad_mode."""
     modes = {}
@@ -359,12 +381,28 @@ def _one_of(name: str, names: tuple[str, ...]) -> bytes:
     return name.encode("ascii")
 
 
-def _message(key: bytes, payload: bytes, clock_ns: int) -> Message:
+def _read_channel(key: bytes) -> tuple[str, str, bool]:
+    """A key as text, the form of messages on it, and whether they carry meta."""
     form = targets.FORM_NAMES[targets.PLAIN if key.startswith(b"!/") else targets.form_of(key)]
     try:
         check_chan(key)
-        src, seq, received_ns, peer, rest = frames.read_meta(payload)
-    except (BadDatagram, BadFrame):
-        # A key that is no channel was never on its way to a segment and carries nothing but its payload.
-        return Message("", 0, to_text(key), payload, form, "local", clock_ns)
-    return Message(to_text(src), seq, to_text(key), rest, form, peer, received_ns)
+    except BadDatagram:
+        return to_text(key), form, False
+    return to_text(key), form, True
+
+
+#: most messages are on one of a few channels
+_channel: Final = lru_cache(512)(_read_channel)
+
+
+def _message(key: bytes, payload: bytes, clock_ns: int) -> Message:
+    chan, form, with_meta = _channel(key) if len(key) <= MAX_CHAN else _read_channel(key)
+    if with_meta:
+        try:
+            src, seq, received_ns, peer, rest = frames.read_meta(payload)
+        except BadFrame:
+            pass
+        else:
+            return Message(to_text(src), seq, chan, rest, form, peer, received_ns)
+    # A key that is no channel was never on its way to a segment and carries nothing but its payload.
+    return Message("", 0, chan, payload, form, "local", clock_ns)

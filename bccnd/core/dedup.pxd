@@ -1,5 +1,6 @@
 cimport cython
 from bccnd.core.roster cimport Roster, Source
+from bccnd.leaf.index cimport Index
 
 cdef int ACCEPTED
 cdef int LAST_ACCEPTED
@@ -14,8 +15,7 @@ cdef class Own:
 
 cdef class Sources:
     cdef Roster _roster
-    cdef tuple _shards
-    cdef Py_hash_t _shard_mask
+    cdef Index _index
     cdef readonly dict _own
     cdef readonly object _released
     cdef readonly object _gaps
@@ -34,8 +34,12 @@ cdef class Sources:
     cdef double _expire
     cdef Py_ssize_t _max
 
-    @cython.locals(source=Source, verdict=int, found=dict)
+    @cython.locals(source=Source)
     cpdef int judge(self, bytes src, unsigned long long seq, double now) except -100
+    @cython.locals(found=Source)
+    cpdef Source part(self, bytes raw, Py_ssize_t start, Py_ssize_t end)
+    @cython.locals(verdict=int)
+    cpdef int follow(self, Source source, unsigned long long seq, double now) except -100
     cpdef int begin(self, bytes src, object seq, double now) except -100
     cdef int _place(self, Source source, object seq, double now) except -100
     cdef int _backward(self, Source source, object seq, double now) except -100

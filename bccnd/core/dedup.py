@@ -70,7 +70,7 @@ class Sources:
 
     def __init__(self, rules: DedupRules) -> None:
         self._roster = Roster(rules.max_sources)
-        self._shards, self._shard_mask = self._roster.shards, self._roster.mask
+        self._index = self._roster.index
         #: our own identities, among them released ones whose time is not over
         self._own: dict[bytes, Own] = {}
         self._released: deque[tuple[float, bytes]] = deque()
@@ -177,10 +177,16 @@ class Sources:
 
     def judge(self, src: bytes, seq: int, now: float) -> int:
         """The verdict on a datagram that is otherwise in order, or UNHEARD."""
-        found = self._shards[hash(src) & self._shard_mask]
-        source = found.get(src)
-        if source is None:
-            return UNHEARD
+        source = self._roster.get(src)
+        return UNHEARD if source is None else self.follow(source, seq, now)
+
+    def part(self, raw: bytes, start: int, end: int) -> Source | None:
+        """The source whose src is ``raw[start:end]``, if it is tracked."""
+        found: Source | None = self._index.part(raw, start, end)
+        return found
+
+    def follow(self, source: Source, seq: int, now: float) -> int:
+        """The verdict on the next datagram of a source that is tracked."""
         # Not `last + 1`: behind the highest of all seqs there is none, in whatever arithmetic.
         if seq > source.last and seq - source.last == 1 and not source.absent:
             source.last = seq

@@ -1,8 +1,10 @@
 cimport cython
 from bccnd.core.dedup cimport Sources
 from bccnd.core.integrity cimport Door
+from bccnd.core.roster cimport Source
 from bccnd.core.routes cimport Route
 from bccnd.leaf cimport scan
+from bccnd.leaf.index cimport Index
 
 cdef int ACCEPTED
 cdef int INTERNAL_ERROR
@@ -26,9 +28,9 @@ cdef class Ingress:
     cdef object _on_bug
 
     @cython.locals(
-        deliveries=list, verdicts=list, door=Door, sources=Sources, known=dict, taps=tuple, accepted=long, number=Py_ssize_t,
+        deliveries=list, verdicts=list, door=Door, sources=Sources, known=Index, taps=tuple, accepted=long, number=Py_ssize_t,
         raw=bytes, at=Py_ssize_t, first=Py_ssize_t, second=Py_ssize_t, bar=Py_ssize_t, behind=Py_ssize_t,
-        found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, src=bytes,
+        found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Source, src=bytes,
     )
     cpdef list feed(self, object counters, list datagrams, object peers, double now, object received_ns)
     cdef int _judge_anew(self, bytes src, object seq, double now, object peers, Py_ssize_t number, bytes body) except -100

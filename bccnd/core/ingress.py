@@ -81,20 +81,18 @@ class Ingress:
                 if len(raw) > self.ceiling:
                     raise BadDatagram("oversize")
                 at = door.enter(raw)
-                # A quick look, trusted only if it yields a channel and a source that were found in order before.
+                # A quick look, trusted only if it finds a channel and a source that were found in order before.
                 first = scan.find(raw, _COLON, at)
                 second = scan.find(raw, _COLON, first + 1)
                 bar = scan.find(raw, _BAR, second + 1)
                 found = scan.number(raw, first + 1, second)
                 verdict = UNHEARD
                 if found >= 0 and bar >= 0:
-                    remembered = known.get(scan.cut(raw, second + 1, bar))
-                    if remembered is not None:
-                        route = remembered
-                        seq = found
-                        src = scan.cut(raw, at, first)
-                        verdict = sources.judge(src, seq, now)
-                        behind = bar + 1
+                    remembered = known.part(raw, second + 1, bar)
+                    source = sources.part(raw, at, first)
+                    if remembered is not None and source is not None:
+                        route, src, seq, behind = remembered, source.src, found, bar + 1
+                        verdict = sources.follow(source, seq, now)
                 if verdict == UNHEARD:
                     src, seq, chan, payload = read_body(raw[at:])
                     route = routes.find(chan)

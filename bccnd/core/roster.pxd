@@ -1,3 +1,6 @@
+from bccnd.leaf.index cimport Index
+
+
 cdef class Source:
     cdef readonly bytes src
     cdef public unsigned long long first
@@ -17,9 +20,7 @@ cdef class Source:
 
 
 cdef class Roster:
-    cdef readonly tuple shards
-    cdef readonly Py_hash_t mask
-    cdef Py_ssize_t _count
+    cdef readonly Index index
     cdef Source _end
 
     cpdef Source get(self, bytes src)

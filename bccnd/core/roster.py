@@ -1,17 +1,14 @@
 """Who is tracked: found by src, and in line by when they were last heard.
 
-Law: no call takes longer the more are tracked. One large dictionary would be built anew every so often while sources
-come and go, for tens of milliseconds with 100,000 of them; so there are many small ones, and each source knows its
+Law: no call takes longer the more are tracked: the index is one of many small dictionaries, and each source knows its
 neighbours in line itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
-#: sources per dictionary, about: to build one of these anew takes some 20 us
-_PER_SHARD: Final = 512
+from bccnd.leaf.index import Index
 
 
 class Source:
@@ -44,35 +41,28 @@ class Source:
 
 
 class Roster:
-    """All sources, in line from the one silent for longest to the one heard last.
-
-    ``shards[hash(src) & mask]`` is the dictionary that has a src, for who cannot afford a call.
-    """
+    """All sources, in line from the one silent for longest to the one heard last."""
 
     def __init__(self, expected: int) -> None:
         """``expected`` is about how many there may be."""
-        count = 1 << max(0, (expected // _PER_SHARD).bit_length())
-        self.shards: tuple[dict[bytes, Source], ...] = tuple({} for _ in range(count))
-        self.mask = count - 1
-        self._count = 0
+        self.index = Index(expected)
         #: stands between the two ends of the line
         self._end = Source(b"", 0, 0.0)
 
     def __len__(self) -> int:
-        return self._count
+        return len(self.index)
 
     def get(self, src: bytes) -> Source | None:
-        return self.shards[hash(src) & self.mask].get(src)
+        found: Source | None = self.index.get(src)
+        return found
 
     def add(self, source: Source) -> None:
         """A source that is not there yet; it comes to the new end of the line."""
-        self.shards[hash(source.src) & self.mask][source.src] = source
-        self._count += 1
+        self.index.put(source.src, source)
         self._link(source)
 
     def remove(self, source: Source) -> None:
-        del self.shards[hash(source.src) & self.mask][source.src]
-        self._count -= 1
+        self.index.pop(source.src)
         self._unlink(source)
         # Nobody is kept alive by whom he once stood beside.
         source.older = source.newer = source

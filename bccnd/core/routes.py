@@ -19,6 +19,7 @@ from bccnd.core.liveness import HEARTBEAT
 from bccnd.core.patterns import DIALECTS, EXACT, MANY, Dialect, Pattern, compile_pattern
 from bccnd.core.verdicts import NAMES
 from bccnd.errors import BadDatagram
+from bccnd.leaf.index import Index
 
 #: channels remembered, in each of two generations: a few MB, and freeing one generation takes below a millisecond
 CACHE: Final = 4096
@@ -186,8 +187,8 @@ class Routes(Generic[R]):
         #: receivers of the tap by the number of the verdict; empty when nobody listens
         self.taps: tuple[tuple[R, ...], ...] = ()
         #: the younger generation of remembered routes, for who wants to look before asking `find`
-        self.known: dict[bytes, Route] = {}
-        self._old: dict[bytes, Route] = {}
+        self.known = Index()
+        self._old = Index()
         self._addressed: dict[bytes, Route] = {}
         self.subscriptions = 0
 
@@ -277,7 +278,7 @@ class Routes(Generic[R]):
 
     def find(self, chan: bytes) -> Route:
         """The route of a channel. Raises BadDatagram: bad_channel, bad_target."""
-        route = self.known.get(chan)
+        route: Route | None = self.known.get(chan)
         if route is None:
             if chan.startswith(b"!"):
                 return self._find_addressed(chan)
@@ -286,8 +287,8 @@ class Routes(Generic[R]):
                 check_chan(chan)
                 route = self._make(chan, targets.PLAIN, self._match(chan))
             if len(self.known) >= self._cache_size:
-                self._old, self.known = self.known, {}
-            self.known[chan] = route
+                self._old, self.known = self.known, Index()
+            self.known.put(chan, route)
         return route
 
     def _find_addressed(self, chan: bytes) -> Route:
@@ -351,10 +352,10 @@ class Routes(Generic[R]):
             listening = tuple(tuple(self._tap.match(TAP + name.encode())) for name in NAMES)
             self.taps = listening if any(listening) else ()
         elif pattern.literal:
-            self.known.pop(text, None)
-            self._old.pop(text, None)
+            self.known.pop(text)
+            self._old.pop(text)
         else:
-            self.known, self._old = {}, {}
+            self.known, self._old = Index(), Index()
 
     def _forget(self) -> None:
-        self.known, self._old, self._addressed = {}, {}, {}
+        self.known, self._old, self._addressed = Index(), Index(), {}

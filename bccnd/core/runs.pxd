@@ -1,4 +1,5 @@
 cimport cython
+from bccnd.leaf cimport scan
 
 
 cdef class Run:
@@ -14,17 +15,19 @@ cdef class _Place:
 
 cdef class Runs:
     cdef dict _places
+    cdef list _latest
     cdef Py_ssize_t _remembered
     cdef dict _runs
     cdef list _filled
     cdef long _stand
     cdef long _taken
 
-    @cython.locals(place=_Place, run=Run)
+    @cython.locals(slot=Py_ssize_t, place=_Place, run=Run)
     cpdef put(self, tuple receivers, bytes message)
     @cython.locals(filled=list, taken=list, run=Run)
     cpdef list take(self)
     cdef _Place _remember(self, tuple receivers)
+    cdef _forget_places(self)
     cdef _forget(self)
     @cython.locals(found=dict, run=Run)
     cdef _find(self, _Place place)

@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from bccnd.core.frames import MAX_BATCH
+from bccnd.leaf import scan
 
 #: receivers, over all that is remembered of where the receivers of a message stand: 2 MB
 CACHE: Final = 1 << 18
+#: places for the latest, less one
+LAST_SLOT: Final = 1023
 #: how often runs are taken before they may come together again
 TOGETHER: Final = 1024
 #: bytes before each message of a batch
@@ -49,6 +52,8 @@ class Runs:
 
     def __init__(self) -> None:
         self._places: dict[int, _Place] = {}
+        #: some of them, for who has no time to ask a dictionary
+        self._latest: list[_Place | None] = [None] * (LAST_SLOT + 1)
         self._remembered = 0
         self._runs: dict[int, Run] = {}
         #: with messages
@@ -63,9 +68,10 @@ class Runs:
 
     def put(self, receivers: tuple[int, ...], message: bytes) -> None:
         """Add a message for these receivers."""
-        place = self._places.get(id(receivers))
-        if place is None:
-            place = self._remember(receivers)
+        slot = scan.address(receivers) >> 4 & LAST_SLOT
+        place = self._latest[slot]
+        if place is None or place.receivers is not receivers:
+            place = self._latest[slot] = self._places.get(id(receivers)) or self._remember(receivers)
         if place.stand != self._stand:
             self._find(place)
         for run in place.runs:
@@ -89,16 +95,20 @@ class Runs:
     def _remember(self, receivers: tuple[int, ...]) -> _Place:
         self._remembered += len(receivers) + 1
         if self._remembered > CACHE:
-            self._places.clear()
-            self._remembered = len(receivers) + 1
+            self._forget_places()
         place = self._places[id(receivers)] = _Place(receivers)
         return place
 
+    def _forget_places(self) -> None:
+        self._places.clear()
+        self._latest = [None] * (LAST_SLOT + 1)
+        self._remembered = 0
+
     def _forget(self) -> None:
         """To be called when nothing is in the runs."""
-        self._places.clear()
+        self._forget_places()
         self._runs.clear()
-        self._remembered = self._taken = 0
+        self._taken = 0
         self._stand += 1
 
     def _find(self, place: _Place) -> None:

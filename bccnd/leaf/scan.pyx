@@ -45,3 +45,7 @@ cpdef bytes joined(bytes head, bytes raw, Py_ssize_t start):
     memcpy(PyBytes_AS_STRING(whole), PyBytes_AS_STRING(head), <size_t> before)
     memcpy(PyBytes_AS_STRING(whole) + before, PyBytes_AS_STRING(raw) + start, <size_t> behind)
     return whole
+
+
+cpdef Py_ssize_t address(object thing) noexcept:
+    return <Py_ssize_t> <void *> thing

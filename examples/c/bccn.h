@@ -16,12 +16,18 @@
  * What an event points to lies in your buffer, until the next bccn_receive, bccn_ask or bccn_sync: these may take one
  * packet for several events, so leave the buffer alone. Where timeout_ms is asked for, -1 waits for ever and 0 not.
  *
+ * bccn_control(&bus, "!/bccn/batch/on", NULL, 0) has the daemon put many messages that wait for you into one packet, at
+ * a fraction of the cost. bccn_receive hands them out one by one, from where they lie; what it hands out and in which
+ * order is the same. The rest of such a batch lies in your buffer, and poll(2) does not know of it: after each poll call
+ * bccn_receive(&bus, 0, &got) until it returns 0, or do not wait in poll while bccn_pending(&bus) is not 0.
+ *
  * Functions return 0, and -1 with errno for:
  *   EPIPE     the connection is over: bccn_close, then connect and subscribe again; what is sent meanwhile you miss
  *   EINTR     a signal handler without SA_RESTART has run, and nothing else was done
  *   EMSGSIZE  sending: more than BCCN_MAX_PACKET, or more than the kernel takes; receiving: a packet larger than your
  *             buffer is lost, and the next call goes on behind it
- *   EBADMSG   receiving: a packet that is no frame of the bus is dropped, and the next call goes on behind it
+ *   EBADMSG   receiving: a packet that is no frame of the bus, or a batch that is not in order, is dropped as a whole,
+ *             and the next call goes on behind it
  *   EAGAIN    sending: the daemon is busy, and you have made bus.fd non-blocking
  *   ETIMEDOUT, ENOTSUP  see bccn_ask
  * and what socket(2) and connect(2) say: ENOENT and ECONNREFUSED where no daemon is, EACCES where you may not. */
@@ -52,6 +58,8 @@ extern "C" {
 /* the largest packet that may be sent, and a buffer for the largest that may come: with meta, and a NUL behind it */
 #define BCCN_MAX_PACKET 409600
 #define BCCN_BUFFER (BCCN_MAX_PACKET + 4096)
+/* the largest batch: a smaller buffer than this and one byte more cannot take all */
+#define BCCN_MAX_BATCH 65536
 
 /* One connection. fd is yours to poll for input; with bccn_receive(&bus, 0, &got) until it returns 0. */
 struct bccn {
@@ -60,6 +68,9 @@ struct bccn {
 	unsigned long syncs;
 	char *buffer;
 	size_t size;
+	unsigned long pending; /* messages of a batch that are still to be handed out */
+	char *next;            /* the first of them, and its size */
+	size_t next_size;
 };
 
 enum bccn_kind {
@@ -240,8 +251,41 @@ static inline int bccn_bad_(void)
 	return -1;
 }
 
-/* Takes a packet apart in place; the byte behind it is ours, too. A batch of messages (MSGS) would be another verb
- * here, and bccn_receive would give what is left of it before it asks for the next packet. */
+/* The number of bytes that stands before a message in a batch. */
+static inline size_t bccn_prefix_(const char *at)
+{
+	const unsigned char *byte = (const unsigned char *)at;
+
+	return byte[0] | (size_t)byte[1] << 8 | (size_t)byte[2] << 16 | (size_t)byte[3] << 24;
+}
+
+/* Makes a batch ("MSGS <n>", a NUL, n times a length and a whole MSG) what is handed out next. All of it is looked at
+ * first, and no length is believed. */
+static inline int bccn_open_batch_(struct bccn *bus, char *packet, size_t size)
+{
+	char *end = packet + size, *at = (char *)memchr(packet, '\0', size);
+	unsigned long long count, left;
+	size_t length;
+
+	if (!at || bccn_number_(packet + 5, at, &count) || count == 0 || count > size)
+		return bccn_bad_();
+	bus->next = ++at;
+	for (left = count; left; left--, at += length) {
+		if (end - at < 4 || (length = bccn_prefix_(at)) > (size_t)(end - at) - 4)
+			return bccn_bad_();
+		at += 4;
+		if (length < 4 || memcmp(at, "MSG ", 4) || !memchr(at, '\0', length))
+			return bccn_bad_();
+	}
+	if (at != end)
+		return bccn_bad_();
+	bus->pending = (unsigned long)count;
+	bus->next_size = bccn_prefix_(bus->next);
+	bus->next += 4;
+	return 0;
+}
+
+/* Takes a frame apart in place; the byte behind it is ours, too. */
 static inline int bccn_parse_(char *packet, size_t size, int meta, struct bccn_event *event)
 {
 	int control = size >= 5 && !memcmp(packet, "CMSG ", 5);
@@ -328,6 +372,7 @@ static inline void bccn_close(struct bccn *bus)
 	if (bus->fd >= 0)
 		close(bus->fd);
 	bus->fd = -1;
+	bus->pending = 0;
 }
 
 static inline int bccn_subscribe(struct bccn *bus, const char *pattern)
@@ -360,18 +405,38 @@ static inline int bccn_control(struct bccn *bus, const char *key, const void *pa
 	return failed;
 }
 
+/* How many messages the next calls of bccn_receive will find in your buffer, whether or not there is more to read. */
+static inline unsigned long bccn_pending(const struct bccn *bus)
+{
+	return bus->pending;
+}
+
 /* Waits for what comes next. Returns 1 with an event, 0 when the time is over, -1 with errno. */
 static inline int bccn_receive(struct bccn *bus, int timeout_ms, struct bccn_event *event)
 {
-	ssize_t size = bccn_packet_(bus, timeout_ms);
+	char *frame = bus->buffer;
+	ssize_t size;
 
-	if (size <= 0)
-		return (int)size;
-	if ((size_t)size >= bus->size) {
-		errno = EMSGSIZE;
-		return -1;
+	if (!bus->pending) {
+		size = bccn_packet_(bus, timeout_ms);
+		if (size <= 0)
+			return (int)size;
+		if ((size_t)size >= bus->size) {
+			errno = EMSGSIZE;
+			return -1;
+		}
+		if (size < 5 || memcmp(frame, "MSGS ", 5))
+			return bccn_parse_(frame, (size_t)size, bus->meta, event) ? -1 : 1;
+		if (bccn_open_batch_(bus, frame, (size_t)size))
+			return -1;
 	}
-	return bccn_parse_(bus->buffer, (size_t)size, bus->meta, event) ? -1 : 1;
+	frame = bus->next;
+	size = (ssize_t)bus->next_size;
+	if (--bus->pending) { /* before the NUL behind this one's payload is put where the next one's length is */
+		bus->next_size = bccn_prefix_(frame + size);
+		bus->next = frame + size + 4;
+	}
+	return bccn_parse_(frame, (size_t)size, bus->meta, event) ? -1 : 1;
 }
 
 /* Waits for the answer under a key; where echo is not NULL, for the one with this payload. */
@@ -399,8 +464,9 @@ static inline int bccn_await_(struct bccn *bus, const char *key, const char *ech
 	return -1;
 }
 
-/* Sends a control message and waits for its answer ("!/bccn/whoami"). What comes before it goes to each(arg, event),
- * or nowhere with a NULL. ETIMEDOUT: no answer; ENOTSUP: the daemon knows no such thing, and *answer says why. */
+/* Sends a control message and waits for its answer ("!/bccn/whoami"). What comes before it, what is left of a batch
+ * first, goes to each(arg, event), or nowhere with a NULL. ETIMEDOUT: no answer; ENOTSUP: the daemon knows no such
+ * thing, and *answer says why. */
 static inline int bccn_ask(struct bccn *bus, const char *key, const void *payload, size_t length, int timeout_ms,
 			   bccn_each *each, void *arg, struct bccn_event *answer)
 {

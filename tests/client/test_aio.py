@@ -21,7 +21,7 @@ from bccnd.client.message import Message
 from bccnd.client.session import Event, Gap, Reconnected
 from bccnd.core import frames
 from bccnd.errors import BusError
-from tests.client.test_session import Bare, frame, impatient
+from tests.client.test_session import Bare, batch, frame, impatient
 from tests.support import PATIENCE, ROOT, Hub, turning, wait
 
 Scene = Callable[[AsyncConnection], Awaitable[None]]
@@ -232,6 +232,38 @@ def test_who_does_not_receive_is_not_read_for_and_loses_nothing(bare: Bare) -> N
 
         packets = [frame(b"a", b"x" * 2000)] * count
         await asyncio.gather(receive_late(), asyncio.to_thread(bare.send, *packets))
+
+    play(bare.address, scene)
+
+
+def test_who_does_not_receive_is_read_for_to_the_end_of_a_batch_and_loses_nothing(bare: Bare) -> None:
+    size, count = 400, 40
+
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.sync()
+
+        async def receive_late() -> None:
+            await until(lambda: len(bus._session.events) >= MAX_EVENTS)
+            await asyncio.sleep(0.05)
+            assert len(bus._session.events) == -(-MAX_EVENTS // size) * size
+            got = [payload(await bus.receive(PATIENCE)) for _ in range(size * count)]
+            assert got == [b"%d" % number for number in range(size * count)]
+
+        numbers = [b"%d" % number for number in range(size * count)]
+        packets = [batch(*numbers[first : first + size]) for first in range(0, size * count, size)]
+        await asyncio.gather(receive_late(), asyncio.to_thread(bare.send, *packets))
+
+    play(bare.address, scene)
+
+
+def test_a_batch_is_shared_by_all_who_receive(bare: Bare) -> None:
+    async def scene(bus: AsyncConnection) -> None:
+        await bus.sync()
+        tasks = [asyncio.create_task(bus.receive(PATIENCE)) for _ in range(5)]
+        await asyncio.sleep(0)
+        bare.send(batch(b"1", b"2", b"3"), batch(b"4", b"5", b"6"))
+        assert sorted(map(payload, await asyncio.gather(*tasks))) == [b"1", b"2", b"3", b"4", b"5"]
+        assert payload(await bus.receive(0)) == b"6"
 
     play(bare.address, scene)
 

@@ -18,7 +18,7 @@ from bccnd.client.message import Message
 from bccnd.core import frames
 from bccnd.errors import BusError
 from bccnd.net.clients import BusLimits
-from tests.client.test_session import Bare, frame
+from tests.client.test_session import Bare, batch, frame
 from tests.support import PATIENCE, Do, Hub, turn_until, turning, wait
 
 
@@ -449,6 +449,41 @@ def test_the_descriptor_tells_of_what_another_call_has_kept(bare: Bare) -> None:
             assert ready()
             assert message_at_once(bus).payload == payload
         assert not ready()
+
+
+def test_the_descriptor_tells_of_what_is_left_of_a_batch(bare: Bare) -> None:
+    with connect(str(bare.address), batch=True) as bus, select.epoll() as epoll:
+        epoll.register(bus, select.EPOLLIN)
+        ready = readable(lambda: epoll.poll(0), lambda: select.select([bus], [], [], 0)[0])
+        bus.sync()
+        for _ in range(2):
+            assert not ready()
+            bare.send(batch(b"1", b"2", b"3"), frame(b"a", b"4"), batch(b"5", b"6"))
+            for number in (b"1", b"2", b"3", b"4", b"5", b"6"):  # who takes but one each time
+                assert epoll.poll(PATIENCE)
+                assert message_at_once(bus).payload == number
+        assert not ready()
+        assert bus.receive(0) is None
+        bare.send(batch(b"1", b"2"))
+        assert epoll.poll(PATIENCE)
+        assert message_at_once(bus).payload == b"1"
+        bare.restart()
+        assert ready()  # there is no socket now, and still something
+        assert message_at_once(bus).payload == b"2"
+        while (event := bus.receive(0)) is None:
+            assert epoll.poll(PATIENCE)
+        assert isinstance(event, Reconnected)
+        assert not ready()
+
+
+def test_who_asks_for_a_descriptor_in_the_middle_of_a_batch_is_told_of_the_rest(bare: Bare) -> None:
+    with connect(str(bare.address)) as bus:
+        bus.sync()
+        bare.send(batch(b"1", b"2", b"3"))
+        assert message(bus).payload == b"1"
+        assert select.select([bus], [], [], 0)[0] == [bus]
+        assert [message_at_once(bus).payload, message_at_once(bus).payload] == [b"2", b"3"]
+        assert select.select([bus], [], [], 0)[0] == []
 
 
 def test_the_descriptor_of_a_connection_that_has_ended_is_ready_so_that_it_is_noticed(bare: Bare) -> None:

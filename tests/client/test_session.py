@@ -26,11 +26,17 @@ from bccnd.errors import BadFrame, BusError
 from tests.support import PATIENCE, wait
 
 META = b"CMSG !/bccn/meta/on"
+BATCH = b"CMSG !/bccn/batch/on"
 
 
 def frame(key: bytes, payload: bytes = b"") -> bytes:
     """A message as the daemon sends it to who wants to know its sender."""
     return frames.message(key, frames.meta(b"relay02/x/7", 5, 6, "local") + payload)
+
+
+def batch(*payloads: bytes) -> bytes:
+    """Messages on one key as the daemon sends them to who wants them together."""
+    return frames.batch([frame(b"a", payload) for payload in payloads])
 
 
 # -- the session: what is held
@@ -74,6 +80,16 @@ def test_tag_and_modes_are_restored_before_the_subscriptions_and_the_last_of_eac
     assert b"CMSG !/bccn/tag\0" not in b"".join(session.greeting())
 
 
+def test_batches_are_asked_for_until_they_are_not_wanted() -> None:
+    assert Session().opening() == [META]
+    session = Session(batch=True)
+    assert session.opening() == [META, BATCH]
+    session.subscribed(b"a")
+    assert held(session) == [BATCH, b"SUB a"]
+    session.set_mode("batch", b"CMSG !/bccn/batch/off")
+    assert held(session) == [b"CMSG !/bccn/batch/off", b"SUB a"]
+
+
 # -- the session: what comes
 
 
@@ -84,6 +100,19 @@ def test_tag_and_modes_are_restored_before_the_subscriptions_and_the_last_of_eac
         (b"MSG two words\0x", [Message("", 0, "two words", b"x", "plain", "local", 77)]),
         (b"MSG !/app/x\0x", [Message("", 0, "!/app/x", b"x", "plain", "local", 77)]),
         (frame(b"!"), [Message("relay02/x/7", 5, "!", b"", "all", "local", 6)]),
+        (frame(b"!relay01/*"), [Message("relay02/x/7", 5, "!relay01/*", b"", "directed", "local", 6)]),
+        (b"MSG a\0x", [Message("", 0, "a", b"x", "plain", "local", 77)]),
+        (b"MSG !a//b\0x", [Message("", 0, "!a//b", b"x", "directed", "local", 77)]),
+        (b"MSG " + b"a" * 1025 + b"\0a:1:2:b|x", [Message("", 0, "a" * 1025, b"a:1:2:b|x", "plain", "local", 77)]),
+        (b"MSG !" + b"a" * 1025 + b"\0x", [Message("", 0, "!" + "a" * 1025, b"x", "directed", "local", 77)]),
+        (
+            frames.batch([frame(b"a/b", b"1"), b"MSG !/app/x\0\0x", frame(b"!", b"2")]),
+            [
+                Message("relay02/x/7", 5, "a/b", b"1", "plain", "local", 6),
+                Message("", 0, "!/app/x", b"\0x", "plain", "local", 77),
+                Message("relay02/x/7", 5, "!", b"2", "all", "local", 6),
+            ],
+        ),
         (frames.gap(3), [Gap(3)]),
         (frames.error("bad_channel", b"two words"), [Refusal("bad_channel", "two words")]),
         (frames.error("bad_channel", b"\xff"), [Refusal("bad_channel", "\udcff")]),
@@ -100,11 +129,32 @@ def test_a_packet_is_an_event_or_an_answer(packet: bytes, events: list[Event]) -
 
 @pytest.mark.parametrize(
     "packet",
-    [b"x", b"MSG a", b"HELLO a", b"CMSG !/bccn/gap", b"CMSG !/bccn/gap\0-1", b"CMSG !/bccn/gap\0" + b"9" * 5000],
+    [
+        *(b"x", b"MSG a", b"HELLO a", b"CMSG !/bccn/gap", b"CMSG !/bccn/gap\0-1", b"CMSG !/bccn/gap\0" + b"9" * 5000),
+        *(
+            b"MSGS ",
+            b"MSGS 0\0",
+            b"MSGS 3\0" + batch(b"1", b"2")[7:],
+            batch(b"1", b"2") + b"\0",
+            batch(b"1", b"2")[:-1],
+        ),
+        frames.batch([frame(b"a"), frames.gap(3)]),
+        frames.batch([frame(b"a"), batch(b"1")]),
+    ],
 )
-def test_what_is_no_frame_is_an_error(packet: bytes) -> None:
+def test_what_is_no_frame_is_an_error_and_nothing_of_it_is_taken(packet: bytes) -> None:
+    session = Session()
     with pytest.raises(BadFrame):
-        Session().read(packet, 1.0, 77)
+        session.read(packet, 1.0, 77)
+    assert not session.events
+
+
+def test_a_batch_is_a_sign_that_a_daemon_serves_us_again() -> None:
+    session = Session()
+    session.lose(1.0)
+    session.read(batch(b"1", b"2"), 2.5, 77)
+    assert session.take() == Reconnected(1.5)
+    assert len(session.events) == 2
 
 
 def test_what_is_missing_counts_once_it_was_taken() -> None:
@@ -512,6 +562,97 @@ def test_modes_are_said_as_they_are_set(bare: Bare, join: Join) -> None:
 
 
 @both
+def test_batches_are_asked_for_first_and_again_of_the_next_daemon(bare: Bare, join: Join) -> None:
+    with join(bare.address, batch=True) as bus:
+        bus.subscribe("a")
+        bus.sync()
+        assert without_syncs(bare.said[0]) == [META, BATCH, b"SUB a"]
+        bare.restart()
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        assert without_syncs(bare.said[1]) == [META, BATCH, b"SUB a"]
+        bus.batch(False)
+        bare.restart()
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        assert without_syncs(bare.said[2]) == [META, b"CMSG !/bccn/batch/off", b"SUB a"]
+    with join(bare.address) as bus:
+        bus.batch(True)
+        bus.sync()
+        assert without_syncs(bare.said[3]) == [META, BATCH]
+
+
+@both
+@pytest.mark.parametrize("asked", [False, True])
+def test_what_comes_in_batches_comes_one_by_one_and_in_its_place(bare: Bare, join: Join, asked: bool) -> None:
+    packets = [
+        *(frame(b"a", b"1"), batch(b"2", b"3"), frames.gap(4), batch(b"5"), batch(b"6", b"7", b"8")),
+        *(frames.error("bad_channel", b"two words"), batch(b"9", b"10"), frame(b"a", b"x" * 100_000), batch(b"11")),
+    ]
+    wanted = [b"1", b"2", b"3", Gap(4), b"5", b"6", b"7", b"8", Refusal("bad_channel", "two words"), b"9", b"10"]
+    wanted += [b"x" * 100_000, b"11"]
+    with join(bare.address, batch=asked) as bus:
+        bus.sync()
+        bare.send(*packets)
+        events = [bus.receive(PATIENCE) for _ in wanted]
+        assert [event.payload if isinstance(event, Message) else event for event in events] == wanted
+        assert bus.receive(0) is None
+        assert bus.lost == 4
+
+
+@both
+def test_asking_keeps_the_batches_that_come_before_the_answer(bare: Bare, join: Join) -> None:
+    bare.answers[b"SUB a"] = [batch(*(b"%d" % number for number in range(100)))]
+    bare.answers[b"CMSG !/bccn/whoami"] = [batch(b"100", b"101"), frames.control(frames.WHOAMI, b"me"), batch(b"102")]
+    with join(bare.address, batch=True) as bus:
+        bus.subscribe("a")
+        first = bus.receive(PATIENCE)
+        assert bus.identity() == "me"  # in the middle of a batch
+        assert bus.sync() == []
+        found = iter(bus)
+        got = [first, *(next(found) for _ in range(102))]
+        assert [one.payload for one in got if isinstance(one, Message)] == [b"%d" % number for number in range(103)]
+
+
+@both
+def test_as_much_as_a_packet_holds_is_taken_from_one(bare: Bare, join: Join) -> None:
+    many = [frames.message(b"", b"")] * 7000
+    large = [frame(b"a", b"x" * 1000)] * 300  # more than the daemon makes, less than a packet may have
+    with join(bare.address) as bus:
+        bus.sync()
+        bare._connections[-1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        bare.send(frames.batch(many), frames.batch(large), frame(b"end"))
+        found = iter(bus)
+        got = [next(found) for _ in range(7300)]
+        assert {one.chan for one in got[:7000]} == {""}
+        assert {one.payload for one in got[7000:]} == {b"x" * 1000}
+        assert next(found).chan == "end"
+
+
+@both
+def test_a_daemon_that_knows_no_batches_says_so_and_goes_on_without(bare: Bare, join: Join) -> None:
+    bare.answers[BATCH] = [frames.error("unknown_control", frames.BATCH_ON)]
+    bare.answers[b"SUB a"] = [frame(b"a", b"1")]
+    with join(bare.address, batch=True) as bus:
+        bus.subscribe("a")
+        assert bus.sync() == [Refusal("unknown_control", "!/bccn/batch/on")]
+        assert next(iter(bus)).payload == b"1"
+
+
+@both
+def test_what_came_in_a_batch_before_the_end_is_received(bare: Bare, join: Join) -> None:
+    with join(bare.address, reconnect=False, batch=True) as bus:
+        bus.sync()
+        bare.send(batch(b"1", b"2", b"3"))
+        bare.stop()
+        for number in (b"1", b"2", b"3"):
+            event = bus.receive(PATIENCE)
+            assert isinstance(event, Message)
+            assert event.payload == number
+        with pytest.raises(BusError) as caught:
+            bus.receive(PATIENCE)
+        assert caught.value.reason == "connection_lost"
+
+
+@both
 def test_a_tag_that_is_refused_is_an_error_and_not_said_again(bare: Bare, join: Join) -> None:
     bare.answers[b"CMSG !/bccn/tag\0two words"] = [frames.error("bad_tag", b"two words")]
     bare.answers[b"CMSG !/bccn/tag\0mine"] = [frames.error("not_permitted", frames.TAG)]
@@ -663,13 +804,14 @@ def test_much_can_be_restored_while_much_comes(bare: Bare, join: Join) -> None:
 
 
 @both
+@pytest.mark.parametrize("batched", [False, True])
 def test_who_is_turned_away_is_told_once_and_tries_again(
-    bare: Bare, join: Join, monkeypatch: pytest.MonkeyPatch
+    bare: Bare, join: Join, monkeypatch: pytest.MonkeyPatch, batched: bool
 ) -> None:
     impatient(monkeypatch)
     monkeypatch.setattr("bccnd.client.session.LONGEST", 0.02)
     bare.refuses = frames.error("too_many_clients", b"")
-    with join(bare.address) as bus:
+    with join(bare.address, batch=batched) as bus:
         assert bus.receive(PATIENCE) == Refusal("too_many_clients", "")
         assert bus.receive(0.1) is None
         with pytest.raises(BusError) as caught:
@@ -683,16 +825,17 @@ def test_who_is_turned_away_is_told_once_and_tries_again(
 
 
 @both
-def test_who_speaks_no_frames_is_no_daemon(bare: Bare, join: Join) -> None:
+@pytest.mark.parametrize("noise", [b"GET / HTTP/1.0", batch(b"x", b"y")[:-1]])
+def test_who_speaks_no_frames_is_no_daemon(bare: Bare, join: Join, noise: bytes) -> None:
     with join(bare.address) as bus:
         bus.sync()
-        bare.send(frame(b"a", b"1"), b"GET / HTTP/1.0", frame(b"a", b"2"))
+        bare.send(frame(b"a", b"1"), noise, frame(b"a", b"2"))
         first, second = bus.receive(PATIENCE), bus.receive(PATIENCE)
         assert isinstance(first, Message)
         assert isinstance(second, Reconnected)
     with join(bare.address, reconnect=False) as bus:
         bus.sync()
-        bare.send(b"GET / HTTP/1.0")
+        bare.send(noise)
         with pytest.raises(BusError) as caught:
             bus.receive(PATIENCE)
         assert caught.value.reason == "connection_lost"

@@ -20,6 +20,7 @@ from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door, Hmac
 from bccnd.core.patterns import DIALECTS
+from bccnd.core.roster import Source
 from bccnd.core.routes import Route, Routes
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
@@ -544,10 +545,15 @@ class BrokenRoutes(Routes[int]):
 
 
 class BrokenSources(Sources):
-    def judge(self, src: bytes, seq: int, now: float) -> int:
+    def follow(self, source: Source, seq: int, now: float) -> int:
         if seq == 666:
             raise ZeroDivisionError("a bug")
-        return super().judge(src, seq, now)
+        return super().follow(source, seq, now)
+
+    def begin(self, src: bytes, seq: int, now: float) -> int:
+        if seq == 666:
+            raise ZeroDivisionError("a bug")
+        return super().begin(src, seq, now)
 
 
 def broken() -> tuple[Ingress, list[bytes]]:

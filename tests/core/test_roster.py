@@ -8,7 +8,6 @@ import time
 import tracemalloc
 from collections import OrderedDict
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,12 +43,6 @@ def test_a_roster_is_an_ordered_dictionary(steps: list[tuple[str, int]], expecte
         assert list(roster.newest_first()) == list(reversed(naive.values()))
         assert list(roster.oldest_first()) == list(naive.values())
         assert roster.oldest is next(iter(naive.values()), None)
-
-
-@pytest.mark.parametrize(("expected", "shards"), [(0, 1), (511, 1), (512, 2), (100_000, 256), (10_000_000, 32_768)])
-def test_dictionaries_stay_small_however_many_there_may_be(expected: int, shards: int) -> None:
-    roster = Roster(expected)
-    assert len(roster.shards) == shards == roster.mask + 1
 
 
 def name(number: int) -> bytes:

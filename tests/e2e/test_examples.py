@@ -18,6 +18,8 @@ from types import TracebackType
 import pytest
 
 import bccnd
+from bccnd.core import frames
+from bccnd.errors import BadFrame
 from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, wait
 from tests.support import ROOT, cannot_here
 
@@ -392,13 +394,13 @@ class Checked:
     def printed(self) -> list[str]:
         return self._out.read_text().splitlines()
 
-    def end(self) -> list[str]:
+    def end(self, last: str = "receive EPIPE") -> list[str]:
         """Hang up; what the program has printed between its connection and that."""
         self.sock.close()
         _, err = self.process.communicate(timeout=PATIENCE)
         assert (self.process.returncode, err) == (0, b"")
         lines = self.printed()
-        assert (lines[0], lines[-1]) == ("connect 0", "receive EPIPE")
+        assert (lines[0], lines[-1]) == ("connect 0", last)
         return lines[1:-1]
 
     def _kill(self) -> None:
@@ -451,7 +453,36 @@ PACKETS: list[tuple[bytes, str]] = [
     (b"M", BAD),
     (b"\0", BAD),
     (b"msg a\0b", BAD),
-    (b"MSGS 1\0\x08\0\0\0MSG a\0bc", BAD),
+    (b"MSGS 1\0\x08\0\0\0MSG a\0bc", shown("message", b"a", b"bc")),
+    (b"MSGS 01\0\x06\0\0\0MSG a\0", shown("message", b"a")),
+    (b"MSGS 1\0\x05\0\0\0MSG \0", shown("message")),
+    (b"MSGS 1\0\x08\0\0\0MSG a\0\0\0", shown("message", b"a", b"\0\0")),
+    (b"MSGS ", BAD),
+    (b"MSGS 1", BAD),
+    (b"MSGS \0", BAD),
+    (b"MSGS 0\0", BAD),
+    (b"MSGS -1\0\x06\0\0\0MSG a\0", BAD),
+    (b"MSGS x\0\x06\0\0\0MSG a\0", BAD),
+    (b"MSGS %d\0\x06\0\0\0MSG a\0" % MOST, BAD),
+    (b"MSGS %d\0\x06\0\0\0MSG a\0" % (MOST + 2), BAD),
+    (b"MSGS 1\0", BAD),
+    (b"MSGS 1\0\x06\0\0", BAD),
+    (b"MSGS 1\0\x06\0\0\0", BAD),
+    (b"MSGS 1\0\x06\0\0\0MSG a", BAD),
+    (b"MSGS 1\0\x07\0\0\0MSG a\0", BAD),
+    (b"MSGS 1\0\xff\xff\xff\xffMSG a\0", BAD),
+    (b"MSGS 1\0\xfc\xff\xff\xffMSG a\0", BAD),
+    (b"MSGS 1\0\x06\0\0\x80MSG a\0", BAD),
+    (b"MSGS 1\0\x05\0\0\0MSG a\0", BAD),
+    (b"MSGS 1\0\x06\0\0\0MSG a\0\0", BAD),
+    (b"MSGS 1\0\x06\0\0\0MSG ab", BAD),
+    (b"MSGS 1\0\x0a\0\0\0MSG ab", BAD),
+    (b"MSGS 1\0\x03\0\0\0MSG", BAD),
+    (b"MSGS 1\0\0\0\0\0", BAD),
+    (b"MSGS 1\0\x07\0\0\0CMSG a\0", BAD),
+    (b"MSGS 2\0\x06\0\0\0MSG a\0", BAD),
+    (b"MSGS 2\0\x06\0\0\0MSG a\0\x06\0\0\0MSG a", BAD),
+    (b"MSGS 1\0\x06\0\0\0MSG a\0\x06\0\0\0MSG a\0", BAD),
     (b"SUB a", BAD),
     (b"CMSG", BAD),
     (b"CMSGx", BAD),
@@ -477,6 +508,7 @@ HEAD = b"r/s/1:7:99:[::1]:5400|"
 META = with_meta(b"r/s/1", 7, 99, b"[::1]:5400")
 PACKETS_WITH_META: list[tuple[bytes, str]] = [
     (b"MSG a\0" + HEAD + b"hello|:", shown("message", b"a", b"hello|:", meta=META)),
+    (b"MSGS 1\0\x1c\0\0\0MSG a\0" + HEAD, shown("message", b"a", meta=META)),
     (b"MSG !\0" + HEAD, shown("message", b"!", meta=META)),
     (b"MSG !r/*\0" + HEAD, shown("message", b"!r/*", meta=META)),
     (b"MSG a\0:%d:0:|" % MOST, shown("message", b"a", meta=with_meta(b"", MOST, 0, b""))),
@@ -512,8 +544,18 @@ def number(digits: bytes) -> int | None:
     return int(digits) if digits.isdigit() and len(digits) < 100 and int(digits) <= MOST else None
 
 
-def in_python(packet: bytes) -> str:
-    """What the header should make of a packet, with meta on; a text of C ends at its first NUL."""
+def in_python(packet: bytes) -> list[str]:
+    """What the header should make of a packet, with meta on."""
+    if not packet.startswith(b"MSGS "):
+        return [one_in_python(packet)]
+    try:
+        return [one_in_python(one) for one in frames.read_batch(packet)]
+    except BadFrame:
+        return [BAD]
+
+
+def one_in_python(packet: bytes) -> str:
+    """The same for a packet that is no batch; a text of C ends at its first NUL."""
     verb, blank, rest = packet.partition(b" ")
     key, nul, payload = rest.partition(b"\0")
     if not blank or verb not in (b"MSG", b"CMSG") or (verb == b"MSG" and not nul):
@@ -538,8 +580,9 @@ def in_python(packet: bytes) -> str:
 def test_the_header_makes_of_noise_what_it_should(check: Path) -> None:
     dice = random.Random(1)
     seeds = [packet for packet, _ in PACKETS + PACKETS_WITH_META]
+    seeds += [frames.batch([b"MSG a\0" + HEAD + b"1", b"MSG \0", b"MSG a b\0x", b"MSG !\0" + HEAD])] * 30
     packets = []
-    for _ in range(3000):
+    for _ in range(5000):
         packet = bytearray(dice.choice(seeds))
         for _ in range(dice.randrange(4)):
             where = dice.randrange(len(packet) + 1)
@@ -551,7 +594,82 @@ def test_the_header_makes_of_noise_what_it_should(check: Path) -> None:
     with Checked(check, "ctl", "!/bccn/meta/on", "-") as checked:
         assert checked.hear() == b"CMSG !/bccn/meta/on"
         checked.send(*packets)
-        assert checked.end() == ["ctl 0", *map(in_python, packets)]
+        wanted = [line for packet in packets for line in in_python(packet)]
+        assert checked.end() == ["ctl 0", *wanted]
+
+
+def numbered(first: int, behind: int) -> tuple[bytes, list[str]]:
+    """A batch of messages with meta that are numbered from here to there, and how each is shown."""
+    some = range(first, behind)
+    packet = frames.batch([b"MSG a\0" + HEAD + b"%d" % number for number in some])
+    return packet, [shown("message", b"a", b"%d" % number, meta=META) for number in some]
+
+
+def test_a_batch_is_handed_out_one_by_one_and_in_its_place(check: Path) -> None:
+    first, first_shown = numbered(0, 3)
+    second, second_shown = numbered(5, 900)
+    steps = "ctl !/bccn/meta/on - ctl !/bccn/batch/on - next sync 20000 next next next next ctl !/bccn/batch/off - next"
+    with Checked(check, *steps.split()) as checked:
+        assert checked.hear() == b"CMSG !/bccn/meta/on"
+        assert checked.hear() == b"CMSG !/bccn/batch/on"
+        checked.send(first)
+        echo = checked.hear()
+        checked.send(b"CMSG !/bccn/gap\x001", echo, b"MSG a\0" + HEAD + b"4", second, b"CMSG !/x\0y")
+        assert checked.hear() == b"CMSG !/bccn/batch/off"
+        assert checked.end() == [
+            *("ctl 0", "ctl 0", first_shown[0], "pending 2", "next 0"),
+            *("before: " + line for line in first_shown[1:]),
+            *("before: " + shown("gap", b"!/bccn/gap", b"1", lost=1), "sync 0"),
+            *(shown("message", b"a", b"4", meta=META), "pending 0", "next 0"),
+            *(second_shown[0], "pending 894", "next 0", second_shown[1], "pending 893", "next 0"),
+            *(second_shown[2], "pending 892", "next 0", "ctl 0", second_shown[3], "pending 891", "next 0"),
+            *second_shown[4:],
+            shown("answer", b"!/x", b"y"),
+        ]
+
+
+@pytest.mark.parametrize("loop", ["poll", "drain"])
+def test_a_poll_loop_forgets_nothing_of_a_batch(check: Path, loop: str) -> None:
+    packets = [numbered(first, first + 5) for first in range(0, 100, 5)]
+    with Checked(check, "ctl", "!/bccn/meta/on", "-", loop, "100", "sub", "done") as checked:
+        assert checked.hear() == b"CMSG !/bccn/meta/on"
+        for packet, _ in packets[:10]:
+            checked.send(packet)
+        wait(lambda: len(checked.printed()) == 2 + 2 * 50, "half of them")  # all that there is, before it waits again
+        for packet, _ in packets[10:]:
+            checked.send(packet)
+        assert checked.hear() == b"SUB done"
+        lines = checked.end()
+        assert (lines[0], lines[-2], lines[-1]) == ("ctl 0", f"{loop} 0", "sub 0")
+        assert lines[1:-2:2] == [line for _, some in packets for line in some]
+        assert lines[2:-2:2] == [f"pending {4 - number % 5}" for number in range(100)]
+
+
+def test_the_largest_batch_fits_where_the_header_says_so(check: Path) -> None:
+    largest = frames.batch([b"MSG a\0" + b"x" * (65_536 - 7 - 4 - 6)])
+    assert len(largest) == frames.MAX_BATCH
+    smallest = frames.batch([b"MSG \0"] * 7000)
+    for size in (65_537, 65_536):
+        with Checked(check, size=size) as checked:
+            checked.send(largest, smallest)
+            got = checked.end()
+            assert got[-7000:] == [shown("message")] * 7000
+            assert got[0] == (shown("message", b"a", b"x" * 65_519) if size == 65_537 else "receive EMSGSIZE")
+            assert len(got) == 7001
+
+
+@pytest.mark.parametrize("packet", [packet for packet, _ in PACKETS if packet.startswith(b"MSGS ")])
+def test_of_a_batch_nothing_is_read_behind_its_end(check: Path, packet: bytes) -> None:
+    with Checked(check, size=len(packet) + 1) as checked:  # the sanitizer would see it
+        checked.send(packet)
+        assert checked.end() == in_python(packet)
+
+
+def test_what_is_left_of_a_batch_goes_with_its_connection(check: Path) -> None:
+    with Checked(check, "next", "close") as checked:
+        checked.send(frames.batch([b"MSG a\0", b"MSG b\0"]))
+        wait(lambda: "close EBADF" in checked.printed(), "the last step")
+        assert checked.end("receive EBADF") == [shown("message", b"a"), "pending 1", "next 0", "close EBADF"]
 
 
 def test_a_packet_larger_than_the_buffer_is_told_and_dropped(check: Path) -> None:
@@ -626,11 +744,11 @@ def test_a_signal_ends_a_wait_and_nothing_else(check: Path) -> None:
 
 def test_an_end_is_told_behind_what_came_before_it(check: Path) -> None:
     with Checked(check, "sub", "never read", "wait", "pub", "a", "41", "sub", "b", "recv", "0") as checked:
-        checked.send(b"MSG a\x001", b"", b"MSG a\x002", b"")
+        checked.send(b"MSG a\x001", b"", frames.batch([b"MSG a\x002", b"MSG a\x003"]), b"")
         assert checked.sock.recv(100, socket.MSG_PEEK) == b"SUB never read"
         checked.sock.close()
         checked.go_on()
-        got = [shown("message", b"a", one) for one in (b"1", b"2")]
+        got = [shown("message", b"a", one) for one in (b"1", b"2", b"3")]
         lines = checked.end()
         assert lines == ["sub 0", "wait 0", "pub EPIPE", "sub EPIPE", *got, "receive EPIPE", "recv EPIPE"]
 

@@ -6,7 +6,9 @@
  * SOCKET may be empty, SIZE is the buffer's. Steps, each printed with 0 or an errno:
  *   sub PATTERN, unsub PATTERN, pub KEY HEX, fill KEY LENGTH, ctl KEY HEX (or - for none), ask KEY MS, sync MS,
  *   recv MS (events until there is none for so long), signal (wait for what comes or a SIGUSR1), wait (for a line of
- *   stdin)
+ *   stdin), next (one event, and how many wait behind it), poll N (N events, one after each poll, which is left out
+ *   while something waits in the buffer), drain N (N events or more, as many as there are after each poll),
+ *   close (and try to receive)
  * Then it receives until the end of the connection.
  *
  *   cc -Wall -Wextra -Wpedantic -Werror -fsanitize=address,undefined -I examples/c -o header_check header_check.c
@@ -81,6 +83,40 @@ static int events(struct bccn *bus, int timeout_ms)
 	return 1;
 }
 
+static int next_event(struct bccn *bus, int timeout_ms)
+{
+	struct bccn_event got;
+	int result = bccn_receive(bus, timeout_ms, &got);
+
+	if (result > 0) {
+		print_event((void *)"", &got);
+		printf("pending %lu\n", bccn_pending(bus));
+		fflush(stdout);
+	}
+	return result;
+}
+
+/* How a program with a poll loop of its own receives. */
+static int poll_for(struct bccn *bus, int count, int all)
+{
+	struct pollfd state;
+	int result = 1;
+
+	state.fd = bus->fd;
+	state.events = POLLIN;
+	while (count > 0) {
+		if ((all || !bccn_pending(bus)) && poll(&state, 1, 20000) != 1)
+			return -1;
+		if (!all && (result = next_event(bus, 0)) > 0)
+			count--;
+		while (all && (result = next_event(bus, 0)) > 0)
+			count--;
+		if (result < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static size_t bytes_of(const char *hex, char *out)
 {
 	size_t length = 0;
@@ -131,6 +167,12 @@ static int step(struct bccn *bus, const char *name, char **words)
 		return bccn_sync(bus, atoi(words[0]), print_event, (void *)"before: ");
 	if (!strcmp(name, "recv"))
 		return events(bus, atoi(words[0])) - 1;
+	if (!strcmp(name, "poll") || !strcmp(name, "drain"))
+		return poll_for(bus, atoi(words[0]), *name == 'd');
+	if (!strcmp(name, "next"))
+		return next_event(bus, -1);
+	if (!strcmp(name, "close"))
+		bccn_close(bus);
 	if (!strcmp(name, "wait"))
 		return getchar() == EOF ? -1 : 0;
 	return bccn_receive(bus, -1, &answer);
@@ -155,7 +197,7 @@ int main(int argc, char **argv)
 		char *name = argv[i], **words = argv + i + 1;
 		int two = !strcmp(name, "pub") || !strcmp(name, "fill") || !strcmp(name, "ctl") || !strcmp(name, "ask");
 
-		i += two ? 2 : strcmp(name, "wait") && strcmp(name, "signal");
+		i += two ? 2 : strcmp(name, "wait") && strcmp(name, "signal") && strcmp(name, "next") && strcmp(name, "close");
 		if (i >= argc)
 			return 2;
 		said(name, step(&bus, name, words));
