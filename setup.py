@@ -12,11 +12,14 @@ import os
 from setuptools import Extension, setup
 
 COMPILED = (
+    "bccnd/leaf/clock.pyx",
     "bccnd/leaf/index.pyx",
     "bccnd/leaf/keyed.pyx",
     "bccnd/leaf/packets.pyx",
+    "bccnd/leaf/poller.pyx",
     "bccnd/leaf/scan.pyx",
     "bccnd/core/runs.py",
+    "bccnd/core/counters.py",
     "bccnd/core/dedup.py",
     "bccnd/core/ingress.py",
     "bccnd/core/integrity.py",
@@ -24,6 +27,7 @@ COMPILED = (
     "bccnd/core/routes.py",
     "bccnd/net/clients.py",
     "bccnd/net/intake.py",
+    "bccnd/net/loop.py",
 )
 
 DIRECTIVES = {

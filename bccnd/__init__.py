@@ -3,16 +3,16 @@ through an `Endpoint`."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
-
-from bccnd.client.bus import Connection, Event, Gap, Reconnected, Refusal, connect
-from bccnd.client.message import Message
-from bccnd.errors import BadKey, BccndError, BusError, EndpointError
 
 if TYPE_CHECKING:
     from bccnd import aio
+    from bccnd.client.bus import Connection, Event, Gap, Reconnected, Refusal, connect
     from bccnd.client.endpoint import Endpoint
     from bccnd.client.keys import read_key, read_public_key
+    from bccnd.client.message import Message
+    from bccnd.errors import BadKey, BccndError, BusError, EndpointError
 
 __all__ = [
     "BadKey",
@@ -33,18 +33,22 @@ __all__ = [
 ]
 
 
+_BUS = ("Connection", "Event", "Gap", "Reconnected", "Refusal", "connect")
+_ERRORS = ("BadKey", "BccndError", "BusError", "EndpointError")
+#: where each name is: nobody waits, or has the memory taken, for what he does not use; the daemon uses none of it
+_WHERE = {
+    **dict.fromkeys(_BUS, "client.bus"),
+    **dict.fromkeys(_ERRORS, "errors"),
+    "Endpoint": "client.endpoint",
+    "Message": "client.message",
+    "read_key": "client.keys",
+    "read_public_key": "client.keys",
+}
+
+
 def __getattr__(name: str) -> object:
-    # Who only connects to the daemon does not wait for what speaks on the segment, or for asyncio.
-    if name == "Endpoint":
-        from bccnd.client.endpoint import Endpoint
-
-        return Endpoint
-    if name in ("read_key", "read_public_key"):
-        from bccnd.client import keys
-
-        return getattr(keys, name)
     if name == "aio":
-        from importlib import import_module
-
         return import_module("bccnd.aio")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"bccnd.{_WHERE[name]}"), name)

@@ -20,6 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
+# Plugins of pydantic that happen to be installed are none of ours, and looking for them takes time and memory.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
 from pydantic import (
     AfterValidator,
     BaseModel,

@@ -32,6 +32,7 @@ from bccnd.core.routes import Routes
 from bccnd.core.trace import trace
 from bccnd.core.verdicts import NAMES
 from bccnd.errors import ConfigError
+from bccnd.leaf.memory import give_back
 from bccnd.net import log, metrics
 from bccnd.net.access import Access, Admission, Rule, by_mode, everybody
 from bccnd.net.bus import Bus, Entrance
@@ -42,6 +43,7 @@ from bccnd.net.listen import listen_bus, listen_tcp
 from bccnd.net.loop import READABLE, Loop, Timer
 from bccnd.net.peer import MAX_PROGRAM
 from bccnd.net.segment import Segment, SegmentOptions
+from bccnd.version import VERSION
 
 #: seconds between two looks at what time alone changes
 SWEEP: Final = 0.25
@@ -90,7 +92,7 @@ class Daemon:
             self.nameless,
             self._routes,
             ceiling=settings.max_datagram,
-            on_heartbeat=self.liveness.beat,
+            on_heartbeat=self._on_heartbeat,
             on_conflict=self._on_conflict,
             on_bug=self._on_bug,
         )
@@ -139,10 +141,7 @@ class Daemon:
             trace=self._trace,
         )
         undo.callback(self.bus.close)
-        self._intakes = [
-            Intake(segment, self._ingress, self.bus.fanout, self.forward, self._after_batch)
-            for segment in self.segments
-        ]
+        self._intakes = [Intake(segment, self._ingress, self.bus.fanout, self.forward) for segment in self.segments]
 
     @staticmethod
     def _open_socket(settings: SocketSettings, gids: dict[str, int], undo: ExitStack) -> Entrance:
@@ -211,9 +210,11 @@ class Daemon:
             chan = HEARTBEAT + self._identity
             self.bus.publish(self._identity, chan, b"", frames.message(chan, b""))
 
-    def _after_batch(self) -> None:
-        if self.liveness.changes:
-            self._tell_liveness()
+    def _on_heartbeat(self, src: bytes, now: float) -> None:
+        waiting = bool(self.liveness.changes)
+        self.liveness.beat(src, now)
+        if self.liveness.changes and not waiting:
+            self.loop.soon(self._tell_liveness)
 
     def _tell_liveness(self) -> None:
         """Tell local clients who has come alive, fallen silent or died."""
@@ -266,6 +267,7 @@ class Daemon:
         gc.disable()
         loop.every(TIDY, self._tidy)
         self._tidy()
+        give_back()
         log.logger.info("ready: %s", self._summary())
         self._beat()
         try:
@@ -329,6 +331,7 @@ class Daemon:
         found = f"{len(configuration.keys)} keys"
         if new.integrity.algorithm == "sig":
             found += f" and the public keys of {len(configuration.signers)} signers"
+        give_back()
         log.logger.info("reloaded: integrity %s with %s", new.integrity.algorithm, found)
 
     def _door(self, configuration: Configuration) -> Door:
@@ -434,7 +437,7 @@ class Daemon:
 
     def _describe(self) -> Iterator[dict[str, Any]]:
         yield {
-            "version": metrics.version(),
+            "version": VERSION,
             "host": self._settings.host,
             "identity": self._identity.decode("ascii"),
             "pid": os.getpid(),

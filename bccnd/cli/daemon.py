@@ -12,6 +12,7 @@ import click
 
 from bccnd.config import DEFAULT_PATH, load
 from bccnd.errors import ConfigError, StartError
+from bccnd.version import VERSION
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,7 +23,7 @@ from bccnd.errors import ConfigError, StartError
     help=f"The configuration. Without it {DEFAULT_PATH} if that exists, else the defaults.",
 )
 @click.option("--check", is_flag=True, help="Check the configuration, say what is wrong with it, and exit.")
-@click.version_option(package_name="bccnd", message="bccnd %(version)s")
+@click.version_option(VERSION, message="bccnd %(version)s")
 def main(path: str | None, check: bool) -> None:
     """Hand what comes over the BCCN broadcast segment to the programs of this host, and theirs to the segment.
 

@@ -30,6 +30,7 @@ from bccnd.net.bus import Bus, Entrance
 from bccnd.net.clients import BusLimits
 from bccnd.net.listen import BACKLOG, adopt, bind_unix, listen_abstract
 from bccnd.net.loop import Loop
+from bccnd.version import VERSION
 
 DEFAULT_ADDRESS: Final = "/run/sbus.socket"
 DEFAULT_PIDFILE: Final = "/run/sbus.pid"
@@ -63,7 +64,7 @@ LIMITS: Final = BusLimits(
     "-p", "pidfile", metavar="FILE", default=DEFAULT_PIDFILE, show_default=True, help="/dev/null for none; not with -f."
 )
 @click.option("-u", "users", metavar="USER", multiple=True, help="Let only this user connect, and our own; repeatable.")
-@click.version_option(package_name="bccnd", message="bccn-sbusd %(version)s")
+@click.version_option(VERSION, message="bccn-sbusd %(version)s")
 def main(
     address: str,
     auto_close: bool,

@@ -38,6 +38,7 @@ from bccnd.client.bus import Connection, Refusal
 from bccnd.client.message import Message
 from bccnd.core import frames
 from bccnd.errors import BusError, EndpointError
+from bccnd.version import VERSION
 
 if TYPE_CHECKING:
     from bccnd.client.endpoint import Endpoint
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="The daemon's socket; also taken from $BCCN_SOCKET.",
 )
-@click.version_option(package_name="bccnd", message="bccn %(version)s")
+@click.version_option(VERSION, message="bccn %(version)s")
 @click.pass_context
 def main(context: click.Context, path: str) -> None:
     """Talk to the bccnd of this host: publish, subscribe, watch what it does and why, make keys.

@@ -6,7 +6,6 @@ edge, when somebody asks.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import Final
 
 from bccnd.core.verdicts import NAMES
@@ -56,10 +55,12 @@ REFUSE_REASONS: Final = ("too_many_clients", "too_many_clients_of_user", "not_ad
 END_REASONS: Final = ("slow", "pid_reused", "bug")
 HOLD_REASONS: Final = ("rate", "slow_reader")
 
-#: seconds, upper bounds: from a good kernel's 20 us to a stall that a person notices
-LATENCY_BOUNDS: Final = (
-    25e-6, 50e-6, 100e-6, 200e-6, 400e-6, 800e-6, 1.6e-3, 3.2e-3, 6.4e-3, 12.8e-3, 25.6e-3, 0.1, 0.4, 1.6,
-)  # fmt: skip
+#: the first bound of the histogram, in seconds: what a good kernel needs
+FIRST_BOUND: Final = 25e-6
+#: bounds above it, each twice the one before: up to a stall that a person notices
+DOUBLINGS: Final = 16
+#: seconds, upper bounds
+LATENCY_BOUNDS: Final = tuple([FIRST_BOUND * 2**n for n in range(DOUBLINGS + 1)])
 
 
 class Histogram:
@@ -72,5 +73,12 @@ class Histogram:
         self.sum = 0.0
 
     def add(self, seconds: float) -> None:
-        self.buckets[bisect_left(LATENCY_BOUNDS, seconds)] += 1
-        self.sum += seconds
+        # A wall clock that was set back in the meantime is no reason to go back in time.
+        if seconds > 0.0:
+            self.sum += seconds
+        bound = FIRST_BOUND
+        bucket = 0
+        while seconds > bound and bucket <= DOUBLINGS:
+            bound *= 2.0
+            bucket += 1
+        self.buckets[bucket] += 1

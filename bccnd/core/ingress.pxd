@@ -1,4 +1,5 @@
 cimport cython
+from bccnd.core.counters cimport SegmentCounters
 from bccnd.core.dedup cimport Sources
 from bccnd.core.integrity cimport Door
 from bccnd.core.roster cimport Source
@@ -32,6 +33,6 @@ cdef class Ingress:
         raw=bytes, at=Py_ssize_t, first=Py_ssize_t, second=Py_ssize_t, bar=Py_ssize_t, behind=Py_ssize_t,
         found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Source, src=bytes,
     )
-    cpdef list feed(self, object counters, list datagrams, object peers, double now, object received_ns)
+    cpdef list feed(self, SegmentCounters counters, list datagrams, object peers, double now, object received_ns)
     cdef int _judge_anew(self, bytes src, object seq, double now, object peers, Py_ssize_t number, bytes body) except -100
     cdef _count_groups(self, tuple groups, Py_ssize_t size)

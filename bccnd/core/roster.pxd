@@ -11,8 +11,9 @@ cdef class Source:
     cdef public double heard
     cdef public double rank
     cdef public double beat
-    cdef public double gap
-    cdef public double interval
+    # Seconds between two heartbeats: to a ten-millionth of them.
+    cdef public float gap
+    cdef public float interval
     cdef public int epoch
     cdef public int state
     cdef public Source older

@@ -1,11 +1,11 @@
 cdef class Index:
     cdef tuple _shards
-    cdef Py_hash_t _mask
     cdef Py_ssize_t _count
     cdef list _keys
     cdef list _values
     cdef unsigned int _misses
 
+    cdef dict _shard(self, bytes key)
     cdef object _look(self, const char *text, Py_ssize_t size, Py_ssize_t slot)
     cdef _drop(self, bytes key)
     cpdef object get(self, bytes key)

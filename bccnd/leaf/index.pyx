@@ -3,6 +3,7 @@ not foretell: all that they can do by foretelling it is to spoil this short cut.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_SIZE
 from libc.stdint cimport uint64_t
 from libc.string cimport memcmp, memcpy
 
@@ -12,7 +13,7 @@ cdef extern from "Python.h":
     void Py_SET_SIZE(object o, Py_ssize_t size)
     PyObject *PyDict_GetItemWithError(object dictionary, object key) except? NULL
 
-PER_SHARD = 512
+PER_SHARD = 256
 cdef enum:
     # Longer keys are copied, as everywhere else.
     LONGEST = 256
@@ -37,9 +38,7 @@ cdef class Index:
     """A dictionary with bytes as keys: see index.py."""
 
     def __init__(self, Py_ssize_t expected=0):
-        cdef Py_ssize_t count = 1 << max(0, (expected // PER_SHARD).bit_length())
-        self._shards = tuple([{} for _ in range(count)])
-        self._mask = count - 1
+        self._shards = tuple([{} for _ in range(1 + expected // PER_SHARD)])
         self._count = 0
         self._keys = self._values = None
         self._misses = 0
@@ -47,9 +46,12 @@ cdef class Index:
     def __len__(self):
         return self._count
 
+    cdef dict _shard(self, bytes key):
+        return <dict> self._shards[<size_t> hash(key) % <size_t> PyTuple_GET_SIZE(self._shards)]
+
     cpdef object get(self, bytes key):
         """What belongs to a key, None if nothing does."""
-        return (<dict> self._shards[hash(key) & self._mask]).get(key)
+        return self._shard(key).get(key)
 
     cpdef object part(self, bytes raw, Py_ssize_t start, Py_ssize_t end):
         """What belongs to ``raw[start:end]``, None if nothing does. Raises IndexError for what is not in ``raw``."""
@@ -76,7 +78,7 @@ cdef class Index:
         PyBytes_AS_STRING(_key)[size] = 0
         Py_SET_SIZE(_key, size)
         (<PyBytesObject *> _key).ob_shash = -1
-        found = PyDict_GetItemWithError(self._shards[hash(_key) & self._mask], _key)
+        found = PyDict_GetItemWithError(self._shard(_key), _key)
         if found == NULL:
             return None
         self._misses += 1
@@ -97,7 +99,7 @@ cdef class Index:
 
     cpdef put(self, bytes key, object value):
         """``value`` belongs to ``key`` from now on; it is not None."""
-        cdef dict shard = self._shards[hash(key) & self._mask]
+        cdef dict shard = self._shard(key)
         self._drop(key)
         self._count -= len(shard)
         shard[key] = value
@@ -105,7 +107,7 @@ cdef class Index:
 
     cpdef object pop(self, bytes key):
         """Take out what belongs to a key; None if nothing did."""
-        value = (<dict> self._shards[hash(key) & self._mask]).pop(key, None)
+        value = self._shard(key).pop(key, None)
         self._drop(key)
         self._count -= value is not None
         return value

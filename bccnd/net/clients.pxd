@@ -1,4 +1,5 @@
 cimport cython
+from bccnd.core.counters cimport BusCounters
 from bccnd.core.runs cimport Runs
 from bccnd.leaf cimport packets
 
@@ -11,7 +12,7 @@ cdef class _Split:
 
 cdef class Clients:
     cdef public object limits
-    cdef readonly object counters
+    cdef readonly BusCounters counters
     cdef readonly dict by_fd
     cdef readonly set _waiting
     cdef readonly set _blockers

@@ -188,7 +188,8 @@ class Clients:
     def deliver(self, deliveries: list[Delivery]) -> None:
         """Send each frame to each of its receivers, in order."""
         if len(deliveries) == 1:
-            self.send(*deliveries[0])
+            receivers, frame = deliveries[0]
+            self.send(receivers, frame)
             return
         for receivers, frame in deliveries:
             self._runs.put(self._unbatched(receivers, frame) if self._batched else receivers, frame)
@@ -249,6 +250,8 @@ class Clients:
 
     def send_batches(self) -> None:
         """Send what has gathered for the clients in batch mode."""
+        if not self._due:
+            return
         self._due = False
         for receivers, messages in self._batches.take():
             for some in portions(messages):

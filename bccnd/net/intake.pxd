@@ -1,5 +1,7 @@
 cimport cython
+from bccnd.core.counters cimport Histogram, SegmentCounters
 from bccnd.core.ingress cimport Ingress
+from bccnd.leaf cimport clock
 from bccnd.leaf.packets cimport Receiver
 from bccnd.net.clients cimport Clients
 
@@ -7,10 +9,11 @@ from bccnd.net.clients cimport Clients
 cdef class Intake:
     cdef object _segment
     cdef Receiver _receiver
+    cdef SegmentCounters _counters
+    cdef object _peers
     cdef Ingress _ingress
     cdef Clients _clients
-    cdef object _forward
-    cdef object _after
+    cdef Histogram _forward
     cdef object _limited
 
     @cython.locals(datagrams=list, deliveries=list, stamp=longlong, more=bint)

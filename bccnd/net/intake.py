@@ -6,12 +6,11 @@ clocks are read once per batch.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Final
 
 from bccnd.core.counters import Histogram
 from bccnd.core.ingress import Ingress
+from bccnd.leaf import clock
 from bccnd.leaf.packets import BATCH
 from bccnd.net import log
 from bccnd.net.clients import Clients
@@ -23,17 +22,16 @@ ROUNDS: Final = 8
 
 class Intake:
     """The way of datagrams from a segment to the clients. ``forward`` gets the seconds from the kernel's stamp to the
-    clients' sockets; ``after`` is called when a batch was judged."""
+    clients' sockets."""
 
-    def __init__(
-        self, segment: Segment, ingress: Ingress, clients: Clients, forward: Histogram, after: Callable[[], None]
-    ) -> None:
+    def __init__(self, segment: Segment, ingress: Ingress, clients: Clients, forward: Histogram) -> None:
         self._segment = segment
         self._receiver = segment.receiver
+        self._counters = segment.counters
+        self._peers = segment.peers
         self._ingress = ingress
         self._clients = clients
         self._forward = forward
-        self._after = after
         self._limited = log.Limited()
 
     def fileno(self) -> int:
@@ -44,7 +42,6 @@ class Intake:
 
     def drain(self) -> bool:
         """Take what the socket holds; True when there may be more."""
-        segment = self._segment
         more = True
         for _ in range(ROUNDS):
             try:
@@ -53,16 +50,15 @@ class Intake:
                 more = False
                 break
             except OSError as error:
-                name = segment.options.name
+                name = self._segment.options.name
                 self._limited.warn(f"receive/{name}", f"segment {name}: cannot receive: {error.strerror}")
                 more = False
                 break
-            stamp = self._receiver.stamp_ns() or time.time_ns()
-            deliveries = self._ingress.feed(segment.counters, datagrams, segment.peers, time.monotonic(), stamp)
+            stamp = self._receiver.stamp_ns() or clock.wall_ns()
+            deliveries = self._ingress.feed(self._counters, datagrams, self._peers, clock.monotonic(), stamp)
             if deliveries:
                 self._clients.deliver(deliveries)
-                self._forward.add(max(0.0, (time.time_ns() - stamp) * 1e-9))
-            self._after()
+                self._forward.add((clock.wall_ns() - stamp) * 1e-9)
             if len(datagrams) < BATCH:
                 more = False
                 break

@@ -11,9 +11,11 @@ import heapq
 import os
 import select
 import signal
-import time
 from collections.abc import Callable
 from typing import Final
+
+from bccnd.leaf import clock
+from bccnd.leaf.poller import Poller
 
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT
@@ -42,7 +44,7 @@ class Loop:
     """Watches descriptors, timers and signals until `stop`."""
 
     def __init__(self) -> None:
-        self._epoll = select.epoll()
+        self._poller = Poller()
         self._callbacks: dict[int, Callable[[int], None]] = {}
         self._timers: list[Timer] = []
         self._soon: list[Callable[[], None]] = []
@@ -54,22 +56,22 @@ class Loop:
 
     def watch(self, fd: int, events: int, callback: Callable[[int], None]) -> None:
         self._callbacks[fd] = callback
-        self._epoll.register(fd, events)
+        self._poller.register(fd, events)
 
     def change(self, fd: int, events: int) -> None:
         """Watch for other events; one that is not watched any more stays so."""
         if fd in self._callbacks:
-            self._epoll.modify(fd, events)
+            self._poller.modify(fd, events)
 
     def watches(self, fd: int) -> bool:
         return fd in self._callbacks
 
     def unwatch(self, fd: int) -> None:
         if self._callbacks.pop(fd, None) is not None:
-            self._epoll.unregister(fd)
+            self._poller.unregister(fd)
 
     def later(self, seconds: float, call: Callable[[], None]) -> Timer:
-        timer = Timer(time.monotonic() + seconds, call)
+        timer = Timer(clock.monotonic() + seconds, call)
         heapq.heappush(self._timers, timer)
         return timer
 
@@ -103,13 +105,12 @@ class Loop:
     def run(self) -> None:
         """Serve until `stop` is called."""
         self._running = True
-        poll = self._epoll.poll
-        callbacks = self._callbacks
+        poller = self._poller
         while self._running:
-            for fd, events in poll(self._timeout()):
-                callback = callbacks.get(fd)
+            for number in range(poller.wait(self._timeout())):
+                callback = self._callbacks.get(poller.fd(number))
                 if callback is not None:
-                    callback(events)
+                    callback(poller.events(number))
             if self._timers:
                 self._run_timers()
             while self._soon:
@@ -120,21 +121,28 @@ class Loop:
     def _timeout(self) -> float:
         if self._soon:
             return 0.0
+        if not self._timers:
+            return -1.0
+        timer = self._timers[0]
+        seconds = timer.when - clock.monotonic()
         # The kernel waits for 24 days at most.
-        return min(max(0.0, self._timers[0].when - time.monotonic()), 3600.0) if self._timers else -1.0
+        return 0.0 if seconds < 0.0 else min(seconds, 3600.0)
 
     def _run_timers(self) -> None:
-        now = time.monotonic()
-        while self._timers and self._timers[0].when <= now:
-            call = heapq.heappop(self._timers).call
-            if call is not None:
-                call()
+        now = clock.monotonic()
+        while self._timers:
+            timer = self._timers[0]
+            if timer.when > now:
+                break
+            heapq.heappop(self._timers)
+            if timer.call is not None:
+                timer.call()
 
     def close(self) -> None:
         """Do what was put off, and give everything back."""
         while self._soon:
             self._soon.pop(0)()
         signal.set_wakeup_fd(-1)
-        self._epoll.close()
+        self._poller.close()
         os.close(self._wake_read)
         os.close(self._wake_write)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
-from importlib import metadata
 from typing import Protocol
 
 from prometheus_client.core import (
@@ -29,6 +28,7 @@ from bccnd.core.repeat import Repeater
 from bccnd.core.verdicts import NAMES
 from bccnd.net.bus import Bus
 from bccnd.net.segment import Segment
+from bccnd.version import VERSION
 
 PREFIX = "bccnd_"
 
@@ -52,20 +52,12 @@ class Observed(Protocol):
     def now(self) -> float: ...
 
 
-def version() -> str:
-    """The installed version of this package."""
-    try:
-        return metadata.version("bccnd")
-    except metadata.PackageNotFoundError:
-        return "unknown"
-
-
 class DaemonCollector(Collector):
     """Makes the families of one daemon."""
 
     def __init__(self, daemon: Observed) -> None:
         self._daemon = daemon
-        self._version = version()
+        self._version = VERSION
 
     def collect(self) -> Iterator[Metric]:
         yield from self._segments()

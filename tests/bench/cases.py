@@ -11,9 +11,10 @@ import os
 import pwd
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from tests.bench.programs import ROOT
@@ -136,21 +137,22 @@ class Case:
         return messages if (self.shares and not self.alone) or self.one_reader else messages * fan_out
 
 
-def floor(check: str, packets: str) -> Start:
+def floor(check: str, packets: str, *more: str) -> Start:
     def start(place: Place, fan_out: int) -> list[str]:
         where = ["-p", str(place.udp), "-u", str(place.socket), "-F", str(fan_out)]
-        return [str(place.programs / "floor"), *where, "-m", check, "-x", packets]
+        return [str(place.programs / "floor"), *where, "-m", check, "-x", packets, *more]
 
     return start
 
 
-def bccnd(signed: bool) -> Start:
+def bccnd(signed: bool, more: Mapping[str, object] = MappingProxyType({})) -> Start:
     def start(place: Place, fan_out: int) -> list[str]:
         settings: dict[str, object] = {
             "host": "bench",
             "segments": [{"address": BROADCAST, "port": place.udp}],
             "bus": {"path": str(place.socket)},
             "metrics": {"listen": f"127.0.0.1:{place.metrics}"},
+            **more,
         }
         if signed:
             key = place.write("hmac.key", KEY.decode())

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bccnd.core import outbox
 from bccnd.core.outbox import ORDERS, QUEUE, RANDOM, STACK, Entry, Outbox
+from bccnd.core.runs import LENGTH, MAX_PORTION
 from tests.core.material import examples
 
 
@@ -59,6 +61,22 @@ class Naive:
 
     def take(self) -> Entry:
         return self.line.pop(self.at_head())
+
+    def portion(self, limit: int) -> list[bytes]:
+        """Taken off a copy, one after the other, for as long as they are messages and there is room."""
+        other = Naive()
+        other.order, other.line = self.order, self.line.copy()
+        found: list[bytes] = []
+        while other.line:
+            entry = other.take()
+            if isinstance(entry, int) or not entry.startswith(b"MSG"):
+                break
+            if found and sum(LENGTH + len(one) for one in (*found, entry)) > limit:
+                break
+            found.append(entry)
+            if self.order == RANDOM:  # where the largest is first, there is no hurry
+                break
+        return found
 
     def lose_here(self) -> None:
         self.note(1, 0 if self.order == QUEUE else len(self.line))
@@ -193,6 +211,28 @@ def test_whatever_happens_no_lost_message_and_no_byte_is_forgotten(history: list
     assert (box.bytes, box.messages, len(box)) == (0, 0, 0)
 
 
+@given(deeds(SKIP, CLEAR), st.sampled_from([0, 30, 64, MAX_PORTION]))
+@examples(300)
+def test_a_portion_is_the_messages_that_come_next_and_takes_nothing(history: list[Deed], limit: int) -> None:
+    def the_same_as_before(box: Outbox, naive: Naive) -> None:
+        found = box.portion()
+        assert found == naive.portion(limit)
+        assert box.portion() == found
+        agrees(box, naive)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outbox, "MAX_PORTION", limit)
+        box, naive, _ = play(history, the_same_as_before)
+        while box:
+            portion = box.portion()
+            # Who sends a portion takes as many.
+            if portion:
+                assert [box.take() for _ in portion] == portion == [naive.take() for _ in portion]
+            else:
+                assert box.take() == naive.take()
+    assert naive.line == []
+
+
 # -- by example
 
 
@@ -222,6 +262,51 @@ def test_what_waits_is_sent_in_the_order_of_choice(order: int) -> None:
     box = filled(order)
     assert (len(box), box.messages, box.bytes) == (5, 3, 33)
     assert [box.take() for _ in range(5)] == IN_ORDER[order]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        (QUEUE, [[b"MSG a\0xx", b"MSG b\0xxxx"], [b"MSG b\0xxxx"], [], [b"MSG c\0xx"], []]),
+        (STACK, [[], [b"MSG c\0xx"], [], [b"MSG b\0xxxx", b"MSG a\0xx"], [b"MSG a\0xx"]]),
+        (RANDOM, [[b"MSG b\0xxxx"], [b"MSG a\0xx"], [b"MSG c\0xx"], [], []]),
+    ],
+    ids=["queue", "stack", "random"],
+)
+def test_a_portion_ends_where_something_else_comes(order: int, expected: list[list[bytes]]) -> None:
+    box = filled(order)
+    for portion, entry in zip(expected, IN_ORDER[order], strict=True):
+        assert box.portion() == portion
+        assert box.take() == entry
+    assert box.portion() == []
+
+
+@pytest.mark.parametrize("order", [QUEUE, STACK])
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_portion_is_what_goes_into_one_packet_of_a_batch(order: int, more: int) -> None:
+    box = Outbox()
+    box.set_order(order)
+    message = b"MSG a\0" + b"x" * 994
+    number, left = divmod(MAX_PORTION, LENGTH + len(message))
+    for _ in range(number - 1):
+        box.put(message)
+    last = b"MSG a\0" + b"y" * (994 + left + more)
+    (box.put if order == QUEUE else box._line.appendleft)(last)
+    box.put(message)
+    assert len(box.portion()) == number - (more if order == QUEUE else 0)
+    assert box.messages >= number
+
+
+@pytest.mark.parametrize("order", IN_ORDER)
+def test_a_message_that_is_too_large_for_a_batch_is_a_portion_of_its_own(order: int) -> None:
+    box = Outbox()
+    box.set_order(order)
+    large = b"MSG a\0" + b"x" * MAX_PORTION
+    for _ in range(2):
+        box.put(large)
+    assert box.portion() == [large]
+    box.take()
+    assert box.portion() == [large]
 
 
 @pytest.mark.parametrize("before", IN_ORDER)

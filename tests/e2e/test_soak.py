@@ -14,3 +14,4 @@ def test_random_frames_from_50_clients_are_answered_as_the_model_says_and_leave_
     kinds = {"publish", "subscribe", "unsubscribe", "request", "nonsense", "retag", "come_and_go", "from_the_wire"}
     assert all(steps[kind] for kind in kinds)
     assert steps["deliveries"] > 1000
+    assert 1000 < steps["batches"] < steps["messages in batches"] < steps["deliveries"]

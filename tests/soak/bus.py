@@ -2,7 +2,8 @@
 
 Every client is a bare socket, some of them other users'. After every step the publisher waits for the echo of a sync,
 and then each client must have exactly what the model says, in order; a client that does not read for a while must
-later find every message or a gap in its place. In the end nothing may be left: no descriptor, no charge, no memory.
+later find every message or a gap in its place. Some are in batch mode, now and then: all that differs for them is how
+their messages are wrapped. In the end nothing may be left: no descriptor, no charge, no memory.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ SILENT_REQUESTS: Final = (
     *(b"echo/on", b"echo/off", b"!/bccn/meta/on", b"!/bccn/meta/off"),
     *(b"order/queue", b"order/stack", b"order/random", b"blocking/soft/queue", b"blocking/soft/discard"),
     *(b"blocking/soft/block", b"blocking/hard/discard", b"blocking/hard/block"),
+    *(frames.BATCH_ON, frames.BATCH_ON, frames.BATCH_ON, frames.BATCH_OFF, frames.BATCH_OFF),
 )
 
 
@@ -49,12 +51,14 @@ class Client:
             self.sock.connect(bus)
         self.sock.setblocking(False)
         self.patterns: Counter[bytes] = Counter()
-        self.echo, self.meta, self.tag = True, False, b""
+        self.echo, self.meta, self.batch, self.tag = True, False, False, b""
         self.base = b""
         #: frames as they are to be, or a prefix and an ending of them where something in between cannot be known
         self.expected: deque[bytes | tuple[bytes, bytes]] = deque()
         self.asleep = False
         self.syncs = 0
+        #: packets of a batch, and the messages that were in them
+        self.batches = self.in_batches = 0
 
     @property
     def identity(self) -> bytes:
@@ -78,19 +82,38 @@ class Client:
         self.sock.setblocking(False)
 
     def look(self) -> None:
-        """Everything that is expected must be there now, and nothing else."""
+        """Everything that is expected must be there in a moment, and nothing else."""
+        # A batch is sent at the end of the round, which is behind the answer that somebody else has waited for; and
+        # what the segment brings goes out to one after the other, of whom the watcher may be the first.
+        patience = time.monotonic() + 20
         while True:
             try:
                 packet = self.sock.recv(1 << 20)
             except BlockingIOError:
-                break
+                if not self.expected or time.monotonic() > patience:
+                    break
+                time.sleep(0.0001)
+                continue
             self.check(packet)
         assert not self.expected, f"{self.identity!r} has not got {self.expected[0]!r}"
 
+    def opened(self, packet: bytes) -> list[bytes]:
+        """The frames of a packet: messages come in batches to those who want that, and to nobody else."""
+        is_batch = packet.startswith(frames.MSGS + b" ")
+        assert is_batch == (self.batch and not packet.startswith(b"CMSG ")), f"{self.identity!r} has got {packet!r}"
+        if not is_batch:
+            return [packet]
+        assert len(packet) <= frames.MAX_BATCH
+        found = frames.read_batch(packet)
+        self.batches += 1
+        self.in_batches += len(found)
+        return found
+
     def check(self, packet: bytes) -> None:
-        assert self.expected, f"{self.identity!r} has got {packet!r} and should not have"
-        wanted = self.expected.popleft()
-        assert fits(wanted, packet), f"{self.identity!r} has got {packet!r} for {wanted!r}"
+        for frame in self.opened(packet):
+            assert self.expected, f"{self.identity!r} has got {frame!r} and should not have"
+            wanted = self.expected.popleft()
+            assert fits(wanted, frame), f"{self.identity!r} has got {frame!r} for {wanted!r}"
 
     def wake(self) -> None:
         """Read all that has come while asleep: each message, or a gap in its place."""
@@ -163,8 +186,14 @@ class Soak:
     def leave(self) -> None:
         """End all clients but the one that watches."""
         for client in self.clients:
-            client.sock.close()
+            self.part(client)
         self.clients.clear()
+
+    def part(self, client: Client) -> None:
+        """A client is no more; what it has seen is still of interest."""
+        client.sock.close()
+        self.steps["batches"] += client.batches
+        self.steps["messages in batches"] += client.in_batches
 
     def close(self) -> None:
         self.leave()
@@ -180,6 +209,10 @@ class Soak:
         client.sync()
         comm = Path("/proc/self/comm").read_bytes().rstrip(b"\n")
         client.base = b"relay01/%b/%d" % (comm, os.getpid())
+        if self.chance.random() < 0.3:
+            client.batch = True
+            client.send(frames.request(frames.BATCH_ON))
+            client.sync()
         self.clients.append(client)
 
     def awake(self) -> Client:
@@ -252,6 +285,8 @@ class Soak:
             client.echo = key.endswith(b"on")
         elif key.startswith(b"!/bccn/meta/"):
             client.meta = key.endswith(b"on")
+        elif key.startswith(b"!/bccn/batch/"):
+            client.batch = key.endswith(b"on")
         client.sync()
 
     def retag(self) -> None:
@@ -295,11 +330,20 @@ class Soak:
     def come_and_go(self) -> None:
         client = self.chance.choice(self.clients)
         self.clients.remove(client)
-        client.sock.close()
+        self.part(client)
         # Gone for all others once somebody else's request is answered behind it.
         wait(lambda: self.daemon.metric("clients") == len(self.clients) + 1, "the client to be gone")
 
     def from_the_wire(self) -> None:
+        found = [self.expect_from_the_wire() for _ in range(self.chance.choice((1, 1, 1, 50)))]
+        self.wire.send(*found)
+        self.watcher.sock.setblocking(True)
+        while self.watcher.expected:
+            self.watcher.check(self.watcher.sock.recv(1 << 20))
+        self.watcher.sock.setblocking(False)
+
+    def expect_from_the_wire(self) -> bytes:
+        """A datagram, of which everybody is to get what is his."""
         self.seq += 1
         other = self.chance.choice(self.clients).identity.decode()
         plain = "/".join(token.decode() for token in self.chance.choices(TOKENS, k=self.chance.randint(1, 3)))
@@ -308,17 +352,12 @@ class Soak:
         raw = datagram("relay02/far/1", self.seq, chan, payload)
         key = chan.encode()
         receivers = self.receivers(key)
-        accepted = not chan.startswith("!") or receivers or chan == "!"
+        assert not chan.startswith("!") or receivers or chan == "!"
         for client in receivers:
             self.deliver(client, key, payload, b"relay02/far/1")
         self.deliver_to_watcher(key, payload, b"relay02/far/1")
         self.watcher.expected.append((b"MSG !/tap/accepted\0", b"|" + raw))
-        assert accepted
-        self.wire.send(raw)
-        self.watcher.sock.setblocking(True)
-        while self.watcher.expected:
-            self.watcher.check(self.watcher.sock.recv(1 << 20))
-        self.watcher.sock.setblocking(False)
+        return raw
 
     def fall_asleep(self) -> None:
         if sum(client.asleep for client in self.clients) < self.count // 4:

@@ -8,6 +8,8 @@
  *   -s PATTERN               what each client subscribes to; may be repeated
  *   -e CHANNELS              instead of -s: client i wants only the channels with number mod K = i, so it gets every
  *                            K-th message (CHANNELS and N are multiples of K)
+ *   -g STEP                  what is subscribed to with -s is every STEP-th message, from the first on; nobody wants the
+ *                            others (N is a multiple of STEP)
  *   -x M                     patterns of each client that match nothing, sent first
  *   -o PATTERN               client 0 subscribes to this instead of the last of those, and is the only one that counts
  *   -M                       batch mode of bccnd: packets hold several frames
@@ -53,6 +55,8 @@ static void got(struct client *c, const char *payload, long length)
 	}
 	stamp = get_digits(payload, 20);
 	index = get_digits(payload + 21, 9);
+	if (protocol == FLOOR && step > 1 && c->n == 1)
+		c->next = index; /* whose share it is, is for the floor to say */
 	if (index < c->next) {
 		out->back++;
 	} else {
@@ -262,7 +266,7 @@ static void work(const struct wishes *w, int me, int told)
 	struct client *c = calloc((size_t)w->clients, sizeof *c);
 	struct epoll_event event[256];
 	int k = 0, counted, complete = 0, waited = 0, poll = epoll_create1(EPOLL_CLOEXEC);
-	uint64_t n = w->each ? w->n / (uint64_t)w->clients : w->n, published = 0;
+	uint64_t n = w->n / step, published = 0;
 	for (int id = me; id < w->clients; id += w->processes, k++) {
 		struct epoll_event e = {.events = EPOLLIN, .data.u32 = (uint32_t)k};
 		subscribe_all(w, &c[k], id);
@@ -339,7 +343,7 @@ int main(int argc, char **argv)
 {
 	struct wishes w = {.clients = 1, .processes = 1, .idle_ms = 1500, .n = 100000};
 	int option, told[2];
-	while ((option = getopt(argc, argv, "P:u:t:K:p:N:s:e:x:o:Mw:i:")) != -1)
+	while ((option = getopt(argc, argv, "P:u:t:K:p:N:s:e:g:x:o:Mw:i:")) != -1)
 		switch (option) {
 		case 'P': protocol = protocol_of(optarg); break;
 		case 'u': w.path = optarg; break;
@@ -353,6 +357,7 @@ int main(int argc, char **argv)
 			w.pattern[w.patterns++] = optarg;
 			break;
 		case 'e': w.each = (int)number(optarg, 1, 1000000, "-e"); break;
+		case 'g': step = number(optarg, 1, 1000000, "-g"); break;
 		case 'x': w.never = (int)number(optarg, 0, 1000, "-x"); break;
 		case 'o': w.only = optarg; break;
 		case 'M': w.batches = 1; break;
@@ -366,9 +371,11 @@ int main(int argc, char **argv)
 		refuse("-o: with -p 1, and in the place of one of -x");
 	if (w.each) {
 		step = (uint64_t)w.clients;
-		if (w.each % w.clients || w.n % step)
-			refuse("-e, -N: these must be multiples of -K");
+		if (w.each % w.clients)
+			refuse("-e: this must be a multiple of -K");
 	}
+	if (w.n % step)
+		refuse("-N: this must be a multiple of -K with -e, or of -g");
 	if (w.window) /* where only client 0 counts, the others hold nobody up */
 		atomic_store(&w.window->slots, w.only ? 1 : (uint32_t)w.processes);
 	struct result *each = mmap(NULL, (size_t)w.processes * sizeof *each, PROT_READ | PROT_WRITE,

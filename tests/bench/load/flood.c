@@ -7,34 +7,43 @@
  *   -S SOURCES           1 to 1,000,000, by turns (4)
  *   -C CHANNELS          1 to 1,000,000 (16); -C N gives every datagram a channel of its own
  *   -o ORDER             alternating: i mod C (default); repeated: one channel for a run of N/C datagrams, then the next
+ *   -R LENGTH            of such a run, instead of N/C; behind the last channel comes the first one again
  *   -s SEQ               the first number of every source (1), so that a second run goes on where the first one ended
+ *   -l                   sources with long names (36 bytes) as hosts have them, and not with short ones (8)
  *   -z BYTES             of the whole datagram (150)
  *   -H                   no HMAC
  *   -r RATE              a second; 0: as fast as window and receivers allow
  *   -b BATCH             of one sendmmsg (32)
  *   -w FILE -W SIZE      the closed window, see window.h
+ *   -u WARM              so many first; when they are through it says "warm", stops itself (SIGSTOP), and begins to count
+ *                        its time anew when it may go on
  *   -t                   stamped for latency */
 #include "message.h"
 #include "window.h"
 #include <getopt.h>
+#include <signal.h>
 
 #define MAX_BATCH 256
 #define ROOM 2048
 
 struct plan {
-	uint64_t n, sources, channels, first_seq;
-	int size, sign, repeated;
+	uint64_t n, sources, channels, first_seq, run;
+	int size, sign, repeated, long_names;
 	struct hmac hmac;
 };
 
 /* Writes the datagram with this index; returns its length. */
 static int make(char *out, const struct plan *p, uint64_t index, uint64_t stamp)
 {
-	uint64_t run = (p->n + p->channels - 1) / p->channels;
+	uint64_t run = p->run ? p->run : (p->n + p->channels - 1) / p->channels;
 	char head[64], body[ROOM];
-	int h, length = sprintf(body, "s%07d:%llu:bench/c%07d|", (int)(index % p->sources),
-				(unsigned long long)(p->first_seq + index / p->sources),
-				(int)(p->repeated ? index / run : index % p->channels));
+	int h, source = (int)(index % p->sources), length;
+	if (p->long_names)
+		length = sprintf(body, "relay%02d.example/cardsys-relay/%07d", source % 50, source);
+	else
+		length = sprintf(body, "s%07d", source);
+	length += sprintf(body + length, ":%llu:bench/c%07d|", (unsigned long long)(p->first_seq + index / p->sources),
+			  (int)((p->repeated ? index / run : index) % p->channels));
 	int payload = p->size - length - (int)strlen(p->sign ? "BCCN1[123:hmac=0123456789abcdef]" : "BCCN1[123]");
 	if (payload < PAYLOAD_MIN)
 		payload = PAYLOAD_MIN;
@@ -54,6 +63,20 @@ static int make(char *out, const struct plan *p, uint64_t index, uint64_t stamp)
 	return h + length;
 }
 
+/* All that was sent before has arrived; the window knows. */
+static void pause_warm(struct sender *s)
+{
+	for (int i = 0; window_done(s->window) < s->sent; i++) {
+		if (i == 20000)
+			refuse("-u: some of it does not arrive");
+		usleep(1000);
+	}
+	puts("warm");
+	fflush(stdout);
+	raise(SIGSTOP);
+	s->start = now_ns();
+}
+
 static void send_all(int fd, struct mmsghdr *m, int n)
 {
 	for (int done = 0; done < n;) {
@@ -71,7 +94,8 @@ int main(int argc, char **argv)
 	struct sender s = {.batch = 32};
 	const char *address = "127.0.0.1";
 	int port = 0, stamped = 0, option;
-	while ((option = getopt(argc, argv, "p:a:n:S:C:o:s:z:Hr:b:w:W:t")) != -1)
+	uint64_t warm = 0;
+	while ((option = getopt(argc, argv, "p:a:n:S:C:o:R:s:lz:Hr:b:w:W:u:t")) != -1)
 		switch (option) {
 		case 'p': port = (int)number(optarg, 1, 65535, "-p"); break;
 		case 'a': address = optarg; break;
@@ -83,18 +107,23 @@ int main(int argc, char **argv)
 			if (!plan.repeated && strcmp(optarg, "alternating"))
 				refuse("-o: alternating or repeated");
 			break;
+		case 'R': plan.run = number(optarg, 1, PAYLOAD_INDEX_MAX, "-R"); break;
 		case 's': plan.first_seq = number(optarg, 0, UINT64_MAX / 2, "-s"); break;
+		case 'l': plan.long_names = 1; break;
 		case 'z': plan.size = (int)number(optarg, SIZE_LEAST, SIZE_MOST, "-z"); break;
 		case 'H': plan.sign = 0; break;
 		case 'r': s.rate = number(optarg, 0, 10000000, "-r"); break;
 		case 'b': s.batch = number(optarg, 1, MAX_BATCH, "-b"); break;
 		case 'w': s.window = window_open(optarg); break;
 		case 'W': s.size = number(optarg, 1, UINT32_MAX, "-W"); break;
+		case 'u': warm = number(optarg, 0, PAYLOAD_INDEX_MAX, "-u"); break;
 		case 't': stamped = 1; break;
 		default: return 2;
 		}
 	if (!port)
 		refuse("-p PORT: where to?");
+	if (warm && (!s.window || warm >= plan.n))
+		refuse("-u: with -w, and fewer than -n");
 	hmac_init(&plan.hmac);
 	s.total = plan.n;
 
@@ -127,7 +156,14 @@ int main(int argc, char **argv)
 	sender_start(&s);
 	uint64_t cpu = cpu_ns();
 	while (s.sent < s.total) {
+		if (warm && s.sent == warm) {
+			pause_warm(&s);
+			cpu = cpu_ns();
+			warm = 0;
+		}
 		int n = (int)sender_room(&s);
+		if (warm && s.sent + (uint64_t)n > warm)
+			n = (int)(warm - s.sent);
 		for (int i = 0; i < n; i++) {
 			if (stamped) {
 				v[i].iov_len = (size_t)make(v[i].iov_base, &plan, s.sent + (uint64_t)i, now_ns());

@@ -6,6 +6,7 @@
  *   -F CLIENTS       it begins when so many have connected
  *   -m CHECK         none; hmac: over each datagram, with the key's blocks hashed beforehand
  *   -x PACKETS       each: one per client and datagram; batch: one per client with all that recvmmsg gave
+ *   -s               each datagram to one client only: the one with the number of its channel, mod F
  *   -b BATCH         of one recvmmsg (64)
  * Says "ready" when it listens; SIGTERM ends it. */
 #include "message.h"
@@ -28,23 +29,29 @@ static void on_term(int number)
 static char taken[MAX_BATCH][ROOM], joined[MAX_BATCH * ROOM];
 static int clients[MAX_CLIENTS];
 
+static void give_one(int client, const char *packet, size_t length)
+{
+	send(client, packet, length, MSG_DONTWAIT | MSG_NOSIGNAL); /* who is full loses it; drain sees that */
+}
+
 static void give(int n, const char *packet, size_t length)
 {
 	for (int i = 0; i < n; i++)
-		send(clients[i], packet, length, MSG_DONTWAIT | MSG_NOSIGNAL); /* who is full loses it; drain sees that */
+		give_one(clients[i], packet, length);
 }
 
 int main(int argc, char **argv)
 {
 	const char *path = NULL;
-	int port = 0, n = 1, check = 0, join = 0, batch = 64, option;
-	while ((option = getopt(argc, argv, "p:u:F:m:x:b:")) != -1)
+	int port = 0, n = 1, check = 0, join = 0, share = 0, batch = 64, option;
+	while ((option = getopt(argc, argv, "p:u:F:m:x:sb:")) != -1)
 		switch (option) {
 		case 'p': port = (int)number(optarg, 1, 65535, "-p"); break;
 		case 'u': path = optarg; break;
 		case 'F': n = (int)number(optarg, 1, MAX_CLIENTS, "-F"); break;
 		case 'm': check = !strcmp(optarg, "hmac"); break;
 		case 'x': join = !strcmp(optarg, "batch"); break;
+		case 's': share = 1; break;
 		case 'b': batch = (int)number(optarg, 1, MAX_BATCH, "-b"); break;
 		default: return 2;
 		}
@@ -75,13 +82,18 @@ int main(int argc, char **argv)
 			die("recvmmsg");
 		for (int i = 0; i < r; i++) {
 			struct datagram d;
-			if (check && (!datagram_open(taken[i], taken[i] + m[i].msg_len, &d) || !datagram_is_signed(&hmac, &d)))
+			const char *p = taken[i], *end = p + m[i].msg_len;
+			if ((check || share) && !(share ? datagram_read(p, end, &d) : datagram_open(p, end, &d)))
+				continue;
+			if (check && !datagram_is_signed(&hmac, &d))
 				continue;
 			if (join) {
 				memcpy(joined + length, taken[i], m[i].msg_len);
 				length += m[i].msg_len;
-			} else
-				give(n, taken[i], m[i].msg_len);
+			} else if (share)
+				give_one(clients[get_digits(d.chan + d.chan_length - 7, 7) % (uint64_t)n], p, m[i].msg_len);
+			else
+				give(n, p, m[i].msg_len);
 		}
 		if (length)
 			give(n, joined, length);

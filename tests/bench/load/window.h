@@ -12,7 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#define MAX_SLOTS 256
+#define MAX_SLOTS 512
 
 struct window {
 	_Atomic uint32_t bump;    /* the futex */

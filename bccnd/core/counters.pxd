@@ -1,0 +1,31 @@
+cimport cython
+
+cdef int DOUBLINGS
+cdef double FIRST_BOUND
+
+
+cdef class SegmentCounters:
+    cdef readonly object name
+    cdef public long long received
+    cdef readonly list verdicts
+    cdef public long long sent
+    cdef readonly dict send_errors
+
+
+cdef class BusCounters:
+    cdef public long long deliveries
+    cdef public long long published
+    cdef readonly dict refused
+    cdef readonly dict ended
+    cdef readonly dict held
+    cdef public long long untold
+    cdef readonly dict dropped
+    cdef readonly dict errors
+
+
+cdef class Histogram:
+    cdef readonly list buckets
+    cdef readonly double sum
+
+    @cython.locals(bound=double, bucket=int)
+    cpdef add(self, double seconds)

@@ -1,0 +1,2 @@
+cpdef double monotonic() noexcept
+cpdef long long wall_ns() noexcept

@@ -1,0 +1,15 @@
+"""The clocks: one that never goes back, and the one on the wall."""
+
+from __future__ import annotations
+
+import time
+
+
+def monotonic() -> float:
+    """Seconds since some point in the past."""
+    return time.monotonic()
+
+
+def wall_ns() -> int:
+    """Nanoseconds since 1970."""
+    return time.time_ns()

@@ -1,0 +1,26 @@
+cimport cython
+from bccnd.leaf cimport clock
+from bccnd.leaf.poller cimport Poller
+
+
+cdef class Timer:
+    cdef public double when
+    cdef readonly object call
+
+
+cdef class Loop:
+    cdef Poller _poller
+    cdef dict _callbacks
+    cdef readonly list _timers
+    cdef readonly list _soon
+    cdef dict _signals
+    cdef bint _running
+    cdef int _wake_read
+    cdef int _wake_write
+
+    @cython.locals(poller=Poller, number=int)
+    cpdef run(self)
+    @cython.locals(timer=Timer, seconds=double)
+    cdef double _timeout(self) except? -2.0
+    @cython.locals(timer=Timer)
+    cdef _run_timers(self)

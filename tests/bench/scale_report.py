@@ -1,0 +1,557 @@
+"""What is left of a scale: scale.json with every run, scale.md with the tables, and the same in a page of docs.
+
+Law: a table is made of what is in scale.json and of nothing else; and in a page only what stands between a table's two
+markers is ever changed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tests.bench.cases import CHANNELS, SIZE
+from tests.bench.measure import Rules
+from tests.bench.report import about_machine, spread
+from tests.bench.scale_axes import AXES, REMEMBERED, Axis
+from tests.bench.scale_measure import Sample
+from tests.bench.summary import Spread
+
+SCHEMA: Final = 1
+#: what is called flat
+FLAT: Final = 1.1
+#: of a host with 100,000 sources, and how many these are
+BUDGET_MB, BUDGET_SOURCES = 60.0, 100_000
+#: channels of the ordinary load
+SEVERAL: Final = CHANNELS
+
+
+class Key(NamedTuple):
+    axis: str
+    line: str
+    x: int
+
+
+#: where the cost of what nobody wants stands
+NOBODY: Final = Key("clients", "bccnd", 0)
+#: segments that no test can build: hosts, and messages a second of each of the programs on each of them
+SEGMENTS: Final = ((20, 50), (200, 5), (200, 50), (1000, 1), (1000, 5), (1000, 50))
+PROGRAMS: Final = 10
+#: bytes around a datagram: UDP, IPv4, Ethernet with its check, preamble and gap
+ON_THE_WIRE: Final = 8 + 20 + 18 + 20
+#: seconds between heartbeats
+BEAT: Final = 5
+
+Value = Callable[[Sample], float | None]
+
+
+def cpu(sample: Sample) -> float | None:
+    return sample.cpu_ns or None
+
+
+def each(sample: Sample) -> float | None:
+    """Processor time for one delivery."""
+    return sample.cpu_ns / sample.fan_out if sample.fan_out >= 1 and sample.cpu_ns else None
+
+
+def together(sample: Sample) -> float | None:
+    return sample.cpu_ns + sample.clients_ns
+
+
+def sender(sample: Sample) -> float | None:
+    return sample.sender_ns
+
+
+def resident(sample: Sample) -> float | None:
+    """MB."""
+    return None if sample.rss_kib is None else sample.rss_kib * 1024 / 1e6
+
+
+def grown(sample: Sample) -> float | None:
+    """MB that were not there when the first message came."""
+    return None if sample.grown_kib is None else sample.grown_kib * 1024 / 1e6
+
+
+def of_source(sample: Sample) -> float | None:
+    """Bytes that came with each source."""
+    return None if sample.grown_kib is None else sample.grown_kib * 1024 / sample.x
+
+
+def held(sample: Sample) -> float | None:
+    return sample.held
+
+
+@dataclass
+class Findings:
+    """All that was found out."""
+
+    command: list[str]
+    daemon: dict[str, Any]
+    rules: Rules
+    rounds: int
+    axes: list[Axis]
+    samples: list[Sample]
+    refused: dict[Key, str]
+    machine: dict[str, Any] = field(default_factory=lambda: about_machine())
+    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def __post_init__(self) -> None:
+        self._by_key: dict[Key, dict[int, Sample]] = {}
+        for sample in self.samples:
+            key = Key(sample.axis, sample.line, sample.x)
+            if not sample.refused and key not in self.refused:
+                self._by_key.setdefault(key, {})[sample.round] = sample
+
+    @property
+    def keys(self) -> list[Key]:
+        return list(self._by_key)
+
+    def xs(self, axis: str, line: str = "") -> list[int]:
+        every = {*self._by_key, *self.refused}
+        return sorted({key.x for key in every if key.axis == axis and line in ("", key.line)})
+
+    def figure(self, key: Key, value: Value = cpu) -> Spread | None:
+        known = [value(sample) for sample in self._by_key.get(key, {}).values()]
+        found = [one for one in known if one is not None]
+        return Spread.over(found) if found else None
+
+    def ratio(self, above: Key, below: Key, value: Value = cpu) -> Spread | None:
+        """The first in terms of the second: of the medians, and the range of the rounds, each with itself."""
+        one, other = self.figure(above, value), self.figure(below, value)
+        if one is None or other is None:
+            return None
+        pairs = [
+            (value(sample), value(self._by_key[below][number]))
+            for number, sample in self._by_key[above].items()
+            if number in self._by_key[below]
+        ]
+        known = [up / down for up, down in pairs if up is not None and down]
+        if not known:
+            return None
+        rounds = Spread.over(known)
+        return Spread(one.median / other.median, rounds.least, rounds.most)
+
+    def beside(self, key: Key, value: Value = cpu) -> Spread | None:
+        """What the line is held against: its floor at the same place, or its own first point."""
+        axis = AXES[key.axis]
+        line = axis.line(key.line)
+        if line.floor:
+            base = key._replace(line=line.floor)
+        elif axis.base is not None:
+            base = Key(key.axis, *axis.base(key.line))
+        else:
+            base = key._replace(x=self.xs(key.axis, key.line)[0])
+        return self.ratio(key, base, value) if base != key else None
+
+
+# ---- a + b * n ----
+
+
+class Fit(NamedTuple):
+    """The cost of a message to n clients: ``base`` and ``each`` ns, and by how much the worst point is off."""
+
+    base: float
+    each: float
+    off: float
+
+
+def fit(points: Mapping[int, float]) -> Fit | None:
+    """Least squares of the relative errors, so that a small fan-out says as much as a large one."""
+    if len(points) < 2:
+        return None
+    # Each point divided by its own figure: 1 = base * (1 / y) + each * (n / y).
+    rows = [(1 / y, n / y) for n, y in points.items()]
+    aa, ab, bb = (sum(row[i] * row[j] for row in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
+    a, b = sum(row[0] for row in rows), sum(row[1] for row in rows)
+    whole = aa * bb - ab * ab
+    if not whole:
+        return None
+    base, slope = (a * bb - b * ab) / whole, (b * aa - a * ab) / whole
+    return Fit(base, slope, max(abs(base * one + slope * n - 1) for one, n in rows))
+
+
+def fit_of(found: Findings, line: str) -> Fit | None:
+    figures = {x: found.figure(Key("clients", line, x)) for x in found.xs("clients", line)}
+    return fit({x: figure.median for x, figure in figures.items() if figure is not None and x})
+
+
+# ---- what has to be flat ----
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a figure stays within what is called flat."""
+
+    what: str
+    figure: Spread | None
+    most: float = FLAT
+    unit: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return self.figure is not None and self.figure.median <= self.most
+
+    def __str__(self) -> str:
+        if self.figure is None:
+            return f"does not hold: {self.what}: no figure; at most {self.most:g}{self.unit}"
+        said = "holds" if self.holds else "does not hold"
+        range_of = f"{self.figure.least:.3f} to {self.figure.most:.3f}"
+        return (
+            f"{said}: {self.what}: {self.figure.median:.3f}{self.unit} ({range_of}); at most {self.most:g}{self.unit}"
+        )
+
+
+def verdicts(found: Findings) -> list[Verdict]:
+    """What is to be flat, of what was asked for: what has a figure, and what was refused."""
+    wanted = [axis.name for axis in found.axes]
+    out: list[Verdict] = []
+
+    def beside(axis: str, xs: Iterable[int], what: str) -> None:
+        """Of the floor to as many, or of its own first point."""
+        out.extend(Verdict(what.format(x), found.beside(Key(axis, "bccnd", x))) for x in xs if axis in wanted)
+
+    beside("clients", [x for x in found.xs("clients", "bccnd") if x], "fan-out {:,}, of the floor")
+    beside("shares", found.xs("shares", "bccnd"), "its share to each of {:,}, of the floor")
+    beside("patterns", found.xs("patterns")[1:], "64 clients x {:,} patterns, of 64 x 1")
+    for line in AXES["channels"].lines if "channels" in wanted else ():
+        # As long as all of them fit in what is remembered.
+        for x in found.xs("channels", line.name):
+            if line.name.endswith("_alternating") and SEVERAL < x <= REMEMBERED // 2:
+                key = Key("channels", line.name, x)
+                what = f"{x:,} channels seen before ({line.title}), of {SEVERAL}"
+                out.append(Verdict(what, found.beside(key)))
+    if "sources" in wanted and BUDGET_SOURCES in found.xs("sources", "bccnd"):
+        key = Key("sources", "bccnd", BUDGET_SOURCES)
+        out.append(Verdict("what 100,000 sources add, resident", found.figure(key, grown), BUDGET_MB, " MB"))
+        out.append(Verdict("the whole daemon with them, resident", found.figure(key, resident), BUDGET_MB, " MB"))
+    return out
+
+
+# ---- scale.json ----
+
+
+def row(found: Findings, key: Key) -> dict[str, Any]:
+    return {
+        **key._asdict(),
+        "cpu_ns": spread(found.figure(key)),
+        "delivery_ns": spread(found.figure(key, each)),
+        "with_clients_ns": spread(found.figure(key, together)),
+        "sender_ns": spread(found.figure(key, sender)),
+        "resident_mb": spread(found.figure(key, resident)),
+        "held": spread(found.figure(key, held)),
+        "ratio": spread(found.beside(key)),
+    }
+
+
+def as_json(found: Findings) -> dict[str, Any]:
+    fits = {line: fit_of(found, line) for line in ("floor", "bccnd", "floor_batch", "bccnd_batch")}
+    return {
+        "schema": SCHEMA,
+        "date": found.date,
+        "command": found.command,
+        "machine": found.machine,
+        "daemon": found.daemon,
+        "settings": {"rounds": found.rounds, **asdict(found.rules)},
+        "points": [row(found, key) for key in found.keys],
+        "fits": {line: one._asdict() for line, one in fits.items() if one},
+        "refused": [{**key._asdict(), "reason": reason} for key, reason in found.refused.items()],
+        "flat": [
+            {"what": one.what, "most": one.most, "figure": spread(one.figure), "holds": one.holds}
+            for one in verdicts(found)
+        ],
+        "runs": [asdict(sample) for sample in found.samples],
+    }
+
+
+# ---- scale.md ----
+
+
+def about(found: Findings) -> str:
+    daemon, machine = found.daemon, found.machine
+    kind = {True: "compiled", False: "not compiled", None: "unknown whether compiled"}[daemon["compiled"]]
+    return (
+        f"`{' '.join(found.command)}`: {found.date[:10]}, {machine['cpu']}, {machine['cores']} cores, "
+        f"Linux {machine['kernel']}, bccnd {daemon['version'] or '?'} ({kind}), Python {daemon['python'] or '?'}; "
+        f"medians of {found.rounds}{' rounds' if found.rounds > 1 else ' round'}."
+    )
+
+
+def plain(figure: Spread | None, form: str = ",.0f") -> str:
+    return format(figure.median, form) if figure else ""
+
+
+def ranged(figure: Spread | None, form: str = ",.0f") -> str:
+    if figure is None:
+        return ""
+    least, most = format(figure.least, form), format(figure.most, form)
+    return f"{figure.median:{form}} ({least} to {most})" if least != most else format(figure.median, form)
+
+
+def times(figure: Spread | None) -> str:
+    return f" x{figure.median:.2f}" if figure else ""
+
+
+def per_second(figure: Spread | None) -> str:
+    """What a whole core comes to; to three digits, as more are not known."""
+    if figure is None:
+        return ""
+    return f"{float(f'{1e9 / figure.median:.3g}'):,.0f}"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    columns = list(head)
+    lines = ["| " + " | ".join(columns) + " |", "| ---: |" + " ---: |" * (len(columns) - 1)]
+    return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def cost(found: Findings, key: Key, value: Value = cpu) -> str:
+    """Median, range and ratio."""
+    if key in found.refused:
+        return "refused"
+    figure = found.figure(key, value)
+    if figure is None:
+        return ""
+    # What a floor does by itself along an axis where it must grow says nothing.
+    grows = key.axis == "clients" and not AXES[key.axis].line(key.line).floor
+    return ranged(figure) + ("" if grows else times(found.beside(key, value)))
+
+
+def by_line(found: Findings, axis: Axis, value: Value = cpu) -> list[str]:
+    """A row for each x, a column for each line."""
+    lines = [line for line in axis.lines if found.xs(axis.name, line.name)]
+    rows = [
+        [f"{x:,}", *(cost(found, Key(axis.name, line.name, x), value) for line in lines)] for x in found.xs(axis.name)
+    ]
+    return table([axis.x, *(line.title for line in lines)], rows)
+
+
+def of_clients(found: Findings, axis: Axis) -> list[str]:
+    return ["ns for a message, and the multiple of the floor beside it:", "", *by_line(found, axis)]
+
+
+def of_deliveries(found: Findings) -> list[str]:
+    axis = AXES["clients"]
+    rows = []
+    for x in found.xs("clients"):
+        if x:
+            figures = [found.figure(Key("clients", line.name, x), each) for line in axis.lines]
+            rows.append([f"{x:,}", *(plain(figure) for figure in figures)])
+    return [
+        "ns for a delivery (the same, divided by the clients):",
+        "",
+        *table(["clients", *(line.title for line in axis.lines)], rows),
+    ]
+
+
+def of_capacity(found: Findings) -> list[str]:
+    rows = []
+    for x in found.xs("clients"):
+        packet, batch = (found.figure(Key("clients", line, x)) for line in ("bccnd", "bccnd_batch"))
+        rows.append([f"{x:,}", plain(packet), per_second(packet), plain(batch), per_second(batch)])
+    head = ["clients that get it", "ns, packet mode", "messages/s", "ns, batch mode", "messages/s"]
+    return table(head, rows)
+
+
+def of_constants(found: Findings) -> list[str]:
+    """What a message costs as ``a + b * clients``, and what else does not depend on how much there is already."""
+    rows = []
+    for name in ("bccnd", "bccnd_batch", "floor", "floor_batch"):
+        one = fit_of(found, name)
+        if one:
+            title = AXES["clients"].line(name).title
+            rows.append([title, f"{one.base:,.0f}", f"{one.each:,.0f}", f"{one.off * 100:.0f} %"])
+    lines = table(["", "a, ns for a message", "b, ns for each client", "worst point is off by"], rows)
+    again, first = (Key("sources", line, BUDGET_SOURCES) for line in ("bccnd", "first"))
+    unknown = difference(found, Key("channels", "one_unique", 1_000_000), Key("channels", "one_alternating", SEVERAL))
+    more: list[tuple[str, float | None, str]] = [
+        ("a message that nobody here wants", middle(found.figure(NOBODY)), "ns"),
+        ("more for a channel that is not remembered, with 1 client", unknown, "ns"),
+        ("more for a source heard for the first time", difference(found, first, again), "ns"),
+        ("memory for each source", middle(found.figure(again, of_source)), "bytes"),
+        ("memory for each client that reads what it gets", of_client(found), "KiB"),
+    ]
+    return [*lines, "", *(f"- {what}: {value:,.0f} {unit}" for what, value, unit in more if value is not None)]
+
+
+def middle(figure: Spread | None) -> float | None:
+    return figure.median if figure else None
+
+
+def difference(found: Findings, above: Key, below: Key) -> float | None:
+    one, other = found.figure(above), found.figure(below)
+    return one.median - other.median if one and other else None
+
+
+def of_client(found: Findings) -> float | None:
+    """KiB that the daemon takes for one more client that reads what it gets."""
+    known = [x for x in found.xs("clients", "bccnd") if x and found.figure(Key("clients", "bccnd", x), resident)]
+    if len(known) < 2:
+        return None
+    few, many = (found.figure(Key("clients", "bccnd", x), resident) for x in (known[0], known[-1]))
+    assert few
+    assert many
+    return (many.median - few.median) * 1e6 / 1024 / (known[-1] - known[0])
+
+
+def of_segments(found: Findings) -> list[str]:
+    """What the constants come to on segments that are not here."""
+    nobody, packet, batch = found.figure(NOBODY), fit_of(found, "bccnd"), fit_of(found, "bccnd_batch")
+    if not (nobody and packet and batch):
+        return []
+    memory = found.figure(Key("sources", "bccnd", BUDGET_SOURCES), of_source)
+    rows = []
+    for hosts, rate in SEGMENTS:
+        programs = hosts * PROGRAMS
+        messages, beats = programs * rate, (programs + hosts) / BEAT
+        some = nobody.median + packet.each * PROGRAMS * 0.01
+        costs = [nobody.median, some, packet.base + packet.each * PROGRAMS, batch.base + batch.each * PROGRAMS]
+        rows.append(
+            [
+                f"{hosts:,} x {PROGRAMS} x {rate}",
+                f"{messages:,}",
+                f"{messages * (SIZE + ON_THE_WIRE) * 8 / 1e6:,.0f}",
+                *(of_core(messages * cost / 1e7) for cost in costs),
+                f"{100 * beats / (messages + beats):.1f} %",
+                f"{(programs + hosts) * memory.median / 1e6:.1f}" if memory else "",
+            ]
+        )
+    head = [
+        *("hosts x programs x messages/s", "messages/s", "Mbit/s on every link"),
+        *("CPU: nobody wants them", "each wants 1 %", "each wants all", "all, batch mode"),
+        *("heartbeats", "MB for sources"),
+    ]
+    return table(head, rows)
+
+
+def of_core(percent: float) -> str:
+    return f"{percent:,.0f} %" if percent <= 100 else f"**{percent:,.0f} %**"
+
+
+def of_sources(found: Findings, _axis: Axis) -> list[str]:
+    rows = []
+    for x in found.xs("sources"):
+        again, first = Key("sources", "bccnd", x), Key("sources", "first", x)
+        bytes_each = plain(found.figure(again, of_source)) if x >= 10_000 else ""
+        size = plain(found.figure(again, resident), ",.1f")
+        rows.append([f"{x:,}", cost(found, again), plain(found.figure(first)), size, bytes_each])
+    head = ["sources", "ns, heard again", "ns, heard for the first time", "resident, MB", "bytes for each"]
+    return table(head, rows)
+
+
+def of_channels(found: Findings, axis: Axis) -> list[str]:
+    out: list[str] = []
+    for kind in ("one", "patterns", "all"):
+        lines = [line for line in axis.lines if line.name.startswith(f"{kind}_") and found.xs(axis.name, line.name)]
+        if lines:
+            xs = sorted({x for line in lines for x in found.xs(axis.name, line.name)})
+            rows = [[f"{x:,}", *(cost(found, Key(axis.name, line.name, x)) for line in lines)] for x in xs]
+            who = lines[0].title.partition(";")[0]
+            out += [f"{who}: ns for a message, and the multiple of {SEVERAL} channels by turns:", ""]
+            out += [*table([axis.x, *(line.title.partition("; ")[2] for line in lines)], rows), ""]
+    return out[:-1]
+
+
+def of_direct(found: Findings, axis: Axis) -> list[str]:
+    def by(value: Value) -> list[str]:
+        keys = [(x, [Key(axis.name, line.name, x) for line in axis.lines]) for x in found.xs(axis.name)]
+        rows = [[f"{x:,}", *(plain(found.figure(key, value)) for key in across)] for x, across in keys]
+        return table([axis.x, *(line.title for line in axis.lines)], rows)
+
+    what = "and what it takes the sender, who does the kernel's part of the receiving on loopback:"
+    return [
+        "ns for a message, daemon and all programs' receiving together:",
+        "",
+        *by(together),
+        "",
+        what,
+        "",
+        *by(sender),
+    ]
+
+
+def of_burst(found: Findings, axis: Axis) -> list[str]:
+    rows = []
+    for x in found.xs(axis.name):
+        key = Key(axis.name, "bccnd", x)
+        figure = found.figure(key, held)
+        taken = f"{2 * (16 << 20) / figure.median:,.0f}" if figure else ""
+        rows.append([f"{x:,}", ranged(figure), taken, plain(found.figure(key))])
+    return table(
+        ["bytes of a datagram", "datagrams held by 16 MiB", "bytes charged for each", "ns to catch up, each"], rows
+    )
+
+
+#: what stands between the markers of a page, by their names
+def sections(found: Findings) -> dict[str, list[str]]:
+    makers: dict[str, Callable[[Findings, Axis], list[str]]] = {
+        "clients": of_clients,
+        "shares": by_line,
+        "patterns": by_line,
+        "sources": of_sources,
+        "channels": of_channels,
+        "payload": by_line,
+        "direct": of_direct,
+        "burst": of_burst,
+    }
+    out = {axis.name: makers[axis.name](found, axis) for axis in found.axes if found.xs(axis.name)}
+    if "clients" in out:
+        out |= {"capacity": of_capacity(found), "deliveries": of_deliveries(found), "constants": of_constants(found)}
+        out["segments"] = of_segments(found)
+    if out:
+        out["about"] = [about(found)]
+    return out
+
+
+TITLES: Final = {
+    "capacity": "What one core carries",
+    "deliveries": "Clients that want everything: for a delivery",
+    "constants": "a + b * clients",
+    "segments": "Segments that are not here",
+}
+
+
+def markdown(found: Findings, check: bool) -> str:
+    lines = [about(found)]
+    for name, section in sections(found).items():
+        if name != "about":
+            title = AXES[name].title if name in AXES else TITLES[name]
+            lines += ["", f"**{title}**", "", *section]
+    said = [f"- refused: {key.axis} {key.line} {key.x:,}: {why}" for key, why in found.refused.items()]
+    said += [f"- {one}" for one in verdicts(found)] if check else []
+    return "\n".join([*lines, *(["", *said] if said else [])]) + "\n"
+
+
+def put_into(page: str, found: Findings) -> tuple[str, list[str]]:
+    """A page with our tables between its markers ``<!-- scale:NAME -->`` and ``<!-- /scale -->``; and what it lacks."""
+    made = sections(found)
+    missing = []
+    for name, section in made.items():
+        pattern = re.compile(rf"(<!-- scale:{name} -->\n).*?(<!-- /scale -->)", re.DOTALL)
+        text = "\n".join(section)
+        page, count = pattern.subn(lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page)  # type: ignore[misc]
+        if not count:
+            missing.append(name)
+    return page, missing
+
+
+def line_of(sample: Sample) -> str:
+    """One run in one line."""
+    who = f"round {sample.round}  {sample.axis:<9}{sample.line:<22}{sample.x:>9,}"
+    if sample.refused.startswith("failed"):
+        return f"{who} {sample.refused}"
+    figures = f"{sample.cpu_ns:>10,.0f} ns"
+    if sample.fan_out > 1:
+        figures += f"  {sample.cpu_ns / sample.fan_out:>8,.0f} a delivery"
+    if sample.held is not None:
+        figures += f"  held {sample.held:,}"
+    return f"{who}{figures}" + (f"  does not count: {sample.refused}" if sample.refused else "")
+
+
+def write(found: Findings, folder: Path, check: bool) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "scale.json").write_text(json.dumps(as_json(found), indent=1) + "\n")
+    (folder / "scale.md").write_text(markdown(found, check))

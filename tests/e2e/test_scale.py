@@ -1,0 +1,206 @@
+"""`python -m tests.bench.scale` measures what it says and fills in a page that quotes it; no time is asserted."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.bench import scale_report
+from tests.bench.measure import Rules
+from tests.bench.programs import ROOT, CannotBuild, build
+from tests.bench.scale_axes import AXES, Point
+from tests.bench.scale_charts import CHARTS, roomy, short, ticks
+from tests.bench.scale_measure import Sample, judge, shorter
+from tests.bench.scale_report import Findings, Key, cpu, fit, put_into, verdicts
+from tests.bench.summary import Spread
+from tests.support import cannot_here
+
+PAGE = """# A page
+
+<!-- scale:patterns -->
+old
+<!-- /scale -->
+
+in between
+
+<!-- scale:sources -->
+<!-- /scale -->
+"""
+
+
+@pytest.fixture(scope="module")
+def _programs() -> Path:
+    try:
+        return build(ROOT / "build/bench")
+    except CannotBuild as error:
+        cannot_here(str(error))
+
+
+def scale(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.bench.scale", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.usefixtures("_programs")
+def test_a_quick_run_measures_each_point_and_fills_in_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    page.write_text(PAGE)
+    axes = ["patterns", "sources", "burst"]
+    some = ("--axes", ",".join(axes), "--quick", "--foreign", "1000")
+    done = scale(*some, "--out", str(tmp_path / "out"), "--docs", str(page))
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out/scale.json").read_text())
+    assert found["schema"] == 1
+    assert found["refused"] == []
+    points = [point for axis in axes for point in AXES[axis].points(True)]
+    assert {(one["axis"], one["line"], one["x"]) for one in found["points"]} == {
+        (point.axis, point.line, point.x) for point in points
+    }
+    assert all(one["cpu_ns"]["median"] > 0 for one in found["points"])
+    for run in (run for run in found["runs"] if not run["refused"]):
+        assert run["lost"] == run["bad"] == 0
+        assert (run["held"] is not None) == (run["axis"] == "burst")
+        if run["axis"] == "burst":
+            assert 1000 < run["held"] < run["messages"]  # more was sent than there is room for
+        else:
+            assert run["rss_kib"] > 0
+            assert run["clients_ns"] > 0
+            assert run["sender_ns"] > 0
+    text = page.read_text()
+    assert "old" not in text
+    assert re.search(r"# A page\n\n<!-- scale:patterns -->\n\| patterns per client \| bccnd \|\n", text)
+    assert "| 10 |" in text
+    assert "\n<!-- /scale -->\n\nin between\n\n<!-- scale:sources -->\n| sources |" in text
+    assert f"which has no place for {', '.join(('burst', 'about'))}" in done.stderr
+    assert (tmp_path / "out/scale.md").read_text() == done.stdout[:-1]
+    drawn = {chart.name for chart in page.parent.glob("*.svg")}
+    assert drawn == {"scaling-matching.svg", "scaling-sources.svg"} or (
+        not drawn and "no charts: matplotlib is missing" in done.stderr
+    )
+
+
+@pytest.mark.usefixtures("_programs")
+def test_a_point_that_cannot_be_measured_is_refused_and_has_no_figure(tmp_path: Path) -> None:
+    daemon = tmp_path / "broken"
+    daemon.write_text("#!/bin/sh\necho 'no such thing as a free lunch' >&2\nexit 1\n")
+    daemon.chmod(0o755)
+    some = ("--axes", "patterns", "--quick", "--foreign", "1000", "--check")
+    done = scale(*some, "--out", str(tmp_path / "out"), "--daemon", str(daemon))
+    assert done.returncode == 1
+    found = json.loads((tmp_path / "out/scale.json").read_text())
+    assert [(one["x"], one["reason"]) for one in found["refused"]] == [
+        (x, "failed: it ended at once: no such thing as a free lunch") for x in (1, 10)
+    ]
+    assert found["points"] == []
+    assert "- does not hold: 64 clients x 10 patterns, of 64 x 1: no figure; at most 1.1" in done.stdout
+
+
+def test_what_cannot_be_asked_for_is_said_before_anything_runs(tmp_path: Path) -> None:
+    for arguments, said in (
+        (("--axes", "clients,moons"), "no such thing: moons; there are clients, shares"),
+        (("--docs", str(tmp_path / "none")), "does not exist"),
+    ):
+        done = scale(*arguments, "--out", str(tmp_path / "out"))
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_every_point_is_of_a_line_and_its_messages_make_even_shares(axis: str) -> None:
+    for quick in (False, True):
+        points = AXES[axis].points(quick)
+        assert len({(point.line, point.x) for point in points}) == len(points)
+        for point in points:
+            assert point.line in {line.name for line in AXES[axis].lines}
+            assert (point.stream.warm + point.stream.messages) % point.unit == 0
+            few = shorter(point, Rules(messages=1000))
+            assert few.messages > 0
+            assert few.messages % point.unit == 0
+
+
+def test_the_page_has_a_place_for_every_table_and_names_every_chart() -> None:
+    page = (ROOT / "docs/scaling.md").read_text()
+    places = re.findall(r"<!-- scale:(\w+) -->\n", page)
+    assert sorted(places) == sorted({*AXES, "about", "capacity", "deliveries", "constants", "segments"})
+    assert page.count("<!-- /scale -->") == len(places)
+    assert set(re.findall(r"\]\((scaling[-\w]*\.svg)\)", page)) == set(CHARTS)
+    assert {chart.name for chart in (ROOT / "docs").glob("scaling*.svg")} == set(CHARTS)
+
+
+SAMPLE = Sample("patterns", "bccnd", 1, 1, messages=1000, fan_out=1, cpu_ns=1000.0)
+
+
+def findings(*samples: Sample, refused: dict[Key, str] | None = None) -> Findings:
+    axes = [AXES[name] for name in dict.fromkeys(sample.axis for sample in samples)]
+    about = {"version": "0", "compiled": True, "python": "3"}
+    return Findings(["scale"], about, Rules(), 1, axes, list(samples), refused or {})
+
+
+def test_a_run_counts_only_if_nothing_is_lost_and_nobody_disturbed_it() -> None:
+    assert judge(SAMPLE, 0.05, Rules()) == ""
+    assert judge(SAMPLE, 0.06, Rules()) == "disturbed: others had 0.06 of a processor"
+    assert judge(replace(SAMPLE, lost=1), 0.0, Rules()) == "1 of its deliveries lost, 0 out of place"
+
+
+def test_a_point_is_held_against_the_floor_beside_it_or_against_the_first_of_its_line() -> None:
+    more = [replace(SAMPLE, x=50, round=number, cpu_ns=figure) for number, figure in ((1, 1050.0), (2, 1150.0))]
+    found = findings(SAMPLE, replace(SAMPLE, round=2), *more)
+    key = Key("patterns", "bccnd", 50)
+    assert found.figure(key) == Spread(1100, 1050, 1150)
+    assert found.beside(key) == Spread(1.1, 1.05, 1.15)
+    assert found.beside(key._replace(x=1)) is None
+    assert [str(one) for one in verdicts(found)] == [
+        "holds: 64 clients x 50 patterns, of 64 x 1: 1.100 (1.050 to 1.150); at most 1.1"
+    ]
+    (one,) = verdicts(findings(SAMPLE, replace(SAMPLE, x=50, cpu_ns=1101.0)))
+    assert not one.holds
+    (one,) = verdicts(findings(SAMPLE, *more, refused={key: "lossy"}))
+    assert (one.figure, one.holds) == (None, False)
+    floor = [
+        replace(SAMPLE, axis="clients", line=line, x=8, cpu_ns=ns) for line, ns in (("floor", 500.0), ("bccnd", 510.0))
+    ]
+    (one,) = verdicts(findings(*floor))
+    assert str(one) == "holds: fan-out 8, of the floor: 1.020 (1.020 to 1.020); at most 1.1"
+
+
+def test_a_fit_finds_what_a_message_costs_and_what_each_client_does() -> None:
+    found = fit({n: 1000 + 500 * n for n in (1, 8, 64, 512)})
+    assert found is not None
+    assert found.base == pytest.approx(1000)
+    assert found.each == pytest.approx(500)
+    assert found.off == pytest.approx(0, abs=1e-9)
+    assert fit({1: 1000.0}) is None
+
+
+def test_only_what_stands_between_the_markers_is_replaced() -> None:
+    found = findings(SAMPLE)
+    page, missing = put_into(PAGE, found)
+    assert missing == ["about"]
+    assert page == PAGE.replace("old\n", "| patterns per client | bccnd |\n| ---: | ---: |\n| 1 | 1,000 |\n")
+    assert put_into(page, found)[0] == page
+
+
+def test_what_stands_beside_the_axes_of_a_chart() -> None:
+    assert [short(x) for x in (0.5, 1, 1000, 4000, 10_000, 100_000, 1_000_000)] == [
+        *("0.5", "1", "1,000", "4,000", "10k", "100k", "1M"),
+    ]
+    assert roomy((1, 16, 1000, 4000, 10_000, 100_000), 0.15) == {1, 16, 1000, 10_000, 100_000}
+    assert ticks(900, 6000) == [1000, 2000, 5000]
+    assert ticks(900, 600_000) == [1000, 10_000, 100_000]
+    assert all(panel.axis in AXES for panels in CHARTS.values() for panel in panels)
+    for panel in (panel for panels in CHARTS.values() for panel in panels):
+        assert {curve.line for curve in panel.curves} <= {line.name for line in AXES[panel.axis].lines}
+
+
+def test_a_value_that_is_not_known_is_not_shown() -> None:
+    assert scale_report.plain(None) == scale_report.per_second(None) == scale_report.ranged(None) == ""
+    assert cpu(replace(SAMPLE, cpu_ns=0.0)) is None
+    assert isinstance(AXES["burst"].points(True)[0], Point)

@@ -1,0 +1,48 @@
+"""The leaves under test: each as it is imported here and, where that one is compiled, also its plain twin.
+
+So one run with the compiled modules compares both of them with what they are to do, and by that with one another.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+#: what is there once for every build; hypothesis need not warn of it
+EACH: Final = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.differing_executors]
+
+
+def builds(name: str) -> list[ModuleType]:
+    """The builds of a leaf that there are here."""
+    module = importlib.import_module(f"bccnd.leaf.{name}")
+    assert module.__file__ is not None
+    plain = Path(module.__file__).with_name(f"{name}.py")
+    if Path(module.__file__) == plain:
+        return [module]
+    spec = importlib.util.spec_from_file_location(f"plain_{name}", plain)
+    assert spec is not None
+    assert spec.loader is not None
+    twin = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(twin)
+    return [module, twin]
+
+
+def is_compiled(module: Any) -> bool:
+    return not str(module.__file__).endswith(".py")
+
+
+def each(name: str) -> pytest.MarkDecorator:
+    """A test is made once for each build of a leaf, which it is given by its name."""
+    found = builds(name)
+    return pytest.mark.parametrize(name, found, ids=["compiled" if is_compiled(one) else "plain" for one in found])
+
+
+def examples(count: int) -> settings:
+    """So many examples, however slow the machine is."""
+    return settings(max_examples=count, deadline=None, suppress_health_check=EACH)

@@ -1,0 +1,952 @@
+"""Messages that go out together: clients in batch mode, many deliveries at once, and what becomes of both where a
+client's socket is full. Whatever is put together, everybody gets what he would get of it one by one."""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from bccnd.core import frames
+from bccnd.core.counters import SegmentCounters
+from bccnd.core.dedup import Nameless
+from bccnd.core.frames import MAX_BATCH
+from bccnd.core.ingress import Delivery, Ingress
+from bccnd.core.integrity import Door
+from bccnd.core.quota import UserLimits
+from bccnd.core.runs import LENGTH, MAX_PORTION
+from bccnd.net.clients import HARD_MODES, SOFT_MODES, BusLimits
+from tests.support import Hub, Peer, dropped, gaps, messages, slow, turn_until
+
+#: a few of them are more than the kernel keeps for one client, whatever it has been asked to keep
+LARGE: Final = b"x" * 30_000
+ORDERS: Final = ["queue", "stack", "random"]
+
+
+def batch(hub: Hub, *peers: Peer, wanted: bool = True) -> None:
+    """Have them in batch mode from now on, or no more."""
+    for one in peers:
+        one.send(frames.request(frames.BATCH_ON if wanted else frames.BATCH_OFF))
+    hub.settle()
+
+
+def batched(hub: Hub, *patterns: bytes) -> Peer:
+    one = hub.connect(*patterns)
+    batch(hub, one)
+    return one
+
+
+def mode(peer: Peer, soft: str = "", hard: str = "", order: str = "") -> None:
+    for key, value in ((frames.SOFT, soft), (frames.HARD, hard), (frames.ORDER, order)):
+        if value:
+            peer.send(frames.request(key + value.encode()))
+    peer.hub.settle()
+
+
+def is_batch(packet: bytes) -> bool:
+    return packet.startswith(b"MSGS ")
+
+
+def opened(packets: Iterable[bytes]) -> list[bytes]:
+    """The frames of the packets, whichever way they came."""
+    found: list[bytes] = []
+    for packet in packets:
+        found += frames.read_batch(packet) if is_batch(packet) else [packet]
+    return found
+
+
+def numbered(first: int, count: int, tail: bytes = b"") -> list[bytes]:
+    """Messages with numbers; what is large enough waits."""
+    return [b"MSG a\0%06d" % number + tail for number in range(first, first + count)]
+
+
+def numbers(packets: Iterable[bytes]) -> list[int]:
+    return [int(payload[:6]) for payload in messages(opened(packets), b"a")]
+
+
+def to(peers: Iterable[Peer], found: Iterable[bytes]) -> list[Delivery]:
+    """Frames for these, as the segment hands them on."""
+    receivers = tuple([one.client.fd for one in peers])
+    return [(receivers, frame) for frame in found]
+
+
+def from_segment(hub: Hub, peers: Iterable[Peer], found: Iterable[bytes]) -> None:
+    """The segment brings frames for these, all at once, and the round ends."""
+    hub.bus.deliver(to(peers, found))
+    hub.turn(1)
+
+
+def clog(hub: Hub, peer: Peer, waiting: int = 1) -> int:
+    """Let so many large messages wait for a client; how many of them that took."""
+    count = 0
+    while peer.client.box.messages < waiting:
+        assert count < 1000
+        from_segment(hub, [peer], numbered(count, 1, LARGE))
+        count += 1
+    return count
+
+
+def accounted(packets: Iterable[bytes]) -> int:
+    found = opened(packets)
+    return sum(packet.startswith(b"MSG ") for packet in found) + gaps(found)
+
+
+def collect(peer: Peer, count: int) -> list[bytes]:
+    """Every packet up to so many messages, got or told to be missing."""
+    packets: list[bytes] = []
+    found = 0
+    while found < count:
+        packets.append(peer.hear())
+        found += accounted(packets[-1:])
+    assert found == count
+    return packets
+
+
+def some(peer: Peer, count: int) -> list[bytes]:
+    """At most so many of the packets that are there."""
+    packets: list[bytes] = []
+    with suppress(BlockingIOError):
+        while len(packets) < count:
+            packets.append(peer.sock.recv(1 << 20))
+    return packets
+
+
+def in_place(packets: Iterable[bytes], due: list[int]) -> None:
+    """What was got is what was due, and each gap stands for just as many of them where it stands."""
+    place = 0
+    for frame in opened(packets):
+        if frame.startswith(b"MSG "):
+            assert numbers([frame]) == [due[place]]
+            place += 1
+        else:
+            place += gaps([frame])
+    assert place == len(due)
+
+
+def nothing_waits(hub: Hub) -> None:
+    for account in hub.bus.quota:
+        assert account.queue_bytes == 0
+    assert hub.bus.queue_bytes == 0
+    assert hub.bus._clients._waiting == set()
+
+
+class Wire:
+    """What the segment brings goes the whole way in, by rules and routes."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.ingress = Ingress(Door(), hub.sources, Nameless(2.0), hub.routes)
+        self.counters = SegmentCounters("here")
+        self.seq = 0
+
+    def bring(self, chan: bytes, *payloads: bytes) -> None:
+        datagrams = []
+        for payload in payloads:
+            self.seq += 1
+            body = b"relay02/x/1:%d:%b|%b" % (self.seq, chan, payload)
+            datagrams.append(b"BCCN1[%d]%b" % (len(body), body))
+        peers = ["10.0.0.9:5400"] * len(datagrams)
+        found = self.ingress.feed(self.counters, datagrams, peers, time.monotonic(), time.time_ns())
+        self.hub.bus.deliver(found)
+
+
+# -- on and off
+
+
+def test_what_comes_in_one_round_comes_in_one_packet_and_only_while_it_is_wanted(hub: Hub) -> None:
+    one = hub.connect(b"a")
+    for wanted in (False, True, False, True):
+        batch(hub, one, wanted=wanted)
+        for count in (2, 5, 1, 100):
+            from_segment(hub, [one], numbered(0, count))
+            got = one.all()
+            assert opened(got) == numbered(0, count)
+            assert got == ([frames.batch(numbered(0, count))] if wanted else numbered(0, count))
+        one.publish(b"a", *(frame[6:] for frame in numbered(0, 3)))
+        assert opened(one.all()) == numbered(0, 3)
+
+
+def test_a_new_client_is_not_in_batch_mode_whatever_others_are(hub: Hub) -> None:
+    batched(hub, b"a")
+    one = hub.connect(b"a")
+    one.publish(b"a", b"x")
+    assert one.all() == [b"MSG a\0x"]
+
+
+def test_to_switch_on_twice_is_to_switch_on_and_so_it_is_with_off(hub: Hub) -> None:
+    one = batched(hub, b"a")
+    batch(hub, one)
+    from_segment(hub, [one], numbered(0, 2))
+    assert one.all() == [frames.batch(numbered(0, 2))]
+    batch(hub, one, wanted=False)
+    batch(hub, one, wanted=False)
+    from_segment(hub, [one], numbered(0, 2))
+    assert one.all() == numbered(0, 2)
+    assert hub.bus._clients._batched == set()
+
+
+def test_nothing_waits_for_more_to_come(hub: Hub) -> None:
+    one = batched(hub, b"a")
+    hub.bus.deliver(to([one], numbered(0, 1)))
+    hub.turn(1)
+    assert one.waiting() == [frames.batch(numbered(0, 1))]
+    hub.bus.deliver(to([one], numbered(1, 1)))
+    hub.bus.deliver(to([one], numbered(2, 2)))
+    assert one.waiting() == []
+    hub.turn(1)
+    assert one.waiting() == [frames.batch(numbered(1, 3))]
+    hub.turn(5)
+    assert one.waiting() == []
+
+
+def test_off_sends_first_what_has_gathered(hub: Hub) -> None:
+    one = batched(hub, b"a")
+    one.send(*numbered(0, 3), frames.request(frames.BATCH_OFF), *numbered(3, 2))
+    assert one.all() == [frames.batch(numbered(0, 3)), *numbered(3, 2)]
+
+
+def test_and_on_puts_nothing_together_that_came_before(hub: Hub) -> None:
+    one = hub.connect(b"a")
+    one.send(*numbered(0, 2), frames.request(frames.BATCH_ON), *numbered(2, 3))
+    assert one.all() == [*numbered(0, 2), frames.batch(numbered(2, 3))]
+
+
+def test_what_another_switches_changes_the_order_of_nobodys_messages(hub: Hub) -> None:
+    one, other = batched(hub, b"a"), hub.connect(b"a")
+    hub.bus.deliver(to([one, other], numbered(0, 3)))
+    other.send(frames.request(frames.BATCH_ON), *numbered(3, 2), frames.request(frames.BATCH_OFF), *numbered(5, 1))
+    assert numbers(one.all()) == numbers(other.all()) == list(range(6))
+
+
+# -- order
+
+
+def test_messages_answers_and_refusals_keep_their_places(hub: Hub) -> None:
+    one = batched(hub, b"a", b"two words")
+    one.send(
+        *numbered(0, 2),
+        b"CMSG !/bccn/sync\0first",
+        *numbered(2, 1),
+        b"nonsense",
+        b"MSG two words\0x",
+        b"UNSUB never",
+        b"CMSG !/bccn/sync\0last",
+    )
+    assert one.all() == [
+        frames.batch(numbered(0, 2)),
+        b"CMSG !/bccn/sync\0first",
+        frames.batch(numbered(2, 1)),
+        frames.error("unknown_verb", b"nonsense"),
+        frames.batch([b"MSG two words\0x"]),
+        frames.error("bad_channel", b"two words"),
+        frames.error("not_subscribed", b"never"),
+        b"CMSG !/bccn/sync\0last",
+    ]
+
+
+def test_an_answer_to_one_holds_up_and_hurries_nobody_elses_messages_out_of_order(hub: Hub) -> None:
+    pair = batched(hub, b"a"), batched(hub, b"a")
+    hub.bus.deliver(to(pair, numbered(0, 2)))
+    pair[0].send(b"CMSG !/bccn/sync\0now")
+    hub.bus.deliver(to(pair, numbered(2, 2)))
+    assert [numbers(one.all()) for one in pair] == [[0, 1, 2, 3]] * 2
+
+
+def test_keys_of_every_form_go_into_the_same_batch_in_their_order(hub: Hub) -> None:
+    one, publisher = batched(hub, b"a/", b"!/app/", b"two words"), hub.connect()
+    sent = [b"a/b", b"!/app/x", b"!", b"two words", b"!relay01/*", b"a/c", b"!/app/y"]
+    publisher.send(*(frames.message(key, b"%d" % number) for number, key in enumerate(sent)))
+    expected = [frames.message(key, b"%d" % number) for number, key in enumerate(sent)]
+    got = one.all()
+    assert opened(got) == expected
+    assert all(map(is_batch, got))
+    assert max(len(frames.read_batch(packet)) for packet in got) > 1
+    assert hub.bus.counters.published == len(sent)
+
+
+def test_what_the_daemon_announces_goes_into_it_too(hub: Hub) -> None:
+    one = batched(hub, b"!/bccn/liveness/", b"a")
+    hub.bus.deliver(to([one], numbered(0, 1)))
+    hub.bus.announce(frames.LIVENESS + b"x", b"alive")
+    hub.bus.deliver(to([one], numbered(1, 1)))
+    (packet,) = one.all()
+    assert frames.read_batch(packet) == [*numbered(0, 1), b"MSG !/bccn/liveness/x\0alive", *numbered(1, 1)]
+
+
+# -- who shares
+
+
+def test_those_who_get_the_same_get_the_same_packet(hub: Hub) -> None:
+    three = [batched(hub, b"a", b"b") for _ in range(3)]
+    for round_ in range(3):
+        from_segment(hub, three, numbered(10 * round_, 10))
+        packets = [one.all() for one in three]
+        assert packets == [[frames.batch(numbered(10 * round_, 10))]] * 3
+    assert hub.bus.counters.deliveries == 90
+
+
+def test_those_who_do_not_get_each_its_own(hub: Hub) -> None:
+    one, other, both = batched(hub, b"a"), batched(hub, b"b"), batched(hub, b"a", b"b")
+    wire = Wire(hub)
+    for number in range(6):
+        wire.bring(b"ab"[number % 2 : number % 2 + 1], b"%d" % number)
+    hub.turn(1)
+    assert one.waiting() == [frames.batch([b"MSG a\x00%d" % number for number in (0, 2, 4)])]
+    assert other.waiting() == [frames.batch([b"MSG b\x00%d" % number for number in (1, 3, 5)])]
+    (packet,) = both.waiting()
+    assert [frame[-1:] for frame in frames.read_batch(packet)] == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize("first", ["plain", "batched"])
+def test_with_and_without_batches_side_by_side_both_get_all_of_it(hub: Hub, first: str) -> None:
+    pair = hub.connect(b"a"), hub.connect(b"a")
+    plain, together = pair if first == "plain" else pair[::-1]
+    batch(hub, together)
+    hub.bus.deliver(to(pair, numbered(0, 20)))
+    assert plain.waiting() == numbered(0, 20)
+    assert together.waiting() == []
+    hub.bus.deliver(to(pair, numbered(20, 1)))
+    assert plain.waiting() == numbered(20, 1)
+    hub.turn(1)
+    assert together.waiting() == [frames.batch(numbered(0, 21))]
+    plain.send(*numbered(21, 5))
+    assert opened(plain.all()) == opened(together.all()) == numbered(21, 5)
+    assert hub.bus.counters.deliveries == 2 * 26
+
+
+def test_without_echo_a_publisher_in_batch_mode_hears_everybody_but_itself(hub: Hub) -> None:
+    one, other = batched(hub, b"a"), batched(hub, b"a")
+    one.send(frames.request(frames.ECHO + b"off"))
+    for number in range(10):
+        (one, other)[number % 2].send(*numbered(number, 1))
+        hub.settle()
+    assert numbers(one.all()) == [1, 3, 5, 7, 9]
+    assert numbers(other.all()) == list(range(10))
+
+
+def test_meta_goes_into_batches(hub: Hub) -> None:
+    meta, plain = batched(hub, b"a"), batched(hub, b"a")
+    meta.send(frames.request(frames.META_ON))
+    hub.settle()
+    wire = Wire(hub)
+    wire.bring(b"a", b"1", b"2", b"3")
+    hub.connect().publish(b"a", b"4")
+    hub.turn()
+    got = meta.all()
+    assert all(map(is_batch, got))
+    found = [frames.read_meta(payload) for payload in messages(opened(got), b"a")]
+    assert [(one[1], one[3], one[4]) for one in found[:3]] == [
+        (number, "10.0.0.9:5400", b"%d" % number) for number in (1, 2, 3)
+    ]
+    assert [(one[3], one[4]) for one in found[3:]] == [("local", b"4")]
+    assert messages(opened(plain.all()), b"a") == [b"1", b"2", b"3", b"4"]
+
+
+def test_the_tap_goes_into_batches_in_its_order(hub: Hub) -> None:
+    one = batched(hub, frames.TAP + b"accepted", b"a")
+    wire = Wire(hub)
+    wire.bring(b"a", b"1", b"2")
+    hub.turn(1)
+    (packet,) = one.all()
+    found = frames.read_batch(packet)
+    assert [frame.partition(b"\0")[0] for frame in found] == [b"MSG a", b"MSG !/tap/accepted"] * 2
+    assert [frame[-3:] for frame in found[1::2]] == [b"a|1", b"a|2"]
+    verdict, segment, _, _, peer, datagram = frames.read_tapped(*frames.read(found[1])[1:])
+    assert (verdict, segment, peer) == ("accepted", "here", "10.0.0.9:5400")
+    assert datagram == b"BCCN1[17]relay02/x/1:1:a|1"
+    assert hub.bus.counters.deliveries == 4
+
+
+# -- sizes
+
+
+def test_what_is_more_than_a_packet_holds_is_split_and_no_packet_is_made_smaller_than_needed(hub: Hub) -> None:
+    one = batched(hub, b"a")
+    sent = numbered(0, 300, b"x" * 1000)
+    from_segment(hub, [one], sent)
+    got = one.all()
+    assert opened(got) == sent
+    assert all(len(packet) <= MAX_BATCH for packet in got)
+    assert all(len(packet) > MAX_BATCH - 1100 for packet in got[:-1])
+    assert len(got) == 5
+    assert hub.bus.counters.deliveries == 300
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1, 1000, 100_000])
+def test_a_message_that_is_too_large_for_any_batch_comes_as_it_is_in_its_place(hub: Hub, more: int) -> None:
+    one = batched(hub, b"a")
+    large = numbered(2, 1, b"y" * (MAX_PORTION - LENGTH - len(numbered(2, 1)[0]) + more))
+    sent = [*numbered(0, 2), *large, *numbered(3, 2)]
+    from_segment(hub, [one], sent)
+    got = one.all()
+    alone = large[0] if more > 0 else frames.batch(large)
+    assert got == [frames.batch(sent[:2]), alone, frames.batch(sent[3:])]
+    assert more > 0 or len(alone) <= MAX_BATCH
+    assert (hub.bus.counters.deliveries, dropped(hub)) == (5, {})
+
+
+def test_a_message_that_no_packet_can_hold_is_a_gap_in_its_place(hub: Hub) -> None:
+    one = batched(hub, b"a")
+    from_segment(hub, [one], [*numbered(0, 2), *numbered(2, 1, b"y" * 20_000_000), *numbered(3, 2)])
+    in_place(collect(one, 5), list(range(5)))
+    assert dropped(hub) == {"too_big": 1}
+    assert hub.bus.counters.deliveries == 4
+    nothing_waits(hub)
+
+
+def test_a_batch_that_is_more_than_the_socket_takes_at_first_loses_nothing(hub: Hub) -> None:
+    # Each of its messages would have gone in alone.
+    one = slow(hub, b"a")
+    batch(hub, one)
+    from_segment(hub, [one], numbered(0, 40, b"x" * 1000))
+    got = collect(one, 40)
+    assert numbers(got) == list(range(40))
+    assert dropped(hub) == {}
+
+
+# -- clients that do not read
+
+
+@pytest.fixture
+def narrow(tmp_path: Path) -> Any:
+    """A bus that keeps 20 messages for a client."""
+    limits = BusLimits(queue_messages=20, queue_bytes=20 * 40_000, user=UserLimits(queue_bytes=64 << 20))
+    with Hub(tmp_path, limits=limits) as one:
+        yield one
+
+
+def test_what_the_socket_does_not_take_is_queued_and_the_newest_is_lost_and_told(narrow: Hub) -> None:
+    one = batched(narrow, b"a")
+    count = clog(narrow, one)
+    from_segment(narrow, [one], numbered(count, 50))
+    assert one.client.box.messages == 20
+    from_segment(narrow, [one], numbered(count + 50, 3))
+    assert one.client.account.queue_bytes == one.client.box.bytes > 0
+    got = collect(one, count + 53)
+    in_place(got, list(range(count + 53)))
+    assert gaps(opened(got)) == 34 == one.client.loss
+    assert dropped(narrow) == {"queue_messages": 34}
+    assert narrow.bus.counters.deliveries == count + 53 - 34
+    # What has waited went out together too.
+    assert len(frames.read_batch(got[-2])) > 10
+    assert got[-1] == frames.gap(34)
+    nothing_waits(narrow)
+
+
+def test_gaps_stand_where_messages_are_missing_however_often(narrow: Hub) -> None:
+    one = batched(narrow, b"a")
+    sent, got = 0, list[bytes]()
+    for _ in range(8):
+        from_segment(narrow, [one], numbered(sent, 40, LARGE[:20_000]))
+        sent += 40
+        got += some(one, 5)
+        narrow.turn(2)
+    got += collect(one, sent - accounted(got))
+    in_place(got, list(range(sent)))
+    assert sum(packet.startswith(b"CMSG !/bccn/gap") for packet in got) > 1
+    assert gaps(opened(got)) == sum(dropped(narrow).values()) == one.client.loss > 0
+    nothing_waits(narrow)
+
+
+def test_control_messages_wait_in_their_place_between_batches(narrow: Hub) -> None:
+    one = batched(narrow, b"a")
+    count = clog(narrow, one)
+    for first in (count, count + 3):
+        narrow.bus.deliver(to([one], numbered(first, 3)))
+        narrow.bus.answer(one.client, frames.SYNC, b"%d" % first)
+    narrow.turn(1)
+    got: list[bytes] = []
+    while not got or not got[-1].endswith(b"\0%d" % (count + 3)):
+        got.append(one.hear())
+    assert opened(got) == [
+        *(frame for number in range(count) for frame in numbered(number, 1, LARGE)),
+        *numbered(count, 3),
+        frames.control(frames.SYNC, b"%d" % count),
+        *numbered(count + 3, 3),
+        frames.control(frames.SYNC, b"%d" % (count + 3)),
+    ]
+
+
+def test_with_soft_discard_nothing_waits_but_the_gap(narrow: Hub) -> None:
+    one = batched(narrow, b"a")
+    mode(one, soft="discard")
+    from_segment(narrow, [one], numbered(0, 50, LARGE))
+    assert (one.client.box.messages, one.client.box.bytes, len(one.client.box)) == (0, 0, 1)
+    got = collect(one, 50)
+    in_place(got, list(range(50)))
+    assert dropped(narrow) == {"not_queued": gaps(opened(got))}
+    assert 0 < gaps(opened(got)) < 50
+    from_segment(narrow, [one], numbered(50, 2))
+    assert one.all() == [frames.batch(numbered(50, 2))]
+
+
+@pytest.mark.parametrize(("soft", "hard"), [("error", "discard"), ("queue", "error")])
+def test_who_has_asked_to_be_ended_is_ended_and_the_others_get_all_of_it(narrow: Hub, soft: str, hard: str) -> None:
+    three = [batched(narrow, b"a") for _ in range(3)]
+    one = three[1]
+    mode(one, soft=soft, hard=hard)
+    count = 60
+    for first in range(0, count, 4):
+        from_segment(narrow, three, numbered(first, 4, LARGE))
+        for other in (three[0], three[2]):
+            assert numbers(other.all()) == list(range(first, first + 4))
+    assert not one.client.open
+    assert narrow.bus.counters.ended == {"slow": 1, "pid_reused": 0, "bug": 0}
+    got = one.waiting()
+    # What it has got has no hole that it was not told of.
+    assert numbers(got) == list(range(len(opened(got))))
+    assert narrow.bus.counters.deliveries == len(opened(got)) + 2 * count
+    lost = dropped(narrow)
+    assert lost.pop("client_ended") == 1
+    assert set(lost) <= {"client_gone"}
+    assert narrow.bus._clients._batched == {other.client.fd for other in (three[0], three[2])}
+    nothing_waits(narrow)
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
+def test_with_hard_block_publishers_of_this_host_lose_nothing(narrow: Hub, together: bool) -> None:
+    one, publisher = narrow.connect(b"a"), narrow.connect()
+    batch(narrow, one, wanted=together)
+    mode(one, hard="block")
+    publisher.send(*numbered(0, 400, LARGE[:1200]))
+    narrow.settle()
+    assert one.client.box.messages <= 20
+    assert publisher.client.held is not None
+    got = collect(one, 400)
+    in_place(got, list(range(400)))
+    assert dropped(narrow) == {}
+    assert gaps(opened(got)) == 0
+    nothing_waits(narrow)
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
+def test_nor_do_they_when_the_queue_is_nearly_full_and_many_publish_at_once(tmp_path: Path, together: bool) -> None:
+    # However many come in one round: none is published for which there is no room any more.
+    with Hub(tmp_path, limits=BusLimits(queue_messages=200, queue_bytes=60 << 20)) as hub:
+        one, publishers = hub.connect(b"a"), [hub.connect() for _ in range(5)]
+        batch(hub, one, wanted=together)
+        mode(one, hard="block")
+        count = clog(hub, one, 190)
+        for place, publisher in enumerate(publishers):
+            publisher.send(*numbered(count + 40 * place, 40))
+        hub.settle()
+        assert one.client.box.messages <= 200
+        got = collect(one, count + 200)
+        assert sorted(numbers(got)) == list(range(count + 200))
+        assert dropped(hub) == {}
+        nothing_waits(hub)
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
+def test_with_soft_block_no_more_than_was_under_way_waits(narrow: Hub, together: bool) -> None:
+    one, publisher = narrow.connect(b"a"), narrow.connect()
+    batch(narrow, one, wanted=together)
+    mode(one, soft="block")
+    count = clog(narrow, one)
+    publisher.send(*numbered(count, 200))
+    narrow.settle()
+    assert publisher.client.held is not None
+    assert one.client.box.messages == 1
+    in_place(collect(one, count + 200), list(range(count + 200)))
+    assert dropped(narrow) == {}
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
+@pytest.mark.parametrize(("soft", "hard"), [("block", "discard"), ("queue", "block")])
+def test_a_publisher_that_finds_the_socket_full_and_nothing_waiting_loses_nothing(
+    narrow: Hub, together: bool, soft: str, hard: str
+) -> None:
+    one, publisher = narrow.connect(b"a"), narrow.connect()
+    batch(narrow, one, wanted=together)
+    count = clog(narrow, one) - 1
+    collect(one, count + 1)
+    mode(one, soft=soft, hard=hard)
+    for number in range(count):
+        from_segment(narrow, [one], numbered(number, 1, LARGE))
+    assert one.client.box.messages == 0
+    # More than the queue has places for, and all of it is read at once.
+    publisher.send(*numbered(count, 60))
+    narrow.settle()
+    assert one.client.box.messages == (1 if soft == "block" else 20)
+    in_place(collect(one, count + 60), list(range(count + 60)))
+    assert dropped(narrow) == {}
+
+
+@pytest.mark.parametrize("hard", [name.decode() for name in HARD_MODES])
+@pytest.mark.parametrize("soft", [name.decode() for name in SOFT_MODES])
+@pytest.mark.parametrize("order", ORDERS)
+def test_in_every_mode_what_was_got_and_what_was_told_is_what_was_sent(
+    narrow: Hub, soft: str, hard: str, order: str
+) -> None:
+    one, plain = batched(narrow, b"a"), narrow.connect(b"a")
+    mode(one, soft, hard, order)
+    got: list[bytes] = []
+    sent = 0
+    for round_ in range(24):
+        if one.client.open:
+            from_segment(narrow, [one], numbered(sent, 5, LARGE[: 1000 * (round_ % 7) + 5000]))
+            sent += 5
+        if round_ % 6 == 5:
+            got += [packet for packet in one.waiting() if packet]
+            narrow.turn(2)
+    if not one.client.open:
+        assert "error" in (soft, hard)
+        assert narrow.bus.counters.ended["slow"] == 1
+        got += [packet for packet in one.waiting() if packet]
+    else:
+        got += collect(one, sent - accounted(got))
+        assert gaps(opened(got)) == sum(dropped(narrow).values()) == one.client.loss
+    found = numbers(got)
+    assert len(set(found)) == len(found)
+    if order == "queue" and one.client.open:
+        in_place(got, list(range(sent)))
+    assert narrow.bus.counters.deliveries == len(found)
+    nothing_waits(narrow)
+    assert plain.all() == []
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_waits_goes_out_together_in_the_order_of_choice(narrow: Hub, order: str) -> None:
+    one = batched(narrow, b"a")
+    mode(one, order=order)
+    count = clog(narrow, one)
+    from_segment(narrow, [one], numbered(count, 15, b"x" * 10))
+    from_segment(narrow, [one], numbered(count + 15, 10, b"x" * 10))
+    got = collect(one, count + 25)
+    in_kernel = count - 1
+    waited = list(range(in_kernel, count + 19))
+    found = numbers(got)
+    assert found[:in_kernel] == list(range(in_kernel))
+    assert found[in_kernel:] == (waited[::-1] if order == "stack" else waited)
+    place = next(number for number, packet in enumerate(got) if packet == frames.gap(6))
+    # Behind the last one that there was room for: first in a stack, last elsewhere.
+    assert (place == in_kernel) if order == "stack" else (place == len(got) - 1)
+    assert dropped(narrow) == {"queue_messages": 6}
+
+
+def test_to_switch_while_messages_wait_changes_their_packets_and_nothing_else(narrow: Hub) -> None:
+    one = batched(narrow, b"a")
+    count = clog(narrow, one)
+    from_segment(narrow, [one], numbered(count, 10))
+    batch(narrow, one, wanted=False)
+    from_segment(narrow, [one], numbered(count + 10, 5))
+    got = collect(one, count + 15)
+    in_place(got, list(range(count + 15)))
+    assert got[-15:] == numbered(count, 15)
+    count = clog(narrow, one)
+    from_segment(narrow, [one], numbered(count, 10))
+    batch(narrow, one)
+    got = collect(one, count + 10)
+    in_place(got, list(range(count + 10)))
+    assert frames.read_batch(got[-1])[-10:] == numbered(count, 10)
+
+
+def test_what_has_waited_is_sent_before_what_has_just_gathered(narrow: Hub) -> None:
+    one = batched(narrow, b"a")
+    count = clog(narrow, one, 3)
+    got = one.waiting()
+    narrow.bus.deliver(to([one], numbered(count, 4)))
+    assert one.client.box.messages == 3
+    narrow.bus._clients.flush(one.client)
+    assert one.client.box.messages == 0
+    got += collect(one, count + 4 - accounted(got))
+    in_place(got, list(range(count + 4)))
+
+
+def test_a_queue_that_is_full_in_bytes_is_full_for_batches_too(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_bytes=100_000)) as hub:
+        one = batched(hub, b"a")
+        from_segment(hub, [one], numbered(0, 60, LARGE))
+        assert 60_000 < one.client.box.bytes <= 100_000
+        got = collect(one, 60)
+        in_place(got, list(range(60)))
+        assert dropped(hub) == {"queue_bytes": gaps(opened(got))}
+        nothing_waits(hub)
+
+
+# -- clients that leave
+
+
+def test_who_leaves_with_a_batch_open_leaves_nothing_behind(hub: Hub) -> None:
+    one, other = batched(hub, b"a"), batched(hub, b"a")
+    hub.bus.deliver(to([one, other], numbered(0, 5)))
+    one.close()
+    turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
+    assert numbers(other.all()) == list(range(5))
+    counters = hub.bus.counters
+    assert counters.deliveries + sum(dropped(hub).values()) == 10
+    assert set(dropped(hub)) <= {"client_gone"}
+    assert hub.bus._clients._batched == {other.client.fd}
+    nothing_waits(hub)
+
+
+def test_what_nobody_is_there_for_any_more_is_counted_message_by_message(hub: Hub) -> None:
+    one = batched(hub, b"a")
+    one.close()
+    hub.bus.deliver(to([one], numbered(0, 7)))
+    hub.bus._clients.send_batches()
+    assert (hub.bus.counters.deliveries, dropped(hub)) == (0, {"client_gone": 7})
+
+
+def test_who_is_ended_with_a_batch_open_gets_what_it_was_due_before(hub: Hub) -> None:
+    one, other = batched(hub, b"a"), batched(hub, b"a")
+    hub.bus.deliver(to([one, other], numbered(0, 3)))
+    hub.bus._end(one.client, "slow", "it is to be")
+    hub.bus.deliver(to([other], numbered(3, 2)))
+    assert one.waiting() == [frames.batch(numbered(0, 3))]
+    assert one.ended()
+    assert numbers(other.all()) == list(range(5))
+    assert hub.bus.counters.deliveries == 8
+    assert dropped(hub) == {}
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_whoever_gets_the_descriptor_of_one_who_left_gets_nothing_of_his(hub: Hub, together: bool, when: str) -> None:
+    one, witness = batched(hub, b"a"), hub.connect(b"a")
+    batch(hub, witness, wanted=together)
+    fd = one.client.fd
+    from_segment(hub, [one, witness], numbered(0, 2))
+    if when == "before":
+        hub.bus.deliver(to([one, witness], numbered(2, 3)))
+    other = hub.knock()
+    hub.bus._end(one.client)
+    # As if it had been closed and opened again within the round.
+    one.client.sock.close()
+    turn_until(hub.loop, lambda: fd in hub.bus.clients, "another one behind this descriptor")
+    other.send(b"SUB b")
+    if when == "after":
+        hub.bus.deliver(to([witness], numbered(2, 3)))
+    assert other.all() == []
+    assert numbers(witness.all()) == list(range(5))
+    assert fd not in hub.bus._clients._batched
+    wire = Wire(hub)
+    wire.bring(b"b", b"1", b"2")
+    assert other.waiting() == [b"MSG b\x001", b"MSG b\x002"]
+
+
+def test_a_client_in_batch_mode_that_has_shut_its_side_gets_what_is_due_to_it(hub: Hub) -> None:
+    one = batched(hub, b"a")
+    one.sock.shutdown(socket.SHUT_WR)
+    hub.turn()
+    from_segment(hub, [one], numbered(0, 3))
+    assert one.waiting() == [frames.batch(numbered(0, 3))]
+
+
+def test_the_end_of_the_bus_sends_what_has_gathered(hub: Hub) -> None:
+    one, publisher = batched(hub, b"a"), hub.connect()
+    publisher.send(*numbered(0, 10))
+    hub.bus.stop_accepting()
+    hub.bus.drain(time.monotonic() + 5)
+    assert numbers(one.waiting()) == list(range(10))
+
+
+# -- many deliveries at once, a packet for each
+
+
+@pytest.mark.parametrize(("count", "size"), [(100, 10), (50, 1000), (30, 3000)])
+def test_a_socket_that_is_full_in_the_middle_keeps_the_order_and_the_rest_waits(
+    hub: Hub, count: int, size: int
+) -> None:
+    one, other = slow(hub, b"a"), hub.connect(b"a")
+    sent = numbered(0, count, b"x" * size)
+    hub.bus.deliver(to([one, other], sent))
+    assert other.waiting() == sent
+    in_kernel = count - one.client.box.messages
+    assert 0 < in_kernel < count
+    assert hub.bus.counters.deliveries == count + in_kernel
+    assert one.client.account.queue_bytes == one.client.box.bytes
+    hub.bus.deliver(to([one], numbered(count, 2)))
+    assert collect(one, count + 2) == [*sent, *numbered(count, 2)]
+    assert hub.bus.counters.deliveries == 2 * count + 2
+    assert dropped(hub) == {}
+    nothing_waits(hub)
+
+
+def test_what_does_not_fit_any_more_is_lost_in_its_place(narrow: Hub) -> None:
+    one = slow(narrow, b"a")
+    narrow.bus.deliver(to([one], numbered(0, 60, b"x" * 1000)))
+    assert one.client.box.messages == 20
+    got = collect(one, 60)
+    in_place(got, list(range(60)))
+    assert got[-1] == frames.gap(60 - len(got) + 1)
+    assert dropped(narrow) == {"queue_messages": gaps(got)}
+
+
+def test_with_soft_discard_what_follows_a_gap_comes_behind_it(hub: Hub) -> None:
+    one = slow(hub, b"a")
+    mode(one, soft="discard")
+    sent = 0
+    got: list[bytes] = []
+    for _ in range(10):
+        hub.bus.deliver(to([one], numbered(sent, 10, b"x" * 1000)))
+        sent += 10
+        got += one.waiting()
+        hub.turn(2)
+    got += collect(one, sent - accounted(got))
+    in_place(got, list(range(sent)))
+    assert dropped(hub) == {"not_queued": gaps(got)}
+
+
+def test_one_that_is_too_large_for_the_socket_as_it_is_comes_in_its_place(hub: Hub) -> None:
+    one, other = slow(hub, b"a"), hub.connect(b"a")
+    sent = [*numbered(0, 2), *numbered(2, 1, b"y" * 50_000), *numbered(3, 2)]
+    hub.bus.deliver(to([one, other], sent))
+    assert one.waiting() == other.waiting() == sent
+    assert hub.bus.counters.deliveries == 10
+
+
+def test_one_that_no_socket_takes_is_a_gap_in_its_place(hub: Hub) -> None:
+    one, other = hub.connect(b"a"), hub.connect(b"a")
+    hub.bus.deliver(to([one, other], [*numbered(0, 2), *numbered(2, 1, b"y" * 20_000_000), *numbered(3, 2)]))
+    for each in (one, other):
+        in_place(collect(each, 5), list(range(5)))
+    assert dropped(hub) == {"too_big": 2}
+    assert hub.bus.counters.deliveries == 8
+
+
+def test_who_is_ended_in_the_middle_has_no_hole_and_costs_the_others_nothing(hub: Hub) -> None:
+    three = hub.connect(b"a"), slow(hub, b"a"), hub.connect(b"a")
+    mode(three[1], soft="error")
+    sent = numbered(0, 50, b"x" * 1000)
+    hub.bus.deliver(to(three, sent))
+    assert three[0].waiting() == three[2].waiting() == sent
+    assert not three[1].client.open
+    got = three[1].waiting()
+    assert got == sent[: len(got)]
+    assert dropped(hub) == {"client_ended": 1, "client_gone": 49 - len(got)}
+    assert hub.bus.counters.deliveries == 100 + len(got)
+
+
+def test_who_has_gone_is_counted_message_by_message(hub: Hub) -> None:
+    one, other = hub.connect(b"a"), hub.connect(b"a")
+    one.close()
+    hub.bus.deliver(to([one, other], numbered(0, 10)))
+    assert other.waiting() == numbered(0, 10)
+    assert dropped(hub) == {"client_gone": 10}
+    assert hub.bus.counters.deliveries == 10
+
+
+def test_messages_for_different_receivers_keep_their_order_at_each(hub: Hub) -> None:
+    one, other, both = hub.connect(b"a"), hub.connect(b"b"), hub.connect(b"a", b"b")
+    wire = Wire(hub)
+    for chan in (b"a", b"b"):  # known from now on
+        wire.bring(chan, b"0")
+    for each in (one, other, both):
+        each.waiting()
+    found: list[Delivery] = []
+    for number in range(30):
+        receivers, key = ((one, both), b"a") if number % 3 else ((other, both), b"b")
+        found += to(receivers, [frames.message(key, b"%d" % number)])
+    hub.bus.deliver(found)
+    assert [int(frame.partition(b"\0")[2]) for frame in both.waiting()] == list(range(30))
+    assert [int(frame.partition(b"\0")[2]) for frame in one.waiting()] == [n for n in range(30) if n % 3]
+    assert [int(frame.partition(b"\0")[2]) for frame in other.waiting()] == [n for n in range(30) if not n % 3]
+
+
+def test_more_than_the_kernel_takes_with_one_call_arrives(hub: Hub) -> None:
+    one, together = slow(hub, b"a"), batched(hub, b"a")
+    hub.reload(BusLimits(queue_messages=10_000))
+    hub.bus.deliver(to([one, together], numbered(0, 3000)))
+    assert numbers(collect(one, 3000)) == numbers(collect(together, 3000)) == list(range(3000))
+
+
+# -- all of it together
+
+
+class Reader:
+    """A client that reads when it likes, and what it is to get."""
+
+    def __init__(self, peer: Peer, order: bytes) -> None:
+        self.peer = peer
+        self.order = order
+        self.together = False
+        self.due: list[bytes] = []
+        self.got: list[bytes] = []
+
+    def read(self, count: int) -> None:
+        for _ in range(count):
+            try:
+                packet = self.peer.sock.recv(1 << 20)
+            except BlockingIOError:
+                return
+            assert packet, "it was ended"
+            self.got += opened([packet])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whoever_is_in_batch_mode_and_when_everybody_gets_what_is_due_in_its_place(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    limits = BusLimits(queue_messages=30, queue_bytes=400_000, user=UserLimits(queue_bytes=900_000))
+    with Hub(tmp_path, limits=limits) as hub:
+        publisher = hub.connect()
+        readers = []
+        for number in range(7):
+            order = chance.choice([b"queue", b"queue", b"stack", b"random"])
+            # The publisher reaches the one half of them, the segment everybody.
+            peer = (slow if chance.random() < 0.5 else Hub.connect)(hub, *([b"a"] if number % 2 else []))
+            peer.send(
+                frames.request(frames.ORDER + order),
+                frames.request(frames.SOFT + chance.choice([b"queue", b"queue", b"discard"])),
+            )
+            readers.append(Reader(peer, order))
+        hub.settle()
+        # The same tuples again and again, as routes have them.
+        tuples = [tuple(chance.sample(range(7), chance.randint(1, 7))) for _ in range(6)]
+        known = [tuple([readers[place].peer.client.fd for place in places]) for places in tuples]
+        serial = 0
+        for _ in range(120):
+            what = chance.random()
+            if what < 0.25:
+                one = chance.choice(readers)
+                one.together = not one.together
+                batch(hub, one.peer, wanted=one.together)
+            elif what < 0.5:
+                tail = b"x" * chance.choice([0, 100, 1300])
+                for frame in numbered(serial, chance.randint(1, 20), tail):
+                    serial += 1
+                    publisher.send(frame)
+                    for one in readers[1::2]:
+                        one.due.append(frame)
+                hub.settle()
+            else:
+                for _ in range(chance.randint(1, 3)):
+                    found: list[Delivery] = []
+                    tail = b"x" * chance.choice([0, 100, 1300, 30_000, 70_000])
+                    for frame in numbered(serial, chance.choice([1, 2, 40]), tail):
+                        serial += 1
+                        which = chance.randrange(6)
+                        found.append((known[which] if chance.random() < 0.8 else (*known[which],), frame))
+                        for place in tuples[which]:
+                            readers[place].due.append(frame)
+                    hub.bus.deliver(found)
+                    hub.turn(chance.randrange(2))
+            chance.choice(readers).read(chance.randint(0, 60))
+            hub.turn(chance.randrange(3))
+            (account,) = hub.bus.quota
+            assert account.queue_bytes == hub.bus.queue_bytes <= 900_000
+            assert all(one.peer.client.box.messages <= 30 for one in readers)
+        for one in readers:
+            while accounted(one.got) < len(one.due):
+                one.got += opened([one.peer.hear()])
+            hub.turn()
+            one.read(1)
+        for one in readers:
+            assert accounted(one.got) == len(one.due)
+            assert gaps(one.got) == one.peer.client.loss
+            if one.order == b"queue":
+                in_place(one.got, [numbers([frame])[0] for frame in one.due])
+            else:
+                assert not Counter(frame for frame in one.got if frame.startswith(b"MSG ")) - Counter(one.due)
+        lost = sum(gaps(one.got) for one in readers)
+        assert lost == sum(dropped(hub).values()) > 0
+        assert hub.bus.counters.deliveries == sum(len(one.due) for one in readers) - lost
+        assert hub.bus.counters.ended == {"slow": 0, "pid_reused": 0, "bug": 0}
+        nothing_waits(hub)
