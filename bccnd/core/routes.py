@@ -90,6 +90,10 @@ class PatternTree(Generic[R]):
         self.dialect = dialect
         self._root: _Node[R] = _Node()
 
+    def __bool__(self) -> bool:
+        """Whether there is any pattern."""
+        return not self._root.empty()
+
     def compile(self, text: bytes) -> Pattern:
         return compile_pattern(text, self.dialect)
 
@@ -190,6 +194,8 @@ class Routes(Generic[R]):
         self.known = Index()
         self._old = Index()
         self._addressed: dict[bytes, Route] = {}
+        #: the receivers of routes, while the younger generation lives
+        self._same: dict[tuple[R, ...], tuple[R, ...]] = {}
         self.subscriptions = 0
 
     def __len__(self) -> int:
@@ -287,7 +293,7 @@ class Routes(Generic[R]):
                 check_chan(chan)
                 route = self._make(chan, targets.PLAIN, self._match(chan))
             if len(self.known) >= self._cache_size:
-                self._old, self.known = self.known, Index()
+                self._old, self.known, self._same = self.known, Index(), {}
             self.known.put(chan, route)
         return route
 
@@ -308,9 +314,14 @@ class Routes(Generic[R]):
         return route
 
     def _make(self, chan: bytes, form: int, found: Iterable[R]) -> Route:
-        plain = tuple(receiver for receiver in found if receiver not in self._meta)
-        meta = tuple(receiver for receiver in found if receiver in self._meta)
-        return Route(chan, form, plain, meta, tuple(self._groups.match(chan)))
+        plain = tuple(found)
+        meta: tuple[R, ...] = ()
+        if self._meta:
+            meta = tuple([receiver for receiver in plain if receiver in self._meta])
+            plain = tuple([receiver for receiver in plain if receiver not in self._meta])
+        # Channels whose messages go to the same receivers say so with the same tuple.
+        plain = self._same.setdefault(plain, plain)
+        return Route(chan, form, plain, meta, tuple(self._groups.match(chan)) if self._groups else ())
 
     def _holders(self, target: bytes) -> Iterable[R]:
         exact, value = targets.classify(target)
@@ -355,7 +366,7 @@ class Routes(Generic[R]):
             self.known.pop(text)
             self._old.pop(text)
         else:
-            self.known, self._old = Index(), Index()
+            self.known, self._old, self._same = Index(), Index(), {}
 
     def _forget(self) -> None:
-        self.known, self._old, self._addressed = Index(), Index(), {}
+        self.known, self._old, self._addressed, self._same = Index(), Index(), {}, {}

@@ -28,10 +28,11 @@ cdef class Clients:
     cdef object _make_room
     cdef object _limited
 
-    @cython.locals(receivers=tuple, frame=bytes, messages=list)
+    @cython.locals(receivers=tuple, single=tuple, frame=bytes, messages=list)
     cpdef deliver(self, list deliveries)
-    @cython.locals(sent=Py_ssize_t, fd=int)
     cpdef send(self, tuple receivers, bytes frame)
+    @cython.locals(sent=Py_ssize_t, fd=int)
+    cdef _send_each(self, tuple receivers, bytes frame)
     @cython.locals(failed=int)
     cdef bint _send_one(self, int fd, bytes frame) except -1
     @cython.locals(sent=Py_ssize_t, count=Py_ssize_t, taken=Py_ssize_t, fd=int)

@@ -192,14 +192,20 @@ class Clients:
             self.send(receivers, frame)
             return
         for receivers, frame in deliveries:
-            self._runs.put(self._unbatched(receivers, frame) if self._batched else receivers, frame)
+            single = self._unbatched(receivers, frame) if self._batched else receivers
+            if single:
+                self._runs.put(single, frame)
         for receivers, messages in self._runs.take():
-            self._send_all(receivers, messages)
+            if len(messages) == 1:
+                self._send_each(receivers, messages[0])
+            else:
+                self._send_all(receivers, messages)
 
     def send(self, receivers: tuple[int, ...], frame: bytes) -> None:
         """Send one frame to each of its receivers."""
-        if self._batched:
-            receivers = self._unbatched(receivers, frame)
+        self._send_each(self._unbatched(receivers, frame) if self._batched else receivers, frame)
+
+    def _send_each(self, receivers: tuple[int, ...], frame: bytes) -> None:
         sent = 0
         for fd in receivers:
             sent += self._send_one(fd, frame)
@@ -487,6 +493,9 @@ class Clients:
 
     def may_block(self) -> bool:
         """Whether `who_blocks` is worth asking."""
+        if self._due and not self._blockers.isdisjoint(self._batched):
+            # Whether there is room for more is known only once what has gathered is on its way.
+            self.send_batches()
         return not self._blockers.isdisjoint(self._waiting)
 
     def _blocks(self, client: Client) -> bool:
