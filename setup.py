@@ -7,6 +7,7 @@ compiler.
 
 from __future__ import annotations
 
+import glob
 import os
 
 from setuptools import Extension, setup
@@ -46,18 +47,23 @@ def extensions() -> list[Extension]:
     modules = []
     for source in COMPILED:
         name = os.path.splitext(source)[0].replace("/", ".")
-        keyed = name == "bccnd.leaf.keyed"
         modules.append(
             Extension(
                 name,
                 [source],
-                libraries=["crypto"] if keyed else [],
-                define_macros=[("OPENSSL_SUPPRESS_DEPRECATED", "1")] if keyed else [],
-                extra_compile_args=["-O2", "-g0"],
+                libraries=["crypto"] if name == "bccnd.leaf.keyed" else [],
+                extra_compile_args=["-O2", "-g0", "-Wno-deprecated-declarations"],
             )
         )
+    # A .pxd speaks to all who use it, and not all of them are found out by themselves.
+    declared = max(os.path.getmtime(path) for path in glob.glob("bccnd/*/*.pxd"))
+    written = [os.path.getmtime(path) for path in glob.glob("build/c/bccnd/*/*.c")]
     built: list[Extension] = cythonize(
-        modules, build_dir="build/c", compiler_directives=DIRECTIVES, nthreads=os.cpu_count() or 1
+        modules,
+        build_dir="build/c",
+        compiler_directives=DIRECTIVES,
+        nthreads=os.cpu_count() or 1,
+        force=any(when < declared for when in written),
     )
     return built
 

@@ -49,8 +49,8 @@ from bccnd.version import VERSION
 SWEEP: Final = 0.25
 #: seconds until the next look where one look was not enough
 SWEEP_ON: Final = 0.002
-#: seconds between two looks at the kernel's drop counts
-WATCH_DROPS: Final = 5.0
+#: seconds between two looks at the kernel's drop counts, for the log; metrics ask the kernel themselves
+WATCH_DROPS: Final = 1.0
 #: seconds between two looks for garbage that refers to itself
 TIDY: Final = 60.0
 #: seconds that SIGTERM leaves for what is under way
@@ -371,8 +371,9 @@ class Daemon:
             if new > 0:
                 self._limited.warn(
                     f"drops/{name}",
-                    f"segment {name}: the kernel dropped {new} datagrams because the receive buffer was full. "
-                    "Remedy: raise receive_buffer of this segment (and net.core.rmem_max)",
+                    f"segment {name}: the kernel dropped {new} datagrams because the receive buffer of "
+                    f"{segment.granted} bytes was full. Remedy: raise receive_buffer of this segment, say to "
+                    f"{2 * segment.granted}, and net.core.rmem_max with it unless the daemon runs as root",
                 )
 
     def _summary(self) -> str:

@@ -36,4 +36,4 @@ class Keyed:
 
     def seals(self, raw: bytes, start: int, end: int) -> bool:
         """Whether ``raw[start:end]`` is the sum of what stands behind the byte at ``end``."""
-        return compare_digest(raw[start:end], self.sum(raw[end + 1 :]))
+        return 0 <= start < end < len(raw) and compare_digest(raw[start:end], self.sum(raw[end + 1 :]))

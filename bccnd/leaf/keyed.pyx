@@ -70,7 +70,7 @@ cdef class Keyed:
         cdef const char *text = PyBytes_AS_STRING(raw)
         cdef unsigned char difference = 0
         cdef int i
-        if end - start != 2 * SUM:
+        if start < 0 or end - start != 2 * SUM or end >= PyBytes_GET_SIZE(raw):
             return False
         self._compute(text + end + 1, PyBytes_GET_SIZE(raw) - end - 1, digits)
         # All of it is looked at, whatever it holds: how long this takes tells nobody how much of a guess was right.

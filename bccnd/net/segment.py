@@ -70,7 +70,7 @@ class SegmentOptions(UdpOptions):
     """How to reach a segment, and what the kernel keeps for us meanwhile; both sizes in bytes."""
 
     _: KW_ONLY
-    receive_buffer: int = 16 << 20
+    receive_buffer: int = 64 << 20
     largest: int = MAX_RECEIVE
 
 
@@ -85,10 +85,11 @@ class Segment:
         self.sock = open_udp(options)
         self._to = destination(options)
         self.sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        granted = grow_receive_buffer(self.sock, options.receive_buffer)
-        if granted < options.receive_buffer:
+        #: bytes that the kernel keeps for us
+        self.granted = grow_receive_buffer(self.sock, options.receive_buffer)
+        if self.granted < options.receive_buffer:
             self.warnings.append(
-                f"segment {options.name}: the kernel grants a receive buffer of {granted} bytes, "
+                f"segment {options.name}: the kernel grants a receive buffer of {self.granted} bytes, "
                 f"{options.receive_buffer} were asked for; a burst may be lost. "
                 f"Remedy: sysctl -w net.core.rmem_max={options.receive_buffer}"
             )
