@@ -1,6 +1,6 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo run test wheel soak lint format pin clean
+.PHONY: help demo run test wheel bench scale soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
@@ -17,6 +17,8 @@ help:
 	@echo 'make run     a daemon in the foreground to play with (loopback only, no root)'
 	@echo 'make test    set up everything, then check style, types and behaviour'
 	@echo 'make wheel   build a wheel for this Python, hot path compiled, into dist/ (BCCND_PURE=1: not compiled)'
+	@echo 'make bench   what a message costs, beside the least it can cost and other brokers (half an hour, a quiet machine)'
+	@echo 'make scale   what it costs as things grow; the tables and charts of docs/scaling.md (half an hour)'
 	@echo 'make soak    ten minutes of random frames from 50 clients, held to a model (MINUTES=10)'
 	@echo 'make lint    style and types only'
 	@echo 'make format  put the style right'
@@ -82,6 +84,20 @@ wheel: $(READY)
 	PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .
 	@ls dist
 
+MATPLOTLIB = $(BIN)/python -c 'import matplotlib' 2>/dev/null || { echo 'installing matplotlib for the charts'; \
+	$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) 'matplotlib>=3.8'; }
+
+bench: $(BUILT)
+	@packaging/need.sh taskset:util-linux
+	@packaging/unpack-peers.sh .cache/peers
+	@$(MATPLOTLIB)
+	$(BIN)/python -m tests.bench $(ARGS)
+
+scale: $(BUILT)
+	@packaging/need.sh taskset:util-linux chrt:util-linux
+	@$(MATPLOTLIB)
+	$(BIN)/python -m tests.bench.scale --docs docs/scaling.md $(ARGS)
+
 soak: $(BUILT)
 	$(BIN)/python -m tests.soak.bus --minutes $(or $(MINUTES),10)
 
@@ -90,7 +106,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 pin: $(READY)
-	$(BIN)/pip freeze --exclude-editable > $(CONSTRAINTS)
+	$(BIN)/pip freeze --all --exclude-editable | grep -v '^pip==' > $(CONSTRAINTS)
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

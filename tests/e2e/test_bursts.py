@@ -43,7 +43,7 @@ def test_a_burst_of_100_000_datagrams_loses_none_even_if_the_daemon_sleeps_all_t
         usual.signal(signal.SIGSTOP)
         burst(usual, COUNT)
         usual.signal(signal.SIGCONT)
-        seqs = []
+        seqs: list[object] = []
         while len(seqs) < COUNT:
             message = client.receive(20.0)
             assert message is not None, f"{len(seqs)} messages, and then no more"
