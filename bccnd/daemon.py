@@ -32,6 +32,7 @@ from bccnd.core.routes import Routes
 from bccnd.core.trace import trace
 from bccnd.core.verdicts import NAMES
 from bccnd.errors import ConfigError
+from bccnd.leaf import clock
 from bccnd.leaf.memory import give_back
 from bccnd.net import log, metrics
 from bccnd.net.access import Access, Admission, Rule, by_mode, everybody
@@ -384,6 +385,7 @@ class Daemon:
         return (
             f"segment {where}; bus {buses}; integrity {settings.integrity.algorithm}; "
             f"metrics {f'http://{listen[0]}:{listen[1]}/' if listen else 'off'}"
+            f"{'' if clock.COMPILED else '; not compiled'}"
         )
 
     # -- what is shown

@@ -30,7 +30,7 @@ MAY: dict[str, set[str]] = {
     "config": {"client", "core", "document", "errors"},
     "pipeline": {"core", "client", "errors"},
     "recorder": {"core", "client", "config", "errors"},
-    "daemon": {"core", "net", "gateways", "client", "config", "errors", "version"},
+    "daemon": {"core", "net", "gateways", "client", "config", "errors", "leaf", "version"},
     "cli": {"core", "net", "gateways", "client", "config", "errors", "recorder", "daemon", "pipeline", "version"},
 }
 #: what depends on the world, and so has no place where decisions are made

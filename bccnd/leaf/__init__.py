@@ -1,5 +1,7 @@
-"""The few things that are worth writing in C: looking at bytes, the keyed hash, and packets in and out of the kernel.
+"""The few things that are worth writing in C: looking at bytes, look-ups, the keyed hash, clocks, packets in and out
+of the kernel.
 
 Law: a leaf decides nothing and imports nothing of this package. Each of its modules is a `.py`, which says what it
-does and runs anywhere, and beside it the same in C terms (`.pxd`, `.pyx`), which takes its place where it was built.
+does and runs anywhere; beside those that are called for every datagram stands the same in C terms (`.pxd`, `.pyx`),
+which takes its place where it was built.
 """

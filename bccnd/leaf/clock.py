@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import Final
+
+#: whether this is the one in C terms, and so whether what is on the list of setup.py was built
+COMPILED: Final = False
 
 
 def monotonic() -> float:

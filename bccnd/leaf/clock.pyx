@@ -1,5 +1,7 @@
 """clock.py in C terms."""
 
+COMPILED = True
+
 cdef extern from "<time.h>" nogil:
     struct timespec:
         long tv_sec

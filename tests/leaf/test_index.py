@@ -22,9 +22,25 @@ OFTEN: Final = 10
 ALIKE: Final = [b"host%d/program/77" % number for number in range(6)]
 #: the last eight bytes, as a number, and the length make the same sum: they meet although they differ in both
 SUMS: Final = [b"12345671", b"x02345671", b"yy/2345671", b"zzz.2345671"]
+#: the same once more, and the one is how the other begins
+BEGINNINGS: Final = [b"d" + b"c" * 7, b"d" + b"c" * 8, b"", b"\xf8" + b"\xff" * 7]
 LENGTHS: Final = [bytes([65 + size % 26]) * size for size in (1, 2, 7, 8, 9, 254, 255, 256, 257, 258, 2000)]
 ENDS: Final = [head + b"e" * 250 for head in (b"123456", b"654321", b"1234567", b"7654321")]
-KEYS: Final = [b"", b"\0", b"\0\0", b"a", b"a\0", b"\0a", b"a" * 8 + b"\0", *ALIKE, *SUMS, *LENGTHS, *ENDS]
+KEYS: Final = [
+    b"",
+    b"\0",
+    b"\0\0",
+    b"a",
+    b"a\0",
+    b"\0a",
+    b"a" * 8 + b"\0",
+    *ALIKE,
+    *SUMS,
+    *BEGINNINGS[:2],
+    BEGINNINGS[3],
+    *LENGTHS,
+    *ENDS,
+]
 
 
 class Value:
@@ -181,7 +197,7 @@ def test_after_it_was_taken_out_or_replaced_the_old_one_is_never_found(index: An
 
 
 @each("index")
-@pytest.mark.parametrize("keys", [ALIKE, SUMS, ENDS], ids=["alike", "sums", "ends"])
+@pytest.mark.parametrize("keys", [ALIKE, SUMS, BEGINNINGS, ENDS], ids=["alike", "sums", "beginnings", "ends"])
 def test_who_look_alike_from_behind_are_told_apart(index: Any, keys: list[bytes]) -> None:
     one = index.Index()
     values = {key: Value() for key in keys}
