@@ -30,7 +30,7 @@ MANY: Final = 64
 #: settings of a daemon that is to remember a million sources
 ROOMY: Final = {"dedup": {"max_sources": 1_100_000}}
 #: datagrams of a burst, more than a default receive buffer holds
-BURST: Final = 60_000
+BURST: Final = 200_000
 
 CLIENTS: Final = (1, 2, 8, 64, 128, 256, 512)
 

@@ -478,10 +478,10 @@ def of_burst(found: Findings, axis: Axis) -> list[str]:
     for x in found.xs(axis.name):
         key = Key(axis.name, "bccnd", x)
         figure = found.figure(key, held)
-        taken = f"{2 * (16 << 20) / figure.median:,.0f}" if figure else ""
+        taken = f"{2 * (64 << 20) / figure.median:,.0f}" if figure else ""
         rows.append([f"{x:,}", ranged(figure), taken, plain(found.figure(key))])
     return table(
-        ["bytes of a datagram", "datagrams held by 16 MiB", "bytes charged for each", "ns to catch up, each"], rows
+        ["bytes of a datagram", "datagrams held by 64 MiB", "bytes charged for each", "ns to catch up, each"], rows
     )
 
 
