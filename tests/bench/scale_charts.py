@@ -155,7 +155,7 @@ def write(found: Findings, folder: Path) -> bool:
     folder.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "bccnd"}):  # the same figures give the same file
         for name, panels in CHARTS.items():
-            if not found.xs(panels[0].axis):
+            if not all(found.xs(panel.axis) for panel in panels):
                 continue
             figure = Figure(figsize=(9.6, 3.3))
             FigureCanvasSVG(figure)

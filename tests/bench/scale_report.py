@@ -226,7 +226,6 @@ def verdicts(found: Findings) -> list[Verdict]:
                 out.append(Verdict(what, found.beside(key)))
     if "sources" in wanted and BUDGET_SOURCES in found.xs("sources", "bccnd"):
         key = Key("sources", "bccnd", BUDGET_SOURCES)
-        out.append(Verdict("what 100,000 sources add, resident", found.figure(key, grown), BUDGET_MB, " MB"))
         out.append(Verdict("the whole daemon with them, resident", found.figure(key, resident), BUDGET_MB, " MB"))
     return out
 

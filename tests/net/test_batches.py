@@ -673,6 +673,30 @@ def test_a_queue_that_is_full_in_bytes_is_full_for_batches_too(tmp_path: Path) -
         nothing_waits(hub)
 
 
+def test_a_publisher_that_is_ended_by_its_own_batch_in_the_middle_of_its_messages_meets_no_bug(
+    narrow: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = batched(narrow, b"a"), batched(narrow, b"a")
+    count = clog(narrow, one) - 1
+    collect(one, count + 1)
+    for number in range(count):
+        from_segment(narrow, [one], numbered(number, 1, LARGE))
+    one.send(frames.control(frames.TAG, b"mine"))  # so that nobody else is called the same
+    mode(one, soft="error")
+    mode(other, hard="block")
+    # What has gathered for the other must be on its way before there can be more for it, and so must its own.
+    one.send(*numbered(count, 5))
+    narrow.turn()
+    assert not one.client.open
+    assert [line for line in caplog.messages if "bug" in line] == []
+    assert narrow.bus.counters.ended == {"slow": 1, "pid_reused": 0, "bug": 0}
+    # Those that it had published before reach everybody else, and those behind them nobody.
+    found = numbers(other.all())
+    assert found == list(range(count, count + len(found)))
+    assert 0 < len(found) == len(narrow.sent) == narrow.bus.counters.published < 5
+    nothing_waits(narrow)
+
+
 # -- clients that leave
 
 
