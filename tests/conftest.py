@@ -1,17 +1,111 @@
-"""Fixtures of more than one part's tests."""
+"""Fixtures of more than one part's tests; and the look, before any of them, at what it is that they will test.
+
+The hot path is compiled, or it is not: ``BCCND_BUILD`` says which of both is to be tested (``compiled``, ``pure``).
+Modules that were compiled from other sources than those that lie beside them are never tested.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+import importlib.util
+import os
+import re
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.support import Hub
+# Nothing of the package is imported here: what does not fit together may not even come to be imported.
+if TYPE_CHECKING:
+    from tests.support import Hub
+
+_ROOT: Final = Path(__file__).parents[1]
+_REMEDY: Final = "Remedy: run make test, or make demo, which build anew what has changed"
+#: the end of the names of compiled modules
+SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
+_CIMPORT: Final = re.compile(
+    r"^\s*(?:from\s+(bccnd[\w.]*)\s+cimport\s+([\w ,]+)|cimport\s+(bccnd[\w.]*))", re.MULTILINE
+)
+
+
+def listed(root: Path = _ROOT) -> list[str]:
+    """The files that setup.py has compiled."""
+    for node in ast.parse((root / "setup.py").read_text()).body:
+        if isinstance(node, ast.Assign) and [ast.unparse(one) for one in node.targets] == ["COMPILED"]:
+            return list(ast.literal_eval(node.value))
+    raise AssertionError("setup.py has no list COMPILED")
+
+
+def module_name(source: str) -> str:
+    return source.rpartition(".")[0].replace("/", ".")
+
+
+def sources(root: Path, source: str) -> set[Path]:
+    """The files that a compiled module is made of: it, its declarations, and those of whom it declares to know."""
+    found: set[Path] = set()
+    new = {root / source, (root / source).with_suffix(".pxd")}
+    while new:
+        one = new.pop()
+        if one in found or not one.is_file():
+            continue
+        found.add(one)
+        for package, names, whole in _CIMPORT.findall(one.read_text()):
+            modules = [whole or package, *(f"{package}.{name.split()[0]}" for name in names.split(",") if name.split())]
+            new |= {root / (module.replace(".", "/") + ".pxd") for module in modules}
+    return found
+
+
+def stale(root: Path, compiled: Sequence[str]) -> list[str]:
+    """What there is to say against the compiled modules that lie in a tree."""
+    wrong = []
+    for source in compiled:
+        built = (root / source).with_suffix(SUFFIX)
+        if built.is_file():
+            age = built.stat().st_mtime_ns
+            younger = [one for one in sources(root, source) if one.stat().st_mtime_ns > age]
+            wrong += [f"{built.relative_to(root)} is older than {one.relative_to(root)}" for one in sorted(younger)]
+    known = {(root / source).with_suffix(SUFFIX) for source in compiled}
+    strange = sorted(one for one in (root / "bccnd").rglob(f"*{SUFFIX}") if one not in known)
+    return wrong + [
+        f"{one.relative_to(root)} is of a module that is not compiled any more: delete it" for one in strange
+    ]
+
+
+def mismatch(wanted: str, origins: Mapping[str, str]) -> list[str]:
+    """What there is to say against modules, by where each was found, if all of them are to be ``compiled`` or
+    ``pure``; where neither is wanted, they are to be of one kind."""
+    if wanted not in ("", "compiled", "pure"):
+        return [f"BCCND_BUILD is {wanted!r}: choose compiled or pure"]
+    compiled = {name: origin for name, origin in origins.items() if origin.endswith(SUFFIX)}
+    pure = {name: origin for name, origin in origins.items() if name not in compiled}
+    if wanted == "compiled" or (not wanted and compiled):
+        return [f"{name} is not compiled: {origin}" for name, origin in pure.items()]
+    return [f"{name} is compiled: {origin}" for name, origin in compiled.items()]
+
+
+def origin(name: str) -> str:
+    """Where a module is loaded from."""
+    spec = importlib.util.find_spec(name)
+    return "nowhere" if spec is None or spec.origin is None else spec.origin
+
+
+def pytest_configure() -> None:
+    compiled = listed()
+    origins = {name: origin(name) for name in map(module_name, compiled)}
+    wrong = mismatch(os.environ.get("BCCND_BUILD", ""), origins)
+    # Whoever was installed elsewhere has come there as a whole.
+    if any(Path(one).is_relative_to(_ROOT / "bccnd") for one in origins.values()):
+        wrong += stale(_ROOT, compiled)
+    if wrong:
+        pytest.exit("\n".join(["these are no modules to test:", *wrong, _REMEDY]), returncode=4)
 
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
     """A bus that does nothing until it is turned."""
+    from tests.support import Hub
+
     with Hub(tmp_path) as one:
         yield one

@@ -362,6 +362,8 @@ class Bus:
             refused = "not_permitted"
         else:
             blocker = self._blocker(client, key, packet) if self._clients.may_block() and not self._draining else None
+            if not client.open:  # what had gathered for itself has ended it
+                return
             if blocker is not None:
                 self._waiting.for_reader(client, blocker, partial(self._publish, client, key, payload, packet))
                 return

@@ -18,6 +18,7 @@ cdef class Clients:
     cdef readonly set _blockers
     cdef readonly set _batched
     cdef dict _splits
+    cdef Py_ssize_t _remembered
     cdef Runs _batches
     cdef Runs _runs
     cdef packets.Sender _sender
@@ -40,6 +41,7 @@ cdef class Clients:
     @cython.locals(split=_Split)
     cdef tuple _unbatched(self, tuple receivers, bytes frame)
     cdef _Split _split(self, tuple receivers)
+    cdef _forget_splits(self)
     cpdef send_batches(self)
     @cython.locals(packet=bytes, fd=int, failed=int)
     cdef _send_batch(self, tuple receivers, list messages)

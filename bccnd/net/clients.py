@@ -32,8 +32,8 @@ from bccnd.net.peer import Peer
 #: what a client may ask to be done with a message that its socket (soft) or its box (hard) does not take
 SOFT_MODES: Final = (b"queue", b"discard", b"block", b"error")
 HARD_MODES: Final = (b"discard", b"block", b"error")
-#: receivers of a message among whom it is remembered who is in batch mode
-SPLITS: Final = 4096
+#: receivers, over all messages of whose receivers it is remembered who is in batch mode: 2 MB
+SPLITS: Final = 1 << 18
 #: the kernel has no room for a packet now
 _NO_ROOM: Final = (errno.EAGAIN, errno.ENOBUFS)
 
@@ -156,6 +156,7 @@ class Clients:
         #: descriptors of clients in batch mode, and of what receivers they are among
         self._batched: set[int] = set()
         self._splits: dict[int, _Split] = {}
+        self._remembered = 0
         #: what goes out together: to those in batch mode in one packet when the segment was drained, to the others with
         #: one call
         self._batches = Runs()
@@ -249,10 +250,15 @@ class Clients:
         return split.single
 
     def _split(self, receivers: tuple[int, ...]) -> _Split:
-        if len(self._splits) >= SPLITS:
-            self._splits.clear()
+        self._remembered += len(receivers) + 1
+        if self._remembered > SPLITS:
+            self._forget_splits()
         split = self._splits[id(receivers)] = _Split(receivers, self._batched)
         return split
+
+    def _forget_splits(self) -> None:
+        self._splits.clear()
+        self._remembered = 0
 
     def send_batches(self) -> None:
         """Send what has gathered for the clients in batch mode."""
@@ -278,11 +284,11 @@ class Clients:
     def set_batch(self, client: Client, wanted: bool) -> None:
         """Whether messages for this client go out together."""
         self.send_batches()
-        if wanted:
+        if wanted and client.open:  # what had gathered may have ended it
             self._batched.add(client.fd)
         else:
             self._batched.discard(client.fd)
-        self._splits.clear()
+        self._forget_splits()
 
     def tell(self, client: Client, frame: bytes) -> None:
         """Send a control message behind what already waits. It is no message: one that does not fit is dropped
@@ -476,6 +482,9 @@ class Clients:
 
         A client can hold up publishers of its own user, one of root's everybody; none holds up itself.
         """
+        if self._due and not self._blockers.isdisjoint(self._batched.intersection(receivers)):
+            # Whether there is room for more is known only once what has gathered is on its way.
+            self.send_batches()
         for fd in self._blockers.intersection(self._waiting).intersection(receivers):
             client = self.by_fd[fd]
             if (
@@ -493,10 +502,8 @@ class Clients:
 
     def may_block(self) -> bool:
         """Whether `who_blocks` is worth asking."""
-        if self._due and not self._blockers.isdisjoint(self._batched):
-            # Whether there is room for more is known only once what has gathered is on its way.
-            self.send_batches()
-        return not self._blockers.isdisjoint(self._waiting)
+        waiting = not self._blockers.isdisjoint(self._waiting)
+        return waiting or (self._due and not self._blockers.isdisjoint(self._batched))
 
     def _blocks(self, client: Client) -> bool:
         """Whether those whom a client has held up had better go on waiting: until it has taken all or, where only a

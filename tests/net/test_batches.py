@@ -673,6 +673,23 @@ def test_a_queue_that_is_full_in_bytes_is_full_for_batches_too(tmp_path: Path) -
         nothing_waits(hub)
 
 
+@pytest.mark.parametrize("wanted", [frames.BATCH_ON, frames.BATCH_OFF])
+def test_who_is_ended_by_what_is_sent_when_it_switches_leaves_no_mark_on_its_descriptor(
+    narrow: Hub, wanted: bytes
+) -> None:
+    one = batched(narrow, b"a")
+    count = clog(narrow, one) - 1
+    collect(one, count + 1)
+    for number in range(count):
+        from_segment(narrow, [one], numbered(number, 1, LARGE))
+    mode(one, soft="error")
+    one.send(*numbered(count, 3), frames.request(wanted))
+    narrow.turn()
+    assert not one.client.open
+    # Whoever is the next behind this descriptor has asked for nothing.
+    assert narrow.bus._clients._batched == set()
+
+
 def test_a_publisher_that_is_ended_by_its_own_batch_in_the_middle_of_its_messages_meets_no_bug(
     narrow: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
