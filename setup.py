@@ -22,6 +22,7 @@ COMPILED = (
     "bccnd/core/runs.py",
     "bccnd/core/counters.py",
     "bccnd/core/dedup.py",
+    "bccnd/core/frames.py",
     "bccnd/core/ingress.py",
     "bccnd/core/integrity.py",
     "bccnd/core/roster.py",

@@ -7,7 +7,6 @@ the payload, byte for byte. Source: sbus, "Protocol"; batches are ours, and only
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Final
 
 from bccnd.errors import BadFrame
@@ -140,10 +139,13 @@ def read_tapped(key: bytes, payload: bytes) -> tuple[str, str, int, int, str, by
     return verdict, name, epoch, received_ns, address, datagram
 
 
-def batch(messages: Sequence[bytes]) -> bytes:
+def batch(messages: list[bytes]) -> bytes:
     """Messages, one or more, as one packet: ``MSGS <n>``, a NUL, and before each its length in four bytes, the lowest
     first."""
     count = len(messages)
+    if count == 1:
+        size = len(messages[0])
+        return b"MSGS 1\0" + (_LENGTHS[size] if size < 2048 else _LENGTH.pack(size)) + messages[0]
     pieces = [b"MSGS %d\0" % count] * (2 * count + 1)
     pieces[1::2] = [_LENGTHS[size] if size < 2048 else _LENGTH.pack(size) for size in map(len, messages)]
     pieces[2::2] = messages

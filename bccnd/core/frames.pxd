@@ -1,0 +1,2 @@
+cpdef bytes batch(list messages)
+cpdef list read_batch(bytes packet)
