@@ -16,5 +16,6 @@ cdef class Intake:
     cdef Histogram _forward
     cdef object _limited
 
-    @cython.locals(datagrams=list, deliveries=list, stamp=longlong, more=bint)
     cpdef bint drain(self) except -1
+    @cython.locals(datagrams=list, deliveries=list, stamp=longlong)
+    cdef bint _take(self) except -1

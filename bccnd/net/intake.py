@@ -42,25 +42,25 @@ class Intake:
 
     def drain(self) -> bool:
         """Take what the socket holds; True when there may be more."""
-        more = True
+        more = self._take()
+        self._clients.send_batches()
+        return more
+
+    def _take(self) -> bool:
         for _ in range(ROUNDS):
             try:
                 datagrams = self._receiver.receive()
             except BlockingIOError:
-                more = False
-                break
+                return False
             except OSError as error:
                 name = self._segment.options.name
                 self._limited.warn(f"receive/{name}", f"segment {name}: cannot receive: {error.strerror}")
-                more = False
-                break
+                return False
             stamp = self._receiver.stamp_ns() or clock.wall_ns()
             deliveries = self._ingress.feed(self._counters, datagrams, self._peers, clock.monotonic(), stamp)
             if deliveries:
                 self._clients.deliver(deliveries)
                 self._forward.add((clock.wall_ns() - stamp) * 1e-9)
             if len(datagrams) < BATCH:
-                more = False
-                break
-        self._clients.send_batches()
-        return more
+                return False
+        return True
