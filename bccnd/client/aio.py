@@ -126,8 +126,8 @@ class AsyncConnection:
         self._view = memoryview(self._buffer)
         self._sock: socket.socket | None = sock
         self._reads = self._writes = False
-        #: since when nothing is read, because too much waits
-        self._paused_since = 0.0
+        #: since when nothing is read: because too much waits, or because this connection has only just been made
+        self._paused_since = time.monotonic()
         #: what the daemon has still to be told before anything else
         self._unsaid: deque[bytes] = deque(self._session.opening())
         self._outbox: deque[_Outgoing] = deque()

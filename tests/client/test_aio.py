@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -18,7 +19,7 @@ import bccnd.aio
 from bccnd.aio import AsyncConnection
 from bccnd.client.aio import MAX_EVENTS
 from bccnd.client.message import Message
-from bccnd.client.session import Event, Gap, Reconnected
+from bccnd.client.session import Event, Gap, Reconnected, Refusal
 from bccnd.core import frames
 from bccnd.errors import BusError
 from tests.client.test_session import Bare, batch, frame, impatient
@@ -297,6 +298,21 @@ def test_a_loss_is_noticed_behind_what_waits(bare: Bare) -> None:
         assert isinstance(await bus.receive(PATIENCE), Reconnected)
 
     play(bare.address, scene)
+
+
+def test_who_is_turned_away_before_he_has_read_anything_was_not_away_since_the_beginning_of_time(bare: Bare) -> None:
+    async def scene() -> None:
+        gone, sock = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        gone.send(frames.error("too_many_clients", b""))
+        gone.close()
+        sock.setblocking(False)
+        async with AsyncConnection(str(bare.address), bare.address, sock, reconnect=True) as bus:
+            assert isinstance(await bus.receive(PATIENCE), Refusal)
+            event = await bus.receive(PATIENCE)
+        assert isinstance(event, Reconnected)
+        assert 0 <= event.seconds < PATIENCE
+
+    asyncio.run(scene())
 
 
 def test_a_slow_program_is_told_what_the_daemon_dropped(hub: Hub) -> None:
