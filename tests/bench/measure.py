@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Protocol
 
 from tests.bench.cases import BROADCAST, SIZE, WINDOW, Case, Place, free_port
 
@@ -309,7 +309,16 @@ def changed(run: Run, **values: Any) -> Run:
     return Run(**{**vars(run), **values})
 
 
-def judge(run: Run, foreign: float, rules: Rules) -> str:
+class Counted(Protocol):
+    """What is known of a run's deliveries."""
+
+    @property
+    def lost(self) -> int: ...
+    @property
+    def bad(self) -> int: ...
+
+
+def judge(run: Counted, foreign: float, rules: Rules) -> str:
     """Why a run does not count."""
     if run.lost or run.bad:
         return f"{run.lost} of its deliveries lost, {run.bad} out of place"

@@ -71,7 +71,7 @@ def run_once(point: Point, number: int, attempt: int, programs: Path, daemon: Pa
             return [replace(one, refused=f"failed: {error}") for one in found]
         taken = time.monotonic() - start
         foreign = max(0.0, (measure.machine_busy() - busy) - (measure.own_busy() - own)) / taken
-    return [replace(one, foreign=round(foreign, 4), refused=judge(one, foreign, rules)) for one in found]
+    return [replace(one, foreign=round(foreign, 4), refused=measure.judge(one, foreign, rules)) for one in found]
 
 
 def shorter(point: Point, rules: Rules) -> Stream:
@@ -79,15 +79,6 @@ def shorter(point: Point, rules: Rules) -> Stream:
         return point.stream
     few = max(rules.messages // point.unit, 1) * point.unit
     return replace(point.stream, messages=min(point.stream.messages, few))
-
-
-def judge(sample: Sample, foreign: float, rules: Rules) -> str:
-    """Why a run does not count."""
-    if sample.lost or sample.bad:
-        return f"{sample.lost} of its deliveries lost, {sample.bad} out of place"
-    if foreign > rules.foreign:
-        return f"disturbed: others had {foreign:.2f} of a processor"
-    return ""
 
 
 def wait_until(done: Callable[[], bool], what: str) -> None:

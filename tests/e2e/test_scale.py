@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.bench import scale_report
-from tests.bench.measure import Rules
+from tests.bench.measure import Rules, judge
 from tests.bench.programs import ROOT, CannotBuild, build
 from tests.bench.scale_axes import AXES, Point
 from tests.bench.scale_charts import CHARTS, roomy, short, ticks
-from tests.bench.scale_measure import Sample, judge, shorter
+from tests.bench.scale_measure import Sample, shorter
 from tests.bench.scale_report import Findings, Key, cpu, fit, put_into, verdicts
 from tests.bench.summary import Spread
 from tests.support import cannot_here
