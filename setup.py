@@ -16,6 +16,7 @@ COMPILED = (
     "bccnd/leaf/clock.pyx",
     "bccnd/leaf/index.pyx",
     "bccnd/leaf/keyed.pyx",
+    "bccnd/leaf/ledger.pyx",
     "bccnd/leaf/packets.pyx",
     "bccnd/leaf/poller.pyx",
     "bccnd/leaf/scan.pyx",

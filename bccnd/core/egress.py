@@ -61,6 +61,20 @@ class Egress:
             del self._speakers[identity]
             self._sources.release(identity, now + LINGER)
 
+    def next_seq(self, identity: bytes) -> int:
+        """The seq that is given next under an identity; 0 where none was given, or nobody speaks under it."""
+        speaker = self._speakers.get(identity)
+        return speaker.own.next if speaker is not None and speaker.begun else 0
+
+    def resume(self, identity: bytes, seq: int) -> None:
+        """Go on with this seq, at least, under an open identity that was in use before we were."""
+        speaker = self._speakers[identity]
+        if seq:
+            # All that comes in below it was given by the daemon before us.
+            speaker.own.first = 0
+            speaker.own.next = max(speaker.own.next, seq)
+            speaker.begun = True
+
     def emit(self, identity: bytes, chan: bytes, payload: bytes, clock_us: int) -> tuple[int, bytes]:
         """The seq and the datagram for a message of an open identity; ``clock_us`` is the wall clock in microseconds.
 

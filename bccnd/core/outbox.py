@@ -11,10 +11,11 @@ number and takes no room, so that it can always be noted. Source: sbus, "Flood c
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Final
 
+from bccnd.core import tape
 from bccnd.core.runs import LENGTH, MAX_PORTION
 
 QUEUE: Final = 0
@@ -59,8 +60,8 @@ class Outbox:
 
     def set_order(self, order: int) -> None:
         """Change the order, also of what waits already."""
-        entries: Iterable[Entry] = [*self._line, *(frame for _, _, frame in sorted(self._heap, key=lambda one: one[1]))]
         lost, self._lost = self._lost, 0
+        entries = list(self)
         self._line.clear()
         self._heap.clear()
         self.order = order
@@ -74,6 +75,19 @@ class Outbox:
         if self.order == RANDOM:
             return self._heap[0][2] if self._heap or not self._lost else self._lost
         return self._line[-1 if self.order == STACK else 0]
+
+    @property
+    def has_message_next(self) -> bool:
+        """Whether what is to be sent next is a message: no gap, and no control frame."""
+        head = self.head()
+        return not isinstance(head, int) and head.startswith(b"MSG")
+
+    def __iter__(self) -> Iterator[Entry]:
+        """What waits, such that a box of the same order into which it is put again is as this one."""
+        yield from self._line
+        yield from (frame for _, _, frame in sorted(self._heap, key=lambda one: one[1]))
+        if self._lost:
+            yield self._lost
 
     def portion(self) -> list[bytes]:
         """The messages that are to be sent next, as many as go into one packet of a batch; none where something else
@@ -116,6 +130,19 @@ class Outbox:
             self._line.appendleft(1)
         else:
             self.lose()
+
+    def live_again(self, kind: int, number: int, frame: bytes) -> None:
+        """Do what a record of `core.tape` says was done to a box. Raises IndexError where that cannot have been."""
+        if kind == tape.PUT:
+            self.put(frame)
+        elif kind == tape.LOST:
+            self.lose(number)
+        elif kind == tape.LOST_HERE:
+            self.take()
+            self.lose_here()
+        elif kind == tape.TOOK:
+            for _ in range(number):
+                self.take()
 
     def clear(self) -> None:
         self._line.clear()

@@ -58,12 +58,17 @@ class Quota:
 
     def open(self, uid: int, now: float) -> Account | None:
         """Charge a client; None for one too many. ``now`` in seconds, monotonic."""
-        account = self._accounts.get(uid)
-        if account is None:
+        if uid not in self._accounts:
             self._forget_who_left(now)
-            account = self._accounts[uid] = Account(uid)
+        account = self._accounts.setdefault(uid, Account(uid))
         if account.clients >= self.limits.clients:
             return None
+        account.clients += 1
+        return account
+
+    def reopen(self, uid: int) -> Account:
+        """Charge a client that was admitted before; it may be one too many by now."""
+        account = self._accounts.setdefault(uid, Account(uid))
         account.clients += 1
         return account
 

@@ -242,6 +242,9 @@ class Routes(Generic[R]):
         (self._meta.add if wanted else self._meta.discard)(receiver)
         self._forget()
 
+    def wants_meta(self, receiver: R) -> bool:
+        return receiver in self._meta
+
     # -- who wants what
 
     def subscribe(self, receiver: R, text: bytes) -> None:

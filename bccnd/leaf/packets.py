@@ -9,15 +9,15 @@ import ctypes
 import errno
 import os
 import socket
-from typing import Final
+from typing import Any, Final
 
 #: datagrams per system call: at 64 the call's own cost has vanished behind the datagrams'
 BATCH: Final = 64
 #: header (16 bytes on 64 bit) and struct timespec
-_CONTROL: Final = 64
+CONTROL: Final = 64
 
 
-class _Iovec(ctypes.Structure):
+class Iovec(ctypes.Structure):
     _fields_ = (("iov_base", ctypes.c_void_p), ("iov_len", ctypes.c_size_t))
 
 
@@ -33,13 +33,13 @@ class _Msghdr(ctypes.Structure):
     )
 
 
-class _Mmsghdr(ctypes.Structure):
+class Mmsghdr(ctypes.Structure):
     _fields_ = (("msg_hdr", _Msghdr), ("msg_len", ctypes.c_uint32))
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_WORDS: Final = ctypes.sizeof(_Mmsghdr) // 4
-_LEN_WORD: Final = _Mmsghdr.msg_len.offset // 4
+libc = ctypes.CDLL(None, use_errno=True)
+_WORDS: Final = ctypes.sizeof(Mmsghdr) // 4
+_LEN_WORD: Final = Mmsghdr.msg_len.offset // 4
 _CMSG_HEADER: Final = ctypes.sizeof(ctypes.c_size_t) + 8
 
 
@@ -53,33 +53,44 @@ class Receiver:
     def __init__(self, fd: int, largest: int, name_size: int) -> None:
         # One byte more than is accepted, so that what is too long shows as too long and not as cut.
         size = largest + 1
-        self._data = ctypes.create_string_buffer(BATCH * size)
-        self._names = ctypes.create_string_buffer(BATCH * name_size)
-        self._control = ctypes.create_string_buffer(_CONTROL)
-        self._iovecs = (_Iovec * BATCH)()
-        self._headers = (_Mmsghdr * BATCH)()
-        data, names = ctypes.addressof(self._data), ctypes.addressof(self._names)
+        self._lay_out(
+            fd,
+            size,
+            name_size,
+            (Mmsghdr * BATCH)(),
+            (Iovec * BATCH)(),
+            (ctypes.c_char * CONTROL)(),
+            (ctypes.c_char * (BATCH * name_size))(),
+            (ctypes.c_char * (BATCH * size))(),
+        )
+
+    def _lay_out(
+        self, fd: int, size: int, name_size: int, headers: Any, iovecs: Any, control: Any, names: Any, data: Any
+    ) -> None:
+        """Tell the kernel, in headers that may have been used before, where everything is to go."""
+        self._rooms = (headers, iovecs, control, names, data)
         for i in range(BATCH):
-            self._iovecs[i] = _Iovec(data + i * size, size)
-            header = self._headers[i].msg_hdr
-            header.msg_name, header.msg_namelen = names + i * name_size, name_size
-            header.msg_iov, header.msg_iovlen = ctypes.addressof(self._iovecs[i]), 1
-        self._first = self._headers[0].msg_hdr
-        self._first.msg_control = ctypes.addressof(self._control)
-        view = memoryview(self._data).cast("B")
+            iovecs[i] = Iovec(ctypes.addressof(data) + i * size, size)
+            headers[i].msg_hdr = _Msghdr()
+            header = headers[i].msg_hdr
+            header.msg_name, header.msg_namelen = ctypes.addressof(names) + i * name_size, name_size
+            header.msg_iov, header.msg_iovlen = ctypes.addressof(iovecs[i]), 1
+        self._first = headers[0].msg_hdr
+        self._first.msg_control = ctypes.addressof(control)
+        view = memoryview(data).cast("B")
         self._views = [view[i * size : (i + 1) * size] for i in range(BATCH)]
         # Laid out side by side, so that the lengths of a batch are read with one slice.
-        self._lengths = memoryview(self._headers).cast("B").cast("I")[_LEN_WORD::_WORDS]
-        self._stamp = memoryview(self._control).cast("B")[_CMSG_HEADER : _CMSG_HEADER + 16].cast("q")
-        self._recvmmsg = _libc.recvmmsg
+        self._lengths = memoryview(headers).cast("B").cast("I")[_LEN_WORD::_WORDS]
+        self._stamp = memoryview(control).cast("B")[_CMSG_HEADER : _CMSG_HEADER + 16].cast("q")
+        self._recvmmsg = libc.recvmmsg
         self._recvmmsg.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_void_p)
-        self._arguments = (fd, ctypes.addressof(self._headers), BATCH, socket.MSG_DONTWAIT, None)
-        self.names = memoryview(self._names).cast("B")
+        self._arguments = (fd, ctypes.addressof(headers), BATCH, socket.MSG_DONTWAIT, None)
+        self.names = memoryview(names).cast("B")
 
     def receive(self) -> list[bytes]:
         """The datagrams that are there, at most BATCH. ``names`` and `stamp_ns` speak of this batch until the next
         call. Raises OSError, BlockingIOError among them."""
-        self._first.msg_controllen = _CONTROL
+        self._first.msg_controllen = CONTROL
         count = self._recvmmsg(*self._arguments)
         if count < 0:
             number = ctypes.get_errno()
@@ -96,18 +107,9 @@ class Receiver:
         return self._stamp[0] * 1_000_000_000 + self._stamp[1]
 
 
-def send(fd: int, packet: bytes) -> int:
-    """Send a packet on a connected, non-blocking socket: 0, or the errno of why not."""
-    try:
-        # The cheapest way into the kernel that Python has; a SEQPACKET socket takes it for send(2).
-        os.write(fd, packet)
-    except OSError as error:
-        return error.errno or errno.EIO
-    return 0
-
-
 class Sender:
-    """Many packets to each of many sockets: what the kernel is to be told of them is written down once."""
+    """Packets to clients: one, or many to each of many sockets, for which what the kernel is to be told of them is
+    written down once. Sockets are connected and do not block."""
 
     def __init__(self) -> None:
         self._packets: list[bytes] = []
@@ -117,9 +119,34 @@ class Sender:
         self._packets = packets
 
     def send(self, fd: int) -> int:
-        """Send what was loaded on a connected, non-blocking socket; how many of the packets went out before there was
-        one that did not."""
+        """Send what was loaded; how many of the packets went out before there was one that did not."""
         for count, packet in enumerate(self._packets):
-            if send(fd, packet):
+            if self.one(fd, packet):
                 return count
         return len(self._packets)
+
+    def one(self, fd: int, packet: bytes, weight: int = 1) -> int:  # noqa: ARG002
+        """Send a packet, which holds ``weight`` messages: 0, or the errno of why not."""
+        try:
+            # The cheapest way into the kernel that Python has; a SEQPACKET socket takes it for send(2).
+            os.write(fd, packet)
+        except OSError as error:
+            return error.errno or errno.EIO
+        return 0
+
+    def waited(self, fd: int, packet: bytes, weight: int, length: int) -> int:  # noqa: ARG002
+        """The same for one that has waited in a queue; what is known of the client was ``length`` bytes long before."""
+        return self.one(fd, packet, weight)
+
+
+class Inbox:
+    """Packets from clients, one at a time. ``view`` is where they come."""
+
+    def __init__(self, largest: int) -> None:
+        # One byte more than is accepted, so that what is too long shows as too long and not as cut.
+        self.view = memoryview(bytearray(largest + 1))
+
+    def receive(self, fd: int, number: int) -> int:  # noqa: ARG002
+        """The size of the next packet of a client, which has a ``number``; 0 for an empty one and at the end. Raises
+        OSError, BlockingIOError among them."""
+        return os.readv(fd, [self.view])

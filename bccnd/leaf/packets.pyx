@@ -1,43 +1,12 @@
 """packets.py in C terms."""
 
 import os
-from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
 from libc.errno cimport errno
 from libc.string cimport memcpy, memset
-
-cdef extern from "<sys/socket.h>" nogil:
-    enum:
-        MSG_DONTWAIT
-        MSG_NOSIGNAL
-    ctypedef unsigned int socklen_t
-    struct iovec:
-        void *iov_base
-        size_t iov_len
-    struct msghdr:
-        void *msg_name
-        socklen_t msg_namelen
-        iovec *msg_iov
-        size_t msg_iovlen
-        void *msg_control
-        size_t msg_controllen
-        int msg_flags
-    struct mmsghdr:
-        msghdr msg_hdr
-        unsigned int msg_len
-    struct cmsghdr:
-        pass
-    unsigned char *CMSG_DATA(cmsghdr *cmsg)
-    ssize_t c_send "send"(int fd, const void *packet, size_t size, int flags)
-    int sendmmsg(int fd, mmsghdr *headers, unsigned int count, int flags)
-    int recvmmsg(int fd, mmsghdr *headers, unsigned int count, int flags, timespec *timeout)
-
-cdef extern from "<time.h>" nogil:
-    struct timespec:
-        long tv_sec
-        long tv_nsec
 
 BATCH = 64
 cdef enum:
@@ -49,15 +18,9 @@ cdef class Receiver:
     """recvmmsg(2) on one non-blocking socket: see packets.py."""
 
     def __init__(self, int fd, Py_ssize_t largest, Py_ssize_t name_size):
-        cdef Py_ssize_t i
         cdef Py_ssize_t size = largest + 1
         cdef Py_ssize_t headers = COUNT * sizeof(mmsghdr)
         cdef Py_ssize_t iovecs = COUNT * sizeof(iovec)
-        cdef mmsghdr *header
-        cdef iovec *vector
-        cdef char *names
-        self._fd = fd
-        self._size = size
         # One room for all of it, which goes when we go. It is never resized, so the addresses stay.
         self._room = bytearray(headers + iovecs + CONTROL + COUNT * size)
         self._headers = PyByteArray_AS_STRING(self._room)
@@ -65,8 +28,17 @@ cdef class Receiver:
         self._control = <char *> self._iovecs + iovecs
         self._data = self._control + CONTROL
         room = bytearray(COUNT * name_size)
-        names = PyByteArray_AS_STRING(room)
         self.names = memoryview(room)
+        self._lay_out(fd, size, PyByteArray_AS_STRING(room), name_size)
+
+    cdef _lay_out(self, int fd, Py_ssize_t size, char *names, Py_ssize_t name_size):
+        """Tell the kernel, in headers that may have been used before, where everything is to go."""
+        cdef Py_ssize_t i
+        cdef mmsghdr *header
+        cdef iovec *vector
+        self._fd = fd
+        self._size = size
+        memset(self._headers, 0, COUNT * sizeof(mmsghdr))
         for i in range(COUNT):
             header, vector = <mmsghdr *> self._headers + i, <iovec *> self._iovecs + i
             vector.iov_base, vector.iov_len = self._data + i * size, <size_t> size
@@ -101,15 +73,8 @@ cdef class Receiver:
         return <long long> stamp.tv_sec * 1_000_000_000 + stamp.tv_nsec
 
 
-cpdef int send(int fd, bytes packet) noexcept:
-    """Send a packet on a connected, non-blocking socket: 0, or the errno of why not."""
-    if c_send(fd, PyBytes_AS_STRING(packet), <size_t> PyBytes_GET_SIZE(packet), MSG_DONTWAIT | MSG_NOSIGNAL) < 0:
-        return errno
-    return 0
-
-
 cdef class Sender:
-    """Many packets to each of many sockets: see packets.py."""
+    """Packets to clients: see packets.py."""
 
     def __init__(self):
         self._room = bytearray()
@@ -148,3 +113,27 @@ cdef class Sender:
                 break
             sent += now
         return sent
+
+    cpdef int one(self, int fd, bytes packet, long weight=1) noexcept:
+        if c_send(fd, PyBytes_AS_STRING(packet), <size_t> PyBytes_GET_SIZE(packet), MSG_DONTWAIT | MSG_NOSIGNAL) < 0:
+            return errno
+        return 0
+
+    cpdef int waited(self, int fd, bytes packet, long weight, unsigned long long length) noexcept:
+        return self.one(fd, packet, weight)
+
+
+cdef class Inbox:
+    """Packets from clients: see packets.py."""
+
+    def __init__(self, Py_ssize_t largest):
+        self._room = bytearray(largest + 1)
+        self.view = memoryview(self._room)
+
+    cpdef Py_ssize_t receive(self, int fd, long long number) except -1:
+        cdef ssize_t size = c_recv(
+            fd, PyByteArray_AS_STRING(self._room), <size_t> PyByteArray_GET_SIZE(self._room), MSG_DONTWAIT
+        )
+        if size < 0:
+            raise OSError(errno, os.strerror(errno))
+        return size

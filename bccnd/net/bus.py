@@ -13,22 +13,26 @@ import socket
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from bccnd.core import frames, secret
+from bccnd.core import frames, secret, tape
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Delivery
-from bccnd.core.patterns import Dialect
-from bccnd.core.quota import Quota
+from bccnd.core.patterns import DIALECTS, Dialect
+from bccnd.core.quota import Account, Quota
 from bccnd.core.routes import Routes
 from bccnd.errors import BadDatagram, BadFrame, BadMessage
+from bccnd.leaf.layout import DATAGRAMS, PACKET, Unfinished
+from bccnd.leaf.ledger import Inbox as LedgerInbox
+from bccnd.leaf.packets import Inbox
 from bccnd.net import log
 from bccnd.net.access import Access, Admission
 from bccnd.net.clients import BusLimits, Client, Clients
 from bccnd.net.control import Control
+from bccnd.net.handover import Handover, Stored
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Loop
 from bccnd.net.peer import Identifier, Peer
@@ -77,6 +81,7 @@ class Bus:
         listings: dict[bytes, Callable[[], Iterable[dict[str, Any]]]] | None = None,
         trace: Callable[[bytes], dict[str, Any]] | None = None,
         on_quiet: Callable[[], None] = lambda: None,
+        handover: Handover | None = None,
     ) -> None:
         self._loop = loop
         self._routes = routes
@@ -86,7 +91,13 @@ class Bus:
         self._egress = egress
         self._broadcast = broadcast
         self._on_quiet = on_quiet
-        self._clients = Clients(loop, routes, limits, self._end_slow, lambda client: self._waiting.let_go_soon(client))
+        self._handover = handover
+        if handover is not None:
+            handover.image = self.image
+        ledger = handover.ledger if handover is not None else None
+        self._clients = Clients(
+            loop, routes, limits, self._end_slow, lambda client: self._waiting.let_go_soon(client), ledger
+        )
         self._waiting = Waiting(loop, self._clients, self._watch, self._stumble)
         self.fanout = self._clients
         self.clients = self._clients.by_fd
@@ -97,8 +108,7 @@ class Bus:
         self._draining = False
         self._connections = 0
         self._limited = log.Limited()
-        self._packet = bytearray(frames.MAX_PACKET + 1)
-        self._view = memoryview(self._packet)
+        self._inbox = Inbox(frames.MAX_PACKET) if ledger is None else LedgerInbox(ledger)
         self._identifier = Identifier()
         self._acceptors = [Acceptor(loop, one.listener, "clients", partial(self._on_connect, one)) for one in entrances]
 
@@ -159,15 +169,132 @@ class Bus:
             self._turn_away(sock, "too_many_clients_of_user", why)
             return
         self._connections += 1
+        client = self._admit(sock, self._connections, peer, entrance.dialect, account)
+        if self._handover is not None:
+            self._handover.keep(client)
+        self._watch(client)
+
+    def _admit(self, sock: socket.socket, number: int, peer: Peer, dialect: Dialect, account: Account) -> Client:
+        """A client like any other from now on, but that it is not yet read from."""
         base = self._identify(peer.program, peer.pid)
         if not peer.pid:  # those whom we cannot tell apart by their pid are told apart by their connection
-            base = self._tagged(base, b"%d" % self._connections)
-        client = Client(sock, peer, base, entrance.dialect, account, self._access.rights(peer))
+            base = self._tagged(base, b"%d" % number)
+        client = Client(sock, number, peer, base, dialect, account, self._access.rights(peer))
         self._clients.add(client)
-        self._routes.join(client.fd, base, entrance.dialect)
+        self._routes.join(client.fd, base, dialect)
         if self._egress is not None:
             self._egress.open(base)
-        self._watch(client)
+        return client
+
+    # -- clients of the daemon before us
+
+    def restore(self) -> dict[int, int]:
+        """Take over the clients that were left to us: how much each had got of the unfinished input. To be done once,
+        when everything else is ready."""
+        handover = self._handover
+        had: dict[int, int] = {}
+        if handover is None:
+            return had
+        self._connections = handover.last_number
+        for stored in handover.clients:
+            client = self._restore(handover, stored)
+            if client is not None and client.open:
+                self._watch(client)
+                had[client.fd] = stored.had
+        return had
+
+    def _restore(self, handover: Handover, stored: Stored) -> Client | None:
+        fd = stored.sock.fileno()
+        try:
+            return self._admit_again(handover, stored)
+        except Exception:  # noqa: BLE001 - no client is worth the others
+            log.logger.exception("a client of the daemon before this one could not be taken over")
+            if fd in self.clients:
+                self._end(self.clients[fd], "bug", "a bug in this daemon; please report it")
+            handover.refuse(stored, "a bug in this daemon; please report it")
+            return None
+
+    def _admit_again(self, handover: Handover, stored: Stored) -> Client:
+        head = stored.tape.head
+        peer = self._identifier.recall(stored.sock, str(head["program"]).encode("ascii"), int(head["started"]))
+        dialect = DIALECTS[str(head["dialect"])]
+        client = self._admit(stored.sock, stored.number, peer, dialect, self.quota.reopen(peer.uid))
+        client.since = float(head["since"])
+        refused = list(self._live_again(client, stored.tape.records))
+        if self._egress is not None:
+            self._egress.resume(client.identity, stored.seq)
+        handover.resume(client, stored)
+        self._clients.resume(client)
+        for pattern in refused:
+            self.refuse(client, "not_permitted", pattern)
+        if client.waits is not None:
+            self._waiting.keep_waiting(client, partial(self._take_whole, client, client.waits))
+            self._loop.soon(partial(self._waiting.go_on, client))
+        return client
+
+    def _live_again(self, client: Client, records: list[tape.Record]) -> Iterator[bytes]:
+        """Have done to a client what was done to it before; what it may not hold any more."""
+        for kind, _, number, body in records:
+            if kind == tape.HOLDS:
+                if self._may_hold(client, body):
+                    self._hold(client, body, number)
+                else:
+                    yield body
+            elif kind == tape.DROPS:
+                self._withdraw(client, [body] * number)
+            elif kind == tape.ASKED:
+                _, key, payload = frames.read(body)
+                self._control.take(client, key, payload)
+            elif kind == tape.WAITS:
+                client.waits = body
+            elif kind == tape.GOES_ON:
+                client.waits = None
+            elif kind == tape.COUNTS:
+                numbers = tape.read_counts(tape.Record(kind, 0, number, body))
+                client.published, client.loss = int(numbers.get("published", 0)), int(numbers.get("lost", 0))
+            else:
+                client.loss += number if kind in (tape.LOST, tape.LOST_HERE) else 0
+                client.box.live_again(kind, number, body)
+
+    def image(self, client: Client) -> bytes:
+        """All that is known of a client, as it would be written down from the beginning."""
+        peer = client.peer
+        head = {
+            "program": peer.program.decode("ascii"),
+            "started": peer.started,
+            "dialect": client.dialect.name,
+            "since": client.since,
+            "slot": client.kept.slot,
+        }
+        records = [tape.head(**head)]
+        records += [tape.record(tape.ASKED, frame) for frame in self._control.asked_by(client)]
+        records += [tape.record(tape.HOLDS, text, times) for text, times in self._routes.patterns(client.fd).items()]
+        records += [tape.waiting(entry) for entry in client.box]
+        if client.waits is not None:
+            records.append(tape.record(tape.WAITS, client.waits))
+        records.append(tape.counts(published=client.published, lost=client.loss))
+        return b"".join(records)
+
+    def work_again(self, unfinished: Unfinished, had: dict[int, int], feed: Callable[[Unfinished], None]) -> None:
+        """Work through again what the daemon before us did not finish; ``feed`` sees to datagrams."""
+
+        def work() -> None:
+            if unfinished.kind == DATAGRAMS:
+                feed(unfinished)
+                return
+            client = next((one for one in self.clients.values() if one.number == unfinished.number), None)
+            if client is None:
+                return
+            if unfinished.kind == PACKET:
+                self._take_whole(client, unfinished.packet)
+            else:
+                self._waiting.go_on(client, begun=True)
+
+        try:
+            self._clients.work_again(had, work)
+        except Exception:  # noqa: BLE001 - it is given up rather than met again and again
+            log.logger.exception("what the daemon before this one was working on is lost to a bug; please report it")
+        self._clients.settle()
 
     def _watch(self, client: Client) -> None:
         self._loop.watch(client.fd, client.watched, partial(self._on_event, client))
@@ -209,6 +336,9 @@ class Bus:
         self.quota.close(client.account, now)
         if self._egress is not None:
             self._egress.close(client.identity, now)
+            self._pass_on_seq(client)
+        if self._handover is not None:
+            self._handover.forget(client)
         self._waiting.let_go_soon(client)
         with contextlib.suppress(OSError):  # whoever is in the midst of sending to it must notice
             client.sock.shutdown(socket.SHUT_RDWR)
@@ -219,11 +349,20 @@ class Bus:
         if not self.clients:
             self._on_quiet()
 
+    def _pass_on_seq(self, client: Client) -> None:
+        """Others may go on under the identity of a client that has left it: let them know how far it has come."""
+        seq = self._egress.next_seq(client.identity) if self._egress is not None else 0
+        for other in self.clients.values() if seq else ():
+            if other.identity == client.identity:
+                other.kept.speaks(seq)
+
     def rename(self, client: Client, identity: bytes) -> None:
         """A client is called something else from now on."""
         if self._egress is not None:
             self._egress.open(identity)
             self._egress.close(client.identity, time.monotonic())
+            self._pass_on_seq(client)
+            client.kept.speaks(self._egress.next_seq(identity))
         self._routes.rename(client.fd, identity)
         client.identity = identity
 
@@ -257,10 +396,10 @@ class Bus:
 
         An empty packet looks like the end, and is it only if the peer has shut down.
         """
-        sock = client.sock
+        inbox = self._inbox
         for _ in range(TURN):
             try:
-                size = sock.recv_into(self._packet)
+                size = inbox.receive(client.fd, client.number)
             except BlockingIOError:
                 return False
             except ConnectionResetError:
@@ -269,13 +408,12 @@ class Bus:
             except OSError:
                 self._end(client)
                 return False
-            if not size and _shut_down(sock):
+            if not size and _shut_down(client.sock):
+                self._clients.settle()
                 self._at_end(client)
                 return False
-            if size > frames.MAX_PACKET:
-                self.refuse(client, "frame_too_long", bytes(self._view[:64]))
-            else:
-                self._take(client, bytes(self._view[:size]))
+            self._take_whole(client, bytes(inbox.view[:size]))
+            self._clients.settle()
             if not client.open or client.held is not None:
                 return False
         return True
@@ -288,6 +426,12 @@ class Bus:
         else:
             self._end(client)
 
+    def _take_whole(self, client: Client, packet: bytes) -> None:
+        if len(packet) > frames.MAX_PACKET:
+            self.refuse(client, "frame_too_long", packet[:64])
+        else:
+            self._take(client, packet)
+
     def _take(self, client: Client, packet: bytes) -> None:
         try:
             verb, key, payload = frames.read(packet)
@@ -297,7 +441,7 @@ class Bus:
         if verb == frames.MSG:
             wait = self.quota.publish(client.account, time.monotonic())
             if wait and not self._draining:
-                self._waiting.for_time(client, wait, partial(self._take, client, packet))
+                self._waiting.for_time(client, packet, wait, partial(self._take, client, packet))
             else:
                 self._publish(client, key, payload, packet)
         elif verb == frames.SUB:
@@ -324,9 +468,14 @@ class Bus:
             self.refuse(client, refused, pattern)
             return
         for one in patterns:
-            self._routes.subscribe(client.fd, one)
-        client.subscriptions += len(patterns)
-        client.account.subscriptions += len(patterns)
+            self._hold(client, one, 1)
+
+    def _hold(self, client: Client, pattern: bytes, times: int) -> None:
+        client.kept.holds(pattern, times)
+        for _ in range(times):
+            self._routes.subscribe(client.fd, pattern)
+        client.subscriptions += times
+        client.account.subscriptions += times
 
     def _unsubscribe(self, client: Client, pattern: bytes) -> None:
         if not self._withdraw(client, self._meant_by(client, pattern)):
@@ -334,7 +483,11 @@ class Bus:
 
     def _withdraw(self, client: Client, patterns: Iterable[bytes]) -> int:
         """Take patterns back; how many of them the client held."""
-        held = sum(self._routes.unsubscribe(client.fd, one) for one in patterns)
+        held = 0
+        for one in patterns:
+            if self._routes.unsubscribe(client.fd, one):
+                client.kept.drops(one, 1)
+                held += 1
         client.subscriptions -= held
         client.account.subscriptions -= held
         return held
@@ -365,7 +518,8 @@ class Bus:
             if not client.open:  # what had gathered for itself has ended it
                 return
             if blocker is not None:
-                self._waiting.for_reader(client, blocker, partial(self._publish, client, key, payload, packet))
+                again = partial(self._publish, client, key, payload, packet)
+                self._waiting.for_reader(client, packet, blocker, again)
                 return
             refused = ""
             if local:
@@ -400,6 +554,8 @@ class Bus:
         if self._egress is not None:
             try:
                 seq, datagram = self._egress.emit(identity, key, payload, clock_ns // 1000)
+                if client is not None:
+                    client.kept.speaks(seq + 1)
             except BadMessage as bad:
                 refused = bad.reason
         try:
@@ -457,7 +613,8 @@ class Bus:
             acceptor.close()
 
     def drain(self, deadline: float) -> None:
-        """Take what clients have already sent, then send what waits for them until ``deadline`` (monotonic)."""
+        """Take what clients have already sent, then send what waits for them until ``deadline`` (monotonic) unless it
+        is handed over."""
         self._draining = True
         unread = list(self.clients.values())
         for client in unread:
@@ -465,7 +622,7 @@ class Bus:
         while unread and time.monotonic() < deadline:
             unread = [client for client in unread if client.open and self._read(client)]
         self._clients.send_batches()
-        while time.monotonic() < deadline:
+        while self._handover is None and time.monotonic() < deadline:
             waiting = [client for client in self.clients.values() if client.box]
             if not waiting:
                 break
@@ -477,8 +634,11 @@ class Bus:
         self.stop_accepting()
         self._on_quiet = lambda: None
         for client in list(self.clients.values()):
-            self._end(client)
-            client.sock.close()
+            if self._handover is None:
+                self._end(client)
+                client.sock.close()
+            else:  # theirs is still open in another place
+                client.kept.counts(published=client.published, lost=client.loss)
         self._identifier.close()
 
 

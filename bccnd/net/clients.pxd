@@ -22,6 +22,8 @@ cdef class Clients:
     cdef Runs _batches
     cdef Runs _runs
     cdef packets.Sender _sender
+    cdef object _ledger
+    cdef dict _had
     cdef bint _due
     cdef object _loop
     cdef object _routes

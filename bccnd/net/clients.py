@@ -24,8 +24,10 @@ from bccnd.core.quota import Account, UserLimits
 from bccnd.core.routes import Routes
 from bccnd.core.runs import LENGTH, MAX_PORTION, Runs, portions
 from bccnd.leaf import packets
+from bccnd.leaf.ledger import Ledger, Sender
 from bccnd.net import log
 from bccnd.net.access import Rights
+from bccnd.net.kept import NOTHING, Kept
 from bccnd.net.loop import HALF_CLOSED, READABLE, WRITABLE, Loop, Timer
 from bccnd.net.peer import Peer
 
@@ -53,7 +55,8 @@ class BusLimits:
 
 
 class Client:
-    """One connection. ``identity`` begins with ``base``, which is what the kernel vouches for."""
+    """One connection, and its ``number`` among all that there ever were. ``identity`` begins with ``base``, which is
+    what the kernel vouches for."""
 
     __slots__ = (
         "account",
@@ -65,9 +68,11 @@ class Client:
         "hard",
         "held",
         "identity",
+        "kept",
         "listing",
         "look",
         "loss",
+        "number",
         "open",
         "patient",
         "peer",
@@ -78,14 +83,23 @@ class Client:
         "sock",
         "soft",
         "subscriptions",
+        "waits",
         "watched",
     )
 
     def __init__(
-        self, sock: socket.socket, peer: Peer, base: bytes, dialect: Dialect, account: Account, rights: Rights
+        self,
+        sock: socket.socket,
+        number: int,
+        peer: Peer,
+        base: bytes,
+        dialect: Dialect,
+        account: Account,
+        rights: Rights,
     ) -> None:
         self.sock = sock
         self.fd = sock.fileno()
+        self.number = number
         self.peer = peer
         self.base = self.identity = base
         self.dialect = dialect
@@ -100,8 +114,11 @@ class Client:
         self.progress = 0.0
         #: when that is looked at next, while somebody waits
         self.look: Timer | None = None
-        #: what is to be tried again once this client, as a publisher, is held up no more
+        #: what is to be tried again once this client, as a publisher, is held up no more, and the packet it is about
         self.held: Callable[[], None] | None = None
+        self.waits: bytes | None = None
+        #: what of all this outlives us
+        self.kept: Kept = NOTHING
         self.subscriptions = 0
         self.published = 0
         self.loss = 0
@@ -145,6 +162,7 @@ class Clients:
         limits: BusLimits,
         end: Callable[[Client, str], None],
         make_room: Callable[[Client], None],
+        ledger: Ledger | None = None,
     ) -> None:
         self.limits = limits
         self.counters = BusCounters()
@@ -161,7 +179,11 @@ class Clients:
         #: one call
         self._batches = Runs()
         self._runs = Runs()
-        self._sender = packets.Sender()
+        self._sender = packets.Sender() if ledger is None else Sender(ledger)
+        #: where it is noted what of an input is on its way
+        self._ledger = ledger
+        #: by descriptor, messages of an unfinished input that a client got from the daemon before us
+        self._had: dict[int, int] = {}
         #: whether the end of this round will send the batches
         self._due = False
         self._loop = loop
@@ -172,6 +194,12 @@ class Clients:
 
     def add(self, client: Client) -> None:
         self.by_fd[client.fd] = client
+
+    def resume(self, client: Client) -> None:
+        """A client whose queue was filled before it came to us."""
+        client.account.queue_bytes += client.box.bytes
+        if client.box:
+            self._wait(client)
 
     def remove(self, client: Client) -> None:
         if client.fd in self._batched:
@@ -188,6 +216,8 @@ class Clients:
 
     def deliver(self, deliveries: list[Delivery]) -> None:
         """Send each frame to each of its receivers, in order."""
+        if self._had:
+            deliveries = [(self._without_those_who_had(receivers), frame) for receivers, frame in deliveries]
         if len(deliveries) == 1:
             receivers, frame = deliveries[0]
             self.send(receivers, frame)
@@ -204,6 +234,8 @@ class Clients:
 
     def send(self, receivers: tuple[int, ...], frame: bytes) -> None:
         """Send one frame to each of its receivers."""
+        if self._had:
+            receivers = self._without_those_who_had(receivers)
         self._send_each(self._unbatched(receivers, frame) if self._batched else receivers, frame)
 
     def _send_each(self, receivers: tuple[int, ...], frame: bytes) -> None:
@@ -217,7 +249,7 @@ class Clients:
         if self._waiting and fd in self._waiting:
             self._enqueue(self.by_fd[fd], frame)
             return False
-        failed = packets.send(fd, frame)
+        failed = self._sender.one(fd, frame)
         if failed:
             self._not_sent(fd, [frame], failed)
         return not failed
@@ -275,11 +307,40 @@ class Clients:
             if fd in self._waiting:
                 self._enqueue_all(self.by_fd[fd], messages)
                 continue
-            failed = packets.send(fd, packet)
+            failed = self._sender.one(fd, packet, len(messages))
             if failed:
                 self._not_sent(fd, messages, failed)
             else:
                 self.counters.deliveries += len(messages)
+
+    def settle(self) -> None:
+        """All that an input has brought is decided: put it on its way, and note that the input is worked through."""
+        if self._ledger is not None:
+            self.send_batches()
+            self._ledger.finish()
+
+    def work_again(self, had: dict[int, int], work: Callable[[], None]) -> None:
+        """Work an unfinished input through again: clients that ``had`` so many messages of it get the others."""
+        self._had = had
+        try:
+            work()
+            self.send_batches()
+        finally:
+            self._had = {}
+
+    def _without_those_who_had(self, receivers: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple([fd for fd in receivers if not self._has_had(fd)])
+
+    def _has_had(self, fd: int) -> bool:
+        """Whether a client got the next message of an unfinished input from the daemon before us."""
+        left = self._had.get(fd, 0)
+        if left:
+            self._had[fd] = left - 1
+        return left > 0
+
+    def in_batch(self, client: Client) -> bool:
+        """Whether messages for this client go out together."""
+        return client.fd in self._batched
 
     def set_batch(self, client: Client, wanted: bool) -> None:
         """Whether messages for this client go out together."""
@@ -295,18 +356,23 @@ class Clients:
         without a gap, and counted."""
         if client.fd in self._batched:
             self.send_batches()
-        if not client.open:
+        if not client.open or (self._had and self._has_had(client.fd)):
             return
         if not client.box:
-            failed = packets.send(client.fd, frame)
+            failed = self._sender.one(client.fd, frame)
             if failed not in _NO_ROOM:
-                self.counters.untold += failed == errno.EMSGSIZE
+                if failed == errno.EMSGSIZE:
+                    self._leave_untold(client)
                 return
         limits = self.limits
         if len(client.box) < 2 * limits.queue_messages and not self._too_many_bytes(client, len(frame)):
             self._put(client, frame)
         else:
-            self.counters.untold += 1
+            self._leave_untold(client)
+
+    def _leave_untold(self, client: Client) -> None:
+        self.counters.untold += 1
+        client.kept.untold()
 
     def _not_sent(self, fd: int, messages: list[bytes], failed: int) -> None:
         # One that was ended by what went before is no longer here.
@@ -374,6 +440,7 @@ class Clients:
         return "user_queue_bytes" if client.account.queue_bytes + size > self.limits.user.queue_bytes else ""
 
     def _put(self, client: Client, frame: bytes) -> None:
+        client.kept.put(frame)
         client.box.put(frame)
         client.account.queue_bytes += len(frame)
         self._wait(client)
@@ -393,6 +460,7 @@ class Clients:
         """Drop a message and note the gap where it would have stood."""
         self.counters.dropped[reason] += 1
         client.loss += 1
+        client.kept.lost()
         client.box.lose()
         self._wait(client)
         self._limited.warn((client.base, reason), lambda: self._of_loss(client, reason))
@@ -417,7 +485,8 @@ class Clients:
             entry = box.head()
             run = box.portion() if batched else []
             alone = frames.gap(entry) if isinstance(entry, int) else entry
-            failed = packets.send(client.fd, _packet(run) if run else alone)
+            packet = _packet(run) if run else alone
+            failed = self._sender.waited(client.fd, packet, max(1, len(run)), client.kept.length)
             if failed in _NO_ROOM:
                 break
             if failed == errno.EMSGSIZE:
@@ -430,6 +499,7 @@ class Clients:
             if failed:  # gone; the loop will say so too
                 self._clear(client)
                 break
+            client.kept.took(max(1, len(run)))
             for _ in range(max(1, len(run))):
                 self.counters.deliveries += self._take(client)
         if not box:
@@ -444,11 +514,15 @@ class Clients:
 
     def _drop_head(self, client: Client) -> None:
         """What is to be sent next is more than the client's socket ever takes."""
-        if self._take(client):
+        if client.box.has_message_next:
+            client.kept.lost_here()
+            self._take(client)
             self.counters.dropped["too_big"] += 1
             client.loss += 1
             client.box.lose_here()
         else:
+            client.kept.took(1)
+            self._take(client)
             self.counters.untold += 1
 
     def _take(self, client: Client) -> bool:

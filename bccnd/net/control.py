@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from bccnd.core import frames
-from bccnd.core.outbox import ORDERS
+from bccnd.core.outbox import ORDERS, QUEUE
 from bccnd.core.routes import Routes
 from bccnd.errors import BadMessage
 from bccnd.net.clients import HARD_MODES, SOFT_MODES, Client
@@ -56,6 +56,11 @@ class Control:
             frames.STATS: self._stats,
             frames.TAG: self._tag,
         }
+        #: what changes how a client is served
+        self._lasting = {frames.META_ON, frames.META_OFF, frames.BATCH_ON, frames.BATCH_OFF}
+        self._lasting |= {frames.ECHO + b"on", frames.ECHO + b"off"}
+        self._lasting |= {frames.SOFT + mode for mode in SOFT_MODES} | {frames.HARD + mode for mode in HARD_MODES}
+        self._lasting |= {frames.ORDER + name for name in ORDERS}
         for mode in SOFT_MODES:
             self._handlers[frames.SOFT + mode] = self._set_soft(mode)
         for mode in HARD_MODES:
@@ -73,6 +78,24 @@ class Control:
             self._bus.refuse(client, "unknown_control", key)
         else:
             handler(client, payload)
+            if key in self._lasting:
+                client.kept.asked(frames.control(key, payload))
+
+    def asked_by(self, client: Client) -> Iterator[bytes]:
+        """The control messages that have a new client served as this one is."""
+        if client.identity != client.base:
+            yield frames.control(frames.TAG, client.identity[len(client.base) + 1 :])
+        if self._routes.wants_meta(client.fd):
+            yield frames.control(frames.META_ON, b"")
+        if self._bus.fanout.in_batch(client):
+            yield frames.control(frames.BATCH_ON, b"")
+        if not client.echo:
+            yield frames.control(frames.ECHO + b"off", b"")
+        yield frames.control(frames.SOFT + client.soft, b"")
+        yield frames.control(frames.HARD + client.hard, b"")
+        for name, order in ORDERS.items():
+            if order == client.box.order != QUEUE:
+                yield frames.control(frames.ORDER + name, b"")
 
     def _cred_whoami(self, client: Client, _payload: bytes) -> None:
         peer = client.peer
@@ -96,6 +119,8 @@ class Control:
             self._bus.tag(client, tag)
         except BadMessage as bad:
             self._bus.refuse(client, bad.reason, tag[:64])
+        else:
+            client.kept.asked(frames.control(frames.TAG, tag))
 
     def _on_trace(self, client: Client, datagram: bytes) -> None:
         if not client.rights.tap:

@@ -2,8 +2,11 @@ cimport cython
 from bccnd.core.counters cimport Histogram, SegmentCounters
 from bccnd.core.ingress cimport Ingress
 from bccnd.leaf cimport clock
+from bccnd.leaf.ledger cimport Ledger
 from bccnd.leaf.packets cimport Receiver
 from bccnd.net.clients cimport Clients
+
+cdef long long MAX_WAIT_NS
 
 
 cdef class Intake:
@@ -15,7 +18,8 @@ cdef class Intake:
     cdef Clients _clients
     cdef Histogram _forward
     cdef object _limited
+    cdef Ledger _ledger
 
     cpdef bint drain(self) except -1
-    @cython.locals(datagrams=list, deliveries=list, stamp=longlong)
+    @cython.locals(datagrams=list, deliveries=list, wall=longlong, stamp=longlong, waited=longlong, now=double)
     cdef bint _take(self) except -1

@@ -11,6 +11,7 @@ from typing import Final
 from bccnd.core.counters import Histogram
 from bccnd.core.ingress import Ingress
 from bccnd.leaf import clock
+from bccnd.leaf.ledger import Ledger
 from bccnd.leaf.packets import BATCH
 from bccnd.net import log
 from bccnd.net.clients import Clients
@@ -18,13 +19,23 @@ from bccnd.net.segment import Segment
 
 #: batches taken from one segment before clients have their turn
 ROUNDS: Final = 8
+#: nanoseconds that a datagram may have waited for us: longer than a restart takes, shorter than a clock is set by
+MAX_WAIT_NS: Final = 60_000_000_000
 
 
 class Intake:
     """The way of datagrams from a segment to the clients. ``forward`` gets the seconds from the kernel's stamp to the
     clients' sockets."""
 
-    def __init__(self, segment: Segment, ingress: Ingress, clients: Clients, forward: Histogram) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        ingress: Ingress,
+        clients: Clients,
+        forward: Histogram,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._ledger = ledger
         self._segment = segment
         self._receiver = segment.receiver
         self._counters = segment.counters
@@ -56,11 +67,19 @@ class Intake:
                 name = self._segment.options.name
                 self._limited.warn(f"receive/{name}", f"segment {name}: cannot receive: {error.strerror}")
                 return False
-            stamp = self._receiver.stamp_ns() or clock.wall_ns()
-            deliveries = self._ingress.feed(self._counters, datagrams, self._peers, clock.monotonic(), stamp)
+            wall = clock.wall_ns()
+            stamp = self._receiver.stamp_ns() or wall
+            # By when it came: what has waited for us is no older or younger for that. A clock on the wall that was set
+            # in the meantime is not taken at its word.
+            waited = wall - stamp
+            now = clock.monotonic() - (waited * 1e-9 if 0 < waited < MAX_WAIT_NS else 0.0)
+            if self._ledger is not None:
+                self._ledger.say_when(now)
+            deliveries = self._ingress.feed(self._counters, datagrams, self._peers, now, stamp)
             if deliveries:
                 self._clients.deliver(deliveries)
                 self._forward.add((clock.wall_ns() - stamp) * 1e-9)
+            self._clients.settle()
             if len(datagrams) < BATCH:
                 return False
         return True

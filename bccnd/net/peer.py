@@ -62,6 +62,11 @@ class Identifier:
             self._spare = os.dup(self._original)
         return Peer(pid, uid, gid, _groups(sock) | {gid}, program, started)
 
+    def recall(self, sock: socket.socket, program: bytes, started: int) -> Peer:
+        """Who had connected, as somebody found it out then who has left us a note of it: the process may be gone."""
+        pid, uid, gid = credentials(sock)
+        return Peer(pid, uid, gid, _groups(sock) | {gid}, program, started)
+
     def close(self) -> None:
         for descriptor in (self._spare, self._original):
             if descriptor >= 0:

@@ -30,33 +30,47 @@ class Waiting:
         #: who waits, by the descriptor of the client that is waited for
         self._held: dict[int, list[Client]] = {}
 
-    def for_time(self, client: Client, seconds: float, again: Callable[[], None]) -> None:
-        """Make a publisher wait for some seconds, and then do ``again``."""
-        self._hold(client, again, "rate")
+    def for_time(self, client: Client, packet: bytes, seconds: float, again: Callable[[], None]) -> None:
+        """Make a publisher wait for some seconds, and then do ``again`` with a packet of his."""
+        self._hold(client, packet, again, "rate")
         self._loop.later(seconds, partial(self.go_on, client))
 
-    def for_reader(self, client: Client, blocker: Client, again: Callable[[], None]) -> None:
-        """Make a publisher wait until another client has read, and then do ``again``."""
-        self._hold(client, again, "slow_reader")
+    def for_reader(self, client: Client, packet: bytes, blocker: Client, again: Callable[[], None]) -> None:
+        """Make a publisher wait until another client has read, and then do ``again`` with a packet of his."""
+        self._hold(client, packet, again, "slow_reader")
         self._held.setdefault(blocker.fd, []).append(client)
         if blocker.look is None:
             self._look_soon(blocker)
 
-    def _hold(self, client: Client, again: Callable[[], None], reason: str) -> None:
+    def _hold(self, client: Client, packet: bytes, again: Callable[[], None], reason: str) -> None:
         self._clients.counters.held[reason] += 1
+        if client.waits is None:
+            client.waits = packet
+            client.kept.waits(packet)
+        self.keep_waiting(client, again)
+
+    def keep_waiting(self, client: Client, again: Callable[[], None]) -> None:
+        """Have ``again`` done when the client may go on, and do not read from it until then."""
         client.held = again
         client.watched &= ~(READABLE | HALF_CLOSED)
         self._loop.change(client.fd, client.watched)
 
-    def go_on(self, client: Client) -> None:
-        """What a client was held up for is over."""
+    def go_on(self, client: Client, *, begun: bool = False) -> None:
+        """What a client was held up for is over; ``begun`` if a daemon before us has begun to work on that."""
         again, client.held = client.held, None
         if again is None:
             return
+        if not begun:
+            client.kept.begins()
         try:
             again()
         except Exception:  # noqa: BLE001 - a bug of ours, which costs this client and nobody else
             self._stumble(client)
+        if client.held is None:
+            client.waits = None
+            client.kept.goes_on()
+        if not begun:
+            self._clients.settle()
         if client.open and client.held is None:
             client.watched |= READABLE | HALF_CLOSED
             if self._loop.watches(client.fd):

@@ -302,17 +302,17 @@ def test_a_packet_is_sent_or_it_is_said_why_not(packets: Any) -> None:
     with packet_pair(room=10_000) as (ours, theirs):
         fd = ours.fileno()
         for one in (b"x", b"\0", b"a\0b\0", every, b"y" * 10_000):
-            assert packets.send(fd, one) == 0
+            assert packets.Sender().one(fd, one) == 0
             assert waiting(theirs) == [one]
-        assert packets.send(fd, b"z" * 50_000) == errno.EMSGSIZE
+        assert packets.Sender().one(fd, b"z" * 50_000) == errno.EMSGSIZE
         count = 0
-        while not (failed := packets.send(fd, b"%d" % count)):
+        while not (failed := packets.Sender().one(fd, b"%d" % count)):
             count += 1
         assert failed == errno.EAGAIN
         assert waiting(theirs) == numbered(count)
-        assert packets.send(fd, b"again") == 0
+        assert packets.Sender().one(fd, b"again") == 0
         assert waiting(theirs) == [b"again"]
-    assert packets.send(fd, b"x") == errno.EBADF
+    assert packets.Sender().one(fd, b"x") == errno.EBADF
 
 
 @each("packets")
@@ -326,7 +326,7 @@ def test_who_has_gone_costs_an_error_and_no_signal(packets: Any, how: str) -> No
         else:
             ours.shutdown(socket.SHUT_RDWR)
         for _ in range(2):
-            assert packets.send(ours.fileno(), b"x") == errno.EPIPE
+            assert packets.Sender().one(ours.fileno(), b"x") == errno.EPIPE
             assert sender.send(ours.fileno()) == 0
 
 
@@ -378,7 +378,7 @@ def test_a_full_socket_takes_what_it_can_and_the_rest_can_be_sent_later(packets:
             assert 0 <= count <= len(rest)
             rest = rest[count:]
             if rest:
-                assert packets.send(ours.fileno(), rest[0]) == errno.EAGAIN
+                assert packets.Sender().one(ours.fileno(), rest[0]) == errno.EAGAIN
             got += waiting(theirs, reads)
             rounds += 1
         got += waiting(theirs)
@@ -409,7 +409,7 @@ def test_it_stops_before_one_that_no_packet_can_hold(packets: Any) -> None:
     with packet_pair(room=10_000) as (ours, theirs):
         assert sender.send(ours.fileno()) == 2
         assert waiting(theirs) == [b"1", b"2"]
-        assert packets.send(ours.fileno(), b"x" * 100_000) == errno.EMSGSIZE
+        assert packets.Sender().one(ours.fileno(), b"x" * 100_000) == errno.EMSGSIZE
     sender.load([b"x" * 100_000])
     with packet_pair(room=10_000) as (ours, theirs):
         assert sender.send(ours.fileno()) == 0
@@ -493,4 +493,4 @@ def test_a_descriptor_that_is_none_takes_nothing(packets: Any) -> None:
     sender = packets.Sender()
     sender.load([b"x"])
     assert sender.send(-1) == 0
-    assert packets.send(-1, b"x") == errno.EBADF
+    assert packets.Sender().one(-1, b"x") == errno.EBADF

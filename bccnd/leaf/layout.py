@@ -1,0 +1,229 @@
+"""Where everything stands in a ledger: the memory in which a daemon writes down what it is at, and which outlives it.
+
+Law: a ledger can be read at any moment, whatever its writer was at when it was killed. The version is in the magic, and
+changes whenever anything here does. Numbers are those of the machine: a ledger never leaves it.
+
+The kernel writes into it too: what it receives, and for each packet that it was given how many bytes of it were sent.
+So there is no moment between an event and its being written down. `NOTHING` stands where it has not written yet.
+
+==============  ============================================================================================
+at              what
+==============  ============================================================================================
+0               the magic
+8               serial of the input that is or was worked on
+16              1 while it is worked on
+24, 32          its kind, and the number of the segment or of the client that it came from
+40              seconds (a double): when it is said to have come; 0 while it was not looked at
+48              the seq that its publisher was to use next before it; 0 where it had used none
+56              slot + 1 of the client that is being sent to; 0 between two clients
+64, 72, 80, 88  for that: messages in each packet, what it had got before, the first header, how many headers
+96              length of what is known of that client, where its queue is sent; 0 where it is this input
+104, 112        serial of an input that was found unfinished, and how often it was worked through again
+SLOTS           for each client: its number, the serial of an input, how much it got of that, its next seq
+PACKETS         headers and vectors of what is sent, and one more of each for a single packet
+INBOX           header, vector and bytes of a packet from a client
+SEGMENT, ...    for each segment: label, headers, vectors, stamp, addresses, datagrams
+==============  ============================================================================================
+"""
+
+from __future__ import annotations
+
+import struct
+from mmap import mmap
+from typing import Final, NamedTuple
+
+MAGIC: Final = b"bccnled1"
+
+#: kinds of input: a batch of datagrams, a packet from a client, and one that had to wait and is tried again
+DATAGRAMS: Final = 1
+PACKET: Final = 2
+HELD: Final = 3
+
+AT_SERIAL: Final = 8
+AT_OPEN: Final = 16
+AT_KIND: Final = 24
+AT_NUMBER: Final = 32
+AT_NOW: Final = 40
+AT_SEQ: Final = 48
+AT_ARMED: Final = 56
+AT_WEIGHT: Final = 64
+AT_BASE: Final = 72
+AT_FIRST: Final = 80
+AT_COUNT: Final = 88
+AT_LENGTH: Final = 96
+AT_TRIED: Final = 104
+AT_TRIES: Final = 112
+
+#: sizeof(struct mmsghdr), sizeof(struct iovec), and where in the first the kernel writes what it has done
+HEADER: Final = 64
+VECTOR: Final = 16
+DONE: Final = 56
+#: no length that the kernel ever writes
+NOTHING: Final = 0xFFFFFFFF
+
+SLOTS: Final = 4096
+SLOT: Final = 32
+#: as many clients as a process may have descriptors for, usually; memory is taken up only by those that are there
+MAX_SLOTS: Final = 65_536
+
+PACKETS: Final = SLOTS + SLOT * MAX_SLOTS
+#: packets that the kernel takes with one call
+MAX_PACKETS: Final = 1024
+#: the header of a packet that goes alone
+SINGLE: Final = MAX_PACKETS
+VECTORS: Final = PACKETS + HEADER * (MAX_PACKETS + 1)
+
+INBOX: Final = VECTORS + VECTOR * (MAX_PACKETS + 4)
+INBOX_DATA: Final = INBOX + 128
+#: the largest packet of the bus, and room to see that one is larger
+INBOX_SIZE: Final = 409_601
+
+SEGMENT: Final = 3 << 20
+MAX_SEGMENTS: Final = 64
+#: datagrams in a batch, and the bytes of one at most
+BATCH: Final = 64
+MAX_DATAGRAM: Final = 65_536
+LABEL: Final = 256
+CONTROL: Final = 64
+NAME: Final = 32
+SEGMENT_HEADERS: Final = LABEL
+SEGMENT_VECTORS: Final = SEGMENT_HEADERS + HEADER * BATCH
+SEGMENT_CONTROL: Final = SEGMENT_VECTORS + VECTOR * BATCH
+SEGMENT_NAMES: Final = SEGMENT_CONTROL + CONTROL
+SEGMENT_DATA: Final = SEGMENT_NAMES + NAME * BATCH
+SEGMENT_SIZE: Final = (SEGMENT_DATA + MAX_DATAGRAM * BATCH + 4095) & ~4095
+
+SIZE: Final = SEGMENT + SEGMENT_SIZE * MAX_SEGMENTS
+
+_TWO_LENGTHS: Final = struct.Struct("=HH")
+
+
+class Unfinished(NamedTuple):
+    """An input that was worked on when the writer ended. ``datagrams`` with their ``names`` (sockaddr, ``name_size``
+    bytes each) and ``stamp_ns``, or the ``packet`` of a client; ``now`` is 0 where nothing was done with it yet."""
+
+    kind: int
+    number: int
+    serial: int
+    now: float
+    seq: int
+    label: bytes = b""
+    datagrams: tuple[bytes, ...] = ()
+    names: bytes = b""
+    name_size: int = 0
+    stamp_ns: int = 0
+    packet: bytes = b""
+
+
+class Armed(NamedTuple):
+    """A client that was being sent to: what it had got before and has got now of this input, or, for a ``length``, how
+    many messages of its queue it has got since what is known of it was so long."""
+
+    slot: int
+    got: int
+    taken: int
+    length: int
+
+
+class Slot(NamedTuple):
+    """A client: how much it has got of an input, and the seq that it is to use next (0: it has used none)."""
+
+    number: int
+    serial: int
+    got: int
+    seq: int
+
+
+def begin(ledger: mmap) -> None:
+    """Make a ledger of memory that is all zeros."""
+    ledger[: len(MAGIC)] = MAGIC
+
+
+def describe(ledger: mmap, number: int, label: bytes, largest: int, name_size: int) -> None:
+    """Say what a segment's part holds: whose it is, and how far datagrams and addresses are apart."""
+    start = SEGMENT + SEGMENT_SIZE * number
+    ledger[start : start + LABEL] = (_TWO_LENGTHS.pack(name_size, largest + 1) + label)[:LABEL].ljust(LABEL, b"\0")
+
+
+def is_ledger(ledger: mmap) -> bool:
+    """Whether this is one that we understand."""
+    return len(ledger) == SIZE and ledger[: len(MAGIC)] == MAGIC
+
+
+def try_again(ledger: mmap, serial: int) -> int:
+    """An unfinished input is going to be worked through again: how often, this time counted."""
+    tries = 1 + (number_at(ledger, AT_TRIES) if number_at(ledger, AT_TRIED) == serial else 0)
+    put_number(ledger, AT_TRIED, serial)
+    put_number(ledger, AT_TRIES, tries)
+    return tries
+
+
+def number_at(ledger: mmap, at: int) -> int:
+    number: int = struct.unpack_from("=Q", ledger, at)[0]
+    return number
+
+
+def put_number(ledger: mmap, at: int, number: int) -> None:
+    struct.pack_into("=Q", ledger, at, number)
+
+
+def slot(ledger: mmap, number: int) -> Slot:
+    return Slot(*struct.unpack_from("=4Q", ledger, SLOTS + SLOT * number))
+
+
+def put_slot(ledger: mmap, number: int, slot: Slot) -> None:
+    struct.pack_into("=4Q", ledger, SLOTS + SLOT * number, *slot)
+
+
+def unfinished(ledger: mmap) -> Unfinished | None:
+    """The input that was worked on, if there was one."""
+    serial, is_open, kind, number = struct.unpack_from("=4Q", ledger, AT_SERIAL)
+    if not is_open:
+        return None
+    now, seq = struct.unpack_from("=dQ", ledger, AT_NOW)
+    found = Unfinished(kind, number, serial, now, seq)
+    if kind == PACKET:
+        size = _done(ledger, INBOX)
+        return found._replace(packet=ledger[INBOX_DATA : INBOX_DATA + size]) if 0 < size <= INBOX_SIZE else None
+    if kind == DATAGRAMS and number < MAX_SEGMENTS:
+        return _with_datagrams(ledger, found)
+    return found if kind == HELD else None
+
+
+def _with_datagrams(ledger: mmap, found: Unfinished) -> Unfinished | None:
+    start = SEGMENT + SEGMENT_SIZE * found.number
+    name_size, stride = _TWO_LENGTHS.unpack_from(ledger, start)
+    label = ledger[start + _TWO_LENGTHS.size : start + LABEL].rstrip(b"\0")
+    sizes = []
+    for number in range(BATCH):
+        size = _done(ledger, start + SEGMENT_HEADERS + HEADER * number)
+        if size == NOTHING:
+            break
+        sizes.append(min(size, stride))
+    if not sizes:
+        return None
+    data, names = start + SEGMENT_DATA, start + SEGMENT_NAMES
+    has_stamp = number_at(ledger, start + SEGMENT_HEADERS + 40)
+    seconds, nanoseconds = struct.unpack_from("=qq", ledger, start + SEGMENT_CONTROL + 16) if has_stamp else (0, 0)
+    return found._replace(
+        label=label,
+        datagrams=tuple(ledger[data + stride * i : data + stride * i + size] for i, size in enumerate(sizes)),
+        names=ledger[names : names + name_size * len(sizes)],
+        name_size=name_size,
+        stamp_ns=seconds * 1_000_000_000 + nanoseconds,
+    )
+
+
+def armed(ledger: mmap) -> Armed | None:
+    """The client that was being sent to, if there was one."""
+    slot, weight, base, first, count, length = struct.unpack_from("=6Q", ledger, AT_ARMED)
+    if not slot or first + count > MAX_PACKETS + 1:
+        return None
+    headers = range(PACKETS + HEADER * first, PACKETS + HEADER * (first + count), HEADER)
+    taken = weight * sum(_done(ledger, at) != NOTHING for at in headers)
+    return Armed(slot - 1, base + taken, taken, length)
+
+
+def _done(ledger: mmap, header: int) -> int:
+    size: int = struct.unpack_from("=I", ledger, header + DONE)[0]
+    return size

@@ -1,0 +1,297 @@
+"""What outlives the daemon: files in memory and connections, in the keeping of systemd, and taking them over.
+
+Law: there is one way to end. Whether the daemon is stopped, killed or aborted, the same things lie in the store: every
+client's connection with its tape (`core.tape`), the ledger of what is being worked on (`leaf.layout`), and the annals
+of the sources (`core.annals`). What is not understood is given up, and said. Source: sd_notify(3), "FDSTORE=1".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, Final, Protocol
+
+from bccnd.core import tape
+from bccnd.leaf import layout
+from bccnd.leaf.ledger import Ledger
+from bccnd.net import log
+from bccnd.net.kept import NOTHING, OnTape
+from bccnd.net.memfd import File, create, map_whole
+
+#: names in the store
+LEDGER: Final = "ledger"
+CLIENT: Final = "client-"
+SOURCES: Final = "sources-"
+_NAMED: Final = re.compile(r"(client-|sources-)([0-9]{1,18})")
+#: times that an input is worked through again; one that kills the daemon each time is given up
+MAX_TRIES: Final = 3
+
+
+class Store(Protocol):
+    """Where descriptors are kept: see `net.systemd`."""
+
+    def store(self, name: str, *fds: int) -> None: ...
+    def forget(self, name: str) -> None: ...
+
+
+class Keeping(Protocol):
+    """A client, as far as it is kept."""
+
+    number: int
+    fd: int
+    kept: Any
+
+
+@dataclass
+class Stored:
+    """A client as it was left: its connection, what is known of it, how much it had got of the unfinished input, and
+    the seq that it is to use next."""
+
+    number: int
+    sock: socket.socket
+    file: File
+    tape: tape.Tape
+    slot: int
+    had: int
+    seq: int
+
+
+class Handover:
+    """Keeps what is to outlive us in ``store``; takes over from ``passed`` (names and descriptors, which are ours from
+    now on) what was left there.
+
+    ``clients`` are those that were left, ``unfinished`` the input that was worked on, if there was one; ``annals`` the
+    files of the sources, the oldest first; ``dropped`` says what was not understood.
+    """
+
+    def __init__(
+        self, store: Store, passed: Iterable[tuple[str, int]], soon: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._store = store
+        self._soon = soon
+        self._limited = log.Limited()
+        self._by_number: dict[int, OnTape] = {}
+        self._sources_number = 0
+        self._sources_fd = -1
+        #: makes the image of a client
+        self.image: Callable[[Any], bytes] = lambda _client: b""
+        self.dropped: list[str] = []
+        self.annals: list[tuple[int, int]] = []
+        #: clients that could not be kept
+        self.unkept = 0
+        pairs: dict[int, list[int]] = {}
+        ledgers = []
+        for name, fd in passed:
+            found = _NAMED.fullmatch(name)
+            if found is not None and found[1] == CLIENT:
+                pairs.setdefault(int(found[2]), []).append(fd)
+            elif found is not None:
+                self.annals.append((int(found[2]), fd))
+            elif name == LEDGER:
+                ledgers.append(fd)
+            else:
+                self._drop(f"a descriptor called {name!r}", name, fd)
+        self.annals.sort()
+        self.ledger, self.unfinished = self._open_ledger(ledgers)
+        self.clients = [
+            one for number in sorted(pairs) if (one := self._open_client(number, pairs[number])) is not None
+        ]
+        taken = {one.slot for one in self.clients}
+        self._next_slot = max(taken, default=-1) + 1
+        self._free = [slot for slot in range(self._next_slot) if slot not in taken]
+        self._settle_who_was_sent_to()
+
+    def _drop(self, what: str, name: str, *fds: int) -> None:
+        self.dropped.append(what)
+        for fd in fds:
+            os.close(fd)
+        self._store.forget(name)
+
+    # -- the ledger
+
+    def _open_ledger(self, left: list[int]) -> tuple[Ledger, layout.Unfinished | None]:
+        unfinished = None
+        for fd in left:
+            if os.fstat(fd).st_size == layout.SIZE:
+                memory = map_whole(fd, layout.SIZE)
+                if layout.is_ledger(memory):
+                    os.close(fd)
+                    unfinished = layout.unfinished(memory)
+                    if unfinished is not None and layout.try_again(memory, unfinished.serial) > MAX_TRIES:
+                        size = len(unfinished.packet) + sum(map(len, unfinished.datagrams))
+                        what = f"{len(unfinished.datagrams)} datagrams" if unfinished.datagrams else "a client's packet"
+                        self.dropped.append(f"{what} ({size} bytes) over which {MAX_TRIES} daemons have ended")
+                        unfinished = None
+                    return Ledger(memory), unfinished
+                memory.close()
+            self._drop("a ledger of another version, and with it what was being worked on", LEDGER, fd)
+        fd = create(LEDGER)
+        memory = map_whole(fd, layout.SIZE)
+        layout.begin(memory)
+        self._store.store(LEDGER, fd)
+        os.close(fd)
+        return Ledger(memory), None
+
+    def _settle_who_was_sent_to(self) -> None:
+        """The client that was being sent to may have got more than is said of it elsewhere."""
+        armed = layout.armed(self.ledger.memory)
+        one = next((one for one in self.clients if armed is not None and one.slot == armed.slot), None)
+        if armed is None or one is None:
+            return
+        if armed.length:
+            if armed.taken and one.file.end == armed.length:
+                one.tape.records.append(tape.Record(tape.TOOK, 0, armed.taken, b""))
+        elif self.unfinished is not None:
+            one.had = max(one.had, armed.got)
+
+    # -- clients
+
+    def _open_client(self, number: int, fds: list[int]) -> Stored | None:
+        """A client that was left, or None for one of which too little is there."""
+        name = f"{CLIENT}{number}"
+        sockets = [fd for fd in fds if stat.S_ISSOCK(os.fstat(fd).st_mode)]
+        files = [fd for fd in fds if fd not in sockets]
+        if len(sockets) != 1 or len(files) != 1:
+            self._drop(f"half of what belongs to connection {number}", name, *fds)
+            return None
+        file = File(files[0])
+        found = tape.read(file.read() if file.understood else b"")
+        if not found.size:
+            self._drop(f"connection {number}: {' '.join(found.strange) or 'nothing is known of it'}", name, *fds)
+            return None
+        self.dropped += [f"connection {number}: {one}" for one in found.strange]
+        file.cut(found.size)
+        slot_number = found.head.get("slot")
+        slot = layout.Slot(0, 0, 0, 0)
+        if isinstance(slot_number, int) and 0 <= slot_number < layout.MAX_SLOTS:
+            slot = layout.slot(self.ledger.memory, slot_number)
+        if slot.number != number:  # another ledger, in which it had no slot
+            slot_number = -1
+        had, seq = 0, slot.seq
+        unfinished = self.unfinished
+        if unfinished is not None:
+            had = slot.got if slot.serial == unfinished.serial else 0
+            had = max([had, *(one.got for one in found.records if one.serial == unfinished.serial)])
+            if unfinished.kind != layout.DATAGRAMS and unfinished.number == number:
+                # It will be worked through again as a whole, from where its client stood before.
+                seq = unfinished.seq
+                records = found.records
+                records[:] = [
+                    one for one in records if one.serial != unfinished.serial or one.kind not in tape.OF_THE_INPUT
+                ]
+        sock = socket.socket(fileno=sockets[0])
+        sock.setblocking(False)
+        return Stored(number, sock, file, found, int(slot_number or 0), had, seq)
+
+    @property
+    def last_number(self) -> int:
+        """The highest number of a client that was left."""
+        return max((one.number for one in self.clients), default=0)
+
+    def keep(self, client: Keeping) -> None:
+        """From now on a client outlives us."""
+        try:
+            file = File(create(f"{CLIENT}{client.number}"))
+        except OSError as error:
+            self._not_kept(error)
+            return
+        slot = heappop(self._free) if self._free else self._next_slot
+        self._next_slot = max(self._next_slot, slot + 1)
+        if slot >= layout.MAX_SLOTS:
+            file.close()
+            self._not_kept(OSError(0, "there are too many"))
+            return
+        layout.put_slot(self.ledger.memory, slot, layout.Slot(client.number, 0, 0, 0))
+        self._begin(client, slot, file)
+        if client.kept is not NOTHING:
+            self._store.store(f"{CLIENT}{client.number}", client.fd, file.fd)
+
+    def resume(self, client: Keeping, stored: Stored) -> None:
+        """A client that was left goes on to outlive us."""
+        slot = stored.slot
+        if slot < 0:
+            slot = heappop(self._free) if self._free else self._next_slot
+            self._next_slot = max(self._next_slot, slot + 1)
+        serial = self.unfinished.serial if self.unfinished is not None else 0
+        layout.put_slot(self.ledger.memory, slot, layout.Slot(client.number, serial, stored.had, stored.seq))
+        self._begin(client, slot, stored.file)
+
+    def _begin(self, client: Keeping, slot: int, file: File) -> None:
+        self.ledger.assign(client.fd, slot)
+
+        def give_up(error: OSError) -> None:
+            self.forget(client)
+            self._not_kept(error)
+
+        def renew() -> None:
+            if client.kept is kept:
+                self._renew(client, file, give_up)
+
+        kept = OnTape(client.number, slot, client.fd, file, self.ledger, give_up)
+        client.kept = kept
+        self._by_number[client.number] = kept
+        file.grown = lambda: self._soon(renew)
+        self._renew(client, file, give_up)
+
+    def _renew(self, client: Keeping, file: File, give_up: Callable[[OSError], None]) -> None:
+        try:
+            file.replace(self.image(client))
+        except OSError as error:
+            give_up(error)
+
+    def _not_kept(self, error: OSError) -> None:
+        self.unkept += 1
+        self._limited.warn(
+            "unkept",
+            f"a client will not outlive a restart of this daemon: {error.strerror}. Remedy: raise LimitNOFILE= and "
+            "MemoryMax= of the service",
+        )
+
+    def forget(self, client: Keeping) -> None:
+        """A client is gone, or cannot be kept any more."""
+        kept = self._by_number.pop(client.number, None)
+        if kept is None:
+            return
+        client.kept = NOTHING
+        self._store.forget(f"{CLIENT}{client.number}")
+        self.ledger.release(client.fd)
+        layout.put_slot(self.ledger.memory, kept.slot, layout.Slot(0, 0, 0, 0))
+        heappush(self._free, kept.slot)
+        kept.file.close()
+
+    def refuse(self, stored: Stored, why: str) -> None:
+        """A client that was left cannot be served."""
+        self.dropped.append(f"connection {stored.number}: {why}")
+        stored.sock.close()
+        stored.file.close()
+        self._store.forget(f"{CLIENT}{stored.number}")
+
+    # -- sources
+
+    def take_annals(self) -> Iterator[bytes]:
+        """What was written down of the sources, the oldest first."""
+        for _, fd in self.annals:
+            yield os.pread(fd, os.fstat(fd).st_size, 0)
+
+    def new_annals(self) -> Callable[[bytes], int]:
+        """Begin another file for the annals; those that were there are still needed. What writes to it. Raises
+        OSError."""
+        number = max((number for number, _ in self.annals), default=0) + 1
+        fd = create(f"{SOURCES}{number}")
+        self.annals.append((number, fd))
+        self._store.store(f"{SOURCES}{number}", fd)
+        return lambda data: os.write(fd, data)
+
+    def drop_old_annals(self) -> None:
+        """All that is in older files is in the last one too."""
+        for number, fd in self.annals[:-1]:
+            self._store.forget(f"{SOURCES}{number}")
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        del self.annals[:-1]

@@ -1,0 +1,92 @@
+"""Files in memory, which outlive the daemon in systemd's keeping.
+
+Law: what was appended is there whatever happens next. A file is replaced as a whole at one moment: the new image is
+written behind the old one, and then one number says where to begin. Source: memfd_create(2), fallocate(2).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import struct
+from collections.abc import Callable
+from typing import Final
+
+_MAGIC: Final = b"bccntap1"
+_HEADER: Final = struct.Struct("=8sQ")
+_PUNCH_HOLE: Final = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+#: bytes from which on a file is worth replacing
+WORTH: Final = 1 << 18
+
+_libc: Final = ctypes.CDLL(None)
+_libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+
+def create(name: str) -> int:
+    """A new file in memory, empty. Raises OSError."""
+    return os.memfd_create(name, os.MFD_CLOEXEC)
+
+
+def map_whole(fd: int, size: int) -> mmap.mmap:
+    """The first ``size`` bytes of a file, shared with whoever maps it. Raises OSError."""
+    if os.fstat(fd).st_size < size:
+        os.ftruncate(fd, size)
+    return mmap.mmap(fd, size)
+
+
+class File:
+    """A file that only grows at its end, until it is replaced. ``grown`` is called when that would be worth while."""
+
+    def __init__(self, fd: int) -> None:
+        """``fd`` is an empty file, or one that another `File` wrote; it is ours to close. Raises OSError."""
+        self.fd = fd
+        self.grown: Callable[[], None] = lambda: None
+        raw = os.pread(fd, _HEADER.size, 0)
+        magic, start = _HEADER.unpack(raw) if len(raw) == _HEADER.size else (b"", 0)
+        self.understood = magic == _MAGIC or not raw
+        if magic != _MAGIC:
+            start = _HEADER.size
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, _HEADER.pack(_MAGIC, start), 0)
+        self._start = start
+        #: where the next bytes come; it never goes back
+        self.end = max(start, os.fstat(fd).st_size)
+        self._limit = WORTH
+
+    def __len__(self) -> int:
+        size: int = self.end - self._start
+        return size
+
+    def read(self) -> bytes:
+        return os.pread(self.fd, len(self), self._start)
+
+    def cut(self, size: int) -> None:
+        """Leave out what is behind the first ``size`` bytes."""
+        self.end = self._start + size
+
+    def append(self, data: bytes) -> None:
+        """Raises OSError where there is no memory."""
+        os.pwrite(self.fd, data, self.end)
+        self.end += len(data)
+        if self.end - self._start > self._limit:
+            self._limit *= 2  # said once, should nobody do anything about it
+            self.grown()
+
+    def replace(self, image: bytes) -> None:
+        """Have ``image`` in the place of all that is there. Raises OSError."""
+        # What may have been cut off behind the end must not come to stand behind the image.
+        os.ftruncate(self.fd, self.end)
+        os.pwrite(self.fd, image, self.end)
+        before, self._start = self._start, self.end
+        os.pwrite(self.fd, _HEADER.pack(_MAGIC, self._start), 0)
+        self.end += len(image)
+        self._limit = max(WORTH, 3 * len(image))
+        first, last = -(-before // 4096) * 4096, self._start // 4096 * 4096
+        if last > first:
+            _libc.fallocate(self.fd, _PUNCH_HOLE, first, last - first)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self.fd)
