@@ -26,6 +26,7 @@ cdef class Sources:
     cdef public object conflicts
     cdef public object expired
     cdef public object evicted
+    cdef public object annals
     cdef object _sanity
     cdef object _mask
     cdef double _horizon
@@ -47,3 +48,13 @@ cdef class Sources:
     cdef _mark(self, Source source, object seq)
     cdef _new_epoch(self, Source source, object seq)
     cdef _give_up(self, Source source)
+    cdef _open_gap(self, Source source, object low, object high, double now)
+    cdef _remove(self, Source source)
+    cpdef Source start(self, bytes src, object seq, double now)
+    cpdef drop(self, bytes src)
+    cpdef pass_time(self, double now)
+    cdef _open_gap_for_all(self, Source source, double now)
+    @cython.locals(source=Source)
+    cpdef Source restore(self, bytes src, tuple seqs, double heard, double rank, double now)
+    @cython.locals(source=Source)
+    cpdef settle(self, double now)

@@ -17,11 +17,14 @@ from collections import deque
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bccnd.core.bccn1 import UNKNOWN_SRC
 from bccnd.core.roster import Roster, Source
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
+
+if TYPE_CHECKING:
+    from bccnd.core.annals import Annals
 
 #: open gaps remembered for their age: at line rate of one gap per datagram this bounds a few MB, and a gap that
 #: falls out is only called lost a moment early
@@ -71,6 +74,8 @@ class Sources:
     def __init__(self, rules: DedupRules) -> None:
         self._roster = Roster(rules.max_sources)
         self._index = self._roster.index
+        #: where it is written down who is given up and who is ours; the datagrams are written down by who feeds them
+        self.annals: Annals | None = None
         #: our own identities, among them released ones whose time is not over
         self._own: dict[bytes, Own] = {}
         self._released: deque[tuple[float, bytes]] = deque()
@@ -134,8 +139,7 @@ class Sources:
 
     def forget(self, source: Source) -> None:
         """Give a tracker up, as if its source had never been heard."""
-        self._roster.remove(source)
-        self._give_up(source)
+        self._remove(source)
         self.expired += 1
 
     def claim(self, src: bytes) -> Own:
@@ -144,8 +148,9 @@ class Sources:
         own.until = float("inf")
         source = self._roster.get(src)
         if source is not None:
-            self._roster.remove(source)
-            self._give_up(source)
+            self._remove(source)
+        if self.annals is not None:
+            self.annals.own(src, own)
         return own
 
     def release(self, src: bytes, until: float) -> None:
@@ -156,6 +161,8 @@ class Sources:
             self._released.append((until, src))
             if len(self._released) > MAX_RELEASED:
                 self._end_release()
+            if self.annals is not None:
+                self.annals.own(src, own)
 
     def _end_release(self) -> None:
         until, src = self._released.popleft()
@@ -209,10 +216,15 @@ class Sources:
             return LOOPED
         if len(self._roster) >= self._max:
             self._evict()
+        self.start(src, seq, now)
+        return ACCEPTED
+
+    def start(self, src: bytes, seq: int, now: float) -> Source:
+        """Track a legal src that is not tracked and not our own, from this datagram on, without a look at the cap."""
         source = Source(src, seq, now)
         source.rank = now + RANK_SECONDS
         self._roster.add(source)
-        return ACCEPTED
+        return source
 
     def _place(self, source: Source, seq: int, now: float) -> int:
         """Any seq but the next one of a source without gaps."""
@@ -261,10 +273,13 @@ class Sources:
         source.missing = (missing | passed) & self._mask
         if step > 1:
             self.missing += step - 1
-            if len(self._gaps) >= MAX_GAPS:
-                self._close_gap()
-            gap = (now + self._horizon, source, source.epoch, source.last - step + 1, source.last - 1)
-            self._gaps.append(gap)
+            self._open_gap(source, source.last - step + 1, source.last - 1, now)
+
+    def _open_gap(self, source: Source, low: int, high: int, now: float) -> None:
+        """What of these seqs is missing has the horizon's time to come."""
+        if len(self._gaps) >= MAX_GAPS:
+            self._close_gap()
+        self._gaps.append((now + self._horizon, source, source.epoch, low, high))
 
     def _mark(self, source: Source, seq: int) -> None:
         """Note that a seq was seen that had not been before."""
@@ -309,9 +324,14 @@ class Sources:
     def _evict(self) -> None:
         source = self._roster.oldest
         if source is not None:
-            self._roster.remove(source)
-            self._give_up(source)
+            self._remove(source)
             self.evicted += 1
+
+    def _remove(self, source: Source) -> None:
+        self._roster.remove(source)
+        self._give_up(source)
+        if self.annals is not None:
+            self.annals.gone(source.src)
 
     def sweep(self, now: float) -> bool:
         """Let time pass: gaps become losses, silent sources are forgotten. Cheap; call it often.
@@ -336,6 +356,78 @@ class Sources:
             self.forget(source)
         return True
 
+    # -- for the annals, and what comes back from them
+
+    def shards(self) -> int:
+        """The parts into which the trackers are divided."""
+        return self._index.shards()
+
+    def shard(self, number: int) -> list[Source]:
+        """The trackers of one part. A src stays in its part, whatever comes and goes meanwhile."""
+        return self._index.values(number)
+
+    def own(self, src: bytes) -> Own | None:
+        """What is known of an identity of ours; None for any other."""
+        return self._own.get(src)
+
+    def own_srcs(self) -> list[bytes]:
+        """All identities of ours."""
+        return list(self._own)
+
+    def restore(
+        self, src: bytes, seqs: tuple[int, int, int, int, int], heard: float, rank: float, now: float
+    ) -> Source:
+        """A tracker as it was at that time, in place of the one that there may be; ``seqs`` are its first and last one,
+        what is absent and what is missing, and its epoch. `settle` must follow."""
+        first, last, absent, missing, epoch = seqs
+        source = self._roster.get(src)
+        if source is None:
+            source = self.start(src, last, heard)
+        self.missing -= source.missing.bit_count()
+        source.first, source.last, source.epoch = first, last, epoch
+        source.heard, source.rank = heard, rank
+        source.absent = absent & self._mask & ~1
+        source.missing = missing & source.absent
+        self.missing += source.missing.bit_count()
+        self._open_gap_for_all(source, now)
+        return source
+
+    def _open_gap_for_all(self, source: Source, now: float) -> None:
+        """One gap for all that is missing of a source."""
+        missing = source.missing
+        if missing:
+            low, high = missing.bit_length() - 1, (missing & -missing).bit_length() - 1
+            self._open_gap(source, source.last - low, source.last - high, now)
+
+    def restore_own(self, src: bytes, until: float, first: int, beyond: int) -> None:
+        """An identity under which we gave the seqs from ``first`` up to ``beyond`` before we were started. It is ours
+        until then, or for as long as it is claimed."""
+        own = self._own.get(src)
+        if own is None:
+            own = self._own[src] = Own()
+            self.release(src, until)
+        if own.next:
+            first, beyond = min(first, own.first), max(beyond, own.next)
+        own.first, own.next = first, beyond
+
+    def drop(self, src: bytes) -> None:
+        """Give a tracker up of which we know that it was given up before; nobody counts it twice."""
+        source = self._roster.get(src)
+        if source is not None:
+            self._remove(source)
+
+    def pass_time(self, now: float) -> None:
+        """Gaps become losses, all that are due."""
+        while self._gaps and self._gaps[0][0] <= now:
+            self._close_gap()
+
+    def settle(self, now: float) -> None:
+        """After all was restored: everybody in line, and a last chance for what is missing."""
+        self._roster.put_in_order()
+        self._gaps.clear()
+        for source in self._roster.oldest_first():
+            self._open_gap_for_all(source, now)
+
 
 class Nameless:
     """Datagrams whose sender does not know its own name (src ``?``): no seq to go by, so an identical one from
@@ -349,17 +441,37 @@ class Nameless:
         self._young: dict[bytes, float] = {}
         self._old: dict[bytes, float] = {}
         self._since = 0.0
+        self.annals: Annals | None = None
 
     def judge(self, peer: str, body: bytes, now: float) -> int:
         """ACCEPTED or DUPLICATE, by the sender's address and the whole body (seq, chan and payload)."""
         if self._is_due(now):
             self.evicted += sum(1 for when in self._old.values() if now - when <= self.horizon)
-            self._young, self._old, self._since = {}, self._young, now
+            self._swap(now)
         key = self._key(peer, body)
         verdict = self._look_up(key, now)
         if verdict == ACCEPTED:
             self._young[key] = now
+            if self.annals is not None:
+                self.annals.nameless(key, now)
         return verdict
+
+    def remembered(self) -> list[bytes]:
+        """All that was heard lately, the oldest first."""
+        return [*self._old, *self._young]
+
+    def when(self, key: bytes) -> float | None:
+        """When it was heard."""
+        return self._young.get(key, self._old.get(key))
+
+    def restore(self, key: bytes, when: float) -> None:
+        """Remember something that was heard then."""
+        if self._is_due(when):
+            self._swap(when)
+        self._young[key] = when
+
+    def _swap(self, now: float) -> None:
+        self._young, self._old, self._since = {}, self._young, now
 
     def foresee(self, peer: str, body: bytes, now: float) -> int:
         """What `judge` would say; nothing is remembered of it."""

@@ -1,4 +1,5 @@
 cimport cython
+from bccnd.core.annals cimport Annals
 from bccnd.core.counters cimport SegmentCounters
 from bccnd.core.dedup cimport Sources
 from bccnd.core.integrity cimport Door
@@ -11,6 +12,7 @@ cdef int ACCEPTED
 cdef int INTERNAL_ERROR
 cdef int LAST_ACCEPTED
 cdef int NOT_ADDRESSED
+cdef int STALE
 cdef int UNHEARD
 cdef int _BAR
 cdef int _COLON
@@ -18,6 +20,7 @@ cdef int _COLON
 
 cdef class Ingress:
     cdef public Door door
+    cdef public Annals annals
     cdef readonly Py_ssize_t ceiling
     cdef public list group_messages
     cdef public list group_bytes
@@ -29,7 +32,7 @@ cdef class Ingress:
     cdef object _on_bug
 
     @cython.locals(
-        deliveries=list, verdicts=list, door=Door, sources=Sources, known=Index, taps=tuple, accepted=long, number=Py_ssize_t,
+        deliveries=list, annals=Annals, verdicts=list, door=Door, sources=Sources, known=Index, taps=tuple, accepted=long, number=Py_ssize_t,
         raw=bytes, at=Py_ssize_t, first=Py_ssize_t, second=Py_ssize_t, bar=Py_ssize_t, behind=Py_ssize_t,
         found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Source, src=bytes,
     )

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from bccnd.core import frames
-from bccnd.core.bccn1 import MAX_RECEIVE, read_body
+from bccnd.core.annals import Annals
+from bccnd.core.bccn1 import MAX_RECEIVE, UNKNOWN_SRC, read_body
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, Nameless, Sources
 from bccnd.core.integrity import Door
 from bccnd.core.routes import Routes
-from bccnd.core.verdicts import ACCEPTED, INTERNAL_ERROR, LAST_ACCEPTED, LOOPED, NAMES, NOT_ADDRESSED, NUMBERS
+from bccnd.core.verdicts import ACCEPTED, INTERNAL_ERROR, LAST_ACCEPTED, LOOPED, NAMES, NOT_ADDRESSED, NUMBERS, STALE
 from bccnd.errors import BadDatagram
 from bccnd.leaf import scan
 
@@ -38,13 +39,16 @@ class Ingress:
         routes: Routes[int],
         *,
         ceiling: int = MAX_RECEIVE,
+        annals: Annals | None = None,
         on_heartbeat: Callable[[bytes, float], None] = lambda _src, _now: None,
         on_conflict: Callable[[bytes, str], None] = lambda _src, _peer: None,
         on_bug: Callable[[bytes], None] = lambda _raw: None,
     ) -> None:
         """``on_heartbeat`` gets the src of an accepted heartbeat and the time, ``on_conflict`` an identity of ours
-        under which somebody else speaks and the address of who does, once for each; ``on_bug`` a datagram."""
+        under which somebody else speaks and the address of who does, once for each; ``on_bug`` a datagram. ``annals``
+        is where it is written down which datagrams have changed a tracker."""
         self.door = door
+        self.annals = annals
         self.ceiling = ceiling
         self.group_messages: list[int] = []
         self.group_bytes: list[int] = []
@@ -74,6 +78,7 @@ class Ingress:
         verdicts = counters.verdicts
         door, sources, routes = self.door, self._sources, self._routes
         known, taps = routes.known, routes.taps
+        annals = self.annals
         accepted = 0
         counters.received += len(datagrams)
         for number, raw in enumerate(datagrams):
@@ -99,6 +104,9 @@ class Ingress:
                     known = routes.known
                     verdict = self._judge_anew(src, seq, now, peers, number, raw[at:])
                     behind = len(raw) - len(payload)
+                # What is stale was marked as seen.
+                if annals is not None and (verdict <= LAST_ACCEPTED or verdict == STALE) and src != UNKNOWN_SRC:
+                    annals.datagram(raw, at, second, src, seq)
                 if verdict <= LAST_ACCEPTED:
                     if route.plain:
                         deliveries.append((route.plain, scan.joined(route.frame_head, raw, behind)))
@@ -126,6 +134,8 @@ class Ingress:
                 tapped = frames.tapped(NAMES[verdict], counters.name, epoch, received_ns, peers[number], raw)
                 deliveries.append((taps[verdict], tapped))
         verdicts[ACCEPTED] += accepted
+        if annals is not None:
+            annals.flush(now)
         return deliveries
 
     def _count_groups(self, groups: tuple[int, ...], size: int) -> None:

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bccnd.core.dedup import Sources
 from bccnd.core.roster import Source
+
+if TYPE_CHECKING:
+    from bccnd.core.annals import Annals
 
 #: the channel of a heartbeat is this and the src of its sender
 HEARTBEAT: Final = b"heartbeat/"
@@ -70,12 +73,16 @@ class Liveness:
 
     def __init__(self, sources: Sources, rules: LivenessRules, now: float) -> None:
         self._sources = sources
+        #: where it is written down who lives and who does not
+        self.annals: Annals | None = None
         self._wheel: dict[int, list[Source]] = {}
         self._tick = int(now / TICK)
         self._entries = 0
         self._swept = now
         #: silence before this moment is no evidence: we were not listening
         self._listening_since = now
+        #: when we took over from those before us, who were listening up to then
+        self._resumed = float("-inf")
         self.changes: list[Change] = []
         #: by src, the latest last
         self.dead: OrderedDict[bytes, Death] = OrderedDict()
@@ -94,24 +101,30 @@ class Liveness:
         source = self._sources.get(src)
         if source is None:
             return
+        was = source.state
+        if was == UNWATCHED and self._entries >= self.rules.max_watched:
+            self.unwatched += 1
+            return
+        if self.annals is not None:
+            self.annals.beat(src)
+        self._hear(source, now)
+        if was != ALIVE:
+            self._change(source, ALIVE)
+            if was != SILENT:  # the silent ones stand in the wheel already
+                self._schedule(source, now, now + self._patience(source))
+
+    def _hear(self, source: Source, now: float) -> None:
+        """What a heartbeat tells of who sends it."""
         if source.state == UNWATCHED:
-            if self._entries >= self.rules.max_watched:
-                self.unwatched += 1
-                return
             source.interval = self.rules.interval
             # One whose own interval is so long that he seems to die of each has to be learned too.
-            before = self.dead.pop(src, None)
+            before = self.dead.pop(source.src, None)
             if before is not None:
                 source.gap = before.gap
                 self._learn(source, now - before.beat)
         else:
             self._learn(source, now - source.beat)
         source.beat = now
-        if source.state != ALIVE:
-            was = source.state
-            self._change(source, ALIVE)
-            if was != SILENT:  # the silent ones stand in the wheel already
-                self._schedule(source, now, now + self._patience(source))
 
     def _learn(self, source: Source, gap: float) -> None:
         """Two gaps in a row that agree are his own interval; one alone may be a heartbeat that was lost. An interval
@@ -138,6 +151,12 @@ class Liveness:
         self.silent += (state == SILENT) - (source.state == SILENT)
         source.state = state
         self.changes.append((source.src, state))
+
+    def _turn(self, source: Source, state: int) -> None:
+        """It was not a heartbeat that has changed him."""
+        self._change(source, state)
+        if self.annals is not None:
+            self.annals.state(source.src, state)
 
     def sweep(self, now: float) -> bool:
         """Let time pass; True when there is more to be looked at now. Cheap; call it often."""
@@ -167,12 +186,13 @@ class Liveness:
         quiet = now - sign
         death = (self.rules.dead_after + 0.5) * source.interval
         if quiet < self._patience(source):
-            if source.state != ALIVE:
-                self._change(source, ALIVE)
+            # Who was silent before we were started anew still is, and nobody need be told otherwise.
+            if source.state != ALIVE and (source.heard >= self._resumed or self._resumed != self._listening_since):
+                self._turn(source, ALIVE)
             self._schedule(source, now, sign + self._patience(source))
         elif quiet < death:
             if source.state != SILENT:
-                self._change(source, SILENT)
+                self._turn(source, SILENT)
             # Looked at before his time is over, because other messages than heartbeats bring him back as well.
             self._schedule(source, now, min(sign + death, now + source.interval / 2))
         else:
@@ -181,10 +201,56 @@ class Liveness:
     def _die(self, source: Source) -> None:
         self._change(source, DEAD)
         self.deaths += 1
-        self.dead[source.src] = Death(source.heard, source.beat, source.gap)
-        if len(self.dead) > MAX_DEAD:
-            self.dead.popitem(last=False)
+        death = Death(source.heard, source.beat, source.gap)
+        self._bury(source.src, death)
+        if self.annals is not None:
+            self.annals.dead(source.src, death)
         if self.rules.keep_dead:
             source.state = UNWATCHED
         else:
             self._sources.forget(source)
+
+    def _bury(self, src: bytes, death: Death) -> None:
+        self.dead[src] = death
+        self.dead.move_to_end(src)
+        if len(self.dead) > MAX_DEAD:
+            self.dead.popitem(last=False)
+
+    # -- what comes back from the annals; nobody is told of it, as all was told before
+
+    def restore_beat(self, src: bytes, when: float) -> None:
+        """He sent a heartbeat then."""
+        source = self._sources.get(src)
+        if source is not None:
+            self._hear(source, when)
+            source.state = ALIVE
+
+    def restore_state(self, src: bytes, state: int) -> None:
+        """He fell silent, or came back."""
+        source = self._sources.get(src)
+        if source is not None and source.state != UNWATCHED:
+            source.state = state
+
+    def restore_death(self, src: bytes, death: Death) -> None:
+        """He died."""
+        source = self._sources.get(src)
+        if source is not None:
+            source.state = UNWATCHED
+        self._bury(src, death)
+
+    def settle(self, now: float) -> None:
+        """After all was restored: who is watched is looked at in due time, and silence counts from now on."""
+        self._wheel.clear()
+        self._entries = self.silent = 0
+        self._tick = int(now / TICK)
+        self._swept = self._listening_since = self._resumed = now
+        for shard in range(self._sources.shards()):
+            for source in self._sources.shard(shard):
+                if source.state == UNWATCHED:
+                    continue
+                if self._entries >= self.rules.max_watched:
+                    source.state = UNWATCHED
+                    self.unwatched += 1
+                    continue
+                self.silent += source.state == SILENT
+                self._schedule(source, now, now + self._patience(source))

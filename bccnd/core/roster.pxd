@@ -1,3 +1,4 @@
+cimport cython
 from bccnd.leaf.index cimport Index
 
 
@@ -30,3 +31,5 @@ cdef class Roster:
     cpdef touch(self, Source source)
     cdef _link(self, Source source)
     cdef _unlink(self, Source source)
+    @cython.locals(source=Source)
+    cpdef put_in_order(self)

@@ -7,8 +7,11 @@ neighbours in line itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from bccnd.leaf.index import Index
+
+_rank = attrgetter("rank")
 
 
 class Source:
@@ -81,6 +84,13 @@ class Roster:
     def _unlink(self, source: Source) -> None:
         older, newer = source.older, source.newer
         older.newer, newer.older = newer, older
+
+    def put_in_order(self) -> None:
+        """The line anew, by ``rank``; those of the same rank stay as they stand."""
+        line = sorted(self.oldest_first(), key=_rank)
+        self._end.older = self._end.newer = self._end
+        for source in line:
+            self._link(source)
 
     @property
     def oldest(self) -> Source | None:

@@ -12,3 +12,5 @@ cdef class Index:
     cpdef object part(self, bytes raw, Py_ssize_t start, Py_ssize_t end)
     cpdef put(self, bytes key, object value)
     cpdef object pop(self, bytes key)
+    cpdef Py_ssize_t shards(self)
+    cpdef list values(self, Py_ssize_t shard)

@@ -49,3 +49,16 @@ class Index:
         value = self._shards[hash(key) % len(self._shards)].pop(key, None)
         self._count -= value is not None
         return value
+
+    def shards(self) -> int:
+        """How many dictionaries there are."""
+        return len(self._shards)
+
+    def values(self, shard: int) -> list[Any]:
+        """What belongs to the keys of one of them. Raises IndexError if there is none of that number.
+
+        A key stays in its dictionary; so who goes through them one by one, while entries come and go, meets each that
+        was there all the time just once."""
+        if not 0 <= shard < len(self._shards):
+            raise IndexError("no such shard")
+        return list(self._shards[shard].values())

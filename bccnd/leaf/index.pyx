@@ -111,3 +111,13 @@ cdef class Index:
         self._drop(key)
         self._count -= value is not None
         return value
+
+    cpdef Py_ssize_t shards(self):
+        """How many dictionaries there are."""
+        return PyTuple_GET_SIZE(self._shards)
+
+    cpdef list values(self, Py_ssize_t shard):
+        """What belongs to the keys of one of them. Raises IndexError if there is none of that number."""
+        if not 0 <= shard < PyTuple_GET_SIZE(self._shards):
+            raise IndexError("no such shard")
+        return list((<dict> self._shards[shard]).values())
