@@ -36,7 +36,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from bccnd.client.keys import read_key, read_public_key
+from bccnd.client.keys import passed_key, read_key, read_public_key
 from bccnd.core.address import read_address
 from bccnd.core.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP, check_src
 from bccnd.core.frames import DEFAULT_SOCKET
@@ -44,6 +44,9 @@ from bccnd.document import Document
 from bccnd.errors import BadAddress, BadDatagram, BadKey, ConfigError, Fault
 
 DEFAULT_PATH: Final = "/etc/bccnd/bccnd.yaml"
+
+#: from where the unit passes keys to the daemon
+KEY_FOLDER: Final = "/etc/bccnd/keys"
 
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -172,10 +175,17 @@ class _Found:
 
 
 def _key_in(read: Callable[[str], bytes], path: str) -> bytes:
+    """The key at a path, or as systemd has passed it to a service that cannot look there."""
     try:
-        return read(path)
+        return read(passed_key(path) or path)
     except BadKey as bad:
-        raise _wrong(bad.detail, bad.remedy) from bad
+        remedy = bad.remedy
+        if isinstance(bad.__cause__, OSError) and "CREDENTIALS_DIRECTORY" in os.environ:
+            remedy = (
+                f"systemd passes keys at the start only: put {os.path.basename(path)} into {KEY_FOLDER} and "
+                "'systemctl restart bccnd' (clients stay connected)"
+            )
+        raise _wrong(bad.detail, remedy) from bad
 
 
 def _key_file(name: str, info: ValidationInfo) -> str:
