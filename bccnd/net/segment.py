@@ -117,8 +117,8 @@ class Segment:
             )
         if passed is not None and (drops := self.kernel_drops()):
             self.warnings.append(
-                f"segment {options.name}: before this start the kernel has dropped {drops} datagrams on the socket that "
-                "was passed. Remedy: if it is more from start to start, raise ReceiveBuffer= in the socket unit"
+                f"segment {options.name}: before this start the kernel has dropped {drops} datagrams on the socket "
+                "that was passed. Remedy: if it is more from start to start, raise ReceiveBuffer= in the socket unit"
             )
         grow_send_buffer(self.sock, SEND_BUFFER)
         name_size = _SOCKADDR_IN if options.family == socket.AF_INET else _SOCKADDR_IN6
