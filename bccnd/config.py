@@ -36,7 +36,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from bccnd.client.keys import read_key, read_public_key
+from bccnd.client.keys import passed_key, read_key, read_public_key
 from bccnd.core.address import read_address
 from bccnd.core.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP, check_src
 from bccnd.core.frames import DEFAULT_SOCKET
@@ -44,6 +44,10 @@ from bccnd.document import Document
 from bccnd.errors import BadAddress, BadDatagram, BadKey, ConfigError, Fault
 
 DEFAULT_PATH: Final = "/etc/bccnd/bccnd.yaml"
+
+#: from where the unit passes keys to the daemon
+KEY_FOLDER: Final = "/etc/bccnd/keys"
+_RESTART: Final = "'systemctl restart bccnd' (clients stay connected)"
 
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -172,10 +176,19 @@ class _Found:
 
 
 def _key_in(read: Callable[[str], bytes], path: str) -> bytes:
+    """The key at a path, or as systemd has passed it to a service that cannot look there."""
+    passed = passed_key(path)
     try:
-        return read(path)
+        return read(passed or path)
     except BadKey as bad:
-        raise _wrong(bad.detail, bad.remedy) from bad
+        detail, remedy = bad.detail, bad.remedy
+        if passed is not None:
+            detail = detail.replace(passed, f"{path}, as systemd has passed it,")
+            remedy = f"{remedy.replace(passed, path)}; then {_RESTART}"
+        elif isinstance(bad.__cause__, OSError) and os.environ.get("CREDENTIALS_DIRECTORY"):
+            name = os.path.basename(path)
+            remedy = f"systemd passes keys at the start only: put {name} into {KEY_FOLDER} and {_RESTART}"
+        raise _wrong(detail, remedy) from bad
 
 
 def _key_file(name: str, info: ValidationInfo) -> str:

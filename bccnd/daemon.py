@@ -36,14 +36,16 @@ from bccnd.leaf import clock
 from bccnd.leaf.memory import give_back
 from bccnd.net import log, metrics
 from bccnd.net.access import Access, Admission, Rule, by_mode, everybody
+from bccnd.net.activation import Sockets
 from bccnd.net.bus import Bus, Entrance
 from bccnd.net.clients import BusLimits
 from bccnd.net.http import HttpServer
 from bccnd.net.intake import Intake
-from bccnd.net.listen import listen_bus, listen_tcp
 from bccnd.net.loop import READABLE, Loop, Timer
 from bccnd.net.peer import MAX_PROGRAM
 from bccnd.net.segment import Segment, SegmentOptions
+from bccnd.net.systemd import Manager
+from bccnd.net.udp import peer_name
 from bccnd.version import VERSION
 
 #: seconds between two looks at what time alone changes
@@ -56,6 +58,8 @@ WATCH_DROPS: Final = 1.0
 TIDY: Final = 60.0
 #: seconds that SIGTERM leaves for what is under way
 DRAIN: Final = 0.6
+#: seconds between two statuses for the service manager
+TELL: Final = 10.0
 #: sources that `bccn sources` can show
 MAX_LISTED: Final = 10_000
 #: receivers that a trace names
@@ -65,10 +69,24 @@ PROGRAM: Final = b"bccnd"
 
 
 class Daemon:
-    """One running daemon. Raises StartError from the constructor when it cannot serve what is configured."""
+    """One running daemon. Raises StartError from the constructor when it cannot serve what is configured.
 
-    def __init__(self, configuration: Configuration, path: str | None = None) -> None:
+    ``sockets`` are those that somebody has opened for us, ``manager`` is who wants to know how we are.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        path: str | None = None,
+        sockets: Sockets | None = None,
+        manager: Manager | None = None,
+    ) -> None:
         settings = configuration.settings
+        self._sockets = sockets or Sockets()
+        self._manager = manager or Manager()
+        #: what is wrong with the configuration that a reload has refused last
+        self._refused = ""
+        self._told = (time.monotonic(), 0)
         self._path = path
         #: what sockets and names were made from, until the next start
         self._settings = settings
@@ -115,18 +133,26 @@ class Daemon:
         self.loop = Loop()
         undo.callback(self.loop.close)
         # From now on a signal waits for the loop, so that none finds us half open.
-        self.loop.on_signal(signal.SIGTERM, self.loop.stop)
-        self.loop.on_signal(signal.SIGINT, self.loop.stop)
-        self.loop.on_signal(signal.SIGHUP, self.reload)
-        for each in settings.segments:
-            segment = Segment(_segment_options(each, settings.max_datagram))
+        self.loop.on_signal(signal.SIGTERM, self._on_stop)
+        self.loop.on_signal(signal.SIGINT, self._on_stop)
+        self.loop.on_signal(signal.SIGHUP, self._on_hangup)
+        undo.callback(self._manager.close)
+        undo.callback(self._sockets.close)
+        segments = [_segment_options(each, settings.max_datagram) for each in settings.segments]
+        self._sockets.assign(
+            [one.path for one in settings.bus.all_sockets], segments, metrics=settings.metrics.listen is not None
+        )
+        for options in segments:
+            segment = self._sockets.open_segment(options)
             undo.callback(segment.close)
             self.segments.append(segment)
+            self._drops_seen[options.name] = segment.kernel_drops()
             for warning in segment.warnings:
                 log.logger.warning("%s", warning)
-        if settings.metrics.listen is not None:
-            http = HttpServer(self.loop, listen_tcp(*settings.metrics.listen), metrics.pages(self))
-            undo.callback(http.close)
+        listeners = self._sockets.open_metrics(settings.metrics.listen)
+        self._visited = [f"http://{peer_name(listener.getsockname())}/" for listener in listeners]
+        for listener in listeners:
+            undo.callback(HttpServer(self.loop, listener, metrics.pages(self)).close)
         entrances = [self._open_socket(one, configuration.gids, undo) for one in settings.bus.all_sockets]
         self.bus = Bus(
             self.loop,
@@ -144,12 +170,11 @@ class Daemon:
         undo.callback(self.bus.close)
         self._intakes = [Intake(segment, self._ingress, self.bus.fanout, self.forward) for segment in self.segments]
 
-    @staticmethod
-    def _open_socket(settings: SocketSettings, gids: dict[str, int], undo: ExitStack) -> Entrance:
+    def _open_socket(self, settings: SocketSettings, gids: dict[str, int], undo: ExitStack) -> Entrance:
         address = read_address(settings.path)
         gid = gids[settings.group] if settings.group is not None else None
-        listener = listen_bus(address, settings.mode, gid)
-        if isinstance(address, str):
+        listener, ours = self._sockets.open_bus(settings.path, settings.mode, gid)
+        if ours and isinstance(address, str):
             undo.callback(_remove_socket, address, os.stat(address).st_ino)
         undo.callback(listener.close)
         admits: Admission = everybody
@@ -263,6 +288,8 @@ class Daemon:
             loop.watch(intake.fileno(), READABLE, intake.on_readable)
         self._sweep()
         loop.every(WATCH_DROPS, self._watch_drops)
+        loop.every(TELL, lambda: self._manager.status(self._status()))
+        self._manager.attach(loop)
         # The collector would walk every tracker in the midst of traffic. Nothing on the way of a datagram makes
         # cycles, so it is enough to look, now and then, at what is new.
         gc.disable()
@@ -270,6 +297,7 @@ class Daemon:
         self._tidy()
         give_back()
         log.logger.info("ready: %s", self._summary())
+        self._manager.ready(self._status())
         self._beat()
         try:
             loop.run()
@@ -308,6 +336,7 @@ class Daemon:
             configuration = load(self._path)
         except ConfigError as error:
             self.config_reloads["refused"] += 1
+            self._refused = f"reload refused: {error.faults[0]}"
             log.logger.error("reload refused, nothing has changed:\n%s", error)
             return
         new = configuration.settings
@@ -329,6 +358,7 @@ class Daemon:
         if new.metrics.groups != self._groups:
             self._set_groups(new.metrics.groups)
         self.config_reloads["applied"] += 1
+        self._refused = ""
         found = f"{len(configuration.keys)} keys"
         if new.integrity.algorithm == "sig":
             found += f" and the public keys of {len(configuration.signers)} signers"
@@ -381,11 +411,38 @@ class Daemon:
         settings = self._settings
         where = ", ".join(segment.options.name for segment in self.segments) or "no segment"
         buses = ", ".join(one.path for one in settings.bus.all_sockets)
-        listen = settings.metrics.listen
+        passed = ", ".join(self._sockets.served)
         return (
             f"segment {where}; bus {buses}; integrity {settings.integrity.algorithm}; "
-            f"metrics {f'http://{listen[0]}:{listen[1]}/' if listen else 'off'}"
+            f"metrics {', '.join(self._visited) or 'off'}"
+            f"{f'; from systemd: {passed}' if passed else ''}"
             f"{'' if clock.COMPILED else '; not compiled'}"
+        )
+
+    # -- what the service manager is told
+
+    def _on_hangup(self) -> None:
+        self._manager.reloading()
+        self.reload()
+        self._manager.ready(self._status())
+
+    def _on_stop(self) -> None:
+        self._manager.stopping()
+        self.loop.stop()
+
+    def _status(self) -> str:
+        """How things are, in a line for people."""
+        (before, received), now = self._told, time.monotonic()
+        self._told = now, sum(segment.counters.received for segment in self.segments)
+        if self._refused:
+            return self._refused
+        rate = (self._told[1] - received) / max(now - before, 0.001)
+        # Two digits say enough, and change seldom.
+        rate = round(rate, min(0, 2 - len(str(int(rate)))))
+        clients, segments, sources = len(self.bus.clients), len(self.segments), len(self.sources)
+        return (
+            f"serving {_counted(clients, 'client')} on {_counted(segments, 'segment')}; "
+            f"{_counted(sources, 'source')} known, {rate:,.0f} datagrams a second"
         )
 
     # -- what is shown
@@ -463,6 +520,10 @@ class Daemon:
             "dropped": self.bus.counters.dropped,
             "queue_bytes": self.bus.queue_bytes,
         }
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _liveness_rules(settings: Settings) -> LivenessRules:

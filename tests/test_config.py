@@ -7,6 +7,7 @@ import os
 import pwd
 import re
 import socket
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -880,6 +881,79 @@ def test_every_bad_key_is_named(tmp_path: Path) -> None:
     open_to_all = key_file(tmp_path, mode=0o644, name="open")
     text = f"integrity:\n  algorithm: hmac\n  keys:\n  - {tmp_path}/nowhere\n  - {good}\n  - {open_to_all}\n"
     assert [(fault.line, fault.path) for fault in faults(text)] == [(4, "integrity.keys[0]"), (6, "integrity.keys[2]")]
+
+
+# -- keys that systemd passes
+
+
+@pytest.fixture
+def credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of credentials of this service."""
+    folder = tmp_path / "credentials"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder))
+    return folder
+
+
+def test_a_key_is_taken_from_the_credentials_wherever_it_is_configured(tmp_path: Path, credentials: Path) -> None:
+    key_file(credentials, b"k" * 32, 0o400, "keys_hmac.key")
+    key_file(credentials, b"o" * 32, 0o400, "old.key")
+    here = key_file(tmp_path, b"h" * 32, name="here.key")
+    assert with_keys("/etc/bccnd/keys/hmac.key", "/nowhere/old.key", here).keys == (b"k" * 32, b"o" * 32, b"h" * 32)
+    assert with_keys("hmac.key").keys == (b"k" * 32,)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("mode", [0o400, 0o440])
+def test_a_service_that_cannot_look_where_its_keys_are_has_them_passed(
+    tmp_path: Path, credentials: Path, mode: int
+) -> None:
+    need_root("a folder that somebody else may not enter")
+    closed = tmp_path / "keys"
+    closed.mkdir(mode=0o700)
+    path = key_file(closed)
+    passed = key_file(credentials, KEY, mode, "keys_key")
+    with tempfile.TemporaryDirectory() as name, without_root(Path(name)):
+        # As systemd 252 does it, and as systemd 257 does it: readable by the group that the service alone is in.
+        os.seteuid(0)
+        os.rename(credentials, f"{name}/credentials")
+        passed = Path(name) / "credentials" / passed.name
+        os.chown(passed.parent, NOBODY, -1)
+        os.chown(passed, NOBODY if mode == 0o400 else 0, os.getegid())
+        os.environ["CREDENTIALS_DIRECTORY"] = str(passed.parent)
+        os.seteuid(NOBODY)
+        assert with_keys(path).keys == (KEY,)
+        with pytest.raises(PermissionError):
+            path.stat()
+
+
+def test_a_key_that_was_not_passed_is_told_with_what_it_takes(credentials: Path) -> None:
+    fault = key_fault(Path("/etc/bccnd/keys/new.key"))
+    assert "cannot read key /etc/bccnd/keys/new.key" in fault.reason
+    assert "put new.key into /etc/bccnd/keys" in fault.remedy
+    assert "systemctl restart bccnd" in fault.remedy
+    assert "clients stay connected" in fault.remedy
+
+
+def test_what_is_wrong_with_a_key_itself_is_told_as_ever(tmp_path: Path, credentials: Path) -> None:
+    key_file(credentials, b"short", 0o400, "keys_hmac.key")
+    fault = key_fault(Path("/etc/bccnd/keys/hmac.key"))
+    # Who has mended the file since must know which one was meant.
+    assert "key /etc/bccnd/keys/hmac.key, as systemd has passed it, holds 5 bytes" in fault.reason
+    assert "bccn keygen" in fault.remedy
+    assert "systemctl restart bccnd" in fault.remedy
+    assert f"chmod 600 {tmp_path}/key" in key_fault(key_file(tmp_path, KEY, 0o644)).remedy
+
+
+def test_public_keys_are_passed_too(tmp_path: Path, credentials: Path) -> None:
+    private_file(credentials, mode=0o400, name="keys_sig.key")
+    public_file(credentials, mode=0o400, name="keys_fleet_relay01.pub")
+    text = signing([Path("/etc/bccnd/keys/sig.key")], {"relay01": [Path("/etc/bccnd/keys/fleet/relay01.pub")]})
+    found = read(text, "/etc/bccnd/bccnd.yaml")
+    assert found.keys == (PRIVATE.rstrip(),)
+    assert found.signers == {b"relay01": [PUBLIC.rstrip()]}
+    fault = fault_of(signing([], {"relay02": [Path("/etc/bccnd/keys/relay02.pub")]}))
+    assert "put relay02.pub into /etc/bccnd/keys" in fault.remedy
 
 
 # -- segments of every kind

@@ -41,6 +41,9 @@ def main(path: str | None, check: bool) -> None:
         configuration = load(path)
     except ConfigError as error:
         click.echo(str(error), err=True)
+        if not check:
+            more = len(error.faults) - 1
+            _tell(f"{error.faults[0]}{f' ({more} more faults)' if more else ''}")
         sys.exit(2)
     if check:
         click.echo(f"{path or 'the defaults'}: ok")
@@ -48,11 +51,24 @@ def main(path: str | None, check: bool) -> None:
     # Only a daemon that is going to run needs the rest.
     from bccnd.daemon import Daemon
     from bccnd.net import log
+    from bccnd.net.activation import Sockets
+    from bccnd.net.systemd import Manager, take_sockets
 
     log.setup()
     try:
-        daemon = Daemon(configuration, path)
+        manager = Manager.from_environment()
+        daemon = Daemon(configuration, path, Sockets(take_sockets(), service=manager.listens), manager)
     except StartError as error:
         log.logger.error("cannot start: %s", error)
+        _tell(str(error))
         sys.exit(2)
     daemon.run()
+
+
+def _tell(fault: str) -> None:
+    """Have the service manager show why there is no start."""
+    from bccnd.net.systemd import Manager
+
+    manager = Manager.from_environment()
+    manager.status(f"cannot start: {fault}")
+    manager.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from bccnd.core.integrity import MIN_KEY
@@ -47,6 +48,20 @@ def read_public_key(path: str) -> bytes:
     _check(key, path, info)
     _check_pem(key, "public_key", path)
     return key
+
+
+def passed_key(path: str, environ: Mapping[str, str] = os.environ) -> str | None:
+    """Where systemd has put the key that stands at ``path``, if it was passed as a credential of this service:
+    ``LoadCredential=keys:FOLDER`` calls a file of that folder ``keys_<file>``, and what lies deeper by its folders too;
+    one that was loaded by itself may be called like its file.
+    """
+    directory = environ.get("CREDENTIALS_DIRECTORY")
+    if not directory:
+        return None
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    # The longest name first: two folders may hold files of the same name.
+    names = ["keys_" + "_".join(parts[start:]) for start in range(len(parts))] + parts[-1:]
+    return next((found for name in names if os.path.lexists(found := os.path.join(directory, name))), None)
 
 
 def _read(path: str) -> tuple[bytes, os.stat_result]:

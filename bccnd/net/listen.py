@@ -194,13 +194,15 @@ def _bind(sock: socket.socket, path: str, mode: int, gid: int | None) -> None:
 def listen_tcp(host: str, port: int) -> socket.socket:
     """A listening TCP socket. Raises StartError with a remedy."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    sock = None
     try:
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
         sock.listen(BACKLOG)
     except OSError as error:
-        sock.close()
+        if sock is not None:
+            sock.close()
         remedy = "choose another 'metrics.listen', or 'off'"
         if error.errno == errno.EADDRINUSE:
             remedy = f"find the other program with 'ss -ltnp sport = :{port}', or {remedy}"

@@ -6,23 +6,31 @@ the kernel. Source: BCCN, DELIVERY.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Final, overload
 
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.counters import SegmentCounters
 from bccnd.leaf.packets import Receiver
-from bccnd.net.udp import UdpOptions, destination, grow_receive_buffer, open_udp, peer_name
+from bccnd.net.udp import (
+    UdpOptions,
+    adopt_udp,
+    destination,
+    grow_receive_buffer,
+    grow_send_buffer,
+    interface_name,
+    open_udp,
+    peer_name,
+)
 
 #: bytes that may wait to be sent: some thousand datagrams that clients publish at once
 SEND_BUFFER: Final = 4 << 20
 #: from <asm-generic/socket.h>; the socket module does not name them
-_SO_SNDBUFFORCE: Final = 32
 _SO_TIMESTAMPNS: Final = 35
 _SO_MEMINFO: Final = 55
 _MEMINFO_DROPS: Final = 8
@@ -34,9 +42,14 @@ _SOCKADDR_IN6: Final = 28
 class Peers(Sequence[str]):
     """The senders of a batch, as `peer_name` writes them; text is made only for those that are asked for."""
 
-    def __init__(self, names: memoryview, family: socket.AddressFamily) -> None:
+    def __init__(
+        self, names: memoryview, family: socket.AddressFamily, interface: Callable[[int], str] = socket.if_indextoname
+    ) -> None:
         self._names = names
-        self._size, self._name = (_SOCKADDR_IN, _name4) if family == socket.AF_INET else (_SOCKADDR_IN6, _name6)
+        self._size: int = _SOCKADDR_IN
+        self._name: Callable[[memoryview, int], str] = _name4
+        if family == socket.AF_INET6:
+            self._size, self._name = _SOCKADDR_IN6, partial(_name6, interface=interface)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -59,10 +72,10 @@ def _name4(names: memoryview, start: int) -> str:
     return f"{socket.inet_ntoa(address)}:{port}"
 
 
-def _name6(names: memoryview, start: int) -> str:
+def _name6(names: memoryview, start: int, interface: Callable[[int], str]) -> str:
     port, address = struct.unpack_from("!2xH4x16s", names, start)
     (scope,) = struct.unpack_from("=I", names, start + 24)
-    return peer_name((socket.inet_ntop(socket.AF_INET6, address), port, 0, scope))
+    return peer_name((socket.inet_ntop(socket.AF_INET6, address), port, 0, scope), interface)
 
 
 @dataclass(frozen=True)
@@ -77,29 +90,41 @@ class SegmentOptions(UdpOptions):
 class Segment:
     """One socket on a segment, open and checked."""
 
-    def __init__(self, options: SegmentOptions) -> None:
-        """Raises StartError with a remedy when this segment cannot be served from here."""
+    def __init__(self, options: SegmentOptions, passed: socket.socket | None = None) -> None:
+        """Raises StartError with a remedy when this segment cannot be served from here.
+
+        ``passed`` is a socket that was bound by whoever started us; without one, a new one is opened.
+        """
         self.options = options
         self.counters = SegmentCounters(options.name)
         self.warnings: list[str] = []
-        self.sock = open_udp(options)
-        self._to = destination(options)
+        if passed is None:
+            self.sock = open_udp(options)
+        else:
+            self.sock = passed
+            self.warnings += adopt_udp(passed, options)
+        self._to = destination(options, self.sock)
         self.sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         #: bytes that the kernel keeps for us
         self.granted = grow_receive_buffer(self.sock, options.receive_buffer)
         if self.granted < options.receive_buffer:
+            remedy = f"sysctl -w net.core.rmem_max={options.receive_buffer}"
+            if passed is not None:
+                remedy = f"set ReceiveBuffer={options.receive_buffer} in its socket unit and restart that"
             self.warnings.append(
                 f"segment {options.name}: the kernel grants a receive buffer of {self.granted} bytes, "
-                f"{options.receive_buffer} were asked for; a burst may be lost. "
-                f"Remedy: sysctl -w net.core.rmem_max={options.receive_buffer}"
+                f"{options.receive_buffer} were asked for; a burst may be lost. Remedy: {remedy}"
             )
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-        with contextlib.suppress(PermissionError):
-            self.sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, SEND_BUFFER)
+        if passed is not None and (drops := self.kernel_drops()):
+            self.warnings.append(
+                f"segment {options.name}: before this start the kernel has dropped {drops} datagrams on the socket "
+                "that was passed. Remedy: if it is more from start to start, raise ReceiveBuffer= in the socket unit"
+            )
+        grow_send_buffer(self.sock, SEND_BUFFER)
         name_size = _SOCKADDR_IN if options.family == socket.AF_INET else _SOCKADDR_IN6
         self.receiver = Receiver(self.sock.fileno(), options.largest, name_size)
         #: the senders of the batch that the receiver has received last
-        self.peers = Peers(self.receiver.names, options.family)
+        self.peers = Peers(self.receiver.names, options.family, partial(interface_name, self.sock))
         self._sendto = self.sock.sendto
 
     def fileno(self) -> int:

@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import ipaddress
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Final
 
 from bccnd.errors import StartError
 
 #: <asm-generic/socket.h>, <linux/in.h> and <linux/in6.h>; the socket module does not name them
 _SO_RCVBUFFORCE = 33
+_SO_SNDBUFFORCE = 32
 _IP_MULTICAST_ALL = 49
 _IPV6_MULTICAST_ALL = 29
+#: <linux/socket.h>: find the way, and send nothing
+_MSG_PROBE: Final = 0x10
+#: <linux/sockios.h> and struct ifreq of <linux/if.h>
+_SIOCGIFNAME: Final = 0x8910
+_SIOCGIFINDEX: Final = 0x8933
+_IFREQ: Final = struct.Struct("=16si20x")
+_IFNAME_SIZE: Final = 16
 _ANY = ("0.0.0.0", "::")
 #: IPv6 groups of this scope (RFC 4291, 2.7) or a smaller one exist once for every interface
 _LINK_SCOPE = 2
@@ -52,20 +62,20 @@ def open_udp(options: UdpOptions) -> socket.socket:
 
     Raises StartError with a remedy when the segment cannot be reached from here.
     """
-    sock = socket.socket(options.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    try:
+        sock = socket.socket(options.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    except OSError as error:
+        raise _no_socket(options, error) from error
     try:
         _pin_to_interface(sock, options)
         if options.multicast:
+            if options.family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             _join(sock, options)
         else:
             _require_broadcast(options)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Else a socket that listens everywhere gets all groups that anybody on this host has joined.
-        if options.family == socket.AF_INET:
-            sock.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
-        else:
-            sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
+        _share(sock)
         _bind(sock, options)
     except BaseException:
         sock.close()
@@ -73,49 +83,146 @@ def open_udp(options: UdpOptions) -> socket.socket:
     return sock
 
 
+def adopt_udp(sock: socket.socket, options: UdpOptions) -> list[str]:
+    """Have a socket that somebody else has bound do this segment's work; what there is to be warned of.
+
+    It may belong to another network than we do, and no other socket is opened: all is asked of this one. Raises
+    StartError with a remedy, and leaves the socket open.
+    """
+    warnings = []
+    _check_bind(options)
+    place = sock.getsockname()
+    if place[0] not in (*_ANY, options.address):
+        raise StartError(
+            "bind_misses_broadcast",
+            f"segment {options.name}: the socket that was passed is bound to {place[0]}, where it receives no "
+            "broadcast and no multicast",
+            f"have the socket unit listen at {_ANY[':' in options.address]} or at {options.address}, and restart it",
+        )
+    sock.setblocking(False)
+    try:
+        device = bound_device(sock)
+    except OSError as error:
+        raise StartError(
+            "no_interface",
+            f"segment {options.name}: the socket that was passed is bound to an interface that is not there any more",
+            "restart the socket unit",
+        ) from error
+    if options.interface is None:
+        if device:
+            warnings.append(
+                f"segment {options.name}: the socket that was passed is bound to the interface {device}, by its unit "
+                f"or by an earlier start. Remedy: set interface: {device}, or restart the socket unit"
+            )
+    elif device != options.interface:
+        _pin_to_interface(sock, options, passed=True)
+    if options.multicast:
+        if place[0] == "::" and not sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY):
+            warnings.append(
+                f"segment {options.name}: the socket that was passed takes IPv4 too. "
+                "Remedy: BindIPv6Only=ipv6-only in the socket unit"
+            )
+        _join(sock, options)
+    else:
+        _require_broadcast_of(sock, options)
+    _share(sock)
+    return warnings
+
+
+def bound_device(sock: socket.socket) -> str:
+    """The interface that a socket is bound to, by name; empty for none. Raises OSError if that one is gone."""
+    name = sock.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _IFNAME_SIZE)
+    return name.rstrip(b"\0").decode("utf-8", "surrogateescape")
+
+
+def interface_name(sock: socket.socket, index: int) -> str:
+    """The name of an interface of the network that a socket belongs to. Raises OSError."""
+    found, _ = _IFREQ.unpack(fcntl.ioctl(sock, _SIOCGIFNAME, _IFREQ.pack(b"", index)))
+    return str(found.rstrip(b"\0").decode("utf-8", "surrogateescape"))
+
+
 def grow_receive_buffer(sock: socket.socket, size: int) -> int:
-    """Have the kernel keep ``size`` bytes for us, beyond its limits if we may; how many it grants."""
-    for option in (socket.SO_RCVBUF, _SO_RCVBUFFORCE):
+    """Have the kernel keep ``size`` bytes for us, beyond its limits if we may; how many it grants. It is never made
+    smaller: who has passed us a socket may have been granted more than we."""
+    return _grow(sock, socket.SO_RCVBUF, _SO_RCVBUFFORCE, size)
+
+
+def grow_send_buffer(sock: socket.socket, size: int) -> int:
+    """The same for what waits to be sent."""
+    return _grow(sock, socket.SO_SNDBUF, _SO_SNDBUFFORCE, size)
+
+
+def _grow(sock: socket.socket, option: int, force: int, size: int) -> int:
+    if (granted := _size(sock, option)) < size:
         with contextlib.suppress(PermissionError):
-            sock.setsockopt(socket.SOL_SOCKET, option, size)
-        # The kernel counts its own overhead too, and reports twice what it grants.
-        granted = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
-        if granted >= size:
-            break
+            sock.setsockopt(socket.SOL_SOCKET, force, size)
+        if (granted := _size(sock, option)) < size:
+            # What is asked for is cut to what everybody is granted, which may be less than what is there already.
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as trial:
+                trial.setsockopt(socket.SOL_SOCKET, option, size)
+                better = _size(trial, option) > granted
+            if better:
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
+                granted = _size(sock, option)
     return granted
 
 
-def destination(options: UdpOptions) -> tuple[Any, ...]:
-    """What `sendto` wants to know."""
+def _size(sock: socket.socket, option: int) -> int:
+    # The kernel counts its own overhead too, and reports twice what it grants.
+    return sock.getsockopt(socket.SOL_SOCKET, option) // 2
+
+
+def destination(options: UdpOptions, sock: socket.socket | None = None) -> tuple[Any, ...]:
+    """What `sendto` wants to know; of the network that ``sock`` belongs to."""
     if options.family == socket.AF_INET:
         return options.address, options.port
-    return options.address, options.port, 0, _index(options)
+    return options.address, options.port, 0, _index(options, sock)
 
 
-def peer_name(address: tuple[Any, ...]) -> str:
+def peer_name(address: tuple[Any, ...], interface: Callable[[int], str] = socket.if_indextoname) -> str:
     """The sender of a datagram, as `recvfrom` gives it, in the form ``address:port`` or ``[address%interface]:port``;
-    the interface is named where the address means nothing without it."""
+    the interface, whose name ``interface`` knows, is named where the address means nothing without it."""
     if len(address) == 2:
         return f"{address[0]}:{address[1]}"
     text, port, _, scope = address
     if scope:
         with contextlib.suppress(OSError):  # an interface that has just gone
-            text += "%" + socket.if_indextoname(scope)
+            text += "%" + interface(scope)
     return f"[{text}]:{port}"
 
 
-def _index(options: UdpOptions) -> int:
-    return socket.if_nametoindex(options.interface) if options.interface is not None else 0
+def _index(options: UdpOptions, sock: socket.socket | None) -> int:
+    """The number of the segment's interface; 0 where none is named."""
+    if sock is None:
+        return socket.if_nametoindex(options.interface) if options.interface is not None else 0
+    name = bound_device(sock)
+    if not name:
+        return 0
+    _, index = _IFREQ.unpack(fcntl.ioctl(sock, _SIOCGIFINDEX, _IFREQ.pack(name.encode("utf-8", "surrogateescape"), 0)))
+    return int(index)
 
 
-def _pin_to_interface(sock: socket.socket, options: UdpOptions) -> None:
+def _share(sock: socket.socket) -> None:
+    """Let other programs of this host have the port too, and hear no group but our own."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Else a socket that listens everywhere gets all groups that anybody on this host has joined.
+    if sock.family == socket.AF_INET:
+        sock.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
+    else:
+        sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
+
+
+def _pin_to_interface(sock: socket.socket, options: UdpOptions, *, passed: bool = False) -> None:
     if options.interface is None:
         return
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, options.interface.encode() + b"\0")
     except OSError as error:
         if error.errno == errno.ENODEV:
-            there = ", ".join(name for _, name in socket.if_nameindex())
+            there = "those that 'ip link' shows"
+            if not passed:  # else it may be another network than ours
+                with contextlib.suppress(OSError):  # a service may be barred from asking
+                    there = ", ".join(name for _, name in socket.if_nameindex())
             raise StartError(
                 "no_interface",
                 f"segment {options.name}: there is no interface {options.interface}",
@@ -124,7 +231,9 @@ def _pin_to_interface(sock: socket.socket, options: UdpOptions) -> None:
         raise StartError(
             "interface_refused",
             f"segment {options.name}: cannot use interface {options.interface}: {error.strerror}",
-            "run as root or with CAP_NET_RAW, or leave out 'interface'",
+            f"set BindToDevice={options.interface} in the socket unit, and restart it"
+            if passed
+            else "run as root or with CAP_NET_RAW, or leave out 'interface'",
         ) from error
 
 
@@ -132,12 +241,25 @@ def _require_broadcast(options: UdpOptions) -> None:
     """Ask the kernel's routing: to a broadcast address it lets only sockets connect that may broadcast."""
     with socket.socket(options.family, socket.SOCK_DGRAM) as probe:
         _pin_to_interface(probe, options)
-        try:
-            probe.connect((options.address, options.port))
-        except OSError as error:
-            if error.errno == errno.EACCES:
-                return
-            raise _no_route(options, error) from error
+        _expect_refusal(options, lambda: probe.connect((options.address, options.port)))
+
+
+def _require_broadcast_of(sock: socket.socket, options: UdpOptions) -> None:
+    """The same, of a socket that receives already and so must not be connected: nor does it send there."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 0)
+    try:
+        _expect_refusal(options, lambda: sock.sendto(b"", _MSG_PROBE, (options.address, options.port)))
+    finally:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+
+
+def _expect_refusal(options: UdpOptions, attempt: Callable[[], object]) -> None:
+    try:
+        attempt()
+    except OSError as error:
+        if error.errno == errno.EACCES:
+            return
+        raise _no_route(options, error) from error
     raise StartError(
         "no_broadcast_address",
         f"segment {options.name}: {options.address} is not a broadcast address of this host",
@@ -149,24 +271,33 @@ def _join(sock: socket.socket, options: UdpOptions) -> None:
     """Join the group on the interface, and send to it there. Our own datagrams come back, as with broadcast, because
     other programs of this host listen too."""
     group = ipaddress.ip_address(options.address).packed
-    index = _index(options)
+    index = _index(options, sock)
     if options.family == socket.AF_INET6 and not index and group[1] & 0xF <= _LINK_SCOPE:
         raise StartError(
             "no_interface",
             f"segment {options.name}: {options.address} is another group on every interface",
             "name the interface of the segment with 'interface:'",
         )
+    if options.family == socket.AF_INET:
+        level, join, request = (
+            socket.IPPROTO_IP,
+            socket.IP_ADD_MEMBERSHIP,
+            struct.pack("=4s4si", group, b"\0" * 4, index),
+        )
+    else:
+        level, join, request = socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, struct.pack("=16si", group, index)
     try:
+        try:
+            sock.setsockopt(level, join, request)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:  # a socket that was passed has joined at an earlier start
+                raise
         if options.family == socket.AF_INET:
-            request = struct.pack("=4s4si", group, b"\0" * 4, index)  # struct ip_mreqn
-            sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, request)
-            sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, request)
-            sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, options.hop_limit)
+            sock.setsockopt(level, socket.IP_MULTICAST_IF, request)
+            sock.setsockopt(level, socket.IP_MULTICAST_TTL, options.hop_limit)
         else:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, struct.pack("=16si", group, index))
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, options.hop_limit)
+            sock.setsockopt(level, socket.IPV6_MULTICAST_IF, index)
+            sock.setsockopt(level, socket.IPV6_MULTICAST_HOPS, options.hop_limit)
     except OSError as error:
         raise _no_route(options, error) from error
 
@@ -179,16 +310,28 @@ def _no_route(options: UdpOptions, error: OSError) -> StartError:
     )
 
 
-def _bind(sock: socket.socket, options: UdpOptions) -> None:
+def _no_socket(options: UdpOptions, error: OSError) -> StartError:
+    return StartError(
+        "no_socket",
+        f"segment {options.name}: cannot open a socket: {error.strerror}",
+        f"let this process open sockets of {options.family.name}",
+    )
+
+
+def _check_bind(options: UdpOptions) -> None:
     if options.bind not in (None, *_ANY, options.address):
         raise StartError(
             "bind_misses_broadcast",
             f"segment {options.name}: a socket bound to {options.bind} receives no broadcast and no multicast",
             f"leave out 'bind', or bind to 0.0.0.0 or to {options.address} itself",
         )
+
+
+def _bind(sock: socket.socket, options: UdpOptions) -> None:
+    _check_bind(options)
     if options.bind == options.address or (options.bind is None and options.multicast):
         # A group takes nothing but what is sent to it, so that another segment on the same port stays apart.
-        where = destination(options)
+        where = destination(options, sock)
     else:
         where = (_ANY[options.family == socket.AF_INET6], options.port)
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import bccnd
+from bccnd.client.keys import passed_key
 from bccnd.core import signatures
 from bccnd.core.integrity import MIN_KEY
 
@@ -71,3 +72,38 @@ def test_nothing_waits_for_a_pipe_a_directory_or_nothing(tmp_path: Path, read: o
     for path in (str(pipe), str(tmp_path), "/dev/null", str(tmp_path / "none")):
         with pytest.raises(bccnd.BadKey):
             read(path)
+
+
+# -- credentials
+
+
+@pytest.mark.parametrize(
+    ("there", "path", "found"),
+    [
+        (["keys_hmac.key"], "/etc/bccnd/keys/hmac.key", "keys_hmac.key"),
+        (["keys_hmac.key"], "hmac.key", "keys_hmac.key"),
+        (["keys_hmac.key"], "./hmac.key", "keys_hmac.key"),
+        (["keys_hmac.key"], "/somewhere/else/hmac.key", "keys_hmac.key"),
+        (["hmac.key"], "/etc/bccnd/keys/hmac.key", "hmac.key"),
+        (["hmac.key", "keys_hmac.key"], "/etc/bccnd/keys/hmac.key", "keys_hmac.key"),
+        # Two folders may hold files of the same name.
+        (["keys_a_x.pub", "keys_b_x.pub", "keys_x.pub"], "/etc/bccnd/keys/a/x.pub", "keys_a_x.pub"),
+        (["keys_a_x.pub", "keys_b_x.pub", "keys_x.pub"], "/etc/bccnd/keys/b/x.pub", "keys_b_x.pub"),
+        (["keys_a_x.pub", "keys_b_x.pub", "keys_x.pub"], "/etc/bccnd/keys/x.pub", "keys_x.pub"),
+        (["keys_hmac.key"], "/etc/bccnd/keys/other.key", None),
+        (["keys_hmac.key"], "/etc/bccnd/keys/mac.key", None),
+        ([], "/etc/bccnd/keys/hmac.key", None),
+    ],
+)
+def test_a_key_that_systemd_has_passed_is_found_by_its_name(
+    tmp_path: Path, there: list[str], path: str, found: str | None
+) -> None:
+    for name in there:
+        (tmp_path / name).write_bytes(KEY)
+    wanted = None if found is None else str(tmp_path / found)
+    assert passed_key(path, {"CREDENTIALS_DIRECTORY": str(tmp_path)}) == wanted
+
+
+@pytest.mark.parametrize("environment", [{}, {"CREDENTIALS_DIRECTORY": ""}, {"CREDENTIALS_DIRECTORY": "/nowhere"}])
+def test_without_credentials_a_key_is_where_it_is(environment: dict[str, str]) -> None:
+    assert passed_key("/etc/passwd", environment) is None

@@ -394,3 +394,63 @@ def test_a_segment_that_cannot_be_reached_is_refused_and_leaves_nothing_open(opt
     assert caught.value.reason == "bind_misses_broadcast"
     assert options.name in caught.value.detail
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+# -- a socket that was passed
+
+
+@pytest.fixture
+def passed(options: SegmentOptions) -> Iterator[socket.socket]:
+    """Bound as systemd does it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("0.0.0.0", options.port))
+        yield sock
+
+
+def test_a_passed_socket_serves_its_segment_with_what_came_before(
+    passed: socket.socket, options: SegmentOptions, sender: socket.socket
+) -> None:
+    sender.sendto(b"early", (BROADCAST, options.port))
+    segment = Segment(options, passed)
+    assert segment.sock is passed
+    assert segment.warnings == []
+    assert segment.broadcast(b"ours") is None
+    assert [one for batch in take(segment, 2) for one in batch] == [b"early", b"ours"]
+    assert segment.receiver.stamp_ns() > 0
+    assert segment.granted >= options.receive_buffer
+
+
+def test_a_passed_socket_that_holds_too_little_is_said_with_what_its_unit_should_say(
+    passed: socket.socket, options: SegmentOptions
+) -> None:
+    asked = 1 << 30
+    if int(Path("/proc/sys/net/core/rmem_max").read_text()) >= asked:
+        pytest.skip("this host grants everybody any buffer")
+    with tempfile.TemporaryDirectory() as name, without_root(Path(name)):
+        (warning,) = Segment(replace(options, receive_buffer=asked), passed).warnings
+    assert f"ReceiveBuffer={asked} in its socket unit" in warning
+
+
+def test_what_was_dropped_before_the_start_is_said(
+    passed: socket.socket, options: SegmentOptions, sender: socket.socket
+) -> None:
+    passed.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    for _ in range(200):
+        sender.sendto(b"x" * 1000, (BROADCAST, options.port))
+    segment = Segment(replace(options, receive_buffer=4096), passed)
+    (warning,) = segment.warnings
+    assert f"dropped {segment.kernel_drops()} datagrams" in warning
+    assert 0 < segment.kernel_drops() < 200
+
+
+def test_the_interfaces_of_senders_are_named_by_the_segments_own_network() -> None:
+    asked = []
+
+    def name_of(index: int) -> str:
+        asked.append(index)
+        return "lan7"
+
+    peers = Peers(memoryview(sockaddr_in6("fe80::1", 5400, 12)), socket.AF_INET6, name_of)
+    assert peers[:] == ["[fe80::1%lan7]:5400"]
+    assert asked == [12]

@@ -22,7 +22,17 @@ from typing import Any
 import pytest
 
 from bccnd.errors import StartError
-from bccnd.net.udp import UdpOptions, destination, open_udp, peer_name
+from bccnd.net.udp import (
+    UdpOptions,
+    adopt_udp,
+    bound_device,
+    destination,
+    grow_receive_buffer,
+    grow_send_buffer,
+    interface_name,
+    open_udp,
+    peer_name,
+)
 from tests.support import BROADCAST, ROOT, cannot_here, free_port, need_root, wait, without_root
 
 GROUP = "239.255.54.1"
@@ -451,6 +461,185 @@ def test_whatever_else_is_wrong_with_a_place_is_told_as_the_kernel_says_it(
     assert "'bind' and 'port'" in refused.remedy
 
 
+def test_a_process_that_may_open_no_such_socket_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Barred(socket.socket):
+        """A socket in a service with RestrictAddressFamilies=."""
+
+        def __init__(self, *_: object) -> None:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    monkeypatch.setattr(socket, "socket", Barred)
+    refused = refusal(UdpOptions("here", BROADCAST, 5400))
+    assert refused.reason == "no_socket"
+    assert "Address family not supported" in refused.detail
+    assert "AF_INET" in refused.remedy
+
+
+# -- a socket that was bound by somebody else
+
+
+@pytest.fixture
+def passes(port: int) -> Iterator[Opens]:
+    """Binds sockets as systemd does, to everything if nothing else is said, and closes them at the end."""
+    bound = []
+
+    def one(host: str = "0.0.0.0", *, device: str = "", v6only: bool = True, number: int = port) -> socket.socket:
+        if ":" in host and not has_ipv6():
+            cannot_here("this host has no IPv6")
+        sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+        bound.append(sock)
+        if device:
+            if not may_name_an_interface():
+                need_root("an older kernel lets only root name an interface")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if ":" in host:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, v6only)
+        sock.bind((host, number))
+        return sock
+
+    yield one
+    for sock in bound:
+        sock.close()
+
+
+def refused_to_adopt(sock: socket.socket, wanted: UdpOptions) -> StartError:
+    """Why a socket is not taken over; it is left open, and nothing else was opened."""
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(StartError) as caught:
+        adopt_udp(sock, wanted)
+    assert set(os.listdir("/proc/self/fd")) == before
+    assert caught.value.remedy
+    assert "segment here: " in caught.value.detail
+    return caught.value
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", BROADCAST])
+def test_a_passed_socket_broadcasts_and_hears_what_came_before(passes: Opens, port: int, host: str) -> None:
+    sock = passes(host)
+    say(b"before", BROADCAST, port)
+    assert adopt_udp(sock, options(port=port)) == []
+    say(b"after", BROADCAST, port)
+    # Among it nothing that looking for a way might have sent.
+    assert hears(sock, b"after") == [b"before", b"after"]
+    assert sock.sendto(b"ours", (BROADCAST, port)) == 4
+    assert hears(sock, b"ours") == [b"ours"]
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST)
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+    assert sock.getsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL) == 0
+    assert sock.getblocking() is False
+    # The same socket, at the next start.
+    assert adopt_udp(sock, options(port=port)) == []
+
+
+@pytest.mark.parametrize(("address", "host"), [(GROUP, "0.0.0.0"), (GROUP, GROUP), (GROUP6, "::")])
+def test_a_passed_socket_joins_its_group_at_every_start(passes: Opens, port: int, address: str, host: str) -> None:
+    sock, wanted = passes(host), options(address, port, hop_limit=3)
+    assert not members(address)
+    for _ in range(3):
+        assert adopt_udp(sock, wanted) == []
+        assert members(address)
+    assert bound_device(sock) == "lo"
+    if address == GROUP:
+        assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL) == 3
+        say(b"hello", GROUP, port)
+        assert hears(sock, b"hello") == [b"hello"]
+    else:
+        assert sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS) == 3
+        assert sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF) == LO
+        assert destination(wanted, sock) == (GROUP6, port, 0, LO)
+
+
+def test_a_passed_socket_is_opened_nothing_beside(passes: Opens, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sock, group = passes(), passes(GROUP)
+    wanted, wanted_group = options(port=port, interface="lo"), options(GROUP, port)
+
+    class Forbidden(socket.socket):
+        def __init__(self, *_: object) -> None:
+            raise AssertionError("another socket was opened")
+
+    monkeypatch.setattr(socket, "socket", Forbidden)
+    monkeypatch.setattr(socket, "if_nameindex", Forbidden)
+    monkeypatch.setattr(socket, "if_nametoindex", Forbidden)
+    adopt_udp(sock, wanted)
+    adopt_udp(group, wanted_group)
+    refused = refused_to_adopt(passes_again(sock), replace(wanted, interface="nosuch0"))
+    assert refused.reason == "no_interface"
+
+
+def passes_again(sock: socket.socket) -> socket.socket:
+    """The same socket, not bound to an interface any more, which takes root."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"\0")
+    return sock
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", OTHER_GROUP])
+def test_a_socket_that_hears_nothing_of_the_segment_is_not_taken_over(passes: Opens, port: int, host: str) -> None:
+    refused = refused_to_adopt(passes(host), options(port=port))
+    assert refused.reason == "bind_misses_broadcast"
+    assert host in refused.detail
+    assert "the socket unit listen at 0.0.0.0" in refused.remedy
+
+
+def test_what_is_wrong_with_the_configuration_is_found_with_a_passed_socket_too(passes: Opens, port: int) -> None:
+    sock = passes()
+    assert refused_to_adopt(sock, options("127.0.0.1", port)).reason == "no_broadcast_address"
+    assert refused_to_adopt(sock, options(port=port, bind="127.0.0.1")).reason == "bind_misses_broadcast"
+    # Being tried has not left it unable to broadcast.
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST)
+
+
+def test_a_socket_bound_to_an_interface_that_nobody_has_named_is_said(passes: Opens, port: int) -> None:
+    (warning,) = adopt_udp(passes(device="lo"), options(port=port))
+    assert "bound to the interface lo" in warning
+    assert "interface: lo" in warning
+    assert adopt_udp(passes(device="lo"), options(port=port, interface="lo")) == []
+
+
+def test_a_socket_for_ipv6_that_takes_ipv4_too_is_said(passes: Opens, port: int) -> None:
+    (warning,) = adopt_udp(passes("::", v6only=False), options(GROUP6, port))
+    assert "BindIPv6Only=ipv6-only" in warning
+
+
+# -- buffers
+
+
+def size(sock: socket.socket, option: int) -> int:
+    return sock.getsockopt(socket.SOL_SOCKET, option) // 2
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("grow", "option", "force", "limit"),
+    [
+        (grow_receive_buffer, socket.SO_RCVBUF, 33, "rmem_max"),
+        (grow_send_buffer, socket.SO_SNDBUF, 32, "wmem_max"),
+    ],
+)
+def test_what_was_granted_to_another_is_never_made_smaller(
+    passes: Opens, tmp_path: Path, grow: Callable[[socket.socket, int], int], option: int, force: int, limit: str
+) -> None:
+    need_root("granting more than everybody gets")
+    most = int(Path(f"/proc/sys/net/core/{limit}").read_text())
+    sock = passes()
+    sock.setsockopt(socket.SOL_SOCKET, force, 2 * most)
+    with without_root(tmp_path):
+        # Less than there is, as much, more than there is: more than everybody gets all of them.
+        for wanted in (1000, most + 1, 2 * most, 4 * most):
+            assert grow(sock, wanted) == 2 * most
+    assert grow(sock, 1000) == size(sock, option) == 2 * most
+    # Whoever may have more has it made larger.
+    assert grow(sock, 3 * most) == size(sock, option) == 3 * most
+
+
+def test_who_may_not_have_what_he_wants_gets_what_everybody_gets(passes: Opens, tmp_path: Path) -> None:
+    most = int(Path("/proc/sys/net/core/rmem_max").read_text())
+    sock = passes()
+    with without_root(tmp_path):
+        assert grow_receive_buffer(sock, 100_000) >= 100_000
+        assert grow_receive_buffer(sock, 1 << 30) == size(sock, socket.SO_RCVBUF) == min(most, 1 << 30)
+
+
 # -- other networks
 
 #: what a script in a network of its own begins with; the first word that it prints is the reason of a refusal
@@ -532,3 +721,54 @@ def test_a_group_of_ipv6_is_heard_by_all_who_have_joined_it_and_by_its_sender() 
     # The far end heard it on another interface than those of this one.
     scopes = [scope for *_, scope in heard]
     assert scopes[0] == scopes[1] == scopes[3] != scopes[2]
+
+
+@pytest.mark.root
+def test_a_passed_socket_is_asked_of_its_own_network() -> None:
+    """Bound in a network of its own, it is taken over by a process in another one."""
+    told = elsewhere(
+        """
+        import os
+        from bccnd.net.udp import adopt_udp, bound_device, interface_name
+        ip("link", "add", "here0", "type", "veth", "peer", "name", "here1")
+        for name in ("here0", "here1"): ip("link", "set", name, "up")
+        ip("address", "add", "10.9.9.1/24", "brd", "10.9.9.255", "dev", "here0")
+        def passed():
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("0.0.0.0", 5400))
+            return sock
+        lan, other, gone = passed(), passed(), passed()
+        index = socket.if_nametoindex("here0")
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"here1")
+        def take(sock, address, **more):
+            try:
+                return adopt_udp(sock, UdpOptions("here", address, 5400, **more))
+            except StartError as error:
+                return f"{error.reason} {error.detail} REMEDY {error.remedy}"
+        home = os.open("/proc/self/ns/net", os.O_RDONLY)
+        import ctypes
+        ctypes.CDLL(None).unshare(0x40000000)
+        print(sorted(name for _, name in socket.if_nameindex()))
+        print(take(lan, "10.9.9.255"), take(lan, "255.255.255.255", interface="here0"), bound_device(lan))
+        print(interface_name(lan, index) == "here0")
+        print(take(lan, "239.1.2.3", interface="here0"))
+        print(take(other, "10.9.8.255"))
+        print(take(other, "255.255.255.255", interface="lo7"))
+        ctypes.CDLL(None).setns(home, 0)
+        ip("link", "delete", "here0")
+        print(take(gone, "255.255.255.255", interface="here1"))
+        """.replace("\n        ", "\n"),
+    )
+    assert told[:4] == ["['lo']", "[] [] here0", "True", "[]"]
+    assert told[4].startswith("no_route segment here: no way to 10.9.8.255")
+    # Not those of the network where it is asked from.
+    assert told[5].endswith("REMEDY name one of: those that 'ip link' shows; or wait until it is up")
+    assert told[6].startswith("no_interface segment here: the socket that was passed is bound to an interface that is")
+    assert told[6].endswith("REMEDY restart the socket unit")
+
+
+def test_an_interface_is_named_by_the_socket(opens: Opens) -> None:
+    assert interface_name(opens(), LO) == "lo"
+    with pytest.raises(OSError, match="No such device"):
+        interface_name(opens(), 2**31 - 1)

@@ -1,0 +1,125 @@
+"""What stands in for systemd: it passes sockets to a program, and hears what the program notifies it of.
+
+Written once more by hand, from sd_listen_fds(3) and sd_notify(3); nothing here knows how the daemon does it.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import platform
+import select
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple
+
+from tests.support import PATIENCE, cannot_here
+
+#: puts the descriptors where they are looked for, and becomes the program; before that, bars it from other families of
+#: sockets than AF_UNIX, if it is to be: 0 is no, else what the kernel does to who tries
+_LAUNCH: Final = """
+import ctypes, fcntl, os, struct, sys
+action, number, names, descriptors, *command = sys.argv[1:]
+held = [fcntl.fcntl(int(one), fcntl.F_DUPFD, 300) for one in descriptors.split(",") if one]
+for place, one in enumerate(held, start=3): os.dup2(one, place)
+os.closerange(3 + len(held), 1000)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(len(held)), LISTEN_FDNAMES=names)
+if int(action):
+    load, same, back = 0x20, 0x15, 0x06
+    steps = [(load, 0, 0, 0), (same, 0, 3, int(number)), (load, 0, 0, 16), (same, 1, 0, 1),
+             (back, 0, 0, int(action)), (back, 0, 0, 0x7fff0000)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *one) for one in steps))
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code)))
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    assert prctl(38, 1, 0, 0, 0) == 0 and prctl(22, 2, program, 0, 0) == 0, os.strerror(ctypes.get_errno())
+os.execvp(command[0], command)
+"""
+#: the system call socket(2)
+_SOCKET: Final = {"x86_64": 41, "aarch64": 198}
+#: what the kernel does to who opens a socket of another family than AF_UNIX
+KILL: Final = 0x8000_0000
+REFUSE: Final = 0x0005_0000 + 97  # EAFNOSUPPORT, as RestrictAddressFamilies= has it
+
+
+def launch(passed: Sequence[tuple[str, int]], *, barred: int = 0) -> list[str]:
+    """The beginning of a command that passes descriptors, each with a name, to the program that stands behind it; they
+    have to be inherited."""
+    if barred and platform.machine() not in _SOCKET:
+        cannot_here(f"the number of socket(2) is not known for {platform.machine()}")
+    number = _SOCKET.get(platform.machine(), 0)
+    names, descriptors = (":".join(name for name, _ in passed), ",".join(str(one) for _, one in passed))
+    return [sys.executable, "-c", _LAUNCH, str(barred), str(number), names, descriptors]
+
+
+class Told(NamedTuple):
+    """A notification: its assignments in their order, and the descriptors that came with it."""
+
+    lines: list[str]
+    descriptors: list[int]
+
+    def value(self, name: str) -> str | None:
+        return next((line.partition("=")[2] for line in self.lines if line.startswith(f"{name}=")), None)
+
+
+class Notified:
+    """A service manager's end of NOTIFY_SOCKET."""
+
+    def __init__(self, address: str | Path) -> None:
+        self.address = str(address)
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.sock.bind(self.address.replace("@", "\0", 1) if self.address.startswith("@") else self.address)
+        self.senders: set[int] = set()
+        #: what was told and passed over by `until`
+        self.before: list[Told] = []
+
+    def hear(self, patience: float = PATIENCE) -> Told | None:
+        """The next notification; None when nothing is said for so long."""
+        if not select.select([self.sock], [], [], patience)[0]:
+            return None
+        text, ancillary, flags, _ = self.sock.recvmsg(4097, 4096)
+        assert not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC)
+        descriptors = array.array("i")
+        for level, kind, data in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                descriptors.frombytes(data)
+            elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+                self.senders.add(int.from_bytes(data[:4], sys.byteorder))
+        return Told(text.decode("utf-8").split("\n"), list(descriptors))
+
+    def all(self) -> list[Told]:
+        """What was said so far and not heard."""
+        found = []
+        while one := self.hear(0):
+            found.append(one)
+        return found
+
+    def until(self, line: str) -> Told:
+        """The next notification that holds a line, or an assignment to it if it ends in ``=``."""
+        deadline = time.monotonic() + 2 * PATIENCE
+        self.before = []
+        while (left := deadline - time.monotonic()) > 0:
+            one = self.hear(left)
+            if one is None:
+                break
+            if any(each == line or (line.endswith("=") and each.startswith(line)) for each in one.lines):
+                return one
+            self.before.append(one)
+        raise AssertionError(f"waited in vain for {line}; told: {self.before}")
+
+    def close(self) -> None:
+        self.sock.close()
+        if self.address.startswith("/"):
+            os.unlink(self.address)
+
+    def __enter__(self) -> Notified:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
