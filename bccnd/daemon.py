@@ -18,7 +18,8 @@ from typing import Any, Final
 from bccnd.config import Configuration, SegmentSettings, Settings, SocketSettings, load
 from bccnd.core import frames
 from bccnd.core.address import read_address
-from bccnd.core.counters import Histogram
+from bccnd.core.annals import Annals, replay
+from bccnd.core.counters import Histogram, SegmentCounters
 from bccnd.core.dedup import DedupRules, Nameless, Sources
 from bccnd.core.egress import Egress
 from bccnd.core.identity import identity, tagged, token
@@ -33,17 +34,19 @@ from bccnd.core.trace import trace
 from bccnd.core.verdicts import NAMES
 from bccnd.errors import ConfigError
 from bccnd.leaf import clock
+from bccnd.leaf.layout import Unfinished
 from bccnd.leaf.memory import give_back
 from bccnd.net import log, metrics
 from bccnd.net.access import Access, Admission, Rule, by_mode, everybody
 from bccnd.net.activation import Sockets
 from bccnd.net.bus import Bus, Entrance
 from bccnd.net.clients import BusLimits
+from bccnd.net.handover import Handover
 from bccnd.net.http import HttpServer
 from bccnd.net.intake import Intake
 from bccnd.net.loop import READABLE, Loop, Timer
 from bccnd.net.peer import MAX_PROGRAM
-from bccnd.net.segment import Segment, SegmentOptions
+from bccnd.net.segment import Peers, Segment, SegmentOptions
 from bccnd.net.systemd import Manager
 from bccnd.net.udp import peer_name
 from bccnd.version import VERSION
@@ -96,6 +99,9 @@ class Daemon:
         self._limited = log.Limited()
         self.forward = Histogram()
         self.config_reloads = {"applied": 0, "refused": 0}
+        #: clients that were left to us, and things that we did not understand of what was
+        self.taken_over = 0
+        self.state_dropped = 0
         perl_safe = settings.names == "perl-safe"
         self._identify = partial(identity, settings.host.encode(), perl_safe=perl_safe)
         self._identity = self._identify(PROGRAM, os.getpid())
@@ -138,6 +144,9 @@ class Daemon:
         self.loop.on_signal(signal.SIGHUP, self._on_hangup)
         undo.callback(self._manager.close)
         undo.callback(self._sockets.close)
+        self._handover = None
+        if self._manager.listens:
+            self._handover = Handover(self._manager, self._sockets.stored, self.loop.soon)
         segments = [_segment_options(each, settings.max_datagram) for each in settings.segments]
         self._sockets.assign(
             [one.path for one in settings.bus.all_sockets], segments, metrics=settings.metrics.listen is not None
@@ -166,9 +175,72 @@ class Daemon:
             broadcast=self._broadcast,
             listings={b"sources": self._list_sources, b"daemon": self._describe},
             trace=self._trace,
+            handover=self._handover,
         )
         undo.callback(self.bus.close)
-        self._intakes = [Intake(segment, self._ingress, self.bus.fanout, self.forward) for segment in self.segments]
+        if self._handover is not None:
+            self._take_over(self._handover)
+        ledger = None if self._handover is None else self._handover.ledger
+        self._intakes = [
+            Intake(segment, self._ingress, self.bus.fanout, self.forward, ledger, self._ingress.annals)
+            for segment in self.segments
+        ]
+
+    def _take_over(self, handover: Handover) -> None:
+        """Go on where the daemon before us ended, and see to it that the next one can."""
+        unfinished = handover.unfinished
+        found = replay(
+            handover.take_annals(),
+            self.sources,
+            self.nameless,
+            self.liveness,
+            now=time.monotonic(),
+            clock_us=time.time_ns() // 1000,
+            skip_serial=unfinished.serial if unfinished is not None else 0,
+        )
+        annals = Annals(self.sources, self.nameless, self.liveness, handover.new_annals(), time.monotonic())
+        self._ingress.annals = annals
+        had = self.bus.restore()
+        if unfinished is not None:
+            self.bus.work_again(unfinished, had, partial(self._feed_again, annals))
+        for number, segment in enumerate(self.segments):
+            segment.receive_into(handover.ledger, number)
+        self.taken_over = len(self.bus.clients)
+        lost = [*handover.dropped, *found.doubts]
+        self.state_dropped = len(lost)
+        for what in lost:
+            log.logger.warning("not understood and left out of what the daemon before this one has left: %s", what)
+        if handover.clients or found.records:
+            log.logger.info(
+                "taken over: %s, %s%s",
+                _counted(self.taken_over, "client"),
+                _counted(found.sources, "source"),
+                "" if unfinished is None else ", and what was being worked on",
+            )
+
+    def _feed_again(self, annals: Annals, unfinished: Unfinished) -> None:
+        """Have datagrams judged and delivered that the daemon before us had received."""
+        segment = next((one for one in self.segments if one.options.name.encode() == unfinished.label), None)
+        counters = SegmentCounters(unfinished.label.decode()) if segment is None else segment.counters
+        peers = Peers.of(memoryview(unfinished.names), unfinished.name_size)
+        wall = time.time_ns()
+        stamp = unfinished.stamp_ns or wall
+        now = unfinished.now or time.monotonic() - max(0, wall - stamp) * 1e-9
+        annals.serial = unfinished.serial
+        self.bus.deliver(self._ingress.feed(counters, list(unfinished.datagrams), peers, now, stamp))
+
+    def _keep_annals(self, handover: Handover, annals: Annals, now: float) -> bool:
+        """Write down what time has done; True when there is more to be done now."""
+        more = annals.step(now)
+        if annals.complete:
+            handover.drop_old_annals()
+        if annals.due or annals.failed:
+            try:
+                annals.turn(handover.new_annals())
+            except OSError as error:
+                reason = f"what is known of sources will not outlive a restart of this daemon: {error.strerror}"
+                self._limited.warn("annals", f"{reason}. Remedy: raise LimitNOFILE= and MemoryMax= of the service")
+        return more
 
     def _open_socket(self, settings: SocketSettings, gids: dict[str, int], undo: ExitStack) -> Entrance:
         address = read_address(settings.path)
@@ -252,6 +324,8 @@ class Daemon:
         """Let time pass, in steps short enough that no datagram waits for long."""
         now = time.monotonic()
         more = [self.sources.sweep(now), self.liveness.sweep(now)]
+        if self._handover is not None and self._ingress.annals is not None:
+            more.append(self._keep_annals(self._handover, self._ingress.annals, now))
         if self.liveness.changes:
             self._tell_liveness()
         self.loop.later(SWEEP_ON if any(more) else SWEEP, self._sweep)

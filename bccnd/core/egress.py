@@ -72,7 +72,7 @@ class Egress:
         if seq:
             # All that comes in below it was given by the daemon before us.
             speaker.own.first = 0
-            speaker.own.next = max(speaker.own.next, seq)
+            speaker.own.next = max(speaker.own.next, seq) if speaker.begun else seq
             speaker.begun = True
 
     def emit(self, identity: bytes, chan: bytes, payload: bytes, clock_us: int) -> tuple[int, bytes]:

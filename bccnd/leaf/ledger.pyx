@@ -260,7 +260,7 @@ cdef class Inbox(packets.Inbox):
         self._ledger = ledger
         self._header = header
         self.view = memoryview(ledger.memory)[layout.INBOX_DATA : layout.INBOX_DATA + layout.INBOX_SIZE]
-        memset(header, 0, sizeof(mmsghdr))
+        memset(&header.msg_hdr, 0, sizeof(header.msg_hdr))
         vector.iov_base = base + <Py_ssize_t> layout.INBOX_DATA
         vector.iov_len = <size_t> <Py_ssize_t> layout.INBOX_SIZE
         header.msg_hdr.msg_iov = vector

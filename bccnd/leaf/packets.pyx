@@ -38,12 +38,12 @@ cdef class Receiver:
         cdef iovec *vector
         self._fd = fd
         self._size = size
-        memset(self._headers, 0, COUNT * sizeof(mmsghdr))
         for i in range(COUNT):
             header, vector = <mmsghdr *> self._headers + i, <iovec *> self._iovecs + i
             vector.iov_base, vector.iov_len = self._data + i * size, <size_t> size
             header.msg_hdr.msg_name, header.msg_hdr.msg_namelen = names + i * name_size, <socklen_t> name_size
             header.msg_hdr.msg_iov, header.msg_hdr.msg_iovlen = vector, 1
+            header.msg_hdr.msg_control, header.msg_hdr.msg_controllen, header.msg_hdr.msg_flags = NULL, 0, 0
         (<mmsghdr *> self._headers).msg_hdr.msg_control = self._control
 
     cpdef list receive(self):

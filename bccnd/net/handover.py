@@ -36,7 +36,7 @@ MAX_TRIES: Final = 3
 class Store(Protocol):
     """Where descriptors are kept: see `net.systemd`."""
 
-    def store(self, name: str, *fds: int) -> None: ...
+    def store(self, name: str, *descriptors: int) -> bool: ...
     def forget(self, name: str) -> None: ...
 
 
@@ -106,6 +106,15 @@ class Handover:
         self._next_slot = max(taken, default=-1) + 1
         self._free = [slot for slot in range(self._next_slot) if slot not in taken]
         self._settle_who_was_sent_to()
+        # Should we end before we have begun, whoever comes then is to find what we have found.
+        for one in self.clients:
+            if one.slot >= 0:
+                layout.put_slot(self.ledger.memory, one.slot, self._slot_of(one))
+        layout.put_number(self.ledger.memory, layout.AT_ARMED, 0)
+
+    def _slot_of(self, one: Stored) -> layout.Slot:
+        serial = self.unfinished.serial if self.unfinished is not None else 0
+        return layout.Slot(one.number, serial, one.had, one.seq)
 
     def _drop(self, what: str, name: str, *fds: int) -> None:
         self.dropped.append(what)
@@ -146,6 +155,7 @@ class Handover:
             return
         if armed.length:
             if armed.taken and one.file.end == armed.length:
+                one.file.append(tape.record(tape.TOOK, number=armed.taken))
                 one.tape.records.append(tape.Record(tape.TOOK, 0, armed.taken, b""))
         elif self.unfinished is not None:
             one.had = max(one.had, armed.got)
@@ -187,7 +197,7 @@ class Handover:
                 ]
         sock = socket.socket(fileno=sockets[0])
         sock.setblocking(False)
-        return Stored(number, sock, file, found, int(slot_number or 0), had, seq)
+        return Stored(number, sock, file, found, slot_number if isinstance(slot_number, int) else -1, had, seq)
 
     @property
     def last_number(self) -> int:
@@ -209,8 +219,10 @@ class Handover:
             return
         layout.put_slot(self.ledger.memory, slot, layout.Slot(client.number, 0, 0, 0))
         self._begin(client, slot, file)
-        if client.kept is not NOTHING:
-            self._store.store(f"{CLIENT}{client.number}", client.fd, file.fd)
+        name = f"{CLIENT}{client.number}"
+        if client.kept is not NOTHING and not self._store.store(name, client.fd, file.fd):
+            self.forget(client)
+            self._not_kept(OSError(0, "systemd does not take its connection"))
 
     def resume(self, client: Keeping, stored: Stored) -> None:
         """A client that was left goes on to outlive us."""
@@ -218,8 +230,7 @@ class Handover:
         if slot < 0:
             slot = heappop(self._free) if self._free else self._next_slot
             self._next_slot = max(self._next_slot, slot + 1)
-        serial = self.unfinished.serial if self.unfinished is not None else 0
-        layout.put_slot(self.ledger.memory, slot, layout.Slot(client.number, serial, stored.had, stored.seq))
+        layout.put_slot(self.ledger.memory, slot, self._slot_of(stored))
         self._begin(client, slot, stored.file)
 
     def _begin(self, client: Keeping, slot: int, file: File) -> None:
@@ -249,8 +260,8 @@ class Handover:
         self.unkept += 1
         self._limited.warn(
             "unkept",
-            f"a client will not outlive a restart of this daemon: {error.strerror}. Remedy: raise LimitNOFILE= and "
-            "MemoryMax= of the service",
+            f"a client will not outlive a restart of this daemon: {error.strerror}. Remedy: raise LimitNOFILE=, "
+            "FileDescriptorStoreMax= or MemoryMax= of the service",
         )
 
     def forget(self, client: Keeping) -> None:

@@ -1,4 +1,5 @@
 cimport cython
+from bccnd.core.annals cimport Annals
 from bccnd.core.counters cimport Histogram, SegmentCounters
 from bccnd.core.ingress cimport Ingress
 from bccnd.leaf cimport clock
@@ -19,6 +20,7 @@ cdef class Intake:
     cdef Histogram _forward
     cdef object _limited
     cdef Ledger _ledger
+    cdef Annals _annals
 
     cpdef bint drain(self) except -1
     @cython.locals(datagrams=list, deliveries=list, wall=longlong, stamp=longlong, waited=longlong, now=double)

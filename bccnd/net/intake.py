@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from bccnd.core.annals import Annals
 from bccnd.core.counters import Histogram
 from bccnd.core.ingress import Ingress
 from bccnd.leaf import clock
@@ -34,8 +35,10 @@ class Intake:
         clients: Clients,
         forward: Histogram,
         ledger: Ledger | None = None,
+        annals: Annals | None = None,
     ) -> None:
         self._ledger = ledger
+        self._annals = annals
         self._segment = segment
         self._receiver = segment.receiver
         self._counters = segment.counters
@@ -75,6 +78,8 @@ class Intake:
             now = clock.monotonic() - (waited * 1e-9 if 0 < waited < MAX_WAIT_NS else 0.0)
             if self._ledger is not None:
                 self._ledger.say_when(now)
+                if self._annals is not None:
+                    self._annals.serial = self._ledger.serial
             deliveries = self._ingress.feed(self._counters, datagrams, self._peers, now, stamp)
             if deliveries:
                 self._clients.deliver(deliveries)

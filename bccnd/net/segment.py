@@ -16,6 +16,8 @@ from typing import Final, overload
 
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.counters import SegmentCounters
+from bccnd.leaf.ledger import Ledger
+from bccnd.leaf.ledger import Receiver as LedgerReceiver
 from bccnd.leaf.packets import Receiver
 from bccnd.net.udp import (
     UdpOptions,
@@ -40,7 +42,8 @@ _SOCKADDR_IN6: Final = 28
 
 
 class Peers(Sequence[str]):
-    """The senders of a batch, as `peer_name` writes them; text is made only for those that are asked for."""
+    """The senders of a batch, as `peer_name` writes them; text is made only for those that are asked for. ``names``
+    holds the sockaddr of each."""
 
     def __init__(
         self, names: memoryview, family: socket.AddressFamily, interface: Callable[[int], str] = socket.if_indextoname
@@ -50,6 +53,11 @@ class Peers(Sequence[str]):
         self._name: Callable[[memoryview, int], str] = _name4
         if family == socket.AF_INET6:
             self._size, self._name = _SOCKADDR_IN6, partial(_name6, interface=interface)
+
+    @classmethod
+    def of(cls, names: memoryview, size: int) -> Peers:
+        """Of names that take ``size`` bytes each, from whatever socket they are."""
+        return cls(names, socket.AF_INET if size == _SOCKADDR_IN else socket.AF_INET6, str)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -121,11 +129,20 @@ class Segment:
                 "that was passed. Remedy: if it is more from start to start, raise ReceiveBuffer= in the socket unit"
             )
         grow_send_buffer(self.sock, SEND_BUFFER)
-        name_size = _SOCKADDR_IN if options.family == socket.AF_INET else _SOCKADDR_IN6
-        self.receiver = Receiver(self.sock.fileno(), options.largest, name_size)
+        self._name_size = _SOCKADDR_IN if options.family == socket.AF_INET else _SOCKADDR_IN6
+        self.receiver = Receiver(self.sock.fileno(), options.largest, self._name_size)
         #: the senders of the batch that the receiver has received last
-        self.peers = Peers(self.receiver.names, options.family, partial(interface_name, self.sock))
+        self.peers = self._peers(self.receiver.names)
         self._sendto = self.sock.sendto
+
+    def receive_into(self, ledger: Ledger, number: int) -> None:
+        """Receive into a ledger from now on, as its segment of that number."""
+        options, name = self.options, self.options.name.encode()
+        self.receiver = LedgerReceiver(ledger, number, name, self.fileno(), options.largest, self._name_size)
+        self.peers = self._peers(self.receiver.names)
+
+    def _peers(self, names: memoryview) -> Peers:
+        return Peers(names, self.options.family, partial(interface_name, self.sock))
 
     def fileno(self) -> int:
         return self.sock.fileno()
