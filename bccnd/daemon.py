@@ -40,6 +40,7 @@ from bccnd.net import log, metrics
 from bccnd.net.access import Access, Admission, Rule, by_mode, everybody
 from bccnd.net.activation import Sockets
 from bccnd.net.bus import Bus, Entrance
+from bccnd.net.catchup import CatchUp
 from bccnd.net.clients import BusLimits
 from bccnd.net.handover import Handover
 from bccnd.net.http import HttpServer
@@ -358,8 +359,8 @@ class Daemon:
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT."""
         loop = self.loop
-        for intake in self._intakes:
-            loop.watch(intake.fileno(), READABLE, intake.on_readable)
+        patience = self.bus.limits.patience if self.taken_over else 0.0
+        CatchUp(loop, self.bus.fanout, patience, self._watch).begin(self._intakes)
         self._sweep()
         loop.every(WATCH_DROPS, self._watch_drops)
         loop.every(TELL, lambda: self._manager.status(self._status()))
@@ -382,6 +383,9 @@ class Daemon:
                 signal.signal(number, signal.SIG_IGN)
             self.close()
         log.logger.info("stopped")
+
+    def _watch(self, intake: Intake) -> None:
+        self.loop.watch(intake.fileno(), READABLE, intake.on_readable)
 
     @staticmethod
     def _tidy() -> None:

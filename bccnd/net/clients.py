@@ -36,6 +36,8 @@ SOFT_MODES: Final = (b"queue", b"discard", b"block", b"error")
 HARD_MODES: Final = (b"discard", b"block", b"error")
 #: receivers, over all messages of whose receivers it is remembered who is in batch mode: 2 MB
 SPLITS: Final = 1 << 18
+#: seconds since a client has last read something, within which it is taken to go on reading
+HARD_PRESSED: Final = 0.1
 #: the kernel has no room for a packet now
 _NO_ROOM: Final = (errno.EAGAIN, errno.ENOBUFS)
 
@@ -578,6 +580,16 @@ class Clients:
         """Whether `who_blocks` is worth asking."""
         waiting = not self._blockers.isdisjoint(self._waiting)
         return waiting or (self._due and not self._blockers.isdisjoint(self._batched))
+
+    def hard_pressed(self, now: float) -> bool:
+        """Whether the queue of a client that has just read something is more than half full."""
+        limits = self.limits
+        for fd in self._waiting:
+            client = self.by_fd[fd]
+            half = client.box.messages * 2 > limits.queue_messages or client.box.bytes * 2 > limits.queue_bytes
+            if half and now - client.progress < HARD_PRESSED:
+                return True
+        return False
 
     def _blocks(self, client: Client) -> bool:
         """Whether those whom a client has held up had better go on waiting: until it has taken all or, where only a

@@ -22,6 +22,6 @@ cdef class Intake:
     cdef Ledger _ledger
     cdef Annals _annals
 
-    cpdef bint drain(self) except -1
+    cpdef bint drain(self, int rounds=*) except -1
     @cython.locals(datagrams=list, deliveries=list, wall=longlong, stamp=longlong, waited=longlong, now=double)
-    cdef bint _take(self) except -1
+    cdef bint _take(self, int rounds) except -1

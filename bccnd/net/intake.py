@@ -54,14 +54,14 @@ class Intake:
     def on_readable(self, _events: int) -> None:
         self.drain()
 
-    def drain(self) -> bool:
-        """Take what the socket holds; True when there may be more."""
-        more = self._take()
+    def drain(self, rounds: int = ROUNDS) -> bool:
+        """Take what the socket holds, at most so many batches; True when there may be more."""
+        more = self._take(rounds)
         self._clients.send_batches()
         return more
 
-    def _take(self) -> bool:
-        for _ in range(ROUNDS):
+    def _take(self, rounds: int) -> bool:
+        for _ in range(rounds):
             try:
                 datagrams = self._receiver.receive()
             except BlockingIOError:
