@@ -12,6 +12,7 @@ import click
 
 from bccnd.config import DEFAULT_PATH, load
 from bccnd.errors import ConfigError, StartError
+from bccnd.net import log
 from bccnd.version import VERSION
 
 
@@ -40,19 +41,28 @@ def main(path: str | None, check: bool) -> None:
     try:
         configuration = load(path)
     except ConfigError as error:
-        click.echo(str(error), err=True)
+        if check:
+            click.echo(str(error), err=True)
+        else:
+            log.setup()
+            _refuse(f"cannot start:\n{error}", error.faults[0].remedy, error.reason)
         sys.exit(2)
     if check:
         click.echo(f"{path or 'the defaults'}: ok")
         return
     # Only a daemon that is going to run needs the rest.
     from bccnd.daemon import Daemon
-    from bccnd.net import log
 
     log.setup()
     try:
         daemon = Daemon(configuration, path)
     except StartError as error:
-        log.logger.error("cannot start: %s", error)
+        _refuse(f"cannot start: {error}", error.remedy, error.reason)
         sys.exit(2)
     daemon.run()
+
+
+def _refuse(text: str, remedy: str, reason: str) -> None:
+    """Say why there will be no daemon."""
+    log.say("start_refused", text, remedy=remedy, reason=reason)
+    log.settle()
