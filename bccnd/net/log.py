@@ -199,6 +199,8 @@ class _Out(Protocol):
 
     def settle(self, patience: float) -> None: ...
 
+    def close(self) -> None: ...
+
 
 class _ToJournal:
     """The journal itself, each line an entry with its fields."""
@@ -226,6 +228,9 @@ class _ToJournal:
 
     def settle(self, patience: float) -> None:
         self._journal.settle(patience)
+
+    def close(self) -> None:
+        self._journal.close()
 
 
 class _ToStream:
@@ -258,6 +263,9 @@ class _ToStream:
 
     def settle(self, patience: float) -> None:
         """What went out here is there."""
+
+    def close(self) -> None:
+        """The descriptor is not ours."""
 
 
 def _write(fd: int, data: bytes) -> int:
@@ -321,6 +329,10 @@ class _Handler(logging.Handler):
 
     def settle(self, patience: float) -> None:
         self._out.settle(patience)
+
+    def close(self) -> None:
+        self._out.close()
+        super().close()
 
 
 def _of_lines_lost(count: int) -> logging.LogRecord:
