@@ -148,3 +148,16 @@ def test_fields_are_names_that_the_journal_takes() -> None:
     names = {field for _, _, fields, _ in calls() for field in fields}
     names |= {field for event in EVENTS.values() for field in event.fields}
     assert all(re.fullmatch(r"[a-z][a-z0-9_]{0,50}", name) for name in names)
+
+
+def test_the_page_for_operators_lists_every_event_and_every_field() -> None:
+    page = (ROOT / "docs/journal.md").read_text()
+    events, fields = page.partition("## Events")[2], page.partition("## Fields")[2].partition("## Events")[0]
+    listed = [
+        name for row in re.findall(r"^\| (`[a-z_`, ]+`) \|", events, re.MULTILINE) for name in row.split("`")[1::2]
+    ]
+    assert sorted(name for name in listed if name != "BCCND_EVENT") == sorted(EVENTS)
+    said = {field for _, _, names, _ in calls() for field in names}
+    said |= {field for event in EVENTS.values() for field in event.fields}
+    assert {f"BCCND_{field.upper()}" for field in said - {"trace"}} <= set(re.findall(r"BCCND_[A-Z_]+", fields))
+    assert all(one in {event.id for event in EVENTS.values()} for one in re.findall(r"[0-9a-f]{32}", page))
