@@ -31,7 +31,7 @@ from bccnd.core.quota import UserLimits
 from bccnd.core.repeat import Repeater, RepeatRule
 from bccnd.core.routes import Routes
 from bccnd.core.trace import trace
-from bccnd.core.verdicts import NAMES
+from bccnd.core.verdicts import INTEGRITY_FAILED, INTEGRITY_MISSING, INTEGRITY_UNKNOWN, NAMES, REPLAYED
 from bccnd.errors import ConfigError
 from bccnd.leaf import clock
 from bccnd.leaf.layout import Unfinished
@@ -68,6 +68,27 @@ TELL: Final = 10.0
 MAX_LISTED: Final = 10_000
 #: receivers that a trace names
 MAX_TRACED: Final = 100
+#: bytes of a datagram that has met a bug which are kept for who looks for it
+MAX_SHOWN: Final = 2048
+#: what may be an attack, and is said: what was found, and what can be done about it
+_SUSPICIOUS: Final = {
+    INTEGRITY_MISSING: (
+        "they carry no check, and it is required",
+        "sign on these hosts too, or set integrity.required: false until all do",
+    ),
+    INTEGRITY_UNKNOWN: (
+        "their check is of another algorithm, or nobody has told us the sender's key",
+        "set the same integrity on all hosts, or integrity.unverifiable: accept until it is the same",
+    ),
+    INTEGRITY_FAILED: (
+        "their check does not fit: signed with another key, damaged, or forged",
+        "give hosts of ours the right key, and find out who the others are",
+    ),
+    REPLAYED: (
+        "their numbers were used before: sent again by somebody else, or by a program that has begun to count anew",
+        "find out which; a program of ours must begin above what it has used, as with the clock in microseconds",
+    ),
+}
 #: what this daemon is called on the segment, behind the host
 PROGRAM: Final = b"bccnd"
 
@@ -130,7 +151,6 @@ class Daemon:
         self._put_repeats_in_force(settings)
         self._set_groups(settings.metrics.groups)
         self.segments: list[Segment] = []
-        self._drops_seen: dict[str, int] = {}
         with ExitStack() as undo:
             self._open(configuration, undo)
             self._close = undo.pop_all()
@@ -156,9 +176,12 @@ class Daemon:
             segment = self._sockets.open_segment(options)
             undo.callback(segment.close)
             self.segments.append(segment)
-            self._drops_seen[options.name] = segment.kernel_drops()
+            # What was dropped before us was said by the daemon before us, or is said by the segment.
+            self._limited.grown(("drops", options.name), segment.kernel_drops())
             for warning in segment.warnings:
-                log.logger.warning("%s", warning)
+                text, _, remedy = warning.partition(". Remedy: ")
+                name = segment.options.name
+                log.say("doubtful_setting", text, remedy=remedy, setting="segments.receive_buffer", segment=name)
         listeners = self._sockets.open_metrics(settings.metrics.listen)
         self._visited = [f"http://{peer_name(listener.getsockname())}/" for listener in listeners]
         for listener in listeners:
@@ -210,14 +233,12 @@ class Daemon:
         lost = [*handover.dropped, *found.doubts]
         self.state_dropped = len(lost)
         for what in lost:
-            log.logger.warning("not understood and left out of what the daemon before this one has left: %s", what)
+            text = f"left out of what the daemon before this one has left, as it is not understood: {what}"
+            log.say("state_dropped", text, reason=what)
         if handover.clients or found.records:
-            log.logger.info(
-                "taken over: %s, %s%s",
-                _counted(self.taken_over, "client"),
-                _counted(found.sources, "source"),
-                "" if unfinished is None else ", and what was being worked on",
-            )
+            rest = "" if unfinished is None else ", and what was being worked on"
+            what = f"{_counted(self.taken_over, 'client')}, {_counted(found.sources, 'source')}{rest}"
+            log.say("taken_over", f"taken over: {what}", count=self.taken_over)
 
     def _feed_again(self, annals: Annals, unfinished: Unfinished) -> None:
         """Have datagrams judged and delivered that the daemon before us had received."""
@@ -239,8 +260,13 @@ class Daemon:
             try:
                 annals.turn(handover.new_annals())
             except OSError as error:
-                reason = f"what is known of sources will not outlive a restart of this daemon: {error.strerror}"
-                self._limited.warn("annals", f"{reason}. Remedy: raise LimitNOFILE= and MemoryMax= of the service")
+                self._limited.say(
+                    "annals",
+                    "not_kept",
+                    f"what is known of sources will not outlive a restart of this daemon: {error.strerror}",
+                    remedy="raise LimitNOFILE= or MemoryMax= of the service",
+                    error=error.strerror or "",
+                )
         return more
 
     def _open_socket(self, settings: SocketSettings, gids: dict[str, int], undo: ExitStack) -> Entrance:
@@ -286,7 +312,15 @@ class Daemon:
             if error is not None:
                 failed = error
                 name = segment.options.name
-                self._limited.warn(f"send/{name}/{error}", f"segment {name}: cannot broadcast: {error}")
+                self._limited.say(
+                    f"send/{name}/{error}",
+                    "send_failed",
+                    f"segment {name}: cannot broadcast: {error}",
+                    remedy="see whether the interface is up and has an address (ip address), whether there is a route "
+                    "(ip route), and whether a firewall refuses it (nft list ruleset)",
+                    segment=name,
+                    error=error,
+                )
         return failed
 
     def _repeat(self) -> None:
@@ -332,26 +366,30 @@ class Daemon:
         self.loop.later(SWEEP_ON if any(more) else SWEEP, self._sweep)
 
     def _on_bug(self, raw: bytes) -> None:
-        self._limited.warn(
-            "internal_error", f"a datagram was dropped by a bug in this daemon; please report it: {raw[:200]!r}"
-        )
-        log.logger.exception("the trace of that bug")
+        text = f"a datagram was dropped by a bug in this daemon: {raw[:200]!r}"
+        self._limited.bug(text, verdict="internal_error", datagram=raw[:MAX_SHOWN])
 
     def _put_repeats_in_force(self, settings: Settings) -> None:
         rules = [RepeatRule(rule.channels.encode(), rule.copies, rule.spacing) for rule in settings.repeat]
         self.repeater.configure(rules, DIALECTS[self._settings.bus.dialect], settings.dedup.horizon)
         if settings.dedup.late == "drop" and any(rule.spacing for rule in rules):
-            log.logger.warning(
+            log.say(
+                "doubtful_setting",
                 "repeat: copies that arrive behind later messages of the same program are dropped as stale by every "
-                "daemon with dedup.late: drop, as here. Remedy: set dedup.late: deliver on all hosts, or spacing: 0"
+                "daemon with dedup.late: drop, as here",
+                remedy="set dedup.late: deliver on all hosts, or spacing: 0",
+                setting="repeat",
             )
 
     def _on_conflict(self, src: bytes, peer: str) -> None:
-        log.logger.warning(
-            "identity conflict: %s is a program of this host, and %s sends under the same name; nothing that comes in "
-            "under it is delivered. Remedy: give every host a 'host' of its own, and every program a name of its own",
-            src.decode("ascii"),
-            peer,
+        self._limited.say(
+            ("conflict", src),
+            "identity_conflict",
+            f"identity conflict: {src.decode('ascii')} is a program of this host, and {peer} sends under the same "
+            "name; nothing that comes in under it is delivered",
+            remedy="give every host a 'host' of its own, and every program a name of its own",
+            identity=src,
+            peer=peer,
         )
 
     # -- life
@@ -371,7 +409,7 @@ class Daemon:
         loop.every(TIDY, self._tidy)
         self._tidy()
         give_back()
-        log.logger.info("ready: %s", self._summary())
+        log.say("ready", f"ready: {self._summary()}", version=VERSION)
         self._manager.ready(self._status())
         self._beat()
         try:
@@ -382,7 +420,7 @@ class Daemon:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
             self.close()
-        log.logger.info("stopped")
+        log.say("stopped", "stopped")
 
     def _watch(self, intake: Intake) -> None:
         self.loop.watch(intake.fileno(), READABLE, intake.on_readable)
@@ -415,12 +453,14 @@ class Daemon:
         except ConfigError as error:
             self.config_reloads["refused"] += 1
             self._refused = f"reload refused: {error.faults[0]}"
-            log.logger.error("reload refused, nothing has changed:\n%s", error)
+            text = f"reload refused, nothing has changed:\n{error}"
+            log.say("reload_refused", text, remedy=error.faults[0].remedy, reason=error.reason)
             return
         new = configuration.settings
         for name, before, after in _needing_restart(self._settings, new):
             if before != after:
-                log.logger.warning("reload: %s has changed and takes effect after a restart", name)
+                text = f"reload: {name} has changed and takes effect after a restart"
+                log.say("restart_needed", text, remedy="systemctl restart bccnd", setting=name)
         door = self._door(configuration)
         self._ingress.door = self._egress.door = door
         self.sources.configure(_dedup_rules(new))
@@ -441,7 +481,7 @@ class Daemon:
         if new.integrity.algorithm == "sig":
             found += f" and the public keys of {len(configuration.signers)} signers"
         give_back()
-        log.logger.info("reloaded: integrity %s with %s", new.integrity.algorithm, found)
+        log.say("reload_applied", f"reloaded: integrity {new.integrity.algorithm} with {found}")
 
     def _door(self, configuration: Configuration) -> Door:
         settings, keys, signers = configuration.settings.integrity, configuration.keys, configuration.signers
@@ -453,11 +493,13 @@ class Daemon:
             signers = {**signers, host: [*signers.get(host, []), own]}
             for prefix, public in signers.items():
                 if prefix.startswith(host + b"/") and own not in public:
-                    log.logger.warning(
-                        "integrity.signers: what programs below %s publish here is signed with the key of this host, "
-                        "which does not speak for them: everybody will refuse it. Remedy: name this host's public key "
-                        "there too, or let these programs speak on the segment themselves",
-                        prefix.decode("ascii"),
+                    log.say(
+                        "doubtful_setting",
+                        f"integrity.signers: what programs below {prefix.decode('ascii')} publish here is signed with "
+                        "the key of this host, which does not speak for them: everybody will refuse it",
+                        remedy="name this host's public key there too, or let these programs speak on the segment "
+                        "themselves",
+                        setting="integrity.signers",
                     )
         return make_door(
             settings.algorithm,
@@ -472,18 +514,31 @@ class Daemon:
         self._ingress.set_groups([pattern.encode() for pattern in groups.values()])
 
     def _watch_drops(self) -> None:
-        """Say when the kernel had to drop datagrams, and what helps."""
+        """Say when the kernel had to drop datagrams or some were refused that may be forged, and what helps."""
         for segment in self.segments:
-            name, drops = segment.options.name, segment.kernel_drops()
-            new = drops - self._drops_seen.get(name, 0)
-            self._drops_seen[name] = drops
-            if new > 0:
-                self._limited.warn(
-                    f"drops/{name}",
+            name = segment.options.name
+            new = self._limited.grown(("drops", name), segment.kernel_drops())
+            if new:
+                log.say(
+                    "kernel_drops",
                     f"segment {name}: the kernel dropped {new} datagrams because the receive buffer of "
-                    f"{segment.granted} bytes was full. Remedy: raise receive_buffer of this segment, say to "
-                    f"{2 * segment.granted}, and net.core.rmem_max with it unless the daemon runs as root",
+                    f"{segment.granted} bytes was full",
+                    remedy=f"raise receive_buffer of this segment, say to {2 * segment.granted}, and "
+                    "net.core.rmem_max with it unless the daemon runs as root",
+                    segment=name,
+                    count=new,
                 )
+            for verdict, (finding, remedy) in _SUSPICIOUS.items():
+                new = self._limited.grown((verdict, name), segment.counters.verdicts[verdict])
+                if new:
+                    log.say(
+                        "datagrams_refused",
+                        f"segment {name}: {new} datagrams were refused ({NAMES[verdict]}): {finding}",
+                        remedy=f"'bccn tap --refused' shows from where they come and what they claim to be; {remedy}",
+                        segment=name,
+                        verdict=NAMES[verdict],
+                        count=new,
+                    )
 
     def _summary(self) -> str:
         settings = self._settings

@@ -12,6 +12,7 @@ import click
 
 from bccnd.config import DEFAULT_PATH, load
 from bccnd.errors import ConfigError, StartError
+from bccnd.net import log
 from bccnd.version import VERSION
 
 
@@ -40,17 +41,19 @@ def main(path: str | None, check: bool) -> None:
     try:
         configuration = load(path)
     except ConfigError as error:
-        click.echo(str(error), err=True)
-        if not check:
+        if check:
+            click.echo(str(error), err=True)
+        else:
+            log.setup()
             more = len(error.faults) - 1
-            _tell(f"{error.faults[0]}{f' ({more} more faults)' if more else ''}")
+            brief = f"{error.faults[0]}{f' ({more} more faults)' if more else ''}"
+            _refuse(str(error), error.faults[0].remedy, error.reason, brief)
         sys.exit(2)
     if check:
         click.echo(f"{path or 'the defaults'}: ok")
         return
     # Only a daemon that is going to run needs the rest.
     from bccnd.daemon import Daemon
-    from bccnd.net import log
     from bccnd.net.activation import Sockets
     from bccnd.net.systemd import Manager, take_sockets
 
@@ -59,16 +62,17 @@ def main(path: str | None, check: bool) -> None:
         manager = Manager.from_environment()
         daemon = Daemon(configuration, path, Sockets(take_sockets(), service=manager.listens), manager)
     except StartError as error:
-        log.logger.error("cannot start: %s", error)
-        _tell(str(error))
+        _refuse(str(error), error.remedy, error.reason, str(error))
         sys.exit(2)
     daemon.run()
 
 
-def _tell(fault: str) -> None:
-    """Have the service manager show why there is no start."""
+def _refuse(text: str, remedy: str, reason: str, brief: str) -> None:
+    """Say why there will be no daemon, to the log and to the service manager."""
     from bccnd.net.systemd import Manager
 
     manager = Manager.from_environment()
-    manager.status(f"cannot start: {fault}")
+    manager.status(f"cannot start: {brief}")
     manager.close()
+    log.say("start_refused", f"cannot start:\n{text}", remedy=remedy, reason=reason)
+    log.settle()

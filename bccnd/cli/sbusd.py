@@ -126,7 +126,8 @@ def _open(address: str, mode: int, reuse: bool) -> tuple[socket.socket, str]:
         if isinstance(where, int):
             for flag, bits in (("-g", 0o070), ("-o", 0o007)):
                 if mode & bits:
-                    log.logger.warning("%s means nothing for a socket that was opened by others", flag)
+                    text = f"{flag} means nothing for a socket that was opened by others"
+                    log.say("doubtful_setting", text, setting=flag)
             return adopt(where), ""
         listener = listen_abstract(where or None)
     except BadAddress as bad:

@@ -249,12 +249,11 @@ def _compare(path: str, mode: int, gid: int | None) -> None:
         return
     found = stat.S_IMODE(info.st_mode)
     if found != mode or gid not in (None, info.st_gid):
-        log.logger.warning(
-            "bus: %s was made by its socket unit with mode %04o and group %d, the configuration says mode %04o%s; the "
-            "unit decides. Remedy: make SocketMode= and SocketGroup= agree with bus.mode and bus.group",
-            path,
-            found,
-            info.st_gid,
-            mode,
-            "" if gid is None else f" and group {gid}",
+        wanted = f"mode {mode:04o}{'' if gid is None else f' and group {gid}'}"
+        log.say(
+            "doubtful_setting",
+            f"bus: {path} was made by its socket unit with mode {found:04o} and group {info.st_gid}, the configuration "
+            f"says {wanted}; the unit decides",
+            remedy="make SocketMode= and SocketGroup= agree with bus.mode and bus.group",
+            setting="bus.mode",
         )

@@ -46,6 +46,11 @@ MAX_META: Final = 128 + 20 + 20 + 5 + 4
 MAX_REPEATED: Final = 1024
 #: keys of the bus itself that only the daemon may publish
 _RESERVED: Final = (b"!/bccn/", frames.TAP)
+#: what can be done about a client that was ended, by the reason
+_AFTER_END: Final = {
+    "slow": "make it read faster, or choose another blocking mode there",
+    "pid_reused": "have programs close their connections, or not leave them to others, before they end",
+}
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,7 @@ class Bus:
         try:
             self._welcome(entrance, sock)
         except Exception:  # noqa: BLE001 - no connection is worth the others
-            log.logger.exception("a client could not be welcomed")
+            self._limited.bug("a client could not be welcomed, because of a bug in this daemon")
             client = self.clients.get(sock.fileno())
             if client is not None:
                 self._end(client, "bug", "a bug in this daemon; please report it")
@@ -154,19 +159,19 @@ class Bus:
     def _welcome(self, entrance: Entrance, sock: socket.socket) -> None:
         peer = self._identifier.identify(sock)
         if not entrance.admits(peer):
-            self._turn_away(sock, "not_admitted", f"{peer} may not connect. Remedy: see mode and group of the socket")
+            self._turn_away(sock, peer, "not_admitted", f"{peer} may not connect", "see mode and group of the socket")
             return
         self._end_predecessors(peer)
         if len(self.clients) >= self.limits.max_clients:
             remedy = "find out who opens so many ('bccn clients'), or raise bus.max_clients"
-            why = f"refused {peer}: {len(self.clients)} clients are connected. Remedy: {remedy}"
-            self._turn_away(sock, "too_many_clients", why)
+            why = f"refused {peer}: {len(self.clients)} clients are connected"
+            self._turn_away(sock, peer, "too_many_clients", why, remedy)
             return
         account = self.quota.open(peer.uid, time.monotonic())
         if account is None:
             remedy = "find out who opens so many ('bccn clients'), or raise bus.user.clients"
-            why = f"refused {peer}: this user has {self.limits.user.clients} clients. Remedy: {remedy}"
-            self._turn_away(sock, "too_many_clients_of_user", why)
+            why = f"refused {peer}: this user has {self.limits.user.clients} clients"
+            self._turn_away(sock, peer, "too_many_clients_of_user", why, remedy)
             return
         self._connections += 1
         client = self._admit(sock, self._connections, peer, entrance.dialect, account)
@@ -208,7 +213,7 @@ class Bus:
         try:
             return self._admit_again(handover, stored)
         except Exception:  # noqa: BLE001 - no client is worth the others
-            log.logger.exception("a client of the daemon before this one could not be taken over")
+            self._limited.bug("a client of the daemon before this one could not be taken over")
             if fd in self.clients:
                 self._end(self.clients[fd], "bug", "a bug in this daemon; please report it")
             handover.refuse(stored, "a bug in this daemon; please report it")
@@ -293,15 +298,15 @@ class Bus:
         try:
             self._clients.work_again(had, work)
         except Exception:  # noqa: BLE001 - it is given up rather than met again and again
-            log.logger.exception("what the daemon before this one was working on is lost to a bug; please report it")
+            self._limited.bug("what the daemon before this one was working on is lost")
         self._clients.settle()
 
     def _watch(self, client: Client) -> None:
         self._loop.watch(client.fd, client.watched, partial(self._on_event, client))
 
-    def _turn_away(self, sock: socket.socket, reason: str, why: str) -> None:
+    def _turn_away(self, sock: socket.socket, peer: Peer, reason: str, why: str, remedy: str) -> None:
         self.counters.refused[reason] += 1
-        self._limited.warn(reason, why)
+        self._limited.say((reason, peer.uid), "client_refused", why, remedy=remedy, reason=reason, **log.who(peer))
         with contextlib.suppress(OSError):
             sock.send(frames.error(reason, b""))
             # What is closed unread is reported to the sender as an error, before what we have just said.
@@ -325,7 +330,14 @@ class Bus:
             return
         if reason:
             self.counters.ended[reason] += 1
-            self._limited.warn(f"ended/{client.identity.decode('ascii')}", f"{client} was disconnected: {why}")
+            self._limited.say(
+                f"ended/{client.identity.decode('ascii')}",
+                "client_ended",
+                f"{client} was disconnected: {why}",
+                remedy=_AFTER_END.get(reason, ""),
+                reason=reason,
+                **log.who(client.peer, client.identity),
+            )
         client.open = False
         client.held = None
         now = time.monotonic()
@@ -386,7 +398,7 @@ class Bus:
 
     def _stumble(self, client: Client) -> None:
         """Say what has just been raised, and end whom it concerns."""
-        log.logger.exception("%s has met a bug in this daemon; please report it", client)
+        self._limited.bug(f"{client} has met a bug in this daemon", **log.who(client.peer, client.identity))
         self._end(client, "bug", "a bug in this daemon; please report it")
 
     # -- from a client
@@ -592,9 +604,13 @@ class Bus:
         self.counters.errors[reason] = self.counters.errors.get(reason, 0) + 1
         if reason == "not_permitted":
             what = repr(key.decode("ascii", "backslashreplace"))
-            self._limited.warn(
+            self._limited.say(
                 f"not_permitted/{client.peer.uid}/{client.peer.program.decode('ascii')}",
-                f"{client} has asked for {what} and may not. Remedy: see access in the configuration",
+                "not_permitted",
+                f"{client} has asked for {what} and may not",
+                remedy="see access in the configuration",
+                channel=key[:MAX_REPEATED],
+                **log.who(client.peer, client.identity),
             )
         self._clients.tell(client, frames.error(reason, key[:MAX_REPEATED]))
 

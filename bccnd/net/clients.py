@@ -465,9 +465,9 @@ class Clients:
         client.kept.lost()
         client.box.lose()
         self._wait(client)
-        self._limited.warn((client.base, reason), lambda: self._of_loss(client, reason))
+        self._limited.say((client.base, reason), "client_slow", lambda: self._of_loss(client, reason))
 
-    def _of_loss(self, client: Client, reason: str) -> str:
+    def _of_loss(self, client: Client, reason: str) -> log.Words:
         some = islice(self._routes.patterns(client.fd), 3)
         patterns = ", ".join(repr(text.decode("ascii", "replace")) for text in some)
         if reason == "too_big":
@@ -476,7 +476,9 @@ class Clients:
         else:
             what = f"{client} does not read fast enough: messages for it are dropped ({reason})"
             remedy = "make it read faster, narrow its patterns, or raise bus.queue"
-        return f"{what}; subscribed to {patterns}. Remedy: {remedy}"
+        text = f"{what}; subscribed to {patterns}"
+        fields = log.who(client.peer, client.identity)
+        return log.words(text, remedy=remedy, reason=reason, patterns=patterns, **fields)
 
     def flush(self, client: Client) -> None:
         """Send what waits, as far as the client's socket takes it."""

@@ -258,10 +258,12 @@ class Handover:
 
     def _not_kept(self, error: OSError) -> None:
         self.unkept += 1
-        self._limited.warn(
-            "unkept",
-            f"a client will not outlive a restart of this daemon: {error.strerror}. Remedy: raise LimitNOFILE=, "
-            "FileDescriptorStoreMax= or MemoryMax= of the service",
+        self._limited.say(
+            "client",
+            "not_kept",
+            f"the connection of a client will not outlive a restart of this daemon: {error.strerror}",
+            remedy="raise FileDescriptorStoreMax=, LimitNOFILE= or MemoryMax= of the service",
+            error=error.strerror or "",
         )
 
     def forget(self, client: Keeping) -> None:

@@ -33,13 +33,14 @@ class HttpServer:
         self._loop = loop
         self._pages = pages
         self._visits: set[_Visit] = set()
+        self._limited = log.Limited()
         self._acceptor = Acceptor(loop, listener, "visitors", self._welcome)
 
     def _welcome(self, sock: socket.socket) -> None:
         if len(self._visits) >= MAX_CONNECTIONS:
             sock.close()
         else:
-            self._visits.add(_Visit(self._loop, sock, self._pages, self._visits.discard))
+            self._visits.add(_Visit(self._loop, sock, self._pages, self._visits.discard, self._limited))
 
     def close(self) -> None:
         for visit in list(self._visits):
@@ -51,12 +52,18 @@ class _Visit:
     """One connection: a request in, an answer out."""
 
     def __init__(
-        self, loop: Loop, sock: socket.socket, pages: Mapping[str, Page], on_end: Callable[[_Visit], None]
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        pages: Mapping[str, Page],
+        on_end: Callable[[_Visit], None],
+        limited: log.Limited,
     ) -> None:
         self._loop = loop
         self._sock = sock
         self._pages = pages
         self._on_end = on_end
+        self._limited = limited
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADERS)
         self._out = b""
         self._timer: Timer = loop.later(PATIENCE, self.end)
@@ -71,7 +78,7 @@ class _Visit:
         except OSError:
             self.end()
         except Exception:  # noqa: BLE001 - a bug of ours, which costs this visitor and nobody else
-            log.logger.exception("a visitor was cut off by a bug in this daemon; please report it")
+            self._limited.bug("a visitor was cut off by a bug in this daemon")
             self.end()
 
     def _receive(self) -> None:

@@ -6,6 +6,7 @@ clocks are read once per batch.
 
 from __future__ import annotations
 
+import errno
 from typing import Final
 
 from bccnd.core.annals import Annals
@@ -68,7 +69,14 @@ class Intake:
                 return False
             except OSError as error:
                 name = self._segment.options.name
-                self._limited.warn(f"receive/{name}", f"segment {name}: cannot receive: {error.strerror}")
+                self._limited.say(
+                    f"receive/{name}",
+                    "receive_failed",
+                    f"segment {name}: cannot receive: {error.strerror}",
+                    remedy="see whether the interface is there and up (ip link)",
+                    segment=name,
+                    error=errno.errorcode.get(error.errno or 0, "UNKNOWN"),
+                )
                 return False
             wall = clock.wall_ns()
             stamp = self._receiver.stamp_ns() or wall

@@ -238,8 +238,13 @@ class Acceptor:
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    reason = f"cannot accept {self._what}: {error.strerror}. Remedy: raise LimitNOFILE="
-                    self._limited.warn(self._what, reason)
+                    self._limited.say(
+                        self._what,
+                        "out_of_descriptors",
+                        f"cannot accept {self._what}: {error.strerror}",
+                        remedy="raise LimitNOFILE=",
+                        error=errno.errorcode[error.errno],
+                    )
                     self._loop.unwatch(self._listener.fileno())
                     self._loop.later(PAUSE, self._watch)
                 return

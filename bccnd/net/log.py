@@ -1,68 +1,369 @@
-"""What the daemon says: one line each, on standard error, readable on a terminal and in the journal.
+"""What the daemon says: to the journal with fields and ids, or on standard error, readable for people.
 
-Law: what can happen once per datagram or per client is said once, then counted, and the count is said at most
-once a minute. A message says what happened and what to do about it.
+Law: what can happen once per datagram or per client is said once, then counted, and the count is said at most once a
+minute. A message says what happened and what to do about it. Saying it never waits for who listens: what does not go
+out is counted, and that is said before the next that does. Nobody draws on an operator's terminal: of what strangers
+can choose only what can be printed comes through.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
+import select
+import stat
 import sys
 import time
-from collections.abc import Callable, Hashable
-from typing import Final
+from collections.abc import Callable, Hashable, Mapping
+from typing import Final, NamedTuple, NotRequired, Protocol, TypedDict
+
+from bccnd.net.events import EVENTS
+from bccnd.net.journal import SOCKET, Journal, Value, encode, is_journal
+from bccnd.net.peer import Peer
 
 #: seconds between two lines about the same thing
 QUIET: Final = 60.0
+#: lines about one event within that time, whomever they are about; the rest is counted
+MAX_LINES: Final = 50
 #: things remembered; more than the daemon has to say, so that this cap only bounds a mistake
 MAX_THINGS: Final = 4096
+#: bytes that a pipe takes in one piece or not at all (Linux)
+_PIECE: Final = 4096
+_NEVER: Final = -math.inf
+#: syslog's numbers for logging's
+_PRIORITIES: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
 
 logger = logging.getLogger("bccnd")
 
 
-class _Format(logging.Formatter):
-    """With a level prefix for the journal (sd-daemon(3)), with the time and the program's name for people."""
+class Words(NamedTuple):
+    """What there is to say about an event, made only where it is said."""
 
-    _PREFIX: Final = {logging.DEBUG: "<7>", logging.INFO: "<6>", logging.WARNING: "<4>", logging.ERROR: "<3>"}
-
-    def __init__(self, program: str) -> None:
-        super().__init__()
-        self._program = program
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record).replace("\n", "\n  ")
-        if "JOURNAL_STREAM" in os.environ:
-            return self._PREFIX.get(record.levelno, "<6>") + text.replace("\n", " ")
-        stamp = time.strftime("%H:%M:%S", time.localtime(record.created))
-        return f"{stamp} {self._program} {record.levelname.lower()}: {text}"
+    text: str
+    remedy: str
+    fields: Mapping[str, Value]
 
 
-def setup(program: str = "bccnd") -> None:
-    """Send the log of a daemon to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Format(program))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+def words(text: str, /, *, remedy: str = "", **fields: Value) -> Words:
+    """What is given to `Limited.say` where making it takes long."""
+    return Words(text, remedy, fields)
+
+
+class _Said(NamedTuple):
+    """What a line carries beside its text."""
+
+    event: str
+    remedy: str
+    fields: Mapping[str, Value]
+
+
+def say(event: str, text: str, /, *, remedy: str = "", trace: bool = False, **fields: Value) -> None:
+    """Say that something has happened. ``event`` is one of `events.EVENTS`, ``remedy`` what can be done about it;
+    ``trace`` adds where the exception comes from that is being handled. The journal gets each field as BCCND_<NAME>."""
+    _say(event, text, "", remedy, trace, fields)
+
+
+def _say(event: str, text: str, more: str, remedy: str, trace: bool, fields: Mapping[str, Value]) -> None:
+    known = EVENTS.get(event)
+    # A text that lists several faults has a remedy behind each of them.
+    told = f"{text}{more}" if not remedy or "\n  remedy: " in text else f"{text}{more}. Remedy: {remedy}"
+    level = known.level if known is not None else logging.WARNING
+    logger.log(level, "%s", told, exc_info=trace, extra={"said": _Said(event, remedy, fields)})
+
+
+class Who(TypedDict):
+    """The fields that tell of a program of this host."""
+
+    uid: int
+    pid: int
+    program: bytes
+    identity: NotRequired[bytes]
+
+
+def who(peer: Peer, identity: bytes = b"") -> Who:
+    """What there is to tell of a program; its ``identity`` once it has one."""
+    fields = Who(uid=peer.uid, pid=peer.pid, program=peer.program)
+    if identity:
+        fields["identity"] = identity
+    return fields
+
+
+def printable(text: str) -> str:
+    """Text without anything that a terminal could take for an order, or a reader for another line's beginning."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in "\n\t" else _escaped(one) for one in text)
+
+
+def _escaped(one: str) -> str:
+    return one.encode("unicode_escape").decode("ascii")
 
 
 class Limited:
-    """Says a thing at once, and then at most once every `QUIET` seconds with the number of times since."""
+    """Says a thing at once, and then at most once every ``quiet`` seconds with the number of times since."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: float = QUIET, now: Callable[[], float] = time.monotonic) -> None:
+        self._quiet = quiet
+        self._now = now
         self._seen: dict[Hashable, tuple[float, int]] = {}
+        #: of each event: since when lines are counted, how many there were, and how many were too many
+        self._lines: dict[str, tuple[float, int, int]] = {}
+        #: of each counter: when it was last told of, and what it was then
+        self._told: dict[Hashable, tuple[float, int]] = {}
+
+    def say(
+        self,
+        thing: Hashable,
+        event: str,
+        text: str | Callable[[], Words],
+        /,
+        *,
+        remedy: str = "",
+        trace: bool = False,
+        **fields: Value,
+    ) -> None:
+        """As `log.say`, within limits. ``thing`` identifies what this is about: an event and who caused it. A ``text``
+        that takes long to make is made, with all the rest, only where it is said."""
+        due = self._due(thing, event)
+        if due is None:
+            return
+        again, others = due
+        made = Words(text, remedy, fields) if isinstance(text, str) else text()
+        _say(event, made.text, _more(again, others), made.remedy, trace, {"count": again + 1, **made.fields})
+
+    def bug(self, text: str, /, **fields: Value) -> None:
+        """Say that what is being handled is a bug of ours; each place in the code is a thing of its own."""
+        remedy = "report it, with the lines that follow here"
+        self.say(_place(), "internal_error", f"{text}; please report it", remedy=remedy, trace=True, **fields)
 
     def warn(self, thing: Hashable, message: str | Callable[[], str]) -> None:
-        """``thing`` identifies what this is about: an event and who caused it. A ``message`` that takes long to make
-        is made only where it is said."""
-        now = time.monotonic()
-        since, held_back = self._seen.get(thing, (-QUIET, 0))
-        if now - since < QUIET:
+        """Say a thing that is no event."""
+        due = self._due(thing, "")
+        if due is not None:
+            text = message if isinstance(message, str) else message()
+            logger.warning("%s%s", text, _more(*due))
+
+    def grown(self, thing: Hashable, count: int) -> int:
+        """How much a counter has grown since that was last said, where it is time to say so; else 0."""
+        now = self._now()
+        since, told = self._told.get(thing, (_NEVER, 0))
+        if count == told or now - since < self._quiet:
+            return 0
+        self._told[thing] = (now, count)
+        return count - told if count > told else count  # one that is less than it was has begun anew
+
+    def _due(self, thing: Hashable, event: str) -> tuple[int, int] | None:
+        """How often this thing, and how often others of the same event, were not said; None while it is too early."""
+        now = self._now()
+        since, held_back = self._seen.get(thing, (_NEVER, 0))
+        if now - since < self._quiet:
             self._seen[thing] = (since, held_back + 1)
-            return
+            return None
+        began, lines, others = self._lines.get(event, (now, 0, 0))
+        if now - began >= self._quiet:
+            began, lines = now, 0
+        if lines >= MAX_LINES:
+            self._lines[event] = (began, lines, others + 1)
+            return None
+        self._lines[event] = (began, lines + 1, 0)
         if len(self._seen) >= MAX_THINGS:
             self._seen.clear()
         self._seen[thing] = (now, 0)
-        text = message if isinstance(message, str) else message()
-        logger.warning("%s%s", text, f" ({held_back} more times in the meantime)" if held_back else "")
+        return held_back, others
+
+
+def _more(again: int, others: int) -> str:
+    text = f" ({again} more times in the meantime)" if again else ""
+    return f"{text} ({others} lines about others were left out)" if others else text
+
+
+def _place() -> Hashable:
+    """Where the exception was raised that is being handled."""
+    error = sys.exception()
+    trace = error.__traceback__ if error is not None else None
+    place: Hashable = None
+    while trace is not None:
+        place = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+    return "bug", place
+
+
+# -- who listens
+
+
+class _Out(Protocol):
+    """Where lines go. ``put`` is False for one that does not go now."""
+
+    def put(self, record: logging.LogRecord, text: str) -> bool: ...
+
+    def settle(self, patience: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _ToJournal:
+    """The journal itself, each line an entry with its fields."""
+
+    def __init__(self, program: str, journal: Journal) -> None:
+        self._program = program
+        self._journal = journal
+
+    def put(self, record: logging.LogRecord, text: str) -> bool:
+        fields: list[tuple[str, Value]] = [
+            ("MESSAGE", text),
+            ("PRIORITY", _PRIORITIES.get(record.levelno, 6)),
+            ("SYSLOG_IDENTIFIER", self._program),
+        ]
+        said = getattr(record, "said", None)
+        if isinstance(said, _Said):
+            known = EVENTS.get(said.event)
+            if known is not None:
+                fields.append(("MESSAGE_ID", known.id))
+            fields.append(("BCCND_EVENT", said.event))
+            if said.remedy:
+                fields.append(("BCCND_REMEDY", said.remedy))
+            fields += [(f"BCCND_{name.upper()}", value) for name, value in said.fields.items()]
+        return self._journal.send(encode(fields))
+
+    def settle(self, patience: float) -> None:
+        self._journal.settle(patience)
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+class _ToStream:
+    """A descriptor: a terminal, a file, a pipe, or a journal that takes nothing else."""
+
+    def __init__(self, program: str, fd: int, prefixed: bool) -> None:
+        self._program = program
+        self._fd = fd
+        self._prefixed = prefixed
+        #: of a line that has gone out in part
+        self._rest = b""
+
+    def put(self, record: logging.LogRecord, text: str) -> bool:
+        line = self._line(record, text).encode("utf-8", "backslashreplace")
+        self._rest = self._rest[_write(self._fd, self._rest) :] if self._rest else b""
+        if self._rest:
+            return False
+        taken = _write(self._fd, line)
+        if taken:
+            self._rest = line[taken:]
+        return taken > 0
+
+    def _line(self, record: logging.LogRecord, text: str) -> str:
+        if self._prefixed:
+            lines = " ".join(line.strip() for line in text.split("\n"))
+            return f"<{_PRIORITIES.get(record.levelno, 6)}>{lines}\n"
+        stamp = time.strftime("%H:%M:%S", time.localtime(record.created))
+        lines = text.replace("\n", "\n  ")
+        return f"{stamp} {self._program} {record.levelname.lower()}: {lines}\n"
+
+    def settle(self, patience: float) -> None:
+        """What went out here is there."""
+
+    def close(self) -> None:
+        """The descriptor is not ours."""
+
+
+def _write(fd: int, data: bytes) -> int:
+    """Write what goes without waiting; how many bytes that were."""
+    try:
+        own = _reopened(fd)
+        if own < 0:
+            return _write_pieces(fd, data)
+        try:
+            return os.write(own, data)
+        finally:
+            os.close(own)
+    except OSError:
+        return 0
+
+
+def _reopened(fd: int) -> int:
+    """A terminal or a pipe once more, such that it does not make us wait; that is an affair of this opening alone and
+    changes nothing for others who write to it. Less than 0 where it cannot be had."""
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISCHR(mode) and not stat.S_ISFIFO(mode):
+        return -1
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def _write_pieces(fd: int, data: bytes) -> int:
+    """Write in pieces so small that there is room for one where there is room at all."""
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    done = 0
+    while done < len(data) and poll.poll(0):
+        try:
+            done += os.write(fd, data[done : done + _PIECE])
+        except OSError:
+            break
+    return done
+
+
+class _Handler(logging.Handler):
+    """Gives lines to who listens, and counts those that were not taken."""
+
+    def __init__(self, out: _Out) -> None:
+        super().__init__()
+        self._out = out
+        self._lost = 0
+        self._plain = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._lost and not self._put(_of_lines_lost(self._lost)):
+            self._lost += 1
+            return
+        self._lost = 0
+        if not self._put(record):
+            self._lost = 1
+
+    def _put(self, record: logging.LogRecord) -> bool:
+        return self._out.put(record, printable(self._plain.format(record)))
+
+    def settle(self, patience: float) -> None:
+        self._out.settle(patience)
+
+    def close(self) -> None:
+        self._out.close()
+        super().close()
+
+
+def _of_lines_lost(count: int) -> logging.LogRecord:
+    event = EVENTS["lines_lost"]
+    remedy = "see that whoever takes this log reads it, and has room for it (systemctl status systemd-journald)"
+    text = f"{count} lines of this log are missing here, because nobody took them. Remedy: {remedy}"
+    record = logging.LogRecord(logger.name, event.level, __file__, 0, text, None, None)
+    record.said = _Said(event.name, remedy, {"count": count})
+    return record
+
+
+def setup(program: str = "bccnd", *, stderr: int = 2, journal: str = SOCKET) -> None:
+    """Send the log of a daemon to the journal at ``journal`` if that is where the descriptor ``stderr`` leads and it
+    can be reached; else to ``stderr``."""
+    out: _Out
+    trouble = ""
+    ours = is_journal(stderr, os.environ)
+    try:
+        out = _ToJournal(program, Journal(journal)) if ours else _ToStream(program, stderr, prefixed=False)
+    except OSError as error:
+        trouble = f"cannot reach the journal at {journal}: {error.strerror}; it gets this log as plain lines"
+        out = _ToStream(program, stderr, prefixed=True)
+    logger.addHandler(_Handler(out))
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    if trouble:
+        logger.warning("%s", trouble)
+
+
+def settle(patience: float = 1.0) -> None:
+    """Before the end of a process that has said why it ends: let who listens see who it was."""
+    for handler in logger.handlers:
+        if isinstance(handler, _Handler):
+            handler.settle(patience)

@@ -266,7 +266,7 @@ class Manager:
         return not failed
 
     def _warn(self, text: str) -> None:
-        self._limited.warn("systemd", text)
+        self._limited.say("manager", "manager_silent", text)
 
 
 def _close(descriptors: Iterable[int]) -> None:

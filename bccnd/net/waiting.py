@@ -110,10 +110,13 @@ class Waiting:
             blocker.look = self._loop.later(left, partial(self._look, blocker))
             return
         blocker.patient = False
-        self._limited.warn(
+        self._limited.say(
             f"patience/{blocker.identity.decode('ascii')}",
+            "client_not_reading",
             f"{blocker} has read nothing for {self._clients.limits.patience:g} s: those who publish to it no longer "
-            "wait for it, and messages for it may be dropped. Remedy: make it read",
+            "wait for it, and messages for it may be dropped",
+            remedy="make it read",
+            **log.who(blocker.peer, blocker.identity),
         )
         self._let_go(blocker)
 

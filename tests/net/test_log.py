@@ -1,132 +1,530 @@
-"""The log: what happens often is said once and then counted; prefixes for the journal, the time for people."""
+"""The log: what happens often is said once and then counted; fields and ids for the journal, the time for people."""
 
 from __future__ import annotations
 
-import io
+import fcntl
 import logging
+import os
+import pty
 import re
-import sys
-from collections.abc import Iterator
-from types import SimpleNamespace
+import select
+import socket
+import time
+import tty
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bccnd.net import log
+from bccnd.net.events import EVENTS
+from bccnd.net.peer import Peer
+from tests.net.journals import JournalSocket
+
+#: seconds; something that does not wait takes much less
+AT_ONCE = 2.0
+PEER = Peer(pid=77, uid=1000, gid=1000, groups=frozenset(), program=b"prog", started=1)
+Setup = Callable[..., logging.Logger]
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A clock that a test moves: `clock.now` is the seconds."""
-    one = SimpleNamespace(now=1000.0)
-    one.monotonic = lambda: one.now
-    monkeypatch.setattr(log, "time", one)
-    return one
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def logger() -> Iterator[logging.Logger]:
-    """The daemon's logger, put back as it was."""
+def limited(clock: Clock) -> log.Limited:
+    return log.Limited(now=clock)
+
+
+@pytest.fixture
+def setup() -> Iterator[Setup]:
+    """`log.setup`; afterwards the daemon's logger is as it was."""
     handlers, level, propagate = log.logger.handlers[:], log.logger.level, log.logger.propagate
-    yield log.logger
+
+    def do(*arguments: Any, **options: Any) -> logging.Logger:
+        log.setup(*arguments, **options)
+        return log.logger
+
+    yield do
+    for ours in set(log.logger.handlers) - set(handlers):
+        ours.close()
     log.logger.handlers[:] = handlers
     log.logger.setLevel(level)
     log.logger.propagate = propagate
 
 
-def test_a_thing_is_said_once_and_then_counted(clock: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
-    limited = log.Limited()
-    for _ in range(5):
-        limited.warn("slow/a", "a is slow")
-    assert caplog.messages == ["a is slow"]
-    clock.now += log.QUIET - 1
-    limited.warn("slow/a", "a is slow")
-    assert caplog.messages == ["a is slow"]
-    clock.now += 1
-    limited.warn("slow/a", "a is slow")
-    assert caplog.messages == ["a is slow", "a is slow (5 more times in the meantime)"]
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    yield reader, writer
+    os.close(reader)
+    os.close(writer)
 
 
-def test_the_count_begins_anew_when_it_was_said(clock: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
-    limited = log.Limited()
-    limited.warn("x", "it")
-    limited.warn("x", "it")
-    clock.now += log.QUIET
-    limited.warn("x", "it")
-    clock.now += log.QUIET
-    limited.warn("x", "it")
-    assert caplog.messages == ["it", "it (1 more times in the meantime)", "it"]
+def stream_of(fd: int) -> str:
+    """What the service manager says about a descriptor that leads to the journal."""
+    info = os.fstat(fd)
+    return f"{info.st_dev}:{info.st_ino}"
 
 
-def test_one_thing_does_not_silence_another(clock: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
-    limited = log.Limited()
-    limited.warn("slow/a", "a is slow")
-    limited.warn("slow/b", "b is slow")
-    assert caplog.messages == ["a is slow", "b is slow"]
+@pytest.fixture
+def journal(
+    tmp_path: Path, pipe: tuple[int, int], setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[JournalSocket]:
+    """A journal to which the log goes; the pipe is the stream that leads there."""
+    with JournalSocket(tmp_path / "journal/socket") as one:
+        monkeypatch.setenv("JOURNAL_STREAM", stream_of(pipe[1]))
+        setup("bccnd", stderr=pipe[1], journal=one.path)
+        yield one
 
 
-def test_what_is_remembered_is_bounded(
-    clock: SimpleNamespace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log, "MAX_THINGS", 10)
-    limited = log.Limited()
-    for number in range(100):
-        limited.warn(f"slow/{number}", f"{number} is slow")
-        assert len(limited._seen) <= 10
-    assert len(caplog.messages) == 100
-
-
-def test_a_percent_sign_in_a_message_is_no_format(clock: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
-    log.Limited().warn("x", "100%s %d")
-    assert caplog.messages == ["100%s %d"]
-
-
-def written(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """Set the log up with a standard error that can be read."""
-    out = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", out)
-    log.setup()
-    return out
-
-
-def test_the_journal_gets_a_level_before_each_message_and_one_line_for_it(
-    logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JOURNAL_STREAM", "8:12345")
-    out = written(monkeypatch)
-    logger.info("ready")
-    logger.warning("slow")
-    logger.error("cannot start: it\n  remedy: that")
-    lines = out.getvalue().splitlines()
-    assert lines[:2] == ["<6>ready", "<4>slow"]
-    assert lines[2].startswith("<3>cannot start: it")
-    assert lines[2].endswith("remedy: that")
-    assert len(lines) == 3
-
-
-def test_people_get_the_time_and_the_level(logger: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
-    out = written(monkeypatch)
-    logger.warning("slow\nvery slow")
-    first, second = out.getvalue().splitlines()
-    assert re.fullmatch(r"\d\d:\d\d:\d\d bccnd warning: slow", first)
-    assert second == "  very slow"
-
-
-def test_a_trace_stays_with_its_message(logger: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JOURNAL_STREAM", "8:12345")
-    out = written(monkeypatch)
+def taken(fd: int) -> str:
+    """What there is to read now."""
+    data = b""
     try:
-        raise ValueError("the cause")
+        while select.select([fd], [], [], 0)[0] and (more := os.read(fd, 65536)):
+            data += more
+    except BlockingIOError:
+        pass
+    return data.decode()
+
+
+def said(record: logging.LogRecord) -> dict[str, Any]:
+    """What a line carries beside its text."""
+    carried: Any = record.said  # type: ignore[attr-defined]
+    return {"event": carried.event, "remedy": carried.remedy, **carried.fields}
+
+
+# -- limits
+
+
+def test_a_thing_is_said_once_and_then_counted(
+    clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(5):
+        limited.say("slow/a", "client_slow", "a is slow", remedy="hurry", pid=7)
+    assert caplog.messages == ["a is slow. Remedy: hurry"]
+    clock.now += log.QUIET - 1
+    limited.say("slow/a", "client_slow", "a is slow", remedy="hurry", pid=7)
+    assert len(caplog.messages) == 1
+    clock.now += 1
+    limited.say("slow/a", "client_slow", "a is slow", remedy="hurry", pid=8)
+    assert caplog.messages[1:] == ["a is slow (5 more times in the meantime). Remedy: hurry"]
+    assert [said(record) for record in caplog.records] == [
+        {"event": "client_slow", "remedy": "hurry", "count": 1, "pid": 7},
+        {"event": "client_slow", "remedy": "hurry", "count": 6, "pid": 8},
+    ]
+
+
+def test_the_count_begins_anew_when_it_was_said(
+    clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
+) -> None:
+    limited.say("x", "client_slow", "it")
+    limited.say("x", "client_slow", "it")
+    clock.now += log.QUIET
+    limited.say("x", "client_slow", "it")
+    clock.now += log.QUIET
+    limited.say("x", "client_slow", "it")
+    assert caplog.messages == ["it", "it (1 more times in the meantime)", "it"]
+    assert [said(record)["count"] for record in caplog.records] == [1, 2, 1]
+
+
+def test_one_thing_does_not_silence_another(limited: log.Limited, caplog: pytest.LogCaptureFixture) -> None:
+    for thing in ("a", "b", ("a", "b")):
+        limited.say(thing, "client_slow", f"{thing} is slow")
+    assert len(caplog.messages) == 3
+
+
+def test_what_takes_long_to_make_is_made_only_where_it_is_said(
+    clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = []
+
+    def make() -> log.Words:
+        made.append(clock.now)
+        return log.words("it", remedy="that", reason="why", **log.who(PEER, b"h/prog/77"))
+
+    for _ in range(10):
+        limited.say("x", "client_slow", make)
+    assert len(made) == 1
+    clock.now += log.QUIET
+    limited.say("x", "client_slow", make)
+    assert len(made) == 2
+    assert caplog.messages[1] == "it (9 more times in the meantime). Remedy: that"
+    fields = {"count": 10, "reason": "why", "uid": 1000, "pid": 77, "program": b"prog", "identity": b"h/prog/77"}
+    assert said(caplog.records[1]) == {"event": "client_slow", "remedy": "that", **fields}
+
+
+def test_many_who_do_the_same_do_not_fill_the_log(
+    clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(10_000):
+        limited.say(number, "client_slow", f"{number} is slow")
+    assert len(caplog.messages) == log.MAX_LINES
+    limited.say("another", "client_ended", "another event is said")
+    assert caplog.messages[-1] == "another event is said"
+    clock.now += log.QUIET
+    limited.say("late", "client_slow", "late is slow")
+    left_out = 10_000 - log.MAX_LINES
+    assert caplog.messages[-1] == f"late is slow ({left_out} lines about others were left out)"
+    limited.say("later", "client_slow", "later is slow")
+    assert caplog.messages[-1] == "later is slow"
+
+
+def test_what_is_remembered_is_bounded(clock: Clock, limited: log.Limited, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "MAX_THINGS", 10)
+    for number in range(1000):
+        limited.say(number, "client_slow", "slow")
+        assert len(limited._seen) <= 10
+        clock.now += 3
+
+
+def test_a_line_that_is_no_event_is_limited_too(
+    clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        limited.warn("x", "plain %s")
+        limited.warn("y", lambda: "made")
+    assert caplog.messages == ["plain %s", "made"]
+    clock.now += log.QUIET
+    limited.warn("x", "plain %s")
+    assert caplog.messages[2] == "plain %s (2 more times in the meantime)"
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+
+
+def test_a_counter_is_told_at_once_and_then_with_all_that_came_since(clock: Clock, limited: log.Limited) -> None:
+    assert limited.grown("a", 0) == 0
+    assert limited.grown("a", 7) == 7
+    clock.now += 1
+    assert [limited.grown("a", 8), limited.grown("a", 9), limited.grown("b", 5)] == [0, 0, 5]
+    clock.now += log.QUIET
+    assert limited.grown("a", 9) == 2, "also where it has not grown any more"
+    clock.now += log.QUIET
+    assert limited.grown("a", 9) == 0
+    assert limited.grown("a", 10) == 1
+    clock.now += log.QUIET
+    assert limited.grown("a", 3) == 3, "it has begun anew"
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 100)), max_size=50))
+def test_of_a_counter_nothing_is_told_twice_or_never(steps: list[tuple[int, float]]) -> None:
+    clock = Clock()
+    limited = log.Limited(now=clock)
+    count = told = 0
+    for more, seconds in steps:
+        count += more
+        clock.now += seconds
+        told += limited.grown("x", count)
+        assert told <= count
+    clock.now += 2 * log.QUIET
+    assert told + limited.grown("x", count) == count
+
+
+def stumble(limited: log.Limited, here: bool) -> None:
+    try:
+        if here:
+            raise ValueError("the cause")
+        int("x")
     except ValueError:
-        logger.exception("a bug")
-    (line,) = out.getvalue().splitlines()
-    assert line.startswith("<3>a bug")
-    assert "ValueError: the cause" in line
+        limited.bug("a client has met a bug", pid=3)
 
 
-def test_debug_is_not_said(logger: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = written(monkeypatch)
+def test_a_bug_is_said_with_its_trace_once_for_each_place(
+    limited: log.Limited, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        stumble(limited, here=True)
+        stumble(limited, here=False)
+    assert len(caplog.records) == 2
+    for record, cause in zip(caplog.records, ("the cause", "invalid literal"), strict=True):
+        assert record.levelno == logging.ERROR
+        assert record.exc_info is not None
+        assert cause in str(record.exc_info[1])
+        assert record.getMessage().startswith("a client has met a bug; please report it. Remedy: ")
+        assert (said(record)["event"], said(record)["pid"]) == ("internal_error", 3)
+
+
+# -- texts
+
+
+def test_every_level_is_that_of_the_table(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "bccnd")
+    for event in EVENTS.values():
+        log.say(event.name, "it")
+    assert [record.levelno for record in caplog.records] == [event.level for event in EVENTS.values()]
+
+
+def test_a_percent_sign_in_a_message_is_no_format(limited: log.Limited, caplog: pytest.LogCaptureFixture) -> None:
+    limited.say("x", "client_slow", "100%s %d")
+    log.say("client_slow", "100%s %d", remedy="%s")
+    assert caplog.messages == ["100%s %d", "100%s %d. Remedy: %s"]
+
+
+def test_a_list_of_faults_keeps_its_remedies_where_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    log.say("start_refused", "cannot start:\na\n  remedy: b\nc\n  remedy: d", remedy="b", reason="x")
+    assert caplog.messages == ["cannot start:\na\n  remedy: b\nc\n  remedy: d"]
+    assert said(caplog.records[0])["remedy"] == "b"
+
+
+def test_an_event_that_nobody_knows_is_said_all_the_same(journal: JournalSocket) -> None:
+    log.say("new_thing", "it", pid=1)
+    entry = journal.entry()
+    assert (entry["BCCND_EVENT"], entry["PRIORITY"], entry["MESSAGE"]) == (b"new_thing", b"4", b"it")
+    assert "MESSAGE_ID" not in entry
+
+
+@given(st.text(st.characters(exclude_categories=[])))
+def test_only_what_can_be_printed_gets_to_a_terminal(text: str) -> None:
+    shown = log.printable(text)
+    assert all(one.isprintable() for one in shown.replace("\n", "").replace("\t", ""))
+    assert shown.count("\n") == text.count("\n")
+    assert log.printable(shown) == shown
+    if text.isprintable():
+        assert shown == text
+
+
+def test_orders_to_a_terminal_are_spelled_out() -> None:
+    assert log.printable("\x1b[2J\x07\r\x9b1m\u202e\u2028\x7fé\ud800") == (
+        "\\x1b[2J\\x07\\r\\x9b1m\\u202e\\u2028\\x7fé\\ud800"
+    )
+
+
+# -- the journal
+
+
+def test_the_journal_gets_what_an_event_is_about_as_fields(journal: JournalSocket, pipe: tuple[int, int]) -> None:
+    log.say("not_permitted", "prog may not", remedy="ask", channel=b"a\nPRIORITY=0\xff", **log.who(PEER, b"h/prog/77"))
+    assert journal.entry() == {
+        "MESSAGE": b"prog may not. Remedy: ask",
+        "PRIORITY": b"4",
+        "SYSLOG_IDENTIFIER": b"bccnd",
+        "MESSAGE_ID": EVENTS["not_permitted"].id.encode(),
+        "BCCND_EVENT": b"not_permitted",
+        "BCCND_REMEDY": b"ask",
+        "BCCND_CHANNEL": b"a\nPRIORITY=0\xff",
+        "BCCND_UID": b"1000",
+        "BCCND_PID": b"77",
+        "BCCND_PROGRAM": b"prog",
+        "BCCND_IDENTITY": b"h/prog/77",
+    }
+    assert journal.waiting() == []
+    assert taken(pipe[0]) == ""
+
+
+def test_a_plain_line_goes_to_the_journal_without_an_id(journal: JournalSocket) -> None:
+    log.logger.info("one %s", "line")
+    log.logger.error("two\nlines\x1b")
+    log.logger.debug("chatter")
+    assert journal.waiting() == [
+        {"MESSAGE": b"one line", "PRIORITY": b"6", "SYSLOG_IDENTIFIER": b"bccnd"},
+        {"MESSAGE": b"two\nlines\\x1b", "PRIORITY": b"3", "SYSLOG_IDENTIFIER": b"bccnd"},
+    ]
+
+
+def test_a_trace_is_one_entry_with_its_message(journal: JournalSocket) -> None:
+    try:
+        raise ValueError("the cause\x1b")
+    except ValueError:
+        log.logger.exception("something failed")
+        log.say("internal_error", "a bug", trace=True)
+    for entry, text in zip(journal.waiting(), (b"something failed", b"a bug"), strict=True):
+        lines = entry["MESSAGE"].split(b"\n")
+        assert lines[:2] == [text, b"Traceback (most recent call last):"]
+        assert lines[-1] == b"ValueError: the cause\\x1b"
+
+
+def test_what_the_journal_does_not_take_is_counted_and_told_before_the_next_line(journal: JournalSocket) -> None:
+    sent = 0
+    began = time.monotonic()
+    for _ in range(2000):
+        log.say("client_slow", f"line {sent}")
+        sent += 1
+    assert time.monotonic() - began < AT_ONCE
+    before = journal.waiting()
+    assert [entry["MESSAGE"] for entry in before] == [b"line %d" % number for number in range(len(before))]
+    assert len(before) < sent
+    log.say("ready", "again")
+    lost, again = journal.waiting()
+    assert lost["BCCND_COUNT"] == b"%d" % (sent - len(before))
+    assert lost["MESSAGE"].startswith(lost["BCCND_COUNT"] + b" lines of this log are missing here")
+    assert lost["MESSAGE_ID"] == EVENTS["lines_lost"].id.encode()
+    assert lost["BCCND_EVENT"] == b"lines_lost"
+    assert lost["PRIORITY"] == b"4"
+    assert lost["BCCND_REMEDY"]
+    assert again["MESSAGE"] == b"again"
+    log.say("ready", "and again")
+    assert [entry["MESSAGE"] for entry in journal.waiting()] == [b"and again"]
+
+
+def test_the_program_is_named(
+    tmp_path: Path, setup: Setup, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", stream_of(pipe[1]))
+    with JournalSocket(tmp_path / "socket") as journal:
+        setup("bccn-sbusd", stderr=pipe[1], journal=journal.path).info("x")
+        assert journal.entry()["SYSLOG_IDENTIFIER"] == b"bccn-sbusd"
+
+
+def test_a_journal_that_cannot_be_reached_gets_plain_lines_each_with_its_level(
+    tmp_path: Path, setup: Setup, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", stream_of(pipe[1]))
+    logger = setup(stderr=pipe[1], journal=str(tmp_path / "nobody"))
+    logger.info("ready")
+    log.say("start_refused", "cannot start: it\x1b[0m\n  remedy: that", remedy="that", reason="x")
+    first, *others = taken(pipe[0]).splitlines()
+    assert first.startswith(f"<4>cannot reach the journal at {tmp_path}/nobody: No such file")
+    assert others == ["<6>ready", "<3>cannot start: it\\x1b[0m remedy: that"]
+
+
+# -- standard error
+
+
+def people(text: str) -> str:
+    return rf"\d\d:\d\d:\d\d bccnd {text}"
+
+
+def test_people_get_the_time_and_the_level(
+    setup: Setup, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+    logger = setup(stderr=pipe[1])
+    logger.warning("slow\nvery slow")
+    log.say("client_slow", "prog is slow", remedy="hurry", pid=7)
     logger.debug("chatter")
-    logger.info("news")
-    assert "chatter" not in out.getvalue()
-    assert "news" in out.getvalue()
+    first, second, third = taken(pipe[0]).splitlines()
+    assert re.fullmatch(people("warning: slow"), first)
+    assert second == "  very slow"
+    assert re.fullmatch(people("warning: prog is slow. Remedy: hurry"), third)
+
+
+def test_a_journal_that_belongs_to_somebody_else_is_left_alone(
+    tmp_path: Path, setup: Setup, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a shell that a service has started, where standard error leads elsewhere."""
+    monkeypatch.setenv("JOURNAL_STREAM", "8:12345")
+    with JournalSocket(tmp_path / "socket") as journal:
+        setup(stderr=pipe[1], journal=journal.path).warning("slow")
+        assert journal.waiting() == []
+    assert re.fullmatch(people("warning: slow\n"), taken(pipe[0]))
+
+
+def test_strangers_cannot_draw_on_a_terminal(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+    master, slave = pty.openpty()
+    tty.setraw(slave)
+    setup(stderr=slave).warning("%s", "evil\x1b]0;title\x07\x1b[2J\r\n12:00:00 bccnd error: forged")
+    lines = taken(master).split("\n")
+    assert re.fullmatch(people(r"warning: evil\\x1b\]0;title\\x07\\x1b\[2J\\r"), lines[0])
+    assert lines[1:] == ["  12:00:00 bccnd error: forged", ""]
+    os.close(master)
+    os.close(slave)
+
+
+def read_all(fd: int, until: str) -> str:
+    """What there is, until something is seen."""
+    text = ""
+    deadline = time.monotonic() + 10
+    while until not in text:
+        assert time.monotonic() < deadline, text[-500:]
+        if select.select([fd], [], [], 0.1)[0]:
+            text += os.read(fd, 65536).decode()
+    return text
+
+
+def terminal() -> tuple[int, int]:
+    master, slave = pty.openpty()
+    tty.setraw(slave)
+    return master, slave
+
+
+def stream() -> tuple[int, int]:
+    ours, theirs = socket.socketpair()
+    return ours.detach(), theirs.detach()
+
+
+@pytest.mark.parametrize("make", [os.pipe, terminal, stream], ids=["pipe", "terminal", "socket"])
+def test_whoever_does_not_read_is_not_waited_for_and_is_told_what_is_missing(
+    make: Callable[[], tuple[int, int]], setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+    reader, writer = make()
+    logger = setup(stderr=writer)
+    began = time.monotonic()
+    for number in range(5000):
+        logger.info("line %d %s", number, "x" * 100)
+    assert time.monotonic() - began < 2 * AT_ONCE
+    assert not fcntl.fcntl(writer, fcntl.F_GETFL) & os.O_NONBLOCK, "it belongs to others too"
+    text = ""
+    while select.select([reader], [], [], 0.2)[0]:
+        text += os.read(reader, 65536).decode()
+    logger.info("line 5000 at last")
+    text += read_all(reader, "at last\n")
+    expected = missing = 0
+    for number, lost in re.findall(r"info: line (\d+)|warning: (\d+) lines of this log are missing here", text):
+        missing += int(lost or 0)
+        expected += int(lost or 1)
+        assert lost or int(number) == expected - 1
+    assert expected == 5001
+    assert missing > 1000
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_line_that_has_gone_out_in_part_is_finished_first(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, pipe: tuple[int, int]
+) -> None:
+    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+    reader, writer = pipe
+    logger = setup(stderr=writer)
+    long = "y" * 200_000
+    logger.info(long)
+    logger.info("lost")
+    text = taken(reader)
+    while long not in text:
+        logger.info("next")
+        text += taken(reader)
+    lines = (text + taken(reader)).splitlines()
+    assert lines[0].endswith(long)
+    assert all(re.fullmatch(people(r"(info: next|warning: \d+ lines .*)"), line) for line in lines[1:])
+    assert len(lines) > 1
+
+
+def test_one_who_listens_no_more_costs_nothing(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+    reader, writer = os.pipe()
+    logger = setup(stderr=writer)
+    os.close(reader)
+    logger.info("nobody")
+    os.close(writer)
+    logger.info("nowhere")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_file_is_written_on(tmp_path: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    with path.open("ab") as file:
+        logger = setup(stderr=file.fileno())
+        logger.info("one")
+        file.write(b"between\n")
+        file.flush()
+        logger.info("two")
+    assert re.fullmatch(f"before\n{people('info: one')}\nbetween\n{people('info: two')}\n", path.read_text())

@@ -1,0 +1,56 @@
+"""The events that an operator searches for: their names, and the ids under which the journal finds them.
+
+Law: an id stands for one event forever. It is never changed and never given to another event; an event that is no
+longer said keeps its line. What each one means, and what to do about it, is in systemd/bccnd.catalog.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple
+
+
+class Event(NamedTuple):
+    """``level`` is one of logging's; ``fields`` are those that are there whenever it is said."""
+
+    name: str
+    id: str
+    level: int
+    fields: tuple[str, ...] = ()
+
+
+#: a program of this host, as `log.who` tells of it
+_WHO: Final = ("uid", "pid", "program")
+
+_ALL: Final = (
+    # the daemon's own life
+    Event("ready", "5a9a553dfb5e49f7bc41421f1b95b4d9", logging.INFO, ("version",)),
+    Event("stopped", "04a5dfc98d7540519221e02486ded4ee", logging.INFO),
+    Event("start_refused", "7c6a2ad07e03478db77efa0592059d53", logging.ERROR, ("reason",)),
+    Event("reload_applied", "18c6bfe61bc547acb96bb4e9b6c5b8b0", logging.INFO),
+    Event("reload_refused", "8bc310d0fed74173a66e0dbfa37e5135", logging.ERROR, ("reason",)),
+    Event("restart_needed", "4926109f26c74e929677b8215020b5a8", logging.WARNING, ("setting",)),
+    Event("doubtful_setting", "cc906405faba4b94a0316459a95b12b8", logging.WARNING, ("setting",)),
+    Event("taken_over", "dae821e70433467a9c72f37440135cbe", logging.INFO),
+    Event("state_dropped", "ffb8230f3bb94620a972202bc77c7c5f", logging.WARNING, ("reason",)),
+    Event("not_kept", "77b2b655c4bf4053aaed4947fdcbd92f", logging.WARNING, ("error",)),
+    Event("manager_silent", "7339b6a72fde40b698dfb2ef1d0d555c", logging.WARNING),
+    Event("out_of_descriptors", "5cabbdf0173c47509968d62bd55cbe2f", logging.WARNING, ("error",)),
+    Event("internal_error", "17c15c081bde47e2b719b94d6d6b5ab6", logging.ERROR),
+    Event("lines_lost", "c052df9a616c44dfb9c967021177ef8c", logging.WARNING, ("count",)),
+    # the segments
+    Event("kernel_drops", "1173a348475248939e0a40b114a49ae9", logging.WARNING, ("segment", "count")),
+    Event("datagrams_refused", "9dac7a539ad04e0e89b9327633ef19b3", logging.WARNING, ("segment", "verdict", "count")),
+    Event("identity_conflict", "ba967b9b766f40bf87ac9ed6bdc3bd50", logging.WARNING, ("identity", "peer")),
+    Event("send_failed", "1c1c42b7ce104c12a4c68a0b5f80a957", logging.WARNING, ("segment", "error")),
+    Event("receive_failed", "79afd94a4558430da863d48589bd56a4", logging.WARNING, ("segment", "error")),
+    # the programs of this host
+    Event("client_slow", "9417fdf862004f55a7c3a57e757b41fe", logging.WARNING, ("reason", *_WHO, "identity")),
+    Event("client_not_reading", "538ccf6e2bb146bfae5d1880cc270d4e", logging.WARNING, (*_WHO, "identity")),
+    Event("client_ended", "6a149206673b4a4496dfc99e549f4503", logging.WARNING, ("reason", *_WHO, "identity")),
+    Event("client_refused", "8d39f4a94ab54ef7bd0098155637d2c6", logging.WARNING, ("reason", *_WHO)),
+    Event("not_permitted", "09280d8f14444f8ab05b7d8e6efe67f8", logging.WARNING, (*_WHO, "identity", "channel")),
+)
+
+#: all of them by name
+EVENTS: Final = {event.name: event for event in _ALL}

@@ -1,0 +1,304 @@
+"""What a real daemon says: to a journal, with fields and ids; to people; and to those who do not listen."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bccnd.net.events import EVENTS
+from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, acting_as, datagram, payloads, wait
+from tests.net.journals import JournalSocket
+from tests.support import NOBODY, need_root
+
+#: puts a folder in the place where every daemon looks for the journal, for one process only
+IN_PLACE = (
+    'mount -t tmpfs none /run && mkdir -p /run/systemd/journal && mount --bind "$0" /run/systemd/journal && exec "$@"'
+)
+
+
+class Journaled(Daemon):
+    """A daemon whose standard error is the journal, as the service manager does it."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any] | None = None) -> None:
+        need_root("a journal where the daemon looks for it")
+        folder.mkdir(mode=0o700)
+        self.journal = JournalSocket(folder / "journal/socket")
+        self.stream, self._theirs = socket.socketpair()
+        self.stream.setblocking(False)
+        self.entries: list[dict[str, bytes]] = []
+        super().__init__(folder, settings, start=False)
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        info = os.fstat(self._theirs.fileno())
+        command = [str(BIN / "bccnd"), "--config", str(self.config)]
+        return subprocess.Popen(
+            ["unshare", "-m", "--propagation", "private", "sh", "-c", IN_PLACE, str(self.folder / "journal"), *command],
+            stdin=subprocess.DEVNULL,
+            stderr=self._theirs.fileno(),
+            env={**os.environ, "JOURNAL_STREAM": f"{info.st_dev}:{info.st_ino}"},
+        )
+
+    def said(self) -> str:
+        self.entries += self.journal.waiting()
+        return "\n".join(entry["MESSAGE"].decode() for entry in self.entries)
+
+    def told(self, event: str, number: int = 0) -> dict[str, bytes]:
+        """An entry about an event, checked for what every one has, and what was promised for this one."""
+        wait(lambda: len(self._all(event)) > number, f"{event} in:\n{self.said()}")
+        entry = self._all(event)[number]
+        known = EVENTS[event]
+        assert entry["MESSAGE_ID"] == known.id.encode()
+        assert entry["SYSLOG_IDENTIFIER"] == b"bccnd"
+        assert entry["PRIORITY"] in (b"3", b"4", b"6")
+        for field in known.fields:
+            assert f"BCCND_{field.upper()}" in entry, field
+        if entry["PRIORITY"] != b"6":
+            assert entry["BCCND_REMEDY"] in entry["MESSAGE"]
+        return entry
+
+    def _all(self, event: str) -> list[dict[str, bytes]]:
+        self.said()
+        return [entry for entry in self.entries if entry.get("BCCND_EVENT") == event.encode()]
+
+    def close(self) -> None:
+        """Nothing has come the other way."""
+        with pytest.raises(BlockingIOError):
+            self.stream.recv(100)
+        self.stream.close()
+        self._theirs.close()
+        self.journal.close()
+
+
+@pytest.fixture
+def journaled(tmp_path: Path) -> Iterator[Journaled]:
+    daemon = Journaled(tmp_path / "a")
+    yield daemon
+    daemon.close()
+
+
+def test_the_life_of_a_daemon_is_in_the_journal(journaled: Journaled) -> None:
+    journaled.start()
+    with journaled:
+        ready = journaled.told("ready")
+        assert ready["MESSAGE"].startswith(b"ready: segment ")
+        assert ready["PRIORITY"] == b"6"
+        journaled.reload()
+        assert journaled.told("reload_applied")["MESSAGE"].startswith(b"reloaded: ")
+        journaled.configure({"host": "other"})
+        journaled.reload()
+        assert journaled.told("restart_needed")["BCCND_SETTING"] == b"host"
+        journaled.config.write_text("segment: []\ndedup: {horizon: soon}\n")
+        journaled.reload()
+        refused = journaled.told("reload_refused")
+        assert refused["PRIORITY"] == b"3"
+        assert refused["BCCND_REASON"] == b"bad_configuration"
+        assert b"did you mean segments?" in refused["MESSAGE"]
+        assert b"'soon' is no duration" in refused["MESSAGE"]
+    assert journaled.told("stopped")["PRIORITY"] == b"6"
+    # And now it cannot even start.
+    process = journaled.spawn()
+    assert process.wait(PATIENCE) == 2
+    entry = journaled.told("start_refused")
+    assert (entry["PRIORITY"], entry["BCCND_REASON"]) == (b"3", b"bad_configuration")
+    assert b"did you mean segments?" in entry["MESSAGE"]
+
+
+def test_a_start_that_cannot_work_is_in_the_journal(journaled: Journaled) -> None:
+    journaled.configure({"segments": [{"interface": "nosuch0"}]})
+    assert journaled.spawn().wait(PATIENCE) == 2
+    entry = journaled.told("start_refused")
+    assert entry["MESSAGE"].startswith(b"cannot start: ")
+    assert b"there is no interface nosuch0" in entry["MESSAGE"]
+    assert [entry["BCCND_EVENT"] for entry in journaled.entries] == [b"start_refused"]
+
+
+def test_who_does_wrong_is_in_the_journal_with_all_that_is_known_of_him(journaled: Journaled) -> None:
+    address = f"bccnd-journal-{os.getpid()}"
+    bus = {"queue": {"messages": 10}, "user": {"clients": 2}, "sockets": [{"path": f"@{address}", "mode": "0666"}]}
+    journaled.configure({"access": [{"publish": ["a/"]}], "bus": bus})
+    journaled.start()
+    key = b"b\x1b[2J\nPRIORITY=0"
+    with journaled, ExitStack() as stack:
+        publisher = stack.enter_context(journaled.connect())
+        nobodies = []
+        for _ in range(3):
+            sock = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            with acting_as(NOBODY):
+                sock.connect(f"\0{address}")
+            nobodies.append(sock)
+        nobodies[0].send(b"MSG " + key + b"\0x")
+        entry = journaled.told("not_permitted")
+        assert entry["BCCND_CHANNEL"] == key
+        assert entry["BCCND_UID"] == b"%d" % NOBODY
+        assert entry["BCCND_PID"] == b"%d" % os.getpid()
+        assert entry["BCCND_IDENTITY"] == b"relay01/%b/%b" % (entry["BCCND_PROGRAM"], entry["BCCND_PID"])
+        assert entry["PRIORITY"] == b"4"
+        assert b"\x1b" not in entry["MESSAGE"]
+        refused = journaled.told("client_refused")
+        assert (refused["BCCND_REASON"], refused["BCCND_COUNT"]) == (b"too_many_clients_of_user", b"1")
+        assert "BCCND_IDENTITY" not in refused
+        nobodies[1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        nobodies[1].send(b"SUB a/")
+        wait(lambda: journaled.metric("subscriptions") == 1, "the subscription")
+        for _ in range(2000):
+            publisher.publish("a/b", b"x" * 1000)
+        publisher.sync()
+        slow = journaled.told("client_slow")
+        assert slow["BCCND_REASON"] == b"queue_messages"
+        assert slow["BCCND_PATTERNS"] == b"'a/'"
+        nobodies[1].send(b"CMSG blocking/hard/error")
+        # It takes effect when it is read, and one more message is too much then.
+        while journaled.metric("clients") > 2:
+            publisher.publish("a/b", b"x" * 1000)
+        ended = journaled.told("client_ended")
+        assert (ended["BCCND_REASON"], ended["BCCND_UID"]) == (b"slow", b"%d" % NOBODY)
+
+
+def test_what_may_be_an_attack_is_in_the_journal_once_with_its_number(journaled: Journaled) -> None:
+    journaled.configure(
+        {
+            "integrity": journaled.with_key(KEY),
+            "dedup": {"freshness": "monotonic"},
+            "segments": [{**journaled.settings["segments"][0], "name": "hall"}],
+        }
+    )
+    journaled.start()
+    with journaled, Wire(journaled.port) as wire:
+        bad = datagram("relay02/x/1", 5, "a", b"x", key=b"another key of thirty-two bytes.")
+        unknown = datagram("relay02/x/1", 5, "a", b"x").replace(b"]", b":crc32=00000000]", 1)
+        wire.send(*[bad] * 3, *[datagram("relay02/x/1", 5, "a", b"x")] * 4, *[unknown] * 5)
+        wire.send(*[datagram("relay02/x/1", seq, "a", b"x", key=KEY) for seq in (10_000, 1, 2)])
+        total = 3 + 4 + 5 + 3
+        wait(lambda: sum(journaled.verdicts().values()) == total, "all to be read")
+        found: dict[bytes, int] = {}
+        for number in range(4):
+            entry = journaled.told("datagrams_refused", number)
+            assert entry["BCCND_SEGMENT"] == b"hall"
+            assert b"bccn tap --refused" in entry["BCCND_REMEDY"]
+            found[entry["BCCND_VERDICT"]] = found.get(entry["BCCND_VERDICT"], 0) + int(entry["BCCND_COUNT"])
+        assert set(found) == {b"integrity_failed", b"integrity_missing", b"integrity_unknown", b"replayed"}
+        assert journaled.verdicts() == {"accepted": 1, **{name.decode(): count for name, count in found.items()}}
+        # More of the same is not said for a minute.
+        wire.send(*[bad] * 50)
+        wait(lambda: journaled.verdicts()["integrity_failed"] == 53, "the rest to be read")
+        time.sleep(1.2)
+        journaled.said()
+        assert sum(entry.get("BCCND_EVENT") == b"datagrams_refused" for entry in journaled.entries) == 4
+
+
+def test_a_journal_that_stands_still_does_not_hold_up_the_daemon(journaled: Journaled) -> None:
+    journaled.start()
+    journaled.said()
+    with journaled, journaled.connect("a") as client:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as other:
+            with suppress(BlockingIOError):
+                while other.sendto(b"MESSAGE=somebody else\n", journaled.journal.path):
+                    pass
+            reload_three_times(journaled)
+            client.publish("a", b"served")
+            assert payloads(client, 1) == [b"served"]
+            journaled.journal.waiting()
+        journaled.reload()
+        lost = journaled.told("lines_lost")
+        assert lost["BCCND_COUNT"] == b"3"
+        assert journaled.entries.index(lost) == journaled.entries.index(journaled.told("reload_applied")) - 1
+
+
+def reload_three_times(daemon: Daemon) -> None:
+    """And see by other means than by the log that it was done."""
+
+    def done(count: int) -> bool:
+        return daemon.metric("config_reloads_total", result="applied") == count
+
+    for number in range(1, 4):
+        daemon.signal(signal.SIGHUP)
+        wait(partial(done, number), "the reload")
+
+
+# -- for people
+
+
+class OnTerminal(Daemon):
+    """A daemon on a terminal."""
+
+    def __init__(self, folder: Path) -> None:
+        self.master, self._slave = pty.openpty()
+        self._shown = ""
+        super().__init__(folder)
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        command = [str(BIN / "bccnd"), "--config", str(self.config)]
+        # As in a shell that some service has started.
+        environ = {**os.environ, "JOURNAL_STREAM": "8:1"}
+        return subprocess.Popen(command, stdin=self._slave, stderr=self._slave, env=environ, start_new_session=True)
+
+    def said(self) -> str:
+        while select.select([self.master], [], [], 0)[0]:
+            self._shown += os.read(self.master, 65536).decode()
+        return self._shown
+
+    def flow(self, goes: bool) -> None:
+        """What Ctrl-S and Ctrl-Q do."""
+        termios.tcflow(self._slave, termios.TCOON if goes else termios.TCOOFF)
+
+    def close(self) -> None:
+        os.close(self.master)
+        os.close(self._slave)
+
+
+def test_on_a_terminal_it_is_readable_and_nobody_draws_on_it(tmp_path: Path) -> None:
+    daemon = OnTerminal(tmp_path / "a")
+    with daemon:
+        daemon.configure({"access": [{"publish": ["a/"]}]})
+        daemon.reload()
+        with daemon.raw() as client:
+            client.send(b"MSG b\x1b[2J\x1b]0;pwned\x07\nforged\0x")
+            assert client.recv(1000).startswith(b"CMSG !/bccn/error\0not_permitted ")
+        wait(lambda: "may not" in daemon.said())
+    lines = daemon.said().split("\r\n")
+    assert lines.pop() == ""
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d bccnd (info|warning): [ -~]+", line) for line in lines), lines
+    assert " bccnd info: ready: segment " in lines[0]
+    assert lines[-1].endswith("info: stopped")
+    assert any(". Remedy: see access in the configuration" in line for line in lines)
+    daemon.close()
+
+
+def test_a_terminal_that_is_stopped_does_not_hold_up_the_daemon(tmp_path: Path) -> None:
+    daemon = OnTerminal(tmp_path / "a")
+    with daemon, daemon.connect("a") as client:
+        daemon.flow(False)
+        before = daemon.said()
+        reload_three_times(daemon)
+        client.publish("a", b"served")
+        assert payloads(client, 1) == [b"served"]
+        assert daemon.said() == before
+        daemon.flow(True)
+        daemon.reload()
+        assert "warning: 3 lines of this log are missing here" in daemon.said()
+    daemon.close()
+
+
+def test_in_a_pipe_it_is_readable(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", start=False)
+    command = [str(BIN / "bccnd"), "--config", str(daemon.config)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert re.fullmatch(r"\d\d:\d\d:\d\d bccnd info: ready: .*\n", process.stderr.readline())
+        process.terminate()
+        assert re.fullmatch(r"\d\d:\d\d:\d\d bccnd info: stopped\n", process.stderr.read())
+        assert process.wait(PATIENCE) == 0
