@@ -43,7 +43,7 @@ def main(path: str | None, check: bool) -> None:
         click.echo(str(error), err=True)
         if not check:
             more = len(error.faults) - 1
-            _tell(f"{error.faults[0]}{f' ({more} more faults)' if more else ''}")
+            _tell(f"{error.faults[0]}{f' (and {more} more)' if more else ''}")
         sys.exit(2)
     if check:
         click.echo(f"{path or 'the defaults'}: ok")
