@@ -76,7 +76,7 @@ class Service(Daemon):
         said = self.said()
         assert "remedy" in said
         assert "Traceback" not in said
-        told = self.manager.all()
+        told = self.manager.said()
         assert [one.value("READY") for one in told] == [None]
         status = told[0].value("STATUS") or ""
         assert status.startswith("cannot start: ")
@@ -153,6 +153,8 @@ def test_nobody_and_nothing_that_comes_while_the_daemon_is_away_is_lost(service:
                 assert early.recv(100) == b"CMSG !/bccn/sync\0early"
             wait(lambda: service.verdicts() == {"accepted": 1}, "the early datagram")
             both_ways(service, seq + 100)
+            # Our own broadcast comes back, and must not be left for the next one.
+            wait(lambda: service.verdicts().get("looped") == 1, "the echo")
             # What belongs to systemd is left as it is, by an end in order and by another one.
             if seq == 2:
                 service.signal(signal.SIGKILL)
@@ -167,7 +169,7 @@ def test_what_is_configured_and_was_not_passed_is_opened_as_usual(service: Servi
     service.bind("udp")
     service.start()
     both_ways(service)
-    assert f"from systemd: segment {BROADCAST}#{service.port}\n" in service.said()
+    assert re.search(rf"from systemd: segment {BROADCAST}#{service.port}(; not compiled)?\n", service.said())
     assert service.metric("clients") == 0
     assert service.stop() == 0
     assert not service.bus.exists()
@@ -414,7 +416,7 @@ def test_a_life_is_told_from_its_first_to_its_last_word(service: Service) -> Non
     service.signal(signal.SIGTERM)
     assert manager.until("STOPPING=1").value("STATUS") == "stopping"
     assert service.process.wait(PATIENCE) == 0
-    assert manager.all() == []
+    assert manager.said() == []
     assert manager.senders == {service.process.pid}
 
 
@@ -422,7 +424,7 @@ def test_a_configuration_that_is_no_good_is_told_and_shown(service: Service) -> 
     service.config.write_text("dedup:\n  santy: 1\nbus:\n  mode: 1\n")
     process = service.spawn()
     assert process.wait(PATIENCE) == 2
-    (one,) = service.manager.all()
+    (one,) = service.manager.said()
     assert re.fullmatch(
         r"STATUS=cannot start: .*bccnd\.yaml:2: dedup\.santy: unknown key; remedy: .* sanity\? \(and 1 more\)",
         one.lines[0],
@@ -440,7 +442,7 @@ def test_checking_a_file_tells_the_manager_nothing(service: Service) -> None:
     command = [str(BIN / "bccnd"), "--check", "--config", str(service.config)]
     environment = {**os.environ, "NOTIFY_SOCKET": service.manager.address}
     assert subprocess.run(command, env=environment, capture_output=True, check=False).returncode == 2
-    assert service.manager.all() == []
+    assert service.manager.said() == []
 
 
 def test_the_status_follows_what_is_going_on(service: Service) -> None:
@@ -465,7 +467,7 @@ def test_the_watchdog_is_fed_while_nothing_happens_and_not_while_the_loop_stands
     assert 0.6 < time.monotonic() - began < 1.4
     service.signal(signal.SIGSTOP)
     time.sleep(0.05)
-    manager.all()
+    manager.said()
     assert manager.hear(0.6) is None
     service.signal(signal.SIGCONT)
     manager.until("WATCHDOG=1")
@@ -485,7 +487,7 @@ def test_without_a_manager_it_serves_as_ever(service: Service) -> None:
     both_ways(service)
     service.reload()
     assert service.stop() == 0
-    assert service.manager.all() == []
+    assert service.manager.said() == []
 
 
 # -- keys
