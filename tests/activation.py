@@ -98,8 +98,19 @@ class Notified:
             found.append(one)
         return found
 
+    def said(self) -> list[Told]:
+        """What was said so far and not heard, but for what is to be stored: that is let go."""
+        return [one for one in self.all() if not self._stores(one)]
+
+    @staticmethod
+    def _stores(one: Told) -> bool:
+        for descriptor in one.descriptors:
+            os.close(descriptor)
+        return one.lines[0].startswith("FDSTORE")
+
     def until(self, line: str) -> Told:
-        """The next notification that holds a line, or an assignment to it if it ends in ``=``."""
+        """The next notification that holds a line, or an assignment to it if it ends in ``=``; what is to be stored
+        meanwhile is let go."""
         deadline = time.monotonic() + 2 * PATIENCE
         self.before = []
         while (left := deadline - time.monotonic()) > 0:
@@ -108,7 +119,8 @@ class Notified:
                 break
             if any(each == line or (line.endswith("=") and each.startswith(line)) for each in one.lines):
                 return one
-            self.before.append(one)
+            if not self._stores(one):
+                self.before.append(one)
         raise AssertionError(f"waited in vain for {line}; told: {self.before}")
 
     def close(self) -> None:

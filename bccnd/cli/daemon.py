@@ -46,7 +46,7 @@ def main(path: str | None, check: bool) -> None:
         else:
             log.setup()
             more = len(error.faults) - 1
-            brief = f"{error.faults[0]}{f' ({more} more faults)' if more else ''}"
+            brief = f"{error.faults[0]}{f' (and {more} more)' if more else ''}"
             _refuse(str(error), error.faults[0].remedy, error.reason, brief)
         sys.exit(2)
     if check:

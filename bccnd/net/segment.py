@@ -118,7 +118,7 @@ class Segment:
         if self.granted < options.receive_buffer:
             remedy = f"sysctl -w net.core.rmem_max={options.receive_buffer}"
             if passed is not None:
-                remedy = f"set ReceiveBuffer={options.receive_buffer} in its socket unit and restart that"
+                remedy = f"set ReceiveBuffer={options.receive_buffer} in its socket unit, or {remedy}; restart both"
             self.warnings.append(
                 f"segment {options.name}: the kernel grants a receive buffer of {self.granted} bytes, "
                 f"{options.receive_buffer} were asked for; a burst may be lost. Remedy: {remedy}"

@@ -430,6 +430,7 @@ def test_a_passed_socket_that_holds_too_little_is_said_with_what_its_unit_should
     with tempfile.TemporaryDirectory() as name, without_root(Path(name)):
         (warning,) = Segment(replace(options, receive_buffer=asked), passed).warnings
     assert f"ReceiveBuffer={asked} in its socket unit" in warning
+    assert f"net.core.rmem_max={asked}" in warning
 
 
 def test_what_was_dropped_before_the_start_is_said(
