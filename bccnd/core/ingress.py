@@ -12,6 +12,7 @@ from typing import Final
 
 from bccnd.core import frames
 from bccnd.core.annals import Annals
+from bccnd.core.arrival import spans
 from bccnd.core.bccn1 import MAX_RECEIVE, UNKNOWN_SRC, read_body
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, Nameless, Sources
@@ -136,6 +137,17 @@ class Ingress:
         verdicts[ACCEPTED] += accepted
         if annals is not None:
             annals.flush(now)
+        return deliveries
+
+    def feed_late(
+        self, counters: SegmentCounters, datagrams: list[bytes], peers: Sequence[str], now: float, stamps: Sequence[int]
+    ) -> list[Delivery]:
+        """Judge a batch that has waited for us, each of it as of when it came: the first at ``now``, the others as much
+        later as ``stamps`` say (nanoseconds of the wall clock, 0 where it is not known; the first one is)."""
+        deliveries: list[Delivery] = []
+        for start, end, after in spans(stamps):
+            stamp = stamps[start] or stamps[0]
+            deliveries += self.feed(counters, datagrams[start:end], peers[start:end], now + after, stamp)
         return deliveries
 
     def _count_groups(self, groups: tuple[int, ...], size: int) -> None:
