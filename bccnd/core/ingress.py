@@ -105,9 +105,13 @@ class Ingress:
                     known = routes.known
                     verdict = self._judge_anew(src, seq, now, peers, number, raw[at:])
                     behind = len(raw) - len(payload)
-                # What is stale was marked as seen.
-                if annals is not None and (verdict <= LAST_ACCEPTED or verdict == STALE) and src != UNKNOWN_SRC:
-                    annals.datagram(raw, at, second, src, seq)
+                if (
+                    annals is not None
+                    and (verdict <= LAST_ACCEPTED or verdict == STALE)  # what is stale was marked as seen
+                    and (first - at > 1 or src != UNKNOWN_SRC)  # a src of one byte may be that of the nameless
+                    and not annals.notes.add(raw, at, second)
+                ):
+                    annals.datagram(src, seq)
                 if verdict <= LAST_ACCEPTED:
                     if route.plain:
                         deliveries.append((route.plain, scan.joined(route.frame_head, raw, behind)))
