@@ -168,6 +168,9 @@ class Daemon:
         self._handover = None
         if self._manager.listens:
             self._handover = Handover(self._manager, self._sockets.stored, self.loop.soon)
+        else:  # nobody who would keep them for another one
+            for _, descriptor in self._sockets.stored:
+                os.close(descriptor)
         segments = [_segment_options(each, settings.max_datagram) for each in settings.segments]
         self._sockets.assign(
             [one.path for one in settings.bus.all_sockets], segments, metrics=settings.metrics.listen is not None
@@ -246,10 +249,10 @@ class Daemon:
         counters = SegmentCounters(unfinished.label.decode()) if segment is None else segment.counters
         peers = Peers.of(memoryview(unfinished.names), unfinished.name_size)
         wall = time.time_ns()
-        stamp = unfinished.stamp_ns or wall
-        now = unfinished.now or time.monotonic() - max(0, wall - stamp) * 1e-9
+        stamps = [unfinished.stamps[0] or wall, *unfinished.stamps[1:]]
+        now = unfinished.now or time.monotonic() - max(0, wall - stamps[0]) * 1e-9
         annals.serial = unfinished.serial
-        self.bus.deliver(self._ingress.feed(counters, list(unfinished.datagrams), peers, now, stamp))
+        self.bus.deliver(self._ingress.feed_late(counters, list(unfinished.datagrams), peers, now, stamps))
 
     def _keep_annals(self, handover: Handover, annals: Annals, now: float) -> bool:
         """Write down what time has done; True when there is more to be done now."""
@@ -398,6 +401,8 @@ class Daemon:
         """Serve until SIGTERM or SIGINT."""
         loop = self.loop
         patience = self.bus.limits.patience if self.taken_over else 0.0
+        for intake in self._intakes:
+            intake.expect_late(True)
         CatchUp(loop, self.bus.fanout, patience, self._watch).begin(self._intakes)
         self._sweep()
         loop.every(WATCH_DROPS, self._watch_drops)
@@ -582,6 +587,10 @@ class Daemon:
 
     def now(self) -> float:
         return time.monotonic()
+
+    @property
+    def not_kept(self) -> int:
+        return 0 if self._handover is None else self._handover.unkept
 
     @property
     def subscriptions(self) -> int:

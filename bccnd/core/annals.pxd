@@ -7,6 +7,7 @@ from bccnd.leaf.notes cimport Notes
 cdef int RECORD
 cdef int _BEAT
 cdef int _COLON
+cdef double _ENDLESS
 
 
 cdef class Annals:
@@ -17,13 +18,13 @@ cdef class Annals:
     cdef Sources _sources
     cdef object _nameless
     cdef object _liveness
-    cdef Notes _notes
+    cdef readonly Notes notes
     cdef double _now
     cdef object _write
     cdef Py_ssize_t _snapshot
     cdef object _walk
 
-    cpdef datagram(self, bytes raw, Py_ssize_t start, Py_ssize_t end, bytes src, unsigned long long seq)
+    cpdef datagram(self, bytes src, object seq)
     cpdef flush(self, double now)
     cdef _flush(self, unsigned long long serial, double now)
     cdef _put_out(self, bytes record)
@@ -47,5 +48,8 @@ cdef class _Reader:
     cdef _record(self, bytes data, Py_ssize_t start, Py_ssize_t end, dict strange)
     @cython.locals(colon=Py_ssize_t, found=longlong, source=Source, src=bytes)
     cdef _datagram(self, bytes data, Py_ssize_t start, Py_ssize_t end, double when)
-    @cython.locals(source=Source)
+    @cython.locals(
+        source=Source, src=bytes, heard=double, rank=double, beat=double, gap=double, interval=double, latest=double,
+        named=Py_ssize_t, bits=Py_ssize_t, behind=Py_ssize_t, state=int, epoch=int,
+    )
     cdef _source(self, bytes what, double when)

@@ -66,6 +66,7 @@ MAX_RECORD: Final = 1 << 24
 #: seconds by which a record may be ahead of us: clocks do not go back, but are not read at the same moment
 AHEAD: Final = 1.0
 
+_ENDLESS: Final = float("inf")
 _COLON: Final = ord(":")
 _HEADER: Final = MAGIC + struct.pack("=I", VERSION)
 _SIZE: Final = struct.Struct("=I")
@@ -93,7 +94,7 @@ class Annals:
         self._sources = sources
         self._nameless = nameless
         self._liveness = liveness
-        self._notes = Notes()
+        self.notes = Notes()
         self._now = now
         self.failed = ""
         self.turn(write)
@@ -118,32 +119,31 @@ class Annals:
 
     # -- what happens
 
-    def datagram(self, raw: bytes, start: int, end: int, src: bytes, seq: int) -> None:
-        """A datagram has changed the tracker of ``src``; ``raw[start:end]`` is its src, a colon and its seq."""
-        if not self._notes.add(raw, start, end):
-            # Its number has more leading zeros than anybody needs.
-            plain = b"%b:%d" % (src, seq)
-            self._notes.add(plain, 0, len(plain))
+    def datagram(self, src: bytes, seq: int) -> None:
+        """A datagram has changed a tracker. Whoever feeds them notes ``src:seq`` as it stands in the datagram, but for
+        those with more leading zeros than a note can hold."""
+        plain = b"%b:%d" % (src, seq)
+        self.notes.add(plain, 0, len(plain))
 
     def beat(self, src: bytes) -> None:
         """That was a heartbeat."""
-        self._notes.put(_BEAT, src)
+        self.notes.put(_BEAT, src)
 
     def gone(self, src: bytes) -> None:
         """A tracker was given up."""
-        self._notes.put(_GONE, src)
+        self.notes.put(_GONE, src)
 
     def state(self, src: bytes, state: int) -> None:
         """Who is watched fell silent, or came back without a heartbeat."""
-        self._notes.put(_STATE, bytes((state,)) + src)
+        self.notes.put(_STATE, bytes((state,)) + src)
 
     def dead(self, src: bytes, death: Death) -> None:
         """Who was watched died."""
-        self._notes.put(_DEAD, _TIMES.pack(*death) + src)
+        self.notes.put(_DEAD, _TIMES.pack(*death) + src)
 
     def nameless(self, key: bytes, when: float) -> None:
         """Something was accepted from who does not know its own name."""
-        self._notes.put(_NAMELESS, _WHEN.pack(when) + key)
+        self.notes.put(_NAMELESS, _WHEN.pack(when) + key)
 
     def own(self, src: bytes, own: Own) -> None:
         """An identity was claimed or released. This is written at once: what is sent under it must never be taken for
@@ -154,11 +154,11 @@ class Annals:
     def flush(self, now: float) -> None:
         """An input was worked on: write down what was noted of it, if anything was."""
         self._now = now
-        if self._notes.used:
+        if self.notes.used:
             self._flush(self.serial, now)
 
     def _flush(self, serial: int, now: float) -> None:
-        self._put_out(self._notes.take(RECORD, serial, now))
+        self._put_out(self.notes.take(RECORD, serial, now))
 
     def _put_out(self, record: bytes) -> None:
         if self.failed:
@@ -178,18 +178,18 @@ class Annals:
         """Write down what time has done, and go on with the snapshot; True when there is more to be done now. Cheap;
         call it often, but never while an input is being worked on."""
         self._now = now
-        if self._notes.used:
+        if self.notes.used:
             self._flush(0, now)
         if self._walk is None or self.failed:
             return False
         for _ in range(STEP):
             if next(self._walk, _END) is _END:
                 self._walk = None
-                self._notes.put(_COMPLETE, b"")
+                self.notes.put(_COMPLETE, b"")
                 break
-            if self._notes.used > STEP_BYTES:
+            if self.notes.used > STEP_BYTES:
                 break
-        if self._notes.used:
+        if self.notes.used:
             before = self.size
             self._flush(0, now)
             self._snapshot += self.size - before
@@ -217,12 +217,12 @@ class Annals:
         for shard in range(sources.shards()):
             for source in sources.shard(shard):
                 if sources.get(source.src) is source:
-                    self._notes.put(_SOURCE, _pack(source))
+                    self.notes.put(_SOURCE, _pack(source))
                 yield
             yield
 
     def _note_own(self, src: bytes, own: Own) -> None:
-        self._notes.put(_OWN, _RANGE.pack(own.until, own.first, min(own.next, MAX_SEQ)) + src)
+        self.notes.put(_OWN, _RANGE.pack(own.until, own.first, min(own.next, MAX_SEQ)) + src)
 
 
 #: what an iterator gives that has nothing any more
@@ -418,12 +418,14 @@ class _Reader:
             self._liveness.restore_state(what[1:], what[0])
         elif kind == _DEAD:
             heard, beat, gap = _TIMES.unpack_from(what)
-            self._check_times(heard, beat, gap)
+            self._check(heard)
+            self._check(beat)
+            self._check(gap)  # it has passed between two heartbeats
             check_src(what[_TIMES.size :])
             self._liveness.restore_death(what[_TIMES.size :], Death(heard, beat, gap))
         elif kind == _NAMELESS:
             (since,) = _WHEN.unpack_from(what)
-            self._check_times(since)
+            self._check(since)
             self._nameless.restore(what[_WHEN.size :], since)
         elif kind == _OWN:
             until, first, beyond = _RANGE.unpack_from(what)
@@ -444,8 +446,12 @@ class _Reader:
         first, last, heard, rank, beat, gap, interval, epoch, state, named, bits = _TRACKER.unpack_from(what)
         src = what[_TRACKER.size : _TRACKER.size + named]
         behind = _TRACKER.size + named + bits
-        self._check_times(heard, rank - RANK_SECONDS, beat, gap, interval)
-        if first > last or epoch < 1 or state not in (UNWATCHED, ALIVE, SILENT) or behind > len(what):
+        latest = self._now + AHEAD
+        if not (0 <= heard <= latest and 0 <= rank <= latest + RANK_SECONDS and 0 <= beat <= latest):
+            raise _Damaged("a time that is none")
+        if not (0 <= gap < _ENDLESS and 0 <= interval < _ENDLESS and state in (UNWATCHED, ALIVE, SILENT)):
+            raise _Damaged("an impossible heartbeat")
+        if first > last or epoch < 1 or behind > len(what):
             raise _Damaged("an impossible tracker")
         if self._may_track(src):
             absent, missing = what[behind - bits : behind], what[behind:]
@@ -453,17 +459,15 @@ class _Reader:
             source = self._sources.restore(src, seqs, heard, rank, when)
             source.beat, source.gap, source.interval, source.state = beat, gap, interval, state
 
-    def _check_times(self, *times: float) -> None:
-        """Moments before now, and spans that may have passed since the beginning of time."""
-        for time in times:
-            if not 0 <= time <= self._now + AHEAD:
-                raise _Damaged("a time that is none")
+    def _check(self, when: float) -> None:
+        if not 0 <= when <= self._now + AHEAD:
+            raise _Damaged("a time that is none")
 
     def settle(self, clock_us: int) -> None:
         """After the last file: go on from now."""
         passed = max(0.0, self._now - self._latest)
         for src, (until, first, beyond) in sorted(self._own.items(), key=lambda item: item[1][0]):
-            if until < float("inf"):
+            if until < _ENDLESS:
                 # While nobody listened, no time was lost for what they had sent.
                 self._sources.restore_own(src, until + passed, first, beyond)
             else:

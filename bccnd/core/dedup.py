@@ -383,13 +383,16 @@ class Sources:
         source = self._roster.get(src)
         if source is None:
             source = self.start(src, last, heard)
-        self.missing -= source.missing.bit_count()
+        if source.missing:
+            self.missing -= source.missing.bit_count()
         source.first, source.last, source.epoch = first, last, epoch
         source.heard, source.rank = heard, rank
-        source.absent = absent & self._mask & ~1
-        source.missing = missing & source.absent
-        self.missing += source.missing.bit_count()
-        self._open_gap_for_all(source, now)
+        source.absent = source.missing = 0
+        if absent:
+            source.absent = absent & self._mask & ~1
+            source.missing = missing & source.absent
+            self.missing += source.missing.bit_count()
+            self._open_gap_for_all(source, now)
         return source
 
     def _open_gap_for_all(self, source: Source, now: float) -> None:

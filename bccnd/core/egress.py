@@ -33,6 +33,19 @@ class _Speaker:
         self.begun = False
         self.own = own
 
+    def next(self, clock_us: int) -> int:
+        """The seq to give next."""
+        # A clock that was set back while nobody spoke under this name must not lead back either.
+        return self.own.next if self.begun else max(self.own.next, clock_us)
+
+    def go_on(self, seq: int, first: int | None = None) -> None:
+        """Give this one next; ``first`` is the first that was given, if none was before."""
+        if not self.begun:
+            self.begun = True
+            if not self.own.next:
+                self.own.first = seq if first is None else first
+        self.own.next = seq
+
 
 class Egress:
     """Gives local messages their sender, seq and check. ``perl_safe`` refuses plain channels that the Perl module
@@ -66,6 +79,13 @@ class Egress:
         speaker = self._speakers.get(identity)
         return speaker.own.next if speaker is not None and speaker.begun else 0
 
+    def begin(self, identity: bytes, clock_us: int) -> int:
+        """The seq that is given next under an open identity, decided now if it was not before."""
+        speaker = self._speakers[identity]
+        seq = speaker.next(clock_us)
+        speaker.go_on(seq)
+        return seq
+
     def resume(self, identity: bytes, seq: int) -> None:
         """Go on with this seq, at least, under an open identity that was in use before we were."""
         speaker = self._speakers[identity]
@@ -88,17 +108,11 @@ class Egress:
         if self._perl_safe and chan.translate(None, _PERL_BYTES) and not chan.startswith(b"!"):
             raise BadMessage("not_perl_safe", "the Perl module would discard this channel")
         speaker = self._speakers[identity]
-        own = speaker.own
-        # A clock that was set back while nobody spoke under this name must not lead back either.
-        seq = own.next if speaker.begun else max(own.next, clock_us)
+        seq = speaker.next(clock_us)
         body = bccn1.build_body(identity, seq, chan, payload)
         # A body beyond the ceiling is not worth a sum.
         datagram = bccn1.build(body, self.door.seal(body)) if len(body) <= self._ceiling else body
         if len(datagram) > self._ceiling:
             raise BadMessage("too_long", f"more than {self._ceiling} bytes as a datagram")
-        if not speaker.begun:
-            speaker.begun = True
-            if not own.next:
-                own.first = seq
-        own.next = seq + 1
+        speaker.go_on(seq + 1, seq)
         return seq, datagram

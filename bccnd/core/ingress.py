@@ -12,6 +12,7 @@ from typing import Final
 
 from bccnd.core import frames
 from bccnd.core.annals import Annals
+from bccnd.core.arrival import spans
 from bccnd.core.bccn1 import MAX_RECEIVE, UNKNOWN_SRC, read_body
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, Nameless, Sources
@@ -104,9 +105,13 @@ class Ingress:
                     known = routes.known
                     verdict = self._judge_anew(src, seq, now, peers, number, raw[at:])
                     behind = len(raw) - len(payload)
-                # What is stale was marked as seen.
-                if annals is not None and (verdict <= LAST_ACCEPTED or verdict == STALE) and src != UNKNOWN_SRC:
-                    annals.datagram(raw, at, second, src, seq)
+                if (
+                    annals is not None
+                    and (verdict <= LAST_ACCEPTED or verdict == STALE)  # what is stale was marked as seen
+                    and (first - at > 1 or src != UNKNOWN_SRC)  # a src of one byte may be that of the nameless
+                    and not annals.notes.add(raw, at, second)
+                ):
+                    annals.datagram(src, seq)
                 if verdict <= LAST_ACCEPTED:
                     if route.plain:
                         deliveries.append((route.plain, scan.joined(route.frame_head, raw, behind)))
@@ -136,6 +141,17 @@ class Ingress:
         verdicts[ACCEPTED] += accepted
         if annals is not None:
             annals.flush(now)
+        return deliveries
+
+    def feed_late(
+        self, counters: SegmentCounters, datagrams: list[bytes], peers: Sequence[str], now: float, stamps: Sequence[int]
+    ) -> list[Delivery]:
+        """Judge a batch that has waited for us, each of it as of when it came: the first at ``now``, the others as much
+        later as ``stamps`` say (nanoseconds of the wall clock, 0 where it is not known; the first one is)."""
+        deliveries: list[Delivery] = []
+        for start, end, after in spans(stamps):
+            stamp = stamps[start] or stamps[0]
+            deliveries += self.feed(counters, datagrams[start:end], peers[start:end], now + after, stamp)
         return deliveries
 
     def _count_groups(self, groups: tuple[int, ...], size: int) -> None:

@@ -22,7 +22,7 @@ at              what
 SLOTS           for each client: its number, the serial of an input, how much it got of that, its next seq
 PACKETS         headers and vectors of what is sent, and one more of each for a single packet
 INBOX           header, vector and bytes of a packet from a client
-SEGMENT, ...    for each segment: label, headers, vectors, stamp, addresses, datagrams
+SEGMENT, ...    for each segment: label, headers, vectors, stamps, addresses, datagrams
 ==============  ============================================================================================
 """
 
@@ -89,7 +89,7 @@ NAME: Final = 32
 SEGMENT_HEADERS: Final = LABEL
 SEGMENT_VECTORS: Final = SEGMENT_HEADERS + HEADER * BATCH
 SEGMENT_CONTROL: Final = SEGMENT_VECTORS + VECTOR * BATCH
-SEGMENT_NAMES: Final = SEGMENT_CONTROL + CONTROL
+SEGMENT_NAMES: Final = SEGMENT_CONTROL + CONTROL * BATCH
 SEGMENT_DATA: Final = SEGMENT_NAMES + NAME * BATCH
 SEGMENT_SIZE: Final = (SEGMENT_DATA + MAX_DATAGRAM * BATCH + 4095) & ~4095
 
@@ -100,8 +100,8 @@ _TWO_LENGTHS: Final = struct.Struct("=HH")
 
 class Unfinished(NamedTuple):
     """An input that was worked on when the writer ended. ``datagrams`` with their ``names`` (sockaddr, ``name_size``
-    bytes each) and ``stamp_ns``, or the ``packet`` of a client, which is empty at the end too; ``now`` is 0 where
-    nothing was done with it yet."""
+    bytes each) and ``stamps`` (nanoseconds, 0: unknown), or the ``packet`` of a client, which is empty at the end too;
+    ``now`` is when the first of them is said to have come, 0 where nothing was done with it yet."""
 
     kind: int
     number: int
@@ -112,7 +112,7 @@ class Unfinished(NamedTuple):
     datagrams: tuple[bytes, ...] = ()
     names: bytes = b""
     name_size: int = 0
-    stamp_ns: int = 0
+    stamps: tuple[int, ...] = ()
     packet: bytes = b""
 
 
@@ -204,15 +204,20 @@ def _with_datagrams(ledger: mmap, found: Unfinished) -> Unfinished | None:
     if not sizes:
         return None
     data, names = start + SEGMENT_DATA, start + SEGMENT_NAMES
-    has_stamp = number_at(ledger, start + SEGMENT_HEADERS + 40)
-    seconds, nanoseconds = struct.unpack_from("=qq", ledger, start + SEGMENT_CONTROL + 16) if has_stamp else (0, 0)
     return found._replace(
         label=label,
         datagrams=tuple(ledger[data + stride * i : data + stride * i + size] for i, size in enumerate(sizes)),
         names=ledger[names : names + name_size * len(sizes)],
         name_size=name_size,
-        stamp_ns=seconds * 1_000_000_000 + nanoseconds,
+        stamps=tuple(_stamp(ledger, start, i) for i in range(len(sizes))),
     )
+
+
+def _stamp(ledger: mmap, start: int, number: int) -> int:
+    if not number_at(ledger, start + SEGMENT_HEADERS + HEADER * number + 40):  # msg_controllen
+        return 0
+    seconds, nanoseconds = struct.unpack_from("=qq", ledger, start + SEGMENT_CONTROL + CONTROL * number + 16)
+    return int(seconds * 1_000_000_000 + nanoseconds)
 
 
 def armed(ledger: mmap) -> Armed | None:

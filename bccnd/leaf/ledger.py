@@ -136,7 +136,7 @@ class Receiver(packets.Receiver):
             name_size,
             self._headers,
             (Iovec * batch).from_buffer(memory, start + layout.SEGMENT_VECTORS),
-            (ctypes.c_char * packets.CONTROL).from_buffer(memory, start + layout.SEGMENT_CONTROL),
+            (ctypes.c_char * (batch * packets.CONTROL)).from_buffer(memory, start + layout.SEGMENT_CONTROL),
             (ctypes.c_char * (batch * name_size)).from_buffer(memory, start + layout.SEGMENT_NAMES),
             (ctypes.c_char * (batch * size)).from_buffer(memory, start + layout.SEGMENT_DATA),
         )

@@ -1,6 +1,6 @@
 """notes.py in C terms."""
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -19,14 +19,13 @@ cdef class Notes:
     """What was noted since it was taken last: see notes.py."""
 
     def __init__(self):
-        self._room = bytearray(ROOM)
+        self._room = bytearray()
+        self._grow(ROOM)
         self.used = 0
 
-    cdef int _make_room(self, Py_ssize_t size) except -1:
-        """For a note of so many bytes, and what stands before it."""
-        cdef Py_ssize_t needed = HEAD + self.used + 3 + size
-        if needed > PyByteArray_GET_SIZE(self._room):
-            PyByteArray_Resize(self._room, 2 * needed)
+    cdef int _grow(self, Py_ssize_t needed) except -1:
+        PyByteArray_Resize(self._room, needed)
+        self._text, self._size = PyByteArray_AS_STRING(self._room), needed
         return 0
 
     cpdef bint add(self, bytes raw, Py_ssize_t start, Py_ssize_t end) except -1:
@@ -36,8 +35,9 @@ cdef class Notes:
         if not 0 <= start < end <= PyBytes_GET_SIZE(raw) or end - start > MOST:
             return False
         size = end - start
-        self._make_room(size)
-        at = PyByteArray_AS_STRING(self._room) + HEAD + self.used
+        if HEAD + self.used + 1 + size > self._size:
+            self._grow(2 * (HEAD + self.used + 1 + size))
+        at = self._text + HEAD + self.used
         at[0] = <char> size
         memcpy(at + 1, PyBytes_AS_STRING(raw) + start, <size_t> size)
         self.used += 1 + size
@@ -50,8 +50,9 @@ cdef class Notes:
         cdef char *at
         if not MOST < kind <= 255 or size > LIMIT:
             raise ValueError("no such kind of note, or too long for one")
-        self._make_room(size)
-        at = PyByteArray_AS_STRING(self._room) + HEAD + self.used
+        if HEAD + self.used + 3 + size > self._size:
+            self._grow(2 * (HEAD + self.used + 3 + size))
+        at = self._text + HEAD + self.used
         at[0] = <char> kind
         memcpy(at + 1, &length, 2)
         memcpy(at + 3, PyBytes_AS_STRING(what), <size_t> size)
@@ -59,7 +60,7 @@ cdef class Notes:
 
     cpdef bytes take(self, int kind, unsigned long long serial, double now):
         """All of it as one record; there are no notes then."""
-        cdef char *at = PyByteArray_AS_STRING(self._room)
+        cdef char *at = self._text
         cdef uint32_t size = <uint32_t> (HEAD - 4 + self.used)
         cdef uint64_t number = serial
         cdef bytes taken

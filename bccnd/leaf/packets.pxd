@@ -39,11 +39,13 @@ cdef class Receiver:
     cdef void *_iovecs
     cdef char *_control
     cdef bytearray _room
+    cdef int _stamped
     cdef readonly object names
 
     cdef _lay_out(self, int fd, Py_ssize_t size, char *names, Py_ssize_t name_size)
+    cpdef stamp_all(self, bint wanted)
     cpdef list receive(self)
-    cpdef long long stamp_ns(self)
+    cpdef long long stamp_ns(self, Py_ssize_t number=*) except -1
 
 
 cdef class Sender:

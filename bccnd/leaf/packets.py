@@ -47,7 +47,8 @@ class Receiver:
     """recvmmsg(2) on one non-blocking socket.
 
     ``names`` holds the senders of the last batch, ``name_size`` bytes of sockaddr each. The kernel's stamp
-    (SO_TIMESTAMPNS) is asked for with the first datagram of a batch only, which is the one that has waited longest.
+    (SO_TIMESTAMPNS) is asked for with the first datagram of a batch only, which is the one that has waited longest,
+    unless `stamp_all` says otherwise.
     """
 
     def __init__(self, fd: int, largest: int, name_size: int) -> None:
@@ -59,7 +60,7 @@ class Receiver:
             name_size,
             (Mmsghdr * BATCH)(),
             (Iovec * BATCH)(),
-            (ctypes.c_char * CONTROL)(),
+            (ctypes.c_char * (BATCH * CONTROL))(),
             (ctypes.c_char * (BATCH * name_size))(),
             (ctypes.c_char * (BATCH * size))(),
         )
@@ -75,22 +76,31 @@ class Receiver:
             header = headers[i].msg_hdr
             header.msg_name, header.msg_namelen = ctypes.addressof(names) + i * name_size, name_size
             header.msg_iov, header.msg_iovlen = ctypes.addressof(iovecs[i]), 1
-        self._first = headers[0].msg_hdr
-        self._first.msg_control = ctypes.addressof(control)
+        self._heads = [headers[i].msg_hdr for i in range(BATCH)]
+        self._control = ctypes.addressof(control)
+        self.stamp_all(False)
         view = memoryview(data).cast("B")
         self._views = [view[i * size : (i + 1) * size] for i in range(BATCH)]
         # Laid out side by side, so that the lengths of a batch are read with one slice.
         self._lengths = memoryview(headers).cast("B").cast("I")[_LEN_WORD::_WORDS]
-        self._stamp = memoryview(control).cast("B")[_CMSG_HEADER : _CMSG_HEADER + 16].cast("q")
+        self._stamps = memoryview(control).cast("B").cast("q")
         self._recvmmsg = libc.recvmmsg
         self._recvmmsg.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_void_p)
         self._arguments = (fd, ctypes.addressof(headers), BATCH, socket.MSG_DONTWAIT, None)
         self.names = memoryview(names).cast("B")
 
+    def stamp_all(self, wanted: bool) -> None:
+        """Whether the kernel is asked for the stamps of all datagrams; if not, for that of the first of each batch."""
+        self._stamped = self._heads if wanted else self._heads[:1]
+        for i, head in enumerate(self._heads):
+            head.msg_control = self._control + i * CONTROL if i < len(self._stamped) else None
+            head.msg_controllen = 0
+
     def receive(self) -> list[bytes]:
         """The datagrams that are there, at most BATCH. ``names`` and `stamp_ns` speak of this batch until the next
         call. Raises OSError, BlockingIOError among them."""
-        self._first.msg_controllen = CONTROL
+        for head in self._stamped:
+            head.msg_controllen = CONTROL
         count = self._recvmmsg(*self._arguments)
         if count < 0:
             number = ctypes.get_errno()
@@ -100,11 +110,14 @@ class Receiver:
         lengths = self._lengths[:count].tolist()
         return [view[:length].tobytes() for view, length in zip(self._views, lengths, strict=False)]
 
-    def stamp_ns(self) -> int:
-        """When the kernel received the first datagram of the batch, by the wall clock; 0 if it did not say."""
-        if not self._first.msg_controllen:
+    def stamp_ns(self, number: int = 0) -> int:
+        """When the kernel received a datagram of the batch, by the wall clock; 0 if it did not say."""
+        if not 0 <= number < BATCH:
+            raise IndexError(number)
+        if not self._heads[number].msg_controllen:
             return 0
-        return self._stamp[0] * 1_000_000_000 + self._stamp[1]
+        at = (number * CONTROL + _CMSG_HEADER) // 8
+        return self._stamps[at] * 1_000_000_000 + self._stamps[at + 1]
 
 
 class Sender:

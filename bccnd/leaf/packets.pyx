@@ -22,11 +22,11 @@ cdef class Receiver:
         cdef Py_ssize_t headers = COUNT * sizeof(mmsghdr)
         cdef Py_ssize_t iovecs = COUNT * sizeof(iovec)
         # One room for all of it, which goes when we go. It is never resized, so the addresses stay.
-        self._room = bytearray(headers + iovecs + CONTROL + COUNT * size)
+        self._room = bytearray(headers + iovecs + COUNT * (CONTROL + size))
         self._headers = PyByteArray_AS_STRING(self._room)
         self._iovecs = <char *> self._headers + headers
         self._control = <char *> self._iovecs + iovecs
-        self._data = self._control + CONTROL
+        self._data = self._control + COUNT * CONTROL
         room = bytearray(COUNT * name_size)
         self.names = memoryview(room)
         self._lay_out(fd, size, PyByteArray_AS_STRING(room), name_size)
@@ -43,8 +43,17 @@ cdef class Receiver:
             vector.iov_base, vector.iov_len = self._data + i * size, <size_t> size
             header.msg_hdr.msg_name, header.msg_hdr.msg_namelen = names + i * name_size, <socklen_t> name_size
             header.msg_hdr.msg_iov, header.msg_hdr.msg_iovlen = vector, 1
-            header.msg_hdr.msg_control, header.msg_hdr.msg_controllen, header.msg_hdr.msg_flags = NULL, 0, 0
-        (<mmsghdr *> self._headers).msg_hdr.msg_control = self._control
+            header.msg_hdr.msg_flags = 0
+        self.stamp_all(False)
+
+    cpdef stamp_all(self, bint wanted):
+        """Whether the kernel is asked for the stamps of all datagrams; if not, for that of the first of each batch."""
+        cdef mmsghdr *headers = <mmsghdr *> self._headers
+        cdef int i
+        self._stamped = COUNT if wanted else 1
+        for i in range(COUNT):
+            headers[i].msg_hdr.msg_control = self._control + i * CONTROL if i < self._stamped else NULL
+            headers[i].msg_hdr.msg_controllen = 0
 
     cpdef list receive(self):
         """The datagrams that are there, at most BATCH. Raises OSError, BlockingIOError among them."""
@@ -53,7 +62,8 @@ cdef class Receiver:
         cdef int count
         cdef list datagrams
         cdef bytes one
-        headers.msg_hdr.msg_controllen = CONTROL
+        for i in range(self._stamped):
+            headers[i].msg_hdr.msg_controllen = CONTROL
         count = recvmmsg(self._fd, headers, COUNT, MSG_DONTWAIT, NULL)
         if count < 0:
             raise OSError(errno, os.strerror(errno))
@@ -64,12 +74,14 @@ cdef class Receiver:
             PyList_SET_ITEM(datagrams, i, one)
         return datagrams
 
-    cpdef long long stamp_ns(self):
-        """When the kernel received the first datagram of the batch, by the wall clock; 0 if it did not say."""
+    cpdef long long stamp_ns(self, Py_ssize_t number=0) except -1:
+        """When the kernel received a datagram of the batch, by the wall clock; 0 if it did not say."""
         cdef timespec stamp
-        if not (<mmsghdr *> self._headers).msg_hdr.msg_controllen:
+        if not 0 <= number < COUNT:
+            raise IndexError(number)
+        if not (<mmsghdr *> self._headers)[number].msg_hdr.msg_controllen:
             return 0
-        memcpy(&stamp, CMSG_DATA(<cmsghdr *> self._control), sizeof(timespec))
+        memcpy(&stamp, CMSG_DATA(<cmsghdr *> (self._control + number * CONTROL)), sizeof(timespec))
         return <long long> stamp.tv_sec * 1_000_000_000 + stamp.tv_nsec
 
 

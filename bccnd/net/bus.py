@@ -177,6 +177,7 @@ class Bus:
         client = self._admit(sock, self._connections, peer, entrance.dialect, account)
         if self._handover is not None:
             self._handover.keep(client)
+            self._say_seq(client)
         self._watch(client)
 
     def _admit(self, sock: socket.socket, number: int, peer: Peer, dialect: Dialect, account: Account) -> Client:
@@ -375,9 +376,15 @@ class Bus:
             self._egress.open(identity)
             self._egress.close(client.identity, time.monotonic())
             self._pass_on_seq(client)
-            client.kept.speaks(self._egress.next_seq(identity))
         self._routes.rename(client.fd, identity)
         client.identity = identity
+        self._say_seq(client)
+
+    def _say_seq(self, client: Client) -> None:
+        """Have it known what a client is to speak under next: should a message be worked on twice, it must not get two
+        numbers."""
+        if self._egress is not None and self._handover is not None:
+            client.kept.speaks(self._egress.begin(client.identity, time.time_ns() // 1000))
 
     def tag(self, client: Client, tag: bytes) -> None:
         """Put a tag behind what a client is called; an empty one is none. Raises BadMessage: bad_tag."""

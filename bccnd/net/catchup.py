@@ -1,8 +1,8 @@
 """What has waited for us, after a restart: delivered no faster than those who read take it.
 
 Law: a restart of ours must not look to clients like a burst that they cannot cope with. Datagrams wait in the kernel
-meanwhile, where there is more room than in a client's queue. Who reads nothing holds nobody up, and nobody is held up
-for longer than is allowed.
+meanwhile, where there is more room than in a client's queue. Only for those who had kept up before is anybody made to
+wait, while they read, and for no longer than is allowed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class CatchUp:
     def __init__(self, loop: Loop, clients: Clients, patience: float, done: Callable[[Intake], None]) -> None:
         self._loop = loop
         self._clients = clients
+        self._among = clients.keeping_up()
         self._until = time.monotonic() + patience
         self._done = done
 
@@ -36,7 +37,7 @@ class CatchUp:
 
     def _go_on(self, intake: Intake) -> None:
         now = time.monotonic()
-        if now < self._until and (self._clients.hard_pressed(now) or intake.drain(1)):
+        if now < self._until and (self._clients.hard_pressed(self._among, now) or intake.drain(1)):
             self._loop.later(PAUSE, partial(self._go_on, intake))
         else:
             self._done(intake)

@@ -583,10 +583,14 @@ class Clients:
         waiting = not self._blockers.isdisjoint(self._waiting)
         return waiting or (self._due and not self._blockers.isdisjoint(self._batched))
 
-    def hard_pressed(self, now: float) -> bool:
-        """Whether the queue of a client that has just read something is more than half full."""
+    def keeping_up(self) -> frozenset[int]:
+        """Clients for which nothing waits."""
+        return frozenset(self.by_fd).difference(self._waiting)
+
+    def hard_pressed(self, among: frozenset[int], now: float) -> bool:
+        """Whether the queue of one of these clients is more than half full, and it has just read something."""
         limits = self.limits
-        for fd in self._waiting:
+        for fd in self._waiting.intersection(among):
             client = self.by_fd[fd]
             half = client.box.messages * 2 > limits.queue_messages or client.box.bytes * 2 > limits.queue_bytes
             if half and now - client.progress < HARD_PRESSED:

@@ -7,6 +7,7 @@ from bccnd.leaf.ledger cimport Ledger
 from bccnd.leaf.packets cimport Receiver
 from bccnd.net.clients cimport Clients
 
+cdef long long LATE_NS
 cdef long long MAX_WAIT_NS
 
 
@@ -19,9 +20,12 @@ cdef class Intake:
     cdef Clients _clients
     cdef Histogram _forward
     cdef object _limited
+    cdef bint _late
     cdef Ledger _ledger
     cdef Annals _annals
 
     cpdef bint drain(self, int rounds=*) except -1
-    @cython.locals(datagrams=list, deliveries=list, wall=longlong, stamp=longlong, waited=longlong, now=double)
+    @cython.locals(
+        datagrams=list, deliveries=list, wall=longlong, stamp=longlong, waited=longlong, now=double, late=bint
+    )
     cdef bint _take(self, int rounds) except -1

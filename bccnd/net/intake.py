@@ -21,6 +21,8 @@ from bccnd.net.segment import Segment
 
 #: batches taken from one segment before clients have their turn
 ROUNDS: Final = 8
+#: nanoseconds from which on a datagram has waited for us: longer than a batch takes, far below any horizon
+LATE_NS: Final = 250_000_000
 #: nanoseconds that a datagram may have waited for us: longer than a restart takes, shorter than a clock is set by
 MAX_WAIT_NS: Final = 60_000_000_000
 
@@ -47,6 +49,7 @@ class Intake:
         self._ingress = ingress
         self._clients = clients
         self._forward = forward
+        self._late = False
         self._limited = log.Limited()
 
     def fileno(self) -> int:
@@ -80,19 +83,33 @@ class Intake:
                 return False
             wall = clock.wall_ns()
             stamp = self._receiver.stamp_ns() or wall
-            # By when it came: what has waited for us is no older or younger for that. A clock on the wall that was set
-            # in the meantime is not taken at its word.
+            now = clock.monotonic()
             waited = wall - stamp
-            now = clock.monotonic() - (waited * 1e-9 if 0 < waited < MAX_WAIT_NS else 0.0)
+            # A clock on the wall that was set in the meantime is not taken at its word.
+            late = LATE_NS < waited < MAX_WAIT_NS
+            if late or self._late:
+                now -= waited * 1e-9 if late else 0.0
             if self._ledger is not None:
                 self._ledger.say_when(now)
                 if self._annals is not None:
                     self._annals.serial = self._ledger.serial
-            deliveries = self._ingress.feed(self._counters, datagrams, self._peers, now, stamp)
+            if late or self._late:
+                stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
+                stamps[0] = stamp
+                deliveries = self._ingress.feed_late(self._counters, datagrams, self._peers, now, stamps)
+            else:
+                deliveries = self._ingress.feed(self._counters, datagrams, self._peers, now, stamp)
             if deliveries:
                 self._clients.deliver(deliveries)
                 self._forward.add((clock.wall_ns() - stamp) * 1e-9)
             self._clients.settle()
+            if late != self._late:
+                self.expect_late(late)
             if len(datagrams) < BATCH:
                 return False
         return True
+
+    def expect_late(self, late: bool) -> None:
+        """Whether what comes next may have waited for us, and is to be judged by when it came, each for itself."""
+        self._late = late
+        self._receiver.stamp_all(late)

@@ -44,7 +44,11 @@ class Observed(Protocol):
     repeater: Repeater
     forward: Histogram
     config_reloads: dict[str, int]
+    taken_over: int
+    state_dropped: int
 
+    @property
+    def not_kept(self) -> int: ...
     @property
     def subscriptions(self) -> int: ...
     @property
@@ -74,6 +78,12 @@ class DaemonCollector(Collector):
         for result, count in self._daemon.config_reloads.items():
             reloads.add_metric([result], count)
         yield reloads
+        yield _gauge(
+            "clients_taken_over", "Clients that were left by the daemon before this one", self._daemon.taken_over
+        )
+        unread = "Things left by the daemon before this one that were not understood"
+        yield _counter_of("state_dropped", unread, self._daemon.state_dropped)
+        yield _counter_of("clients_not_kept", "Clients that will not outlive a restart", self._daemon.not_kept)
         yield InfoMetricFamily(PREFIX + "build", "The running version", {"version": self._version})
 
     def _segments(self) -> Iterator[Metric]:

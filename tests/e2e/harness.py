@@ -15,7 +15,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -65,6 +65,13 @@ class Wire:
             data = self.sock.recv(65536)
             if part in data:
                 return data
+
+    def rest(self) -> Iterator[bytes]:
+        """What has come and was not heard yet."""
+        self.sock.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                yield self.sock.recv(65536)
 
     def __enter__(self) -> Wire:
         return self

@@ -11,103 +11,19 @@ import stat
 import struct
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 import pytest
 
 import bccnd
-from tests.activation import KILL, REFUSE, Notified, Told, launch
+from tests.activation import KILL, REFUSE, Told
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.service import Service, bound_udp
 from tests.support import BROADCAST, cannot_here, free_port, need_root
 
 GROUP = "239.255.54.12"
 SO_RCVBUFFORCE = 33
-
-
-class Service(Daemon):
-    """A daemon as a service: what `bind` has bound is passed to it, in that order; it notifies ``manager``.
-
-    ``barred`` is what the kernel does to it when it opens a socket of another family than AF_UNIX.
-    """
-
-    def __init__(
-        self, folder: Path, settings: dict[str, Any] | None = None, *, barred: int = 0, prefix: Sequence[str] = ()
-    ) -> None:
-        super().__init__(folder, settings, prefix=prefix, start=False)
-        self.passed: list[tuple[str, socket.socket]] = []
-        self.manager = Notified(folder / "notify")
-        self.environment: dict[str, str] = {}
-        self._barred = barred
-
-    def bind(self, *what: str) -> None:
-        """Bind ``bus``, ``udp`` and ``metrics`` where they are configured."""
-        for name in what:
-            if name == "bus":
-                sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                sock.bind(str(self.bus))
-                self.bus.chmod(0o660)
-                sock.listen()
-            elif name == "udp":
-                sock = bound_udp(self.port)
-            else:
-                host, _, port = self.settings["metrics"]["listen"].partition(":")
-                sock = socket.create_server((host, int(port)))
-            self.passed.append((name, sock))
-
-    def spawn(self) -> subprocess.Popen[bytes]:
-        passed = [(name, sock.fileno()) for name, sock in self.passed]
-        command = [*launch(passed, barred=self._barred), *self.prefix, str(BIN / "bccnd"), "--config", str(self.config)]
-        with self.log.open("ab") as log:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stderr=log,
-                pass_fds=[fd for _, fd in passed],
-                env={**os.environ, "NOTIFY_SOCKET": self.manager.address, **self.environment},
-            )
-
-    def refused(self) -> str:
-        """Start a daemon that must not start; what it says in its log, which the manager is told too."""
-        process = self.spawn()
-        assert process.wait(PATIENCE) == 2, self.said()
-        said = self.said()
-        assert "remedy" in said
-        assert "Traceback" not in said
-        told = self.manager.said()
-        assert [one.value("READY") for one in told] == [None]
-        status = told[0].value("STATUS") or ""
-        assert status.startswith("cannot start: ")
-        assert "remedy: " in status
-        assert " ".join(status.removeprefix("cannot start: ").split(";")[0].split()) in " ".join(said.split())
-        assert self.manager.senders == {process.pid}
-        return said
-
-    def __enter__(self) -> Service:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.process is not None:
-            self.process.send_signal(signal.SIGCONT)
-            status = self.stop()
-            assert kind is not None or status == 0, self.said()
-            assert "bug" not in self.said(), self.said()
-        for _, sock in self.passed:
-            sock.close()
-        self.manager.close()
-
-
-def bound_udp(port: int, host: str = "") -> socket.socket:
-    """Bound as a socket unit with Broadcast=yes binds it."""
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-    sock.bind((host, port))
-    return sock
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def test_nothing_overlaps_and_everything_is_within() -> None:
         (0, layout.LABEL),
         (layout.SEGMENT_HEADERS, layout.HEADER * layout.BATCH),
         (layout.SEGMENT_VECTORS, layout.VECTOR * layout.BATCH),
-        (layout.SEGMENT_CONTROL, layout.CONTROL),
+        (layout.SEGMENT_CONTROL, layout.CONTROL * layout.BATCH),
         (layout.SEGMENT_NAMES, layout.NAME * layout.BATCH),
         (layout.SEGMENT_DATA, layout.MAX_DATAGRAM * layout.BATCH),
     ]

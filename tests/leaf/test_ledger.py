@@ -237,7 +237,7 @@ def test_stamp_and_names_of_both_families_come_again(ledger: Any) -> None:
         take(receiver, 1)
         found = layout.unfinished(reader)
         assert found is not None
-        assert (found.label, found.datagrams, found.stamp_ns) == (b"four", (b"x" * 1500,), 0)
+        assert (found.label, found.datagrams, found.stamps) == (b"four", (b"x" * 1500,), (0,))
         one.finish()
         before = time.time_ns()
         theirs6.send(b"y" * 60_000)
@@ -247,12 +247,21 @@ def test_stamp_and_names_of_both_families_come_again(ledger: Any) -> None:
         assert found is not None
         assert (found.label, found.number) == (b"six", 1)
         assert found.datagrams == (b"y" * 60_000, b"z")
-        assert found.stamp_ns == receiver6.stamp_ns()
-        assert before - 10_000_000 < found.stamp_ns < time.time_ns()
+        assert found.stamps == (receiver6.stamp_ns(), 0)
+        assert before - 10_000_000 < found.stamps[0] < time.time_ns()
         assert found.name_size == SOCKADDR_IN6
         assert found.names == bytes(receiver6.names[: 2 * SOCKADDR_IN6])
         port, address = struct.unpack_from("!2xH4x16s", found.names, SOCKADDR_IN6)
         assert (port, address) == (theirs6.getsockname()[1], socket.inet_pton(socket.AF_INET6, "::1"))
+        one.finish()
+        receiver6.stamp_all(True)
+        for _ in range(3):
+            theirs6.send(b"late")
+        take(receiver6, 3)
+        found = layout.unfinished(reader)
+        assert found is not None
+        assert found.stamps == tuple(receiver6.stamp_ns(number) for number in range(3))
+        assert 0 < found.stamps[0] <= found.stamps[1] <= found.stamps[2] < time.time_ns()
         one.finish()
         # One segment's batch leaves the other's where it is.
         theirs.send(b"again")

@@ -85,6 +85,9 @@ class Observed:
         self.repeater = Repeater([], DIALECTS["path"], 2.0)
         self.forward = Histogram()
         self.config_reloads = {"applied": 1, "refused": 2}
+        self.taken_over = 3
+        self.state_dropped = 4
+        self.not_kept = 5
         self.clock = 1000.0
 
     @property
@@ -243,6 +246,9 @@ def test_the_numbers_are_those_of_the_parts(busy: Observed) -> None:
     assert value("channel_messages_total", group="cardsys") == 3
     assert value("channel_bytes_total", group="cardsys") == 300
     assert value("config_reloads_total", result="refused") == 2
+    assert value("clients_taken_over") == 3
+    assert value("state_dropped_total") == 4
+    assert value("clients_not_kept_total") == 5
     assert value("build_info", version=VERSION) == 1
 
 

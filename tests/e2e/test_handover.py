@@ -1,0 +1,312 @@
+"""A daemon that is stopped, killed and aborted under load, and what its clients notice of it: nothing.
+
+Every message is accounted for: whoever reads gets each one once and in order; who does not read fast enough is told how
+many are missing, and where.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import bccnd
+from tests.e2e.harness import PATIENCE, Wire, datagram, payloads, wait
+from tests.e2e.supervisor import Supervisor
+
+SO_RCVBUFFORCE = 33
+SO_MEMINFO = 55
+#: the whole of a run of this file stays below a minute
+ROUNDS = 12
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+    with Supervisor(tmp_path / "a") as one:
+        one.start()
+        yield one
+
+
+class Witness:
+    """A client that keeps what it gets; a slow one reads only now and then."""
+
+    def __init__(self, path: str, *patterns: bytes, batch: bool = False, slow: bool = False) -> None:
+        self.slow = slow
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.settimeout(PATIENCE)
+        self.sock.connect(path)
+        for pattern in patterns:
+            self.sock.send(b"SUB " + pattern)
+        if batch:
+            self.sock.send(b"CMSG !/bccn/batch/on")
+        self.sock.send(b"CMSG !/bccn/sync\0")
+        while not self.sock.recv(65536).startswith(b"CMSG !/bccn/sync"):
+            pass
+        self.sock.setblocking(False)
+        #: what came: payloads, and numbers of messages that were lost in that place
+        self.got: list[bytes | int] = []
+        self.ended = False
+
+    def take(self, most: int) -> bool:
+        """Read up to so many packets; whether there were that many."""
+        for _ in range(most):
+            try:
+                packet = self.sock.recv(500_000)
+            except BlockingIOError:
+                return False
+            if not packet:
+                self.ended = True
+                return False
+            self._keep(packet)
+        return True
+
+    def _keep(self, packet: bytes) -> None:
+        if packet.startswith(b"MSGS "):
+            at = packet.index(0) + 1
+            while at < len(packet):
+                (size,) = struct.unpack_from("<I", packet, at)
+                self._keep(packet[at + 4 : at + 4 + size])
+                at += 4 + size
+        else:
+            key, _, payload = packet.partition(b"\0")
+            assert key.startswith(b"MSG ") or key == b"CMSG !/bccn/gap", packet
+            self.got.append(payload if key.startswith(b"MSG ") else int(payload))
+
+    def of(self, kind: bytes) -> list[int]:
+        """The numbers of the messages of one publisher, as they came."""
+        return [int(one[1:]) for one in self.got if isinstance(one, bytes) and one.startswith(kind)]
+
+    @property
+    def missing(self) -> int:
+        return sum(one for one in self.got if isinstance(one, int))
+
+
+class Load:
+    """Two publishers, one on the segment and one on the bus, and witnesses of what they publish: as much as a slow
+    machine can cope with."""
+
+    def __init__(self, supervisor: Supervisor, chance: random.Random) -> None:
+        self._supervisor = supervisor
+        self._chance = chance
+        self._udp = dict(supervisor.passed)["udp"]
+        path = str(supervisor.bus)
+        self.witnesses = [
+            Witness(path, *patterns, batch=number % 3 == 1, slow=number % 4 == 3)
+            for number, patterns in enumerate([(b"a/", b"l/"), (b"a/*", b"a/b", b"l/x"), (b"",)] * 3)
+        ]
+        self.sent = {b"r": 0, b"l": 0}
+        self._over = threading.Event()
+
+    def _remote(self) -> None:
+        with Wire(self._supervisor.port) as wire:
+            while not self._over.is_set():
+                for _ in range(self._chance.choice((1, 2, 3))):
+                    self.sent[b"r"] += 1
+                    one = datagram("relay02/x/1", self.sent[b"r"], "a/b", b"r%d" % self.sent[b"r"])
+                    wire.send(*[one] * self._chance.choice((1, 1, 2)))
+                time.sleep(self._chance.choice((0.002, 0.008)))
+
+    def _local(self) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.connect(str(self._supervisor.bus))
+            while not self._over.is_set():
+                for _ in range(self._chance.choice((1, 3, 8))):
+                    self.sent[b"l"] += 1
+                    sock.send(b"MSG l/x\0l%d" % self.sent[b"l"])
+                time.sleep(self._chance.choice((0.01, 0.03)))
+
+    def _read(self) -> None:
+        while not self._over.is_set():
+            more = [one.take(50) for one in self.witnesses if not one.slow]
+            if self._chance.random() < 0.01:
+                more += [one.take(20) for one in self.witnesses if one.slow]
+            if not any(more):
+                time.sleep(0.001)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        threads = [threading.Thread(target=work) for work in (self._remote, self._local, self._read)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            for thread in threads:
+                thread.join()
+        self._read_the_rest()
+
+    def _read_the_rest(self) -> None:
+        still = time.monotonic() + 0.5
+        while time.monotonic() < still:
+            more = [one.take(100) for one in self.witnesses]
+            if any(more):
+                still = time.monotonic() + 0.5
+        for one in self.witnesses:
+            one.sock.close()
+
+    def check(self) -> None:
+        """Each message once and in order, and every one that is missing told."""
+        (lost,) = struct.unpack_from("=I", self._udp.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 36), 32)
+        assert lost == 0, "the kernel has dropped datagrams: the machine is too slow for this load"
+        everything = sum(self.sent.values())
+        for number, one in enumerate(self.witnesses):
+            remote, local = one.of(b"r"), one.of(b"l")
+            assert not one.ended, number
+            assert remote == sorted(set(remote)), number
+            assert local == sorted(set(local)), number
+            assert len(remote) + len(local) + one.missing == everything, number
+            if not one.slow:
+                assert one.missing == 0, number
+        assert any(one.missing for one in self.witnesses), "nobody was slow"
+
+
+@pytest.mark.parametrize(
+    "how", [[signal.SIGKILL], [signal.SIGTERM], [signal.SIGABRT, signal.SIGKILL, signal.SIGTERM]], ids=str
+)
+def test_clients_notice_nothing_whatever_the_daemon_dies_of(supervisor: Supervisor, how: list[int]) -> None:
+    chance = random.Random(str(how))
+    load = Load(supervisor, chance)
+    with Wire(supervisor.port) as wire:
+        wire.sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
+        with load.running():
+            for _ in range(ROUNDS):
+                time.sleep(chance.random() * 0.15)
+                supervisor.again(chance.choice(how))
+        heard = list(wire.rest())
+    load.check()
+    # What was published here may have gone out twice, but as the same datagram.
+    told: dict[int, set[bytes]] = {}
+    for one in (one for one in heard if b":l/x|" in one):
+        body = one.partition(b"]")[2]
+        told.setdefault(int(body.split(b":")[1]), set()).add(body)
+    assert [len(bodies) for bodies in told.values()] == [1] * load.sent[b"l"]
+    assert max(told) - min(told) + 1 == len(told)
+    assert supervisor.said().count("taken over: ") == ROUNDS
+    assert "left out of what" not in supervisor.said()
+
+
+def test_a_daemon_that_dies_again_and_again_while_it_takes_over_loses_nothing(supervisor: Supervisor) -> None:
+    chance = random.Random(1)
+    load = Load(supervisor, chance)
+    with load.running():
+        for _ in range(3):
+            supervisor.end(signal.SIGKILL)
+            for _ in range(5):
+                supervisor.process = supervisor.spawn()
+                time.sleep(0.1 + chance.random() * 0.25)
+                supervisor.end(signal.SIGKILL)
+            supervisor.start()
+            time.sleep(0.1)
+    load.check()
+
+
+def test_what_a_client_has_asked_for_is_still_in_force(supervisor: Supervisor) -> None:
+    with supervisor.connect("a/", "a/", "!/bccn/liveness/") as client, Wire(supervisor.port) as wire:
+        client.tag("blue")
+        client.echo(False)
+        client.unsubscribe("a/")
+        before = client.identity()
+        supervisor.again(signal.SIGKILL)
+        assert client.identity() == before
+        assert before.endswith("/blue")
+        client.publish("a/mine", b"not for me")
+        wire.send(datagram("relay02/x/1", 1, "a/b", b"for me"))
+        found = client.receive(PATIENCE)
+        assert isinstance(found, bccnd.Message)
+        assert (found.src, found.payload) == ("relay02/x/1", b"for me")
+        client.unsubscribe("a/")
+        assert client.sync(PATIENCE) == []
+        supervisor.again(signal.SIGTERM)
+        wire.send(datagram("relay02/x/1", 2, "a/b", b"no longer"))
+        assert client.sync(PATIENCE) == []
+        assert client.receive(0.2) is None
+
+
+def test_duplicates_are_still_duplicates_and_numbers_go_on(supervisor: Supervisor) -> None:
+    with supervisor.connect("a/") as client, Wire(supervisor.port) as wire:
+        some = [datagram("relay02/x/1", seq, "a/b", b"%d" % seq) for seq in (5, 6, 9)]
+        wire.send(*some)
+        assert payloads(client, 3) == [b"5", b"6", b"9"]
+        client.publish("b/c", b"one")
+        first = wire.hear(b":b/c|one")
+        supervisor.end(signal.SIGKILL)
+        # A copy that waits for longer than a copy can be under way was none when it came.
+        wire.send(*some, datagram("relay02/x/1", 10, "a/b", b"10"))
+        time.sleep(2.2)
+        supervisor.start()
+        assert payloads(client, 1) == [b"10"]
+        assert client.receive(0.2) is None
+        client.publish("b/c", b"two")
+        second = wire.hear(b":b/c|two")
+        numbers = [int(one.split(b":")[1]) for one in (first, second)]
+        assert numbers[1] == numbers[0] + 1
+
+
+def test_who_has_left_meanwhile_is_heard_to_the_end(supervisor: Supervisor) -> None:
+    with supervisor.connect("a/") as client:
+        raw = supervisor.raw()
+        supervisor.end(signal.SIGKILL)
+        for number in range(5):
+            raw.send(b"MSG a/b\0%d" % number)
+        raw.close()
+        supervisor.start()
+        assert payloads(client, 5) == [b"%d" % number for number in range(5)]
+        wait(lambda: len(supervisor.store) == 3, "the one who has left to be forgotten")  # client, ledger, sources
+
+
+def test_a_slow_client_finds_its_queue_as_it_was(supervisor: Supervisor) -> None:
+    supervisor.configure({"bus": {"queue": {"messages": 100}}})
+    supervisor.again(signal.SIGTERM)
+    raw = supervisor.raw()
+    raw.send(b"SUB a/")
+    raw.send(b"CMSG !/bccn/sync\0")
+    assert raw.recv(100).startswith(b"CMSG !/bccn/sync")
+    with supervisor.connect() as publisher:
+        for number in range(2000):
+            publisher.publish("a/b", b"%d" % number)
+        assert publisher.sync(PATIENCE) == []
+        supervisor.again(signal.SIGKILL)
+        for number in range(2000, 2100):
+            publisher.publish("a/b", b"%d" % number)
+        assert publisher.sync(PATIENCE) == []
+        supervisor.again(signal.SIGTERM)
+        got: list[int] = []
+        while len(got) < 2100:
+            packet = raw.recv(1000)
+            if packet.startswith(b"MSG "):
+                got.append(int(packet.partition(b"\0")[2]))
+            else:
+                got += [-1] * int(packet.partition(b"\0")[2])
+        told = [one for one in got if one >= 0]
+        assert told == sorted(set(told))
+        assert told[:100] == list(range(100))
+        assert len(got) == 2100
+        assert got[got.index(-1) :] == [-1] * (2100 - got.index(-1)), "the gap comes where the queue was full"
+    raw.close()
+
+
+def test_a_new_configuration_and_another_daemon_take_what_they_can(supervisor: Supervisor) -> None:
+    with supervisor.connect("a/", "b/") as client, Wire(supervisor.port) as wire:
+        supervisor.configure({"access": [{"subscribe": ["a/"]}]})
+        supervisor.again(signal.SIGKILL)
+        assert client.receive(PATIENCE) == bccnd.Refusal("not_permitted", "b/")
+        wire.send(datagram("relay02/x/1", 1, "b/x", b"no"), datagram("relay02/x/1", 2, "a/x", b"yes"))
+        assert payloads(client, 1) == [b"yes"]
+
+
+def test_metrics_tell_of_the_hand_over(supervisor: Supervisor) -> None:
+    with supervisor.connect("a/"), supervisor.connect("b/"):
+        assert supervisor.metric("clients_taken_over") == 0
+        supervisor.again(signal.SIGKILL)
+        assert supervisor.metric("clients_taken_over") == 2
+        assert supervisor.metric("state_dropped_total") == 0
+        assert supervisor.metric("clients_not_kept_total") == 0
