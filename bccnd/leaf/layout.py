@@ -104,8 +104,8 @@ _TWO_LENGTHS: Final = struct.Struct("=HH")
 
 class Unfinished(NamedTuple):
     """An input that was worked on when the writer ended. ``datagrams`` with their ``names`` (sockaddr, ``name_size``
-    bytes each) and ``stamps`` (nanoseconds, 0: unknown), or the ``packet`` of a client; ``now`` is when the first of
-    them is said to have come, 0 where nothing was done with it yet."""
+    bytes each) and ``stamps`` (nanoseconds, 0: unknown), or the ``packet`` of a client, which is empty at the end too;
+    ``now`` is when the first of them is said to have come, 0 where nothing was done with it yet."""
 
     kind: int
     number: int
@@ -189,7 +189,7 @@ def unfinished(ledger: mmap) -> Unfinished | None:
     found = Unfinished(kind, number, serial, now, seq)
     if kind == PACKET:
         size = _done(ledger, INBOX)
-        return found._replace(packet=ledger[INBOX_DATA : INBOX_DATA + size]) if 0 < size <= INBOX_SIZE else None
+        return found._replace(packet=ledger[INBOX_DATA : INBOX_DATA + size]) if size <= INBOX_SIZE else None
     if kind == DATAGRAMS and number < MAX_SEGMENTS:
         return _with_datagrams(ledger, found)
     return found if kind == HELD else None

@@ -236,7 +236,7 @@ class Inbox(packets.Inbox):
         self._header.msg_hdr.msg_iov, self._header.msg_hdr.msg_iovlen = ctypes.addressof(self._vector), 1
 
     def receive(self, fd: int, number: int) -> int:
-        self._header.msg_len = 0
+        self._header.msg_len = layout.NOTHING
         self._ledger.begin(layout.PACKET, number, fd)
         at = ctypes.c_void_p(ctypes.addressof(self._header))
         if libc.recvmmsg(fd, at, 1, socket.MSG_DONTWAIT, None) < 0:

@@ -274,7 +274,7 @@ cdef class Inbox(packets.Inbox):
 
     cpdef Py_ssize_t receive(self, int fd, long long number) except -1:
         cdef mmsghdr *header = <mmsghdr *> self._header
-        (<volatile unsigned int *> &header.msg_len)[0] = 0
+        (<volatile unsigned int *> &header.msg_len)[0] = NOTHING
         self._ledger.begin(PACKET, number, fd)
         if recvmmsg(fd, header, 1, MSG_DONTWAIT, NULL) < 0:
             self._ledger.finish()

@@ -292,7 +292,8 @@ class Bus:
             if client is None:
                 return
             if unfinished.kind == PACKET:
-                self._take_whole(client, unfinished.packet)
+                if unfinished.packet or not _shut_down(client.sock):
+                    self._take_whole(client, unfinished.packet)
             else:
                 self._waiting.go_on(client, begun=True)
 

@@ -63,12 +63,14 @@ class File:
         return os.pread(self.fd, len(self), self._start)
 
     def cut(self, size: int) -> None:
-        """Leave out what is behind the first ``size`` bytes."""
+        """Leave out what is behind the first ``size`` bytes. Raises OSError."""
         self.end = self._start + size
+        # Else the rest of it would stand behind what is appended, should that be shorter.
+        os.ftruncate(self.fd, self.end)
 
     def append(self, data: bytes) -> None:
         """Raises OSError where there is no memory."""
-        os.pwrite(self.fd, data, self.end)
+        self._write(data)
         self.end += len(data)
         if self.end - self._start > self._limit:
             self._limit *= 2  # said once, should nobody do anything about it
@@ -76,17 +78,30 @@ class File:
 
     def replace(self, image: bytes) -> None:
         """Have ``image`` in the place of all that is there. Raises OSError."""
-        # What may have been cut off behind the end must not come to stand behind the image.
-        os.ftruncate(self.fd, self.end)
-        os.pwrite(self.fd, image, self.end)
+        self._write(image)
         before, self._start = self._start, self.end
         os.pwrite(self.fd, _HEADER.pack(_MAGIC, self._start), 0)
         self.end += len(image)
         self._limit = max(WORTH, 3 * len(image))
-        first, last = -(-before // 4096) * 4096, self._start // 4096 * 4096
+        # The page in which the old image began is of no use either, unless it is that of the header.
+        first, last = max(4096, before // 4096 * 4096), self._start // 4096 * 4096
         if last > first:
             _libc.fallocate(self.fd, _PUNCH_HOLE, first, last - first)
 
+    def _write(self, data: bytes) -> None:
+        """Write behind the end; all of it or, as far as anybody can tell, nothing. Raises OSError."""
+        written = 0
+        try:
+            # Where there is no more room in the midst of it, only the next attempt says so.
+            while written < len(data):
+                written += os.pwrite(self.fd, data[written:] if written else data, self.end + written)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.fd, self.end)
+            raise
+
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            os.close(self.fd)
+        """It can be done twice: the descriptor may be somebody else's by then."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)

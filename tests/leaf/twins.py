@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -16,6 +19,26 @@ from hypothesis import HealthCheck, settings
 
 #: what is there once for every build; hypothesis need not warn of it
 EACH: Final = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.differing_executors]
+#: leaves that are made of another one: a plain twin is to be made of a plain one
+MADE_OF: Final = {"ledger": "packets"}
+
+
+@contextmanager
+def _of_its_kind(name: str) -> Iterator[None]:
+    """While a plain twin is loaded, it finds the plain twin of what it is made of."""
+    if name not in MADE_OF:
+        yield
+        return
+    other = f"bccnd.leaf.{MADE_OF[name]}"
+    there, plain = sys.modules[other], builds(MADE_OF[name])[-1]
+    package = sys.modules["bccnd.leaf"]
+    try:
+        sys.modules[other] = plain
+        setattr(package, MADE_OF[name], plain)
+        yield
+    finally:
+        sys.modules[other] = there
+        setattr(package, MADE_OF[name], there)
 
 
 def builds(name: str) -> list[ModuleType]:
@@ -29,7 +52,8 @@ def builds(name: str) -> list[ModuleType]:
     assert spec is not None
     assert spec.loader is not None
     twin = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(twin)
+    with _of_its_kind(name):
+        spec.loader.exec_module(twin)
     return [module, twin]
 
 

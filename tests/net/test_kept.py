@@ -1,0 +1,231 @@
+"""What is known of a client: it stands on tape before it counts, and tape and ledger together say what he has got."""
+
+from __future__ import annotations
+
+import inspect
+import mmap
+import os
+import random
+import resource
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+import pytest
+
+from bccnd.core import tape
+from bccnd.core.tape import Record
+from bccnd.leaf import layout
+from bccnd.leaf.ledger import Ledger, Sender
+from bccnd.net import memfd
+from bccnd.net.kept import NOTHING, Kept, OnTape
+from bccnd.net.memfd import File
+from tests.leaf.books import book
+
+FD: Final = 50
+HEAD: Final = tape.head()
+
+
+class Case:
+    """One client that is kept, in a ledger and on a tape."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self.memory = memory
+        self.ledger = Ledger(memory)
+        self.ledger.assign(FD, 5)
+        self.failures: list[OSError] = []
+        self.file = File(memfd.create("state"))
+        self.file.append(HEAD)
+        self.kept = OnTape(9, 5, FD, self.file, self.ledger, self.failures.append)
+
+    def records(self) -> list[Record]:
+        found = tape.read(File(os.dup(self.file.fd)).read())
+        assert found.strange == []
+        return found.records
+
+
+@pytest.fixture
+def case() -> Iterator[Case]:
+    with book() as (memory, _):
+        one = Case(memory)
+        yield one
+        one.file.close()
+
+
+def test_all_that_can_be_said_can_be_said_where_nothing_is_kept() -> None:
+    said = {name: one for name, one in inspect.getmembers(Kept, inspect.isfunction) if not name.startswith("_")}
+    assert said.keys() == {
+        name for name, one in inspect.getmembers(OnTape, inspect.isfunction) if not name.startswith("_")
+    }
+    for name, one in said.items():
+        ours, theirs = inspect.signature(one), inspect.signature(getattr(OnTape, name))
+        assert ours == theirs, name
+    NOTHING.put(b"x")
+    NOTHING.counts(published=3)
+    NOTHING.begins()
+    assert (NOTHING.length, NOTHING.slot) == (0, -1)
+
+
+def test_what_is_said_is_written_with_the_input_in_which_it_happens(case: Case) -> None:
+    kept = case.kept
+    kept.counts(published=1, lost=2)
+    case.ledger.begin(layout.PACKET, 9, FD)
+    kept.holds(b"a/>")
+    kept.holds(b"b", 3)
+    kept.drops(b"a/>", 1)
+    kept.asked(b"CMSG echo/off\0")
+    kept.lost_here()
+    kept.took(7)
+    kept.waits(b"MSG k\0v")
+    kept.begins()
+    kept.goes_on()
+    assert case.records() == [
+        Record(tape.COUNTS, 0, 0, b'{"published": 1, "lost": 2}'),
+        Record(tape.HOLDS, 1, 1, b"a/>"),
+        Record(tape.HOLDS, 1, 3, b"b"),
+        Record(tape.DROPS, 1, 1, b"a/>"),
+        Record(tape.ASKED, 1, 0, b"CMSG echo/off\0"),
+        Record(tape.LOST_HERE, 1, 1, b""),
+        Record(tape.TOOK, 1, 7, b""),
+        Record(tape.WAITS, 1, 0, b"MSG k\0v"),
+        Record(tape.GOES_ON, 2, 0, b""),
+    ]
+    assert layout.unfinished(case.memory) == layout.Unfinished(layout.HELD, 9, 2, 0.0, 0)
+    # None of this is a message that he has got.
+    assert case.ledger.counted(FD) == 0
+    assert case.failures == []
+
+
+def test_what_waits_is_lost_or_not_told_counts_as_got(case: Case) -> None:
+    kept, ledger = case.kept, case.ledger
+    ledger.begin(layout.HELD, 1)
+    ledger.count(FD, 2)
+    kept.put(b"MSG a\0")
+    kept.lost()
+    kept.untold()
+    kept.put(b"MSG b\0")
+    assert ledger.counted(FD) == 6
+    assert [(one.kind, one.got, one.serial) for one in case.records()] == [
+        (tape.PUT, 3, 1),
+        (tape.LOST, 4, 1),
+        (tape.PUT, 6, 1),
+    ]
+    ledger.begin(layout.HELD, 1)
+    kept.put(b"MSG c\0")
+    assert (case.records()[-1].got, case.records()[-1].serial, ledger.counted(FD)) == (1, 2, 1)
+
+
+def test_it_is_known_of_him_how_much_is_known_and_the_seq_that_is_next(case: Case) -> None:
+    assert case.kept.length == case.file.end == 16 + len(HEAD)
+    case.kept.took(1)
+    assert case.kept.length == 16 + len(HEAD) + 21
+    case.file.replace(HEAD)
+    assert case.kept.length == 16 + len(HEAD) + 21 + len(HEAD)
+    case.kept.speaks(77)
+    assert layout.slot(case.memory, 5).seq == 77
+    case.kept.begins()
+    found = layout.unfinished(case.memory)
+    assert found is not None
+    assert found.seq == 77
+
+
+def test_on_tape_comes_first(case: Case) -> None:
+    """Between the two, tape and ledger differ by one; the greater number is what counts."""
+    told: list[tuple[int, int]] = []
+    append = case.file.append
+
+    def watched(data: bytes) -> None:
+        told.append((case.ledger.counted(FD), len(case.records())))
+        append(data)
+
+    case.file.append = watched  # type: ignore[method-assign]
+    case.ledger.begin(layout.HELD, 1)
+    case.kept.put(b"MSG a\0")
+    case.kept.lost()
+    case.kept.put(b"MSG b\0")
+    assert told == [(0, 0), (1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["put", "lost", "lost_here", "took", "holds", "drops", "asked", "waits", "goes_on", "counts"],
+)
+def test_who_cannot_be_written_down_any_more_is_given_up_with_the_reason(case: Case, what: str) -> None:
+    arguments: dict[str, tuple[object, ...]] = {
+        "put": (b"MSG a\0",),
+        "took": (1,),
+        "holds": (b"a",),
+        "drops": (b"a", 1),
+        "asked": (b"CMSG echo/off\0",),
+        "waits": (b"MSG a\0",),
+    }
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (case.file.end + 10, before[1]))
+    try:
+        getattr(case.kept, what)(*arguments.get(what, ()))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert len(case.failures) == 1
+    assert case.failures[0].strerror
+    assert case.records() == []
+
+
+def test_whoever_is_killed_while_he_empties_a_queue_has_sent_what_tape_and_ledger_say() -> None:
+    chance = random.Random(11)
+    hits = 0
+    with book() as (memory, _):
+        for _ in range(800):
+            if hits == 15:
+                break
+            case = Case(memory)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            theirs.setblocking(False)
+            told = case.kept.length
+            with ours, theirs:
+                case.ledger.assign(ours.fileno(), 5)
+                layout.put_number(memory, layout.AT_ARMED, 0)
+                # Some of these records go over the end of a page, so that they can be torn.
+                for number in range(300):
+                    case.kept.put(b"MSG a\0%d" % number + b"." * (number % 90))
+                pid = os.fork()
+                if not pid:
+                    with suppress(BaseException):
+                        sender = Sender(case.ledger)
+                        for number in range(0, 300, 3):
+                            sender.waited(ours.fileno(), b"%d" % number, 1, case.kept.length)
+                            case.kept.took(1)
+                            sender.waited(ours.fileno(), b"%d" % (number + 1), 2, case.kept.length)
+                            case.kept.took(2)
+                            if number % 60 == 0:
+                                case.file.replace(HEAD + tape.record(tape.TOOK, number=number + 3))
+                        signal.pause()
+                    os._exit(1)
+                end = time.monotonic() + chance.random() * 0.004
+                while case.file.end == os.fstat(case.file.fd).st_size:
+                    pass
+                while time.monotonic() < end:
+                    pass
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                sent = 0
+                with suppress(BlockingIOError):
+                    while packet := theirs.recv(100):
+                        assert int(packet) == sent
+                        sent += 1 if sent % 3 == 0 else 2
+            file = File(os.dup(case.file.fd))
+            found = tape.read(file.read())
+            file.cut(found.size)
+            taken = sum(one.number for one in found.records if one.kind == tape.TOOK)
+            armed = layout.armed(memory)
+            assert armed is not None
+            if armed.taken and armed.length == file.end:
+                taken += armed.taken
+                hits += 1
+            assert taken == sent
+            assert told < file.end
+            file.close()
+            case.file.close()
+        assert hits == 15
