@@ -72,14 +72,16 @@ lint: $(READY)
 	$(BIN)/mypy
 
 test: $(BUILT) lint
-	@packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl
+	@packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
+		systemd-analyze:systemd man:man-db groff:groff-base bash:bash
 	@packaging/unpack-prometheus.sh .cache/prometheus
 	@echo 'the tests, with the hot path compiled'
-	BCCND_BUILD=compiled $(BIN)/python -m pytest
+	BCCND_BUILD=compiled $(BIN)/python -m pytest --ignore=tests/systemd
 	@echo 'and without'
 	@rm -rf build/pure
 	@BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation --target build/pure .
-	BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(BIN)/python -m pytest --import-mode=append
+	BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(BIN)/python -m pytest \
+		--import-mode=append --ignore=tests/systemd
 
 # Where no hosts can be booted, the tests say why and are skipped; BCCND_REQUIRE_SYSTEMD=1 has them fail instead.
 test-systemd: $(BUILT)
