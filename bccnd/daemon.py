@@ -34,7 +34,8 @@ from bccnd.core.trace import trace
 from bccnd.core.verdicts import INTEGRITY_FAILED, INTEGRITY_MISSING, INTEGRITY_UNKNOWN, NAMES, REPLAYED
 from bccnd.errors import ConfigError
 from bccnd.leaf import clock
-from bccnd.leaf.layout import Unfinished
+from bccnd.leaf.layout import DATAGRAMS, Unfinished
+from bccnd.leaf.layout import was_cast as was_cast_before
 from bccnd.leaf.memory import give_back
 from bccnd.net import log, metrics
 from bccnd.net.access import Access, Admission, Rule, by_mode, everybody
@@ -227,6 +228,10 @@ class Daemon:
         )
         annals = Annals(self.sources, self.nameless, self.liveness, handover.new_annals(), time.monotonic())
         self._ingress.annals = annals
+        of_a_client = unfinished is not None and unfinished.kind != DATAGRAMS
+        for number, segment in enumerate(self.segments):
+            was_cast = of_a_client and was_cast_before(handover.ledger.memory, number)
+            segment.send_through(handover.ledger, number, was_cast=was_cast)
         had = self.bus.restore()
         if unfinished is not None:
             self.bus.work_again(unfinished, had, partial(self._feed_again, annals))

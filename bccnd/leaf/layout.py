@@ -22,6 +22,7 @@ at              what
 128, 192        header and vector of a packet that is sent alone
 SLOTS           for each client: its number, the serial of an input, how much it got of that, its next seq
 PACKETS         headers and vectors of packets that are sent together
+CASTS           for each segment: header, vector and address of what is broadcast there
 INBOX           header, vector and bytes of a packet from a client
 SEGMENT, ...    for each segment: label, headers, vectors, stamps, addresses, datagrams
 ==============  ============================================================================================
@@ -62,6 +63,8 @@ DONE: Final = 56
 #: no length that the kernel ever writes
 NOTHING: Final = 0xFFFFFFFF
 
+MAX_SEGMENTS: Final = 64
+
 #: what is written for each packet stands together, on the page that is warm anyway
 SINGLE_HEADER: Final = 128
 SINGLE_VECTOR: Final = SINGLE_HEADER + HEADER
@@ -77,13 +80,17 @@ MAX_PACKETS: Final = 1024
 SINGLE: Final = MAX_PACKETS
 VECTORS: Final = PACKETS + HEADER * MAX_PACKETS
 
-INBOX: Final = VECTORS + VECTOR * MAX_PACKETS
+CASTS: Final = VECTORS + VECTOR * MAX_PACKETS
+CAST: Final = 128
+CAST_VECTOR: Final = HEADER
+CAST_NAME: Final = HEADER + VECTOR
+
+INBOX: Final = CASTS + CAST * MAX_SEGMENTS
 INBOX_DATA: Final = INBOX + 128
 #: the largest packet of the bus, and room to see that one is larger
 INBOX_SIZE: Final = 409_601
 
 SEGMENT: Final = 3 << 20
-MAX_SEGMENTS: Final = 64
 #: datagrams in a batch, and the bytes of one at most
 BATCH: Final = 64
 MAX_DATAGRAM: Final = 65_536
@@ -233,6 +240,11 @@ def armed(ledger: mmap) -> Armed | None:
     headers = range(start, start + HEADER * count, HEADER)
     taken = weight * sum(_done(ledger, at) != NOTHING for at in headers)
     return Armed(slot - 1, base + taken, taken, length)
+
+
+def was_cast(ledger: mmap, segment: int) -> bool:
+    """Whether what an unfinished `PACKET` or `HELD` has to say to a segment went out."""
+    return _done(ledger, CASTS + CAST * segment) != NOTHING
 
 
 def header_at(number: int) -> int:

@@ -8,6 +8,7 @@ cdef class Ledger:
     cdef object _view
     cdef char *_base
     cdef bytearray _slots
+    cdef int _casts
 
     cdef volatile u64 *_slot(self, int fd) noexcept
     cdef Py_ssize_t _slot_number(self, int fd) noexcept
@@ -39,6 +40,14 @@ cdef class Sender(packets.Sender):
     cpdef Py_ssize_t send(self, int fd)
     cpdef int one(self, int fd, bytes packet, long weight=*) noexcept
     cpdef int waited(self, int fd, bytes packet, long weight, u64 length) noexcept
+
+
+cdef class Caster:
+    cdef Ledger _ledger
+    cdef int _fd
+    cdef void *_header
+
+    cpdef int cast(self, bytes datagram) noexcept
 
 
 cdef class Inbox(packets.Inbox):

@@ -39,6 +39,8 @@ class Ledger:
         self._halves = memoryview(memory).cast("I")
         self._now = memoryview(memory)[layout.AT_NOW : layout.AT_NOW + 8].cast("d")
         self._slots: dict[int, int] = {}
+        #: segments that are sent to through `Caster`
+        self.casts = 0
 
     @property
     def serial(self) -> int:
@@ -64,6 +66,9 @@ class Ledger:
         client's."""
         words, slot = self._words, self._slot(fd)
         words[_OPEN] = 0
+        if kind != layout.DATAGRAMS:
+            for segment in range(self.casts):
+                self._halves[(layout.CASTS + layout.CAST * segment + layout.DONE) // 4] = layout.NOTHING
         words[_SERIAL] += 1
         words[_KIND], words[_NUMBER] = kind, number
         self._now[0] = 0.0
@@ -219,6 +224,34 @@ class Sender(packets.Sender):
         self._put(layout.SINGLE, packet)
         done = self._pass(fd, layout.SINGLE, 1)
         return 0 if done > 0 else -done
+
+
+class Caster:
+    """Broadcasts to the segment of that ``number`` at an ``address`` (sockaddr): noted as sent, until the next input of
+    a client begins."""
+
+    def __init__(self, ledger: Ledger, number: int, fd: int, address: bytes) -> None:
+        """Raises IndexError where there is no room for such a segment."""
+        if not 0 <= number < layout.MAX_SEGMENTS or len(address) > layout.NAME:
+            raise IndexError(number)
+        start, memory = layout.CASTS + layout.CAST * number, ledger.memory
+        ledger.casts = max(ledger.casts, number + 1)
+        self._fd = fd
+        self._header = Mmsghdr.from_buffer(memory, start)
+        self._vector = Iovec.from_buffer(memory, start + layout.CAST_VECTOR)
+        name = (ctypes.c_char * len(address)).from_buffer(memory, start + layout.CAST_NAME)
+        name.raw = address
+        self._header.msg_hdr = type(self._header.msg_hdr)()
+        head = self._header.msg_hdr
+        head.msg_name, head.msg_namelen = ctypes.addressof(name), len(address)
+        head.msg_iov, head.msg_iovlen = ctypes.addressof(self._vector), 1
+
+    def cast(self, datagram: bytes) -> int:
+        """Send a datagram: 0, or the errno of why not."""
+        self._vector.iov_base = ctypes.cast(ctypes.c_char_p(datagram), ctypes.c_void_p).value
+        self._vector.iov_len = len(datagram)
+        at = ctypes.c_void_p(ctypes.addressof(self._header))
+        return 0 if libc.sendmmsg(self._fd, at, 1, _FLAGS) == 1 else ctypes.get_errno()
 
 
 class Inbox(packets.Inbox):

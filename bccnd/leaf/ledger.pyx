@@ -5,7 +5,7 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyObject_GetBuffer, PyBuffer_Release
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport errno
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from bccnd.leaf cimport packets
 from bccnd.leaf.packets cimport MSG_DONTWAIT, MSG_NOSIGNAL, c_send, iovec, mmsghdr, recvmmsg, sendmmsg
@@ -27,6 +27,8 @@ cdef Py_ssize_t SLOTS = layout.SLOTS
 cdef Py_ssize_t SLOT = layout.SLOT
 cdef Py_ssize_t MAX_SLOTS = layout.MAX_SLOTS
 cdef Py_ssize_t PACKETS = layout.PACKETS
+cdef Py_ssize_t CASTS = layout.CASTS
+cdef Py_ssize_t CAST = layout.CAST
 cdef Py_ssize_t MAX_PACKETS = layout.MAX_PACKETS
 cdef Py_ssize_t VECTORS = layout.VECTORS
 cdef Py_ssize_t SINGLE = layout.SINGLE
@@ -90,7 +92,11 @@ cdef class Ledger:
     cpdef begin(self, int kind, long long number, int fd=-1):
         cdef volatile u64 *slot = self._slot(fd)
         cdef char *base = self._base
+        cdef int i
         _at(base, AT_OPEN)[0] = 0
+        if kind != DATAGRAMS:
+            for i in range(self._casts):
+                (<volatile unsigned int *> &(<mmsghdr *> (base + CASTS + CAST * i)).msg_len)[0] = NOTHING
         _at(base, AT_SERIAL)[0] = _at(base, AT_SERIAL)[0] + 1
         _at(base, AT_KIND)[0] = kind
         _at(base, AT_NUMBER)[0] = <u64> number
@@ -254,6 +260,34 @@ cdef class Sender(packets.Sender):
         self._arm(slot, <u64> weight, SINGLE, 1, length)
         # Disarmed when the client is sent to again: until then what is known of it need not say yet what it got.
         return self._single(fd, packet)
+
+
+cdef class Caster:
+    """Broadcasts of which the kernel notes in a ledger that they were sent: see ledger.py."""
+
+    def __init__(self, Ledger ledger, int number, int fd, bytes address):
+        cdef char *base
+        cdef mmsghdr *header
+        if not 0 <= number < layout.MAX_SEGMENTS or len(address) > layout.NAME:
+            raise IndexError(number)
+        base = ledger._base + CASTS + CAST * number
+        header = <mmsghdr *> base
+        self._ledger = ledger
+        self._fd = fd
+        self._header = header
+        ledger._casts = max(ledger._casts, number + 1)
+        memset(&header.msg_hdr, 0, sizeof(header.msg_hdr))
+        memcpy(base + <Py_ssize_t> layout.CAST_NAME, PyBytes_AS_STRING(address), len(address))
+        header.msg_hdr.msg_name = base + <Py_ssize_t> layout.CAST_NAME
+        header.msg_hdr.msg_namelen = <unsigned int> len(address)
+        header.msg_hdr.msg_iov = <iovec *> (base + <Py_ssize_t> layout.CAST_VECTOR)
+        header.msg_hdr.msg_iovlen = 1
+
+    cpdef int cast(self, bytes datagram) noexcept:
+        cdef mmsghdr *header = <mmsghdr *> self._header
+        cdef iovec *vector = header.msg_hdr.msg_iov
+        vector.iov_base, vector.iov_len = PyBytes_AS_STRING(datagram), <size_t> PyBytes_GET_SIZE(datagram)
+        return 0 if sendmmsg(self._fd, header, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 else errno
 
 
 cdef class Inbox(packets.Inbox):

@@ -16,7 +16,7 @@ from typing import Final, overload
 
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.counters import SegmentCounters
-from bccnd.leaf.ledger import Ledger
+from bccnd.leaf.ledger import Caster, Ledger
 from bccnd.leaf.ledger import Receiver as LedgerReceiver
 from bccnd.leaf.packets import Receiver
 from bccnd.net.udp import (
@@ -27,6 +27,7 @@ from bccnd.net.udp import (
     grow_send_buffer,
     interface_name,
     open_udp,
+    pack_address,
     peer_name,
 )
 
@@ -133,10 +134,18 @@ class Segment:
         self.receiver = Receiver(self.sock.fileno(), options.largest, self._name_size)
         #: the senders of the batch that the receiver has received last
         self.peers = self._peers(self.receiver.names)
-        self._sendto = self.sock.sendto
+        self._caster: Caster | None = None
+        self._was_cast = False
+
+    def send_through(self, ledger: Ledger, number: int, *, was_cast: bool) -> None:
+        """Send through a ledger from now on, as its segment of that number; ``was_cast`` if what is worked through
+        again now went out before."""
+        self._caster = Caster(ledger, number, self.fileno(), pack_address(self._to))
+        self._was_cast = was_cast
 
     def receive_into(self, ledger: Ledger, number: int) -> None:
-        """Receive into a ledger from now on, as its segment of that number."""
+        """Receive into a ledger from now on, as its segment of that number; nothing is worked through again."""
+        self._was_cast = False
         options, name = self.options, self.options.name.encode()
         self.receiver = LedgerReceiver(ledger, number, name, self.fileno(), options.largest, self._name_size)
         self.peers = self._peers(self.receiver.names)
@@ -152,14 +161,22 @@ class Segment:
 
         Returns None, or the errno's name if the kernel refused; both are counted.
         """
-        try:
-            self._sendto(datagram, self._to)
-        except OSError as failed:
-            name = errno.errorcode.get(failed.errno or 0, "UNKNOWN")
+        if self._was_cast:
+            return None
+        failed = self._send(datagram) if self._caster is None else self._caster.cast(datagram)
+        if failed:
+            name = errno.errorcode.get(failed, "UNKNOWN")
             self.counters.send_failed(name)
             return name
         self.counters.sent += 1
         return None
+
+    def _send(self, datagram: bytes) -> int:
+        try:
+            self.sock.sendto(datagram, self._to)
+        except OSError as error:
+            return error.errno or errno.EIO
+        return 0
 
     def kernel_drops(self) -> int:
         """Datagrams that the kernel dropped for want of room in this socket's buffer, since it was opened."""

@@ -185,6 +185,15 @@ def destination(options: UdpOptions, sock: socket.socket | None = None) -> tuple
     return options.address, options.port, 0, _index(options, sock)
 
 
+def pack_address(address: tuple[Any, ...]) -> bytes:
+    """What `destination` gives, as the kernel has it (sockaddr_in, sockaddr_in6)."""
+    if len(address) == 2:
+        return struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", address[1], socket.inet_aton(address[0]))
+    host, port, flow, scope = address
+    packed = socket.inet_pton(socket.AF_INET6, host)
+    return struct.pack("=H", socket.AF_INET6) + struct.pack("!HI16s", port, flow, packed) + struct.pack("=I", scope)
+
+
 def peer_name(address: tuple[Any, ...], interface: Callable[[int], str] = socket.if_indextoname) -> str:
     """The sender of a datagram, as `recvfrom` gives it, in the form ``address:port`` or ``[address%interface]:port``;
     the interface, whose name ``interface`` knows, is named where the address means nothing without it."""

@@ -183,13 +183,9 @@ def test_clients_notice_nothing_whatever_the_daemon_dies_of(supervisor: Supervis
                 supervisor.again(chance.choice(how))
         heard = list(wire.rest())
     load.check()
-    # What was published here may have gone out twice, but as the same datagram.
-    told: dict[int, set[bytes]] = {}
-    for one in (one for one in heard if b":l/x|" in one):
-        body = one.partition(b"]")[2]
-        told.setdefault(int(body.split(b":")[1]), set()).add(body)
-    assert [len(bodies) for bodies in told.values()] == [1] * load.sent[b"l"]
-    assert max(told) - min(told) + 1 == len(told)
+    # What was published here went out once: a second copy could come to others so late that it is news to them.
+    out = [int(one.partition(b"]")[2].split(b":")[1]) for one in heard if b":l/x|" in one]
+    assert out == list(range(out[0], out[0] + load.sent[b"l"]))
     assert supervisor.said().count("taken over: ") == ROUNDS
     assert "left out of what" not in supervisor.said()
 

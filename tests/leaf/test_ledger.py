@@ -19,6 +19,7 @@ import pytest
 
 from bccnd.leaf import layout
 from bccnd.leaf.layout import DATAGRAMS, HELD, PACKET
+from bccnd.net.udp import pack_address
 from tests.leaf.books import book, got
 from tests.leaf.test_packets import SO_TIMESTAMPNS, SOCKADDR_IN, SOCKADDR_IN6, take, udp
 from tests.leaf.twins import builds, each
@@ -780,3 +781,32 @@ def test_so_does_whoever_is_killed_while_he_takes_packets_of_clients(ledger: Any
                     b"%d" % number if number % 5 else b"" for number in range(first, sent)
                 ]
     assert unfinished == HITS
+
+
+# -- to a segment
+
+
+@each("ledger")
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_what_is_cast_is_noted_until_the_next_input_of_a_client(ledger: Any, family: socket.AddressFamily) -> None:
+    with book() as (memory, reader), udp(family) as (ours, theirs):
+        one = ledger.Ledger(memory)
+        name = ours.getsockname()
+        caster = ledger.Caster(one, 2, theirs.fileno(), pack_address(name))
+        deaf = ledger.Caster(one, 3, theirs.fileno(), pack_address(name)[:4])
+        for kind in (PACKET, HELD):
+            one.begin(kind, 7)
+            assert not layout.was_cast(reader, 2)
+            assert not layout.was_cast(reader, 3)
+            assert caster.cast(b"out") == 0
+            assert deaf.cast(b"nowhere") != 0
+            assert layout.was_cast(reader, 2)
+            assert not layout.was_cast(reader, 3)
+            assert ours.recv(100) == b"out"
+            one.finish()
+        one.begin(DATAGRAMS, 1)
+        assert layout.was_cast(reader, 2)
+        with pytest.raises(IndexError):
+            ledger.Caster(one, layout.MAX_SEGMENTS, theirs.fileno(), b"")
+        with pytest.raises(IndexError):
+            ledger.Caster(one, 0, theirs.fileno(), b"x" * (layout.NAME + 1))

@@ -1,0 +1,276 @@
+"""The load: C programs that publish and receive numbered messages, and the account that is made of what they tell.
+
+Law: every message that the kernel has taken is asked for by its number, at every connection; there is no tolerance.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from tests.systemd.host import PATIENCE, Host, children
+from tests.systemd.network import BROADCAST, Segment
+from tests.systemd.stage import CannotBoot
+
+SOURCES: Final = Path(__file__).parent / "load"
+NAMES: Final = ("witness", "speaker", "hub")
+KEY: Final = b"0123456789abcdef0123456789abcdef"
+NEXT_KEY: Final = b"fedcba9876543210fedcba9876543210"
+#: from where the programs are started, on every host
+_BIN: Final = "/usr/local/bin"
+
+
+def build(folder: Path) -> list[Path]:
+    """Compile the programs, linked statically: they run on hosts of any release."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise CannotBoot("there is no C compiler: apt-get install gcc libc6-dev libssl-dev")
+    folder.mkdir(parents=True, exist_ok=True)
+    programs = []
+    for name in NAMES:
+        program = folder / name
+        words = [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", str(program)]
+        done = subprocess.run(
+            [*words, str(SOURCES / f"{name}.c"), "-lcrypto"], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise CannotBoot(f"{name}.c does not compile (apt-get install libssl-dev?):\n{done.stderr.strip()}")
+        programs.append(program)
+    return programs
+
+
+class Program:
+    """A running load program; it has said that it is ready."""
+
+    def __init__(self, words: Sequence[str], *, fork: bool) -> None:
+        self._words = words
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._fork = fork
+        self._unread = b""
+        self._said: dict[str, Any] = {}
+        assert self._line() == "ready"
+
+    def _line(self) -> str:
+        """The next line it says."""
+        assert self._process.stdout is not None
+        output = self._process.stdout.fileno()
+        deadline = time.monotonic() + PATIENCE
+        while b"\n" not in self._unread:
+            ready = select.select([output], [], [], max(0.0, deadline - time.monotonic()))[0]
+            assert ready, f"{' '.join(self._words)} says nothing"
+            data = os.read(output, 1 << 20)
+            assert data, f"{' '.join(self._words)} has ended with status {self._process.wait(5)}"
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode()
+
+    def signal(self, number: int) -> None:
+        """Send the program a signal: who has entered a host for it waits outside."""
+        pid = self._process.pid
+        for one in children(pid) if self._fork else [pid]:
+            os.kill(one, number)
+
+    def report(self) -> dict[str, Any]:
+        """What it has to tell so far."""
+        self.signal(signal.SIGUSR1)
+        return dict(json.loads(self._line()))
+
+    def finish(self, *, ask: bool = True) -> dict[str, Any]:
+        """Have it come to its end, or wait until it does by itself; what it tells."""
+        if not self._said:
+            if ask and self._process.poll() is None:
+                self.signal(signal.SIGTERM)
+            self._said = json.loads(self._line())
+            assert self._process.wait(PATIENCE) == 0
+        return self._said
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self.signal(signal.SIGKILL)
+            self._process.kill()
+            self._process.wait(PATIENCE)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def witness(host: Host, *options: str) -> Program:
+    """Connections to the bus of a host, that note all they are told."""
+    return Program(host.inside(f"{_BIN}/witness", *options), fork=True)
+
+
+def local_speaker(host: Host, number: int, rate: int, *options: str) -> Program:
+    """A program of a host that publishes over its bus."""
+    words = (f"{_BIN}/speaker", "-i", str(number), "-r", str(rate), "-s", "/run/bccnd/bus.sock")
+    return Program(host.inside(*words, *options), fork=True)
+
+
+def remote_speaker(
+    segment: Segment, programs: Path, host: str, number: int, rate: int, keys: Sequence[Path], *options: str
+) -> Program:
+    """A program of a host without a daemon, straight on the segment."""
+    words = [
+        str(programs / "speaker"),
+        "-i",
+        str(number),
+        "-r",
+        str(rate),
+        "-a",
+        BROADCAST,
+        "-c",
+        f"far-{host}/x/1",
+    ]
+    for key in keys:
+        words += ["-k", str(key)]
+    return Program([*segment.on(host), *words, *options], fork=False)
+
+
+def hub(segment: Segment, programs: Path, seed: int, lost: int, copied: int, delay: float) -> Program:
+    """The wire of a segment, with harm: of a thousand so many lost and copied, all delayed by up to ``delay`` s."""
+    harm = ("-S", str(seed), "-l", str(lost), "-c", str(copied), "-d", str(int(delay * 1e6)))
+    ends = (f"{segment.path(host)}:lan0" for host in segment.hosts)
+    program = Program([str(programs / "hub"), *harm, *ends], fork=False)
+    segment.address()
+    return program
+
+
+def _kind(connection: Mapping[str, Any], number: int) -> str:
+    return f"connection {number} ({'slow' if connection['slow'] else 'fast'}{', batch' if connection['batch'] else ''})"
+
+
+def faults(report: Mapping[str, Any], sent: Mapping[int, int]) -> list[str]:
+    """What is wrong with what the connections of a witness were told, if publishers have sent so many messages each.
+
+    Each message must have come once and in the order of its publisher; who does not read all the time may lack some,
+    if it was told in place how many.
+    """
+    found = []
+    for number, one in enumerate(report["connections"]):
+        wrong = []
+        if one["ended"]:
+            wrong.append(f"lost its connection: {one['error'] or 'end of file'}")
+        if one["refused"]:
+            wrong.append(f"was told {one['refused']} control messages, the first: {one['first_refused']}")
+        if one["strange"]:
+            wrong.append(f"got {one['strange']} packets that nobody has sent")
+        if one["unannounced"]:
+            wrong.append(f"learned {one['unannounced']} times of a gap only after what came behind it")
+        if one["told"] and not one["slow"]:
+            wrong.append(f"was told of gaps of {one['told']}, although it reads all the time")
+        missing = 0
+        for publisher, count in sent.items():
+            wrong_here, lacking = _of_publisher(one["publishers"].get(str(publisher)), publisher, count)
+            wrong += wrong_here
+            missing += lacking
+        strangers = sorted(set(one["publishers"]) - {str(publisher) for publisher in sent})
+        if strangers:
+            wrong.append(f"heard of publishers {strangers}")
+        if missing != one["told"]:
+            wrong.append(f"lacks {missing} messages and was told of {one['told']}")
+        found += [f"{_kind(one, number)} {what}" for what in wrong]
+    return found
+
+
+def _of_publisher(heard: Mapping[str, Any] | None, publisher: int, count: int) -> tuple[list[str], int]:
+    """What is wrong with one publisher's messages at one connection, and how many of them are missing."""
+    if heard is None:
+        return ([], 0) if not count else ([f"heard nothing of publisher {publisher}"], count)
+    wrong = []
+    if heard["doubled"]:
+        wrong.append(f"got {heard['doubled']} messages of publisher {publisher} again")
+    if heard["disordered"]:
+        wrong.append(f"got {heard['disordered']} messages of publisher {publisher} out of order")
+    if heard["last"] > count:
+        wrong.append(f"got number {heard['last']} of publisher {publisher}, which has sent {count}")
+    return wrong, count - heard["count"]
+
+
+def lacking(report: Mapping[str, Any], publisher: int, count: int) -> list[set[int]]:
+    """The numbers of a publisher that each connection has not got."""
+    found = []
+    for one in report["connections"]:
+        heard = one["publishers"].get(str(publisher), {"missing": [], "last": 0})
+        found.append(numbers(heard["missing"]) | set(range(heard["last"] + 1, count + 1)))
+    return found
+
+
+def numbers(ranges: Sequence[Sequence[int]]) -> set[int]:
+    return {one for first, last in ranges for one in range(first, last + 1)}
+
+
+class Load:
+    """2,000 messages a second to 50 clients of host ``a``, and a client of host ``b`` that hears of them by broadcast.
+
+    Publisher 0 is a program of ``a``, publisher 1 is one of ``c``, straight on the segment.
+    """
+
+    #: a second, of each publisher
+    RATE: Final = 1000
+    CLIENTS: Final = 50
+    BATCH: Final = 10
+    SLOW: Final = 4
+
+    def __init__(self, a: Host, b: Host | None, segment: Segment, programs: Path, keys: Sequence[Path]) -> None:
+        self._programs: list[Program] = []
+        self.sent: dict[int, int] = {}
+        try:
+            self.here = self._add(
+                witness(a, "-n", str(self.CLIENTS), "-b", str(self.BATCH), "-w", str(self.SLOW), "-p", "5000")
+            )
+            self.there = self._add(witness(b)) if b is not None else None
+            self.local = self._add(local_speaker(a, 0, self.RATE))
+            self.remote = self._add(remote_speaker(segment, programs, "c", 1, self.RATE, keys))
+        except BaseException:
+            self.close()
+            raise
+
+    def _add(self, program: Program) -> Program:
+        self._programs.append(program)
+        return program
+
+    def finish(self) -> list[str]:
+        """End it; all that is wrong with what was received."""
+        wrong = []
+        for speaker in (self.remote, self.local):
+            said = speaker.finish()
+            self.sent[said["id"]] = said["sent"]
+            if said["ended"] or said["refused"]:
+                wrong.append(f"publisher {said['id']}: ended: {said['ended']!r}, refused {said['refused']}")
+        assert all(count > 100 for count in self.sent.values()), self.sent
+        wrong += [f"a: {one}" for one in faults(self.here.finish(), self.sent)]
+        if self.there is not None:
+            wrong += [f"b: {one}" for one in faults(self.there.finish(), self.sent)]
+        return wrong
+
+    def close(self) -> None:
+        for program in self._programs:
+            program.close()
+
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,254 @@
+"""The daemon is restarted, upgraded, killed and stopped dead under load, and nobody notices.
+
+2,000 messages a second, half of a local program, half of another host, to 50 clients of the host it happens on; each
+of them is asked for every message by its number. A client of another host, whose daemon is left alone, has to hear all
+that this host broadcasts as well.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.systemd import load
+from tests.systemd.conftest import Hosts
+from tests.systemd.host import Host, dpkg, wait
+
+ROUNDS: Final = 10
+#: between two rounds, so that the load flows (s)
+_REST: Final = (0.1, 0.4)
+#: a watchdog that does not take the patience of a test
+_WATCHDOG: Final = "[Service]\nWatchdogSec=1\n"
+
+
+def restart(host: Host, number: int) -> None:
+    host.run("systemctl", "restart", "bccnd.service")
+
+
+def kill(host: Host, number: int) -> None:
+    host.kill("KILL")
+
+
+def upgrade(host: Host, number: int) -> None:
+    """To the newer build and back by turns."""
+    dpkg(host, "--force-downgrade", "-i", f"/packages/{('new', 'old')[number % 2]}.deb")
+
+
+def stand_still(host: Host, number: int) -> None:
+    """The loop stops dead; the watchdog is to end it."""
+    host.kill("STOP")
+
+
+def reexec(host: Host, number: int) -> None:
+    """systemd replaces itself, and keeps what it was given to keep."""
+    host.run("systemctl", "daemon-reexec")
+    restart(host, number)
+
+
+def replaced(host: Host, before: int) -> Callable[[], bool]:
+    """Whether another daemon than the one before serves."""
+
+    def done() -> bool:
+        return host.main_pid() not in (0, before) and host.show("ActiveState") == "active"
+
+    return done
+
+
+def settled(host: Host) -> None:
+    """The kernel had room for all that came, and the daemon counts no drops either."""
+    assert host.kernel_drops() == 0
+    assert host.metric("socket_drops_total") == 0
+
+
+@pytest.fixture
+def pair(hosts: Hosts) -> tuple[Host, Host]:
+    """Hosts ``a`` and ``b`` with their daemons, and a third one without."""
+    hosts.wire("abc")
+    a, b = hosts.host("a"), hosts.host("b")
+    for host in (a, b):
+        hosts.configure(host)
+    a.write("/etc/systemd/system/bccnd.service.d/watchdog.conf", _WATCHDOG)
+    for host in (a, b):
+        host.boot()
+        host.wait_active()
+    return a, b
+
+
+def test_without_any_of_it_nothing_is_missing_either(
+    hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_files: list[Path]
+) -> None:
+    a, b = pair
+    with load.Load(a, b, hosts.segment, programs, key_files[:1]) as traffic:
+        time.sleep(7)
+        report = traffic.here.report()
+        assert traffic.finish() == []
+    # The slow ones were slow enough to lose something, or they would prove nothing.
+    assert sum(one["told"] for one in traffic.here.finish()["connections"] if one["slow"]) > 0
+    assert len(report["connections"]) == traffic.CLIENTS
+    settled(a)
+
+
+def test_where_nothing_is_kept_clients_do_notice(
+    hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_files: list[Path]
+) -> None:
+    """So the others prove something."""
+    a, _ = pair
+    a.write("/etc/systemd/system/bccnd.service.d/forgets.conf", "[Service]\nFileDescriptorStoreMax=0\n")
+    a.run("systemctl", "daemon-reload")
+    restart(a, 0)
+    with load.witness(a, "-n", "3") as program:
+        restart(a, 1)
+        found = load.faults(program.finish(), {})
+    assert len(found) == 3
+    assert all("lost its connection" in one for one in found)
+
+
+@pytest.mark.parametrize(
+    ("what", "times"),
+    [(restart, ROUNDS), (upgrade, ROUNDS), (kill, ROUNDS), (stand_still, ROUNDS), (reexec, 3)],
+    ids=["restart", "upgrade", "kill", "watchdog", "daemon-reexec"],
+)
+def test_again_and_again_under_load_and_no_client_notices(
+    hosts: Hosts,
+    pair: tuple[Host, Host],
+    programs: Path,
+    key_files: list[Path],
+    what: Callable[[Host, int], None],
+    times: int,
+) -> None:
+    a, b = pair
+    chance = random.Random(times)
+    with load.Load(a, b, hosts.segment, programs, key_files[:1]) as traffic:
+        time.sleep(0.5)
+        for number in range(times):
+            before = a.main_pid()
+            what(a, number)
+            wait(replaced(a, before), f"the daemon after {what.__name__} number {number + 1}")
+            time.sleep(chance.uniform(*_REST))
+        assert traffic.finish() == []
+    settled(a)
+    # To the other host it is one program that goes on, not one that began anew: nothing is missing, nothing came twice.
+    assert b.metric("source_restarts_total") == 0
+    assert b.metric("messages_lost_total") == 0
+    assert b.metric("messages_missing") == 0
+    if what is stand_still:
+        assert a.said().count("Watchdog timeout") == times
+
+
+def test_killed_at_any_moment_thirty_times_no_client_notices(
+    hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_files: list[Path]
+) -> None:
+    a, b = pair
+    chance = random.Random(30)
+    with load.Load(a, b, hosts.segment, programs, key_files[:1]) as traffic:
+        time.sleep(0.5)
+        for _ in range(30):
+            before = a.main_pid()
+            a.kill("KILL")
+            wait(lambda before=before: a.main_pid() not in (0, before), "the next daemon")  # type: ignore[misc]
+            # While it starts, when it has just started, and later.
+            if chance.random() < 0.7:
+                a.wait_active()
+            time.sleep(chance.expovariate(8))
+        a.wait_active()
+        assert traffic.finish() == []
+    settled(a)
+    assert b.metric("source_restarts_total") == 0
+
+
+def test_in_a_crash_loop_clients_stay(
+    hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_files: list[Path]
+) -> None:
+    a, b = pair
+    with load.Load(a, b, hosts.segment, programs, key_files[:1]) as traffic:
+        time.sleep(0.5)
+        for _ in range(20):
+            # As soon as there is one.
+            wait(lambda: a.main_pid(), "the next daemon")
+            before = a.main_pid()
+            a.kill("KILL")
+            wait(lambda before=before: a.main_pid() != before, "its end")  # type: ignore[misc]
+        a.wait_active()
+        assert int(a.show("NRestarts")) >= 20
+        assert traffic.finish() == []
+    settled(a)
+
+
+def test_keys_are_changed_by_reloads_without_losing_a_message(
+    hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_files: list[Path]
+) -> None:
+    a, b = pair
+    names = ["/etc/bccnd/keys/hmac.key", "/etc/bccnd/keys/next.key"]
+
+    def keys(*wanted: str) -> None:
+        for host in (a, b):
+            hosts.configure(host, {"integrity": {"algorithm": "hmac", "keys": list(wanted)}})
+            host.reload()
+
+    with load.Load(a, b, hosts.segment, programs, key_files) as traffic:
+        time.sleep(0.5)
+        for host in (a, b):
+            host.write(names[1], load.NEXT_KEY, 0o600)
+            # systemd hands new key files over at the start only.
+            restart(host, 0)
+        keys(names[0], names[1])
+        keys(names[1], names[0])
+        traffic.remote.signal(10)  # SIGUSR1: from now on it signs with the next key
+        time.sleep(0.5)
+        keys(names[1])
+        time.sleep(0.5)
+        assert traffic.finish() == []
+    settled(a)
+    assert a.metric("config_reloads_total", result="applied") + a.metric("config_reloads_total", result="ok") == 3
+    # With the old key nobody is heard any more.
+    assert a.metric("datagrams_total", verdict="integrity_failed") == 0
+
+
+def test_what_clients_have_asked_for_and_who_they_are_outlives_the_daemon(
+    hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_files: list[Path]
+) -> None:
+    a, _ = pair
+
+    def known() -> list[dict[str, Any]]:
+        kept = ("identity", "program", "pid", "uid", "since", "dialect", "patterns", "subscriptions")
+        found = [{name: one[name] for name in kept} for one in a.clients() if one["program"] != "bccn"]
+        return sorted(found, key=lambda one: (one["identity"], one["patterns"]))
+
+    with load.witness(a, "-n", "5", "-b", "2"), load.witness(a, "-m", "x/"):
+        before = known()
+        assert len(before) == 6
+        for way in (restart, kill):
+            pid = a.main_pid()
+            way(a, 0)
+            wait(replaced(a, pid), "the next daemon")
+            assert known() == before
+
+
+def test_stop_ends_connections_and_the_next_start_serves_again(
+    hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_files: list[Path]
+) -> None:
+    a, _ = pair
+    with load.witness(a, "-n", "3") as program:
+        a.run("systemctl", "stop", "bccnd.service")
+        found = load.faults(program.finish(), {})
+        assert len(found) == 3
+        assert all("lost its connection" in one for one in found)
+
+    def serves() -> None:
+        with load.witness(a) as program, load.local_speaker(a, 0, 100, "-n", "10") as speaker:
+            assert speaker.finish(ask=False)["sent"] == 10
+            assert load.faults(program.finish(), {0: 10}) == []
+
+    # The sockets are still there, and whoever comes wakes it.
+    serves()
+    a.run("systemctl", "stop", "bccnd*")
+    assert a.main_pid() == 0
+    assert not a.path("/run/bccnd/bus.sock").exists()
+    a.run("systemctl", "start", "bccnd.service")
+    a.wait_active()
+    serves()

@@ -1,0 +1,144 @@
+"""The package on a host: install, first start, what it says when it cannot start, removal."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pytest
+
+from tests.systemd import load
+from tests.systemd.conftest import Hosts
+from tests.systemd.host import Host, dpkg, wait
+
+UNITS: Final = ("bccnd.service", "bccnd-bus.socket", "bccnd-udp.socket", "bccnd-metrics.socket")
+#: what changes with every installation and removal of any package, and with every run of a host
+_RECORDS: Final = re.compile(
+    r"^/(var/lib/dpkg/(status|status-old|available|lock|lock-frontend|diversions|triggers/\w+|updates|info)"
+    r"|var/log/(dpkg\.log|journal/.*|wtmp|btmp|lastlog)|var/cache/ldconfig/aux-cache|etc/\.pwd\.lock"
+    r"|etc/(passwd|group|shadow|gshadow)-|var/lib/systemd/(catalog/database|random-seed|timers/.*|linger)|.*/__pycache__(/.*)?)$"
+)
+
+
+def listing(host: Host) -> set[str]:
+    """Every file of a host's disk: kind, mode, owner, name, and what is in it or where it leads."""
+    look = "find / -xdev \\( -path /tmp -o -path /run -o -path /proc -o -path /sys -o -path /dev \\) -prune -o "
+    said = host.run("sh", "-c", look + "-printf '%y %m %U:%G %p %l\\n'")
+    kinds = {line for line in said.splitlines() if not _RECORDS.match(line.split(" ")[3])}
+    sums = host.run("sh", "-c", look + "-type f -path '/etc/*' -exec sha256sum {} +")
+    return kinds | {line for line in sums.splitlines() if not _RECORDS.match(line.split()[1])}
+
+
+def test_install_starts_it_serves_and_purge_leaves_nothing(hosts: Hosts) -> None:
+    hosts.wire("a")
+    host = hosts.host("a", bare=True)
+    host.boot()
+    before = listing(host)
+    dpkg(host, "-i", "/packages/old.deb")
+    host.wait_active("the first start, with the configuration as it is shipped")
+    for unit in UNITS:
+        assert host.show("ActiveState", unit) == "active", unit
+        assert host.run("systemctl", "is-enabled", unit).strip() == "enabled"
+    assert host.run("systemctl", "is-system-running", check=False).strip() == "running"
+
+    # It is what it says, and serves: programs, Prometheus.
+    version = host.run("dpkg-query", "-W", "-f", "${Version}", "bccnd")
+    assert f'version="{version}"' in host.page()
+    with load.witness(host) as program, load.local_speaker(host, 0, 100, "-n", "20") as speaker:
+        assert speaker.finish(ask=False)["sent"] == 20
+        assert load.faults(program.finish(), {0: 20}) == []
+    assert "ok" in host.page("/healthz").lower()
+
+    # Nothing is to be said against the units.
+    paths = [f"/usr/lib/systemd/system/{unit}" for unit in UNITS]
+    assert host.run("systemd-analyze", "verify", "--man=no", *paths) == ""
+
+    added = sorted(listing(host) - before)
+    assert any("/usr/bin/bccnd" in line for line in added)
+    dpkg(host, "--remove", "bccnd")
+    assert host.run("systemctl", "list-units", "--plain", "--no-legend", "bccnd*").strip() == ""
+    assert not host.path("/run/bccnd/bus.sock").exists()
+    dpkg(host, "--purge", "bccnd")
+    host.run("systemctl", "daemon-reload")
+    after = listing(host)
+    assert sorted(after - before) == []
+    assert sorted(before - after) == []
+    assert not host.path("/run/bccnd").exists()
+
+
+def test_after_a_boot_it_runs_and_only_the_group_may_use_the_bus(hosts: Hosts) -> None:
+    hosts.wire("a")
+    host = hosts.ready("a")
+    for name, groups in (("ann", ["-G", "bccn"]), ("bob", [])):
+        host.run("useradd", "-M", *groups, name)
+    ask = ("bccn", "pub", "x", "y")
+    assert host.run("runuser", "-u", "ann", "--", *ask) == ""
+    said = host.run("runuser", "-u", "bob", "--", *ask, check=False)
+    assert "bob" in said or "ermission" in said
+    assert "Remedy" in said or "bccn" in said
+    # The kernel says who connects, and it is not hidden from the daemon.
+    with load.witness(host):
+        (client,) = [one for one in host.clients() if one["program"] == "witness"]
+        assert client["identity"] == f"host-a/witness/{client['pid']}"
+        assert host.path(f"/proc/{client['pid']}/comm").read_text() == "witness\n"
+        assert client["uid"] == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "says"),
+    [
+        ("/etc/bccnd/bccnd.yaml", "hots: relay01\n", "hots"),
+        ("/etc/bccnd/bccnd.yaml", "segments: [{port: 99999}]\n", "99999"),
+    ],
+    ids=["unknown key", "bad value"],
+)
+def test_a_broken_configuration_is_told_by_status(hosts: Hosts, path: str, text: str, says: str) -> None:
+    hosts.wire("a")
+    host = hosts.ready("a")
+    pid = host.main_pid()
+    host.write(path, text)
+    # A reload is refused; the daemon goes on with what it has.
+    reload = host.status("systemctl", "reload", "bccnd.service")
+    assert reload != 0
+    assert host.main_pid() == pid
+    assert host.show("ActiveState") == "active"
+    status = host.run("systemctl", "status", "--no-pager", "-l", "bccnd.service", check=False)
+    assert says in status
+    # A start fails, and says why.
+    assert host.status("systemctl", "restart", "bccnd.service") != 0
+    status = host.run("systemctl", "status", "--no-pager", "-l", "bccnd.service", check=False)
+    assert says in status
+    assert path in status
+    # And once it is put right it goes on by itself.
+    hosts.configure(host)
+    wait(lambda: host.show("ActiveState") == "active", "the next start")
+
+
+def test_without_its_key_it_does_not_start_and_says_what_to_do(hosts: Hosts) -> None:
+    hosts.wire("a")
+    host = hosts.ready("a")
+    key = host.path("/etc/bccnd/keys/hmac.key")
+    key.unlink()
+    assert host.status("systemctl", "restart", "bccnd.service") != 0
+    status = host.run("systemctl", "status", "--no-pager", "-l", "bccnd.service", check=False)
+    assert "/etc/bccnd/keys/hmac.key" in status
+    assert "remedy: " in status.lower()
+    host.run("bccn", "keygen", "/etc/bccnd/keys/hmac.key")
+    wait(lambda: host.show("ActiveState") == "active", "the next start, with the key")
+
+
+def test_an_upgrade_whose_daemon_would_refuse_the_configuration_leaves_the_old_one_running(hosts: Hosts) -> None:
+    hosts.wire("a")
+    host = hosts.ready("a")
+    pid = host.main_pid()
+    host.write("/etc/bccnd/bccnd.yaml", "hots: relay01\n")
+    with load.witness(host, "-n", "2") as program:
+        said = dpkg(host, "-i", "/packages/new.deb")
+        assert "hots" in said
+        assert host.main_pid() == pid
+        hosts.configure(host)
+        dpkg(host, "-i", "/packages/new.deb")
+        host.wait_active()
+        assert host.main_pid() != pid
+        assert "+newer" in host.page()
+        assert load.faults(program.finish(), {}) == []
