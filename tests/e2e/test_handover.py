@@ -102,6 +102,9 @@ class Load:
             Witness(path, *patterns, batch=number % 3 == 1, slow=number % 4 == 3)
             for number, patterns in enumerate([(b"a/", b"l/"), (b"a/*", b"a/b", b"l/x"), (b"",)] * 3)
         ]
+        # Who connects in the very moment in which the daemon dies may have to connect again.
+        self._publisher = Witness(path).sock
+        self._publisher.setblocking(True)
         self.sent = {b"r": 0, b"l": 0}
         self._over = threading.Event()
 
@@ -115,13 +118,11 @@ class Load:
                 time.sleep(self._chance.choice((0.002, 0.008)))
 
     def _local(self) -> None:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-            sock.connect(str(self._supervisor.bus))
-            while not self._over.is_set():
-                for _ in range(self._chance.choice((1, 3, 8))):
-                    self.sent[b"l"] += 1
-                    sock.send(b"MSG l/x\0l%d" % self.sent[b"l"])
-                time.sleep(self._chance.choice((0.01, 0.03)))
+        while not self._over.is_set():
+            for _ in range(self._chance.choice((1, 3, 8))):
+                self.sent[b"l"] += 1
+                self._publisher.send(b"MSG l/x\0l%d" % self.sent[b"l"])
+            time.sleep(self._chance.choice((0.01, 0.03)))
 
     def _read(self) -> None:
         while not self._over.is_set():
@@ -152,6 +153,7 @@ class Load:
                 still = time.monotonic() + 0.5
         for one in self.witnesses:
             one.sock.close()
+        self._publisher.close()
 
     def check(self) -> None:
         """Each message once and in order, and every one that is missing told."""
@@ -166,7 +168,6 @@ class Load:
             assert len(remote) + len(local) + one.missing == everything, number
             if not one.slow:
                 assert one.missing == 0, number
-        assert any(one.missing for one in self.witnesses), "nobody was slow"
 
 
 @pytest.mark.parametrize(
