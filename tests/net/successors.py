@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -174,7 +174,7 @@ class Site(Hub):
         """Begin a daemon, as `bccnd.daemon` does. It may be killed meanwhile."""
         assert not self.alive
         self.alive = True
-        with (trap or Trap()).armed() if trap is not None else suppress():
+        with nullcontext() if trap is None else trap.armed():
             self._start()
 
     def _start(self) -> None:
@@ -226,7 +226,7 @@ class Site(Hub):
         if unfinished is not None:
             bus.work_again(unfinished, had, self._feed_again)
         if self.options is not None and self.wire is not None:
-            segment = Segment(self.options, self.wire.dup())
+            segment = self.segment = Segment(self.options, self.wire.dup())
             undo.append(segment.close)
             segment.receive_into(handover.ledger, 0)
             self.counters = segment.counters
@@ -296,6 +296,9 @@ class Site(Hub):
         assert self.options is not None
         for one in datagrams:
             self.program.sendto(one, (BROADCAST, self.options.port))
+
+    def __enter__(self) -> Site:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, frames, tape
@@ -21,9 +24,11 @@ from bccnd.core.quota import UserLimits
 from bccnd.leaf import layout
 from bccnd.net import memfd
 from bccnd.net.access import Rule
-from bccnd.net.clients import BusLimits
+from bccnd.net.bus import Bus
+from bccnd.net.clients import BusLimits, Client
 from bccnd.net.handover import MAX_TRIES
-from bccnd.net.memfd import File
+from bccnd.net.memfd import WORTH, File
+from tests.core.material import examples
 from tests.net.successors import Killed, Site, Trap, broadcasts, nothing_left_open, taken_apart
 from tests.support import ANN, BOB, TINY, Peer, gaps, messages, need_root, refusals, slow, turn_until
 
@@ -73,7 +78,7 @@ def shown(site: Site, peer: Peer, *, published: bool = True) -> Shown:
 
 
 def heard(peer: Peer, key: bytes, count: int) -> list[bytes]:
-    """The payloads of the next so many messages, which are all of one key; whoever waits for this to be read goes on."""
+    """The payloads of the next so many messages, all of one key; whoever waits for them to be read goes on."""
     packets = [peer.hear() for _ in range(count)]
     assert gaps(packets) == 0
     return messages(packets, key)
@@ -607,8 +612,6 @@ def test_so_is_one_for_whom_there_is_no_slot(site: Site) -> None:
 
 
 def test_so_is_one_for_whom_there_is_no_memory_any_more(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    import resource
-
     one, other = slow(site, b"a"), site.connect(b"a")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
@@ -691,17 +694,21 @@ class Run:
                     self.site.kill()
                     self.site.start()
                 self.site.settle()
-            for number, peer in enumerate(self.peers):
-                if not self.scenario.cast[number].slow:
-                    self.got[number] += peer.waiting()
+            for number, one in enumerate(self.scenario.cast):
+                if not one.slow:
+                    self._hear(number)
         quiet = 0
         while quiet < 3:
             self.site.settle()
-            new = [peer.waiting() for peer in self.peers]
-            for number, packets in enumerate(new):
-                self.got[number] += packets
+            new = [self._hear(number) for number in range(len(self.peers))]
             quiet = 0 if any(new) else quiet + 1
         return killed
+
+    def _hear(self, number: int) -> bool:
+        before = len(self.got[number])
+        with suppress(ConnectionResetError):
+            self.got[number] += self.peers[number].waiting()
+        return len(self.got[number]) > before
 
     def _do(self, step: tuple[Any, ...]) -> None:
         what, *rest = step
@@ -709,14 +716,15 @@ class Run:
             self.site.broadcast(*rest)
         elif what == "read":
             for number in rest:
-                self.got[number] += self.peers[number].waiting()
+                self._hear(number)
         else:
-            for packet in rest:
-                self.peers[what].sock.send(packet)
+            with suppress(BrokenPipeError, ConnectionResetError):  # one that was ended as it has asked for
+                for packet in rest:
+                    self.peers[what].sock.send(packet)
 
     def account(self) -> tuple[Any, ...]:
         """All that must be the same, whoever was killed."""
-        states = []
+        states: list[Shown | None] = []
         for peer in self.peers:
             if self.site.by_number(peer.client.number) is None:
                 states.append(None)
@@ -846,3 +854,237 @@ SCENARIOS: Final = {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_wherever_a_daemon_is_killed_everybody_gets_everything_once(tmp_path: Path, name: str) -> None:
     explore(tmp_path, SCENARIOS[name])
+
+
+# -- what kills
+
+
+class Deadly:
+    """In the place of a function: kills who calls it with something that is meant to."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.deaths = 0
+
+    def __get__(self, instance: object, owner: type) -> Callable[..., Any]:
+        return partial(self, instance)
+
+    def __call__(self, *arguments: Any) -> Any:
+        if any(b"poison" in one for one in arguments if isinstance(one, bytes)):
+            self.deaths += 1
+            raise Killed
+        return self.function(*arguments)
+
+
+def die_until_it_works(site: Site) -> int:
+    """How many daemons it took."""
+    for count in range(1, 20):
+        site.kill()
+        try:
+            site.start()
+            site.settle()
+        except Killed:
+            continue
+        return count
+    raise AssertionError("each of them dies")
+
+
+def test_a_packet_that_kills_who_works_on_it_is_given_up_in_the_end(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadly = Deadly(Bus._publish)
+    monkeypatch.setattr(Bus, "_publish", deadly)
+    one, other = site.connect(b"a"), site.connect(b"a")
+    one.publish(b"a", b"before")
+    site.settle()
+    one.publish(b"a", b"poison", b"behind")
+    with pytest.raises(Killed):
+        site.settle()
+    assert die_until_it_works(site) == MAX_TRIES + 1
+    assert deadly.deaths == MAX_TRIES + 1
+    assert len(site.handover.dropped) == 1
+    assert "12 bytes" in site.handover.dropped[0]
+    assert other.all() == one.all() == [b"MSG a\0before", b"MSG a\0behind"]
+    site.die()
+    assert site.handover.dropped == []
+
+
+def test_so_is_one_that_had_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deadly = Deadly(Bus._publish)
+    monkeypatch.setattr(Bus, "_publish", deadly)
+    with Site(tmp_path, limits=BusLimits(user=UserLimits(rate=10.0))) as site:
+        one, other = site.connect(b"a"), site.connect(b"a")
+        one.publish(b"a", *(b"%d" % number for number in range(10)), b"poison", b"behind")
+        with pytest.raises(Killed):
+            turn_until(site.loop, lambda: False)
+        assert die_until_it_works(site) == MAX_TRIES + 1
+        assert deadly.deaths == MAX_TRIES + 1
+        assert len(site.handover.dropped) == 1
+        assert (one.client.waits, one.client.held) == (None, None)
+        turn_until(site.loop, lambda: len(site.sent) == 11)
+        expected = [b"MSG a\0%d" % number for number in range(10)] + [b"MSG a\0behind"]
+        assert other.all() == one.all() == expected
+        site.die()
+        assert site.handover.dropped == []
+
+
+def test_so_are_datagrams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Site(tmp_path, segment=True) as site:
+        one = site.connect(b"a/")
+        site.broadcast(told(1, b"a/x", b"poison"), told(2, b"a/x", b"2"))
+        assert len(site.segment.receiver.receive()) == 2
+        with monkeypatch.context() as patch:
+            deadly = Deadly(lambda *_: None)
+            patch.setattr(Site, "_feed_again", lambda _, unfinished: deadly(*unfinished.datagrams))
+            assert die_until_it_works(site) == MAX_TRIES + 1
+            assert deadly.deaths == MAX_TRIES
+        assert len(site.handover.dropped) == 1
+        assert "2 datagrams" in site.handover.dropped[0]
+        site.broadcast(told(3, b"a/x", b"3"))
+        assert messages(one.all(), b"a/x") == [b"3"]
+
+
+def test_what_meets_a_bug_while_it_is_worked_on_again_is_given_up_at_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = site.connect(b"a"), site.connect(b"a")
+    publish, deadly = Bus._publish, Deadly(Bus._publish)
+    monkeypatch.setattr(Bus, "_publish", deadly)
+    one.publish(b"a", b"poison", b"behind")
+    with pytest.raises(Killed):
+        site.settle()
+
+    def buggy(bus: Bus, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
+        assert payload != b"poison"
+        publish(bus, client, key, payload, packet)
+
+    monkeypatch.setattr(Bus, "_publish", buggy)
+    site.die()
+    assert layout.unfinished(site.handover.ledger.memory) is None
+    assert other.all() == one.all() == [b"MSG a\0behind"]
+
+
+def test_what_meets_a_bug_is_not_worked_on_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = site.connect(b"a"), site.connect(b"a")
+
+    def buggy(*_: object) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Bus, "_publish", buggy)
+        one.publish(b"a", b"x")
+        turn_until(site.loop, lambda: len(site.bus.clients) == 1)
+        assert layout.unfinished(site.handover.ledger.memory) is None
+    site.die()
+    assert (len(site.bus.clients), other.all()) == (1, [])
+
+
+# -- small print
+
+
+def test_what_the_daemon_says_by_itself_is_no_part_of_an_input(site: Site) -> None:
+    """Else a message of the input would be taken for one that was got already."""
+    one = site.connect(b"!/bccn/liveness/", b"a", b"heartbeat")
+    one.send(*controls(frames.BATCH_ON))
+    site.settle()
+    site.bus.announce(b"!/bccn/liveness/x", b"alive")
+    assert taken_apart(one.waiting()) == [b"MSG !/bccn/liveness/x\0alive"]
+    site.egress.open(b"relay01/bccnd/1")
+    site.bus.publish(b"relay01/bccnd/1", b"heartbeat", b"", frames.message(b"heartbeat", b""))
+    assert taken_apart(one.waiting()) == [b"MSG heartbeat\0"]
+
+
+def test_what_was_sent_to_who_has_left_is_not_taken_for_what_was_sent_to_who_has_come(site: Site) -> None:
+    leaver, publisher = slow(site, b"a"), site.connect()
+    publisher.publish(b"a", *(b"x" * 500 for _ in range(20)))
+    site.settle()
+    heard(leaver, b"a", 20)
+    site.settle()
+    armed = layout.armed(site.handover.ledger.memory)
+    assert armed is not None
+    assert (armed.slot, armed.taken) == (leaver.client.kept.slot, 1)
+    leaver.close()
+    turn_until(site.loop, lambda: len(site.bus.clients) == 1)
+    assert layout.armed(site.handover.ledger.memory) is None
+
+
+def test_a_tape_that_has_grown_is_replaced_and_says_the_same(site: Site) -> None:
+    one, publisher = slow(site, b"a", b"b"), site.connect()
+    for number in range(60):
+        publisher.publish(b"a", *(b"%d" % number * 2000 for _ in range(8)))
+        assert len(heard(one, b"a", 8)) == 8
+    publisher.publish(b"a", *(b"%d" % number * 500 for number in range(30)))
+    site.settle()
+    file = os.fstat(site.store.file(f"client-{one.client.number}"))
+    assert file.st_size > 3 * WORTH
+    assert file.st_blocks * 512 < 2 * WORTH
+    before = shown(site, one)
+    site.die()
+    assert shown(site, one, published=False) == {**before, "published": None}
+    assert heard(one, b"a", 30) == [b"%d" % number * 500 for number in range(30)]
+
+
+def test_a_torn_end_of_a_tape_was_never_written(site: Site) -> None:
+    one, publisher = slow(site, b"a"), site.connect()
+    publisher.publish(b"a", *(b"%d" % number * 300 for number in range(30)))
+    site.settle()
+    before = shown(site, one, published=False)
+    for torn in (tape.record(tape.PUT, b"MSG a\0torn" * 50)[:-1], tape.record(tape.TOOK, number=9)[:20], b"\5"):
+        site.kill()
+        file = File(os.dup(site.store.file(f"client-{one.client.number}")))
+        file.append(torn)
+        file.close()
+        site.start()
+        assert site.handover.dropped == []
+        assert shown(site, one, published=False) == before
+    assert heard(one, b"a", 30) == [b"%d" % number * 300 for number in range(30)]
+
+
+SIX: Final = [*FOUR, *TWO_SLOW]
+_PACKETS: Final = [
+    *(frames.message(b"a/x", b"1"), frames.message(b"b", b"2"), frames.message(b"a/x", b"3" * 400), *BIG[:6]),
+    *(frames.message(b"!", b"4"), frames.message(b"!relay01/*", b"5"), frames.message(b"no channel", b"6")),
+    *(frames.message(b"a/long", b"x" * 3000), frames.message(b"!/app/x", b"7"), b"", b"nonsense"),
+    *sub(b"a/", b"b", b"c", b"", b"!/app/"),
+    *(frames.unsubscribe(b"a/"), frames.unsubscribe(b"b"), frames.unsubscribe(b"c")),
+    *controls(frames.WHOAMI, frames.META_ON, frames.META_OFF, frames.BATCH_ON, frames.BATCH_OFF),
+    *(frames.request(frames.TAG, b"t"), frames.request(frames.TAG, b""), frames.request(frames.SYNC, b"s")),
+    *controls(b"echo/off", b"echo/on", b"order/stack", b"order/random", b"order/queue"),
+    *controls(b"blocking/soft/discard", b"blocking/soft/queue", b"blocking/hard/error", b"blocking/hard/discard"),
+    *controls(b"blocking/soft/error", b"blocking/soft/block", b"blocking/hard/block"),
+]
+_STEP: Final = st.one_of(
+    st.tuples(st.integers(0, 5), st.lists(st.sampled_from(_PACKETS), min_size=1, max_size=4)),
+    st.tuples(st.just(0), st.lists(st.sampled_from(BIG), min_size=1, max_size=8)),
+    st.tuples(st.just("read"), st.lists(st.sampled_from([4, 5]), min_size=1, max_size=1)),
+    st.tuples(st.just("net"), st.lists(st.integers(1, 8), min_size=1, max_size=5)),
+)
+
+
+@examples(int(os.environ.get("BCCND_STEPS", "60")))
+@given(st.lists(_STEP, min_size=1, max_size=12), st.floats(0, 1, exclude_max=True), st.floats(0, 3))
+def test_whatever_clients_do_and_wherever_a_daemon_is_killed_nobody_notices(
+    drawn: list[tuple[Any, list[Any]]], at: float, second: float
+) -> None:
+    steps: list[tuple[Any, ...]] = []
+    for what, arguments in drawn:
+        if what == "net":
+            arguments = [told(seq, b"a/x" if seq % 3 else b"b", b"%d" % seq * 50) for seq in arguments]
+        steps.append((what, *arguments))
+    scenario = Scenario(SIX, steps, BusLimits(queue_messages=8))
+
+    def play(trap: Trap, second: Trap | None = None) -> tuple[Any, ...]:
+        with (
+            nothing_left_open(),
+            tempfile.TemporaryDirectory() as folder,
+            Site(Path(folder), limits=scenario.limits, segment=True) as site,
+        ):
+            run = Run(site, scenario)
+            run.play(trap, second)
+            return run.account()
+
+    count = Trap()
+    expected = play(count)
+    found = play(Trap(1 + int(at * count.lines)), Trap(1 + int(1500 * second)) if second < 1 else None)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours == theirs
