@@ -1,6 +1,6 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo run test wheel bench scale soak lint format pin clean
+.PHONY: help demo run test test-systemd wheel deb man bench scale soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
@@ -16,7 +16,10 @@ help:
 	@echo 'make demo    set up everything, then show in 20 seconds what bccnd does (loopback only)'
 	@echo 'make run     a daemon in the foreground to play with (loopback only, no root)'
 	@echo 'make test    set up everything, then check style, types and behaviour'
+	@echo 'make test-systemd  boot hosts by systemd and test the package on them (root; five minutes)'
 	@echo 'make wheel   build a wheel for this Python, hot path compiled, into dist/ (BCCND_PURE=1: not compiled)'
+	@echo 'make deb     build the Debian package into dist/ (DEB_VERSION=0.1.0+test2: under another version)'
+	@echo 'make man     look through the manual pages, and lay them out as text in build/man/'
 	@echo 'make bench   what a message costs, beside the least it can cost and other brokers (half an hour, a quiet machine)'
 	@echo 'make scale   what it costs as things grow; the tables and charts of docs/scaling.md (half an hour)'
 	@echo 'make soak    ten minutes of random frames from 50 clients, held to a model (MINUTES=10)'
@@ -69,20 +72,39 @@ lint: $(READY)
 	$(BIN)/mypy
 
 test: $(BUILT) lint
-	@packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl
+	@packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
+		systemd-analyze:systemd man:man-db groff:groff-base bash:bash
 	@packaging/unpack-prometheus.sh .cache/prometheus
 	@echo 'the tests, with the hot path compiled'
-	BCCND_BUILD=compiled $(BIN)/python -m pytest
+	BCCND_BUILD=compiled $(BIN)/python -m pytest --ignore=tests/systemd
 	@echo 'and without'
 	@rm -rf build/pure
 	@BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation --target build/pure .
-	BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(BIN)/python -m pytest --import-mode=append
+	BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(BIN)/python -m pytest \
+		--import-mode=append --ignore=tests/systemd
+
+# Where no hosts can be booted, the tests say why and are skipped; BCCND_REQUIRE_SYSTEMD=1 has them fail instead.
+test-systemd: $(BUILT)
+	@packaging/need.sh systemd-nspawn:systemd-container debootstrap:debootstrap zstd:zstd ip:iproute2 \
+		nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev || true
+	$(BIN)/python -m pytest --durations=5 tests/systemd $(ARGS)
 
 wheel: $(READY)
 	@rm -rf dist
 	@packaging/need.sh cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev
 	PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .
 	@ls dist
+
+deb:
+	@packaging/deb.sh '$(DEB_VERSION)'
+
+man:
+	@packaging/need.sh man:man-db groff:groff-base
+	@mkdir -p build/man
+	@for page in packaging/man/*; do \
+		complaints=$$(MANWIDTH=100 LC_ALL=C.UTF-8 man --warnings -l "$$page" 2>&1 >build/man/$$(basename "$$page").txt); \
+		test -z "$$complaints" || { echo "$$complaints"; exit 1; }; done
+	@ls build/man
 
 MATPLOTLIB = $(BIN)/python -c 'import matplotlib' 2>/dev/null || { echo 'installing matplotlib for the charts'; \
 	$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) 'matplotlib>=3.8'; }

@@ -6,6 +6,7 @@ is not possible; the message on standard error says what to do.
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -50,7 +51,7 @@ def main(path: str | None, check: bool) -> None:
             _refuse(str(error), error.faults[0].remedy, error.reason, brief)
         sys.exit(2)
     if check:
-        click.echo(f"{path or 'the defaults'}: ok")
+        click.echo(f"{path or (DEFAULT_PATH if os.path.exists(DEFAULT_PATH) else 'the defaults')}: ok")
         return
     # Only a daemon that is going to run needs the rest.
     from bccnd.daemon import Daemon

@@ -71,7 +71,10 @@ def the_bus(path: str, *, reconnect: bool = False) -> Iterator[Connection]:
     try:
         bus = connect(path, reconnect=reconnect)
     except BusError as error:
-        fail(f"{error.detail}\n  remedy: start it (systemctl start bccnd), or name its socket with --socket")
+        remedy = "start it (systemctl start bccnd), or name its socket with --socket"
+        if isinstance(error.__cause__, PermissionError):
+            remedy = "become a member of the socket's group (adduser NAME bccn), and log in anew"
+        fail(f"{error.detail}\n  remedy: {remedy}")
     with bus:
         try:
             yield bus

@@ -93,7 +93,7 @@ def pub(
     \b
       bccn pub demo/hello 'hello, world'
       tail -F app.log | bccn pub logs/app
-      bccn pub --direct --interface eth0 --key /etc/bccnd/hmac.key demo/hello 'without a daemon'
+      bccn pub --direct --interface eth0 --key /etc/bccnd/keys/hmac.key demo/hello 'without a daemon'
 
     A daemon that is restarted is waited for, up to 5 s. The exit code is 1 when anything was refused, or when it is
     unknown whether the daemon had taken all of it.
@@ -265,14 +265,14 @@ def keygen(file: str, algorithm: str, force: bool) -> None:
 
     \b
     hmac: give every host of the segment the same file, and name it in the configuration:
-      integrity: {algorithm: hmac, keys: [/etc/bccnd/hmac.key]}
+      integrity: {algorithm: hmac, keys: [/etc/bccnd/keys/hmac.key]}
     To change keys without losing a message, put the new one behind the old one everywhere (keys: [old, new]), reload,
     then turn their order, reload, and at last take the old one out.
 
     \b
     sig: FILE stays on this host, FILE.pub goes to all others; the first part of its senders' names says for whom it
     speaks:
-      integrity: {algorithm: sig, keys: [/etc/bccnd/sign.key], signers: {relay01: [relay01.pub]}}
+      integrity: {algorithm: sig, keys: [/etc/bccnd/keys/sign.key], signers: {relay01: [relay01.pub]}}
     To change keys without losing a message, add the new public key everywhere (signers: {relay01: [old.pub, new.pub]}),
     reload, then sign with the new one, reload, and at last take the old public key out.
 

@@ -20,8 +20,9 @@ at              what
 96              length of what is known of that client, where its queue is sent; 0 where it is this input
 104, 112        serial of an input that was found unfinished, and how often it was worked through again
 120             the highest number that a client has had
+128, 192        header and vector of a packet that is sent alone
 SLOTS           for each client: its number, the serial of an input, how much it got of that, its next seq
-PACKETS         headers and vectors of what is sent, and one more of each for a single packet
+PACKETS         headers and vectors of packets that are sent together
 INBOX           header, vector and bytes of a packet from a client
 SEGMENT, ...    for each segment: label, headers, vectors, stamps, addresses, datagrams
 ==============  ============================================================================================
@@ -63,7 +64,10 @@ DONE: Final = 56
 #: no length that the kernel ever writes
 NOTHING: Final = 0xFFFFFFFF
 
-SLOTS: Final = 4096
+#: what is written for each packet stands together, on the page that is warm anyway
+SINGLE_HEADER: Final = 128
+SINGLE_VECTOR: Final = SINGLE_HEADER + HEADER
+SLOTS: Final = 256
 SLOT: Final = 32
 #: as many clients as a process may have descriptors for, usually; memory is taken up only by those that are there
 MAX_SLOTS: Final = 65_536
@@ -71,11 +75,11 @@ MAX_SLOTS: Final = 65_536
 PACKETS: Final = SLOTS + SLOT * MAX_SLOTS
 #: packets that the kernel takes with one call
 MAX_PACKETS: Final = 1024
-#: the header of a packet that goes alone
+#: the number of the header of a packet that goes alone
 SINGLE: Final = MAX_PACKETS
-VECTORS: Final = PACKETS + HEADER * (MAX_PACKETS + 1)
+VECTORS: Final = PACKETS + HEADER * MAX_PACKETS
 
-INBOX: Final = VECTORS + VECTOR * (MAX_PACKETS + 4)
+INBOX: Final = VECTORS + VECTOR * MAX_PACKETS
 INBOX_DATA: Final = INBOX + 128
 #: the largest packet of the bus, and room to see that one is larger
 INBOX_SIZE: Final = 409_601
@@ -227,9 +231,15 @@ def armed(ledger: mmap) -> Armed | None:
     slot, weight, base, first, count, length = struct.unpack_from("=6Q", ledger, AT_ARMED)
     if not slot or first + count > MAX_PACKETS + 1:
         return None
-    headers = range(PACKETS + HEADER * first, PACKETS + HEADER * (first + count), HEADER)
+    start = header_at(first)
+    headers = range(start, start + HEADER * count, HEADER)
     taken = weight * sum(_done(ledger, at) != NOTHING for at in headers)
     return Armed(slot - 1, base + taken, taken, length)
+
+
+def header_at(number: int) -> int:
+    """Where the header of a packet stands."""
+    return SINGLE_HEADER if number == SINGLE else PACKETS + HEADER * number
 
 
 def _done(ledger: mmap, header: int) -> int:

@@ -32,6 +32,7 @@ cdef class Sender(packets.Sender):
     cdef Ledger _ledger
 
     cpdef load(self, list packets)
+    cdef _lay_out(self, Py_ssize_t header_at, Py_ssize_t vector_at)
     cdef void _arm(self, Py_ssize_t slot, u64 weight, Py_ssize_t first, Py_ssize_t count, u64 length) noexcept
     cdef void _disarm(self, Py_ssize_t slot, u64 got) noexcept
     cdef int _single(self, int fd, bytes packet) noexcept

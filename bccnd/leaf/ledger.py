@@ -107,8 +107,9 @@ class Ledger:
         slot, words = self._slot(fd), self._words
         words[_ARMED] = 0
         if slot:
-            for number in range(first, first + count):
-                self._halves[(layout.PACKETS + layout.HEADER * number + layout.DONE) // 4] = layout.NOTHING
+            start = (layout.header_at(first) + layout.DONE) // 4
+            for number in range(count):
+                self._halves[start + layout.HEADER // 4 * number] = layout.NOTHING
             words[_WEIGHT], words[_FIRST], words[_COUNT], words[_LENGTH] = weight, first, count, length
             words[_BASE] = self.counted(fd)
             words[_ARMED] = self._slots[fd] + 1
@@ -159,13 +160,15 @@ class Sender(packets.Sender):
     def __init__(self, ledger: Ledger) -> None:
         super().__init__()
         self._ledger = ledger
-        count = layout.MAX_PACKETS + 1
-        self._headers = (Mmsghdr * count).from_buffer(ledger.memory, layout.PACKETS)
-        self._vectors = (Iovec * count).from_buffer(ledger.memory, layout.VECTORS)
-        vectors = ctypes.addressof(self._vectors)
-        for i, header in enumerate(self._headers):
+        memory, count = ledger.memory, layout.MAX_PACKETS
+        #: the last of each is the one of a packet that is sent alone
+        self._headers = [*(Mmsghdr * count).from_buffer(memory, layout.PACKETS)]
+        self._headers.append(Mmsghdr.from_buffer(memory, layout.SINGLE_HEADER))
+        self._vectors = [*(Iovec * count).from_buffer(memory, layout.VECTORS)]
+        self._vectors.append(Iovec.from_buffer(memory, layout.SINGLE_VECTOR))
+        for header, vector in zip(self._headers, self._vectors, strict=True):
             header.msg_hdr = type(header.msg_hdr)()
-            header.msg_hdr.msg_iov = vectors + i * layout.VECTOR
+            header.msg_hdr.msg_iov = ctypes.addressof(vector)
             header.msg_hdr.msg_iovlen = 1
             header.msg_len = layout.NOTHING
 
@@ -178,11 +181,12 @@ class Sender(packets.Sender):
 
     def _put(self, number: int, packet: bytes) -> None:
         base = ctypes.cast(ctypes.c_char_p(packet), ctypes.c_void_p).value
-        self._vectors[number] = Iovec(base, len(packet))
+        vector = self._vectors[number]
+        vector.iov_base, vector.iov_len = base, len(packet)
 
     def _pass(self, fd: int, first: int, count: int) -> int:
         """Hand packets to the kernel: how many it took, or minus the errno of why it took none."""
-        at = ctypes.addressof(self._headers) + first * layout.HEADER
+        at = ctypes.addressof(self._headers[first])
         done: int = libc.sendmmsg(fd, ctypes.c_void_p(at), count, _FLAGS)
         return done if done > 0 else -ctypes.get_errno()
 

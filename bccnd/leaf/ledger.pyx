@@ -30,6 +30,8 @@ cdef Py_ssize_t PACKETS = layout.PACKETS
 cdef Py_ssize_t MAX_PACKETS = layout.MAX_PACKETS
 cdef Py_ssize_t VECTORS = layout.VECTORS
 cdef Py_ssize_t SINGLE = layout.SINGLE
+cdef Py_ssize_t SINGLE_HEADER = layout.SINGLE_HEADER
+cdef Py_ssize_t SINGLE_VECTOR = layout.SINGLE_VECTOR
 cdef unsigned int NOTHING = layout.NOTHING
 cdef int DATAGRAMS = layout.DATAGRAMS
 cdef int BATCH = layout.BATCH
@@ -165,14 +167,18 @@ cdef class Sender(packets.Sender):
 
     def __init__(self, Ledger ledger):
         cdef Py_ssize_t i
-        cdef mmsghdr *headers = <mmsghdr *> (ledger._base + PACKETS)
         self._ledger = ledger
         self._packets = []
-        memset(headers, 0, (MAX_PACKETS + 1) * sizeof(mmsghdr))
-        for i in range(MAX_PACKETS + 1):
-            headers[i].msg_hdr.msg_iov = <iovec *> (ledger._base + VECTORS) + i
-            headers[i].msg_hdr.msg_iovlen = 1
-            headers[i].msg_len = NOTHING
+        for i in range(MAX_PACKETS):
+            self._lay_out(PACKETS + i * sizeof(mmsghdr), VECTORS + i * sizeof(iovec))
+        self._lay_out(SINGLE_HEADER, SINGLE_VECTOR)
+
+    cdef _lay_out(self, Py_ssize_t header_at, Py_ssize_t vector_at):
+        cdef mmsghdr *header = <mmsghdr *> (self._ledger._base + header_at)
+        memset(header, 0, sizeof(mmsghdr))
+        header.msg_hdr.msg_iov = <iovec *> (self._ledger._base + vector_at)
+        header.msg_hdr.msg_iovlen = 1
+        header.msg_len = NOTHING
 
     cpdef load(self, list packets):
         if len(packets) > MAX_PACKETS:
@@ -187,7 +193,7 @@ cdef class Sender(packets.Sender):
 
     cdef void _arm(self, Py_ssize_t slot, u64 weight, Py_ssize_t first, Py_ssize_t count, u64 length) noexcept:
         cdef char *base = self._ledger._base
-        cdef mmsghdr *headers = <mmsghdr *> (base + PACKETS) + first
+        cdef mmsghdr *headers = <mmsghdr *> (base + (SINGLE_HEADER if first == SINGLE else PACKETS))
         cdef volatile u64 *its = _at(base, SLOTS + SLOT * (slot - 1))
         cdef Py_ssize_t i
         _at(base, AT_ARMED)[0] = 0
@@ -226,8 +232,8 @@ cdef class Sender(packets.Sender):
 
     cdef int _single(self, int fd, bytes packet) noexcept:
         cdef char *base = self._ledger._base
-        cdef iovec *vector = <iovec *> (base + VECTORS) + SINGLE
-        cdef mmsghdr *header = <mmsghdr *> (base + PACKETS) + SINGLE
+        cdef iovec *vector = <iovec *> (base + SINGLE_VECTOR)
+        cdef mmsghdr *header = <mmsghdr *> (base + SINGLE_HEADER)
         vector.iov_base, vector.iov_len = PyBytes_AS_STRING(packet), <size_t> PyBytes_GET_SIZE(packet)
         return 0 if sendmmsg(fd, header, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 else errno
 

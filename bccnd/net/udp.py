@@ -124,7 +124,13 @@ def adopt_udp(sock: socket.socket, options: UdpOptions) -> list[str]:
             )
         _join(sock, options)
     else:
-        _require_broadcast_of(sock, options)
+        try:
+            _require_broadcast_of(sock, options)
+        except StartError as error:
+            if error.reason != "no_route":
+                raise
+            # It receives, and programs of this host can talk; sending works as soon as there is a way.
+            warnings.append(f"{error.detail}; until that changes nothing is sent there. Remedy: {error.remedy}")
     _share(sock)
     return warnings
 

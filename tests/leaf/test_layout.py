@@ -18,9 +18,11 @@ from tests.leaf.twins import examples
 def test_nothing_overlaps_and_everything_is_within() -> None:
     parts = [
         ("words", 0, layout.AT_CLIENTS + 8),
+        ("header of one", layout.SINGLE_HEADER, layout.HEADER),
+        ("vector of one", layout.SINGLE_VECTOR, layout.VECTOR),
         ("slots", layout.SLOTS, layout.SLOT * layout.MAX_SLOTS),
-        ("headers", layout.PACKETS, layout.HEADER * (layout.MAX_PACKETS + 1)),
-        ("vectors", layout.VECTORS, layout.VECTOR * (layout.MAX_PACKETS + 1)),
+        ("headers", layout.PACKETS, layout.HEADER * layout.MAX_PACKETS),
+        ("vectors", layout.VECTORS, layout.VECTOR * layout.MAX_PACKETS),
         ("inbox", layout.INBOX, layout.HEADER + layout.VECTOR),
         ("packet", layout.INBOX_DATA, layout.INBOX_SIZE),
         ("segments", layout.SEGMENT, layout.SEGMENT_SIZE * layout.MAX_SEGMENTS),

@@ -528,13 +528,14 @@ def words(memory: mmap.mmap) -> bytes:
 
     start = layout.SEGMENT + layout.SEGMENT_SIZE
     headers = [
-        *(layout.PACKETS + layout.HEADER * number for number in range(layout.MAX_PACKETS + 1)),
+        *map(layout.header_at, range(layout.MAX_PACKETS + 1)),
         layout.INBOX,
         *(start + layout.SEGMENT_HEADERS + layout.HEADER * number for number in range(layout.BATCH)),
     ]
     return b"".join(
         [
-            *(part(0, layout.PACKETS), part(layout.INBOX_DATA, 10_000)),
+            *(part(0, layout.SINGLE_HEADER), part(layout.SLOTS, layout.PACKETS - layout.SLOTS)),
+            part(layout.INBOX_DATA, 10_000),
             *(part(start, layout.LABEL), part(start + layout.SEGMENT_DATA, 200_000)),
             *(part(header + layout.DONE, 4) for header in headers),
         ]

@@ -1,0 +1,86 @@
+#!/bin/sh
+# Builds the Debian package: deb.sh [VERSION]     (make deb)
+#
+# Works on a copy in build/deb, with the system's Python, and puts the package into dist/. Only fetching takes the
+# network, of what packaging/constraints.txt pins; it is kept in .cache/wheels, and the build itself takes none. What was
+# compiled is kept in .cache/built, and compiled anew when anything that it is made of has changed.
+set -eu
+cd "$(dirname "$0")/.."
+version=${1:-}
+[ -n "$version" ] || version=$(sed -n 's/^VERSION = "\(.*\)"/\1/p' bccnd/version.py)
+python=/usr/bin/python3
+
+packaging/need.sh "$python":python3 git:git /usr/share/build-essential:build-essential dh:debhelper \
+    dh_python3:dh-python fakeroot:fakeroot /usr/include/openssl/sha.h:libssl-dev /usr/bin/python3-config:python3-dev \
+    /usr/lib/python3/dist-packages/click:python3-click /usr/lib/python3/dist-packages/yaml:python3-yaml
+"$python" -c 'import ensurepip, venv' 2>/dev/null || packaging/need.sh ensurepip:python3-venv
+
+stage=build/deb/bccnd
+rm -rf build/deb
+mkdir -p "$stage" dist
+if [ -e .git ]; then
+    git ls-files -z --cached --others --exclude-standard | xargs -0 ls -d 2>/dev/null
+else
+    find . -type f ! -path './.*' ! -path './build/*' ! -path './dist/*'
+fi | tar -cf - -T - | tar -xf - -C "$stage"
+cp -r packaging/debian "$stage/debian"
+
+# Which of what we need the distribution does not have new enough: to build with, and to run with.
+tag=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+has=$(LC_ALL=C apt-cache policy python3-pydantic 2>/dev/null | sed -n 's/^  Candidate: //p')
+carry=pydantic
+if [ -n "$has" ] && dpkg --compare-versions "$has" ge 2.7; then carry=; fi
+tools="Cython packaging setuptools"
+wheels=.cache/wheels/$tag-$({ echo "$tools" "$carry" && cat packaging/constraints.txt; } | sha256sum | cut -c 1-16)
+if [ ! -e "$wheels/.complete" ]; then
+    echo "fetching what the build takes into $wheels"
+    rm -rf .cache/wheels
+    "$python" -m venv .cache/wheels/venv
+    fetch() {
+        PIP_CONSTRAINT=packaging/constraints.txt .cache/wheels/venv/bin/pip -q --disable-pip-version-check download \
+            --only-binary :all: -d "$@"
+    }
+    # shellcheck disable=SC2086  # the list is meant to be split
+    fetch "$wheels/tools" $tools
+    [ -z "$carry" ] || fetch "$wheels/carried" "$carry"
+    rm -rf .cache/wheels/venv
+    touch "$wheels/.complete"
+fi
+for kind in tools carried; do
+    for wheel in "$wheels/$kind"/*.whl; do
+        [ ! -e "$wheel" ] || "$python" -m zipfile -e "$wheel" "$stage/debian/$kind"
+    done
+done
+
+made_of="bccnd setup.py pyproject.toml README.md LICENSE debian/tools"
+# shellcheck disable=SC2086
+built=.cache/built/$tag-$(cd "$stage" && find $made_of -type f -exec sha256sum {} + | sort | sha256sum | cut -c 1-16)
+[ ! -d "$built" ] || cp -r "$built" "$stage/debian/wheel"
+
+[ -n "${SOURCE_DATE_EPOCH:-}" ] || SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+export SOURCE_DATE_EPOCH
+cat > "$stage/debian/changelog" << END
+bccnd ($version) unstable; urgency=medium
+
+  * See CHANGELOG.md (changelog.gz in the folder of the documentation).
+
+ -- $(sed -n "s/^Maintainer: //p" packaging/debian/control)  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
+END
+
+echo "building the package (what it says goes to build/deb/log)"
+# Other Pythons of this machine are none of its business.
+(
+    cd "$stage"
+    export PATH=/usr/sbin:/usr/bin:/sbin:/bin DEB_BUILD_OPTIONS=noautodbgsym
+    dpkg-buildpackage -b -us -uc
+) > build/deb/log 2>&1 || {
+    tail -n 40 build/deb/log
+    exit 1
+}
+if [ ! -d "$built" ]; then
+    rm -rf .cache/built
+    mkdir -p .cache/built
+    cp -r "$stage/debian/wheel" "$built"
+fi
+mv build/deb/bccnd_*.deb dist/
+ls dist/bccnd_"$version"_*.deb
