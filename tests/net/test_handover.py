@@ -6,7 +6,9 @@ import os
 import random
 import resource
 import socket
+import struct
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -854,6 +856,97 @@ SCENARIOS: Final = {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_wherever_a_daemon_is_killed_everybody_gets_everything_once(tmp_path: Path, name: str) -> None:
     explore(tmp_path, SCENARIOS[name])
+
+
+# -- in the midst of sending, which is compiled: as if it had come so far
+
+
+def unsend(site: Site, peers: list[Peer], reached: int, *, armed: bool) -> list[list[bytes]]:
+    """Have it so that of an input, which all have got and which is not finished, only the first few have got all; the
+    next one too, if it is ``armed``, but that is only known by what the kernel has noted. What they have got."""
+    memory = site.handover.ledger.memory
+    got = []
+    for number, peer in enumerate(peers):
+        packets = peer.waiting()
+        its = layout.slot(memory, peer.client.kept.slot)
+        assert its.serial == layout.number_at(memory, layout.AT_SERIAL)
+        assert its.got == len(packets)
+        if number >= reached:
+            layout.put_slot(memory, peer.client.kept.slot, its._replace(serial=its.serial - 1, got=77))
+        if number == reached and armed:
+            words = peer.client.kept.slot + 1, 1, 0, 0, len(packets), 0
+            struct.pack_into("=6Q", memory, layout.AT_ARMED, *words)
+            for at in range(len(packets)):
+                struct.pack_into("=I", memory, layout.header_at(at) + layout.DONE, len(packets[at]))
+        got.append(packets if number < reached + armed else [])
+    return got
+
+
+@pytest.mark.parametrize("armed", [False, True])
+@pytest.mark.parametrize("reached", range(4))
+def test_of_what_was_published_those_who_have_not_got_it_get_it(site: Site, reached: int, armed: bool) -> None:
+    publisher = site.connect(b"a/")
+    peers = [publisher, site.connect(b"a/"), site.connect(b"a/"), site.connect(b"a/")]
+    publisher.publish(b"a/x", b"before")
+    assert [one.all() for one in peers] == [[b"MSG a/x\0before"]] * 4
+    publisher.sock.send(frames.message(b"a/x", b"halfway"))
+    client = publisher.client
+    size = site.bus._inbox.receive(client.fd, client.number)
+    site.bus._take_whole(client, bytes(site.bus._inbox.view[:size]))
+    got = unsend(site, peers, reached, armed=armed)
+    for _ in range(2):
+        site.die()
+    publisher.publish(b"a/x", b"behind")
+    for number, one in enumerate(peers):
+        assert got[number] + one.all() == [b"MSG a/x\0halfway", b"MSG a/x\0behind"]
+    assert len(broadcasts(site.sent)) == 3
+
+
+@pytest.mark.parametrize(
+    ("judged", "reached", "armed"),
+    [(False, 0, False), *((True, reached, armed) for reached in range(4) for armed in (False, True))],
+)
+def test_so_do_they_of_what_came_from_afar(tmp_path: Path, judged: bool, reached: int, armed: bool) -> None:
+    with Site(tmp_path, segment=True) as site:
+        peers = [site.connect(b"a/") for _ in range(4)]
+        last = site.connect(b"a/")
+        last.send(*controls(frames.BATCH_ON))
+        site.broadcast(told(1, b"a/x", b"before"))
+        assert [taken_apart(one.all()) for one in (*peers, last)] == [[b"MSG a/x\0before"]] * 5
+        site.broadcast(*(told(seq, b"a/x", b"%d" % seq) for seq in (2, 3, 3, 5, 1, 6)))
+        ledger, segment = site.handover.ledger, site.segment
+        datagrams = segment.receiver.receive()
+        assert len(datagrams) == 6
+        got: list[list[bytes]] = [[]] * 5
+        if judged:
+            ledger.say_when(time.monotonic())
+            site.annals.serial = ledger.serial
+            deliveries = site.ingress.feed(site.counters, datagrams, segment.peers, time.monotonic(), time.time_ns())
+            site.bus.deliver(deliveries)
+            got = [*unsend(site, peers, reached, armed=armed), []]
+        for _ in range(2):
+            site.die()
+        site.broadcast(*(told(seq, b"a/x", b"%d" % seq) for seq in (6, 5, 7)))
+        expected = [b"MSG a/x\0%d" % seq for seq in (2, 3, 5, 6, 7)]
+        for number, one in enumerate((*peers, last)):
+            assert taken_apart(got[number] + one.all()) == expected
+
+
+def test_an_empty_packet_is_answered_once_and_the_end_is_none(site: Site) -> None:
+    one, half = site.connect(), site.connect(b"a")
+    one.sock.send(b"")
+    half.sock.shutdown(socket.SHUT_WR)
+    for peer in (one, half):
+        assert site.bus._inbox.receive(peer.client.fd, peer.client.number) == 0
+        site.die()
+    one.sock.send(b"")
+    assert site.bus._inbox.receive(one.client.fd, one.client.number) == 0
+    site.bus._take_whole(one.client, b"")
+    site.die()
+    assert refusals(one.all()) == [(b"empty", b"")] * 2
+    one.publish(b"a", b"x")
+    assert one.all() == []
+    assert half.waiting() == [b"MSG a\0x"]
 
 
 # -- what kills
