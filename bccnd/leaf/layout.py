@@ -19,6 +19,7 @@ at              what
 64, 72, 80, 88  for that: messages in each packet, what it had got before, the first header, how many headers
 96              length of what is known of that client, where its queue is sent; 0 where it is this input
 104, 112        serial of an input that was found unfinished, and how often it was worked through again
+120             the highest number that a client has had
 128, 192        header and vector of a packet that is sent alone
 SLOTS           for each client: its number, the serial of an input, how much it got of that, its next seq
 PACKETS         headers and vectors of packets that are sent together
@@ -55,6 +56,7 @@ AT_COUNT: Final = 88
 AT_LENGTH: Final = 96
 AT_TRIED: Final = 104
 AT_TRIES: Final = 112
+AT_CLIENTS: Final = 120
 
 #: sizeof(struct mmsghdr), sizeof(struct iovec), and where in the first the kernel writes what it has done
 HEADER: Final = 64

@@ -33,6 +33,7 @@ from bccnd.net.access import Access, Admission
 from bccnd.net.clients import BusLimits, Client, Clients
 from bccnd.net.control import Control
 from bccnd.net.handover import Handover, Stored
+from bccnd.net.kept import NOTHING
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Loop
 from bccnd.net.peer import Identifier, Peer
@@ -134,14 +135,19 @@ class Bus:
         self._access = access
         for client in list(self.clients.values()):
             client.rights = access.rights(client.peer)
-            for pattern, count in list(self._routes.patterns(client.fd).items()):
-                if not self._may_hold(client, pattern):
-                    self._withdraw(client, [pattern] * count)
-                    self.refuse(client, "not_permitted", pattern)
-            if client.identity != client.base and not client.rights.tag:
-                self.rename(client, client.base)
-                self.refuse(client, "not_permitted", frames.TAG)
+            self._enforce(client)
             self._waiting.look_again(client)
+
+    def _enforce(self, client: Client) -> None:
+        """Take from a client what it may not have any more, and tell it."""
+        for pattern, count in list(self._routes.patterns(client.fd).items()):
+            if not self._may_hold(client, pattern):
+                self._withdraw(client, [pattern] * count)
+                self.refuse(client, "not_permitted", pattern)
+        if client.identity != client.base and not client.rights.tag:
+            self.rename(client, client.base)
+            client.kept.asked(frames.control(frames.TAG, b""))
+            self.refuse(client, "not_permitted", frames.TAG)
 
     # -- clients come and go
 
@@ -207,7 +213,14 @@ class Bus:
             if client is not None and client.open:
                 self._watch(client)
                 had[client.fd] = stored.had
+        if handover.unfinished is None:
+            self._enforce_all()
         return had
+
+    def _enforce_all(self) -> None:
+        """What clients were told of before is to be worked through first: whoever comes after us counts it."""
+        for client in list(self.clients.values()):
+            self._enforce(client)
 
     def _restore(self, handover: Handover, stored: Stored) -> Client | None:
         fd = stored.sock.fileno()
@@ -226,31 +239,27 @@ class Bus:
         dialect = DIALECTS[str(head["dialect"])]
         client = self._admit(stored.sock, stored.number, peer, dialect, self.quota.reopen(peer.uid))
         client.since = float(head["since"])
-        refused = list(self._live_again(client, stored.tape.records))
+        for what in self._live_again(client, stored.tape.records):
+            handover.dropped.append(f"connection {stored.number}: {what}")
         if self._egress is not None:
             self._egress.resume(client.identity, stored.seq)
         handover.resume(client, stored)
         self._clients.resume(client)
-        for pattern in refused:
-            self.refuse(client, "not_permitted", pattern)
         if client.waits is not None:
             self._waiting.keep_waiting(client, partial(self._take_whole, client, client.waits))
             self._loop.soon(partial(self._waiting.go_on, client))
         return client
 
-    def _live_again(self, client: Client, records: list[tape.Record]) -> Iterator[bytes]:
-        """Have done to a client what was done to it before; what it may not hold any more."""
+    def _live_again(self, client: Client, records: list[tape.Record]) -> Iterator[str]:
+        """Have done to a client what was done to it before, whatever it may by now; what is not understood of it."""
         for kind, _, number, body in records:
             if kind == tape.HOLDS:
-                if self._may_hold(client, body):
-                    self._hold(client, body, number)
-                else:
-                    yield body
+                self._hold(client, body, number)
             elif kind == tape.DROPS:
                 self._withdraw(client, [body] * number)
             elif kind == tape.ASKED:
-                _, key, payload = frames.read(body)
-                self._control.take(client, key, payload)
+                if not self._control.repeat(client, body):
+                    yield f"it has asked for {body[:64]!r}"
             elif kind == tape.WAITS:
                 client.waits = body
             elif kind == tape.GOES_ON:
@@ -302,6 +311,7 @@ class Bus:
         except Exception:  # noqa: BLE001 - it is given up rather than met again and again
             self._limited.bug("what the daemon before this one was working on is lost")
         self._clients.settle()
+        self._enforce_all()
 
     def _watch(self, client: Client) -> None:
         self._loop.watch(client.fd, client.watched, partial(self._on_event, client))
@@ -383,7 +393,7 @@ class Bus:
     def _say_seq(self, client: Client) -> None:
         """Have it known what a client is to speak under next: should a message be worked on twice, it must not get two
         numbers."""
-        if self._egress is not None and self._handover is not None:
+        if self._egress is not None and client.kept is not NOTHING:
             client.kept.speaks(self._egress.begin(client.identity, time.time_ns() // 1000))
 
     def tag(self, client: Client, tag: bytes) -> None:
@@ -408,6 +418,7 @@ class Bus:
         """Say what has just been raised, and end whom it concerns."""
         self._limited.bug(f"{client} has met a bug in this daemon", **log.who(client.peer, client.identity))
         self._end(client, "bug", "a bug in this daemon; please report it")
+        self._clients.settle()
 
     # -- from a client
 
@@ -460,7 +471,7 @@ class Bus:
             return
         if verb == frames.MSG:
             wait = self.quota.publish(client.account, time.monotonic())
-            if wait and not self._draining:
+            if wait and self._may_wait:
                 self._waiting.for_time(client, packet, wait, partial(self._take, client, packet))
             else:
                 self._publish(client, key, payload, packet)
@@ -534,7 +545,7 @@ class Bus:
         elif client.rights.publish is not None and not client.rights.publish.permits(key):
             refused = "not_permitted"
         else:
-            blocker = self._blocker(client, key, packet) if self._clients.may_block() and not self._draining else None
+            blocker = self._blocker(client, key, packet) if self._clients.may_block() and self._may_wait else None
             if not client.open:  # what had gathered for itself has ended it
                 return
             if blocker is not None:
@@ -550,6 +561,11 @@ class Bus:
         client.published += 1
         if refused:
             self.refuse(client, refused, key)
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether publishers may be made to wait; never in the midst of a message that some have got already."""
+        return not self._draining and not self._clients.halfway
 
     def _blocker(self, client: Client, key: bytes, packet: bytes) -> Client | None:
         """A receiver that wants the publisher to wait."""
@@ -590,7 +606,14 @@ class Bus:
                 self._clients.send(self._without_echo(client, route.meta), told)
         if datagram and self._broadcast(key, datagram):
             refused = "send_failed"
+        if client is None:
+            self._send_apart()
         return refused
+
+    def _send_apart(self) -> None:
+        """What the daemon says by itself must not be counted among what an input brings."""
+        if self._handover is not None:
+            self._clients.send_batches()
 
     @staticmethod
     def _without_echo(client: Client | None, receivers: tuple[int, ...]) -> tuple[int, ...]:
@@ -602,6 +625,7 @@ class Bus:
     def announce(self, key: bytes, payload: bytes) -> None:
         """Tell the clients that have subscribed to a key of the bus itself."""
         self._clients.send(self._routes.local(key), frames.message(key, payload))
+        self._send_apart()
 
     def answer(self, client: Client, key: bytes, payload: bytes) -> None:
         """Send a client a control message."""
@@ -637,17 +661,17 @@ class Bus:
             acceptor.close()
 
     def drain(self, deadline: float) -> None:
-        """Take what clients have already sent, then send what waits for them until ``deadline`` (monotonic) unless it
-        is handed over."""
+        """Take what clients have already sent, then send what waits for them until ``deadline`` (monotonic); those who
+        outlive us, with all that waits, are left as they are."""
         self._draining = True
-        unread = list(self.clients.values())
+        unread = [client for client in self.clients.values() if client.kept is NOTHING]
         for client in unread:
             self._waiting.go_on(client)
         while unread and time.monotonic() < deadline:
             unread = [client for client in unread if client.open and self._read(client)]
         self._clients.send_batches()
-        while self._handover is None and time.monotonic() < deadline:
-            waiting = [client for client in self.clients.values() if client.box]
+        while time.monotonic() < deadline:
+            waiting = [client for client in self.clients.values() if client.box and client.kept is NOTHING]
             if not waiting:
                 break
             for client in waiting:
@@ -658,7 +682,7 @@ class Bus:
         self.stop_accepting()
         self._on_quiet = lambda: None
         for client in list(self.clients.values()):
-            if self._handover is None:
+            if client.kept is NOTHING:
                 self._end(client)
                 client.sock.close()
             else:  # theirs is still open in another place

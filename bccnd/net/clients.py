@@ -330,6 +330,11 @@ class Clients:
         finally:
             self._had = {}
 
+    @property
+    def halfway(self) -> bool:
+        """Whether what is worked through again has reached somebody already."""
+        return any(self._had.values())
+
     def _without_those_who_had(self, receivers: tuple[int, ...]) -> tuple[int, ...]:
         return tuple([fd for fd in receivers if not self._has_had(fd)])
 

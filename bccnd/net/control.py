@@ -6,6 +6,7 @@ message", "Flood control", "Echos".
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -80,6 +81,18 @@ class Control:
             handler(client, payload)
             if key in self._lasting:
                 client.kept.asked(frames.control(key, payload))
+
+    def repeat(self, client: Client, frame: bytes) -> bool:
+        """Do again what a client has asked for before; False for what we do not know. It is told nothing."""
+        _, key, payload = frames.read(frame)
+        if key in self._lasting:
+            self._handlers[key](client, payload)
+        elif key == frames.TAG:
+            with contextlib.suppress(BadMessage):  # names may be other ones by now
+                self._bus.tag(client, payload)
+        else:
+            return False
+        return True
 
     def asked_by(self, client: Client) -> Iterator[bytes]:
         """The control messages that have a new client served as this one is."""

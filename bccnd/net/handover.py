@@ -85,6 +85,8 @@ class Handover:
         self.annals: list[tuple[int, int]] = []
         #: clients that could not be kept
         self.unkept = 0
+        #: the client whose packet, which had to wait, is given up
+        self._given_up = -1
         pairs: dict[int, list[int]] = {}
         ledgers = []
         for name, fd in passed:
@@ -135,7 +137,11 @@ class Handover:
                     if unfinished is not None and layout.try_again(memory, unfinished.serial) > MAX_TRIES:
                         size = len(unfinished.packet) + sum(map(len, unfinished.datagrams))
                         what = f"{len(unfinished.datagrams)} datagrams" if unfinished.datagrams else "a client's packet"
-                        self.dropped.append(f"{what} ({size} bytes) over which {MAX_TRIES} daemons have ended")
+                        if unfinished.kind == layout.HELD:  # that packet is on tape
+                            self._given_up = unfinished.number
+                        else:
+                            what += f" ({size} bytes)"
+                        self.dropped.append(f"{what} over which {MAX_TRIES} daemons have ended")
                         unfinished = None
                     return Ledger(memory), unfinished
                 memory.close()
@@ -165,18 +171,25 @@ class Handover:
     def _open_client(self, number: int, fds: list[int]) -> Stored | None:
         """A client that was left, or None for one of which too little is there."""
         name = f"{CLIENT}{number}"
-        sockets = [fd for fd in fds if stat.S_ISSOCK(os.fstat(fd).st_mode)]
-        files = [fd for fd in fds if fd not in sockets]
-        if len(sockets) != 1 or len(files) != 1:
+        files = [fd for fd in fds if not stat.S_ISSOCK(os.fstat(fd).st_mode)]
+        sockets = [fd for fd in fds if fd not in files and _is_connection(fd)]
+        if len(sockets) != 1 or len(files) != 1 or len(fds) != 2:
             self._drop(f"half of what belongs to connection {number}", name, *fds)
             return None
-        file = File(files[0])
-        found = tape.read(file.read() if file.understood else b"")
+        try:
+            file = File(files[0])
+            found = tape.read(file.read() if file.understood else b"")
+            file.cut(found.size)
+        except OSError as error:
+            self._drop(f"connection {number}: what is known of it is no file of ours ({error.strerror})", name, *fds)
+            return None
         if not found.size:
             self._drop(f"connection {number}: {' '.join(found.strange) or 'nothing is known of it'}", name, *fds)
             return None
         self.dropped += [f"connection {number}: {one}" for one in found.strange]
-        file.cut(found.size)
+        if number == self._given_up:
+            file.append(tape.record(tape.GOES_ON))
+            found.records.append(tape.Record(tape.GOES_ON, 0, 0, b""))
         slot_number = found.head.get("slot")
         slot = layout.Slot(0, 0, 0, 0)
         if isinstance(slot_number, int) and 0 <= slot_number < layout.MAX_SLOTS:
@@ -201,8 +214,9 @@ class Handover:
 
     @property
     def last_number(self) -> int:
-        """The highest number of a client that was left."""
-        return max((one.number for one in self.clients), default=0)
+        """The highest number that a client has had so far."""
+        known = layout.number_at(self.ledger.memory, layout.AT_CLIENTS)
+        return max(known, *(one.number for one in self.clients), 0)
 
     def keep(self, client: Keeping) -> None:
         """From now on a client outlives us."""
@@ -211,12 +225,12 @@ class Handover:
         except OSError as error:
             self._not_kept(error)
             return
-        slot = heappop(self._free) if self._free else self._next_slot
-        self._next_slot = max(self._next_slot, slot + 1)
-        if slot >= layout.MAX_SLOTS:
+        slot = self._take_slot()
+        if slot < 0:
             file.close()
             self._not_kept(OSError(0, "there are too many"))
             return
+        layout.put_number(self.ledger.memory, layout.AT_CLIENTS, client.number)
         layout.put_slot(self.ledger.memory, slot, layout.Slot(client.number, 0, 0, 0))
         self._begin(client, slot, file)
         name = f"{CLIENT}{client.number}"
@@ -226,12 +240,23 @@ class Handover:
 
     def resume(self, client: Keeping, stored: Stored) -> None:
         """A client that was left goes on to outlive us."""
-        slot = stored.slot
+        slot = stored.slot if stored.slot >= 0 else self._take_slot()
         if slot < 0:
-            slot = heappop(self._free) if self._free else self._next_slot
-            self._next_slot = max(self._next_slot, slot + 1)
+            self._store.forget(f"{CLIENT}{client.number}")
+            stored.file.close()
+            self._not_kept(OSError(0, "there are too many"))
+            return
         layout.put_slot(self.ledger.memory, slot, self._slot_of(stored))
         self._begin(client, slot, stored.file)
+
+    def _take_slot(self) -> int:
+        """A slot that nobody has; -1 where there is none."""
+        if self._free:
+            return heappop(self._free)
+        if self._next_slot >= layout.MAX_SLOTS:
+            return -1
+        self._next_slot += 1
+        return self._next_slot - 1
 
     def _begin(self, client: Keeping, slot: int, file: File) -> None:
         self.ledger.assign(client.fd, slot)
@@ -274,6 +299,9 @@ class Handover:
         client.kept = NOTHING
         self._store.forget(f"{CLIENT}{client.number}")
         self.ledger.release(client.fd)
+        if layout.number_at(self.ledger.memory, layout.AT_ARMED) == kept.slot + 1:
+            # What was sent last was sent to this one, and not to whoever has its slot next.
+            layout.put_number(self.ledger.memory, layout.AT_ARMED, 0)
         layout.put_slot(self.ledger.memory, kept.slot, layout.Slot(0, 0, 0, 0))
         heappush(self._free, kept.slot)
         kept.file.close()
@@ -308,3 +336,11 @@ class Handover:
             with contextlib.suppress(OSError):
                 os.close(fd)
         del self.annals[:-1]
+
+
+def _is_connection(fd: int) -> bool:
+    """Whether a socket is connected to a client of the bus."""
+    with socket.socket(fileno=os.dup(fd)) as sock:
+        kind = sock.family, sock.type
+        listens = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    return kind == (socket.AF_UNIX, socket.SOCK_SEQPACKET) and not listens

@@ -17,7 +17,7 @@ from tests.leaf.twins import examples
 
 def test_nothing_overlaps_and_everything_is_within() -> None:
     parts = [
-        ("words", 0, layout.AT_TRIES + 8),
+        ("words", 0, layout.AT_CLIENTS + 8),
         ("header of one", layout.SINGLE_HEADER, layout.HEADER),
         ("vector of one", layout.SINGLE_VECTOR, layout.VECTOR),
         ("slots", layout.SLOTS, layout.SLOT * layout.MAX_SLOTS),

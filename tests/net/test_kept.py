@@ -220,8 +220,7 @@ def test_whoever_is_killed_while_he_empties_a_queue_has_sent_what_tape_and_ledge
             file.cut(found.size)
             taken = sum(one.number for one in found.records if one.kind == tape.TOOK)
             armed = layout.armed(memory)
-            assert armed is not None
-            if armed.taken and armed.length == file.end:
+            if armed is not None and armed.taken and armed.length == file.end:
                 taken += armed.taken
                 hits += 1
             assert taken == sent
