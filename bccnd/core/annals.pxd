@@ -4,7 +4,7 @@ from bccnd.core.roster cimport Source
 from bccnd.leaf cimport scan
 from bccnd.leaf.notes cimport Notes
 
-cdef int RECORD
+cdef int _RECORD
 cdef int _BEAT
 cdef int _COLON
 cdef double _ENDLESS

@@ -5,9 +5,9 @@ wherever it ends, knows what the trackers knew at that moment. Nothing in it can
 understand he leaves out, and says so.
 
 A file begins with MAGIC and VERSION (4 bytes). What follows are records: the size of all that follows the size
-(4 bytes), the kind of the record (1, always RECORD), the serial number of the input that was worked on, 0 for none
-(8), the time (8, monotonic), and notes. A note is the ``src:seq`` of a datagram that changed a tracker, as it stood in
-the datagram, behind its size (1 byte, 1 to 239); or else its kind (1 byte, from 240 on), its size (2) and:
+(4 bytes), the kind of the record (1; so far there is one), the serial number of the input that was worked on, 0 for
+none (8), the time (8, monotonic), and notes. A note is the ``src:seq`` of a datagram that changed a tracker, as it
+stood in the datagram, behind its size (1 byte, 1 to 239); or its kind (1 byte, from 240 on), its size (2) and:
 
 - BEAT: a src that sent a heartbeat
 - GONE: a src that was forgotten
@@ -43,7 +43,7 @@ from bccnd.leaf.notes import Notes
 MAGIC: Final = b"bccnd annals"
 VERSION: Final = 1
 
-RECORD: Final = 1
+_RECORD: Final = 1
 
 _BEAT: Final = 240
 _GONE: Final = 241
@@ -158,7 +158,7 @@ class Annals:
             self._flush(self.serial, now)
 
     def _flush(self, serial: int, now: float) -> None:
-        self._put_out(self.notes.take(RECORD, serial, now))
+        self._put_out(self.notes.take(_RECORD, serial, now))
 
     def _put_out(self, record: bytes) -> None:
         if self.failed:
@@ -340,7 +340,7 @@ class _Reader:
                 end = at + _SIZE.size + size
                 if end > len(data):  # whoever wrote this was killed meanwhile
                     break
-                if data[at + _SIZE.size] == RECORD:
+                if data[at + _SIZE.size] == _RECORD:
                     self._record(data, at, end, strange)
                 else:
                     _add(strange, f"records of kind {data[at + _SIZE.size]}")
@@ -471,7 +471,7 @@ class _Reader:
                 # While nobody listened, no time was lost for what they had sent.
                 self._sources.restore_own(src, until + passed, first, beyond)
             else:
-                self._sources.restore_own(src, self._now + LINGER, first if beyond else 0, max(beyond, clock_us))
+                self._sources.restore_own(src, self._now + LINGER, first if beyond else 0, max(beyond, clock_us + 1))
         self._sources.settle(self._now)
         self._liveness.settle(self._now)
 

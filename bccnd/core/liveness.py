@@ -221,7 +221,9 @@ class Liveness:
     def restore_beat(self, src: bytes, when: float) -> None:
         """He sent a heartbeat then."""
         source = self._sources.get(src)
-        if source is not None:
+        if source is None:  # somebody else spoke under what is a name of ours by now
+            self.dead.pop(src, None)
+        else:
             self._hear(source, when)
             source.state = ALIVE
 

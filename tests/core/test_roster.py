@@ -45,6 +45,27 @@ def test_a_roster_is_an_ordered_dictionary(steps: list[tuple[str, int]], expecte
         assert roster.oldest is next(iter(naive.values()), None)
 
 
+@given(st.lists(st.integers(0, 5), max_size=30))
+@examples(200)
+def test_the_line_is_put_in_order_by_rank_and_otherwise_stays_as_it_is(ranks: list[int]) -> None:
+    roster = Roster(0)
+    line = []
+    for number, rank in enumerate(ranks):
+        source = Source(b"host/%d" % number, 1, 0.0)
+        source.rank = float(rank)
+        roster.add(source)
+        line.append(source)
+    roster.put_in_order()
+    line.sort(key=lambda source: source.rank)
+    assert list(roster.oldest_first()) == line
+    assert list(roster.newest_first()) == line[::-1]
+    assert len(roster) == len(ranks)
+    # And it is a line like any other.
+    for source in line[::2]:
+        roster.remove(source)
+    assert list(roster.oldest_first()) == line[1::2]
+
+
 def name(number: int) -> bytes:
     return b"relay%02d.example/cardsys-relay/%d" % (number % 50, number)
 

@@ -171,6 +171,59 @@ def test_far_beyond_the_bytes_nothing_is_looked_at(index: Any, start: int, end: 
         index.Index().part(b"abc", start, end)
 
 
+# -- one after the other
+
+
+@each("index")
+@pytest.mark.parametrize("expected", [0, 255, 256, 1000, 5000])
+def test_shard_by_shard_everybody_is_met_once(index: Any, expected: int) -> None:
+    one = index.Index(expected)
+    values = {b"key %d" % number: Value() for number in range(1000)}
+    for key, value in values.items():
+        one.put(key, value)
+    assert one.shards() == 1 + expected // 256
+    met = [value for shard in range(one.shards()) for value in one.values(shard)]
+    assert len(met) == len(set(map(id, met))) == 1000
+    assert set(map(id, met)) == set(map(id, values.values()))
+
+
+@each("index")
+def test_who_was_there_all_the_time_is_met_whatever_comes_and_goes(index: Any) -> None:
+    chance = random.Random(7)
+    one = index.Index(5000)
+    stays = {b"stays %d" % number: Value() for number in range(500)}
+    for key, value in stays.items():
+        one.put(key, value)
+    met = []
+    for shard in range(one.shards()):
+        met += one.values(shard)
+        for _ in range(40):
+            key = b"comes and goes %d" % chance.randrange(200)
+            one.pop(key) or one.put(key, Value())
+    kept = [value for value in met if any(value is other for other in stays.values())]
+    assert len(kept) == len(set(map(id, kept))) == 500
+
+
+@each("index")
+@pytest.mark.parametrize("shard", [-sys.maxsize - 1, -1, 3, 4, sys.maxsize])
+def test_there_are_no_other_shards(index: Any, shard: int) -> None:
+    one = index.Index(600)
+    assert one.shards() == 3
+    with pytest.raises(IndexError):
+        one.values(shard)
+
+
+@each("index")
+def test_to_meet_somebody_keeps_nobody(index: Any) -> None:
+    one, value = index.Index(), Value()
+    one.put(b"key", value)
+    before = sys.getrefcount(value)
+    met = one.values(0)
+    met.clear()
+    assert sys.getrefcount(value) == before
+    assert one.get(b"key") is value
+
+
 # -- what has been asked for before
 
 

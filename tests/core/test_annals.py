@@ -1,0 +1,1197 @@
+"""The annals: whoever lives through them again, up to wherever they were torn off, judges as the one who wrote them.
+
+The original is played again from its beginning up to the write at which it is killed; so it is compared in the state
+that it had at just that moment. Times are multiples of a quarter of a second, which binary fractions hold exactly.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core import annals, bccn1
+from bccnd.core.annals import Account, Annals, replay
+from bccnd.core.counters import SegmentCounters
+from bccnd.core.dedup import DedupRules, Nameless, Sources
+from bccnd.core.egress import LINGER, Egress
+from bccnd.core.ingress import Ingress
+from bccnd.core.integrity import Door
+from bccnd.core.liveness import ALIVE, HEARTBEAT, SILENT, STATE_NAMES, UNWATCHED, Liveness, LivenessRules
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.roster import Source
+from bccnd.core.routes import Routes
+from bccnd.core.verdicts import NAMES
+from tests.core.material import examples
+from tests.core.world import datagram
+
+PEERS: Final = ("10.0.0.9:5400", "10.0.0.8:1")
+#: the first of them are other hosts' programs; of the others some are at times our own
+SRCS: Final = (b"a/p/1", b"b/p/2", b"c", b"own/p/1", b"own/p/2")
+OURS: Final = SRCS[3:]
+RULES: Final = DedupRules(sanity=16, horizon=1.0)
+#: silent after 1.5 s, dead after 3.5
+WATCH: Final = LivenessRules(interval=1.0, dead_after=3)
+#: the wall clock in microseconds at the monotonic clock's zero
+EPOCH_US: Final = 1_700_000_000_000_000
+
+
+RECORD: Final = 1
+HEADER: Final = annals.MAGIC + struct.pack("=I", annals.VERSION)
+
+
+class Killed(BaseException):
+    """By a signal that nobody can catch."""
+
+
+class File:
+    """A file that annals are written into, with its records one by one. Whoever writes one too many is killed."""
+
+    def __init__(self, room: Room) -> None:
+        self.records: list[bytes] = []
+        self._room = room
+
+    def write(self, record: bytes) -> int:
+        self.records.append(bytes(record))
+        self._room.left -= 1
+        if not self._room.left:
+            raise Killed
+        return len(record)
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.records)
+
+
+class Room:
+    """The files of one life, and after how many writes it ends."""
+
+    def __init__(self, left: int = -1) -> None:
+        self.left = left
+        self.files: list[File] = []
+
+    def new(self) -> Callable[[bytes], int]:
+        self.files.append(File(self))
+        return self.files[-1].write
+
+    @property
+    def data(self) -> list[bytes]:
+        return [file.data for file in self.files]
+
+    @property
+    def records(self) -> list[bytes]:
+        return [record for file in self.files for record in file.records]
+
+    @property
+    def latest(self) -> float:
+        """When the last record was written."""
+        times = [struct.unpack_from("=d", record, 13)[0] for record in self.records if record != HEADER]
+        return float(times[-1]) if times else 0.0
+
+
+class Host:
+    """Trackers with all that changes them."""
+
+    def __init__(
+        self, dedup: DedupRules = RULES, watch: LivenessRules = WATCH, now: float = 1000.0, room: Room | None = None
+    ) -> None:
+        self.now = now
+        self.room = room or Room()
+        self.sources = Sources(dedup)
+        self.nameless = Nameless(dedup.horizon)
+        self.liveness = Liveness(self.sources, watch, now)
+        self.egress = Egress(Door(), self.sources)
+        self.routes: Routes[int] = Routes(DIALECTS["path"])
+        self.routes.join(1, OURS[0])
+        self.routes.subscribe(1, b"c/")
+        self.counters = SegmentCounters("one")
+        self.ingress = Ingress(
+            Door(), self.sources, self.nameless, self.routes, on_heartbeat=self.liveness.beat, on_bug=self.on_bug
+        )
+        self.annals: Annals | None = None
+        #: identities of ours that are in use, and all that was sent under ours
+        self.open: set[bytes] = set()
+        self.sent: list[bytes] = []
+
+    @staticmethod
+    def on_bug(raw: bytes) -> None:
+        raise AssertionError(raw)
+
+    @property
+    def clock_us(self) -> int:
+        return EPOCH_US + int(self.now * 1e6)
+
+    def begin(self) -> Annals:
+        """Have annals written."""
+        self.annals = Annals(self.sources, self.nameless, self.liveness, self.room.new(), self.now)
+        self.ingress.annals = self.annals
+        return self.annals
+
+    def leave(self) -> None:
+        """Have no annals written any more."""
+        self.annals = self.ingress.annals = None
+        self.sources.annals = self.nameless.annals = self.liveness.annals = None
+
+    def feed(self, *raws: bytes, peer: str = PEERS[0]) -> list[str]:
+        """The verdicts on datagrams that arrive together."""
+        before = list(self.counters.verdicts)
+        if self.annals is not None:
+            self.annals.serial += 1
+        self.ingress.feed(self.counters, list(raws), [peer] * len(raws), self.now, 0)
+        after = self.counters.verdicts
+        return [NAMES[n] for n in range(len(NAMES)) for _ in range(after[n] - before[n])]
+
+    def hear(self, src: bytes = SRCS[0], *seqs: int, chan: bytes = b"c/1") -> list[str]:
+        """The verdicts on datagrams that arrive one after the other."""
+        return [verdict for seq in seqs for verdict in self.feed(datagram(src, seq, chan))]
+
+    def beat(self, src: bytes = SRCS[0], *seqs: int) -> list[str]:
+        return self.hear(src, *seqs, chan=HEARTBEAT + src)
+
+    def sweep(self) -> None:
+        """As the loop does."""
+        while self.sources.sweep(self.now):
+            pass
+        while self.liveness.sweep(self.now):
+            pass
+        if self.annals is not None:
+            self.annals.step(self.now)
+
+    def until(self, then: float) -> None:
+        while self.now < then:
+            self.now += 0.25
+            self.sweep()
+
+    def finish(self) -> None:
+        """Have the snapshot written to its end."""
+        assert self.annals is not None
+        while self.annals.step(self.now):
+            pass
+        assert self.annals.complete
+
+    def turn(self) -> None:
+        """Have another file written, up to the end of its snapshot."""
+        assert self.annals is not None
+        self.annals.turn(self.room.new())
+        self.finish()
+
+    def claim(self, src: bytes) -> None:
+        if src not in self.open:
+            self.open.add(src)
+            self.egress.open(src)
+
+    def release(self, src: bytes) -> None:
+        if src in self.open:
+            self.open.discard(src)
+            self.egress.close(src, self.now)
+
+    def speak(self, src: bytes) -> bytes:
+        _, raw = self.egress.emit(src, b"c/1", b"x", self.clock_us)
+        self.sent.append(raw)
+        return raw
+
+    def source(self, src: bytes = SRCS[0]) -> Source:
+        found = self.sources.get(src)
+        assert found is not None
+        return found
+
+    def changes(self) -> str:
+        taken, self.liveness.changes = self.liveness.changes, []
+        return " ".join(STATE_NAMES[state] for _, state in taken)
+
+
+def take_over(host: Host, files: Iterable[bytes], **given: Any) -> Account:
+    return replay(
+        files, host.sources, host.nameless, host.liveness, **{"now": host.now, "clock_us": host.clock_us, **given}
+    )
+
+
+def restored(files: Iterable[bytes], like: Host, rules: DedupRules | None = None, watch: LivenessRules = WATCH) -> Host:
+    """Somebody who has lived through annals again, at the time of another one."""
+    host = Host(rules or RULES, watch, like.now)
+    account = take_over(host, files)
+    assert account.doubts == ()
+    assert account.sources == len(host.sources)
+    return host
+
+
+def tracker(source: Source) -> tuple[Any, ...]:
+    """All that is known of a source, but for what is missing, which depends on when somebody looked."""
+    return (
+        *(source.first, source.last, source.absent, source.epoch, source.heard, source.rank),
+        *(source.beat, source.gap, source.interval, source.state),
+    )
+
+
+def knowledge(host: Host) -> dict[str, Any]:
+    """What a host knows, in a form that can be compared."""
+    everybody = host.sources.latest(10**6)
+    now, nameless = host.now, host.nameless
+    owns = {src: host.sources.own(src) for src in host.sources.own_srcs()}
+    return {
+        "trackers": {source.src: tracker(source) for source in everybody},
+        "line": [source.rank for source in everybody],
+        "silent": sum(source.state == SILENT for source in everybody),
+        "dead": dict(host.liveness.dead),
+        "nameless": {
+            key: when
+            for key in nameless.remembered()
+            if (when := nameless.when(key)) is not None and now - when <= nameless.horizon
+        },
+        "own": {src: own.until for src, own in owns.items() if own is not None},
+        "released": {
+            src: (own.first, own.next) for src, own in owns.items() if own is not None and src not in host.open
+        },
+    }
+
+
+def assert_alike(host: Host, original: Host) -> None:
+    assert knowledge(host) == knowledge(original)
+    for source in original.sources.latest(10**6):
+        missing = host.source(source.src).missing
+        # What was missing still is; what was lost without anything being written then may get a second chance.
+        assert missing & source.missing == source.missing
+        assert missing & source.absent == missing
+    assert host.sources.missing == sum(source.missing.bit_count() for source in host.sources.latest(10**6))
+
+
+# -- what happens
+
+
+class Arrival(NamedTuple):
+    """A datagram: of whom, how far from the last one or a copy of which of the last ones, whether it is a heartbeat."""
+
+    who: int
+    distance: int
+    copy: int
+    beat: bool
+
+
+class Act(NamedTuple):
+    """What happens after so many quarters of a second."""
+
+    quarters: int
+    kind: str
+    who: int
+    arrivals: tuple[Arrival, ...]
+
+
+class Deed(NamedTuple):
+    """The same with the datagrams as they are."""
+
+    quarters: int
+    kind: str
+    who: bytes
+    raws: tuple[bytes, ...]
+
+
+def arrivals() -> st.SearchStrategy[Arrival]:
+    distances = st.one_of(
+        st.just(1), st.just(1), st.integers(-4, 4), st.integers(-20, 20), st.sampled_from([-(10**6), 10**6])
+    )
+    return st.builds(
+        Arrival,
+        st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 5]),
+        distances,
+        st.sampled_from([0, 0, 0, 1, 2]),
+        st.booleans(),
+    )
+
+
+def acts(crowded: bool) -> st.SearchStrategy[Act]:
+    """With ``crowded`` there is not room for all of them, nor much time, and each moment has its own datagram: of those
+    heard at the same moment it is nobody's business who goes first."""
+    quarters = st.sampled_from([1, 1, 2, 5, 9] if crowded else [0, 0, 0, 1, 2, 9])
+    feed = st.builds(
+        Act,
+        quarters,
+        st.just("feed"),
+        st.just(0),
+        st.lists(arrivals(), min_size=1, max_size=1 if crowded else 5).map(tuple),
+    )
+    kinds = st.sampled_from(["sweep", "sweep", "claim", "release", "speak", "echo", "turn"])
+    other = st.builds(Act, quarters, kinds, st.integers(0, 1), st.just(()))
+    return st.one_of(feed, feed, other)
+
+
+def deeds(history: Sequence[Act]) -> list[Deed]:
+    """With seqs that follow one another."""
+    last: dict[int, int] = {}
+    before: dict[int, list[int]] = {}
+    made = []
+    for act in history:
+        raws = []
+        for arrival in act.arrivals:
+            who = arrival.who
+            past = before.setdefault(who, [])
+            seq = min(max(last.get(who, 1000) + arrival.distance, 0), bccn1.MAX_SEQ)
+            if 0 < arrival.copy <= len(past):
+                seq = past[-arrival.copy]
+            past.append(seq)
+            last[who] = seq
+            src = SRCS[who] if who < len(SRCS) else b"?"
+            # Leading zeros are as good as any other way to write a number.
+            digits = b"%d" % seq if arrival.copy != 2 else b"%d" % seq if seq % 7 else b"0" * 250 + b"%d" % seq
+            raws.append(datagram(src, digits, HEARTBEAT + src if arrival.beat else b"c/1" if seq % 5 else b"!nobody"))
+        made.append(Deed(act.quarters, act.kind, OURS[act.who], tuple(raws)))
+    return made
+
+
+def do(host: Host, deed: Deed) -> list[str]:
+    """The verdicts, if any, that come of it."""
+    if deed.kind == "feed":
+        host.now += deed.quarters / 4
+        return host.feed(*deed.raws, peer=PEERS[len(deed.raws) % 2])
+    host.until(host.now + deed.quarters / 4)
+    host.sweep()
+    if deed.kind == "claim":
+        host.claim(deed.who)
+    elif deed.kind == "release":
+        host.release(deed.who)
+    elif deed.kind == "speak" and deed.who in host.open:
+        host.speak(deed.who)
+    elif deed.kind == "echo" and host.sent:
+        return host.feed(host.sent[-1])
+    elif deed.kind == "turn" and host.annals is not None and host.annals.complete:
+        host.annals.turn(host.room.new())
+    return []
+
+
+def live(history: Sequence[Deed], rules: DedupRules, watch: LivenessRules, writes: int = -1) -> tuple[Host, int]:
+    """A life, or the part of it up to so many writes; and how much of the history was done then."""
+    host = Host(rules, watch, room=Room(writes))
+    done = 0
+    try:
+        host.begin()
+        for done, deed in enumerate(history):  # noqa: B007
+            do(host, deed)
+        done = len(history)
+    except Killed:
+        done += 1
+    host.leave()
+    return host, done
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> tuple[DedupRules, LivenessRules, list[Deed]]:
+    crowded = draw(st.booleans())
+    rules = DedupRules(
+        sanity=draw(st.sampled_from([16, 40])), horizon=draw(st.sampled_from([0.5, 2.0])),
+        deliver_late=draw(st.booleans()), monotonic=draw(st.booleans()),
+        expire=draw(st.sampled_from([3.0, 1000.0])) if crowded else 1000.0, max_sources=2 if crowded else 600,
+    )  # fmt: skip
+    watch = LivenessRules(interval=1.0, dead_after=draw(st.sampled_from([1, 3])), keep_dead=draw(st.booleans()))
+    # Long ones as well: of most lists that are drawn there is not much.
+    return rules, watch, deeds(draw(st.lists(acts(crowded), min_size=draw(st.sampled_from([0, 10, 30])), max_size=60)))
+
+
+@pytest.fixture(params=[1, 4, annals.STEP])
+def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots are written a few things at a time, so that much happens between the first and the last of them."""
+    monkeypatch.setattr(annals, "STEP", request.param)
+
+
+def needed(data: list[bytes], complete: Callable[[bytes], bool]) -> list[bytes]:
+    """The last file, and the one before if that is still needed."""
+    return data[-1:] if complete(data[-1]) else data[-2:]
+
+
+def is_complete(data: bytes) -> bool:
+    host = Host(now=1e9)
+    return take_over(host, [data]).complete
+
+
+@pytest.mark.usefixtures("steps")
+@given(lives(), st.data())
+@examples(300)
+def test_whoever_takes_over_judges_as_the_one_who_was_killed(
+    life: tuple[DedupRules, LivenessRules, list[Deed]], data: st.DataObject
+) -> None:
+    rules, watch, history = life
+    whole, _ = live(history, rules, watch)
+    writes = data.draw(st.integers(1, len(whole.room.records)), label="killed in write")
+    original, done = live(history, rules, watch, writes)
+    assert len(original.room.records) == writes
+    files = original.room.data
+    after = whole.room.records[writes : writes + 1]
+    if after and after[0] != HEADER:
+        files[-1] += after[0][: data.draw(st.integers(0, len(after[0]) - 1), label="torn off at")]
+    files = needed(files, is_complete)
+
+    heir = Host(rules, watch, original.now)
+    early = {src for src in original.open if src == OURS[0]}
+    for src in early:
+        heir.claim(src)
+    # No time passes between the one and the other.
+    assert take_over(heir, files, now=original.room.latest or original.now).doubts == ()
+    heir.begin()
+    for src in original.open - early:
+        heir.claim(src)
+    heir.sent = original.sent[-1:]
+    assert (heir.changes(), heir.sources.lost, heir.sources.restarts, heir.sources.jumps) == ("", 0, 0, 0)
+    assert (heir.sources.evicted, heir.sources.expired, heir.nameless.evicted, heir.liveness.deaths) == (0, 0, 0, 0)
+    for host in (heir, original):
+        host.sources.sweep(host.now)
+    assert_alike(heir, original)
+
+    # They go on side by side, and the heir has annals of his own. Nobody is looked at for his heartbeats: the heir
+    # has been listening from now on only.
+    for deed in history[done:]:
+        for host in (heir, original):
+            host.now += deed.quarters / 4
+            host.sources.sweep(host.now)
+        assert heir.annals is not None
+        heir.annals.step(heir.now)
+        peer = PEERS[len(deed.raws) % 2]
+        for raw in deed.raws:
+            assert heir.feed(raw, peer=peer) == original.feed(raw, peer=peer)
+        for src in SRCS:
+            assert heir.sources.epoch(src) == original.sources.epoch(src)
+    assert_alike(heir, original)
+    # What we had sent ourselves is known to be ours, also by who takes over.
+    conflicts = heir.sources.conflicts
+    for raw in heir.sent:
+        if bccn1.read(raw).src in heir.open:
+            assert heir.feed(raw) == ["looped"]
+    assert heir.sources.conflicts == conflicts
+
+    second = Host(rules, watch, heir.now)
+    latest = max(original.room.latest, heir.room.latest)
+    assert take_over(second, files + heir.room.data, now=latest or heir.now).doubts == ()
+    for src in heir.open:
+        second.claim(src)
+    for host in (second, heir):
+        host.sources.sweep(host.now)
+    assert_alike(second, heir)
+
+
+@given(lives())
+@examples(100)
+def test_the_input_that_was_not_finished_is_left_out_and_worked_on_again(
+    life: tuple[DedupRules, LivenessRules, list[Deed]],
+) -> None:
+    rules, watch, history = life
+    host = Host(rules, watch)
+    host.begin()
+    for deed in history:
+        do(host, deed)
+    before = restored(host.room.data[-2:], host, rules, watch)
+    raws = [datagram(src, seq) for src in SRCS[:3] for seq in (5, 6, 9, 7, 6)]
+    verdicts = host.feed(*raws)
+    assert host.annals is not None
+    heir = Host(rules, watch, host.now)
+    take_over(heir, host.room.data[-2:], skip_serial=host.annals.serial)
+    assert knowledge(heir) == knowledge(before)
+    assert heir.feed(*raws) == verdicts
+
+
+# -- what is written
+
+
+def noted(host: Host, *raws: bytes) -> bytes:
+    """What is written of datagrams that come together, without the head of the record."""
+    host.finish()
+    before = len(host.room.files[-1].records)
+    host.feed(*raws)
+    written = host.room.files[-1].records[before:]
+    assert len(written) <= 1
+    return b"".join(written)[21:]
+
+
+@pytest.fixture
+def host() -> Host:
+    one = Host()
+    one.begin()
+    return one
+
+
+def test_a_batch_is_one_record_of_src_and_seq_as_they_came(host: Host) -> None:
+    raws = [datagram(b"a", 7), datagram(b"a", 7), datagram(b"b", b"007"), datagram(b"a", 8), datagram(b"a", 9)]
+    assert noted(host, *raws) == b"\x03a:7\x05b:007\x03a:8\x03a:9"
+    head = host.room.files[-1].records[-1][:21]
+    assert struct.unpack("=IBQd", head) == (17 + 18, 1, 1, 1000.0)
+
+
+def test_what_changes_no_tracker_is_not_written(host: Host) -> None:
+    host.claim(OURS[1])
+    host.hear(SRCS[0], 5)
+    refused = [datagram(SRCS[0], 5), datagram(OURS[1], 1), datagram(b"bad*", 1), b"noise", datagram(SRCS[0], b"x")]
+    assert noted(host, *refused) == b""
+    assert noted(host) == b""
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_is_late_was_seen_whether_it_is_delivered_or_not(late: bool) -> None:
+    host = Host(replace(RULES, deliver_late=late))
+    host.begin()
+    assert noted(host, datagram(b"a", 1), datagram(b"a", 3), datagram(b"a", 2)) == b"\x03a:1\x03a:3\x03a:2"
+
+
+def test_whom_it_is_addressed_to_makes_no_difference(host: Host) -> None:
+    assert noted(host, datagram(b"a", 1, b"!nobody"), datagram(b"a", 2, b"!own/p/1")) == b"\x03a:1\x03a:2"
+
+
+@pytest.mark.parametrize("zeros", [0, 100, 107, 108, 109, 500])
+def test_a_number_may_have_more_zeros_than_a_note_has_room(host: Host, zeros: int) -> None:
+    src = b"s" * 128
+    host.feed(datagram(src, b"0" * zeros + b"123"))
+    heir = restored(host.room.data, host)
+    assert heir.source(src).last == 123
+
+
+@pytest.mark.parametrize("seq", [0, 2**63 - 1, 2**63, 2**64 - 1])
+def test_every_seq_comes_back(host: Host, seq: int) -> None:
+    host.hear(b"a", seq)
+    host.hear(b"b", max(seq - 1, 0), seq)
+    heir = restored(host.room.data, host)
+    assert (heir.source(b"a").last, heir.source(b"b").last) == (seq, seq)
+
+
+def test_whoever_has_a_name_that_looks_like_none_is_tracked(host: Host) -> None:
+    for src in (b"?x", b"x", b"??"):
+        host.hear(src, 5)
+    host.hear(b"?", 5)
+    heir = restored(host.room.data, host)
+    assert len(heir.sources) == 3
+    assert heir.hear(b"??", 5) == ["duplicate"]
+    assert heir.hear(b"?", 5) == ["duplicate"]
+    heir.now += 1.25
+    assert heir.hear(b"?", 5) == ["accepted"]
+
+
+def test_an_error_of_ours_does_not_make_the_tracker_forget(host: Host) -> None:
+    def broken(_src: bytes, _now: float) -> None:
+        raise RuntimeError("a bug of ours")
+
+    bugs: list[bytes] = []
+    host.ingress = Ingress(
+        Door(), host.sources, host.nameless, host.routes, annals=host.annals, on_heartbeat=broken, on_bug=bugs.append
+    )
+    assert host.beat(SRCS[0], 5) == ["internal_error"]
+    assert len(bugs) == 1
+    assert restored(host.room.data, host).hear(SRCS[0], 5) == ["duplicate"]
+
+
+def test_without_annals_nothing_is_written_anywhere() -> None:
+    host = Host()
+    host.claim(OURS[0])
+    assert host.hear(SRCS[0], 1, 2) == ["accepted", "accepted"]
+    assert host.room.files == []
+
+
+# -- files and snapshots
+
+
+def crowd(host: Host, count: int) -> None:
+    for number in range(count):
+        host.sources.begin(b"h/%d" % number, number, host.now)
+
+
+def test_a_snapshot_is_written_in_steps_and_then_the_file_stands_for_itself() -> None:
+    host = Host(replace(RULES, max_sources=1000))
+    crowd(host, 500)
+    writer = host.begin()
+    steps = 1
+    while not writer.complete:
+        assert writer.step(host.now) is not writer.complete
+        steps += 1
+        (file,) = host.room.data
+        assert is_complete(file) is writer.complete
+    assert steps > 500 // annals.STEP
+    heir = restored(host.room.data, host)
+    assert len(heir.sources) == 500
+    assert writer.size == len(host.room.files[0].data)
+    # There is no more to be done.
+    assert writer.step(host.now) is False
+    assert writer.size == len(host.room.files[0].data)
+
+
+def test_no_step_writes_more_than_its_share() -> None:
+    host = Host(DedupRules(sanity=65_536, max_sources=1000))
+    for number in range(300):
+        src = b"h/%d" % number
+        host.sources.begin(src, 1, host.now)
+        host.sources.judge(src, 60_000, host.now)
+    writer = host.begin()
+    while writer.step(host.now):
+        pass
+    largest = max(map(len, host.room.files[0].records))
+    assert annals.STEP_BYTES / 2 < largest < annals.STEP_BYTES + (1 << 15)
+    assert len(host.room.files[0].records) > 300 / annals.STEP
+    heir = restored(host.room.data, host, DedupRules(sanity=65_536))
+    assert heir.source(b"h/7").missing == host.source(b"h/7").missing != 0
+    assert heir.sources.missing == 300 * 59_998
+
+
+def test_another_file_is_due_when_this_one_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(annals, "SMALLEST", 1)
+    host = Host()
+    crowd(host, 20)
+    writer = host.begin()
+    due = [writer.due]
+    host.finish()
+    snapshot = sum(map(len, host.room.files[0].records[1:]))
+    seq = 0
+    while writer.size <= annals.GROWTH * snapshot:
+        due.append(writer.due)
+        seq += 1
+        host.hear(b"a", seq)
+    assert not any(due)
+    assert len(due) > 10
+    assert writer.due
+    writer.turn(host.room.new())
+    assert writer.size == len(host.room.files[1].data)
+    again = [writer.due]
+    while not writer.complete:
+        # Both are needed until then, and right together at any moment.
+        assert restored(host.room.data, host).hear(b"a", seq) == ["duplicate"]
+        writer.step(host.now)
+        again.append(writer.due)
+    assert not any(again)
+    assert restored(host.room.data[1:], host).hear(b"a", seq) == ["duplicate"]
+
+
+def test_a_small_file_is_never_worth_another_one(host: Host) -> None:
+    assert host.annals is not None
+    host.finish()
+    while host.annals.size < annals.SMALLEST - 5000:
+        host.feed(*(datagram(b"h/%d" % number, host.annals.size) for number in range(64)))
+        assert not host.annals.due
+    host.feed(*(datagram(b"h" * 100 + b"/%d" % number, 1) for number in range(64)))
+    assert host.annals.due
+
+
+class Full:
+    """A file that takes no more than so many bytes."""
+
+    def __init__(self, room: int, raises: bool) -> None:
+        self.data = b""
+        self._room = room
+        self._raises = raises
+
+    def write(self, record: bytes) -> int:
+        fits = record[: self._room - len(self.data)]
+        if len(fits) < len(record) and self._raises:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.data += fits
+        return len(fits)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_when_a_file_is_full_the_datagrams_go_on_and_what_is_there_stays_good(raises: bool) -> None:
+    host, full = Host(), Full(200, raises)
+    writer = Annals(host.sources, host.nameless, host.liveness, full.write, host.now)
+    host.annals = host.ingress.annals = writer
+    host.finish()
+    for seq in range(1, 50):
+        assert host.hear(SRCS[0], seq) == ["accepted"]
+        host.sweep()
+    assert ("No space" if raises else "there was room for") in writer.failed
+    assert writer.size == len(full.data)
+    heir = restored([full.data], host)
+    assert 1 <= heir.source().last < 49
+    # Another file helps.
+    writer.turn(host.room.new())
+    host.finish()
+    assert restored(host.room.data, host).source().last == 49
+
+
+def test_a_snapshot_that_had_no_room_is_not_complete() -> None:
+    host, full = Host(), Full(100, False)
+    crowd(host, 20)
+    writer = Annals(host.sources, host.nameless, host.liveness, full.write, host.now)
+    while writer.step(host.now):
+        pass
+    assert writer.failed
+    assert not writer.complete
+    assert not writer.due
+
+
+def test_who_goes_while_the_snapshot_is_written_does_not_come_back() -> None:
+    host = Host(replace(RULES, max_sources=100_000))
+    crowd(host, 1000)
+    writer = host.begin()
+    assert writer.step(host.now)
+    for source in host.sources.latest(1000)[::2]:
+        host.sources.forget(source)
+    while writer.step(host.now):
+        pass
+    left = {source.src for source in host.sources.latest(1000)}
+    assert len(left) == 500
+    assert {source.src for source in restored(host.room.data, host).sources.latest(1000)} == left
+
+
+# -- what is not understood
+
+
+def test_a_file_that_was_not_even_begun_is_no_reason_to_worry(host: Host) -> None:
+    header = annals.MAGIC + struct.pack("=I", annals.VERSION)
+    for length in range(len(header) + 1):
+        account = take_over(Host(), [header[:length]])
+        assert account == Account(0, 0, 0, False, ())
+
+
+def test_nothing_is_taken_from_a_file_of_another_version_or_of_no_annals(host: Host) -> None:
+    host.hear(SRCS[0], 1)
+    (data,) = host.room.data
+    for strange in (
+        data.replace(annals.MAGIC + b"\1", annals.MAGIC + b"\2", 1),
+        b"x" + data,
+        b"\0",
+        b"\0" * 100,
+    ):
+        heir = Host()
+        account = take_over(heir, [strange])
+        assert (account.sources, account.records, len(account.doubts)) == (0, 0, 1)
+        assert "version 1" in account.doubts[0]
+        # The next one is read nevertheless.
+        assert take_over(heir, [strange, data]).sources == 1
+
+
+def record(*notes: bytes, kind: int = RECORD, serial: int = 0, when: float = 1000.0) -> bytes:
+    inside = b"".join(notes)
+    return struct.pack("=IBQd", 17 + len(inside), kind, serial, when) + inside
+
+
+def note(kind: int, what: bytes) -> bytes:
+    return struct.pack("=BH", kind, len(what)) + what
+
+
+def short(what: bytes) -> bytes:
+    return bytes([len(what)]) + what
+
+
+def test_records_and_notes_of_unknown_kinds_are_left_out_by_their_size() -> None:
+    data = HEADER + record(short(b"a:1"), note(255, b"\x02a:9"), note(255, b""), short(b"a:2"))
+    data += record(b"nobody knows", kind=9) + record(b"", kind=0) + struct.pack("=IB", 1, 77) + record(short(b"a:3"))
+    heir = Host()
+    account = take_over(heir, [data])
+    assert heir.source(b"a").last == 3
+    assert (account.sources, account.records, account.datagrams) == (1, 2, 3)
+    assert sorted(account.doubts) == [
+        "file 1: 1 records of kind 0 are not known to this version and were left out",
+        "file 1: 1 records of kind 77 are not known to this version and were left out",
+        "file 1: 1 records of kind 9 are not known to this version and were left out",
+        "file 1: 2 notes of kind 255 are not known to this version and were left out",
+    ]
+
+
+TIMES: Final = struct.pack("=ddd", 999.0, 999.0, 1.0)
+
+
+def whole(**changed: Any) -> bytes:
+    """The note of a whole tracker."""
+    fields = {
+        "first": 1, "last": 9, "heard": 999.0, "rank": 1000.0, "beat": 0.0, "gap": 0.0, "interval": 0.0, "epoch": 1,
+        "state": 0, "src": b"a", "absent": b"\2", "missing": b"\2", "named": 1, "bits": 1, **changed,
+    }  # fmt: skip
+    numbers = [fields[name] for name in ("first", "last", "heard", "rank", "beat", "gap", "interval")]
+    rest = [fields[name] for name in ("epoch", "state", "named", "bits")]
+    return note(
+        246, struct.pack("=QQdddddiBBH", *numbers, *rest) + fields["src"] + fields["absent"] + fields["missing"]
+    )
+
+
+NAN: Final = float("nan")
+INF: Final = float("inf")
+DAMAGE: Final = {
+    "a size that no record has": struct.pack("=I", 1 << 31) + bytes(100),
+    "a size of nothing": struct.pack("=I", 0) + bytes(100),
+    "a record without a head": struct.pack("=IB", 5, RECORD) + bytes(4),
+    "a time that is none": record(when=NAN),
+    "a time without end": record(when=INF),
+    "a time before all time": record(when=-1.0),
+    "a time to come": record(when=1002.0),
+    "a note without a size": record(b"\0"),
+    "a note that is cut": record(b"\x05a:1"),
+    "a note of a kind that is cut": record(b"\xf1"),
+    "a note of a kind that goes beyond": record(struct.pack("=BH", 241, 2) + b"a"),
+    "a datagram without a number": record(short(b"abc")),
+    "a datagram with an empty number": record(short(b"abc:")),
+    "a datagram without a sender": record(short(b":1")),
+    "a datagram of nobody": record(short(b"?:1")),
+    "a datagram of an impossible sender": record(short(b"b*:1")),
+    "a datagram of a sender that is no text": record(short(b"\xe4:1")),
+    "a number with a sign": record(short(b"abc:-1")),
+    "a number that is none": record(short(b"abc:x")),
+    "a number that is too large": record(short(b"abc:%d" % 2**64)),
+    "a state of nobody": record(note(242, b"")),
+    "a state that there is not": record(note(242, b"\x03abc")),
+    "a death without a time": record(note(243, b"abc")),
+    "a death of nobody": record(note(243, TIMES)),
+    "a death to come": record(note(243, struct.pack("=ddd", INF, 0.0, 0.0) + b"abc")),
+    "a death of an impossible sender": record(note(243, TIMES + b"\xff")),
+    "a digest of another time": record(note(244, struct.pack("=d", NAN) + bytes(16))),
+    "a digest without a time": record(note(244, b"1")),
+    "an identity without a range": record(note(245, b"abc")),
+    "an identity of nobody": record(note(245, struct.pack("=dQQ", INF, 0, 0))),
+    "an identity of no time": record(note(245, struct.pack("=dQQ", NAN, 0, 0) + b"abc")),
+    "a tracker that is cut": record(note(246, bytes(10))),
+    "a tracker of nobody": record(whole(src=b"", named=0)),
+    "a tracker of whom has no name": record(whole(src=b"?")),
+    "a tracker of an impossible sender": record(whole(src=b"\xff")),
+    "a tracker without its bits": record(whole(bits=9)),
+    "a tracker that runs backward": record(whole(first=10)),
+    "a tracker without an epoch": record(whole(epoch=0)),
+    "a tracker in no state": record(whole(state=3)),
+    "a tracker heard in time to come": record(whole(heard=1002.0)),
+    "a tracker heard at no time": record(whole(heard=NAN)),
+    "a tracker without a rank": record(whole(rank=NAN)),
+    "a tracker that will never be touched": record(whole(rank=INF)),
+    "a tracker with a beat to come": record(whole(beat=INF)),
+    "a tracker with a gap of no size": record(whole(gap=NAN)),
+    "a tracker with an interval of no size": record(whole(interval=INF)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_what_is_damaged_ends_there_and_is_said(name: str) -> None:
+    good, later = record(short(b"before:1")), record(short(b"behind:1"))
+    heir = Host()
+    account = take_over(heir, [HEADER + good + DAMAGE[name] + later, HEADER + record(short(b"next:1"))])
+    assert {source.src for source in heir.sources.latest(9)} == {b"before", b"next"}
+    (doubt,) = account.doubts
+    assert doubt.startswith(f"file 1: damaged in the record at byte {len(HEADER + good)} (")
+
+
+def test_the_table_of_damage_is_about_what_it_says() -> None:
+    heir = Host()
+    assert take_over(heir, [HEADER + record(whole(), whole(src=b"b"), note(243, TIMES + b"abc"))]).doubts == ()
+    assert (len(heir.sources), list(heir.liveness.dead)) == (2, [b"abc"])
+
+
+@given(lives(), st.data())
+@examples(150)
+def test_bytes_that_are_not_as_they_were_never_raise(
+    life: tuple[DedupRules, LivenessRules, list[Deed]], data: st.DataObject
+) -> None:
+    rules, watch, history = life
+    original, _ = live(history, rules, watch)
+    files = []
+    for one in original.room.data[-2:]:
+        spoiled = bytearray(one)
+        for _ in range(data.draw(st.integers(0, 4))):
+            at = data.draw(st.integers(0, len(spoiled) - 1))
+            spoiled[at] = data.draw(st.one_of(st.sampled_from([0, 1, 240, 246, 255]), st.integers(0, 255)))
+        files.append(bytes(spoiled[: data.draw(st.sampled_from([len(spoiled), data.draw(st.integers(0, 400))]))]))
+    heir = Host(rules, watch, original.now)
+    take_over(heir, files)
+    # And whoever read them goes on.
+    heir.sources.sweep(heir.now)
+    for source in heir.sources.latest(100):
+        assert source.src.decode("ascii")
+        assert source.missing & ~source.absent == 0
+    for deed in history:
+        do(heir, deed)
+    heir.until(heir.now + 20)
+
+
+@given(st.binary(max_size=200))
+@examples(300)
+def test_nor_does_anything_else(noise: bytes) -> None:
+    for data in (
+        noise,
+        HEADER + noise,
+        HEADER + record(noise),
+        HEADER + record(*(note(k, noise) for k in range(240, 256))),
+    ):
+        take_over(Host(), [data])
+
+
+# -- rules that have changed, and caps
+
+
+def test_of_more_trackers_than_there_may_be_those_heard_last_remain(host: Host) -> None:
+    for number in range(40):
+        host.now += 1
+        host.hear(b"h/%d" % (number % 20), number)
+    host.turn()
+    for files in (host.room.data, host.room.data[1:]):
+        heir = Host(replace(RULES, max_sources=5), now=host.now)
+        assert take_over(heir, files).sources == 20
+        heir.sources.sweep(heir.now)
+        assert [source.src for source in heir.sources.latest(9)] == [b"h/%d" % n for n in range(19, 14, -1)]
+        assert heir.sources.evicted == 15
+
+
+def test_the_rules_in_force_are_those_of_who_takes_over(host: Host) -> None:
+    host.hear(SRCS[0], 1, 2, 30, 31)
+    assert host.sources.jumps == 1
+    wide = restored(host.room.data, host, DedupRules(sanity=64))
+    assert (wide.source().epoch, wide.source().first, wide.sources.missing) == (1, 1, 27)
+    host.hear(SRCS[1], 1, 16)
+    host.turn()
+    narrow = restored(host.room.data[1:], host, DedupRules(sanity=4))
+    assert narrow.source(SRCS[1]).absent == narrow.source(SRCS[1]).missing == 0b1110
+    assert narrow.sources.missing == 3
+
+
+def test_of_more_heartbeats_than_may_be_watched_some_are_watched(host: Host) -> None:
+    for number in range(10):
+        host.beat(b"h/%d" % number, 1)
+    heir = restored(host.room.data, host, watch=replace(WATCH, max_watched=4))
+    states = [source.state for source in heir.sources.latest(10)]
+    assert (states.count(ALIVE), states.count(UNWATCHED), heir.liveness.unwatched) == (4, 6, 6)
+
+
+# -- gaps
+
+
+def test_what_is_missing_has_the_horizons_time_from_now_on_and_is_lost_once(host: Host) -> None:
+    host.hear(SRCS[0], 1, 3)
+    host.now += 0.75
+    host.hear(SRCS[1], 1, 4)
+    host.now += 5
+    heir = restored(host.room.data, host)
+    assert (heir.sources.missing, heir.sources.lost) == (3, 0)
+    heir.until(heir.now + 0.75)
+    assert (heir.sources.missing, heir.sources.lost) == (3, 0)
+    # Any message shows that he has not begun anew, and then the late one is just late.
+    assert heir.hear(SRCS[1], 5, 2) == ["accepted", "stale"]
+    heir.until(heir.now + 0.25)
+    assert (heir.sources.missing, heir.sources.lost) == (0, 2)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_was_lost_before_is_not_lost_again(host: Host, turned: bool) -> None:
+    host.hear(SRCS[0], 1, 3)
+    if turned:
+        host.turn()
+    host.until(host.now + 3)
+    assert host.sources.lost == 1
+    host.hear(SRCS[1], 1)
+    heir = restored(host.room.data[-1:], host)
+    assert (heir.sources.missing, heir.sources.lost) == (0, 0)
+    heir.until(heir.now + 3)
+    assert heir.sources.lost == 0
+    assert heir.hear(SRCS[0], 2) == ["restart"]
+
+
+def test_gaps_that_a_snapshot_holds_come_back_with_their_bits(host: Host) -> None:
+    host.hear(SRCS[0], 1, 3, 9, 5, 14)
+    host.turn()
+    heir = restored(host.room.data[1:], host)
+    assert heir.source().missing == host.source().missing == heir.source().absent != 0
+    assert heir.hear(SRCS[0], 7, 7, 5, 9) == ["stale", "duplicate", "duplicate", "duplicate"]
+
+
+# -- who is alive
+
+
+def alive(host: Host, *srcs: bytes) -> None:
+    """They have sent two heartbeats, the last one now."""
+    for seq in (1, 2):
+        for src in srcs:
+            host.beat(src, seq)
+        if seq == 1:
+            host.until(host.now + 1)
+    host.changes()
+
+
+def test_who_was_alive_still_is_and_nobody_is_told(host: Host) -> None:
+    alive(host, SRCS[0])
+    host.now += 60  # that it took to start anew
+    heir = restored(host.room.data, host)
+    assert heir.source().state == ALIVE
+    heir.until(heir.now + 1.5)
+    assert heir.changes() == ""
+    assert heir.beat(SRCS[0], 3) == ["accepted"]
+    heir.until(heir.now + 1.5)
+    assert heir.changes() == ""
+
+
+def test_who_has_fallen_silent_meanwhile_is_found_out_in_due_time(host: Host) -> None:
+    alive(host, SRCS[0])
+    host.now += 60
+    heir = restored(host.room.data, host)
+    heir.until(heir.now + 1.75)
+    assert (heir.changes(), heir.liveness.silent) == ("silent", 1)
+    heir.until(heir.now + 2.0)
+    assert (heir.changes(), heir.liveness.silent, heir.liveness.deaths) == ("dead", 0, 1)
+
+
+def test_who_was_silent_still_is_and_nobody_is_told(host: Host) -> None:
+    alive(host, SRCS[0])
+    host.until(host.now + 2)
+    assert host.changes() == "silent"
+    heir = restored(host.room.data, host)
+    assert heir.liveness.silent == 1
+    heir.until(heir.now + 3.25)
+    assert heir.changes() == ""
+    heir.until(heir.now + 0.5)
+    assert heir.changes() == "dead"
+
+
+@pytest.mark.parametrize("how", [Host.hear, Host.beat])
+def test_who_was_silent_and_is_heard_is_alive(host: Host, how: Callable[..., list[str]]) -> None:
+    alive(host, SRCS[0])
+    host.until(host.now + 2)
+    heir = restored(host.room.data, host)
+    heir.until(heir.now + 0.5)
+    how(heir, SRCS[0], 3)
+    heir.until(heir.now + 1.5)
+    assert heir.changes() == "alive"
+    assert heir.liveness.silent == 0
+
+
+def test_who_came_back_from_silence_without_a_heartbeat_is_alive(host: Host) -> None:
+    alive(host, SRCS[0])
+    host.until(host.now + 2)
+    host.hear(SRCS[0], 3)
+    host.until(host.now + 1)
+    assert host.changes() == "silent alive"
+    assert restored(host.room.data, host).source().state == ALIVE
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_dead_stay_dead_until_their_next_heartbeat(kept: bool) -> None:
+    watch = replace(WATCH, keep_dead=kept)
+    host = Host(watch=watch)
+    host.begin()
+    alive(host, SRCS[0], SRCS[1])
+    host.until(host.now + 4)
+    assert host.liveness.deaths == 2
+    heir = restored(host.room.data, host, watch=watch)
+    assert list(heir.liveness.dead.items()) == list(host.liveness.dead.items())
+    assert heir.liveness.deaths == 0
+    assert len(heir.sources) == (2 if kept else 0)
+    heir.until(heir.now + 20)
+    assert heir.changes() == ""
+    heir.beat(SRCS[1], 3)
+    assert heir.changes() == "alive"
+    assert list(heir.liveness.dead) == [SRCS[0]]
+
+
+def test_the_interval_that_was_learned_is_known(host: Host) -> None:
+    for seq in range(1, 5):
+        host.beat(SRCS[0], seq)
+        host.until(host.now + 3)
+    assert host.source().interval == 3.0
+    host.changes()
+    heir = restored(host.room.data, host)
+    assert heir.source().interval == 3.0
+    heir.until(heir.now + 4.5)
+    assert heir.changes() == ""
+    heir.until(heir.now + 0.25)
+    assert heir.changes() == "silent"
+
+
+def test_each_stands_in_the_wheel_once_however_often_he_came_and_went(host: Host) -> None:
+    for round_ in range(4):
+        alive(host, SRCS[0])
+        host.until(host.now + 4)
+        assert host.sources.get(SRCS[0]) is None, round_
+    alive(host, SRCS[0], SRCS[1])
+    heir = restored(host.room.data, host)
+    for _ in range(3):
+        standing = [one.src for entries in heir.liveness._wheel.values() for one in entries]
+        assert sorted(standing) == sorted(SRCS[:2])
+        for seq in (3, 4):
+            heir.beat(SRCS[0], 3 + seq)
+            heir.beat(SRCS[1], 3 + seq)
+            heir.until(heir.now + 1)
+
+
+# -- our own identities
+
+
+def test_what_we_have_sent_is_ours_also_after_a_restart_and_no_conflict(host: Host) -> None:
+    for src in OURS:
+        host.claim(src)
+    raws = [host.speak(src) for src in OURS for _ in range(3)]
+    host.release(OURS[1])
+    host.now += 2
+    heir = restored(host.room.data, host)
+    heir.claim(OURS[0])
+    assert heir.feed(*raws) == ["looped"] * 6
+    assert heir.sources.conflicts == 0
+
+
+def test_who_was_known_to_be_ours_before_the_annals_were_read_is_so_too(host: Host) -> None:
+    host.claim(OURS[0])
+    raw = host.speak(OURS[0])
+    host.now += 1
+    heir = Host(now=host.now)
+    heir.claim(OURS[0])
+    ahead = heir.speak(OURS[0])
+    take_over(heir, host.room.data)
+    heir.until(heir.now + 2 * LINGER)
+    assert heir.feed(raw, ahead, heir.speak(OURS[0])) == ["looped"] * 3
+    assert heir.sources.conflicts == 0
+
+
+def test_seqs_go_on_above_those_that_were_given(host: Host) -> None:
+    host.claim(OURS[0])
+    before = [bccn1.read(host.speak(OURS[0])).seq for _ in range(3)]
+    heir = restored(host.room.data, host)
+    heir.claim(OURS[0])
+    heir.now += 0.25
+    assert bccn1.read(heir.speak(OURS[0])).seq > before[-1]
+
+
+@pytest.mark.parametrize(("turned", "released"), [(False, True), (True, True), (True, False)])
+def test_somebody_else_under_our_name_is_still_found(host: Host, turned: bool, released: bool) -> None:
+    host.claim(OURS[0])
+    own = bccn1.read(host.speak(OURS[0])).seq
+    if turned:
+        host.turn()
+    if released:
+        host.release(OURS[0])
+    heir = restored(host.room.data[-1:], host)
+    foreign = [own - 1, own + 10**12]
+    assert heir.hear(OURS[0], own, *foreign) == ["looped"] * 3
+    assert heir.sources.conflicts == 2
+
+
+def test_an_identity_that_nobody_claims_again_ends_when_its_time_is_over(host: Host) -> None:
+    host.claim(OURS[0])
+    host.claim(OURS[1])
+    host.now += 1
+    host.sweep()
+    host.release(OURS[1])
+    host.until(host.now + 4)
+    host.hear(SRCS[0], 1)
+    heir = restored(host.room.data, host)
+    heir.until(heir.now + 5.75)
+    assert heir.hear(OURS[1], 1) == ["looped"]
+    heir.until(heir.now + 0.25)
+    assert heir.hear(OURS[1], 1) == ["accepted"]
+    heir.until(heir.now + LINGER - 6.25)
+    assert heir.hear(OURS[0], 1) == ["looped"]
+    heir.until(heir.now + 0.25)
+    assert heir.hear(OURS[0], 1) == ["accepted"]
+
+
+def test_while_nobody_listened_nobodys_time_ran_out(host: Host) -> None:
+    host.claim(OURS[0])
+    raw = host.speak(OURS[0])
+    host.release(OURS[0])
+    host.hear(SRCS[0], 1)
+    host.now += 60  # hung, and then killed for it; the broadcast is still in the socket's buffer
+    assert restored(host.room.data, host).feed(raw) == ["looped"]
+
+
+def test_a_name_that_was_ours_and_then_somebody_elses_is_his(host: Host) -> None:
+    host.claim(OURS[0])
+    host.release(OURS[0])
+    host.until(host.now + LINGER + 1)
+    assert host.hear(OURS[0], 5) == ["accepted"]
+    heir = restored(host.room.data, host)
+    assert heir.hear(OURS[0], 5, 6) == ["duplicate", "accepted"]
+
+
+def test_a_claim_is_written_at_once_and_stands_even_if_its_input_is_left_out(host: Host) -> None:
+    assert host.annals is not None
+    host.hear(OURS[0], 5)
+    host.annals.serial = 77
+    host.claim(OURS[0])
+    heir = Host(now=host.now)
+    take_over(heir, host.room.data, skip_serial=77)
+    assert heir.hear(OURS[0], 6) == ["looped"]
+    assert len(heir.sources) == 0

@@ -1,0 +1,99 @@
+"""Notes: what is taken is what was put in, laid out as the module says, in both builds alike."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.leaf.twins import each, examples
+
+#: where somebody might look who has miscounted
+BEYOND: Final = (-sys.maxsize - 1, -sys.maxsize, -1, sys.maxsize)
+PLACE: Final = st.one_of(st.integers(-3, 300), st.sampled_from(BEYOND))
+
+
+def head(size: int, kind: int, serial: int, now: float) -> bytes:
+    return struct.pack("=IBQd", 17 + size, kind, serial, now)
+
+
+@each("notes")
+@given(raw=st.one_of(st.binary(max_size=40), st.binary(min_size=230, max_size=300)), start=PLACE, end=PLACE)
+@examples(300)
+def test_a_part_of_bytes_is_noted_behind_its_size_or_not_at_all(notes: Any, raw: bytes, start: int, end: int) -> None:
+    one = notes.Notes()
+    good = 0 <= start < end <= len(raw) and end - start <= 239
+    assert one.add(raw, start, end) is good
+    noted = bytes([end - start]) + raw[start:end] if good else b""
+    assert one.used == len(noted)
+    assert one.take(1, 2, 3.5) == head(len(noted), 1, 2, 3.5) + noted
+
+
+@each("notes")
+@pytest.mark.parametrize("size", [0, 1, 238, 239, 240, 255, 256])
+def test_what_is_noted_without_a_kind_has_a_size_below_all_kinds(notes: Any, size: int) -> None:
+    assert notes.LONGEST == 239
+    assert notes.Notes().add(b"x" * size, 0, size) is (1 <= size <= notes.LONGEST)
+
+
+@each("notes")
+@pytest.mark.parametrize("kind", [240, 241, 255])
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 20_000, 65_535])
+def test_a_note_of_a_kind_says_which_and_how_long(notes: Any, kind: int, size: int) -> None:
+    one = notes.Notes()
+    one.put(kind, b"y" * size)
+    assert one.take(9, 0, 0.0) == head(3 + size, 9, 0, 0.0) + struct.pack("=BH", kind, size) + b"y" * size
+
+
+@each("notes")
+@pytest.mark.parametrize(("kind", "size"), [(0, 1), (239, 1), (256, 1), (-1, 1), (250, 65_536)])
+def test_what_no_reader_could_read_is_refused(notes: Any, kind: int, size: int) -> None:
+    one = notes.Notes()
+    with pytest.raises(ValueError, match="no such kind"):
+        one.put(kind, b"z" * size)
+    assert one.used == 0
+
+
+@each("notes")
+@given(
+    batches=st.lists(
+        st.lists(st.one_of(st.tuples(st.just(0), st.binary(min_size=1, max_size=239)),
+            st.tuples(st.integers(240, 255), st.binary(max_size=400)),
+            st.tuples(st.integers(240, 255), st.just(b"w" * 30_000))), max_size=12),
+        max_size=4,
+    ),
+    serial=st.one_of(st.integers(0, 3), st.integers(0, 2**64 - 1)),
+    now=st.floats(allow_nan=False),
+)  # fmt: skip
+@examples(200)
+def test_notes_are_taken_in_their_order_and_only_once(
+    notes: Any, batches: list[list[tuple[int, bytes]]], serial: int, now: float
+) -> None:
+    one = notes.Notes()
+    for batch in batches:
+        expected = b""
+        for kind, what in batch:
+            if kind:
+                one.put(kind, what)
+                expected += struct.pack("=BH", kind, len(what)) + what
+            else:
+                assert one.add(b"<" + what + b">", 1, 1 + len(what))
+                expected += bytes([len(what)]) + what
+            assert one.used == len(expected)
+        assert one.take(7, serial, now) == head(len(expected), 7, serial, now) + expected
+        assert one.used == 0
+
+
+@each("notes")
+def test_what_was_taken_stays_as_it_was(notes: Any) -> None:
+    one = notes.Notes()
+    one.add(b"first", 0, 5)
+    first = one.take(1, 1, 1.0)
+    kept = bytes(bytearray(first))
+    one.add(b"other", 0, 5)
+    one.take(2, 2, 2.0)
+    assert first == kept
