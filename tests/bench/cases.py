@@ -162,6 +162,14 @@ def bccnd(signed: bool, more: Mapping[str, object] = MappingProxyType({})) -> St
     return start
 
 
+OURS: Final = bccnd(signed=True)
+
+
+def kept(place: Place, fan_out: int) -> list[str]:
+    """Everything is written down for the daemon that comes next; nobody is there to take the connections."""
+    return ["env", f"NOTIFY_SOCKET={place.folder / 'notify'}", *OURS(place, fan_out)]
+
+
 MOSQUITTO, REDIS, NATS = Peer("mosquitto"), Peer("redis-server"), Peer("nats-server")
 
 
@@ -181,7 +189,6 @@ def nats(place: Place, fan_out: int) -> list[str]:
 
 
 EVERY_CHANNEL: Final = tuple(word for i in range(CHANNELS) for word in ("-s", f"bench/c{i:07d}"))
-OURS: Final = bccnd(signed=True)
 
 
 def patterns(count: int) -> tuple[str, ...]:
@@ -197,6 +204,7 @@ CASES: Final = {
         Case("bccnd", "bccnd", "seq", OURS),
         Case("bccnd_plain", "bccnd, no HMAC", "seq", bccnd(signed=False), signed=False),
         Case("bccnd_batch", "bccnd, batch mode", "seq", OURS, clients=("-M", "-s", "bench/"), batches=True),
+        Case("bccnd_kept", "bccnd, as a service", "seq", kept),
         Case("mosquitto", "mosquitto", "mqtt", mosquitto, peer=MOSQUITTO, datagrams=False, clients=("-s", "bench/#")),
         Case("redis", "redis", "redis", redis, peer=REDIS, datagrams=False, clients=EVERY_CHANNEL, batches=True),
         Case(
