@@ -7,7 +7,7 @@
  *   -p PORT (5400)
  *   NAMESPACE:INTERFACE ...   it makes these interfaces (TAP), each in its network namespace (a path)
  * Says "ready" when they are there. SIGTERM: brings what is under way, and reports, a line of JSON. */
-#include "common.h"
+#include "numbered.h"
 #include <fcntl.h>
 #include <getopt.h>
 #include <linux/if_tun.h>

@@ -10,7 +10,7 @@
  *   -k FILE       their key; of several the first, and at SIGUSR1 the next one
  * Says "ready", and at the end a line of JSON: how many were accepted by the kernel, how many the daemon refused, and for
  * how long the longest one had to wait. Over the bus, the end is when the daemon has worked through all of it. */
-#include "common.h"
+#include "numbered.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <getopt.h>

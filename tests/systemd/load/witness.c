@@ -12,7 +12,7 @@
  *   -m PATTERN    what they subscribe to (everything)
  * Says "ready" when all subscriptions are in force. SIGUSR1: a report, a line of JSON. SIGTERM: reads on until nothing
  * comes any more, then a last report. */
-#include "common.h"
+#include "numbered.h"
 #include <getopt.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>

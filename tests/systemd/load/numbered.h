@@ -1,59 +1,17 @@
-/* common.h - clock, options and the numbered payload of the load programs of the booted tests.
+/* numbered.h - the numbered payload of the load programs of the booted tests, and who has seen which number.
  * Law: a payload names its publisher and its number, P<3 digits>#<9 digits>, numbers beginning with 1 and leaving none
  * out; so whoever receives can tell what is missing, doubled or out of order without knowing anything else. */
-#ifndef COMMON_H
-#define COMMON_H
+#ifndef NUMBERED_H
+#define NUMBERED_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <errno.h>
+#include "../../bench/load/common.h"
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
-#include <unistd.h>
 
 #define PUBLISHERS 16
 #define PAYLOAD_LEAST 14 /* P000#000000000 */
 #define NUMBER_MOST 999999999
 #define PACKET_MOST (1 << 19) /* more than the bus ever sends in one piece */
-
-static inline void die(const char *what)
-{
-	perror(what);
-	exit(2);
-}
-
-static inline void refuse(const char *why)
-{
-	fprintf(stderr, "%s\n", why);
-	exit(2);
-}
-
-/* an option's number; `what` names it where it is out of range */
-static inline uint64_t number(const char *text, uint64_t least, uint64_t most, const char *what)
-{
-	char *end;
-	uint64_t value = strtoull(text, &end, 10);
-	if (*text < '0' || *text > '9' || *end || value < least || value > most) {
-		fprintf(stderr, "%s: %s is not from %llu to %llu\n", what, text, (unsigned long long)least,
-			(unsigned long long)most);
-		exit(2);
-	}
-	return value;
-}
-
-static inline uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 static inline void put_digits(char *p, uint64_t v, int n)
 {
@@ -189,12 +147,5 @@ static inline void take_signals(void)
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGUSR1, &act, NULL);
 	signal(SIGPIPE, SIG_IGN);
-}
-
-/* tell who has started us that it can go on */
-static inline void say_ready(void)
-{
-	puts("ready");
-	fflush(stdout);
 }
 #endif
