@@ -169,6 +169,15 @@ class Daemon:
         self._handover = None
         if self._manager.listens:
             self._handover = Handover(self._manager, self._sockets.stored, self.loop.soon)
+            needed = 2 * settings.bus.max_clients + 8
+            if 0 < self._manager.room < needed:
+                log.say(
+                    "doubtful_setting",
+                    f"bus.max_clients: systemd keeps {self._manager.room} descriptors for this daemon, and so many "
+                    f"clients need {needed}: those beyond will notice a restart",
+                    remedy=f"set FileDescriptorStoreMax={needed} in the unit, or lower bus.max_clients",
+                    setting="bus.max_clients",
+                )
         else:  # nobody who would keep them for another one
             for _, descriptor in self._sockets.stored:
                 os.close(descriptor)
@@ -533,8 +542,8 @@ class Daemon:
                     "kernel_drops",
                     f"segment {name}: the kernel dropped {new} datagrams because the receive buffer of "
                     f"{segment.granted} bytes was full",
-                    remedy=f"raise receive_buffer of this segment, say to {2 * segment.granted}, and "
-                    "net.core.rmem_max with it unless the daemon runs as root",
+                    remedy=f"raise receive_buffer of this segment, say to {2 * segment.granted}, and with it "
+                    "ReceiveBuffer= of its socket unit or, without one, net.core.rmem_max unless the daemon runs as root",
                     segment=name,
                     count=new,
                 )
