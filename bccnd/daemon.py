@@ -543,7 +543,7 @@ class Daemon:
                     f"segment {name}: the kernel dropped {new} datagrams because the receive buffer of "
                     f"{segment.granted} bytes was full",
                     remedy=f"raise receive_buffer of this segment, say to {2 * segment.granted}, and with it "
-                    "ReceiveBuffer= of its socket unit or, without one, net.core.rmem_max unless the daemon runs as root",
+                    "ReceiveBuffer= of its socket unit; or net.core.rmem_max, unless the daemon runs as root",
                     segment=name,
                     count=new,
                 )
