@@ -154,7 +154,7 @@ class Receiver(packets.Receiver):
         self._ledger.begin(layout.DATAGRAMS, self._number)
         try:
             return super().receive()
-        except BaseException:
+        except OSError:
             self._ledger.finish()
             raise
 

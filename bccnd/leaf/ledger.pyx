@@ -163,7 +163,7 @@ cdef class Receiver(packets.Receiver):
         self._ledger.begin(DATAGRAMS, self._number)
         try:
             return packets.Receiver.receive(self)
-        except BaseException:
+        except OSError:
             self._ledger.finish()
             raise
 

@@ -188,7 +188,7 @@ class Site(Hub):
         self.egress = Egress(Door(), self.sources)
         self.ingress: Ingress = Ingress(Door(), self.sources, self.nameless, self.routes)
         handover = self.handover = Handover.__new__(Handover)
-        undo.append(partial(_drop, handover))
+        undo.append(partial(drop, handover))
         handover.__init__(self.store, self.store.passed(), self.loop.soon)  # type: ignore[misc]
         entrances = []
         for listener, name in zip(self._listeners, self.names, strict=True):
@@ -316,7 +316,7 @@ def _close_loop(loop: Loop) -> None:
     loop.close()
 
 
-def _drop(handover: Handover) -> None:
+def drop(handover: Handover) -> None:
     """Close what a daemon had open of what was left to it."""
     for one in getattr(handover, "clients", ()):
         one.sock.close()

@@ -28,10 +28,10 @@ from bccnd.net import memfd
 from bccnd.net.access import Rule
 from bccnd.net.bus import Bus
 from bccnd.net.clients import BusLimits, Client
-from bccnd.net.handover import MAX_TRIES
+from bccnd.net.handover import MAX_TRIES, Handover
 from bccnd.net.memfd import WORTH, File
 from tests.core.material import examples
-from tests.net.successors import Killed, Site, Trap, broadcasts, nothing_left_open, taken_apart
+from tests.net.successors import Killed, Site, Trap, broadcasts, drop, nothing_left_open, taken_apart
 from tests.support import ANN, BOB, TINY, Peer, gaps, messages, need_root, refusals, slow, turn_until
 
 #: lines of our code at which a daemon is killed, in each scenario; 0 for each of them
@@ -894,8 +894,11 @@ def test_of_what_was_published_those_who_have_not_got_it_get_it(site: Site, reac
     size = site.bus._inbox.receive(client.fd, client.number)
     site.bus._take_whole(client, bytes(site.bus._inbox.view[:size]))
     got = unsend(site, peers, reached, armed=armed)
-    for _ in range(2):
-        site.die()
+    site.kill()
+    for _ in range(2):  # who has found out how things stand, and nothing else
+        drop(Handover(site.store, site.store.passed(), lambda _: None))
+    site.start()
+    site.die()
     publisher.publish(b"a/x", b"behind")
     for number, one in enumerate(peers):
         assert got[number] + one.all() == [b"MSG a/x\0halfway", b"MSG a/x\0behind"]
