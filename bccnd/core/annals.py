@@ -65,6 +65,9 @@ STEP_BYTES: Final = 1 << 16
 MAX_RECORD: Final = 1 << 24
 #: seconds by which a record may be ahead of us: clocks do not go back, but are not read at the same moment
 AHEAD: Final = 1.0
+#: seqs that may have been given under an identity since the last one was written down. Seqs follow the wall clock, but
+#: where that was set back they are ahead of it, and to give one twice would be to lose a message
+SPARE: Final = 1 << 20
 
 _ENDLESS: Final = float("inf")
 _COLON: Final = ord(":")
@@ -282,13 +285,15 @@ def replay(
     clock_us: int,
     skip_serial: int = 0,
 ) -> Account:
-    """Live through the annals again, the older file first, with the rules in force, before anything else is heard.
+    """Live through the annals again, the older file first, with the rules in force. Nothing may be heard before, and
+    whoever wants to go on writing begins right behind, before time does anything to the trackers.
 
     The record of the input ``skip_serial`` is left out, as that is to be worked on again. Nobody is told of anything,
     and nothing is counted that was counted before. Whom we watched is still watched, but silence counts only from
     ``now`` on, and what is missing has the horizon's time from then. Identities that were ours are so for a while
     longer, or for as long as they are claimed: by now or later. Of the seqs that we gave under those that were in use
-    nobody has written down the last; none is above ``clock_us``, the wall clock in microseconds.
+    nobody has written down the last; it is taken to be below ``clock_us``, the wall clock in microseconds, or the last
+    one that was written down, and SPARE more.
     """
     reader = _Reader(sources, nameless, liveness, now, skip_serial)
     counted = sources.lost, sources.restarts, sources.jumps, sources.expired, sources.evicted
@@ -434,7 +439,6 @@ class _Reader:
             if not until >= 0:
                 raise _Damaged("a time that is none")
             self._own[src] = until, first, beyond
-            self._sources.drop(src)
         elif kind == _SOURCE:
             self._source(what, when)
         elif kind == _COMPLETE:
@@ -471,7 +475,8 @@ class _Reader:
                 # While nobody listened, no time was lost for what they had sent.
                 self._sources.restore_own(src, until + passed, first, beyond)
             else:
-                self._sources.restore_own(src, self._now + LINGER, first if beyond else 0, max(beyond, clock_us + 1))
+                beyond = max(beyond, clock_us) + SPARE
+                self._sources.restore_own(src, self._now + LINGER, first, beyond)
         self._sources.settle(self._now)
         self._liveness.settle(self._now)
 

@@ -242,8 +242,6 @@ class Liveness:
 
     def settle(self, now: float) -> None:
         """After all was restored: who is watched is looked at in due time, and silence counts from now on."""
-        self._wheel.clear()
-        self._entries = self.silent = 0
         self._tick = int(now / TICK)
         self._swept = self._listening_since = self._resumed = now
         for shard in range(self._sources.shards()):
