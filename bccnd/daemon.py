@@ -226,6 +226,8 @@ class Daemon:
     def _take_over(self, handover: Handover) -> None:
         """Go on where the daemon before us ended, and see to it that the next one can."""
         unfinished = handover.unfinished
+        # What is made now stays; there is nothing to be found in it.
+        gc.disable()
         found = replay(
             handover.take_annals(),
             self.sources,
@@ -246,6 +248,9 @@ class Daemon:
             self.bus.work_again(unfinished, had, partial(self._feed_again, annals))
         for number, segment in enumerate(self.segments):
             segment.receive_into(handover.ledger, number)
+        # Else one daemon after the other that dies early would leave a file, and each would read them all.
+        while self._keep_annals(handover, annals, time.monotonic()):
+            pass
         self.taken_over = len(self.bus.clients)
         lost = [*handover.dropped, *found.doubts]
         self.state_dropped = len(lost)

@@ -48,7 +48,7 @@ def main(path: str | None, check: bool) -> None:
             log.setup()
             more = len(error.faults) - 1
             brief = f"{error.faults[0]}{f' (and {more} more)' if more else ''}"
-            _refuse(str(error), error.faults[0].remedy, error.reason, brief)
+            _refuse(f"cannot start:\n{error}", error.faults[0].remedy, error.reason, brief)
         sys.exit(2)
     if check:
         click.echo(f"{path or (DEFAULT_PATH if os.path.exists(DEFAULT_PATH) else 'the defaults')}: ok")
@@ -63,7 +63,7 @@ def main(path: str | None, check: bool) -> None:
         manager = Manager.from_environment()
         daemon = Daemon(configuration, path, Sockets(take_sockets(), service=manager.listens), manager)
     except StartError as error:
-        _refuse(str(error), error.remedy, error.reason, str(error))
+        _refuse(f"cannot start: {error}", error.remedy, error.reason, str(error))
         sys.exit(2)
     daemon.run()
 
@@ -75,5 +75,5 @@ def _refuse(text: str, remedy: str, reason: str, brief: str) -> None:
     manager = Manager.from_environment()
     manager.status(f"cannot start: {brief}")
     manager.close()
-    log.say("start_refused", f"cannot start:\n{text}", remedy=remedy, reason=reason)
+    log.say("start_refused", text, remedy=remedy, reason=reason)
     log.settle()

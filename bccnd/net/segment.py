@@ -114,6 +114,8 @@ class Segment:
             self.warnings += adopt_udp(passed, options)
         self._to = destination(options, self.sock)
         self.sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        if passed is None:  # it may be less than usual that is wanted
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer)
         #: bytes that the kernel keeps for us
         self.granted = grow_receive_buffer(self.sock, options.receive_buffer)
         if self.granted < options.receive_buffer:
