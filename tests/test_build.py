@@ -83,13 +83,16 @@ def assigned(node: ast.stmt) -> list[str]:
 
 
 def plain_names(name: str) -> dict[str, set[str]]:
-    """What a plain leaf offers: its names, with the attributes of those that are classes."""
+    """What a plain leaf offers: its names, with the attributes of those that are classes, and are not their bases'."""
     found: dict[str, set[str]] = {}
     for node in ast.parse((ROOT / f"bccnd/leaf/{name}.py").read_text()).body:
         if isinstance(node, ast.ClassDef):
             methods = [one for one in node.body if isinstance(one, ast.FunctionDef)]
             inside = [one for method in methods for one in ast.walk(method) if isinstance(one, ast.stmt)]
             fields = [text[5:] for one in inside for text in assigned(one) if text.startswith("self.")]
+            bases = [ast.unparse(base).split(".") for base in node.bases]
+            inherited = {one for base in bases if len(base) == 2 for one in plain_names(base[0])[base[1]]}
+            fields = [one for one in fields if one not in inherited]
             found[node.name] = set(filter(is_public, [*(method.name for method in methods), *fields]))
         elif isinstance(node, ast.FunctionDef):
             found[node.name] = set()
@@ -103,7 +106,7 @@ def test_a_compiled_leaf_offers_what_the_plain_one_does_and_nothing_else(name: s
     module = leaf(name)
     offered = {one: thing for one, thing in vars(module).items() if is_public(one)}
     compiled = {
-        one: set(filter(is_public, dir(thing))) if isinstance(thing, type) else set()
+        one: set(filter(is_public, vars(thing))) if isinstance(thing, type) else set()
         for one, thing in offered.items()
         if not isinstance(thing, ModuleType) and getattr(thing, "__module__", module.__name__) == module.__name__
     }

@@ -14,7 +14,7 @@ from mmap import mmap
 from typing import Final
 
 from bccnd.leaf import layout, packets
-from bccnd.leaf.packets import Iovec, Mmsghdr, libc
+from bccnd.leaf.structs import CONTROL, Iovec, Mmsghdr, libc
 
 _FLAGS: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 #: in words of eight bytes
@@ -40,7 +40,7 @@ class Ledger:
         self._now = memoryview(memory)[layout.AT_NOW : layout.AT_NOW + 8].cast("d")
         self._slots: dict[int, int] = {}
         #: segments that are sent to through `Caster`
-        self.casts = 0
+        self._casts = 0
 
     @property
     def serial(self) -> int:
@@ -67,7 +67,7 @@ class Ledger:
         words, slot = self._words, self._slot(fd)
         words[_OPEN] = 0
         if kind != layout.DATAGRAMS:
-            for segment in range(self.casts):
+            for segment in range(self._casts):
                 self._halves[(layout.CASTS + layout.CAST * segment + layout.DONE) // 4] = layout.NOTHING
         words[_SERIAL] += 1
         words[_KIND], words[_NUMBER] = kind, number
@@ -107,7 +107,7 @@ class Ledger:
             words[slot + 1] = words[_SERIAL]
         words[slot + 2] = got
 
-    def arm(self, fd: int, weight: int, first: int, count: int, length: int) -> int:
+    def _arm(self, fd: int, weight: int, first: int, count: int, length: int) -> int:
         """This client is about to be sent to; its slot, 0 where it has none."""
         slot, words = self._slot(fd), self._words
         words[_ARMED] = 0
@@ -120,7 +120,7 @@ class Ledger:
             words[_ARMED] = self._slots[fd] + 1
         return slot
 
-    def disarm(self, slot: int, got: int) -> None:
+    def _disarm(self, slot: int, got: int) -> None:
         """It has got so many messages."""
         self._give(slot, self._words[_BASE] + got)
         self._words[_ARMED] = 0
@@ -142,7 +142,7 @@ class Receiver(packets.Receiver):
             name_size,
             self._headers,
             (Iovec * batch).from_buffer(memory, start + layout.SEGMENT_VECTORS),
-            (ctypes.c_char * (batch * packets.CONTROL)).from_buffer(memory, start + layout.SEGMENT_CONTROL),
+            (ctypes.c_char * (batch * CONTROL)).from_buffer(memory, start + layout.SEGMENT_CONTROL),
             (ctypes.c_char * (batch * name_size)).from_buffer(memory, start + layout.SEGMENT_NAMES),
             (ctypes.c_char * (batch * size)).from_buffer(memory, start + layout.SEGMENT_DATA),
         )
@@ -197,7 +197,7 @@ class Sender(packets.Sender):
 
     def send(self, fd: int) -> int:
         count = len(self._packets)
-        slot = self._ledger.arm(fd, 1, 0, count, 0)
+        slot = self._ledger._arm(fd, 1, 0, count, 0)
         sent = 0
         while sent < count:
             now = self._pass(fd, sent, count - sent)
@@ -205,19 +205,19 @@ class Sender(packets.Sender):
                 break
             sent += now
         if slot:
-            self._ledger.disarm(slot, sent)
+            self._ledger._disarm(slot, sent)
         return sent
 
     def one(self, fd: int, packet: bytes, weight: int = 1) -> int:
-        slot = self._ledger.arm(fd, weight, layout.SINGLE, 1, 0)
+        slot = self._ledger._arm(fd, weight, layout.SINGLE, 1, 0)
         failed = self._single(fd, packet)
         if slot:
-            self._ledger.disarm(slot, 0 if failed else weight)
+            self._ledger._disarm(slot, 0 if failed else weight)
         return failed
 
     def waited(self, fd: int, packet: bytes, weight: int, length: int) -> int:
         # It stays armed: until the next packet, what is known of the client need not say yet that it got this one.
-        self._ledger.arm(fd, weight, layout.SINGLE, 1, length)
+        self._ledger._arm(fd, weight, layout.SINGLE, 1, length)
         return self._single(fd, packet)
 
     def _single(self, fd: int, packet: bytes) -> int:
@@ -235,7 +235,7 @@ class Caster:
         if not 0 <= number < layout.MAX_SEGMENTS or len(address) > layout.NAME:
             raise IndexError(number)
         start, memory = layout.CASTS + layout.CAST * number, ledger.memory
-        ledger.casts = max(ledger.casts, number + 1)
+        ledger._casts = max(ledger._casts, number + 1)
         self._fd = fd
         self._header = Mmsghdr.from_buffer(memory, start)
         self._vector = Iovec.from_buffer(memory, start + layout.CAST_VECTOR)

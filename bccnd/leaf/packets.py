@@ -11,33 +11,11 @@ import os
 import socket
 from typing import Any, Final
 
+from bccnd.leaf.structs import CONTROL, Iovec, Mmsghdr, Msghdr, libc
+
 #: datagrams per system call: at 64 the call's own cost has vanished behind the datagrams'
 BATCH: Final = 64
-#: header (16 bytes on 64 bit) and struct timespec
-CONTROL: Final = 64
 
-
-class Iovec(ctypes.Structure):
-    _fields_ = (("iov_base", ctypes.c_void_p), ("iov_len", ctypes.c_size_t))
-
-
-class _Msghdr(ctypes.Structure):
-    _fields_ = (
-        ("msg_name", ctypes.c_void_p),
-        ("msg_namelen", ctypes.c_uint32),
-        ("msg_iov", ctypes.c_void_p),
-        ("msg_iovlen", ctypes.c_size_t),
-        ("msg_control", ctypes.c_void_p),
-        ("msg_controllen", ctypes.c_size_t),
-        ("msg_flags", ctypes.c_int),
-    )
-
-
-class Mmsghdr(ctypes.Structure):
-    _fields_ = (("msg_hdr", _Msghdr), ("msg_len", ctypes.c_uint32))
-
-
-libc = ctypes.CDLL(None, use_errno=True)
 _WORDS: Final = ctypes.sizeof(Mmsghdr) // 4
 _LEN_WORD: Final = Mmsghdr.msg_len.offset // 4
 _CMSG_HEADER: Final = ctypes.sizeof(ctypes.c_size_t) + 8
@@ -72,7 +50,7 @@ class Receiver:
         self._rooms = (headers, iovecs, control, names, data)
         for i in range(BATCH):
             iovecs[i] = Iovec(ctypes.addressof(data) + i * size, size)
-            headers[i].msg_hdr = _Msghdr()
+            headers[i].msg_hdr = Msghdr()
             header = headers[i].msg_hdr
             header.msg_name, header.msg_namelen = ctypes.addressof(names) + i * name_size, name_size
             header.msg_iov, header.msg_iovlen = ctypes.addressof(iovecs[i]), 1
