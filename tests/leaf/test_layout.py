@@ -23,6 +23,7 @@ def test_nothing_overlaps_and_everything_is_within() -> None:
         ("slots", layout.SLOTS, layout.SLOT * layout.MAX_SLOTS),
         ("headers", layout.PACKETS, layout.HEADER * layout.MAX_PACKETS),
         ("vectors", layout.VECTORS, layout.VECTOR * layout.MAX_PACKETS),
+        ("casts", layout.CASTS, layout.CAST * layout.MAX_SEGMENTS),
         ("inbox", layout.INBOX, layout.HEADER + layout.VECTOR),
         ("packet", layout.INBOX_DATA, layout.INBOX_SIZE),
         ("segments", layout.SEGMENT, layout.SEGMENT_SIZE * layout.MAX_SEGMENTS),
@@ -42,7 +43,17 @@ def test_nothing_overlaps_and_everything_is_within() -> None:
         assert start + size == following
     assert sum(segment[-1]) <= layout.SEGMENT_SIZE
     # The kernel wants these at addresses of eight bytes.
-    for at in (layout.SLOTS, layout.PACKETS, layout.VECTORS, layout.INBOX, layout.SEGMENT, layout.SEGMENT_SIZE):
+    assert layout.CAST_NAME + layout.NAME <= layout.CAST
+    for at in (
+        layout.SLOTS,
+        layout.PACKETS,
+        layout.VECTORS,
+        layout.CASTS,
+        layout.CAST,
+        layout.INBOX,
+        layout.SEGMENT,
+        layout.SEGMENT_SIZE,
+    ):
         assert at % 8 == 0
 
 

@@ -810,3 +810,44 @@ def test_what_is_cast_is_noted_until_the_next_input_of_a_client(ledger: Any, fam
             ledger.Caster(one, layout.MAX_SEGMENTS, theirs.fileno(), b"")
         with pytest.raises(IndexError):
             ledger.Caster(one, 0, theirs.fileno(), b"x" * (layout.NAME + 1))
+
+
+@each("ledger")
+def test_whoever_is_killed_while_he_broadcasts_has_sent_what_the_ledger_says(ledger: Any) -> None:
+    chance = random.Random(4)
+    unfinished = cast = 0
+    with book() as (memory, reader), udp() as (ours, theirs):
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        address = pack_address(ours.getsockname())
+        last = seen = 0
+
+        def work() -> None:
+            one = ledger.Ledger(memory)
+            casters = [ledger.Caster(one, number, theirs.fileno(), address) for number in range(2)]
+            while True:
+                one.begin(PACKET if one.serial % 2 else HELD, 1)
+                for caster in casters:
+                    caster.cast(b"%d" % one.serial)
+                one.finish()
+                one.begin(DATAGRAMS, 0)
+                one.finish()
+
+        def drain() -> None:
+            nonlocal last, seen
+            for datagram in read(ours):
+                seen = seen + 1 if int(datagram) == last else 1
+                last = int(datagram)
+
+        for _ in range(ROUNDS):
+            if unfinished == HITS:
+                break
+            with killed(reader, work, drain, chance):
+                drain()
+                serial = layout.number_at(reader, layout.AT_SERIAL)
+                if layout.number_at(reader, layout.AT_OPEN) and layout.number_at(reader, layout.AT_KIND) != DATAGRAMS:
+                    unfinished += 1
+                    went = [layout.was_cast(reader, number) for number in range(2)]
+                    assert went == [number < (seen if last == serial else 0) for number in range(2)]
+                    cast += went[0]
+    assert unfinished == HITS
+    assert cast
