@@ -265,7 +265,7 @@ class Daemon:
     def _feed_again(self, annals: Annals, unfinished: Unfinished) -> None:
         """Have datagrams judged and delivered that the daemon before us had received."""
         segment = next((one for one in self.segments if one.options.name.encode() == unfinished.label), None)
-        counters = SegmentCounters(unfinished.label.decode()) if segment is None else segment.counters
+        counters = SegmentCounters(unfinished.label.decode(errors="replace")) if segment is None else segment.counters
         peers = Peers.of(memoryview(unfinished.names), unfinished.name_size)
         wall = time.time_ns()
         stamps = [unfinished.stamps[0] or wall, *unfinished.stamps[1:]]

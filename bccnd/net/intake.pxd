@@ -26,6 +26,6 @@ cdef class Intake:
 
     cpdef bint drain(self, int rounds=*) except -1
     @cython.locals(
-        datagrams=list, deliveries=list, wall=longlong, stamp=longlong, waited=longlong, now=double, late=bint
+        datagrams=list, deliveries=list, wall=longlong, stamp=longlong, waited=longlong, now=double, late=bint, one_by_one=bint
     )
     cdef bint _take(self, int rounds) except -1

@@ -87,13 +87,14 @@ class Intake:
             waited = wall - stamp
             # A clock on the wall that was set in the meantime is not taken at its word.
             late = LATE_NS < waited < MAX_WAIT_NS
-            if late or self._late:
-                now -= waited * 1e-9 if late else 0.0
+            one_by_one = late or self._late
+            if one_by_one and 0 < waited < MAX_WAIT_NS:
+                now -= waited * 1e-9
             if self._ledger is not None:
                 self._ledger.say_when(now)
                 if self._annals is not None:
                     self._annals.serial = self._ledger.serial
-            if late or self._late:
+            if one_by_one:
                 stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
                 stamps[0] = stamp
                 deliveries = self._ingress.feed_late(self._counters, datagrams, self._peers, now, stamps)
