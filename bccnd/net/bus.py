@@ -252,7 +252,8 @@ class Bus:
 
     def _live_again(self, client: Client, records: list[tape.Record]) -> Iterator[str]:
         """Have done to a client what was done to it before, whatever it may by now; what is not understood of it."""
-        for kind, _, number, body in records:
+        for one in records:
+            kind, _, number, body = one
             if kind == tape.HOLDS:
                 self._hold(client, body, number)
             elif kind == tape.DROPS:
@@ -265,7 +266,7 @@ class Bus:
             elif kind == tape.GOES_ON:
                 client.waits = None
             elif kind == tape.COUNTS:
-                numbers = tape.read_counts(tape.Record(kind, 0, number, body))
+                numbers = tape.read_counts(one)
                 client.published, client.loss = int(numbers.get("published", 0)), int(numbers.get("lost", 0))
             else:
                 client.loss += number if kind in (tape.LOST, tape.LOST_HERE) else 0

@@ -77,8 +77,6 @@ class Handover:
         self._soon = soon
         self._limited = log.Limited()
         self._by_number: dict[int, OnTape] = {}
-        self._sources_number = 0
-        self._sources_fd = -1
         #: makes the image of a client
         self.image: Callable[[Any], bytes] = lambda _client: b""
         self.dropped: list[str] = []
@@ -190,12 +188,12 @@ class Handover:
         if number == self._given_up:
             file.append(tape.record(tape.GOES_ON))
             found.records.append(tape.Record(tape.GOES_ON, 0, 0, b""))
-        slot_number = found.head.get("slot")
-        slot = layout.Slot(0, 0, 0, 0)
-        if isinstance(slot_number, int) and 0 <= slot_number < layout.MAX_SLOTS:
-            slot = layout.slot(self.ledger.memory, slot_number)
-        if slot.number != number:  # another ledger, in which it had no slot
-            slot_number = -1
+        named = found.head.get("slot")
+        slot_number, slot = -1, layout.Slot(0, 0, 0, 0)
+        if isinstance(named, int) and 0 <= named < layout.MAX_SLOTS:
+            known = layout.slot(self.ledger.memory, named)
+            if known.number == number:  # else it is another ledger, in which it had no slot
+                slot_number, slot = named, known
         had, seq = 0, slot.seq
         unfinished = self.unfinished
         if unfinished is not None:
@@ -210,7 +208,7 @@ class Handover:
                 ]
         sock = socket.socket(fileno=sockets[0])
         sock.setblocking(False)
-        return Stored(number, sock, file, found, slot_number if isinstance(slot_number, int) else -1, had, seq)
+        return Stored(number, sock, file, found, slot_number, had, seq)
 
     @property
     def last_number(self) -> int:
@@ -266,20 +264,18 @@ class Handover:
             self._not_kept(error)
 
         def renew() -> None:
-            if client.kept is kept:
-                self._renew(client, file, give_up)
+            if client.kept is not kept:
+                return
+            try:
+                file.replace(self.image(client))
+            except OSError as error:
+                give_up(error)
 
         kept = OnTape(client.number, slot, client.fd, file, self.ledger, give_up)
         client.kept = kept
         self._by_number[client.number] = kept
         file.grown = lambda: self._soon(renew)
-        self._renew(client, file, give_up)
-
-    def _renew(self, client: Keeping, file: File, give_up: Callable[[OSError], None]) -> None:
-        try:
-            file.replace(self.image(client))
-        except OSError as error:
-            give_up(error)
+        renew()
 
     def _not_kept(self, error: OSError) -> None:
         self.unkept += 1
