@@ -33,7 +33,7 @@ $(READY): pyproject.toml $(CONSTRAINTS) packaging/need.sh
 	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || packaging/need.sh ensurepip:python3-venv
 	@echo 'installing the Python packages into $(VENV)'
 	@'$(PYTHON)' -m venv --clear $(VENV)
-	@PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check -e '.[dev]'
+	@PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check -e '.[dev,all]'
 	@touch $@
 
 # The compiled modules, beside their sources: see setup.py. BCCND_PURE=1 does without them.
@@ -52,7 +52,7 @@ $(BUILT): $(READY) $(SOURCES)
 endif
 
 demo: $(BUILT)
-	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat
+	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat java:default-jre-headless
 	@$(BIN)/python examples/demo.py
 
 run: $(BUILT)
@@ -73,7 +73,7 @@ lint: $(READY)
 
 test: $(BUILT) lint
 	@packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
-		systemd-analyze:systemd man:man-db groff:groff-base bash:bash
+		systemd-analyze:systemd man:man-db groff:groff-base bash:bash java:default-jre-headless
 	@packaging/unpack-prometheus.sh .cache/prometheus
 	@echo 'the tests, with the hot path compiled'
 	BCCND_BUILD=compiled $(BIN)/python -m pytest --ignore=tests/systemd

@@ -89,3 +89,18 @@ class ConfigError(BccndError):
 
     def __str__(self) -> str:
         return "\n".join(str(fault) for fault in self.faults)
+
+
+class JournalError(BccndError):
+    """A journal or a capture that cannot be read or written; ``remedy`` says what can be done about it."""
+
+    def __init__(self, reason: str, detail: str, remedy: str) -> None:
+        super().__init__(reason, detail)
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.detail}\n  remedy: {self.remedy}"
+
+
+class PipelineError(JournalError):
+    """Tables that cannot be made: no Spark, no journal, no place to write to."""

@@ -1,0 +1,73 @@
+"""What the journal keeps of a datagram: all that can be read by the letter, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core.bccn1 import MAX_SEQ
+from bccnd.core.observe import Observation, observe, seq_key, seq_of, split_peer
+
+
+def test_a_good_datagram_is_taken_apart() -> None:
+    raw = b"BCCN1[21:hmac=0123456789abcdef]a/b/1:7:!relay01|hello"
+    assert observe("accepted", "lan", 3, 1_700_000_000_123_456_789, "10.0.0.1:5400", raw) == Observation(
+        ts=1_700_000_000_123_456,
+        segment="lan",
+        peer_ip="10.0.0.1",
+        peer_port=5400,
+        verdict="accepted",
+        magic="BCCN1",
+        algo="hmac",
+        src="a/b/1",
+        seq_key=7 - 2**63,
+        epoch=3,
+        chan="!relay01",
+        form="directed",
+        length=len(raw),
+        payload=b"hello",
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "known"),
+    [
+        pytest.param(b"", {}, id="nothing"),
+        pytest.param(b"\xff\xfe[3]abc", {}, id="a magic that is no text"),
+        pytest.param(b"BCCN1[9]a:1:b|c", {}, id="a wrong length"),
+        pytest.param(b"BCCN1[3:crc32=00000000]abc", {"magic": "BCCN1", "algo": "crc32"}, id="a body that is none"),
+        pytest.param(b"BCCN2[7]a:1:b|c", {"magic": "BCCN2"}, id="another version"),
+        pytest.param(b"BCCN1[8]a/:1:b|c", {"magic": "BCCN1"}, id="a src that is none"),
+    ],
+)
+def test_what_cannot_be_read_is_left_out(raw: bytes, known: dict[str, str]) -> None:
+    seen = observe("bad_body", "lan", 0, 0, "10.0.0.1:5400", raw)
+    fields = ("magic", "algo", "src", "seq_key", "chan", "form", "payload")
+    assert {name: getattr(seen, name) for name in fields} == {**dict.fromkeys(fields), **known}
+    assert seen.length == len(raw)
+
+
+@given(st.binary(max_size=200), st.text(max_size=30))
+def test_no_datagram_and_no_peer_raises(raw: bytes, peer: str) -> None:
+    assert observe("oversize", "lan", 0, 0, peer, raw).length == len(raw)
+
+
+@given(st.integers(0, MAX_SEQ), st.integers(0, MAX_SEQ))
+def test_keys_fit_in_64_signed_bits_and_keep_the_order(one: int, other: int) -> None:
+    assert -(2**63) <= seq_key(one) < 2**63
+    assert seq_of(seq_key(one)) == one
+    assert (seq_key(one) < seq_key(other)) == (one < other)
+
+
+@pytest.mark.parametrize(
+    ("peer", "parts"),
+    [
+        ("10.0.0.1:5400", ("10.0.0.1", 5400)),
+        ("[fe80::1]:5400", ("fe80::1", 5400)),
+        ("local", ("local", 0)),
+        ("10.0.0.1:", ("10.0.0.1:", 0)),
+    ],
+)
+def test_a_peer_is_an_address_and_a_port(peer: str, parts: tuple[str, int]) -> None:
+    assert split_peer(peer) == parts
