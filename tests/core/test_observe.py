@@ -11,7 +11,7 @@ from bccnd.core.observe import Observation, observe, seq_key, seq_of, split_peer
 
 
 def test_a_good_datagram_is_taken_apart() -> None:
-    raw = b"BCCN1[21:hmac=0123456789abcdef]a/b/1:7:!relay01|hello"
+    raw = b"BCCN1[22:hmac=0123456789abcdef]a/b/1:7:!relay01|hello"
     assert observe("accepted", "lan", 3, 1_700_000_000_123_456_789, "10.0.0.1:5400", raw) == Observation(
         ts=1_700_000_000_123_456,
         segment="lan",
