@@ -82,19 +82,19 @@ class LogReader:
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         while True:
-            head = self._file.read(_HEAD.size)
+            head = self._read(_HEAD.size)
             if not head:
                 return
             if len(head) < _HEAD.size:
-                self.end = "torn"
+                self.end = self.end if self.end == "damaged" else "torn"
                 return
             size, expected, own = _HEAD.unpack(head)
             if zlib.crc32(head[:8]) != own or not 1 <= size <= MAX_RECORD:
                 self.end = "torn" if self._only_zeros(head) else "damaged"
                 return
-            content = self._file.read(size)
+            content = self._read(size)
             if len(content) < size:
-                self.end = "torn"
+                self.end = self.end if self.end == "damaged" else "torn"
                 return
             if zlib.crc32(content) != expected:
                 self.end = "torn" if self._only_zeros(content) else "damaged"
@@ -107,5 +107,13 @@ class LogReader:
         while data:
             if data.strip(b"\0"):
                 return False
-            data = self._file.read(MAX_RECORD)
-        return True
+            data = self._read(MAX_RECORD)
+        return self.end != "damaged"
+
+    def _read(self, size: int) -> bytes:
+        """What the disk does not give back any more is damage, and the end."""
+        try:
+            return self._file.read(size)
+        except OSError:
+            self.end = "damaged"
+            return b""
