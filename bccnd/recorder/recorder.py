@@ -61,13 +61,13 @@ class Options:
     spool_size: int
     rotate: float
     rotate_size: int
-    keep: Keep = Keep()
+    keep: Keep = field(default_factory=Keep)
     payloads: Payloads = field(default_factory=Payloads)
 
 
 class Recorder:
-    """``records`` were logged, ``dropped`` were not, by reason; ``gaps`` were lost on the way from the tap, ``drops`` by
-    the kernel before the daemon read them. ``paused`` is why nothing is recorded now, and empty otherwise.
+    """``records`` were logged, ``dropped`` were not, by reason; ``gaps`` were lost on the way from the tap, ``drops``
+    by the kernel before the daemon read them. ``paused`` is why nothing is recorded now, and empty otherwise.
 
     Raises JournalError: spool_in_use, no_spool.
     """

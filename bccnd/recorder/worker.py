@@ -16,6 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from bccnd.core.observe import observe
 from bccnd.errors import JournalError
 from bccnd.journal import files
 from bccnd.net import log
@@ -57,6 +58,8 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
     def start(self) -> None:
+        # What is loaded at the first use would be loaded while records come in, and nothing else could run then.
+        files.obs_table("", "", 1, [observe("", "", 0, 0, "", b"")])
         self._thread.start()
 
     def add(self, path: str, size: int) -> None:
