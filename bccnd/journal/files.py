@@ -74,7 +74,7 @@ class Writer:
 
     def _write(self) -> None:
         if self._waiting:
-            self._parquet.write_table(pa.concat_tables(self._waiting), row_group_size=_GROUP)
+            self._parquet.write_table(pa.concat_tables(self._waiting), row_group_size=self._rows)
         self._waiting, self._rows = [], 0
 
     def finish(self) -> None:
