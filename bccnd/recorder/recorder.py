@@ -34,8 +34,9 @@ from bccnd.version import VERSION
 
 #: seconds between two signs of life in the log, two attempts to go on after a pause, two times that the disk is asked
 TICK: Final = 1.0
-#: microseconds that a datagram may take from the kernel to the tap, and of which nothing is claimed at the end
-MARGIN: Final = 10_000
+#: microseconds that a datagram may take from the kernel to the daemon, and by which its stamp may lie before that (the
+#: daemon's clock moves on with the kernel's ticks): of the last so many of a stretch nothing is claimed
+MARGIN: Final = 20_000
 #: ticks between two questions for what the kernel has dropped, and between two words to the service manager
 _ASK: Final = 5
 #: seconds between two calls for a daemon that is away: at first, and at last
@@ -254,10 +255,8 @@ class Recorder:
             self._pause(error)
         self._ready = True
         self._tell()
-        host, journal = self.options.host, self.options.journal
-        log.say(
-            "recording", f"recording what {host} sees to {journal}, as {self._head.journal}", journal=self._head.journal
-        )
+        text = f"recording what {head.host} sees to {self.options.journal}, as {head.journal}"
+        log.say("recording", text, journal=head.journal)
 
     def _name(self, now: int) -> Head:
         """Begin a journal of its own."""

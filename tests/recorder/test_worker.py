@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.fs as pafs
 import pytest
 
 from bccnd.errors import JournalError
+from bccnd.recorder.convert import Converted, convert
 from bccnd.recorder.retention import Keep
 from bccnd.recorder.spool import MAX_BAD, Spool
 from bccnd.recorder.worker import Worker
@@ -109,16 +111,12 @@ def test_what_cannot_be_written_at_the_end_waits_for_the_next_start(spool: Path,
 def test_a_bug_with_one_log_is_no_end_of_the_others(
     spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from bccnd.recorder import worker as module
-
-    real = module.convert
-
-    def convert(path: str, *rest: object) -> object:
+    def fails_once(path: str, filesystem: pafs.FileSystem, root: str) -> Converted | None:
         if path.endswith("1.log"):
             raise RuntimeError("a bug")
-        return real(path, *rest)  # type: ignore[arg-type]
+        return convert(path, filesystem, root)
 
-    monkeypatch.setattr(module, "convert", convert)
+    monkeypatch.setattr("bccnd.recorder.worker.convert", fails_once)
     log_in(spool, 1)
     log_in(spool, 2)
     found = done(spool, str(tmp_path / "journal"))
