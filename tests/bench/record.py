@@ -23,16 +23,27 @@ from tests.recorder.material import table
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
+def family(pid: int) -> list[int]:
+    """A process and those that it has started."""
+    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+
 def processor(pid: int) -> float:
-    """Seconds that a process has had so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    """Seconds that a process has had so far, with those that it has started."""
+    found = 0
+    for one in family(pid):
+        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        found += int(fields[11]) + int(fields[12])
+    return found / _TICKS
 
 
 def peak(pid: int) -> int:
-    """MiB resident at most."""
-    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
-    return int(line.split()[1]) >> 10
+    """MiB resident at most, of all of them together."""
+    found = 0
+    for one in family(pid):
+        status = Path(f"/proc/{one}/status").read_text().splitlines()
+        found += sum(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+    return found >> 10
 
 
 def send(wire: Wire, rate: int, seconds: float) -> int:
