@@ -400,6 +400,9 @@ class Recorder:
 
     def _tick(self) -> None:
         self._ticks += 1
+        if self.worker.done and not self._ending:  # a bug; who starts us again gets further
+            self.failed = BusError("internal_error", "nobody turns logs into files any more")
+            self.stop()
         failed, self._syncer.failed = self._syncer.failed, None
         if self._log is not None and failed is not None:
             self._pause(failed)
