@@ -208,6 +208,7 @@ class Recorder:
         tap.close()
         self._tap = None
         recorded = self._head is not None
+        self._why = error.detail
         self._end_journal()
         if self._ending:
             self._end()
