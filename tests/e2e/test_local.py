@@ -19,20 +19,23 @@ def until_loud(wire: Wire) -> list[bytes]:
 
 
 def test_local_clients_hear_it_and_the_segment_does_not(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a") as daemon, Wire(daemon.port) as wire:
-        with bccnd.connect(str(daemon.bus)) as listener, bccnd.connect(str(daemon.bus)) as speaker:
-            listener.subscribe("a/")
-            listener.sync()
-            speaker.local(True)
-            for number in range(100):
-                speaker.publish("a/x", f"quiet {number}")
-            assert speaker.sync() == []
-            got = [next(iter(listener)).payload for _ in range(100)]
-            assert got == [f"quiet {number}".encode() for number in range(100)]
-            speaker.local(False)
-            speaker.publish("a/x", "loud")
-            speaker.sync()
-            assert until_loud(wire) == []
+    with (
+        Daemon(tmp_path / "a") as daemon,
+        Wire(daemon.port) as wire,
+        bccnd.connect(str(daemon.bus)) as listener,
+        bccnd.connect(str(daemon.bus)) as speaker,
+    ):
+        listener.subscribe("a/")
+        listener.sync()
+        speaker.local(True)
+        for number in range(100):
+            speaker.publish("a/x", f"quiet {number}")
+        assert speaker.sync() == []
+        got = [next(iter(listener)).payload for _ in range(100)]
+        assert got == [f"quiet {number}".encode() for number in range(100)]
+        speaker.local(False)
+        speaker.publish("a/x", "loud")
+        assert until_loud(wire) == []
 
 
 def test_so_it_is_after_every_death_of_the_daemon(tmp_path: Path) -> None:
