@@ -67,7 +67,7 @@ class CaptureSettings:
     signers: Mapping[bytes, Sequence[bytes]] = field(default_factory=dict)
     required: bool = False
     payload: bool = True
-    rules: DedupRules = DedupRules()
+    rules: DedupRules = field(default_factory=DedupRules)
 
     def door(self) -> Door:
         """Raises ValueError for keys that do not go with the algorithm."""
@@ -193,8 +193,7 @@ class CaptureSet:
         while waiting or heap:
             if waiting and (not heap or waiting[-1][0] <= heap[0][0]):
                 _, number, capture = waiting.pop()
-                packets = capture.packets()
-                self._push(heap, number, packets, 0)
+                self._push(heap, number, capture.packets(), 0)
                 continue
             stamp, number, packet, packets = heapq.heappop(heap)
             yield packet
@@ -205,9 +204,9 @@ class CaptureSet:
         heap: list[tuple[int, int, Packet, Iterator[Packet]]], number: int, packets: Iterator[Packet], least: int
     ) -> None:
         """The next packet of a capture; one whose stamp goes back comes in its place all the same."""
-        packet = next(packets, None)
-        if packet is not None:
-            heapq.heappush(heap, (max(packet.stamp, least), number, packet, packets))
+        following = next(packets, None)
+        if following is not None:
+            heapq.heappush(heap, (max(following.stamp, least), number, following, packets))
 
 
 # -- how it is judged
