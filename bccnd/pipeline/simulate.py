@@ -50,7 +50,7 @@ class Burst(NamedTuple):
 
     at: float
     seconds: float
-    count: int
+    messages: int
     chan: str = ""
 
 
@@ -82,7 +82,7 @@ class Forged(NamedTuple):
 
     at: float
     seconds: float
-    count: int
+    datagrams: int
     src: str
     peer_ip: str = "192.0.2.66"
     verdict: str = "integrity_failed"
@@ -276,8 +276,8 @@ class Simulation:
                 at += sum(_delay(late, host, source.src, message) for late in fleet.lates)
                 found.append(_Arrival(at, copy, index))
         for number, forged in enumerate(fleet.forged):
-            for index in range(forged.count):
-                at = int((forged.at + forged.seconds * index / forged.count) * SECOND) + DELAY
+            for index in range(forged.datagrams):
+                at = int((forged.at + forged.seconds * index / forged.datagrams) * SECOND) + DELAY
                 found.append(_Arrival(at, 0, -1 - number))
         found.sort()
         return found
@@ -464,8 +464,8 @@ def _plan(fleet: Fleet, source: Source, index: int) -> list[tuple[int, str]]:
         plan += [(int((source.since + 0.003 + number * source.heartbeat) * SECOND), beat) for number in range(count)]
     for burst in source.bursts:
         plan += [
-            (int((burst.at + burst.seconds * number / burst.count) * SECOND), burst.chan or source.channels[0])
-            for number in range(burst.count)
+            (int((burst.at + burst.seconds * number / burst.messages) * SECOND), burst.chan or source.channels[0])
+            for number in range(burst.messages)
         ]
     down = [(each.start * SECOND, each.end * SECOND) for each in fleet.downs if each.host == source.host]
     stop = end * SECOND
