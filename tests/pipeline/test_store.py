@@ -51,10 +51,15 @@ def test_a_run_that_fails_changes_nothing(spark: SparkSession, tmp_path: Path) -
         tables.write("t", frame(spark, (1, "2026-01-01")))
         tables.note("n", "one")
         tables.commit(None)
-    with pytest.raises(ValueError, match="boom"), store.opened(spark, str(tmp_path)) as tables:
-        tables.write("t", frame(spark, (2, "2026-01-01")))
-        tables.note("n", "two")
-        raise ValueError("boom")
+
+    def fail() -> None:
+        with store.opened(spark, str(tmp_path)) as tables:
+            tables.write("t", frame(spark, (2, "2026-01-01")))
+            tables.note("n", "two")
+            raise ValueError("boom")
+
+    with pytest.raises(ValueError, match="boom"):
+        fail()
     assert content(spark, tmp_path) == {"2026-01-01": [1]}
     with store.opened(spark, str(tmp_path)) as tables:
         assert tables.noted("n") == "one"
@@ -102,13 +107,17 @@ def test_a_run_that_dies_among_its_moves_is_finished_by_the_next(
 
         return step
 
+    def run() -> None:
+        with store.opened(spark, str(tmp_path)) as tables:
+            tables.write("t", frame(spark, (10, "2026-01-01"), (20, "2026-01-02"), (40, "2026-01-04")))
+            tables.commit(None)
+
     with monkeypatch.context() as patch:
         for name in ("move", "remove"):
             patch.setattr(store.Folder, name, dying(name))
         patch.setattr(store, "exchange", dying("exchange"))
-        with pytest.raises(Killed), store.opened(spark, str(tmp_path)) as tables:
-            tables.write("t", frame(spark, (10, "2026-01-01"), (20, "2026-01-02"), (40, "2026-01-04")))
-            tables.commit(None)
+        with pytest.raises(Killed):
+            run()
     with store.opened(spark, str(tmp_path)):
         pass
     assert content(spark, tmp_path) == {"2026-01-01": [10], "2026-01-02": [20], "2026-01-04": [40]}
