@@ -167,6 +167,10 @@ class Store:
         )
         self._written.append(table)
 
+    def empty(self, table: str) -> None:
+        """Write nothing of a table: what it has of the days in question goes with `commit`."""
+        self._written.append(table)
+
     def written(self, table: str) -> DataFrame | None:
         """What this run has written of a table."""
         days = {name.removeprefix(_DAY) for name in self.folder.names(f"{self._run}/{table}") if name.startswith(_DAY)}
