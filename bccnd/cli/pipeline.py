@@ -88,7 +88,7 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--out", "tables", required=True, metavar="TABLES", help="Where the tables go to.")
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
-def build(journal: str, /, tables: str, master: str | None, memory: str, conf: dict[str, str], as_json: bool) -> None:
+def build(journal: str, tables: str, master: str | None, memory: str, conf: dict[str, str], as_json: bool) -> None:
     """Make all tables of a JOURNAL anew.
 
     \b
@@ -115,7 +115,6 @@ def build(journal: str, /, tables: str, master: str | None, memory: str, conf: d
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of each pass as one line of JSON.")
 def stream(
     journal: str,
-    /,
     tables: str,
     checkpoint: str,
     once: bool,
