@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from bccnd.cli.ingest import ingest
 from bccnd.cli.show import fail, tell
 from bccnd.errors import PipelineError
 
@@ -42,6 +43,9 @@ def pipeline() -> None:
       bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables
       bccn report /var/lib/bccnd/tables --out ./page
     """
+
+
+pipeline.add_command(ingest)
 
 
 def _settings(_context: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

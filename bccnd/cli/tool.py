@@ -20,7 +20,11 @@ import click
 
 from bccnd.cli.direct import direct_options, messages, open_endpoint, refuse_without_direct
 from bccnd.cli.lines import Complaints, publish_lines
+<<<<<<< HEAD
 from bccnd.cli.pipeline import pipeline
+=======
+from bccnd.cli.record import record
+>>>>>>> recorder
 from bccnd.cli.show import (
     explain,
     fail,
@@ -75,6 +79,7 @@ def main(context: click.Context, path: str) -> None:
 
 for _command in (tap, trace):
     main.add_command(_command)
+main.add_command(record)
 main.add_command(pipeline)
 
 

@@ -1,0 +1,216 @@
+"""What happens to logs beside the recording: they become files of the journal, old files go, disks are waited for.
+
+Law: one thread, which waits for another process, one log after the other, the oldest first; the recording never waits
+for either. A log that cannot be turned into files now stays and is tried again; one that never can be is set aside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+import time
+from collections import deque
+from typing import Final
+
+from bccnd.errors import JournalError
+from bccnd.net import log
+from bccnd.recorder.child import Child
+from bccnd.recorder.keep import Keep
+from bccnd.recorder.spool import Spool
+
+#: seconds between two attempts to write to a journal that cannot be written to: at first, and at last
+RETRY: Final = 1.0
+LONGEST: Final = 30.0
+#: how often who turns a log into files may die over one log; it is set aside then
+MAX_DEATHS: Final = 3
+#: seconds between two looks at what is too old, while nothing is finished
+_LOOK: Final = 600.0
+
+
+class Worker:
+    """``recovered`` logs were there at the start, ``bad`` were set aside, ``torn`` ended in the midst of a record,
+    ``removed`` files went by retention. ``trouble`` says why nothing can be finished now, and is empty otherwise."""
+
+    def __init__(self, spool: Spool, journal: str, host: str, keep: Keep) -> None:
+        self.rows = self.files = self.bytes = 0
+        self.recovered = self.torn = self.bad = self.removed = 0
+        self.trouble = ""
+        #: the journal that is written now
+        self.current = ""
+        self._spool = spool
+        self._journal = journal
+        self._host = host
+        self._keep = keep
+        self._lock = threading.Condition()
+        self._waiting: deque[tuple[str, int]] = deque()
+        self._old: set[str] = set()
+        self._ends = False
+        self._retained = 0.0
+        self._said = ""
+        self._child = Child(spool.folder)
+        self._deaths = 0
+        for path in spool.leftovers():
+            self._old.add(path)
+            self._waiting.append((path, os.path.getsize(path)))
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+
+    def start(self) -> None:
+        self._child.start()
+        self._thread.start()
+
+    def add(self, path: str, size: int) -> None:
+        """A log has been written to its end."""
+        with self._lock:
+            self._waiting.append((path, size))
+            self._lock.notify()
+
+    @property
+    def pending(self) -> int:
+        """Bytes of the logs that wait."""
+        with self._lock:
+            return sum(size for _, size in self._waiting)
+
+    @property
+    def logs(self) -> int:
+        """Logs that wait."""
+        return len(self._waiting)
+
+    def end(self) -> None:
+        """Do what there is to do, each log once, and be done: `done` is true then."""
+        with self._lock:
+            self._ends = True
+            self._lock.notify()
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    # -- the thread
+
+    def _run(self) -> None:
+        wait = RETRY
+        while True:
+            with self._lock:
+                if not self._waiting and not self._ends:
+                    self._lock.wait(_LOOK)
+                path = self._waiting[0][0] if self._waiting else ""
+                if not path and self._ends:
+                    break
+            try:
+                if path:
+                    self._finish(path)
+                self._retain(bool(path))
+            except (OSError, JournalError) as error:
+                self._cannot(error)
+                with self._lock:
+                    if self._ends:
+                        break
+                    self._lock.wait_for(lambda: self._ends, wait)
+                wait = min(LONGEST, 2 * wait)
+            else:
+                wait = RETRY
+                self._can()
+        self._child.end()
+
+    def _finish(self, path: str) -> None:
+        """Turn a log into files. Raises OSError where that may go well another time."""
+        rows, bad = 0, ""
+        try:
+            said = self._child.ask({"journal": self._journal, "log": path})
+        except JournalError as error:
+            bad = error.detail
+        except BrokenPipeError:
+            self._deaths += 1
+            if self._deaths < MAX_DEATHS:
+                raise
+            bad = f"who turned it into files has died {self._deaths} times"
+        else:
+            if "bug" in said:
+                remedy = "report it, with the lines that follow here"
+                log.say("internal_error", f"a bug met with the log {path}: {said['bug']}", remedy=remedy)
+                bad = "a bug"
+            else:
+                rows = said["rows"]
+                self.rows += rows
+                self.files += said["files"]
+                self.bytes += said["bytes"]
+                self.torn += said["end"] == "torn"
+                if said["end"] == "damaged":
+                    bad = f"a record behind the first {said['saved']} bytes cannot be read; what precedes it is saved"
+        self._deaths = 0
+        if bad:
+            place = self._spool.set_aside(path)
+            self.bad += 1
+            text = f"a log of records was set aside as {place}: {bad}"
+            log.say("log_set_aside", text, remedy="see whether this disk is in order; then remove the file", file=place)
+        else:
+            os.unlink(path)
+        old = path in self._old
+        if old:
+            self._old.discard(path)
+            self.recovered += 1
+        if old and rows:
+            text = f"{rows} records that a recorder had left in {path} are in the journal"
+            log.say("log_recovered", text, count=rows)
+        with self._lock:
+            self._waiting.popleft()
+
+    def _retain(self, finished: bool) -> None:
+        now = time.monotonic()
+        if not (self._keep.age or self._keep.size) or (not finished and now - self._retained < _LOOK):
+            return
+        self._retained = now
+        asked = {"journal": self._journal, "host": self._host, "current": self.current}
+        said = self._child.ask({**asked, "age": self._keep.age, "size": self._keep.size})
+        self.removed += said.get("files", 0)
+
+    def _cannot(self, error: Exception) -> None:
+        self.trouble = str(error).splitlines()[0]
+        if not self._said:
+            remedy = "make the journal writable, and make room there; what is recorded waits in the spool until then"
+            text = f"the journal {self._journal} cannot be written to: {self.trouble}"
+            log.say("journal_unreachable", text, remedy=remedy, error=name_of(error))
+        self._said = self.trouble
+        with contextlib.suppress(OSError, JournalError):  # what is too old may make the room
+            self._retain(finished=True)
+
+    def _can(self) -> None:
+        if self._said:
+            log.say("journal_reached", f"the journal {self._journal} can be written to again")
+        self.trouble = self._said = ""
+
+
+def name_of(error: Exception) -> str:
+    """The kernel's name of an error; that of its kind where it has none."""
+    number = error.errno if isinstance(error, OSError) else None
+    return errno.errorcode.get(number or 0, type(error).__name__)
+
+
+class Syncer:
+    """Has logs brought to the disk, by a thread of its own: a disk that takes its time holds up nothing. ``failed`` is
+    the last thing that went wrong, once."""
+
+    def __init__(self) -> None:
+        self.failed: OSError | None = None
+        self._fd = -1
+        self._asked = threading.Event()
+        threading.Thread(target=self._run, name="disk", daemon=True).start()
+
+    def ask(self, fd: int) -> None:
+        """Bring a file to the disk, unless the one before is still under way."""
+        if self._fd < 0:
+            self._fd = os.dup(fd)
+            self._asked.set()
+
+    def _run(self) -> None:
+        while True:
+            self._asked.wait()
+            self._asked.clear()
+            try:
+                os.fdatasync(self._fd)
+            except OSError as error:
+                self.failed = error
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,199 @@
+"""Logs become files beside the recording; what cannot be written now is written later, what never can is set aside."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bccnd.errors import JournalError
+from bccnd.recorder.child import Child
+from bccnd.recorder.keep import Keep
+from bccnd.recorder.logfile import HEAD, ROWS, LogWriter
+from bccnd.recorder.rows import observations, pack
+from bccnd.recorder.spool import MAX_BAD, Spool
+from bccnd.recorder.stretch import Head, Stretch
+from bccnd.recorder.worker import Worker
+from tests.recorder.material import JOURNAL, NOON, names, packet, table, tapped, write_log
+from tests.support import PATIENCE, wait
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    return folder
+
+
+def log_in(spool: Path, number: int, first: int = 1) -> Path:
+    path = spool / f"{JOURNAL}-{number:08d}.log"
+    write_log(path, [packet(range(10), NOON)], first=first, alive=[NOON + number])
+    return path
+
+
+def done(spool: Path, journal: str, keep: Keep | None = None) -> Worker:
+    """What a start does with what was left, and nothing else."""
+    opened = Spool(str(spool))
+    worker = Worker(opened, journal, "relay01", keep or Keep())
+    worker.start()
+    worker.end()
+    wait(lambda: worker.done, "the worker")
+    opened.close()
+    return worker
+
+
+@pytest.mark.parametrize("way", [str, lambda path: f"file://{path}"])
+def test_what_was_left_is_put_into_the_journal(spool: Path, tmp_path: Path, way: Callable[[Path], str]) -> None:
+    journal = tmp_path / "journal"
+    log_in(spool, 1)
+    log_in(spool, 2, first=11)
+    (spool / "somebody-elses.file").touch()
+    worker = done(spool, way(journal))
+    assert (worker.recovered, worker.rows, worker.files, worker.bad, worker.trouble) == (2, 20, 2, 0, "")
+    assert [row["rec_no"] for row in table(journal)] == list(range(1, 21))
+    assert names(spool) == ["lock", "lock.files", "somebody-elses.file"]
+
+
+def test_a_bad_log_is_set_aside_and_those_behind_it_are_not_held_up(
+    spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, torn = log_in(spool, 1), log_in(spool, 2, first=11)
+    data = bytearray(bad.read_bytes())
+    data[-5] ^= 1
+    bad.write_bytes(data)
+    torn.write_bytes(torn.read_bytes()[:-3])
+    log_in(spool, 3, first=21)
+    (spool / f"{JOURNAL}-00000004.log").write_bytes(b"nothing that we have ever written")
+    (spool / f"{JOURNAL}-00000005.log").touch()
+    with caplog.at_level(logging.INFO, logger="bccnd"):
+        worker = done(spool, str(tmp_path / "journal"))
+    assert (worker.bad, worker.torn, worker.rows) == (2, 2, 30)
+    assert names(spool) == [f"{JOURNAL}-00000001.log.bad", f"{JOURNAL}-00000004.log.bad", "lock", "lock.files"]
+    assert (spool / f"{JOURNAL}-00000001.log.bad").read_bytes() == data
+    assert caplog.text.count("was set aside") == 2
+
+
+def test_a_journal_that_is_away_is_waited_for(
+    spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bccnd.recorder.worker.RETRY", 0.05)
+    journal = tmp_path / "journal"
+    journal.write_text("a file, where a folder should be")
+    log_in(spool, 1)
+    opened = Spool(str(spool))
+    with caplog.at_level(logging.INFO, logger="bccnd"):
+        worker = Worker(opened, str(journal), "relay01", Keep())
+        worker.start()
+        wait(lambda: worker.trouble, "trouble")
+        assert worker.pending > 0
+        worker.add(str(log_in(spool, 2, first=11)), 10)
+        journal.unlink()
+        wait(lambda: not worker.logs, "the journal to be reached")
+        wait(lambda: not worker.trouble)
+    worker.end()
+    wait(lambda: worker.done)
+    opened.close()
+    assert len(table(journal)) == 20
+    assert caplog.text.count("cannot be written to") == 1
+    assert caplog.text.count("can be written to again") == 1
+
+
+def test_what_cannot_be_written_at_the_end_waits_for_the_next_start(spool: Path, tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    journal.write_text("a file, where a folder should be")
+    log_in(spool, 1)
+    assert done(spool, str(journal)).logs == 1
+    journal.unlink()
+    assert done(spool, str(journal)).logs == 0
+    assert len(table(journal)) == 10
+
+
+def test_a_bug_with_one_log_is_no_end_of_the_others(
+    spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (row,) = observations(tapped(1, NOON))
+    log = LogWriter(str(spool / f"{JOURNAL}-00000001.log"))
+    log.append(HEAD, Head("relay01", JOURNAL, 1, "1", [Stretch(NOON, NOON)]).pack())
+    log.append(ROWS, pack([row._replace(ts=2**62)]))  # no day has this time
+    log.close()
+    log_in(spool, 2)
+    found = done(spool, str(tmp_path / "journal"))
+    assert (found.bad, found.rows) == (1, 10)
+    assert "a bug met with the log" in caplog.text
+    assert not [name for name in names(tmp_path / "journal") if "/." in name]
+
+
+def test_who_turns_logs_into_files_may_die(spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bccnd.recorder.worker.RETRY", 0.05)
+    opened = Spool(str(spool))
+    worker = Worker(opened, str(tmp_path / "journal"), "relay01", Keep())
+    worker.start()
+    process = worker._child._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    worker.add(str(log_in(spool, 1)), 1)
+    wait(lambda: not worker.logs, "another one")
+    assert worker.rows == 10
+    # Over one log again and again: it is set aside.
+    worker._child.end()
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    worker.add(str(log_in(spool, 2)), 1)
+    wait(lambda: not worker.logs, "the log to be set aside")
+    assert worker.bad == 1
+    worker.end()
+    wait(lambda: worker.done)
+    opened.close()
+
+
+def test_it_is_deaf_to_signals_and_two_of_them_never_work_at_once(spool: Path, tmp_path: Path) -> None:
+    first, second = Child(str(spool)), Child(str(spool))
+    asked = {"journal": str(tmp_path / "journal"), "log": str(log_in(spool, 1))}
+    assert first.ask(asked)["rows"] == 10
+    assert first._process is not None
+    first._process.send_signal(signal.SIGTERM)
+    first._process.send_signal(signal.SIGINT)
+    answers: list[int] = []
+    asks = threading.Thread(target=lambda: answers.append(second.ask(asked)["rows"]))
+    asks.start()
+    assert first.ask(asked)["rows"] == 10
+    asks.join(0.5)
+    assert answers == []
+    first.end()
+    asks.join(PATIENCE)
+    assert answers == [10]
+    second.end()
+
+
+def test_old_files_go_after_new_ones_have_come(spool: Path, tmp_path: Path) -> None:
+    log_in(spool, 1)
+    log_in(spool, 2, first=11)
+    assert done(spool, str(tmp_path / "journal"), Keep(size=1)).removed == 2
+
+
+def test_two_recorders_on_one_spool_are_refused(spool: Path) -> None:
+    first = Spool(str(spool))
+    with pytest.raises(JournalError, match=r"another recorder writes to .*\n  remedy: let one recorder do"):
+        Spool(str(spool))
+    first.close()
+    Spool(str(spool)).close()
+
+
+def test_a_spool_that_cannot_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(JournalError, match=r"cannot keep records in .*\n  remedy: .*--spool"):
+        Spool(str(tmp_path / "file/spool"))
+
+
+def test_bad_files_are_kept_up_to_a_number(spool: Path) -> None:
+    opened = Spool(str(spool))
+    for number in range(MAX_BAD + 3):
+        opened.set_aside(str(log_in(spool, number)))
+    opened.close()
+    kept = [name for name in names(spool) if name.endswith(".bad")]
+    assert len(kept) == MAX_BAD
+    assert kept[0] == f"{JOURNAL}-00000003.log.bad"
