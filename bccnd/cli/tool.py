@@ -20,11 +20,8 @@ import click
 
 from bccnd.cli.direct import direct_options, messages, open_endpoint, refuse_without_direct
 from bccnd.cli.lines import Complaints, publish_lines
-<<<<<<< HEAD
 from bccnd.cli.pipeline import pipeline
-=======
 from bccnd.cli.record import record
->>>>>>> recorder
 from bccnd.cli.show import (
     explain,
     fail,
