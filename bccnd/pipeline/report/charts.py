@@ -207,7 +207,7 @@ def draw_courses(facts: Facts) -> str | None:
     at = [facts.start + step * facts.step for step in range(steps + 1)]
     with drawing(WIDE, 210) as figure:
         place = figure.subplots()
-        place.stairs(percents(whole), at, fill=True, color=INKS["line"], label="all hosts together")
+        place.stairs(percents(whole), at, fill=True, color=INKS["c6"], label="all hosts together")
         for name, (colour, dash) in zip(shown, _STYLES, strict=False):
             place.stairs(
                 *(percents(facts.receivers[name]), at),

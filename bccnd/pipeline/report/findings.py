@@ -135,6 +135,16 @@ def together(course: Course | None, facts: Facts) -> tuple[int, int] | None:
     return facts.start + best[0] * facts.step, min(facts.start + (best[1] + 1) * facts.step, facts.end)
 
 
+def _deaf(course: Course | None, facts: Facts) -> tuple[int, int] | None:
+    """The time in which a receiver missed everything, if that is when nearly all its loss came."""
+    brief = together(course, facts)
+    if brief is None or course is None:
+        return None
+    steps = range((brief[0] - facts.start) // facts.step, -(-(brief[1] - facts.start) // facts.step))
+    due, lost = sum(course.due[step] for step in steps), sum(course.lost[step] for step in steps)
+    return brief if lost >= MOST * due else None
+
+
 def _when(course: Course | None, facts: Facts) -> str:
     brief = together(course, facts)
     if brief is None:
@@ -207,13 +217,17 @@ def _receiver(one: blame.Blame, facts: Facts, alone: frozenset[str]) -> Finding:
     lonely = all(link.sender in alone for link in by_sending_host(facts.links) if link.host == one.host)
     others = f"; the other hosts missed {words.share(one.elsewhere)}" if not lonely else ""
     whom = "everybody" if one.partners > one.among // 2 else "several hosts"
+    course = facts.receivers.get(one.host or "")
+    deaf = _deaf(course, facts)
+    title = f"{host} misses messages of {whom}"
+    if deaf is not None:
+        title = f"{host} heard next to nothing from {' to '.join(words.when(at, facts.period) for at in deaf)}"
     return Finding(
         "receiver",
         _severity(one.rate),
         (one.host or "",),
-        f"{host} misses messages of {whom}",
-        f"It missed {_figures(one)} of {one.partners} of {one.among} sending hosts{others}."
-        f"{_when(facts.receivers.get(one.host or ''), facts)}",
+        title,
+        f"It missed {_figures(one)}, from {one.partners} of {one.among} sending hosts{others}.{_when(course, facts)}",
         f"{host} itself: its cable, network card or switch port, or the daemon there is not fast enough for bursts."
         f"{_only(lonely)}",
         f"On {host}, see whether bccnd_socket_drops_total has risen: then raise segments.receive_buffer; "
@@ -471,12 +485,10 @@ def _down(facts: Facts, silences: Sequence[Silence]) -> Iterator[Finding]:
         if ends and len(ends) == len(group):
             end = max(ends)
             title = f"{name} was down for {words.duration(end - first.start)}"
-            evidence = (
-                f"All its {senders} fell silent at {at} UTC and came back by {words.when(end, facts.period)} UTC."
-            )
+            evidence = f"Its {senders} fell silent at {at} UTC and came back by {words.when(end, facts.period)} UTC."
         else:
             title = f"{name} went down at {at}"
-            evidence = f"All its {senders} fell silent at {at} UTC, and not all came back."
+            evidence = f"Its {senders} fell silent at {at} UTC, and not all came back."
         yield Finding(
             "host_down",
             URGENT if not ends else LOOK,

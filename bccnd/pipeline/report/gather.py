@@ -360,8 +360,9 @@ class _Gathering:
             lost = pc.add(rows["lost_here"], rows["lost_everywhere"])
             sender = _host_of(rows["src"])
             both = {"step": place, "due": due, "lost": lost, "absent": rows["not_listening"]}
-            by_host.add(pa.table({"who": rows["host"], **both}))
-            others = pc.not_equal(sender, pc.cast(rows["host"], pa.string()))
+            # what hosts hear of themselves has not been on its way
+            others = pc.not_equal(sender, rows["host"])
+            by_host.add(pa.table({"who": rows["host"], **both}).filter(others))
             by_sender.add(pa.table({"who": sender, **both}).filter(others))
         return (
             _courses(self._keep("hosts over time", by_host), steps),

@@ -13,7 +13,7 @@ _LIGHT: Final = """
   --paper: #ffffff; --card: #f5f7f9; --ink: #1a1f25; --soft: #525c67; --line: #d5dbe1; --link: #0b57a8;
   --urgent: #a31621; --urgent-bg: #fdecec; --look: #7a4a00; --look-bg: #fdf3df; --note: #2b5583; --note-bg: #eaf2fa;
   --well: #14603a; --well-bg: #e5f5ec;
-  --c1: #0b62b0; --c2: #b8560b; --c3: #5b3f8f; --c4: #00735c; --c5: #8a6d00; --alarm: #a31621;
+  --c1: #0b62b0; --c2: #b8560b; --c3: #5b3f8f; --c4: #00735c; --c5: #8a6d00; --c6: #b9c2cb; --alarm: #a31621;
   --h0: #e9edf1; --h1: #fbeec2; --h2: #f8cf6d; --h3: #ef9a3c; --h4: #c9541b; --h5: #741a0b;
   --t0: #1a1f25; --t1: #1a1f25; --t2: #1a1f25; --t3: #1a1f25; --t4: #ffffff; --t5: #ffffff;
 """
@@ -22,7 +22,7 @@ _DARK: Final = """
   --paper: #13171b; --card: #1c2228; --ink: #e7eaed; --soft: #a9b3bd; --line: #3a434c; --link: #7ab8f5;
   --urgent: #ff9c97; --urgent-bg: #3b1719; --look: #f2bd62; --look-bg: #33270f; --note: #96c2ef; --note-bg: #16283b;
   --well: #7fd3a4; --well-bg: #12301f;
-  --c1: #62aef2; --c2: #f0a05c; --c3: #bda1f0; --c4: #4fc7a8; --c5: #d9bd4a; --alarm: #ff857e;
+  --c1: #62aef2; --c2: #f0a05c; --c3: #bda1f0; --c4: #4fc7a8; --c5: #d9bd4a; --c6: #56616c; --alarm: #ff857e;
   --h0: #262d34; --h1: #4b3d17; --h2: #7d5c16; --h3: #b97f1f; --h4: #e8ab52; --h5: #ffe3b3;
   --t0: #e7eaed; --t1: #ffffff; --t2: #ffffff; --t3: #13171b; --t4: #13171b; --t5: #13171b;
 """

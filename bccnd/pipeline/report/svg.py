@@ -20,7 +20,7 @@ INKS: Final[Mapping[str, str]] = {
     role: f"#0102{number:02x}"
     for number, role in enumerate(
         (
-            *("ink", "soft", "line", "paper", "c1", "c2", "c3", "c4", "c5", "alarm"),
+            *("ink", "soft", "line", "paper", "c1", "c2", "c3", "c4", "c5", "c6", "alarm"),
             *("h0", "h1", "h2", "h3", "h4", "h5", "t0", "t1", "t2", "t3", "t4", "t5"),
         ),
         start=0x10,

@@ -102,7 +102,7 @@ def when(at: int, whole: int = 0) -> str:
     """A moment within a period of so many microseconds: the time alone, or with the day where it has more than one."""
     if whole > DAY:
         return f"{moment(at):%d %b %H:%M}"
-    return f"{moment(at):%H:%M:%S}" if whole <= HOUR else f"{moment(at):%H:%M}"
+    return f"{moment(at):%H:%M:%S}" if whole <= HOUR and at % MINUTE >= SECOND else f"{moment(at):%H:%M}"
 
 
 def span(start: int, end: int) -> str:
@@ -123,7 +123,7 @@ def listing(names: Sequence[str], limit: int = _NAMED) -> str:
 
 def plain(text: str) -> str:
     """A name that somebody chose, without what cannot be printed: that is spelled out."""
-    return "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)
+    return "".join(one if one.isprintable() or one == _GAP else f"\\x{ord(one):02x}" for one in text)
 
 
 def shortened(text: str, limit: int) -> str:
