@@ -21,7 +21,7 @@ WORTH: Final = 0.001
 FEW: Final = 10
 #: pairs with fewer messages than these say nothing about a rate
 THIN: Final = 20
-#: part of a row that may be bad for other reasons, as other rows explain it
+#: pairs of a host beyond all others that are told together, and the part of a common rate that the best half must have
 TRIM: Final = 3
 #: how many standard deviations are no chance any more
 SIGMA: Final = 4.0
@@ -182,11 +182,12 @@ def _level(cells: Sequence[Cell], by_host: dict[str, list[Cell]], by_sender: dic
 
 
 def _excess(row: Sequence[Cell], base: float) -> float | None:
-    """By how much nearly all pairs of a row are above what everybody has; None where they are not."""
+    """By how much nearly all pairs of a row are above what everybody has; None where they are not. The better half
+    decides: the others may be bad for other reasons."""
     solid = [cell for cell in row if cell.due >= THIN]
     if len(solid) < 2:
         return None
-    due, lost = _pooled(_better(solid, max(1, len(solid) // TRIM)))
+    due, lost = _pooled(_better(solid, max(1, len(solid) // 2)))
     all_due, all_lost = _pooled(solid)
     rate = lost / due if due else 0.0
     if rate - base < WORTH / 2 or not _stands_out(all_lost, all_due, base):

@@ -20,6 +20,8 @@ from bccnd.pipeline.report.style import STYLE
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 #: rows of a table; the rest is in the tables themselves
 ROWS: Final = 200
+#: rows of a table on paper; the style counts them
+PRINTED: Final = 30
 #: findings told one by one
 FINDINGS: Final = 30
 
@@ -116,6 +118,8 @@ def _table(
     )
     left = more + max(len(rows) - ROWS, 0)
     rest = f'<p class="soft">{_text(words.some(left, "more row"))} not shown here.</p>' if left else ""
+    if len(rows) > PRINTED:
+        rest += f'<p class="print">On paper: the first {PRINTED} of {words.count(len(rows[:ROWS]))} rows.</p>'
     table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>{rest}'
     if shown:
         return table

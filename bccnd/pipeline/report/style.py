@@ -44,6 +44,7 @@ h3 {{ font-size: 1.02rem; line-height: 1.35; margin: 0; }}
 p {{ margin: .4rem 0; max-width: 46rem; }}
 a {{ color: var(--link); }}
 .soft {{ color: var(--soft); }}
+.print {{ display: none; color: var(--soft); }}
 .period {{ color: var(--soft); margin: .2rem 0 1rem; }}
 .verdict {{ border-radius: .5rem; padding: .8rem 1rem; font-size: 1.12rem; font-weight: 600; max-width: none; }}
 .verdict.s0 {{ background: var(--urgent-bg); color: var(--urgent); }}
@@ -103,18 +104,23 @@ footer {{
   h1 {{ font-size: 1.35rem; }}
   .findings > li {{ padding: .6rem .8rem; }}
   .findings dl {{ display: block; }}
-  .findings dt {{ font-size: .82rem; margin-top: .35rem; }}
+  .findings dt, .findings dd {{ display: inline; }}
+  .findings dt::after {{ content: ":"; }}
+  .findings dd::after {{ content: "\\A"; white-space: pre; }}
 }}
 @media print {{
   @page {{ size: A4; margin: 14mm; }}
   body {{ max-width: none; padding: 0; font-size: 10.5pt; }}
   .findings > li, .chart, .figures div, tr {{ break-inside: avoid; }}
   h2, h3, summary, caption {{ break-after: avoid; }}
-  .wide svg {{ min-width: 0; }}
+  .wide svg, .chart svg {{ min-width: 0; max-height: 225mm; }}
+  .figures {{ grid-template-columns: repeat(5, 1fr); }}
   .wide, .scroll {{ overflow: visible; }}
   .figures div, .findings > li {{ border: 1px solid var(--line); }}
   .findings > li {{ border-left-width: .3rem; }}
   details::details-content {{ content-visibility: visible; block-size: auto; }}
+  tbody tr:nth-child(n+31) {{ display: none; }}
+  .print {{ display: block; }}
   table {{ font-size: 8.5pt; }}
   th, td {{ padding-right: .5rem; max-width: 12rem; overflow-wrap: anywhere; }}
   a {{ color: inherit; text-decoration: none; }}
