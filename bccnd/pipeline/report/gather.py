@@ -9,13 +9,14 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
 from bccnd.errors import PipelineError
 from bccnd.journal import files, layout
@@ -164,31 +165,33 @@ class Tables:
         outside of the time asked for are left out."""
         kinds = READ[table]
         for path in paths:
-            try:
-                fragments = pads.dataset(path, filesystem=self._files, format="parquet")
-                self._check(table, path, fragments.schema)
-                names = [*kinds, *(name for name in fragments.schema.names if re.fullmatch(r"seen_by_\d+", name))]
-                if table == "messages":
-                    names = list(kinds)
-                rows = fragments.to_batches(
-                    columns=names, filter=_within(time, wanted), batch_size=_BATCH, batch_readahead=1, use_threads=False
-                )
-                for batch in rows:
-                    yield _usual(pa.Table.from_batches([batch]), kinds)
-            except (pa.ArrowException, OSError) as error:
-                raise PipelineError("foreign", f"{path} cannot be read: {_first_line(error)}", _REMEDY) from error
+            with self._file(table, path) as file:
+                names = [*kinds]
+                if table == "delivery":
+                    names += [name for name in file.schema_arrow.names if re.fullmatch(r"seen_by_\d+", name)]
+                # one row group after the other, and of it so many rows at a time
+                for batch in file.iter_batches(batch_size=_BATCH, columns=names, use_threads=False):
+                    yield _within(_usual(pa.Table.from_batches([batch]), kinds), time, wanted)
 
     def count(self, table: str, paths: Sequence[str], time: str, wanted: Wanted) -> int:
         """Rows of files; without a limit of time no more than their ends are read."""
         rows = 0
         for path in paths:
-            try:
-                fragments = pads.dataset(path, filesystem=self._files, format="parquet")
-                self._check(table, path, fragments.schema)
-                rows += fragments.count_rows(filter=_within(time, wanted), use_threads=False)
-            except (pa.ArrowException, OSError) as error:
-                raise PipelineError("foreign", f"{path} cannot be read: {_first_line(error)}", _REMEDY) from error
+            if wanted == Wanted():
+                with self._file(table, path) as file:
+                    rows += file.metadata.num_rows
+            else:
+                rows += sum(part.num_rows for part in self.batches(table, [path], time, wanted))
         return rows
+
+    @contextmanager
+    def _file(self, table: str, path: str) -> Iterator[pq.ParquetFile]:
+        try:
+            with pq.ParquetFile(path, filesystem=self._files) as file:
+                self._check(table, path, file.schema_arrow)
+                yield file
+        except (pa.ArrowException, OSError) as error:
+            raise PipelineError("foreign", f"{path} cannot be read: {_first_line(error)}", _REMEDY) from error
 
     def _check(self, table: str, path: str, schema: pa.Schema) -> None:
         for name, kind in READ[table].items():
@@ -211,17 +214,15 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
-def _within(time: str | None, wanted: Wanted) -> pads.Expression | None:
-    found: pads.Expression | None = None
-    if time is None:
-        return found
-    for limit, above in ((wanted.start, True), (wanted.end, False)):
-        if limit is not None:
-            # a type without a zone would not compare; what Spark writes has one
-            at = pa.scalar(limit, pa.timestamp("us", tz="UTC"))
-            one = pads.field(time) >= at if above else pads.field(time) < at
-            found = one if found is None else found & one
-    return found
+def _within(rows: pa.Table, time: str | None, wanted: Wanted) -> pa.Table:
+    """Rows of the time asked for."""
+    if time is None or wanted == Wanted():
+        return rows
+    at = _micros(rows[time])
+    if wanted.start is not None:
+        rows = rows.filter(pc.greater_equal(at, wanted.start))
+        at = _micros(rows[time])
+    return rows if wanted.end is None else rows.filter(pc.less(at, wanted.end))
 
 
 def gather(tables: Tables, wanted: Wanted | None = None, progress: Callable[[str], None] = lambda _: None) -> Facts:

@@ -57,6 +57,7 @@ _SETTINGS: Final[Any] = {
     "hatch.linewidth": 0.6,
 }
 _FONT: Final = re.compile(r"font: ((?:[\w]+ )*)([\d.]+)px [^;\"]*")
+_FAMILY: Final = re.compile(r"font-family: [^;\"]*;? ?")
 _COLOUR: Final = re.compile("|".join(INKS.values()))
 _ROLES: Final = {colour: role for role, colour in INKS.items()}
 
@@ -95,7 +96,7 @@ def written(figure: Any, name: str, label: str, titles: Mapping[str, str] | None
     text = re.sub(r"<defs>\s*</defs>\s*", "", text)
     text = re.sub(r'\bid="', f'id="{name}-', text)
     text = text.replace("url(#", f"url(#{name}-").replace('xlink:href="#', f'href="#{name}-')
-    text = _FONT.sub(_font, text)
+    text = _FAMILY.sub("", _FONT.sub(_font, text))
     text = _COLOUR.sub(lambda found: f"var(--{_ROLES[found[0]]})", text)
     for gid, title in (titles or {}).items():
         mark = f'<g id="{name}-{gid}">'
