@@ -71,13 +71,13 @@ ol.findings {{ list-style: none; margin: .8rem 0 0; padding: 0; }}
 .findings dl {{ margin: .3rem 0 0; display: grid; grid-template-columns: max-content 1fr; gap: .1rem .8rem; }}
 .findings dt {{ color: var(--soft); }}
 .findings dd {{ margin: 0; }}
-.wide, .scroll {{ overflow-x: auto; max-width: 100%; }}
+.chart, .scroll {{ overflow-x: auto; max-width: 100%; }}
 .wide svg {{ min-width: 38rem; }}
 svg {{ display: block; width: 100%; height: auto; color: var(--ink); }}
 svg text {{ font-family: inherit; }}
 svg * {{ stroke-linejoin: round; stroke-linecap: butt; }}
 .chart {{ margin: .9rem 0 .5rem; }}
-.chart.narrow svg {{ max-width: 40rem; }}
+.chart.narrow svg {{ min-width: 22.5rem; max-width: 40rem; }}
 .legend {{
   display: flex; flex-wrap: wrap; gap: .2rem 1rem; padding: 0; margin: .3rem 0; list-style: none; font-size: .85rem;
   color: var(--soft);
@@ -113,9 +113,9 @@ footer {{
   body {{ max-width: none; padding: 0; font-size: 10.5pt; }}
   .findings > li, .chart, .figures div, tr {{ break-inside: avoid; }}
   h2, h3, summary, caption {{ break-after: avoid; }}
-  .wide svg, .chart svg {{ min-width: 0; max-height: 225mm; }}
+  .wide svg, .chart.narrow svg {{ min-width: 0; max-height: 225mm; }}
   .figures {{ grid-template-columns: repeat(5, 1fr); }}
-  .wide, .scroll {{ overflow: visible; }}
+  .chart, .scroll {{ overflow: visible; }}
   .figures div, .findings > li {{ border: 1px solid var(--line); }}
   .findings > li {{ border-left-width: .3rem; }}
   details::details-content {{ content-visibility: visible; block-size: auto; }}
