@@ -20,6 +20,7 @@ import click
 
 from bccnd.cli.direct import direct_options, messages, open_endpoint, refuse_without_direct
 from bccnd.cli.lines import Complaints, publish_lines
+from bccnd.cli.pipeline import pipeline
 from bccnd.cli.show import (
     explain,
     fail,
@@ -74,6 +75,7 @@ def main(context: click.Context, path: str) -> None:
 
 for _command in (tap, trace):
     main.add_command(_command)
+main.add_command(pipeline)
 
 
 @main.command()
