@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 # Plugins of pydantic that happen to be installed are none of ours, and looking for them takes time and memory.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -498,6 +498,74 @@ class RepeatSettings(_Section):
     spacing: Seconds = Field(default=0.002, le=60)
 
 
+def _payload_rules(value: object) -> object:
+    """Read what is kept of payloads: ``true``, ``false``, ``hash``, or a list of rules."""
+    for said, keep in ((True, "record"), (False, "omit"), ("hash", "hash")):
+        if value is said or (isinstance(value, str) and value == said):
+            return ({"payload": keep},)
+    if not isinstance(value, list | tuple):
+        remedy = 'write true, false, hash, or a list of rules like [{channels: "door/", payload: hash}]'
+        raise _wrong(f"{_brief(value)} does not say what is kept of payloads", remedy)
+    return _as_tuple(value)
+
+
+class PayloadSettings(_Section):
+    """What is kept of the payloads of some channels; without ``channels``, of all others."""
+
+    channels: Text = Field(default="", max_length=1024)
+    payload: Literal["record", "hash", "omit"]
+
+
+class KeepSettings(_Section):
+    """How long and how much; 0: without end."""
+
+    age: Seconds = Field(default=0.0)
+    size: Bytes = Field(default=0)
+
+
+class RecorderMetricsSettings(_Section):
+    """What Prometheus sees of the recorder."""
+
+    listen: Listen = None
+
+
+class RecorderSettings(_Section):
+    """The recorder, a service of its own: where it writes what it sees, how often, and how much of it."""
+
+    #: a folder, or a URI of pyarrow.fs
+    journal: Text = Field(default="/var/lib/bccnd/journal", min_length=1)
+    #: as which host records stand there; without it, host
+    host: Text | None = None
+    spool: Text | None = Field(default=None, min_length=1)
+    #: beyond it nothing is recorded: hours of a busy segment, and no full disk
+    spool_size: Bytes = Field(default=1 << 30, ge=1 << 20)
+    #: a minute's wait for who reads the journal, and 1,440 files a day
+    rotate: Seconds = Field(default=60.0, ge=1, le=86_400)
+    #: of the log, which is a few times larger than the file that it becomes
+    rotate_size: Bytes = Field(default=64 << 20, ge=64 << 10, le=1 << 30)
+    keep: KeepSettings = KeepSettings()
+    #: the first rule that fits a channel decides
+    payload: Annotated[tuple[PayloadSettings, ...], BeforeValidator(_payload_rules)] = Field(
+        default=(PayloadSettings(payload="record"),), max_length=1000
+    )
+    metrics: RecorderMetricsSettings = RecorderMetricsSettings()
+
+    @field_validator("host")
+    @classmethod
+    def _names_a_folder(cls, host: str | None) -> str | None:
+        if host is not None and (not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", host) or host in (".", "..")):
+            raise _wrong(f"{_brief(host)} cannot be part of a path in the journal", "use letters, digits, . _ and -")
+        return host
+
+    @model_validator(mode="after")
+    def _holds_a_log(self) -> RecorderSettings:
+        if self.spool_size < 2 * self.rotate_size:
+            raise _wrong(
+                "the spool does not hold two logs", "set spool_size to twice rotate_size at least, or lower rotate_size"
+            )
+        return self
+
+
 def _none_yet(thing: str) -> BeforeValidator:
     """A key that is reserved: it may stand there empty, and asking for more is refused, not ignored."""
 
@@ -529,7 +597,7 @@ class Settings(_Section):
     #: the first rule that speaks of a right and fits a client decides
     access: Annotated[tuple[AccessSettings, ...], BeforeValidator(_as_tuple)] = Field(default=(), max_length=1000)
     gateways: Annotated[None, _none_yet("gateways are")] = None
-    recorder: Annotated[None, _none_yet("the recorder is")] = None
+    recorder: Annotated[RecorderSettings, BeforeValidator(lambda value: value or {})] = RecorderSettings()
 
     @field_validator("host")
     @classmethod
@@ -577,8 +645,9 @@ class Configuration:
     gids: dict[str, int] = field(default_factory=dict)
 
 
-def load(path: str | None) -> Configuration:
-    """Read a configuration; without a path the default file if there is one, else the defaults.
+def load(path: str | None, *, resolve: bool = True) -> Configuration:
+    """Read a configuration; without a path the default file if there is one, else the defaults. Who is not the daemon
+    does not ``resolve`` what it names: keys are none of his business.
 
     Raises ConfigError with every fault found.
     """
@@ -595,22 +664,36 @@ def load(path: str | None) -> Configuration:
         raise ConfigError([Fault(path, 0, "", f"cannot read it: {error.strerror}", remedy)]) from error
     except UnicodeDecodeError as error:
         raise ConfigError([Fault(path, 0, "", f"not UTF-8 at byte {error.start}", "save it as UTF-8")]) from error
-    return read(text, path)
+    return read(text, path, resolve=resolve)
 
 
-def read(text: str, path: str) -> Configuration:
+def read(text: str, path: str, *, resolve: bool = True) -> Configuration:
     """Read the text of a configuration; ``path`` is named in faults, and relative file names start beside it."""
     document = Document(text, path)
     found = _Found(os.path.dirname(path))
     try:
-        settings = Settings.model_validate(document.data, context=found)
+        settings = Settings.model_validate(document.data, context=found if resolve else None)
     except ValidationError as error:
         raise ConfigError([_fault(document, one) for one in error.errors()]) from error
     signers = {
         os.fsencode(prefix): [found.public_keys[name] for name in names]
         for prefix, names in settings.integrity.signers.items()
+        if resolve
     }
     return Configuration(settings, tuple(found.keys), signers, found.uids, found.gids)
+
+
+def read_recorder(settings: RecorderSettings, given: dict[str, object]) -> RecorderSettings:
+    """The recorder's settings with what a command line gives instead; raises ConfigError, which names its options."""
+    try:
+        payload = given.pop("payload", None)
+        rules: dict[str, object] = {} if payload is None else {"payload": [{"payload": payload}]}
+        return RecorderSettings.model_validate({**settings.model_dump(), "metrics": {}, **given, **rules}).model_copy(
+            update={"metrics": settings.metrics}
+        )
+    except ValidationError as error:
+        document = Document("", "command line")
+        raise ConfigError([_fault(document, one) for one in error.errors()]) from error
 
 
 #: what pydantic says in Python's words, in plain ones
@@ -652,23 +735,14 @@ def _known_keys(where: tuple[int | str, ...]) -> str:
     model: type[BaseModel] = Settings
     for part in where[:-1]:
         if isinstance(part, str) and part in model.model_fields:
-            inner = _SECTIONS.get(part)
-            model = inner or model
+            model = _section_in(model.model_fields[part].annotation) or model
     close = difflib.get_close_matches(str(where[-1]), list(model.model_fields), n=1)
     known = ", ".join(model.model_fields)
     return f"did you mean {close[0]}?" if close else f"known keys here: {known}"
 
 
-_SECTIONS: Final[dict[str, type[BaseModel]]] = {
-    "segments": SegmentSettings,
-    "integrity": IntegritySettings,
-    "dedup": DedupSettings,
-    "bus": BusSettings,
-    "queue": QueueSettings,
-    "metrics": MetricsSettings,
-    "heartbeat": HeartbeatSettings,
-    "repeat": RepeatSettings,
-    "sockets": SocketSettings,
-    "user": UserSettings,
-    "access": AccessSettings,
-}
+def _section_in(annotation: object) -> type[BaseModel] | None:
+    """The section that a key holds, by itself or as a list of them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_section_in, get_args(annotation))), None)

@@ -34,6 +34,7 @@ from bccnd.config import (
     Configuration,
     IntegritySettings,
     MetricsSettings,
+    RecorderSettings,
     RepeatSettings,
     SegmentSettings,
     Settings,
@@ -41,6 +42,7 @@ from bccnd.config import (
     UserSettings,
     load,
     read,
+    read_recorder,
 )
 from bccnd.core.bccn1 import build
 from bccnd.core.integrity import MIN_KEY, make_door
@@ -138,7 +140,8 @@ def missing_in(model: type[BaseModel], stands: Any, path: str = "") -> list[str]
             continue
         inner = model_in(field.annotation)
         value = stands[name]
-        if inner is not None and value == []:  # an example of it stands there as a comment
+        if inner is not None and (value == [] or value is True):
+            # an example of it stands there as a comment
             missing += [f"{path}{name}.{key}" for key in inner.model_fields if not re.search(rf"# .*{key}: ", sample())]
         elif inner is not None:
             missing += missing_in(inner, value[0] if isinstance(value, list) else value, f"{path}{name}.")
@@ -479,7 +482,15 @@ BAD: list[tuple[str, int, str, str, str]] = [
     ("repeat: [{channels: x, chanels: y}]\n", 1, "repeat[0].chanels", "unknown key", "did you mean channels?"),
     ("repeat: [{channels: x, copies: 3, spacing: 1s}]\n", 0, "", "repeat[0]: the last copy", "dedup.horizon"),
     ("gateways: {nng: {}}\n", 1, "gateways", "gateways are not in this version", "leave it empty"),
-    ("recorder: {journal: /x}\n", 1, "recorder", "the recorder is not in this version", "leave it empty"),
+    ("recorder: {payload: maybe}\n", 1, "recorder.payload", "does not say what is kept", "list of rules"),
+    ("recorder: {payload: [{channels: x}]}\n", 1, "recorder.payload[0].payload", "must be there", "etc/bccnd.yaml"),
+    ("recorder: {payload: [{payload: x}]}\n", 1, "recorder.payload[0].payload", "'hash' or 'omit'", "choose 'record'"),
+    ("recorder: {host: a/b}\n", 1, "recorder.host", "cannot be part of a path", "letters, digits"),
+    ("recorder: {rotate: 0}\n", 1, "recorder.rotate", "greater than or equal to 1", "etc/bccnd.yaml"),
+    ("recorder: {rotate_size: 1GiB}\n", 1, "recorder", "does not hold two logs", "spool_size to twice rotate_size"),
+    ("recorder: {keep: {sise: 1}}\n", 1, "recorder.keep.sise", "unknown key", "did you mean size?"),
+    ("recorder: {metrics: {liste: off}}\n", 1, "recorder.metrics.liste", "unknown key", "did you mean listen?"),
+    ("recorder:\n  metrics:\n    zebra: 1\n", 3, "recorder.metrics.zebra", "unknown key", "known keys here: listen"),
     ("\nhost: a\nhost: b\n", 3, "", "the key host stands twice", "that line"),
     ("bus:\n  queue: {bytes: 1, bytes: 2}\n", 2, "", "the key bytes stands twice", "that line"),
     ("segments:\n- port: 1\n  port: 2\n", 3, "", "the key port stands twice", "that line"),
@@ -545,9 +556,51 @@ def test_all_faults_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "[]", "{}", "null", "false"])
-def test_what_is_reserved_may_stand_there_empty(value: str) -> None:
+def test_what_is_or_was_reserved_may_stand_there_empty(value: str) -> None:
     text = "".join(f"{key}: {value}\n" for key in ("gateways", "recorder"))
-    assert settings_of(text + "heartbeat: {interval: 0, dead_after: 5}\n").gateways is None
+    settings = settings_of(text + "heartbeat: {interval: 0, dead_after: 5}\n")
+    assert settings.gateways is None
+    assert settings.recorder == RecorderSettings()
+
+
+# -- the recorder
+
+
+def test_the_recorders_section_in_few_words() -> None:
+    recorder = settings_of("recorder: {journal: /var/lib/bccnd/journal, rotate: 60s, payload: true}").recorder
+    assert recorder == RecorderSettings()
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("true", [("", "record")]),
+        ("false", [("", "omit")]),
+        ("hash", [("", "hash")]),
+        ("[]", []),
+        ('[{channels: "door/", payload: hash}, {payload: omit}]', [("door/", "hash"), ("", "omit")]),
+    ],
+)
+def test_what_is_kept_of_payloads(text: str, rules: list[tuple[str, str]]) -> None:
+    found = settings_of(f"recorder: {{payload: {text}}}").recorder.payload
+    assert [(rule.channels, rule.payload) for rule in found] == rules
+
+
+def test_who_is_not_the_daemon_reads_the_file_without_keys_and_groups(tmp_path: Path) -> None:
+    file = tmp_path / "bccnd.yaml"
+    file.write_text("integrity: {algorithm: hmac, keys: [secret]}\nbus: {group: nosuchgroup}\nrecorder: {rotate: 7}\n")
+    assert load(str(file), resolve=False).settings.recorder.rotate == 7
+    with pytest.raises(ConfigError):
+        load(str(file))
+
+
+def test_a_command_line_goes_before_the_file() -> None:
+    settings = settings_of('recorder: {journal: /a, rotate: 5s, metrics: {listen: "127.0.0.1:9541"}}').recorder
+    chosen = read_recorder(settings, {"journal": "/b", "payload": "hash", "rotate": "7s"})
+    assert (chosen.journal, chosen.rotate, chosen.metrics.listen) == ("/b", 7.0, ("127.0.0.1", 9541))
+    assert [rule.payload for rule in chosen.payload] == ["hash"]
+    with pytest.raises(ConfigError, match=r"command line: rotate: 'soon' is no duration\n  remedy: write a number"):
+        read_recorder(settings, {"rotate": "soon"})
 
 
 def test_a_known_group_is_resolved() -> None:

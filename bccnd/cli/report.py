@@ -13,6 +13,7 @@ from typing import Final
 
 import click
 
+from bccnd.cli.pipeline import spark_options
 from bccnd.cli.show import fail, tell, visible
 from bccnd.errors import PipelineError
 
@@ -49,10 +50,19 @@ def _end(_context: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option("--from", "start", metavar="TIME", callback=_start, help="Only what is from then on (UTC).")
 @click.option("--to", "end", metavar="TIME", callback=_end, help="Only what is before; a day: to its end (UTC).")
 @click.option("--title", default="", metavar="TEXT", help="The headline.")
-@click.option("--master", metavar="URL", help="Of a journal: where Spark runs, as with bccn pipeline build.")
+@spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
 def report(
-    where: str, /, out: str, start: int | None, end: int | None, title: str, master: str | None, as_json: bool
+    where: str,
+    /,
+    out: str,
+    start: int | None,
+    end: int | None,
+    title: str,
+    master: str | None,
+    memory: str,
+    conf: dict[str, str],
+    as_json: bool,
 ) -> None:
     """Make a page of what arrived, what was lost and why, with what to look at first.
 
@@ -61,7 +71,7 @@ def report(
       bccn report ./journal --out ./page --from 2026-11-21T08:00 --to 2026-11-21T09:00
 
     TABLES is what bccn pipeline build has written: a path, or a URI that pyarrow can open. Of a JOURNAL the tables are
-    made first, into DIR/tables; that takes Spark. The page is one file that loads nothing from anywhere: it can be
+    made first, into DIR/tables; that takes Spark, and only then its options matter. The page is one file that loads nothing from anywhere: it can be
     mailed, printed, and read on a phone. Sets of receivers and clocks are known by day: of these, whole days are shown.
     """
     if start is not None and end is not None and start >= end:
@@ -77,7 +87,7 @@ def report(
     say = _say if sys.stderr.isatty() else (lambda _: None)
     try:
         if Tables(where).is_journal:
-            where = _build(where, os.path.join(out, "tables"), master)
+            where = _build(where, os.path.join(out, "tables"), master, memory, conf)
         path, found = make(where, out, wanted=Wanted(start, end), title=title, progress=say)
     except PipelineError as error:
         fail(str(error))
@@ -107,6 +117,13 @@ def _say(what: str) -> None:
     tell(f"{what} ...")
 
 
-def _build(journal: str, out: str, master: str | None) -> str:
-    """The tables of a journal. Raises PipelineError."""
-    raise NotImplementedError
+def _build(journal: str, tables: str, master: str | None, memory: str, conf: dict[str, str]) -> str:
+    """The tables of a journal."""
+    from bccnd.cli.pipeline import session
+
+    with session(master, memory, conf) as (spark, say):
+        from bccnd.pipeline.build import build
+
+        build(spark, journal, tables, tell=say)
+    tell(f"the tables are in {tables}; the next time, name them instead of the journal")
+    return tables

@@ -7,6 +7,8 @@ Source: BCCN, WIRE FORMAT.
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bccnd.core import bccn1
@@ -15,6 +17,13 @@ from bccnd.errors import BadDatagram
 
 #: what is taken off a seq, so that 64 unsigned bits fit into 64 signed ones and keep their order
 SEQ_OFFSET: Final = 2**63
+#: what nearly all datagrams look like: length, algorithm, src, seq, chan; the rest is looked at more closely
+_USUAL: Final = re.compile(
+    rb"BCCN1\[(0|[1-9][0-9]{0,4})(?::([!-<>-\\^-~]+)=[!-\\^-~]+)?\]"
+    rb"([!-9;-{}~]{1,128}):([0-9]{1,18}):([!-9;-{}~]{1,1024})\|"
+)
+#: names that are remembered, of each kind: those of the busy, and no more than a stranger may have us keep
+_REMEMBERED: Final = 4096
 #: the verdict of a row that stands for records which nobody can read any more
 JOURNAL_GAP: Final = "journal_gap"
 
@@ -54,8 +63,61 @@ def split_peer(peer: str) -> tuple[str, int]:
     return address.removeprefix("[").removesuffix("]"), int(port)
 
 
+@lru_cache(_REMEMBERED)
+def _peer(text: str) -> tuple[str, int]:
+    return split_peer(text)
+
+
+@lru_cache(_REMEMBERED)
+def _src(raw: bytes) -> str | None:
+    try:
+        bccn1.check_src(raw)
+    except BadDatagram:
+        return None
+    return raw.decode("ascii")
+
+
+@lru_cache(_REMEMBERED)
+def _chan(raw: bytes) -> tuple[str, str] | None:
+    """A channel and its form."""
+    try:
+        bccn1.check_chan(raw)
+    except BadDatagram:
+        return None
+    return raw.decode("ascii"), FORM_NAMES[form_of(raw)]
+
+
 def observe(verdict: str, segment: str, epoch: int, received_ns: int, peer: str, datagram: bytes) -> Observation:
     """The row of a datagram as the tap tells of it (`frames.read_tapped`)."""
+    address, port = _peer(peer)
+    usual = _USUAL.match(datagram)
+    if usual is not None:
+        digits, named, sender, number, channel = usual.groups()
+        known, of = _src(sender), _chan(channel)
+        if known is not None and of is not None and len(datagram) - usual.start(3) == int(digits):
+            return Observation(
+                received_ns // 1000,
+                segment,
+                address,
+                port,
+                verdict,
+                "BCCN1",
+                None if named is None else named.decode("ascii"),
+                known,
+                int(number) - SEQ_OFFSET,
+                epoch,
+                of[0],
+                of[1],
+                len(datagram),
+                datagram[usual.end() :],
+            )
+    return _by_the_letter(verdict, segment, epoch, received_ns, address, port, datagram)
+
+
+def _by_the_letter(
+    verdict: str, segment: str, epoch: int, received_ns: int, address: str, port: int, datagram: bytes
+) -> Observation:
+    """The row of any datagram, part by part, as far as it can be read."""
     magic = algo = src = key = chan = form = payload = None
     try:
         name, check, body = bccn1.split_envelope(datagram)
@@ -67,7 +129,6 @@ def observe(verdict: str, segment: str, epoch: int, received_ns: int, peer: str,
             form = FORM_NAMES[form_of(channel)]
     except BadDatagram:
         pass
-    address, port = split_peer(peer)
     return Observation(
         received_ns // 1000,
         segment,

@@ -1,11 +1,14 @@
 """Rows -> finished files of a journal, on any file system that pyarrow knows.
 
-Law: a file has its name only when it is whole: it is written beside its place and renamed into it. What is there
-already is the same file, written before a crash, and is replaced by the same rows.
+Law: a file has its name only when it is whole: it is written beside its place and renamed into it; on a local disk it
+is there to stay before it has its name. What is there already is the same file, written before a crash, and is replaced
+by the same rows.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,6 +22,8 @@ from bccnd.journal import layout, schema
 _CODEC: Final = "zstd"
 #: columns whose values repeat; the others would only fill dictionaries
 _REPEATING: Final = ["host", "journal_id", "segment", "peer_ip", "verdict", "magic", "algo", "src", "chan", "form"]
+#: rows of a row group: some 30 MB while it is put together, and enough for columns to be worth it
+_GROUP: Final = 131_072
 
 
 def open_root(where: str) -> tuple[pafs.FileSystem, str]:
@@ -41,8 +46,73 @@ def obs_table(host: str, journal: str, first: int, rows: Sequence[Observation]) 
 
 def write(filesystem: pafs.FileSystem, root: str, path: str, table: pa.Table) -> None:
     """Put a table in its place below a journal's root, whole or not at all. Raises OSError."""
-    folder, _, name = f"{root}/{path}".rpartition("/")
-    filesystem.create_dir(folder, recursive=True)
-    unfinished = f"{folder}/{layout.UNFINISHED}{name}"
-    pq.write_table(table, unfinished, filesystem=filesystem, compression=_CODEC, use_dictionary=_REPEATING)
-    filesystem.move(unfinished, f"{folder}/{name}")
+    with Writer(filesystem, root, path, table.schema) as writer:
+        writer.add(table)
+
+
+class Writer:
+    """A file below a journal's root, written piece by piece; it has its name when the ``with`` ends well, and leaves
+    nothing behind when it does not. Raises OSError."""
+
+    def __init__(self, filesystem: pafs.FileSystem, root: str, path: str, columns: pa.Schema) -> None:
+        self._filesystem = filesystem
+        folder, _, name = f"{root}/{path}".rpartition("/")
+        self._place = f"{folder}/{name}"
+        self._unfinished = f"{folder}/{layout.UNFINISHED}{name}"
+        filesystem.create_dir(folder, recursive=True)
+        self._parquet = pq.ParquetWriter(
+            self._unfinished, columns, filesystem=filesystem, compression=_CODEC, use_dictionary=_REPEATING
+        )
+        self._waiting: list[pa.Table] = []
+        self._rows = 0
+
+    def add(self, table: pa.Table) -> None:
+        self._waiting.append(table)
+        self._rows += table.num_rows
+        if self._rows >= _GROUP:
+            self._write()
+
+    def _write(self) -> None:
+        if self._waiting:
+            self._parquet.write_table(pa.concat_tables(self._waiting), row_group_size=self._rows)
+        self._waiting, self._rows = [], 0
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        self._write()
+        self._parquet.close()
+        local = isinstance(self._filesystem, pafs.LocalFileSystem)
+        if local:
+            _settle(self._unfinished)
+        self._filesystem.move(self._unfinished, self._place)
+        if local:
+            _settle(os.path.dirname(self._place))
+
+    def abandon(self) -> None:
+        """Leave nothing of it."""
+        with contextlib.suppress(OSError, pa.ArrowException):
+            self._parquet.close()
+        with contextlib.suppress(OSError):
+            self._filesystem.delete_file(self._unfinished)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+        if kind is not None:
+            self.abandon()
+            return
+        try:
+            self.finish()
+        except BaseException:
+            self.abandon()
+            raise
+
+
+def _settle(path: str) -> None:
+    """Have the kernel bring a file or a folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -50,6 +50,17 @@ _ALL: Final = (
     Event("client_ended", "6a149206673b4a4496dfc99e549f4503", logging.WARNING, ("reason", *_WHO, "identity")),
     Event("client_refused", "8d39f4a94ab54ef7bd0098155637d2c6", logging.WARNING, ("reason", *_WHO)),
     Event("not_permitted", "09280d8f14444f8ab05b7d8e6efe67f8", logging.WARNING, (*_WHO, "identity", "channel")),
+    # the recorder
+    Event("recording", "7b2e42ffdb1d41dc8fe198a0508285c5", logging.INFO, ("journal",)),
+    Event("recording_ended", "09e21350d8834b38b93bac831b64fe2a", logging.INFO, ("journal",)),
+    Event("recording_paused", "37b481acb0704c83b8c79a88d2960146", logging.WARNING, ("error",)),
+    Event("recording_resumed", "6ca981797ac04a31928047cf0e86f09c", logging.INFO, ("count",)),
+    Event("records_lost", "649f6de275b14bda96447f3b0200e8d1", logging.WARNING, ("count",)),
+    Event("daemon_away", "6d02266228984c8bb361add538280966", logging.WARNING, ("reason",)),
+    Event("journal_unreachable", "d45e92b369404ecc91df33098d3e641a", logging.WARNING, ("error",)),
+    Event("journal_reached", "aac75cc2fc8e4c06a52b6d12b4c025a3", logging.INFO),
+    Event("log_recovered", "9cbc9c633fda4550b2795bca64a6de20", logging.INFO, ("count",)),
+    Event("log_set_aside", "0e3e5785b1d047a2b65d2ecee2d7d361", logging.WARNING, ("file",)),
 )
 
 #: all of them by name

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.bccn1 import MAX_SEQ
-from bccnd.core.observe import Observation, observe, seq_key, seq_of, split_peer
+from bccnd.core.observe import Observation, _by_the_letter, observe, seq_key, seq_of, split_peer
 
 
 def test_a_good_datagram_is_taken_apart() -> None:
@@ -71,3 +71,27 @@ def test_keys_fit_in_64_signed_bits_and_keep_the_order(one: int, other: int) -> 
 )
 def test_a_peer_is_an_address_and_a_port(peer: str, parts: tuple[str, int]) -> None:
     assert split_peer(peer) == parts
+
+
+#: pieces of datagrams, good ones and such as are nearly good
+_PIECES = st.sampled_from(
+    [b"BCCN1[", b"BCCN2[", b"12", b"0", b"07", b":hmac=ab", b":=x", b":a=]", b"]", b"a/b", b"a*", b"a/", b":", b"7"]
+    + [b"18446744073709551616", b"00009", b"x/y", b"!", b"!?", b"!a/1", b"|", b"payload", b"\xff", b" ", b"\n"]
+)
+
+
+@given(st.lists(_PIECES, max_size=12).map(b"".join), st.booleans())
+def test_what_is_read_at_a_glance_is_what_is_read_by_the_letter(raw: bytes, mended: bool) -> None:
+    head, bracket, body = raw.partition(b"]")
+    if mended and bracket:  # with the length that is true, the rest is looked at
+        raw = b"BCCN1[%d%b]%b" % (len(body), b":a=b" if b"=" in head else b"", body)
+    assert observe("accepted", "lan", 1, 5000, "h:1", raw) == _by_the_letter("accepted", "lan", 1, 5000, "h", 1, raw)
+
+
+@given(
+    st.binary(min_size=1, max_size=6), st.integers(0, 2**64), st.binary(min_size=1, max_size=6), st.binary(max_size=4)
+)
+def test_and_so_is_every_name_and_number(src: bytes, seq: int, chan: bytes, payload: bytes) -> None:
+    body = b"%b:%d:%b|%b" % (src, seq, chan, payload)
+    raw = b"BCCN1[%d:crc32=00]%b" % (len(body), body)
+    assert observe("accepted", "lan", 1, 5000, "h:1", raw) == _by_the_letter("accepted", "lan", 1, 5000, "h", 1, raw)

@@ -190,6 +190,10 @@ class Tables:
             with pq.ParquetFile(path, filesystem=self._files) as file:
                 self._check(table, path, file.schema_arrow)
                 yield file
+        except FileNotFoundError as error:
+            raise PipelineError(
+                "renewed", f"{path} went away: these tables are being made anew", "try again in a moment"
+            ) from error
         except (pa.ArrowException, OSError) as error:
             raise PipelineError("foreign", f"{path} cannot be read: {_first_line(error)}", _REMEDY) from error
 

@@ -30,7 +30,12 @@ def report(
 ) -> tuple[str, list[Finding]]:
     """Make the page of tables; its path, and what it says to look at. Raises PipelineError."""
     need_matplotlib()
-    facts = gather(Tables(where), wanted, progress)
+    try:
+        facts = gather(Tables(where), wanted, progress)
+    except PipelineError as error:
+        if error.reason != "renewed":
+            raise
+        facts = gather(Tables(where), wanted, progress)  # a run has just put newer ones in their place
     found = findings(facts)
     progress("drawing")
     return put(out, page(facts, found, title)), found

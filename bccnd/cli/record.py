@@ -1,0 +1,170 @@
+"""`bccn record`: the recorder, as a service or in the foreground.
+
+Law: what the command line says goes before what the file says. What is wrong is told before anything is recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any, Final
+
+import click
+
+from bccnd.cli.show import fail
+from bccnd.errors import ConfigError, JournalError
+
+#: where logs go whose journal is on another machine
+SPOOL: Final = "/var/lib/bccnd/spool"
+#: seconds between two lines about how it goes, on a terminal
+_EVERY: Final = 10.0
+
+
+@click.command()
+@click.option(
+    "--config", "file", metavar="FILE", help="The daemon's configuration, for its section recorder, host and bus.path."
+)
+@click.option("--journal", metavar="DIR_OR_URI", help="Where records go to.")
+@click.option("--host", metavar="NAME", help="As which host they stand there.")
+@click.option("--rotate", metavar="TIME", help="How often a file is finished, like 60s or 10m.")
+@click.option("--spool", metavar="DIR", help="Where records wait that are not in a finished file.")
+@click.option("--payload", type=click.Choice(["record", "hash", "omit"]), help="What is kept of payloads.")
+@click.pass_context
+def record(
+    context: click.Context,
+    /,
+    file: str | None,
+    journal: str | None,
+    host: str | None,
+    rotate: str | None,
+    spool: str | None,
+    payload: str | None,
+) -> None:
+    """Record every datagram that arrives on the segments, with what became of it, to Parquet files.
+
+    \b
+      bccn record --journal /var/lib/bccnd/journal
+      bccn record --journal ./journal --rotate 10s --payload hash
+
+    The journal is a folder, or a URI that pyarrow can open (s3://bucket/journal); there stand
+    obs/host=NAME/day=YYYY-MM-DD/... and sessions/host=NAME/.... What is not yet in a finished file is in a log that
+    survives when this program is killed; the next one puts it into the journal. While a disk is full recording pauses,
+    and goes on by itself. What is not given here is taken from the section recorder of the configuration
+    (/etc/bccnd/bccnd.yaml if that exists).
+
+    Ends with SIGINT or SIGTERM, and finishes its files before: exit code 0 if everything is in the journal. Takes the
+    right to tap: root and the daemon's own user and group have it.
+    """
+    from bccnd.config import RecorderSettings, load, read_recorder
+
+    given: dict[str, Any] = {"journal": journal, "host": host, "rotate": rotate, "spool": spool, "payload": payload}
+    try:
+        settings = load(file, resolve=False).settings
+        chosen: RecorderSettings = read_recorder(settings.recorder, {k: v for k, v in given.items() if v is not None})
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+    path = context.obj
+    source = context.parent.get_parameter_source("path") if context.parent is not None else None
+    if source is click.core.ParameterSource.DEFAULT:
+        path = settings.bus.path
+    try:
+        import pyarrow  # noqa: F401 -- said in one line here, not by whoever needs it first
+    except ImportError:
+        fail("recording needs pyarrow\n  remedy: pip install 'bccnd[recorder]'")
+    try:
+        whole = _run(path, chosen, chosen.host or settings.host)
+    except JournalError as error:
+        fail(str(error))
+    sys.exit(0 if whole else 1)
+
+
+def _run(path: str, settings: Any, host: str) -> bool:
+    """Record until we are told to end; whether everything is in the journal. Raises JournalError."""
+    from bccnd.cli.show import tell
+    from bccnd.journal import layout
+    from bccnd.net import log
+    from bccnd.net.loop import Loop
+    from bccnd.net.systemd import Manager
+    from bccnd.recorder.payload import Payloads
+    from bccnd.recorder.recorder import Options, Recorder
+    from bccnd.recorder.retention import Keep
+
+    if not layout.is_host(host):
+        raise JournalError(
+            "bad_host", f"{host!r} cannot be part of a path in the journal", "give it a name with --host"
+        )
+    log.setup("bccnd-recorder")
+    options = Options(
+        bus=path,
+        journal=settings.journal,
+        host=host,
+        spool=settings.spool or _spool(settings.journal, host),
+        spool_size=settings.spool_size,
+        rotate=settings.rotate,
+        rotate_size=settings.rotate_size,
+        keep=Keep(settings.keep.age, settings.keep.size),
+        payloads=Payloads([(rule.channels, rule.payload) for rule in settings.payload]),
+    )
+    loop = Loop()
+    manager = Manager.from_environment()
+    recorder = Recorder(options, loop, manager)
+    if settings.metrics.listen is not None:
+        from bccnd.recorder.metrics import serve
+
+        serve(recorder, settings.metrics.listen)
+    if sys.stderr.isatty():
+        recorder.on_status = _Lines()
+    whole = recorder.run()
+    manager.close()
+    if recorder.failed is not None:
+        raise JournalError(recorder.failed.reason, recorder.failed.detail, _remedy(recorder.failed.reason))
+    if not whole:
+        tell(f"not everything is in the journal; the rest is in {options.spool}, for the next start")
+    return whole
+
+
+def _remedy(reason: str) -> str:
+    if reason == "not_permitted":
+        allowed = "have it allowed in the daemon's configuration (access: [{user: NAME, tap: true}])"
+        return f"be root or in the daemon's group, or {allowed}"
+    return "name the socket of a bccnd with --socket, and see 'bccn clients'"
+
+
+def _spool(journal: str, host: str) -> str:
+    """Where the log is: beside a journal on this machine's own disks. Raises JournalError: bad_journal, no_journal."""
+    import pyarrow as pa
+    from pyarrow.fs import LocalFileSystem
+
+    from bccnd.journal.files import open_root
+
+    remedy = "write the path of a folder, or a URI that pyarrow.fs can open, like s3://bucket/journal"
+    try:
+        filesystem, root = open_root(journal)
+    except (pa.ArrowException, ValueError) as error:
+        raise JournalError(
+            "bad_journal", f"{journal} names no journal: {str(error).splitlines()[0]}", remedy
+        ) from error
+    except OSError:
+        return f"{SPOOL}/{host}"
+    if not isinstance(filesystem, LocalFileSystem):
+        return f"{SPOOL}/{host}"
+    try:
+        os.makedirs(root, exist_ok=True)
+    except OSError as error:
+        remedy = "choose another place with --journal, or make this one writable for this user"
+        raise JournalError("no_journal", f"cannot write to {root}: {error.strerror}", remedy) from error
+    return f"{os.path.abspath(root)}/.spool/{host}"
+
+
+class _Lines:
+    """A line about how it goes, now and then."""
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def __call__(self, text: str) -> None:
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + _EVERY
+            click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)

@@ -1,0 +1,194 @@
+"""A log -> finished files of the journal, and when that journal was listening.
+
+Law: what a log becomes depends on nothing but the log, so that it may be done again after any crash, with the same
+files. Records come before the word that somebody was listening when they came: who reads the journal in between never
+takes what is still under way for lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from bccnd.core.observe import Observation
+from bccnd.errors import JournalError
+from bccnd.journal import files, layout, schema
+from bccnd.recorder import rows as packets
+from bccnd.recorder.logfile import End, LogReader
+from bccnd.recorder.stretch import Head, Stretch, read_alive, read_head
+
+#: kinds of records
+HEAD: Final = b"H"
+PACKET: Final = b"P"
+ROWS: Final = b"R"
+ALIVE: Final = b"A"
+
+#: rows that are Python's at a time: some 6 MB
+_CHUNK: Final = 8192
+_DAY: Final = 86_400 * layout.MICROSECONDS
+
+
+@dataclass
+class Converted:
+    """What became of a log. ``end`` says how it ended, ``saved`` is how many of its bytes could be read."""
+
+    head: Head
+    rows: int
+    files: int
+    bytes: int
+    end: End
+    saved: int
+
+
+def convert(path: str, filesystem: pafs.FileSystem, root: str) -> Converted | None:
+    """Put all that a log holds into the journal; None for one that has no beginning, because its writer died before.
+
+    Raises JournalError: bad_log; OSError where the journal cannot be written or the log not be read.
+    """
+    with open(path, "rb", buffering=1 << 20) as file:
+        reader = LogReader(file)
+        records = iter(reader)
+        kind, content = next(records, (b"", b""))
+        if kind != HEAD:
+            if reader.end == "damaged" or kind:
+                return _unreadable()
+            return None
+        head = read_head(content)
+        if not layout.is_host(head.host) or not head.journal or "/" in head.journal:
+            return _unreadable()
+        made = _Files(filesystem, root, head)
+        damaged = False
+        try:
+            for kind, content in records:
+                try:
+                    made.take(kind, content)
+                except ValueError:  # its checksum is right and it is none of ours
+                    damaged = True
+                    break
+            made.finish()
+        except BaseException:
+            made.abandon()
+            raise
+        write_sessions(filesystem, root, head)
+        end: End = "damaged" if damaged else reader.end
+        return Converted(head, made.number - head.first, made.files, made.bytes, end, reader.good)
+
+
+def _unreadable() -> Converted:
+    raise JournalError("bad_log", "a log whose beginning cannot be read", "look at it, or remove it")
+
+
+class _Files:
+    """The files that the records of one log are put into: one for each run of records of one day."""
+
+    def __init__(self, filesystem: pafs.FileSystem, root: str, head: Head) -> None:
+        self.number = head.first
+        self.files = 0
+        self.bytes = 0
+        self._filesystem = filesystem
+        self._root = root
+        self._head = head
+        self._rows: list[Observation] = []
+        self._day = -1
+        self._path = ""
+        self._writer: files.Writer | None = None
+
+    def take(self, kind: bytes, content: bytes) -> None:
+        """Raises ValueError for a record that is none."""
+        stretch = self._head.stretches[-1] if self._head.stretches else None
+        if kind == PACKET:
+            found = packets.observations(content)
+            if not found and stretch is not None:
+                stretch.tap_gaps += packets.gap_in(content)
+            self._rows += found
+        elif kind == ROWS:
+            self._rows += packets.unpack(content)
+        elif kind == ALIVE and stretch is not None:
+            stretch.lives(*read_alive(content))
+        else:
+            raise ValueError("no kind of record")
+        if len(self._rows) >= _CHUNK:
+            self._put()
+
+    def _put(self) -> None:
+        for day, run in groupby(self._rows, lambda row: row.ts // _DAY):
+            rows = list(run)
+            if day != self._day or self._writer is None:
+                self._end_file()
+                name = layout.ObsFile(self._head.host, layout.day_of(rows[0].ts), self._head.journal, self.number)
+                self._day, self._path = day, name.path
+                self._writer = files.Writer(self._filesystem, self._root, name.path, schema.OBS)
+            self._writer.add(files.obs_table(self._head.host, self._head.journal, self.number, rows))
+            self.number += len(rows)
+        self._rows = []
+
+    def _end_file(self) -> None:
+        if self._writer is not None:
+            self._writer.finish()
+            self._writer = None
+            self.files += 1
+            with contextlib.suppress(OSError):
+                self.bytes += self._filesystem.get_file_info(f"{self._root}/{self._path}").size or 0
+
+    def finish(self) -> None:
+        self._put()
+        self._end_file()
+
+    def abandon(self) -> None:
+        if self._writer is not None:
+            self._writer.abandon()
+
+
+def write_sessions(filesystem: pafs.FileSystem, root: str, head: Head) -> None:
+    """Say when a journal was listening; of what retention has taken, nothing is claimed again."""
+    path = layout.sessions_path(head.host, head.journal)
+    there = read_stretches(filesystem, f"{root}/{path}")
+    if there and max(one.end for one in there) > max((one.end for one in head.stretches), default=0):
+        return  # a later log of this journal has told already
+    floor = min((one.start for one in there), default=None)
+    stretches = list(_from(floor, head.stretches))
+    if stretches and stretches != there:
+        files.write(filesystem, root, path, sessions_table(head, stretches))
+
+
+def _from(floor: int | None, stretches: list[Stretch]) -> Iterator[Stretch]:
+    for one in stretches:
+        if floor is None or one.start >= floor:
+            yield one
+        elif one.end > floor:
+            yield Stretch(floor, one.end, one.socket_drops, one.tap_gaps)
+
+
+def sessions_table(head: Head, stretches: list[Stretch]) -> pa.Table:
+    columns = [
+        [head.host] * len(stretches),
+        [head.journal] * len(stretches),
+        [one.start for one in stretches],
+        [one.end for one in stretches],
+        [one.socket_drops for one in stretches],
+        [one.tap_gaps for one in stretches],
+        [head.version] * len(stretches),
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema.SESSIONS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema.SESSIONS)
+
+
+def read_stretches(filesystem: pafs.FileSystem, place: str) -> list[Stretch]:
+    """The stretches of a file of sessions; none where it is not there or is none."""
+    if filesystem.get_file_info(place).type != pafs.FileType.File:
+        return []
+    try:
+        with filesystem.open_input_file(place) as file:
+            table = pq.read_table(file, schema=schema.SESSIONS)
+    except pa.ArrowInvalid:
+        return []
+    times = [table.column(name).cast(pa.int64()).to_pylist() for name in ("start_ts", "end_ts")]
+    counts = [table.column(name).to_pylist() for name in ("socket_drops", "tap_gaps")]
+    return [Stretch(*values) for values in zip(*times, *counts, strict=True)]

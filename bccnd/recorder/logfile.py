@@ -1,0 +1,119 @@
+"""Records in a file that is only ever added to, and what can still be read of it after anything has happened to it.
+
+Law: a record is read as it was written, or not at all, and none that comes before a damaged one is lost. What a process
+leaves that dies while it writes is a torn tail, and so are the zeros that a power cut may leave: both are where the
+file ends. Everything else that does not add up is damage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, Final, Literal
+
+#: before each record: its length, its checksum, and the checksum of these two, so that a wrong length is no torn tail
+_HEAD: Final = struct.Struct("<III")
+#: bytes of a record at most: four times the largest packet of the bus
+MAX_RECORD: Final = 1 << 21
+
+End = Literal["clean", "torn", "damaged"]
+
+
+def frame(kind: bytes, content: bytes) -> list[bytes]:
+    """A record in pieces; ``kind`` is one byte."""
+    counted = struct.pack("<II", len(content) + 1, zlib.crc32(content, zlib.crc32(kind)))
+    return [counted + struct.pack("<I", zlib.crc32(counted)) + kind, content]
+
+
+class LogWriter:
+    """A log that is being written. Raises OSError, and then ends with the record before."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.size = 0
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def append(self, kind: bytes, content: bytes) -> None:
+        """Add a record, with one write."""
+        pieces = frame(kind, content)
+        wanted = len(pieces[0]) + len(content)
+        try:
+            written = os.writev(self._fd, pieces)
+            if written != wanted:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            with contextlib.suppress(OSError):  # what cannot be taken back is a torn tail
+                os.ftruncate(self._fd, self.size)
+            raise
+        self.size += wanted
+
+    def has_room(self, size: int) -> None:
+        """See whether so many bytes could be added. Raises OSError."""
+        try:
+            os.posix_fallocate(self._fd, self.size, size)
+        finally:
+            os.ftruncate(self._fd, self.size)
+
+    def sync(self) -> None:
+        """Have the kernel bring all of it to the disk."""
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class LogReader:
+    """The records of a log, by iteration. Then ``end`` says how it ends, and ``good`` how many of its bytes are in
+    order."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.good = 0
+        self.end: End = "clean"
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        while True:
+            head = self._read(_HEAD.size)
+            if not head:
+                return
+            if len(head) < _HEAD.size:
+                self.end = self.end if self.end == "damaged" else "torn"
+                return
+            size, expected, own = _HEAD.unpack(head)
+            if zlib.crc32(head[:8]) != own or not 1 <= size <= MAX_RECORD:
+                self.end = "torn" if self._only_zeros(head) else "damaged"
+                return
+            content = self._read(size)
+            if len(content) < size:
+                self.end = self.end if self.end == "damaged" else "torn"
+                return
+            if zlib.crc32(content) != expected:
+                self.end = "torn" if self._only_zeros(content) else "damaged"
+                return
+            self.good += len(head) + size
+            yield content[:1], content[1:]
+
+    def _only_zeros(self, data: bytes) -> bool:
+        """Whether nothing but zeros comes from here on."""
+        while data:
+            if data.strip(b"\0"):
+                return False
+            data = self._read(MAX_RECORD)
+        return self.end != "damaged"
+
+    def _read(self, size: int) -> bytes:
+        """What the disk does not give back any more is damage, and the end."""
+        try:
+            return self._file.read(size)
+        except OSError:
+            self.end = "damaged"
+            return b""

@@ -1,0 +1,61 @@
+"""What Prometheus sees of the recorder.
+
+Law: numbers are read when somebody asks, and cost nothing before; labels are words of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from bccnd.errors import JournalError
+from bccnd.recorder.recorder import Recorder
+
+_PREFIX = "bccnd_recorder_"
+
+
+class Figures(Collector):
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def collect(self) -> Iterator[Metric]:
+        recorder, worker = self._recorder, self._recorder.worker
+        for name, what, value in (
+            ("records", "Datagrams that were put into the log", recorder.records),
+            ("journal_records", "Records in finished files", worker.rows),
+            ("journal_bytes", "Bytes of finished files", worker.bytes),
+            ("files", "Finished files", worker.files),
+            ("files_removed", "Files that retention has removed", worker.removed),
+            ("tap_gap_records", "Records lost between the daemon and the recorder", recorder.gaps),
+            ("socket_drops", "Datagrams the kernel dropped before the daemon, while recording", recorder.drops),
+            ("logs_recovered", "Logs that an earlier recorder had left", worker.recovered),
+            ("logs_torn", "Logs that ended in the midst of a record", worker.torn),
+            ("logs_set_aside", "Logs that could not be read", worker.bad),
+        ):
+            yield CounterMetricFamily(_PREFIX + name, what, value)
+        dropped = CounterMetricFamily(_PREFIX + "dropped_records", "Records that were not kept", labels=["reason"])
+        for reason, count in recorder.dropped.items():
+            dropped.add_metric([reason], count)
+        yield dropped
+        for name, what, state in (
+            ("recording", "Whether records are being kept", recorder.recording),
+            ("paused", "Whether recording waits for room", bool(recorder.paused)),
+            ("journal_reachable", "Whether the journal could be written to the last time", not worker.trouble),
+            ("spool_bytes", "Bytes of logs that are not yet in the journal", recorder.spooled),
+        ):
+            yield GaugeMetricFamily(_PREFIX + name, what, float(state))
+
+
+def serve(recorder: Recorder, listen: tuple[str, int]) -> None:
+    """Serve the figures at an address. Raises JournalError: cannot_listen."""
+    registry = CollectorRegistry()
+    registry.register(Figures(recorder))
+    host, port = listen
+    try:
+        start_http_server(port, host, registry)
+    except OSError as error:
+        detail = f"cannot serve metrics at {host}:{port}: {error.strerror}"
+        raise JournalError("cannot_listen", detail, "choose another address under recorder.metrics.listen") from error

@@ -1,0 +1,464 @@
+"""The recorder: from the tap to a log, and from there, beside it, to the journal.
+
+Law: what comes is in the log before anything else is done with it, and the tap is read whatever becomes of disks: the
+daemon never waits for us. Every record that is not kept is counted, with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from bccnd.client.bus import jitter
+from bccnd.errors import BadFrame, BusError
+from bccnd.journal import layout
+from bccnd.net import log
+from bccnd.net.loop import READABLE, Loop
+from bccnd.net.systemd import Manager
+from bccnd.recorder import rows as packets
+from bccnd.recorder.convert import ALIVE, HEAD, PACKET, ROWS
+from bccnd.recorder.logfile import LogWriter
+from bccnd.recorder.payload import Payloads
+from bccnd.recorder.retention import Keep
+from bccnd.recorder.spool import Spool
+from bccnd.recorder.stretch import MAX_STRETCHES, Head, Stretch, pack_alive
+from bccnd.recorder.tap import Tap
+from bccnd.recorder.worker import Syncer, Worker, name_of
+from bccnd.version import VERSION
+
+#: seconds between two signs of life in the log, two attempts to go on after a pause, two times that the disk is asked
+TICK: Final = 1.0
+#: microseconds that a datagram may take from the kernel to the daemon, and by which its stamp may lie before that (the
+#: daemon's clock moves on with the kernel's ticks): of the last so many of a stretch nothing is claimed
+MARGIN: Final = 20_000
+#: ticks between two questions for what the kernel has dropped, and between two words to the service manager
+_ASK: Final = 5
+#: seconds between two calls for a daemon that is away: at first, and at last
+_SHORTEST: Final = 0.1
+_LONGEST: Final = 2.0
+#: seconds to wait for the tap's last words, and for the journal, when we are told to end
+_LAST_WORDS: Final = 2.0
+_FAREWELL: Final = 45.0
+#: bytes that a disk must have free before recording goes on
+ROOM: Final = 256 << 10
+#: seconds that another thread may keep the interpreter while there is something to read
+_SWITCH: Final = 0.001
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to record, and where to. Sizes in bytes, times in seconds."""
+
+    bus: str
+    journal: str
+    host: str
+    spool: str
+    spool_size: int
+    rotate: float
+    rotate_size: int
+    keep: Keep = field(default_factory=Keep)
+    payloads: Payloads = field(default_factory=Payloads)
+
+
+class Recorder:
+    """``records`` were logged, ``dropped`` were not, by reason; ``gaps`` were lost on the way from the tap, ``drops``
+    by the kernel before the daemon read them. ``paused`` is why nothing is recorded now, and empty otherwise.
+
+    Raises JournalError: spool_in_use, no_spool.
+    """
+
+    def __init__(self, options: Options, loop: Loop, manager: Manager | None = None) -> None:
+        self.options = options
+        self.records = self.gaps = self.drops = 0
+        self.dropped = {"disk": 0, "spool_full": 0}
+        self.paused = ""
+        self.status = "starting"
+        #: who is told the status, from time to time
+        self.on_status: Callable[[str], None] = lambda _text: None
+        #: what the daemon refused us for, at the first attempt
+        self.failed: BusError | None = None
+        self.spool = Spool(options.spool)
+        self.worker = Worker(self.spool, options.journal, options.host, options.keep)
+        self._loop = loop
+        self._manager = manager
+        self._syncer = Syncer()
+        self._tap: Tap | None = None
+        self._wait = _SHORTEST
+        self._head: Head | None = None
+        self._log: LogWriter | None = None
+        #: logs of this journal, and the number of its next record
+        self._logs = 0
+        self._next = 1
+        self._drops_before = -1
+        self._rotate_at = 0.0
+        self._day = ""
+        self._ticks = 0
+        self._ready = False
+        #: when to be gone, once we are told to end; and whether the tap is done with
+        self._ending = 0.0
+        self._over = False
+        self._why = ""
+        self._reason = "disk"
+        self._said_away = False
+        self._limited = log.Limited()
+
+    # -- life
+
+    def run(self) -> bool:
+        """Record until a signal comes; whether all of it is in the journal."""
+        sys.setswitchinterval(_SWITCH)
+        loop = self._loop
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.on_signal(number, self.stop)
+        self.worker.start()
+        if self._manager is not None:
+            self._manager.attach(loop)
+            self._manager.ready("waiting for the daemon")
+        loop.soon(self._connect)
+        loop.every(TICK, self._tick)
+        try:
+            loop.run()
+        finally:
+            self._close_log()
+            self.spool.close()
+        return not self.worker.logs
+
+    def stop(self) -> None:
+        """End: what is under way is taken, what is logged becomes files. Told twice, what is left waits in the log."""
+        if self._ending:
+            self._loop.stop()
+            return
+        self._ending = time.monotonic() + _LAST_WORDS
+        if self._manager is not None:
+            self._manager.stopping()
+            self._manager.extend_timeout(_LAST_WORDS + _FAREWELL + 5)
+        if self._tap is not None and self._head is not None:
+            with contextlib.suppress(BusError):
+                self._tap.unsubscribe(b"last %d" % _now())
+                self._loop.later(_LAST_WORDS, self._end)
+                return
+        self._end()
+
+    def _end(self) -> None:
+        """Nothing more comes: finish what there is."""
+        if self._over:
+            return
+        self._over = True
+        if self._tap is not None:
+            self._loop.unwatch(self._tap.fileno())
+            self._tap.close()
+            self._tap = None
+        self._end_journal()
+        self.worker.end()
+        self._ending = time.monotonic() + _FAREWELL
+        self._await()
+
+    def _await(self) -> None:
+        if self.worker.done or time.monotonic() > self._ending:
+            self._loop.stop()
+        else:
+            self._loop.later(0.02, self._await)
+
+    # -- the daemon
+
+    def _connect(self) -> None:
+        if self._ending:
+            return
+        try:
+            tap = Tap(self.options.bus, self._on_packet, self._on_echo, self._on_drops)
+        except BusError as error:
+            self._away(error)
+            return
+        self._tap = tap
+        self._loop.watch(tap.fileno(), READABLE, self._on_readable)
+        try:
+            tap.subscribe(b"first")
+        except BusError as error:
+            self._lost(error)
+
+    def _away(self, error: BusError) -> None:
+        """Call again in a while."""
+        self._why = error.detail
+        if not self._said_away:
+            log.say(
+                "daemon_away", f"{error.detail}; waiting for it", remedy="systemctl start bccnd", reason=error.reason
+            )
+            self._said_away = True
+        self._loop.later(self._wait * (0.5 + 0.5 * jitter()), self._connect)
+        self._wait = min(_LONGEST, 2 * self._wait)
+
+    def _on_readable(self, _events: int) -> None:
+        tap = self._tap
+        if tap is None:
+            return
+        try:
+            tap.receive()
+        except (BusError, BadFrame) as error:
+            self._lost(
+                error if isinstance(error, BusError) else BusError("connection_lost", f"what came was no {error}")
+            )
+
+    def _lost(self, error: BusError) -> None:
+        """The connection is over, and with it this journal."""
+        tap = self._tap
+        if tap is None:
+            return
+        self._loop.unwatch(tap.fileno())
+        tap.close()
+        self._tap = None
+        recorded = self._head is not None
+        self._end_journal()
+        if self._ending:
+            self._end()
+        elif error.reason != "connection_lost" and not self._ready and not error.reason.startswith("too_many"):
+            self.failed = error
+            self.stop()
+        else:
+            if recorded:
+                self._said_away = False
+            self._away(error)
+
+    def _on_echo(self, token: bytes) -> None:
+        """All is there that the daemon had when it was asked."""
+        if token == b"first":
+            self._begin_journal()
+        elif token.startswith(b"last "):
+            self._alive(int(token[5:]))
+            self._end()
+        elif token.isdigit():
+            self._alive(int(token))
+
+    def _on_drops(self, count: int) -> None:
+        """The kernel's count; one that is less than it was has begun anew."""
+        before, self._drops_before = self._drops_before, count
+        new = 0 if before < 0 else count - before if count >= before else count
+        if new and self._head is not None:
+            self._head.stretches[-1].socket_drops += new
+        self.drops += new
+
+    # -- the journal
+
+    def _begin_journal(self) -> None:
+        now = _now()
+        self._wait, self._said_away, self._why = _SHORTEST, False, ""
+        head = self._name(now)
+        head.stretches.append(Stretch(now, now))
+        try:
+            self._open_log(head)
+        except OSError as error:
+            self._pause(error)
+        self._ready = True
+        self._tell()
+        text = f"recording what {head.host} sees to {self.options.journal}, as {head.journal}"
+        log.say("recording", text, journal=head.journal)
+
+    def _name(self, now: int) -> Head:
+        """Begin a journal of its own."""
+        name = layout.journal_id(now, int.from_bytes(os.urandom(4)))
+        self._head = Head(self.options.host, name, 1, VERSION)
+        self._next, self._logs = 1, 0
+        self.worker.current = name
+        return self._head
+
+    def _end_journal(self) -> None:
+        head = self._head
+        if head is None:
+            return
+        self._close_log()
+        self._head = None
+        self._drops_before = -1
+        self.paused = ""
+        self.worker.current = ""
+        count = self._next - 1
+        log.say("recording_ended", f"{count} records of {head.journal}: {self._why or 'the end'}", journal=head.journal)
+
+    def _open_log(self, head: Head) -> None:
+        """Go on in another log. Raises OSError."""
+        head.first = self._next
+        self._logs += 1
+        opened = self.spool.begin(head.journal, self._logs)
+        try:
+            opened.has_room(ROOM)
+            opened.append(HEAD, head.pack())
+        except OSError:
+            opened.close()
+            with contextlib.suppress(OSError):
+                os.unlink(opened.path)
+            raise
+        self._log = opened
+        self._rotate_at = time.monotonic() + self.options.rotate
+        self._day = layout.day_of(_now())
+
+    def _close_log(self) -> None:
+        """Give the log to the worker."""
+        written, self._log = self._log, None
+        if written is not None:
+            stretch = self._head.stretches[-1] if self._head is not None else None
+            if stretch is not None:
+                with contextlib.suppress(OSError):
+                    written.append(ALIVE, pack_alive(stretch.end, stretch.socket_drops))
+            written.close()
+            self.worker.add(written.path, written.size)
+
+    def _rotate(self, head: Head) -> None:
+        self._close_log()
+        try:
+            self._open_log(head)
+        except OSError as error:
+            self._pause(error)
+
+    def _on_packet(self, packet: bytes) -> None:
+        head = self._head
+        if head is None:
+            return  # not in force yet, as far as we know
+        written = self._log
+        payloads = self.options.payloads
+        if written is None:
+            self.dropped[self._reason] += self._count(packet)
+            return
+        try:
+            if payloads.everything or packet.startswith(b"CMSG "):
+                written.append(PACKET, packet)
+            else:
+                found = packets.observations(packet)
+                if found:
+                    written.append(ROWS, packets.pack(map(payloads.apply, found)))
+        except OSError as error:
+            self._pause(error)
+            self.dropped[self._reason] += self._count(packet)
+            return
+        count = self._count(packet)
+        self._next += count
+        self.records += count
+        if written.size >= self.options.rotate_size:
+            self._rotate(head)
+
+    def _count(self, packet: bytes) -> int:
+        """The records of a packet; a gap is taken note of."""
+        lost = packets.gap_in(packet)
+        if lost:
+            self.gaps += lost
+            if self._head is not None:
+                if self._log is not None:
+                    self._head.stretches[-1].tap_gaps += lost
+                self._gap(lost)
+            return 0
+        return len(packets.tapped(packet))
+
+    def _gap(self, lost: int) -> None:
+        remedy = "give this host more processor, or raise bus.queue of the daemon"
+        text = f"{lost} records were lost between the daemon and the recorder, which was too slow"
+        self._limited.say("gap", "records_lost", text, remedy=remedy)
+
+    def _alive(self, asked: int) -> None:
+        """Everything up to a moment ago is there."""
+        head, written = self._head, self._log
+        if head is None or written is None:
+            return
+        stretch = head.stretches[-1]
+        stretch.lives(asked - MARGIN, 0)
+        try:
+            written.append(ALIVE, pack_alive(stretch.end, stretch.socket_drops))
+        except OSError as error:
+            self._pause(error)
+
+    # -- pauses
+
+    def _pause(self, error: OSError, reason: str = "disk") -> None:
+        """Record nothing until it can be written again; the stretch ends where it was last known to be whole."""
+        self._close_log()
+        first = not self.paused
+        self.paused = error.strerror or str(error)
+        self._reason = reason
+        if first:
+            text = f"recording pauses: {self.paused} in {self.options.spool}"
+            remedy = "make room there; recording goes on by itself as soon as it can"
+            log.say("recording_paused", text, remedy=remedy, error=name_of(error))
+            self._tell()
+
+    def _resume(self, head: Head) -> None:
+        """Go on, if there is room again, in a stretch of its own."""
+        if self._reason == "spool_full" and self.worker.pending + self.options.rotate_size > self.options.spool_size:
+            return
+        now = _now()
+        if len(head.stretches) >= MAX_STRETCHES:
+            head = self._name(now)
+        head.stretches.append(Stretch(now, now))
+        try:
+            self._open_log(head)
+        except OSError:
+            head.stretches.pop()
+            return
+        self.paused = ""
+        lost = sum(self.dropped.values())
+        text = f"recording goes on; {lost} records were not kept since this recorder has started"
+        log.say("recording_resumed", text, count=lost)
+        self._tell()
+
+    # -- time
+
+    def _tick(self) -> None:
+        self._ticks += 1
+        failed, self._syncer.failed = self._syncer.failed, None
+        if self._log is not None and failed is not None:
+            self._pause(failed)
+        elif self._head is not None and self._log is None:
+            self._resume(self._head)
+        if self._log is not None and self._head is not None:
+            self._syncer.ask(self._log.fileno())
+            if self.worker.pending + self._log.size > self.options.spool_size:
+                self._pause(OSError(0, "the spool is full (recorder.spool_size)"), "spool_full")
+            elif time.monotonic() >= self._rotate_at or layout.day_of(_now()) != self._day:
+                self._rotate(self._head)
+        if self._tap is not None and self._head is not None and not self._ending:
+            try:
+                if self._ticks % _ASK == 0:
+                    self._tap.ask_drops()
+                self._tap.sync(b"%d" % _now())
+            except BusError as error:
+                self._lost(error)
+        if self._ticks % _ASK == 0:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Say how it goes."""
+        self.status = self._describe()
+        if self._manager is not None and not self._ending:
+            self._manager.status(self.status)
+        self.on_status(self.status)
+
+    def _describe(self) -> str:
+        worker = self.worker
+        if self.paused:
+            state = f"paused: {self.paused}; {sum(self.dropped.values())} records not kept"
+        elif self._head is None:
+            state = self._why or "waiting for the daemon"
+        else:
+            state = "recording"
+        parts = [state, f"{self.records} records", f"{worker.files} files of {worker.bytes} bytes"]
+        if self.gaps or self.drops:
+            parts.append(f"lost on the way: {self.gaps} by the tap, {self.drops} by the kernel")
+        if worker.trouble:
+            parts.append(f"the journal cannot be written to: {worker.trouble}")
+        if worker.bad:
+            parts.append(f"{worker.bad} logs set aside")
+        return ", ".join(parts)
+
+    @property
+    def recording(self) -> bool:
+        return self._log is not None
+
+    @property
+    def spooled(self) -> int:
+        """Bytes of the logs that are not yet in the journal."""
+        return self.worker.pending + (self._log.size if self._log is not None else 0)
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,140 @@
+"""What the tap sends -> rows, and rows <-> bytes of the log.
+
+Law: what is a row is decided here alone, from the bytes of a packet and nothing else: whoever reads a log later counts
+the same rows as who wrote it, and numbers them alike.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from bccnd.core import frames
+from bccnd.core.observe import Observation, observe
+from bccnd.errors import BadFrame
+
+_BATCH: Final = b"MSGS "
+_TAPPED: Final = re.compile(rb"MSG !/tap/([^\0]{0,64})\0([^:|]{0,256}):([0-9]{1,10}):([0-9]{1,20}):([^|]{0,80})\|")
+_GAP: Final = b"CMSG %b\0" % frames.GAP
+#: the largest number of a column of 32 bits
+_MOST: Final = 2**31 - 1
+
+
+def tapped(packet: bytes) -> list[re.Match[bytes]]:
+    """What a packet holds of the tap, one match for each datagram, which begins at its end. Raises BadFrame."""
+    found = frames.read_batch(packet) if packet.startswith(_BATCH) else [packet]
+    return [match for match in map(_TAPPED.match, found) if match is not None]
+
+
+def gap_in(packet: bytes) -> int:
+    """How many messages a packet says are missing at its place; 0 for every other packet."""
+    digits = packet[len(_GAP) :] if packet.startswith(_GAP) else b""
+    return int(digits) if digits.isdigit() and len(digits) < 19 else 0
+
+
+@lru_cache(4096)
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def observations(packet: bytes) -> list[Observation]:
+    """The rows of a packet; none of one that cannot be read."""
+    try:
+        found = tapped(packet)
+    except BadFrame:
+        return []
+    rows = []
+    for match in found:
+        verdict, segment, epoch, received_ns, peer = match.groups()
+        rows.append(
+            observe(
+                _text(verdict),
+                _text(segment),
+                min(int(epoch), _MOST),
+                int(received_ns),
+                _text(peer),
+                match.string[match.end() :],
+            )
+        )
+    return rows
+
+
+# -- rows as bytes, where the log must not hold what came
+
+_FIXED: Final = struct.Struct("<qiiiq")
+_SHORT: Final = struct.Struct("<H")
+_LONG: Final = struct.Struct("<I")
+_NO_TEXT: Final = b"\xff\xff"
+_NO_BYTES: Final = b"\xff\xff\xff\xff"
+
+
+def pack(rows: Iterable[Observation]) -> bytes:
+    pieces: list[bytes] = []
+    for row in rows:
+        key = row.seq_key
+        pieces.append(_FIXED.pack(row.ts, row.peer_port, row.epoch, row.length, 0 if key is None else key))
+        pieces.append(b"\0" if key is None else b"\1")
+        for text in (row.segment, row.peer_ip, row.verdict, row.magic, row.algo, row.src, row.chan, row.form):
+            if text is None:
+                pieces.append(_NO_TEXT)
+            else:
+                raw = text.encode()
+                pieces += (_SHORT.pack(len(raw)), raw)
+        if row.payload is None:
+            pieces.append(_NO_BYTES)
+        else:
+            pieces += (_LONG.pack(len(row.payload)), row.payload)
+    return b"".join(pieces)
+
+
+def unpack(data: bytes) -> list[Observation]:
+    """The rows that `pack` made these bytes of. Raises ValueError."""
+    rows = []
+    at, end = 0, len(data)
+    try:
+        while at < end:
+            ts, port, epoch, length, key = _FIXED.unpack_from(data, at)
+            known = data[at + _FIXED.size]
+            at += _FIXED.size + 1
+            texts: list[str | None] = []
+            for _ in range(8):
+                (size,) = _SHORT.unpack_from(data, at)
+                at += _SHORT.size
+                if size == 0xFFFF:
+                    texts.append(None)
+                else:
+                    texts.append(data[at : at + size].decode())
+                    at += size
+            (size,) = _LONG.unpack_from(data, at)
+            at += _LONG.size
+            payload = None
+            if size != 0xFFFFFFFF:
+                payload = data[at : at + size]
+                at += size
+            segment, peer, verdict, magic, algo, src, chan, form = texts
+            rows.append(
+                Observation(
+                    ts,
+                    segment or "",
+                    peer or "",
+                    port,
+                    verdict or "",
+                    magic,
+                    algo,
+                    src,
+                    key if known else None,
+                    epoch,
+                    chan,
+                    form,
+                    length,
+                    payload,
+                )
+            )
+    except (struct.error, IndexError, UnicodeDecodeError) as bad:
+        raise ValueError("no rows") from bad
+    if at != end:
+        raise ValueError("no rows")
+    return rows

@@ -1,0 +1,212 @@
+"""What happens to logs beside the recording: they become files of the journal, old files go, disks are waited for.
+
+Law: one thread, one log after the other, the oldest first; the recording never waits for it. A log that cannot be
+turned into files now stays and is tried again; one that never can be is set aside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+import time
+from collections import deque
+from typing import Final
+
+import pyarrow as pa
+
+from bccnd.core.observe import observe
+from bccnd.errors import JournalError
+from bccnd.journal import files
+from bccnd.net import log
+from bccnd.recorder.convert import Converted, convert
+from bccnd.recorder.retention import Keep, retain
+from bccnd.recorder.spool import Spool
+
+#: seconds between two attempts to write to a journal that cannot be written to: at first, and at last
+RETRY: Final = 1.0
+LONGEST: Final = 30.0
+#: seconds between two looks at what is too old, while nothing is finished
+_LOOK: Final = 600.0
+
+
+class Worker:
+    """``recovered`` logs were there at the start, ``bad`` were set aside, ``torn`` ended in the midst of a record,
+    ``removed`` files went by retention. ``trouble`` says why nothing can be finished now, and is empty otherwise."""
+
+    def __init__(self, spool: Spool, journal: str, host: str, keep: Keep) -> None:
+        self.rows = self.files = self.bytes = 0
+        self.recovered = self.torn = self.bad = self.removed = 0
+        self.trouble = ""
+        #: the journal that is written now
+        self.current = ""
+        self._spool = spool
+        self._journal = journal
+        self._host = host
+        self._keep = keep
+        self._lock = threading.Condition()
+        self._waiting: deque[tuple[str, int]] = deque()
+        self._old: set[str] = set()
+        self._ends = False
+        self._retained = 0.0
+        self._said = ""
+        self._limited = log.Limited()
+        for path in spool.leftovers():
+            self._old.add(path)
+            self._waiting.append((path, os.path.getsize(path)))
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+
+    def start(self) -> None:
+        # What is loaded at the first use would be loaded while records come in, and nothing else could run then.
+        files.obs_table("", "", 1, [observe("", "", 0, 0, "", b"")])
+        self._thread.start()
+
+    def add(self, path: str, size: int) -> None:
+        """A log has been written to its end."""
+        with self._lock:
+            self._waiting.append((path, size))
+            self._lock.notify()
+
+    @property
+    def pending(self) -> int:
+        """Bytes of the logs that wait."""
+        with self._lock:
+            return sum(size for _, size in self._waiting)
+
+    @property
+    def logs(self) -> int:
+        """Logs that wait."""
+        return len(self._waiting)
+
+    def end(self) -> None:
+        """Do what there is to do, each log once, and be done: `done` is true then."""
+        with self._lock:
+            self._ends = True
+            self._lock.notify()
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    # -- the thread
+
+    def _run(self) -> None:
+        wait = RETRY
+        while True:
+            with self._lock:
+                if not self._waiting and not self._ends:
+                    self._lock.wait(_LOOK)
+                path = self._waiting[0][0] if self._waiting else ""
+                if not path and self._ends:
+                    return
+            try:
+                if path:
+                    self._finish(path)
+                self._retain(bool(path))
+            except (OSError, pa.ArrowException) as error:
+                self._cannot(error)
+                with self._lock:
+                    if self._ends:
+                        return
+                    self._lock.wait_for(lambda: self._ends, wait)
+                wait = min(LONGEST, 2 * wait)
+            else:
+                wait = RETRY
+                self._can()
+
+    def _finish(self, path: str) -> None:
+        """Turn a log into files. Raises OSError where that may go well another time."""
+        found: Converted | None = None
+        bad = ""
+        try:
+            filesystem, root = files.open_root(self._journal)
+            found = convert(path, filesystem, root)
+        except JournalError as error:
+            bad = error.detail
+        except OSError:
+            raise
+        except Exception:  # noqa: BLE001 -- whatever is wrong with one log, there are others
+            self._limited.bug(f"the log {path} has met a bug and is set aside")
+            bad = "a bug"
+        if found is not None:
+            self.rows += found.rows
+            self.files += found.files
+            self.bytes += found.bytes
+            self.torn += found.end == "torn"
+            if found.end == "damaged":
+                bad = f"a record behind the first {found.saved} bytes cannot be read; what precedes it is saved"
+        if bad:
+            place = self._spool.set_aside(path)
+            self.bad += 1
+            text = f"a log of records was set aside as {place}: {bad}"
+            log.say("log_set_aside", text, remedy="see whether this disk is in order; then remove the file", file=place)
+        else:
+            os.unlink(path)
+        if path in self._old:
+            self._old.discard(path)
+            self.recovered += 1
+            rows = found.rows if found is not None else 0
+            log.say(
+                "log_recovered", f"{rows} records that a recorder had left in {path} are in the journal", count=rows
+            )
+        with self._lock:
+            self._waiting.popleft()
+
+    def _retain(self, finished: bool) -> None:
+        now = time.monotonic()
+        if not finished and now - self._retained < _LOOK:
+            return
+        self._retained = now
+        filesystem, root = files.open_root(self._journal)
+        count, _ = retain(filesystem, root, self._host, self._keep, time.time(), self.current)
+        self.removed += count
+
+    def _cannot(self, error: Exception) -> None:
+        self.trouble = str(error).splitlines()[0]
+        if not self._said:
+            remedy = "make the journal writable, and make room there; what is recorded waits in the spool until then"
+            text = f"the journal {self._journal} cannot be written to: {self.trouble}"
+            log.say("journal_unreachable", text, remedy=remedy, error=name_of(error))
+        self._said = self.trouble
+        with contextlib.suppress(OSError, pa.ArrowException):  # what is too old may make the room
+            self._retain(finished=True)
+
+    def _can(self) -> None:
+        if self._said:
+            log.say("journal_reached", f"the journal {self._journal} can be written to again")
+        self.trouble = self._said = ""
+
+
+def name_of(error: Exception) -> str:
+    """The kernel's name of an error; that of its kind where it has none."""
+    number = error.errno if isinstance(error, OSError) else None
+    return errno.errorcode.get(number or 0, type(error).__name__)
+
+
+class Syncer:
+    """Has logs brought to the disk, by a thread of its own: a disk that takes its time holds up nothing. ``failed`` is
+    the last thing that went wrong, once."""
+
+    def __init__(self) -> None:
+        self.failed: OSError | None = None
+        self._fd = -1
+        self._asked = threading.Event()
+        threading.Thread(target=self._run, name="disk", daemon=True).start()
+
+    def ask(self, fd: int) -> None:
+        """Bring a file to the disk, unless the one before is still under way."""
+        if self._fd < 0:
+            self._fd = os.dup(fd)
+            self._asked.set()
+
+    def _run(self) -> None:
+        while True:
+            self._asked.wait()
+            self._asked.clear()
+            try:
+                os.fdatasync(self._fd)
+            except OSError as error:
+                self.failed = error
+            os.close(self._fd)
+            self._fd = -1

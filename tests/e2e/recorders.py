@@ -1,0 +1,100 @@
+"""A recorder as a process of its own, beside a real daemon."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tests.e2e.harness import PATIENCE, Daemon, wait
+from tests.support import ROOT
+
+#: the tool of this tree, wherever the installed one may be from
+TOOL = (sys.executable, "-c", "from bccnd.cli.tool import main; main()")
+
+
+class Recorder:
+    """`bccn record` with the configuration of ``daemon``; its log goes to ``log``."""
+
+    def __init__(self, daemon: Daemon, *options: str, start: bool = True) -> None:
+        self.daemon = daemon
+        self.options = options
+        self.log = daemon.folder / "recorder.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        if start:
+            self.start()
+
+    @property
+    def command(self) -> Sequence[str]:
+        return [*TOOL, "record", "--config", str(self.daemon.config), *self.options]
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        environment = {name: value for name, value in os.environ.items() if name != "BCCN_SOCKET"}
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                self.command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def start(self) -> None:
+        """Start, and wait until it records."""
+        before = self.said().count("recording what")
+        self.process = self.spawn()
+        wait(lambda: self.said().count("recording what") > before or self.ended(), f"a recorder:\n{self.said()}")
+        assert not self.ended(), self.said()
+
+    def ended(self) -> bool:
+        return self.process is None or self.process.poll() is not None
+
+    def said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def journals(self) -> list[str]:
+        """The journals that were begun so far."""
+        return re.findall(r"recording what .*, as (\S+)", self.said())
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.terminate()
+        return self.process.wait(PATIENCE)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process is not None and self.process.poll() is None:
+            status = self.stop()
+            if kind is None:
+                assert status == 0, self.said()
+
+
+def refused(daemon: Daemon, *options: str) -> tuple[int, str]:
+    """Status and words of a recorder that does not start."""
+    done = subprocess.run(
+        Recorder(daemon, *options, start=False).command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+def files(journal: Path) -> list[Path]:
+    """Finished files with records."""
+    return sorted(journal.glob("obs/host=*/day=*/[!.]*.parquet"))

@@ -1,0 +1,375 @@
+"""The recorder beside a real daemon: what was sent is in the journal, once, and what is missing is accounted for."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bccnd.core.observe import seq_of
+from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, wait
+from tests.e2e.recorders import TOOL, Recorder, files, refused
+from tests.recorder.material import names, table
+from tests.support import ROOT, cannot_here, free_port, need_root
+
+SRC = "host-c/plain/7"
+TICK = datetime.timedelta(milliseconds=10)
+
+
+def daemon_with(folder: Path, recorder: dict[str, Any] | None = None, **settings: Any) -> Daemon:
+    settings["recorder"] = {"journal": str(folder / "journal"), "rotate": 1, **(recorder or {})}
+    return Daemon(folder / "a", settings)
+
+
+def seqs(journal: Path) -> list[int]:
+    return [seq_of(row["seq_key"]) for row in table(journal) if row["seq_key"] is not None]
+
+
+def dense(rows: list[dict[str, Any]]) -> None:
+    """No record twice and no number left out, in any journal."""
+    numbers: dict[str, list[int]] = {}
+    for row in rows:
+        numbers.setdefault(row["journal_id"], []).append(row["rec_no"])
+    for journal, found in numbers.items():
+        assert found == list(range(1, len(found) + 1)), journal
+
+
+def test_the_journal_is_what_was_on_the_wire_and_agrees_with_the_daemon(tmp_path: Path) -> None:
+    with daemon_with(tmp_path) as daemon, Recorder(daemon) as recorder, Wire(daemon.port) as wire:
+        sent = [datagram(SRC, seq, f"x/{seq % 3}", f"payload {seq}") for seq in range(1, 301)]
+        others = [b"junk", datagram(SRC, 300, "x"), datagram("h/p/1", 1, "!", b"to all"), b"BCCN2[3]abc"]
+        others += [datagram("h/p/1", 2, "!relay99/x", b"for another")]
+        wire.send(*sent[:150])
+        wait(lambda: files(tmp_path / "journal"), "a file while it goes on")
+        wire.send(*sent[150:], *others)
+        with daemon.connect() as client:
+            client.publish("own", b"ours")
+            assert client.sync() == []
+        wait(lambda: sum(daemon.verdicts().values()) == 306)
+        verdicts = daemon.verdicts()
+        assert recorder.stop() == 0
+    rows = table(tmp_path / "journal")
+    dense(rows)
+    assert Counter(row["verdict"] for row in rows) == verdicts
+    ours = [row for row in rows if row["src"] == SRC and row["verdict"] == "accepted"]
+    assert [(seq_of(row["seq_key"]), row["chan"], row["payload"], row["len"]) for row in ours] == [
+        (seq, f"x/{seq % 3}", b"payload %d" % seq, len(sent[seq - 1])) for seq in range(1, 301)
+    ]
+    assert [row["form"] for row in rows if row["src"] == "h/p/1"] == ["all", "directed"]
+    assert len(files(tmp_path / "journal")) > 1
+    (session,) = table(tmp_path / "journal", "sessions")
+    # The daemon's clock moves on every few milliseconds, and of the last ones nothing is claimed.
+    assert session["start_ts"] - TICK <= rows[0]["ts"] <= rows[-1]["ts"] <= session["end_ts"] + 3 * TICK
+    assert (session["socket_drops"], session["tap_gaps"]) == (0, 0)
+    assert names(tmp_path / "journal/.spool") == ["relay01/lock"]
+
+
+class Traffic:
+    """A sender in the background: numbers from 1 on, each with the time at which it went out."""
+
+    def __init__(self, port: int, rate: float = 2000) -> None:
+        self.sent: dict[int, int] = {}
+        self._wire = Wire(port)
+        self._pause = 1 / rate
+        self._ends = False
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        seq = 0
+        while not self._ends:
+            for _ in range(10):
+                seq += 1
+                self.sent[seq] = time.time_ns() // 1000
+                self._wire.send(datagram(SRC, seq, "x", b"x" * (seq % 90)))
+            time.sleep(10 * self._pause)
+
+    def __enter__(self) -> Traffic:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends = True
+        self._thread.join()
+        self._wire.sock.close()
+
+
+def accounted_for(journal: Path, traffic: Traffic) -> int:
+    """That nothing stands there twice, and that whoever says he listened has all of it; how many are missing."""
+    rows = table(journal)
+    dense(rows)
+    found = [seq_of(row["seq_key"]) for row in rows]
+    assert len(found) == len(set(found))
+    stretches = [
+        (int(one["start_ts"].timestamp() * 1e6), int(one["end_ts"].timestamp() * 1e6), one["tap_gaps"])
+        for one in table(journal, "sessions")
+    ]
+    assert [gaps for _, _, gaps in stretches] == [0] * len(stretches)
+    missing = sorted(set(traffic.sent) - set(found))
+    for seq in missing:
+        sent = traffic.sent[seq]
+        # It left us at that time, and was received a moment later.
+        assert not any(start <= sent and sent + 20_000 <= end for start, end, _ in stretches), seq
+    for one, other in itertools.pairwise(stretches):
+        assert one[1] <= other[0]
+    return len(missing)
+
+
+def test_a_recorder_that_is_killed_again_and_again_loses_no_more_than_its_absence(tmp_path: Path) -> None:
+    dice = random.Random(7)
+    with daemon_with(tmp_path, {"rotate_size": "64KiB"}) as daemon:
+        recorder = Recorder(daemon)
+        with Traffic(daemon.port) as traffic:
+            kills = []
+            for _ in range(6):
+                time.sleep(dice.uniform(0.1, 1.7))
+                killed = time.time_ns() // 1000
+                recorder.kill()
+                recorder.start()
+                kills.append((killed, time.time_ns() // 1000))
+            time.sleep(0.3)
+        time.sleep(0.2)
+        assert recorder.stop() == 0
+    missing = accounted_for(tmp_path / "journal", traffic)
+    away = sum(until - since for since, until in kills) / 1e6
+    # What is missing was sent while nobody recorded, and nothing that was recorded has gone: less than a tenth of a
+    # second of traffic for each time, beside the absence itself.
+    found = set(seqs(tmp_path / "journal"))
+    for killed, back in kills:
+        lost = [seq for seq, sent in traffic.sent.items() if sent < killed - 100_000 and seq not in found]
+        assert not [seq for seq in lost if not any(a - 100_000 <= traffic.sent[seq] <= b for a, b in kills)], away
+        assert back > killed
+    assert 0 < missing < len(traffic.sent)
+    assert len(table(tmp_path / "journal", "sessions")) == 7
+    assert recorder.said().count("had left in") >= 6
+    assert names(tmp_path / "journal/.spool") == ["relay01/lock"]
+
+
+def test_where_the_daemon_is_killed_another_journal_begins(tmp_path: Path) -> None:
+    with daemon_with(tmp_path) as daemon, Recorder(daemon) as recorder:
+        with Traffic(daemon.port) as traffic:
+            time.sleep(0.5)
+            daemon.signal(signal.SIGKILL)
+            assert daemon.process is not None
+            daemon.process.wait(PATIENCE)
+            time.sleep(0.2)
+            daemon.start()
+            wait(lambda: len(recorder.journals()) == 2, "the second journal")
+            time.sleep(0.5)
+        wait(lambda: daemon.verdicts())
+        time.sleep(0.2)
+        assert recorder.stop() == 0
+    accounted_for(tmp_path / "journal", traffic)
+    rows = table(tmp_path / "journal")
+    assert {row["journal_id"] for row in rows} == set(recorder.journals())
+    sessions = table(tmp_path / "journal", "sessions")
+    assert [one["journal_id"] for one in sessions] == sorted(recorder.journals())
+
+
+def test_a_daemon_that_is_not_there_is_waited_for(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", {"recorder": {"journal": str(tmp_path / "journal")}}, start=False)
+    recorder = Recorder(daemon, start=False)
+    recorder.process = recorder.spawn()
+    wait(lambda: "waiting for it" in recorder.said(), "a word")
+    assert "systemctl start bccnd" in recorder.said()
+    with daemon, recorder:
+        daemon.start()
+        wait(recorder.journals, "the recorder to find it")
+
+
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[None]:
+    need_root("a file system of its own")
+    place.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        cannot_here(f"no mount: {done.stderr}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(place: Path) -> None:
+    """Take all the room that there is."""
+    with place.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+@pytest.mark.root
+def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
+    """The disk of log and journal both; somebody else fills it, and clears it again."""
+    listen = f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+    disk = tmp_path / "disk"
+    with small_disk(disk, "4m"):
+        settings = {"journal": str(disk / "journal"), "metrics": {"listen": listen}, "rotate": "1h"}
+        with daemon_with(tmp_path, settings) as daemon, Recorder(daemon) as recorder:
+            with Traffic(daemon.port) as traffic:
+                time.sleep(0.3)
+                fill(disk / "filler")
+                wait(lambda: "recording pauses: No space left on device" in recorder.said(), "the pause")
+                assert metric(listen, "paused") == 1
+                wait(lambda: metric(listen, "dropped_records_total") > 100)
+                assert recorder.said().count("recording pauses") == 1
+                (disk / "filler").unlink()
+                wait(lambda: "were not kept since" in recorder.said(), "it to go on")
+                assert metric(listen, "paused") == 0
+                time.sleep(0.3)
+            time.sleep(0.2)
+            assert daemon.metric("deliveries_dropped_total") == 0
+            dropped = metric(listen, "dropped_records_total")
+            assert recorder.stop() == 0
+        rows, sessions = table(disk / "journal"), table(disk / "journal", "sessions")
+        assert accounted_for(disk / "journal", traffic) == dropped
+    assert len({row["journal_id"] for row in rows}) == 1
+    assert len(sessions) == 2
+
+
+def metric(listen: str, name: str) -> float:
+    with urllib.request.urlopen(f"http://{listen}/metrics", timeout=PATIENCE) as answer:
+        page = answer.read().decode()
+    found = re.findall(rf"^bccnd_recorder_{name}(?:\{{.*\}})? (\S+)$", page, re.MULTILINE)
+    assert found, page
+    return sum(map(float, found))
+
+
+def test_what_must_not_be_kept_is_on_no_disk(tmp_path: Path) -> None:
+    """recorder.payload, with channels, while it is in the log as later in the journal."""
+    rules = [{"channels": "door/", "payload": "hash"}, {"channels": "open/", "payload": "record"}, {"payload": "omit"}]
+    with daemon_with(tmp_path, {"payload": rules, "rotate": "1h"}) as daemon, Recorder(daemon) as recorder:
+        with Wire(daemon.port) as wire:
+            for seq, chan in enumerate(("door/1", "open/1", "other", "!"), start=1):
+                wire.send(datagram(SRC, seq, chan, f"secret of {chan}"))
+        spool = tmp_path / "journal/.spool"
+        wait(lambda: b"secret of open/1" in b"".join(path.read_bytes() for path in spool.rglob("*.log")))
+        wait(lambda: sum(daemon.verdicts().values()) == 4)
+        time.sleep(0.1)
+        for secret in (b"secret of door", b"secret of other", b"secret of !"):
+            assert secret not in b"".join(path.read_bytes() for path in spool.rglob("*.log"))
+        assert recorder.stop() == 0
+    found = {row["chan"]: row["payload"] for row in table(tmp_path / "journal")}
+    assert found["open/1"] == b"secret of open/1"
+    assert (found["other"], found["!"]) == (None, None)
+    assert found["door/1"][:7] == b"sha256:"
+    assert len(found["door/1"]) == 39
+
+
+def test_two_recorders_of_one_journal_are_refused_and_who_may_not_tap_is_told(tmp_path: Path) -> None:
+    with daemon_with(tmp_path) as daemon, Recorder(daemon):
+        status, said = refused(daemon)
+        assert status == 1
+        assert "another recorder writes to" in said
+        assert "remedy: " in said
+    with daemon_with(tmp_path / "a", access=[{"tap": False}]) as daemon:
+        status, said = refused(daemon)
+        assert status == 1
+        assert "may not tap" in said
+        assert "tap: true" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        (["--rotate", "soon"], 2, "command line: rotate: 'soon' is no duration"),
+        (["--host", "a/b"], 2, "cannot be part of a path"),
+        (["--journal", "nonsense://x"], 1, "names no journal"),
+        (["--journal", "/proc/nothing/journal"], 1, "cannot write to /proc/nothing/journal"),
+        (["--config", "/nowhere/bccnd.yaml"], 2, "cannot read it"),
+        (["--payload", "some"], 2, "'record', 'hash', 'omit'"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_line_with_its_remedy(
+    tmp_path: Path, options: list[str], status: int, words: str
+) -> None:
+    daemon = Daemon(tmp_path / "a", start=False)
+    found, said = refused(daemon, "--journal", str(tmp_path / "journal"), *options)
+    assert (found, words in said) == (status, True), said
+    assert "remedy" in said or "Usage" in said
+
+
+# -- the options of the configuration that nothing above shows
+
+
+def test_records_stand_under_the_configured_host_and_wait_in_the_configured_spool(tmp_path: Path) -> None:
+    settings = {"host": "kiosk-3", "spool": str(tmp_path / "waiting"), "rotate": "1h"}
+    with daemon_with(tmp_path, settings) as daemon, Recorder(daemon) as recorder, Wire(daemon.port) as wire:
+        wire.send(datagram(SRC, 1, "x"))
+        wait(lambda: b"host-c/plain/7" in b"".join(path.read_bytes() for path in (tmp_path / "waiting").glob("*.log")))
+        assert recorder.stop() == 0
+    assert {row["host"] for row in table(tmp_path / "journal")} == {"kiosk-3"}
+    assert all(path.parent.parent.name == "host=kiosk-3" for path in files(tmp_path / "journal"))
+    assert names(tmp_path / "waiting") == ["lock"]
+
+
+def test_files_are_finished_at_a_size_and_at_a_time(tmp_path: Path) -> None:
+    """rotate and rotate_size; and keep.size, under which the oldest go again."""
+    with daemon_with(tmp_path, {"rotate": "1h", "rotate_size": "64KiB"}) as daemon, Wire(daemon.port) as wire:
+        with Recorder(daemon) as recorder:
+            for start in range(1, 1001, 50):
+                wire.send(*(datagram(SRC, seq, "x", os.urandom(100)) for seq in range(start, start + 50)))
+                time.sleep(0.01)
+            wait(lambda: len(files(tmp_path / "journal")) > 1, "a second file")
+            assert recorder.stop() == 0
+        assert seqs(tmp_path / "journal") == list(range(1, 1001))
+        before = files(tmp_path / "journal")
+        daemon.configure({"recorder": {"journal": str(tmp_path / "journal"), "rotate": 1, "keep": {"size": 1}}})
+        with Recorder(daemon) as recorder:
+            wire.send(datagram(SRC, 1001, "x"))
+            wait(lambda: not set(files(tmp_path / "journal")) & set(before), "the old ones to go")
+            assert not recorder.ended()
+
+
+def test_files_go_when_they_are_old(tmp_path: Path) -> None:
+    with daemon_with(tmp_path, {"keep": {"age": "2s"}}) as daemon, Wire(daemon.port) as wire, Recorder(daemon):
+        wire.send(datagram(SRC, 1, "x"))
+        wait(lambda: files(tmp_path / "journal"), "a file")
+        wait(lambda: not files(tmp_path / "journal"), "it to go")
+
+
+def test_what_waits_for_a_journal_that_is_away_is_bounded_and_is_written_when_it_is_back(tmp_path: Path) -> None:
+    """spool_size, and a journal whose place cannot be written to for a while."""
+    listen = f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+    settings = {"spool": str(tmp_path / "waiting"), "spool_size": "1MiB", "rotate_size": "256KiB"}
+    with daemon_with(tmp_path, {**settings, "metrics": {"listen": listen}}) as daemon, Recorder(daemon) as recorder:
+        (tmp_path / "journal").write_text("in its place")
+        with Traffic(daemon.port, rate=8000) as traffic:
+            wait(lambda: "cannot be written to" in recorder.said(), "trouble")
+            assert metric(listen, "journal_reachable") == 0
+            wait(lambda: "the spool is full (recorder.spool_size)" in recorder.said(), "the pause")
+            assert metric(listen, "spool_bytes") < 3 << 20
+            (tmp_path / "journal").unlink()
+            wait(lambda: "were not kept since" in recorder.said(), "it to go on")
+        time.sleep(0.2)
+        assert recorder.stop() == 0
+    assert 0 < accounted_for(tmp_path / "journal", traffic) < len(traffic.sent)
+
+
+def test_the_command_needs_no_configuration(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a") as daemon, Wire(daemon.port) as wire:
+        command = [*TOOL, "--socket", str(daemon.bus), "record", "--journal", str(tmp_path / "journal")]
+        process = subprocess.Popen([*command, "--host", "h", "--rotate", "1s"], cwd=ROOT, stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        assert b"recording what h sees" in process.stderr.readline()
+        wire.send(datagram(SRC, 1, "x"))
+        wait(lambda: files(tmp_path / "journal"), "a file")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+        process.stderr.close()
+    assert seqs(tmp_path / "journal") == [1]

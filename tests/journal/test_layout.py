@@ -1,0 +1,49 @@
+"""Names of the journal say what they say, both ways."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.journal import layout
+
+HOSTS = st.from_regex(r"[A-Za-z0-9_.-]{1,64}", fullmatch=True).filter(layout.is_host)
+MOMENTS = st.datetimes(datetime.datetime(1970, 1, 1), datetime.datetime(2999, 12, 31)).map(
+    lambda when: int(when.replace(tzinfo=datetime.UTC).timestamp()) * layout.MICROSECONDS
+)
+
+
+@given(HOSTS, MOMENTS, st.integers(0, 2**40), st.integers(1, 10**17))
+def test_a_name_says_what_it_was_made_of(host: str, now: int, random: int, first: int) -> None:
+    made = layout.ObsFile(host, layout.day_of(now), layout.journal_id(now, random), first)
+    assert layout.read_path(made.path) == made
+
+
+@given(MOMENTS)
+def test_a_day_is_that_of_utc(now: int) -> None:
+    assert layout.day_of(now) == f"{datetime.datetime.fromtimestamp(now / 1e6, datetime.UTC):%Y-%m-%d}"
+
+
+@given(MOMENTS, MOMENTS)
+def test_journals_sort_by_when_they_began(one: int, other: int) -> None:
+    early, late = sorted((one, other))
+    assert layout.journal_id(early, 0) <= layout.journal_id(late, 0)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "obs/host=a/day=2026-11-21/x.parquet",
+        "obs/host=a/day=2026-11-21/x-1.txt",
+        "obs/host=a/day=2026-11-21/.x-000000000001.parquet/y",
+        "obs/host=../day=2026-11-21/x-1.parquet",
+        "obs/host=a/day=today/x-1.parquet",
+        "sessions/host=a/x-1.parquet",
+        "obs/host=a/day=2026-11-21/sub/x-1.parquet",
+    ],
+)
+def test_what_was_not_named_here_is_nobodys_file(path: str) -> None:
+    assert layout.read_path(path) is None

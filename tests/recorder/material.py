@@ -1,0 +1,61 @@
+"""What the tests of the recorder share: packets of the tap, logs made of them, and what stands in a journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from bccnd.core import bccn1, frames
+from bccnd.journal import layout
+from bccnd.recorder.convert import ALIVE, HEAD, PACKET
+from bccnd.recorder.logfile import LogWriter
+from bccnd.recorder.stretch import Head, Stretch, pack_alive
+
+#: 2026-11-21 12:00 UTC, in microseconds
+NOON = 1_795_262_400 * layout.MICROSECONDS
+JOURNAL = "20261121T120000Z-00000001"
+
+
+def tapped(seq: int, ts: int, chan: str = "x/y", payload: bytes = b"hello", verdict: str = "accepted") -> bytes:
+    """A message of the tap; ``ts`` in microseconds."""
+    raw = bccn1.build(bccn1.build_body(b"host/a/1", seq, chan.encode(), payload))
+    return frames.tapped(verdict, "lan", 1, ts * 1000, "10.0.0.1:5400", raw)
+
+
+def packet(seqs: Iterable[int], ts: int, step: int = 1000) -> bytes:
+    """A batch: one message for each number, so many microseconds apart."""
+    return frames.batch([tapped(seq, ts + step * place) for place, seq in enumerate(seqs)])
+
+
+def write_log(
+    path: Path,
+    packets: Sequence[bytes],
+    *,
+    first: int = 1,
+    alive: Sequence[int] = (),
+    stretches: Sequence[Stretch] = (Stretch(NOON, NOON),),
+    host: str = "relay01",
+) -> None:
+    log = LogWriter(str(path))
+    log.append(HEAD, Head(host, JOURNAL, first, "1", list(stretches)).pack())
+    for one in packets:
+        log.append(PACKET, one)
+    for until in alive:
+        log.append(ALIVE, pack_alive(until, 0))
+    log.close()
+
+
+def table(journal: Path, kind: str = "obs") -> list[dict[str, Any]]:
+    """All rows of a journal, in the order of their numbers."""
+    rows: list[dict[str, Any]] = []
+    for path in sorted((journal / kind).rglob("*.parquet")):
+        rows += pq.read_table(path, partitioning=None).to_pylist()
+    return sorted(rows, key=lambda row: (row["journal_id"], row.get("rec_no", row.get("start_ts"))))
+
+
+def names(journal: Path) -> list[str]:
+    """The files of a journal."""
+    return sorted(str(path.relative_to(journal)) for path in journal.rglob("*") if path.is_file())

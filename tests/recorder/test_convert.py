@@ -1,0 +1,163 @@
+"""A log becomes files: all its rows, once, whatever became of its end, and however often it is done."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from bccnd.core import frames
+from bccnd.core.observe import seq_key
+from bccnd.errors import JournalError
+from bccnd.journal import layout, schema
+from bccnd.recorder.convert import ROWS, convert
+from bccnd.recorder.logfile import LogWriter
+from bccnd.recorder.rows import observations, pack
+from bccnd.recorder.stretch import Head, Stretch
+from tests.recorder.material import JOURNAL, NOON, names, packet, table, write_log
+
+HERE = pafs.LocalFileSystem()
+MIDNIGHT = NOON + 43_200 * layout.MICROSECONDS
+
+
+def moment(ts: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(ts / 1e6, datetime.UTC)
+
+
+def test_a_log_becomes_a_file_with_its_rows_and_a_word_of_who_listened(tmp_path: Path) -> None:
+    log, journal = tmp_path / "a.log", tmp_path / "journal"
+    write_log(log, [packet([1, 2], NOON), frames.gap(5), packet([3], NOON + 9)], first=41, alive=[NOON + 50, NOON + 99])
+    found = convert(str(log), HERE, str(journal))
+    assert found is not None
+    assert (found.rows, found.files, found.end) == (3, 1, "clean")
+    assert names(journal) == [
+        f"obs/host=relay01/day=2026-11-21/{JOURNAL}-000000000041.parquet",
+        f"sessions/host=relay01/{JOURNAL}.parquet",
+    ]
+    rows = table(journal)
+    assert [(row["rec_no"], row["seq_key"]) for row in rows] == [(41, seq_key(1)), (42, seq_key(2)), (43, seq_key(3))]
+    assert {(row["host"], row["journal_id"]) for row in rows} == {("relay01", JOURNAL)}
+    assert rows[0]["ts"] == moment(NOON)
+    assert rows[0]["payload"] == b"hello"
+    (session,) = table(journal, "sessions")
+    assert (session["start_ts"], session["end_ts"]) == (moment(NOON), moment(NOON + 99))
+    assert (session["tap_gaps"], session["socket_drops"]) == (5, 0)
+    assert pq.read_schema(journal / names(journal)[0]).equals(schema.OBS)
+    assert found.bytes == (journal / names(journal)[0]).stat().st_size
+
+
+def test_it_may_be_done_again_and_yields_the_same(tmp_path: Path) -> None:
+    log, journal = tmp_path / "a.log", tmp_path / "journal"
+    write_log(log, [packet(range(100), NOON)], alive=[NOON + 7])
+    convert(str(log), HERE, str(journal))
+    before, rows, sessions = names(journal), table(journal), table(journal, "sessions")
+    (journal / before[0]).unlink()
+    (journal / before[0]).with_name("." + Path(before[0]).name).write_bytes(b"what a crash has left")
+    convert(str(log), HERE, str(journal))
+    assert (names(journal), table(journal), table(journal, "sessions")) == (before, rows, sessions)
+
+
+def test_every_file_holds_one_day_and_numbers_without_a_hole(tmp_path: Path) -> None:
+    """Around midnight, with stamps of two segments that overtake each other."""
+    log, journal = tmp_path / "a.log", tmp_path / "journal"
+    stamps = [MIDNIGHT - 2, MIDNIGHT - 1, MIDNIGHT, MIDNIGHT - 1, MIDNIGHT + 1, MIDNIGHT + 2]
+    write_log(log, [packet([number], ts) for number, ts in enumerate(stamps)])
+    found = convert(str(log), HERE, str(journal))
+    assert found is not None
+    assert found.files == 4
+    seen = []
+    for name in names(journal):
+        said = layout.read_path(name)
+        if said is not None:
+            rows = pq.read_table(journal / name, partitioning=None).to_pylist()
+            assert {f"{row['ts']:%Y-%m-%d}" for row in rows} == {said.day}
+            assert [row["rec_no"] for row in rows] == list(range(said.first, said.first + len(rows)))
+            seen += [row["rec_no"] for row in rows]
+    assert sorted(seen) == [1, 2, 3, 4, 5, 6]
+    assert [row["ts"] for row in table(journal)] == [moment(ts) for ts in stamps]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 30, 200])
+def test_of_a_torn_log_everything_before_is_saved(tmp_path: Path, cut: int) -> None:
+    log, journal = tmp_path / "a.log", tmp_path / "journal"
+    write_log(log, [packet([1, 2], NOON), packet(range(10), NOON)])
+    log.write_bytes(log.read_bytes()[:-cut])
+    found = convert(str(log), HERE, str(journal))
+    assert found is not None
+    assert (found.rows, found.end) == (2, "torn")
+    assert [row["rec_no"] for row in table(journal)] == [1, 2]
+
+
+def test_of_a_damaged_log_too_and_it_is_told(tmp_path: Path) -> None:
+    log, journal = tmp_path / "a.log", tmp_path / "journal"
+    write_log(log, [packet([1, 2], NOON), packet([3], NOON), packet([4], NOON)])
+    data = bytearray(log.read_bytes())
+    data[data.rindex(b"host/a/1:3:")] ^= 1
+    log.write_bytes(data)
+    found = convert(str(log), HERE, str(journal))
+    assert found is not None
+    assert (found.rows, found.end) == (2, "damaged")
+    assert len(table(journal)) == 2
+
+
+def test_a_log_without_a_beginning(tmp_path: Path) -> None:
+    log, journal = tmp_path / "a.log", tmp_path / "journal"
+    for torn in (b"", b"\x10", bytes(100)):
+        log.write_bytes(torn)
+        assert convert(str(log), HERE, str(journal)) is None
+    for bad in (b"this is no log at all, whoever wrote it", b"\1" + bytes(100)):
+        log.write_bytes(bad)
+        with pytest.raises(JournalError, match="beginning cannot be read"):
+            convert(str(log), HERE, str(journal))
+    assert not journal.exists()
+    log.unlink()
+    write_log(log, [packet([1], NOON)], host="../../etc")
+    with pytest.raises(JournalError):
+        convert(str(log), HERE, str(journal))
+    assert not journal.exists()
+
+
+def test_rows_that_were_written_as_rows(tmp_path: Path) -> None:
+    log, journal = tmp_path / "a.log", tmp_path / "journal"
+    writer = LogWriter(str(log))
+    writer.append(b"H", Head("relay01", JOURNAL, 1, "1", [Stretch(NOON, NOON)]).pack())
+    writer.append(ROWS, pack(observations(packet([1, 2], NOON))))
+    writer.append(ROWS, b"none")
+    writer.close()
+    found = convert(str(log), HERE, str(journal))
+    assert found is not None
+    assert (found.rows, found.end) == (2, "damaged")
+    assert [row["payload"] for row in table(journal)] == [b"hello", b"hello"]
+
+
+def test_nobody_says_less_than_was_said_before(tmp_path: Path) -> None:
+    """An earlier log whose removal did not happen tells of an earlier end."""
+    early, late, journal = tmp_path / "1.log", tmp_path / "2.log", tmp_path / "journal"
+    write_log(early, [packet([1], NOON)], alive=[NOON + 10])
+    write_log(late, [packet([2], NOON)], first=2, alive=[NOON + 20])
+    for log in (early, late, early):
+        convert(str(log), HERE, str(journal))
+    (session,) = table(journal, "sessions")
+    assert session["end_ts"] == moment(NOON + 20)
+    assert [row["rec_no"] for row in table(journal)] == [1, 2]
+
+
+def test_a_quiet_bus_leaves_a_word_that_somebody_listened(tmp_path: Path) -> None:
+    log, journal = tmp_path / "a.log", tmp_path / "journal"
+    write_log(log, [], alive=[NOON + 10])
+    convert(str(log), HERE, str(journal))
+    assert names(journal) == [f"sessions/host=relay01/{JOURNAL}.parquet"]
+
+
+def test_many_rows_are_many_groups_and_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bccnd.journal.files._GROUP", 1000)
+    monkeypatch.setattr("bccnd.recorder.convert._CHUNK", 300)
+    log, journal = tmp_path / "a.log", tmp_path / "journal"
+    write_log(log, [packet(range(start, start + 100), NOON) for start in range(0, 5000, 100)])
+    convert(str(log), HERE, str(journal))
+    (name,) = [name for name in names(journal) if name.startswith("obs/")]
+    assert pq.read_metadata(journal / name).num_row_groups == 5
+    assert [row["rec_no"] for row in table(journal)] == list(range(1, 5001))

@@ -1,0 +1,117 @@
+"""A log: whatever happens to the file, every record before the damage is read as it was written, and none after it is
+made up."""
+
+from __future__ import annotations
+
+import errno
+import io
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.recorder.logfile import LogReader, LogWriter, frame
+from tests.support import ROOT
+
+Record = tuple[bytes, bytes]
+RECORDS = st.lists(st.tuples(st.sampled_from([b"P", b"R"]), st.binary(max_size=60)), max_size=8)
+
+
+def written(records: list[Record]) -> bytes:
+    return b"".join(b"".join(frame(kind, content)) for kind, content in records)
+
+
+def read(data: bytes) -> tuple[list[Record], str, int]:
+    reader = LogReader(io.BytesIO(data))
+    return list(reader), reader.end, reader.good
+
+
+@given(RECORDS)
+def test_what_is_written_is_read(records: list[Record]) -> None:
+    data = written(records)
+    assert read(data) == (records, "clean", len(data))
+
+
+@given(RECORDS, st.data())
+def test_a_file_that_is_cut_anywhere_ends_with_its_last_whole_record(
+    records: list[Record], data: st.DataObject
+) -> None:
+    whole = written(records)
+    cut = data.draw(st.integers(0, len(whole)))
+    sizes = [len(written(records[:count])) for count in range(len(records) + 1)]
+    count = max(place for place, size in enumerate(sizes) if size <= cut)
+    assert read(whole[:cut]) == (records[:count], "clean" if sizes[count] == cut else "torn", sizes[count])
+
+
+@given(RECORDS.filter(bool), st.data())
+def test_a_flipped_bit_is_found_and_what_precedes_it_is_saved(records: list[Record], data: st.DataObject) -> None:
+    whole = bytearray(written(records))
+    place = data.draw(st.integers(0, len(whole) - 1))
+    whole[place] ^= 1 << data.draw(st.integers(0, 7))
+    sizes = [len(written(records[:count])) for count in range(len(records) + 1)]
+    count = max(place_ for place_, size in enumerate(sizes) if size <= place)
+    assert read(bytes(whole)) == (records[:count], "damaged", sizes[count])
+
+
+@given(RECORDS, st.integers(1, 5000))
+def test_zeros_at_the_end_are_what_a_power_cut_leaves(records: list[Record], zeros: int) -> None:
+    data = written(records)
+    assert read(data + bytes(zeros)) == (records, "torn", len(data))
+    assert read(data + bytes(zeros) + b"\1")[1] in ("damaged", "torn" if zeros < 12 else "damaged")
+
+
+@given(RECORDS, st.data())
+def test_a_record_of_which_a_part_never_reached_the_disk_is_a_torn_tail(
+    records: list[Record], data: st.DataObject
+) -> None:
+    whole = written([*records, (b"P", b"x" * 50)])
+    before = len(written(records))
+    cut = data.draw(st.integers(before + 1, before + 12))
+    assert read(whole[:cut] + bytes(len(whole) - cut))[0] == records
+
+
+def test_the_writer_writes_what_the_reader_reads(tmp_path: Path) -> None:
+    log = LogWriter(str(tmp_path / "log"))
+    log.append(b"P", b"one")
+    log.append(b"R", b"")
+    log.has_room(4096)
+    log.append(b"P", b"three")
+    log.sync()
+    log.close()
+    data = (tmp_path / "log").read_bytes()
+    assert read(data)[:2] == ([(b"P", b"one"), (b"R", b""), (b"P", b"three")], "clean")
+    assert log.size == len(data)
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FileExistsError):
+        LogWriter(str(tmp_path / "log"))
+
+
+def test_a_record_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    """With a limit of the kernel's own, in a process of its own."""
+    path = tmp_path / "log"
+    program = (
+        "import resource, sys\n"
+        "from bccnd.recorder.logfile import LogWriter\n"
+        "log = LogWriter(sys.argv[1])\n"
+        "log.append(b'P', b'x' * 500)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "for size in (600, 2000):\n"
+        "    try:\n"
+        "        log.append(b'P', b'y' * size)\n"
+        "    except OSError as error:\n"
+        "        print(error.errno)\n"
+        "log.append(b'P', b'z' * 100)\n"
+    )
+    assert resource.RLIMIT_FSIZE
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert set(map(int, done.stdout.split())) <= {errno.EFBIG, errno.ENOSPC}
+    assert len(done.stdout.split()) == 2
+    found, end, _ = read(path.read_bytes())
+    assert [content[:1] + b"%d" % len(content) for _, content in found] == [b"x500", b"z100"]
+    assert end == "clean"

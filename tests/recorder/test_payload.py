@@ -1,0 +1,60 @@
+"""Payloads are kept, hashed or left out by the first rule that fits."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from bccnd.core.observe import Observation, observe
+from bccnd.recorder.payload import Keep, Payloads
+
+RULES: list[tuple[str, Keep]] = [("door/*/opened", "record"), ("door/", "hash"), ("!relay01", "hash"), ("", "omit")]
+
+
+def row(chan: bytes, payload: bytes = b"secret") -> Observation:
+    body = b"a/b:1:%b|%b" % (chan, payload)
+    return observe("accepted", "lan", 1, 0, "10.0.0.1:1", b"BCCN1[%d]%b" % (len(body), body))
+
+
+@pytest.mark.parametrize(
+    ("chan", "keep"),
+    [
+        ("door/1/opened", "record"),
+        ("door/1/closed", "hash"),
+        ("doors", "omit"),
+        ("!relay01", "hash"),
+        ("!relay02", "omit"),
+        ("!", "omit"),
+    ],
+)
+def test_the_first_rule_that_fits_decides(chan: str, keep: Keep) -> None:
+    assert Payloads(RULES).keep(chan) == keep
+
+
+def test_what_no_rule_fits_is_kept_and_marked_channels_fit_only_marked_patterns() -> None:
+    payloads = Payloads([(">", "omit")])
+    assert (payloads.keep("a/b"), payloads.keep("!a/b"), payloads.keep("!")) == ("omit", "record", "record")
+
+
+def test_a_hash_stands_for_the_payload_and_nothing_else_is_changed() -> None:
+    payloads = Payloads(RULES)
+    before = row(b"door/1/closed")
+    assert payloads.apply(before) == before._replace(payload=b"sha256:" + hashlib.sha256(b"secret").digest())
+    assert payloads.apply(row(b"other")) == row(b"other")._replace(payload=None)
+    assert payloads.apply(row(b"door/1/opened")).payload == b"secret"
+    unread = observe("bad_envelope", "lan", 1, 0, "10.0.0.1:1", b"junk")
+    assert payloads.apply(unread) == unread
+
+
+def test_where_everything_is_kept_nothing_is_looked_at() -> None:
+    assert Payloads([]).everything
+    assert Payloads([("a", "record"), ("", "record")]).everything
+    assert not Payloads(RULES).everything
+
+
+def test_a_stranger_cannot_have_channels_remembered_without_end() -> None:
+    payloads = Payloads(RULES)
+    for number in range(10_000):
+        payloads.keep(f"x/{number}")
+    assert len(payloads._known) <= 4096

@@ -1,0 +1,121 @@
+"""Old files go, whole and oldest first; nobody else's, and nobody is left saying that we listened then."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow.fs as pafs
+import pytest
+
+from bccnd.journal import layout
+from bccnd.recorder.convert import convert, write_sessions
+from bccnd.recorder.retention import Keep, held, retain
+from bccnd.recorder.stretch import Head, Stretch
+from tests.recorder.material import JOURNAL, NOON, names, packet, table, write_log
+
+HERE = pafs.LocalFileSystem()
+SECOND = layout.MICROSECONDS
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """Three files of one journal, 100 s apart, each with 10 records in the second that it begins with; and files that
+    are none of ours."""
+    folder = tmp_path / "journal"
+    for number in range(3):
+        log = tmp_path / f"{number}.log"
+        start = NOON + number * 100 * SECOND
+        write_log(log, [packet(range(10), start)], first=1 + 10 * number, alive=[start + 50 * SECOND])
+        convert(str(log), HERE, str(folder))
+    day = folder / "obs/host=relay01/day=2026-11-21"
+    for age, path in zip((300, 200, 100), sorted(day.iterdir()), strict=True):
+        os.utime(path, (NOON / 1e6 - age, NOON / 1e6 - age))
+    (day / "notes.txt").write_text("mine")
+    (day / "x.parquet").write_text("mine too")
+    other = folder / "obs/host=relay02/day=2026-11-21"
+    other.mkdir(parents=True)
+    (other / f"{JOURNAL}-000000000001.parquet").write_bytes(b"x" * 100_000)
+    os.utime(other / f"{JOURNAL}-000000000001.parquet", (1, 1))
+    return folder
+
+
+def numbers(journal: Path) -> list[int]:
+    return [one.name.first for one in held(HERE, str(journal), "relay01")]
+
+
+def test_without_end_nothing_goes(journal: Path) -> None:
+    assert retain(HERE, str(journal), "relay01", Keep(), NOON / 1e6 + 1e9) == (0, 0)
+    assert numbers(journal) == [1, 11, 21]
+
+
+def test_what_is_too_old_goes_and_nobody_claims_to_have_listened_then(journal: Path) -> None:
+    before = names(journal)
+    count, size = retain(HERE, str(journal), "relay01", Keep(age=150), NOON / 1e6, JOURNAL)
+    assert count == 2
+    assert size > 0
+    assert numbers(journal) == [21]
+    assert len(before) - len(names(journal)) == 2
+    (session,) = table(journal, "sessions")
+    # The last record that went was at 100 s and 9 ms.
+    assert session["start_ts"].timestamp() == pytest.approx(NOON / 1e6 + 100.009001)
+    assert session["end_ts"].timestamp() == pytest.approx(NOON / 1e6 + 250)
+
+
+def test_and_later_files_of_the_same_journal_do_not_claim_it_again(journal: Path, tmp_path: Path) -> None:
+    retain(HERE, str(journal), "relay01", Keep(age=150), NOON / 1e6, JOURNAL)
+    write_sessions(HERE, str(journal), Head("relay01", JOURNAL, 31, "1", [Stretch(NOON, NOON + 400 * SECOND)]))
+    (session,) = table(journal, "sessions")
+    assert session["start_ts"].timestamp() == pytest.approx(NOON / 1e6 + 100.009001)
+    assert session["end_ts"].timestamp() == pytest.approx(NOON / 1e6 + 400)
+
+
+def test_what_is_too_much_goes_oldest_first(journal: Path) -> None:
+    sizes = [one.size for one in held(HERE, str(journal), "relay01")]
+    assert retain(HERE, str(journal), "relay01", Keep(size=sum(sizes)), NOON / 1e6) == (0, 0)
+    assert retain(HERE, str(journal), "relay01", Keep(size=sum(sizes) - 1), NOON / 1e6) == (1, sizes[0])
+    assert numbers(journal) == [11, 21]
+
+
+def test_with_the_last_file_goes_the_word_that_somebody_listened(journal: Path) -> None:
+    retain(HERE, str(journal), "relay01", Keep(age=1), NOON / 1e6)
+    assert numbers(journal) == []
+    assert not list((journal / "sessions").rglob("*.parquet"))
+    # Nobody else's files.
+    assert len(names(journal)) == 3
+
+
+def test_but_not_of_the_journal_that_is_written(journal: Path) -> None:
+    retain(HERE, str(journal), "relay01", Keep(age=1), NOON / 1e6, JOURNAL)
+    assert numbers(journal) == []
+    (session,) = table(journal, "sessions")
+    assert session["start_ts"].timestamp() == pytest.approx(NOON / 1e6 + 200.009001)
+
+
+def test_a_journal_without_records_goes_when_it_is_as_old_as_records_may_be(journal: Path) -> None:
+    head = Head("relay01", "20200101T000000Z-00000000", 1, "1", [Stretch(1, 2)])
+    write_sessions(HERE, str(journal), head)
+    place = journal / layout.sessions_path("relay01", head.journal)
+    retain(HERE, str(journal), "relay01", Keep(age=10_000), place.stat().st_mtime + 100)
+    assert place.exists()
+    retain(HERE, str(journal), "relay01", Keep(age=50), place.stat().st_mtime + 100, JOURNAL)
+    assert not place.exists()
+
+
+def test_an_empty_day_goes_with_its_last_file(journal: Path) -> None:
+    day = journal / "obs/host=relay01/day=2026-11-21"
+    retain(HERE, str(journal), "relay01", Keep(age=1), NOON / 1e6)
+    assert day.exists()  # somebody has put files of his own there
+    for path in day.iterdir():
+        path.unlink()
+    log = journal.parent / "again.log"
+    write_log(log, [packet([1], NOON)])
+    convert(str(log), HERE, str(journal))
+    (path,) = day.iterdir()
+    os.utime(path, (1, 1))
+    retain(HERE, str(journal), "relay01", Keep(age=1), NOON / 1e6)
+    assert not day.exists()
+
+
+def test_a_journal_that_is_not_there_is_empty(tmp_path: Path) -> None:
+    assert retain(HERE, str(tmp_path / "nowhere"), "relay01", Keep(age=1, size=1), 0) == (0, 0)
