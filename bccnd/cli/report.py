@@ -54,7 +54,6 @@ def _end(_context: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
 def report(
     where: str,
-    /,
     out: str,
     start: int | None,
     end: int | None,
@@ -71,8 +70,9 @@ def report(
       bccn report ./journal --out ./page --from 2026-11-21T08:00 --to 2026-11-21T09:00
 
     TABLES is what bccn pipeline build has written: a path, or a URI that pyarrow can open. Of a JOURNAL the tables are
-    made first, into DIR/tables; that takes Spark, and only then its options matter. The page is one file that loads nothing from anywhere: it can be
-    mailed, printed, and read on a phone. Sets of receivers and clocks are known by day: of these, whole days are shown.
+    made first, into DIR/tables, by Spark; --master, --memory and --conf are for that. The page is one file that loads
+    nothing from anywhere: it can be mailed, printed, and read on a phone. Sets of receivers and clocks are known by
+    day: of these, whole days are shown.
     """
     if start is not None and end is not None and start >= end:
         raise click.UsageError("--from is not before --to")
