@@ -22,8 +22,9 @@ import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from bccnd.cli import daemon, sbusd, tool
-from bccnd.config import DEFAULT_PATH, BusSettings, MetricsSettings, SegmentSettings, Settings
+from bccnd.cli import daemon, record, sbusd, tool
+from bccnd.config import DEFAULT_PATH, BusSettings, MetricsSettings, RecorderSettings, SegmentSettings, Settings
+from bccnd.recorder import recorder
 from tests.support import ROOT, cannot_here
 
 UNITS: Final = sorted(path for path in (ROOT / "systemd").iterdir() if path.suffix in (".service", ".socket"))
@@ -87,7 +88,7 @@ def number(text: str) -> int:
 
 def can_run(text: str) -> str:
     """A unit whose programs there are on this machine."""
-    return text.replace("/usr/bin/bccnd", "/bin/true")
+    return text.replace("/usr/bin/bccnd", "/bin/true").replace("/opt/bccnd/bin/bccn", "/bin/true")
 
 
 def verified(folder: Path) -> str:
@@ -136,6 +137,32 @@ def test_what_the_service_could_do_is_next_to_nothing(tmp_path: Path) -> None:
     loosened = loosened.replace("RestrictAddressFamilies=AF_UNIX", "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6")
     (tmp_path / "bccnd.service").write_text(loosened)
     assert f"The exposure is {exposure(tmp_path / 'bccnd.service')} then" in document("systemd.md")
+
+
+def test_and_the_recorder_can_do_no_more_than_write_to_its_own_folder(tmp_path: Path) -> None:
+    assert exposure(ROOT / "systemd/bccnd-recorder.service") <= 0.5
+    settings, daemon_ = unit("bccnd-recorder.service"), unit("bccnd.service")
+    assert settings["ProtectSystem"] == ["strict"]
+    assert settings["RestrictAddressFamilies"] == ["AF_UNIX"]
+    assert settings["CapabilityBoundingSet"] == [""]
+    assert not {"ReadWritePaths", "LoadCredential"} & set(settings)
+    # The daemon's own group may tap, and another user than the daemon's does it.
+    assert settings["Group"] == daemon_["User"]
+    assert settings["User"] != daemon_["User"]
+    assert settings["SupplementaryGroups"] == [one("bccnd-bus.socket", "SocketGroup")]
+
+
+def test_the_recorder_writes_where_the_defaults_say_and_needs_what_its_unit_says() -> None:
+    folder = f"/var/lib/{one('bccnd-recorder.service', 'StateDirectory')}/"
+    assert RecorderSettings().journal.startswith(folder)
+    assert record.SPOOL.startswith(folder)
+    program = one("bccnd-recorder.service", "ConditionFileIsExecutable")
+    assert one("bccnd-recorder.service", "ExecStart") == f"{program} record"
+    assert number(one("bccnd-recorder.service", "TimeoutStopSec")) > recorder._FAREWELL + recorder._LAST_WORDS
+    assert one("bccnd-recorder.service", "Restart") == "always"
+    text = (ROOT / "systemd/bccnd-recorder.service").read_text()
+    assert "pip install 'bccnd[recorder]'" in text
+    assert "recorder" in PROJECT["optional-dependencies"]
 
 
 def test_but_it_still_sees_who_its_clients_are() -> None:
@@ -359,6 +386,10 @@ def test_every_signal_and_variable_of_the_daemon_is_named() -> None:
 # -- the configuration's page
 
 
+#: keys that hold a list of sections
+LISTS: Final = ("repeat", "access", "bus.sockets", "recorder.payload")
+
+
 def models(annotation: Any) -> Iterator[type[BaseModel]]:
     """The sections within the type of a setting."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -371,7 +402,7 @@ def keys(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, Any]]:
     """Every key below a section, with its default; those of lists as those of sections."""
     for name, field in model.model_fields.items():
         inner = list(models(field.annotation))
-        if path + name == "segments" or not inner or path + name in ("repeat", "access", "bus.sockets"):
+        if path + name == "segments" or not inner or path + name in LISTS:
             yield path + name, field.default
         for section in inner:
             yield from keys(section, f"{path}{name}.")
@@ -407,7 +438,7 @@ def as_written(value: object, path: str) -> set[str]:
 
 
 #: defaults that are made when they are needed, or told in words
-TOLD: Final = {"host", "segments", "segments.name", "bus.group", "bus.sockets.group"}
+TOLD: Final = {"host", "segments", "segments.name", "bus.group", "bus.sockets.group", "recorder.payload"}
 
 
 @pytest.mark.parametrize(
@@ -521,8 +552,13 @@ def test_the_package_has_all_units_and_sees_to_them_at_once() -> None:
     rules = (DEBIAN / "rules").read_text()
     listed = re.search(r"^UNITS = (.*)$", rules, re.MULTILINE)
     assert listed
-    assert sorted(listed[1].split()) == [path.name for path in UNITS]
+    offered = re.search(r"^OFFERED = (.*)$", rules, re.MULTILINE)
+    assert offered
+    assert sorted([*listed[1].split(), *offered[1].split()]) == [path.name for path in UNITS]
+    assert "bccnd-recorder.service" in offered[1]
     assert "--no-stop-on-upgrade --no-restart-after-upgrade $(UNITS)" in rules
+    # What takes more than the package has is there for whoever wants it.
+    assert "--no-enable --no-start --no-stop-on-upgrade $(OFFERED)" in rules
 
 
 def test_what_a_control_file_must_say_it_says() -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from bccnd.cli.ingest import ingest
 from bccnd.cli.show import fail, tell
 from bccnd.errors import PipelineError
 
@@ -42,6 +43,9 @@ def pipeline() -> None:
       bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables
       bccn report /var/lib/bccnd/tables --out ./page
     """
+
+
+pipeline.add_command(ingest)
 
 
 def _settings(_context: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -88,7 +92,7 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--out", "tables", required=True, metavar="TABLES", help="Where the tables go to.")
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
-def build(journal: str, /, tables: str, master: str | None, memory: str, conf: dict[str, str], as_json: bool) -> None:
+def build(journal: str, tables: str, master: str | None, memory: str, conf: dict[str, str], as_json: bool) -> None:
     """Make all tables of a JOURNAL anew.
 
     \b
@@ -115,7 +119,6 @@ def build(journal: str, /, tables: str, master: str | None, memory: str, conf: d
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of each pass as one line of JSON.")
 def stream(
     journal: str,
-    /,
     tables: str,
     checkpoint: str,
     once: bool,

@@ -5,6 +5,7 @@ Law: what the command line says goes before what the file says. What is wrong is
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
@@ -69,9 +70,7 @@ def record(
     source = context.parent.get_parameter_source("path") if context.parent is not None else None
     if source is click.core.ParameterSource.DEFAULT:
         path = settings.bus.path
-    try:
-        import pyarrow  # noqa: F401 -- said in one line here, not by whoever needs it first
-    except ImportError:
+    if importlib.util.find_spec("pyarrow") is None:
         fail("recording needs pyarrow\n  remedy: pip install 'bccnd[recorder]'")
     try:
         whole = _run(path, chosen, chosen.host or settings.host)
@@ -87,20 +86,21 @@ def _run(path: str, settings: Any, host: str) -> bool:
     from bccnd.net import log
     from bccnd.net.loop import Loop
     from bccnd.net.systemd import Manager
+    from bccnd.recorder.keep import Keep
     from bccnd.recorder.payload import Payloads
     from bccnd.recorder.recorder import Options, Recorder
-    from bccnd.recorder.retention import Keep
 
     if not layout.is_host(host):
         raise JournalError(
             "bad_host", f"{host!r} cannot be part of a path in the journal", "give it a name with --host"
         )
+    spool = _spool(settings.journal, host)
     log.setup("bccnd-recorder")
     options = Options(
         bus=path,
-        journal=settings.journal,
+        journal=_absolute(settings.journal),
         host=host,
-        spool=settings.spool or _spool(settings.journal, host),
+        spool=spool if settings.spool is None else settings.spool,
         spool_size=settings.spool_size,
         rotate=settings.rotate,
         rotate_size=settings.rotate_size,
@@ -134,37 +134,50 @@ def _remedy(reason: str) -> str:
 
 def _spool(journal: str, host: str) -> str:
     """Where the log is: beside a journal on this machine's own disks. Raises JournalError: bad_journal, no_journal."""
-    import pyarrow as pa
-    from pyarrow.fs import LocalFileSystem
-
-    from bccnd.journal.files import open_root
-
-    remedy = "write the path of a folder, or a URI that pyarrow.fs can open, like s3://bucket/journal"
-    try:
-        filesystem, root = open_root(journal)
-    except (pa.ArrowException, ValueError) as error:
-        raise JournalError(
-            "bad_journal", f"{journal} names no journal: {str(error).splitlines()[0]}", remedy
-        ) from error
-    except OSError:
-        return f"{SPOOL}/{host}"
-    if not isinstance(filesystem, LocalFileSystem):
+    root = _folder(journal)
+    if root is None:
         return f"{SPOOL}/{host}"
     try:
         os.makedirs(root, exist_ok=True)
     except OSError as error:
         remedy = "choose another place with --journal, or make this one writable for this user"
         raise JournalError("no_journal", f"cannot write to {root}: {error.strerror}", remedy) from error
-    return f"{os.path.abspath(root)}/.spool/{host}"
+    return f"{root}/.spool/{host}"
+
+
+def _folder(journal: str) -> str | None:
+    """The folder that a journal is, if it is one of this machine. Raises JournalError: bad_journal."""
+    if "://" not in journal:
+        return os.path.abspath(journal)
+    import pyarrow as pa  # it knows what can be opened, and takes its time to load
+    from pyarrow.fs import LocalFileSystem
+
+    from bccnd.journal.files import open_root
+
+    try:
+        filesystem, root = open_root(journal)
+    except (pa.ArrowException, ValueError) as error:
+        remedy = "write the path of a folder, or a URI that pyarrow.fs can open, like s3://bucket/journal"
+        detail = f"{journal} names no journal: {str(error).splitlines()[0]}"
+        raise JournalError("bad_journal", detail, remedy) from error
+    except OSError:
+        return None  # it may be there later
+    return root if isinstance(filesystem, LocalFileSystem) else None
+
+
+def _absolute(journal: str) -> str:
+    return journal if "://" in journal else os.path.abspath(journal)
 
 
 class _Lines:
-    """A line about how it goes, now and then."""
+    """A line about how it goes, now and then; a terminal that takes nothing is not waited for."""
 
     def __init__(self) -> None:
         self._due = 0.0
 
     def __call__(self, text: str) -> None:
+        from bccnd.net import log
+
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _EVERY
-            click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
+            log.logger.info("%s", text)

@@ -77,8 +77,8 @@ def main(context: click.Context, path: str) -> None:
 
 for _command in (tap, trace):
     main.add_command(_command)
-main.add_command(pipeline)
 main.add_command(record)
+main.add_command(pipeline)
 main.add_command(report)
 
 

@@ -21,14 +21,8 @@ from bccnd.core.observe import Observation
 from bccnd.errors import JournalError
 from bccnd.journal import files, layout, schema
 from bccnd.recorder import rows as packets
-from bccnd.recorder.logfile import End, LogReader
+from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, End, LogReader
 from bccnd.recorder.stretch import Head, Stretch, read_alive, read_head
-
-#: kinds of records
-HEAD: Final = b"H"
-PACKET: Final = b"P"
-ROWS: Final = b"R"
-ALIVE: Final = b"A"
 
 #: rows that are Python's at a time: some 6 MB
 _CHUNK: Final = 8192

@@ -20,6 +20,12 @@ _HEAD: Final = struct.Struct("<III")
 #: bytes of a record at most: four times the largest packet of the bus
 MAX_RECORD: Final = 1 << 21
 
+#: kinds of records: what a log is of, which comes first; a packet of the tap; rows; a sign of life
+HEAD: Final = b"H"
+PACKET: Final = b"P"
+ROWS: Final = b"R"
+ALIVE: Final = b"A"
+
 End = Literal["clean", "torn", "damaged"]
 
 

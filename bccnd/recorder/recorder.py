@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,10 +21,9 @@ from bccnd.net import log
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.systemd import Manager
 from bccnd.recorder import rows as packets
-from bccnd.recorder.convert import ALIVE, HEAD, PACKET, ROWS
-from bccnd.recorder.logfile import LogWriter
+from bccnd.recorder.keep import Keep
+from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, LogWriter
 from bccnd.recorder.payload import Payloads
-from bccnd.recorder.retention import Keep
 from bccnd.recorder.spool import Spool
 from bccnd.recorder.stretch import MAX_STRETCHES, Head, Stretch, pack_alive
 from bccnd.recorder.tap import Tap
@@ -47,8 +45,6 @@ _LAST_WORDS: Final = 2.0
 _FAREWELL: Final = 45.0
 #: bytes that a disk must have free before recording goes on
 ROOM: Final = 256 << 10
-#: seconds that another thread may keep the interpreter while there is something to read
-_SWITCH: Final = 0.001
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,6 @@ class Recorder:
 
     def run(self) -> bool:
         """Record until a signal comes; whether all of it is in the journal."""
-        sys.setswitchinterval(_SWITCH)
         loop = self._loop
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.on_signal(number, self.stop)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -18,16 +17,9 @@ import pyarrow.parquet as pq
 
 from bccnd.journal import files, layout
 from bccnd.recorder.convert import read_stretches, sessions_table
+from bccnd.recorder.keep import Keep
 from bccnd.recorder.stretch import Head, Stretch
 from bccnd.version import VERSION
-
-
-@dataclass(frozen=True)
-class Keep:
-    """Seconds, and bytes of the files of this host; 0: without end."""
-
-    age: float = 0.0
-    size: int = 0
 
 
 class _Held(NamedTuple):

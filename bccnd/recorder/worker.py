@@ -1,7 +1,7 @@
 """What happens to logs beside the recording: they become files of the journal, old files go, disks are waited for.
 
-Law: one thread, one log after the other, the oldest first; the recording never waits for it. A log that cannot be
-turned into files now stays and is tried again; one that never can be is set aside.
+Law: one thread, which waits for another process, one log after the other, the oldest first; the recording never waits
+for either. A log that cannot be turned into files now stays and is tried again; one that never can be is set aside.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ import time
 from collections import deque
 from typing import Final
 
-import pyarrow as pa
-
-from bccnd.core.observe import observe
 from bccnd.errors import JournalError
-from bccnd.journal import files
 from bccnd.net import log
-from bccnd.recorder.convert import Converted, convert
-from bccnd.recorder.retention import Keep, retain
+from bccnd.recorder.child import Child
+from bccnd.recorder.keep import Keep
 from bccnd.recorder.spool import Spool
 
 #: seconds between two attempts to write to a journal that cannot be written to: at first, and at last
 RETRY: Final = 1.0
 LONGEST: Final = 30.0
+#: how often who turns a log into files may die over one log; it is set aside then
+MAX_DEATHS: Final = 3
 #: seconds between two looks at what is too old, while nothing is finished
 _LOOK: Final = 600.0
 
@@ -51,15 +49,15 @@ class Worker:
         self._ends = False
         self._retained = 0.0
         self._said = ""
-        self._limited = log.Limited()
+        self._child = Child(spool.folder)
+        self._deaths = 0
         for path in spool.leftovers():
             self._old.add(path)
             self._waiting.append((path, os.path.getsize(path)))
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
     def start(self) -> None:
-        # What is loaded at the first use would be loaded while records come in, and nothing else could run then.
-        files.obs_table("", "", 1, [observe("", "", 0, 0, "", b"")])
+        self._child.start()
         self._thread.start()
 
     def add(self, path: str, size: int) -> None:
@@ -99,43 +97,49 @@ class Worker:
                     self._lock.wait(_LOOK)
                 path = self._waiting[0][0] if self._waiting else ""
                 if not path and self._ends:
-                    return
+                    break
             try:
                 if path:
                     self._finish(path)
                 self._retain(bool(path))
-            except (OSError, pa.ArrowException) as error:
+            except (OSError, JournalError) as error:
                 self._cannot(error)
                 with self._lock:
                     if self._ends:
-                        return
+                        break
                     self._lock.wait_for(lambda: self._ends, wait)
                 wait = min(LONGEST, 2 * wait)
             else:
                 wait = RETRY
                 self._can()
+        self._child.end()
 
     def _finish(self, path: str) -> None:
         """Turn a log into files. Raises OSError where that may go well another time."""
-        found: Converted | None = None
-        bad = ""
+        rows, bad = 0, ""
         try:
-            filesystem, root = files.open_root(self._journal)
-            found = convert(path, filesystem, root)
+            said = self._child.ask({"journal": self._journal, "log": path})
         except JournalError as error:
             bad = error.detail
-        except OSError:
-            raise
-        except Exception:  # noqa: BLE001 -- whatever is wrong with one log, there are others
-            self._limited.bug(f"the log {path} has met a bug and is set aside")
-            bad = "a bug"
-        if found is not None:
-            self.rows += found.rows
-            self.files += found.files
-            self.bytes += found.bytes
-            self.torn += found.end == "torn"
-            if found.end == "damaged":
-                bad = f"a record behind the first {found.saved} bytes cannot be read; what precedes it is saved"
+        except BrokenPipeError:
+            self._deaths += 1
+            if self._deaths < MAX_DEATHS:
+                raise
+            bad = f"who turned it into files has died {self._deaths} times"
+        else:
+            if "bug" in said:
+                remedy = "report it, with the lines that follow here"
+                log.say("internal_error", f"a bug met with the log {path}: {said['bug']}", remedy=remedy)
+                bad = "a bug"
+            else:
+                rows = said["rows"]
+                self.rows += rows
+                self.files += said["files"]
+                self.bytes += said["bytes"]
+                self.torn += said["end"] == "torn"
+                if said["end"] == "damaged":
+                    bad = f"a record behind the first {said['saved']} bytes cannot be read; what precedes it is saved"
+        self._deaths = 0
         if bad:
             place = self._spool.set_aside(path)
             self.bad += 1
@@ -143,24 +147,24 @@ class Worker:
             log.say("log_set_aside", text, remedy="see whether this disk is in order; then remove the file", file=place)
         else:
             os.unlink(path)
-        if path in self._old:
+        old = path in self._old
+        if old:
             self._old.discard(path)
             self.recovered += 1
-            rows = found.rows if found is not None else 0
-            log.say(
-                "log_recovered", f"{rows} records that a recorder had left in {path} are in the journal", count=rows
-            )
+        if old and rows:
+            text = f"{rows} records that a recorder had left in {path} are in the journal"
+            log.say("log_recovered", text, count=rows)
         with self._lock:
             self._waiting.popleft()
 
     def _retain(self, finished: bool) -> None:
         now = time.monotonic()
-        if not finished and now - self._retained < _LOOK:
+        if not (self._keep.age or self._keep.size) or (not finished and now - self._retained < _LOOK):
             return
         self._retained = now
-        filesystem, root = files.open_root(self._journal)
-        count, _ = retain(filesystem, root, self._host, self._keep, time.time(), self.current)
-        self.removed += count
+        asked = {"journal": self._journal, "host": self._host, "current": self.current}
+        said = self._child.ask({**asked, "age": self._keep.age, "size": self._keep.size})
+        self.removed += said.get("files", 0)
 
     def _cannot(self, error: Exception) -> None:
         self.trouble = str(error).splitlines()[0]
@@ -169,7 +173,7 @@ class Worker:
             text = f"the journal {self._journal} cannot be written to: {self.trouble}"
             log.say("journal_unreachable", text, remedy=remedy, error=name_of(error))
         self._said = self.trouble
-        with contextlib.suppress(OSError, pa.ArrowException):  # what is too old may make the room
+        with contextlib.suppress(OSError, JournalError):  # what is too old may make the room
             self._retain(finished=True)
 
     def _can(self) -> None:

@@ -24,6 +24,7 @@ from tests.support import BROADCAST, ROOT, free_port, need_root
 from tests.test_config import option_names
 
 SRC = "host-c/plain/7"
+_AWAY = "test_what_waits_for_a_journal_that_is_away_is_bounded_and_is_written_when_it_is_back"
 #: each option of the configuration, and the test that shows it; those without a file's name stand here
 SHOWN = {
     "host": "test_the_host_is_the_first_part_of_every_name",
@@ -79,7 +80,17 @@ SHOWN = {
     "access.tap": "test_access.py::test_a_reload_takes_from_living_clients_what_they_may_no_longer_have",
     "access.tag": "test_access.py::test_a_reload_takes_from_living_clients_what_they_may_no_longer_have",
     "gateways": "test_what_is_reserved_is_refused_and_never_ignored",
-    "recorder": "test_what_is_reserved_is_refused_and_never_ignored",
+    "recorder.journal": "test_recorder.py::test_the_journal_is_what_was_on_the_wire_and_agrees_with_the_daemon",
+    "recorder.host": "test_recorder.py::test_records_stand_under_the_configured_host_and_wait_in_the_configured_spool",
+    "recorder.spool": "test_recorder.py::test_records_stand_under_the_configured_host_and_wait_in_the_configured_spool",
+    "recorder.spool_size": f"test_recorder.py::{_AWAY}",
+    "recorder.rotate": "test_recorder.py::test_files_are_finished_at_a_size_and_at_a_time",
+    "recorder.rotate_size": "test_recorder.py::test_files_are_finished_at_a_size_and_at_a_time",
+    "recorder.keep.age": "test_recorder.py::test_files_go_when_they_are_old",
+    "recorder.keep.size": "test_recorder.py::test_files_are_finished_at_a_size_and_at_a_time",
+    "recorder.payload.channels": "test_recorder.py::test_what_must_not_be_kept_is_on_no_disk",
+    "recorder.payload.payload": "test_recorder.py::test_what_must_not_be_kept_is_on_no_disk",
+    "recorder.metrics.listen": "test_recorder.py::test_a_full_disk_pauses_recording_and_nothing_else",
 }
 
 
@@ -362,7 +373,7 @@ def test_channels_are_counted_by_their_groups_and_groups_can_be_reloaded(tmp_pat
         wait(lambda: daemon.metric("channel_messages_total", group="logs") == 1)
 
 
-@pytest.mark.parametrize("key", ["gateways", "recorder"])
+@pytest.mark.parametrize("key", ["gateways"])
 def test_what_is_reserved_is_refused_and_never_ignored(tmp_path: Path, key: str) -> None:
     said = refused(Daemon(tmp_path / "a", {key: [{"user": "root"}]}, start=False))
     assert f"{key}: " in said

@@ -76,7 +76,7 @@ def test_the_journal_is_what_was_on_the_wire_and_agrees_with_the_daemon(tmp_path
     # The daemon's clock moves on every few milliseconds, and of the last ones nothing is claimed.
     assert session["start_ts"] - TICK <= rows[0]["ts"] <= rows[-1]["ts"] <= session["end_ts"] + 3 * TICK
     assert (session["socket_drops"], session["tap_gaps"]) == (0, 0)
-    assert names(tmp_path / "journal/.spool") == ["relay01/lock"]
+    assert names(tmp_path / "journal/.spool") == ["relay01/lock", "relay01/lock.files"]
 
 
 class Traffic:
@@ -156,7 +156,7 @@ def test_a_recorder_that_is_killed_again_and_again_loses_no_more_than_its_absenc
     assert 0 < missing < len(traffic.sent)
     assert len(table(tmp_path / "journal", "sessions")) == 7
     assert recorder.said().count("had left in") >= 6
-    assert names(tmp_path / "journal/.spool") == ["relay01/lock"]
+    assert names(tmp_path / "journal/.spool") == ["relay01/lock", "relay01/lock.files"]
 
 
 def test_where_the_daemon_is_killed_another_journal_begins(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_records_stand_under_the_configured_host_and_wait_in_the_configured_spoo
         assert recorder.stop() == 0
     assert {row["host"] for row in table(tmp_path / "journal")} == {"kiosk-3"}
     assert all(path.parent.parent.name == "host=kiosk-3" for path in files(tmp_path / "journal"))
-    assert names(tmp_path / "waiting") == ["lock"]
+    assert names(tmp_path / "waiting") == ["lock", "lock.files"]
 
 
 def test_files_are_finished_at_a_size_and_at_a_time(tmp_path: Path) -> None:
@@ -346,8 +346,9 @@ def test_files_go_when_they_are_old(tmp_path: Path) -> None:
 def test_what_waits_for_a_journal_that_is_away_is_bounded_and_is_written_when_it_is_back(tmp_path: Path) -> None:
     """spool_size, and a journal whose place cannot be written to for a while."""
     listen = f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"
-    settings = {"spool": str(tmp_path / "waiting"), "spool_size": "1MiB", "rotate_size": "256KiB"}
+    settings = {"spool": str(tmp_path / "waiting"), "spool_size": "1MiB", "rotate_size": "256KiB", "rotate": "1h"}
     with daemon_with(tmp_path, {**settings, "metrics": {"listen": listen}}) as daemon, Recorder(daemon) as recorder:
+        (tmp_path / "journal").rmdir()
         (tmp_path / "journal").write_text("in its place")
         with Traffic(daemon.port, rate=8000) as traffic:
             wait(lambda: "cannot be written to" in recorder.said(), "trouble")

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 
 from bccnd.core import bccn1, frames
 from bccnd.journal import layout
-from bccnd.recorder.convert import ALIVE, HEAD, PACKET
-from bccnd.recorder.logfile import LogWriter
+from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, LogWriter
 from bccnd.recorder.stretch import Head, Stretch, pack_alive
 
 #: 2026-11-21 12:00 UTC, in microseconds

@@ -13,8 +13,8 @@ from bccnd.core import frames
 from bccnd.core.observe import seq_key
 from bccnd.errors import JournalError
 from bccnd.journal import layout, schema
-from bccnd.recorder.convert import ROWS, convert
-from bccnd.recorder.logfile import LogWriter
+from bccnd.recorder.convert import convert
+from bccnd.recorder.logfile import ROWS, LogWriter
 from bccnd.recorder.rows import observations, pack
 from bccnd.recorder.stretch import Head, Stretch
 from tests.recorder.material import JOURNAL, NOON, names, packet, table, write_log

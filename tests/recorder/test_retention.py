@@ -10,7 +10,8 @@ import pytest
 
 from bccnd.journal import layout
 from bccnd.recorder.convert import convert, write_sessions
-from bccnd.recorder.retention import Keep, held, retain
+from bccnd.recorder.keep import Keep
+from bccnd.recorder.retention import held, retain
 from bccnd.recorder.stretch import Head, Stretch
 from tests.recorder.material import JOURNAL, NOON, names, packet, table, write_log
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow.fs as pafs
 import pytest
 
 from bccnd.errors import JournalError
-from bccnd.recorder.convert import Converted, convert
-from bccnd.recorder.retention import Keep
+from bccnd.recorder.child import Child
+from bccnd.recorder.keep import Keep
+from bccnd.recorder.logfile import HEAD, ROWS, LogWriter
+from bccnd.recorder.rows import observations, pack
 from bccnd.recorder.spool import MAX_BAD, Spool
+from bccnd.recorder.stretch import Head, Stretch
 from bccnd.recorder.worker import Worker
-from tests.recorder.material import JOURNAL, NOON, names, packet, table, write_log
-from tests.support import wait
+from tests.recorder.material import JOURNAL, NOON, names, packet, table, tapped, write_log
+from tests.support import PATIENCE, wait
 
 
 @pytest.fixture
@@ -51,7 +55,7 @@ def test_what_was_left_is_put_into_the_journal(spool: Path, tmp_path: Path, way:
     worker = done(spool, way(journal))
     assert (worker.recovered, worker.rows, worker.files, worker.bad, worker.trouble) == (2, 20, 2, 0, "")
     assert [row["rec_no"] for row in table(journal)] == list(range(1, 21))
-    assert names(spool) == ["lock", "somebody-elses.file"]
+    assert names(spool) == ["lock", "lock.files", "somebody-elses.file"]
 
 
 def test_a_bad_log_is_set_aside_and_those_behind_it_are_not_held_up(
@@ -67,8 +71,8 @@ def test_a_bad_log_is_set_aside_and_those_behind_it_are_not_held_up(
     (spool / f"{JOURNAL}-00000005.log").touch()
     with caplog.at_level(logging.INFO, logger="bccnd"):
         worker = done(spool, str(tmp_path / "journal"))
-    assert (worker.bad, worker.torn, worker.rows) == (2, 1, 30)
-    assert names(spool) == [f"{JOURNAL}-00000001.log.bad", f"{JOURNAL}-00000004.log.bad", "lock"]
+    assert (worker.bad, worker.torn, worker.rows) == (2, 2, 30)
+    assert names(spool) == [f"{JOURNAL}-00000001.log.bad", f"{JOURNAL}-00000004.log.bad", "lock", "lock.files"]
     assert (spool / f"{JOURNAL}-00000001.log.bad").read_bytes() == data
     assert caplog.text.count("was set aside") == 2
 
@@ -109,19 +113,60 @@ def test_what_cannot_be_written_at_the_end_waits_for_the_next_start(spool: Path,
 
 
 def test_a_bug_with_one_log_is_no_end_of_the_others(
-    spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    spool: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails_once(path: str, filesystem: pafs.FileSystem, root: str) -> Converted | None:
-        if path.endswith("1.log"):
-            raise RuntimeError("a bug")
-        return convert(path, filesystem, root)
-
-    monkeypatch.setattr("bccnd.recorder.worker.convert", fails_once)
-    log_in(spool, 1)
+    (row,) = observations(tapped(1, NOON))
+    log = LogWriter(str(spool / f"{JOURNAL}-00000001.log"))
+    log.append(HEAD, Head("relay01", JOURNAL, 1, "1", [Stretch(NOON, NOON)]).pack())
+    log.append(ROWS, pack([row._replace(ts=2**62)]))  # no day has this time
+    log.close()
     log_in(spool, 2)
     found = done(spool, str(tmp_path / "journal"))
     assert (found.bad, found.rows) == (1, 10)
-    assert "please report it" in caplog.text
+    assert "a bug met with the log" in caplog.text
+    assert not [name for name in names(tmp_path / "journal") if "/." in name]
+
+
+def test_who_turns_logs_into_files_may_die(spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bccnd.recorder.worker.RETRY", 0.05)
+    opened = Spool(str(spool))
+    worker = Worker(opened, str(tmp_path / "journal"), "relay01", Keep())
+    worker.start()
+    process = worker._child._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    worker.add(str(log_in(spool, 1)), 1)
+    wait(lambda: not worker.logs, "another one")
+    assert worker.rows == 10
+    # Over one log again and again: it is set aside.
+    worker._child.end()
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    worker.add(str(log_in(spool, 2)), 1)
+    wait(lambda: not worker.logs, "the log to be set aside")
+    assert worker.bad == 1
+    worker.end()
+    wait(lambda: worker.done)
+    opened.close()
+
+
+def test_it_is_deaf_to_signals_and_two_of_them_never_work_at_once(spool: Path, tmp_path: Path) -> None:
+    first, second = Child(str(spool)), Child(str(spool))
+    asked = {"journal": str(tmp_path / "journal"), "log": str(log_in(spool, 1))}
+    assert first.ask(asked)["rows"] == 10
+    assert first._process is not None
+    first._process.send_signal(signal.SIGTERM)
+    first._process.send_signal(signal.SIGINT)
+    answers: list[int] = []
+    asks = threading.Thread(target=lambda: answers.append(second.ask(asked)["rows"]))
+    asks.start()
+    assert first.ask(asked)["rows"] == 10
+    asks.join(0.5)
+    assert answers == []
+    first.end()
+    asks.join(PATIENCE)
+    assert answers == [10]
+    second.end()
 
 
 def test_old_files_go_after_new_ones_have_come(spool: Path, tmp_path: Path) -> None:

@@ -1,0 +1,122 @@
+"""What turns logs into files: a process of its own, so that nothing of it holds up the recording.
+
+Law: one request, one answer, a line each; what goes wrong is an answer too. It ends when nobody asks any more, and not
+by signals, which are for who asks. Two of them never work on one spool: the later one waits until the earlier has gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from dataclasses import asdict
+from typing import IO, Any, Final
+
+from bccnd.errors import JournalError
+from bccnd.recorder.keep import Keep
+
+#: what its share of the processor is worth less than that of the recording
+_NICE: Final = 5
+
+
+class Child:
+    """The process, as seen by who asks it. It is started when it is needed."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        if self._process is None:
+            program = f"import sys; sys.path[:] = {sys.path!r}; from bccnd.recorder.child import main; main()"
+            command = [sys.executable, "-IS", "-c", program, self._folder]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 -- our own
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer. Raises OSError, as there; JournalError: bad_log; BrokenPipeError when it has died."""
+        self.start()
+        process = self._process
+        answer = b""
+        if process is not None and process.stdin is not None and process.stdout is not None:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(request).encode() + b"\n")
+                process.stdin.flush()
+                answer = process.stdout.readline()
+        if not answer.endswith(b"\n"):
+            self.end()
+            raise BrokenPipeError("the process that writes files has died")
+        said: dict[str, Any] = json.loads(answer)
+        if "errno" in said:
+            raise OSError(said["errno"], said["text"])
+        if "bad" in said:
+            raise JournalError("bad_log", said["bad"], said["remedy"])
+        return said
+
+    def end(self) -> None:
+        """Let it go; what it is doing, it does to the end."""
+        process, self._process = self._process, None
+        if process is not None:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            process.wait()
+
+
+# -- the process
+
+
+def main() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
+    serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
+
+
+def serve(folder: str, requests: IO[bytes], answers: IO[bytes]) -> None:
+    lock = os.open(f"{folder}/lock.files", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    for line in requests:
+        try:
+            said = json.dumps(answer(json.loads(line)))
+        except JournalError as error:
+            said = json.dumps({"bad": error.detail, "remedy": error.remedy})
+        except OSError as error:
+            said = json.dumps({"errno": error.errno or 0, "text": error.strerror or str(error).partition("\n")[0]})
+        except Exception:  # noqa: BLE001 -- whatever is wrong with one log, there are others
+            said = json.dumps({"bug": traceback.format_exc()})
+        try:
+            answers.write(said.encode() + b"\n")
+            answers.flush()
+        except BrokenPipeError:
+            break
+    os.close(lock)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Do what is asked: turn a log into files, or remove what is too old or too much. Raises OSError, JournalError."""
+    # What takes long to load is loaded here, and only here.
+    from bccnd.journal import files
+    from bccnd.recorder.convert import convert
+    from bccnd.recorder.retention import retain
+
+    filesystem, root = files.open_root(request["journal"])
+    if "log" in request:
+        found = convert(request["log"], filesystem, root)
+        if found is None:
+            return {"rows": 0, "files": 0, "bytes": 0, "end": "torn", "saved": 0}
+        said = asdict(found)
+        del said["head"]
+        return said
+    keep = Keep(request["age"], request["size"])
+    count, size = retain(filesystem, root, request["host"], keep, time.time(), request["current"])
+    return {"files": count, "bytes": size}
