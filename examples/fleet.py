@@ -106,7 +106,7 @@ def fleet(length: float = HOUR) -> tuple[Fleet, list[Fault]]:
         Fault("the clock of relay13 is 2.5 s ahead", "clock", ("relay13",)),
         Fault("relay19 is off for a while", "host_down", ("relay19",)),
         Fault("the recorder of relay17 starts late: no loss", "not_recording", ("relay17",)),
-        Fault("relay02/cardsys/1201 sends all twice, for nothing", "twice", ("relay02/cardsys/1201",)),
+        Fault("relay02/cardsys/1201 sends everything twice", "twice", ("relay02/cardsys/1201",)),
     ]
     return made, faults
 

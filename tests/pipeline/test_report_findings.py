@@ -402,12 +402,22 @@ def test_sending_twice_pays_where_single_copies_are_lost() -> None:
     found = findings(with_copies(round(EACH * 0.81), round(EACH * 0.01)))
     twice = [one for one in found if one.kind == "twice"]
     assert "pays" in twice[0].title
-    assert "Of single copies 10" in twice[0].evidence
+    assert "10 % of single copies and 1.0 % of messages are lost" in spaced(twice[0].evidence)
 
 
 def test_sending_twice_hardly_helps_where_both_are_lost() -> None:
     found = findings(with_copies(round(EACH * 0.81), round(EACH * 0.09)))
     assert "hardly helps" in next(one.title for one in found if one.kind == "twice")
+
+
+def test_sending_twice_helps_where_one_host_loses_single_copies() -> None:
+    facts = with_copies(EACH, 0)
+    links = tuple(
+        one._replace(dup=round(EACH * 0.81), seen=EACH - 36, lost_here=36) if one.host == "h05" and not one.own else one
+        for one in facts.links
+    )
+    twice = [one for one in findings(replace(facts, links=links)) if one.kind == "twice"]
+    assert twice[0].title.endswith("only at h05")
 
 
 def test_a_host_that_receives_everything_twice() -> None:

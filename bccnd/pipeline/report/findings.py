@@ -31,6 +31,8 @@ ABSENT: Final = 0.02
 TWICE: Final = 0.5
 #: what two copies cannot give
 THRICE: Final = 1.05
+#: loss that copies must make good at a host to be worth a word: one message in a hundred
+HELPS: Final = 0.01
 #: loss that comes together: this part of it in at most that part of the period
 MOST: Final = 0.9
 BRIEF: Final = 0.25
@@ -352,22 +354,36 @@ def _copies(facts: Facts) -> Iterator[Finding]:
 
 def _twice(facts: Facts) -> Iterator[Finding]:
     """Does sending twice pay? The part of messages that came twice tells how many single copies are lost."""
-    sums: dict[str, list[int]] = {}
+    sums: dict[str, dict[str, Link]] = {}
     for link in facts.links:
-        if not link.own:
-            row = sums.setdefault(link.sender, [0, 0, 0, 0])
-            for place, value in enumerate((link.seen, link.dup, link.due, link.lost)):
-                row[place] += value
-    senders = {name: row for name, row in sums.items() if row[0] >= blame.THIN and TWICE <= row[1] / row[0] <= THRICE}
-    if not senders or len(list(_copies(facts))) > 0:
+        if not link.own and link.seen >= blame.THIN:
+            sums.setdefault(link.sender, {})[link.host] = link
+    senders = sorted(
+        sender
+        for sender, links in sums.items()
+        if TWICE <= sum(one.dup for one in links.values()) / sum(one.seen for one in links.values()) <= THRICE
+    )
+    if not senders or any(_copies(facts)):
         return
-    seen, dup, due, lost = (sum(row[place] for row in senders.values()) for place in range(4))
-    again = min(dup / seen, 1.0)
-    single = (1 - again) / (1 + again)
-    names = words.listing([words.plain(name) for name in sorted(senders)])
-    sends = "send" if len(senders) > 1 else "sends"
-    now = lost / due if due else 0.0
-    if single < blame.WORTH:
+    # At each host: what part of single copies is lost there, and what part of messages.
+    rates: dict[str, tuple[float, float]] = {}
+    for host in facts.hosts:
+        links = [sums[sender][host] for sender in senders if host in sums[sender]]
+        seen, due = sum(one.seen for one in links), sum(one.due for one in links)
+        if seen and due:
+            again = min(sum(one.dup for one in links) / seen, 1.0)
+            rates[host] = (1 - again) / (1 + again), sum(one.lost for one in links) / due
+    single, now = (median(rate[place] for rate in rates.values()) for place in range(2))
+    helped = [host for host, rate in sorted(rates.items()) if rate[0] - rate[1] >= HELPS]
+    names = words.listing([words.plain(name) for name in senders])
+    where = ""
+    if single < blame.WORTH and helped:
+        hosts = words.listing([words.plain(host) for host in helped])
+        title, cause = f"Sending twice helps {names} only at {hosts}", "Elsewhere next to nothing is lost on the way."
+        remedy = f"Mend what is wrong at {hosts}; then the copies are not needed (repeat)."
+        most = max(helped, key=lambda host: rates[host])
+        where = f" At {words.plain(most)}: {words.share(rates[most][0])} and {words.share(rates[most][1])}."
+    elif single < blame.WORTH:
         title, cause = f"Sending twice does not pay for {names}", "Next to nothing is lost on the way."
         remedy = "Unless these messages must not be lost at all, take the rule out of repeat: it doubles the traffic."
     elif now > single / 2:
@@ -381,13 +397,13 @@ def _twice(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         "twice",
         NOTE,
-        tuple(sorted(senders)),
+        tuple(senders),
         title,
-        f"{_capital(names)} {sends} copies. Of single copies {words.share(single)} are lost, of messages "
-        f"{words.share(now)} ({words.about(lost)} of {words.about(due)}).",
+        f"{names} {'sends' if len(senders) == 1 else 'send'} everything twice. At a usual host, "
+        f"{words.share(single)} of single copies and {words.share(now)} of messages are lost.{where}",
         cause,
         remedy,
-        dup,
+        float(len(senders)),
     )
 
 

@@ -57,7 +57,7 @@ def share(ratio: float) -> str:
         return f"under{_GAP}0.01{_GAP}%"
     if 99 < percent < 100:
         return f"over{_GAP}99{_GAP}%"
-    digits = 2 if percent < 1 else 1 if percent < 10 else 0
+    digits = 2 if percent < 0.995 else 1 if percent < 9.95 else 0
     return f"{percent:.{digits}f}{_GAP}%"
 
 
