@@ -20,7 +20,10 @@ import click
 
 from bccnd.cli.direct import direct_options, messages, open_endpoint, refuse_without_direct
 from bccnd.cli.lines import Complaints, publish_lines
+from bccnd.cli.pipeline import pipeline
 from bccnd.cli.record import record
+from bccnd.cli.replay import replay
+from bccnd.cli.report import report
 from bccnd.cli.show import (
     explain,
     fail,
@@ -76,6 +79,9 @@ def main(context: click.Context, path: str) -> None:
 for _command in (tap, trace):
     main.add_command(_command)
 main.add_command(record)
+main.add_command(pipeline)
+main.add_command(replay)
+main.add_command(report)
 
 
 @main.command()

@@ -238,6 +238,15 @@ class Connection:
         """Whether messages that wait at the daemon come many to a packet; see `connect`."""
         self._set(shared.batch_mode(on))
 
+    def local(self, on: bool) -> None:
+        """Whether what this program publishes stays on this host: with it on, only clients of this daemon get it and
+        nothing is broadcast, whatever the channel. It is off at first.
+
+        Raises BusError: unknown_control, where the daemon is too old to know it and would broadcast.
+        """
+        self._ask(lambda: self._session.locally(on), PATIENCE).result()
+        self._session.spoken_locally(on)
+
     def blocking(self, soft: str | None = None, hard: str | None = None) -> None:
         """What the daemon does with a message while this program does not read.
 

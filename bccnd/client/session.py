@@ -33,6 +33,8 @@ TURNED_AWAY: Final = ("too_many_clients", "too_many_clients_of_user", "not_admit
 
 #: refusals that name something else than the request that they are about
 _ABOUT: Final = {frames.STATS: "unknown_listing", frames.TAG: "bad_tag"}
+#: requests that have no answer but a refusal: a sync behind them says that there was none
+_UNANSWERED: Final = (frames.TAG, frames.LOCAL_ON, frames.LOCAL_OFF)
 
 
 class Gap(NamedTuple):
@@ -197,6 +199,14 @@ class Session:
         """What is to be sent to be called something else; the last one's echo says that nobody has objected."""
         return [Question(frames.TAG, tag), self.sync()]
 
+    def locally(self, on: bool) -> list[Question]:
+        """What is to be sent to speak to this host only, or no more; the echo says that nobody has objected."""
+        return [Question(_local(on)), self.sync()]
+
+    def spoken_locally(self, on: bool) -> None:
+        """The daemon knows, and the next one is to be told."""
+        self.set_mode("local", frames.request(_local(on)))
+
     def sure(self) -> bool:
         """Whether the last sync has confirmed all that was published before it: not where a daemon had gone before it
         had confirmed what it had taken. Says no once."""
@@ -290,11 +300,11 @@ class Session:
         if question is None:
             return  # nobody waits for it any more
         if key == frames.SYNC:
-            # What was given up and not answered before will not be answered; a tag has no answer but a refusal. (Who
+            # What was given up and not answered before will not be answered; some have no answer but a refusal. (Who
             # has chosen another order for what waits for him may get an answer later, and goes on waiting.)
             earlier = []
             while (one := asked.popleft()) is not question:
-                if not one.abandoned and one.key != frames.TAG:
+                if not one.abandoned and one.key not in _UNANSWERED:
                     earlier.append(one)
             asked.extendleft(reversed(earlier))
             self._confirmed = max(self._confirmed, question.published)
@@ -358,6 +368,10 @@ def echo_mode(on: bool) -> dict[str, bytes]:
 
 def batch_mode(on: bool) -> dict[str, bytes]:
     return {"batch": frames.request(frames.BATCH_ON if on else frames.BATCH_OFF)}
+
+
+def _local(on: bool) -> bytes:
+    return frames.LOCAL_ON if on else frames.LOCAL_OFF
 
 
 def blocking_modes(soft: str | None, hard: str | None) -> dict[str, bytes]:

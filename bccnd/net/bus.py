@@ -584,11 +584,11 @@ class Bus:
         """Deliver a message to the clients of this host, and broadcast it if the protocol can carry it.
 
         ``packet`` is the message as a frame, ``client`` who sent it. Returns why it was not broadcast, empty when it
-        was or where there is no segment.
+        was, where there is no segment, or for a client that speaks to this host only: that uses up no seq, and has 0.
         """
         clock_ns = time.time_ns()
         seq, datagram, refused = 0, b"", ""
-        if self._egress is not None:
+        if self._egress is not None and not (client is not None and client.local):
             try:
                 seq, datagram = self._egress.emit(identity, key, payload, clock_ns // 1000)
                 if client is not None:

@@ -72,6 +72,7 @@ class Client:
         "identity",
         "kept",
         "listing",
+        "local",
         "look",
         "loss",
         "number",
@@ -111,6 +112,8 @@ class Client:
         self.box = Outbox()
         self.soft, self.hard = b"queue", b"discard"
         self.echo = True
+        #: whether what it publishes stays on this host
+        self.local = False
         #: whether it may still hold up those who publish to it, and when it last took something
         self.patient = True
         self.progress = 0.0

@@ -52,6 +52,8 @@ class Control:
             frames.META_OFF: lambda client, _: routes.set_meta(client.fd, False),
             frames.BATCH_ON: lambda client, _: bus.set_batch(client, True),
             frames.BATCH_OFF: lambda client, _: bus.set_batch(client, False),
+            frames.LOCAL_ON: lambda client, _: setattr(client, "local", True),
+            frames.LOCAL_OFF: lambda client, _: setattr(client, "local", False),
             frames.ECHO + b"on": lambda client, _: setattr(client, "echo", True),
             frames.ECHO + b"off": lambda client, _: setattr(client, "echo", False),
             frames.STATS: self._stats,
@@ -59,6 +61,7 @@ class Control:
         }
         #: what changes how a client is served
         self._lasting = {frames.META_ON, frames.META_OFF, frames.BATCH_ON, frames.BATCH_OFF}
+        self._lasting |= {frames.LOCAL_ON, frames.LOCAL_OFF}
         self._lasting |= {frames.ECHO + b"on", frames.ECHO + b"off"}
         self._lasting |= {frames.SOFT + mode for mode in SOFT_MODES} | {frames.HARD + mode for mode in HARD_MODES}
         self._lasting |= {frames.ORDER + name for name in ORDERS}
@@ -102,6 +105,8 @@ class Control:
             yield frames.control(frames.META_ON, b"")
         if self._bus.fanout.in_batch(client):
             yield frames.control(frames.BATCH_ON, b"")
+        if client.local:
+            yield frames.control(frames.LOCAL_ON, b"")
         if not client.echo:
             yield frames.control(frames.ECHO + b"off", b"")
         yield frames.control(frames.SOFT + client.soft, b"")

@@ -21,6 +21,9 @@
  * order is the same. The rest of such a batch lies in your buffer, and poll(2) does not know of it: after each poll call
  * bccn_receive(&bus, 0, &got) until it returns 0, or do not wait in poll while bccn_pending(&bus) is not 0.
  *
+ * bccn_control(&bus, "!/bccn/local/on", NULL, 0) keeps what you publish on this host: nothing of it is broadcast. Ask
+ * bccn_sync before you rely on it: a daemon too old to know it says unknown_control.
+ *
  * Functions return 0, and -1 with errno for:
  *   EPIPE     the connection is over: bccn_close, then connect and subscribe again; what is sent meanwhile you miss
  *   EINTR     a signal handler without SA_RESTART has run, and nothing else was done

@@ -260,6 +260,21 @@ def test_a_tag_is_taken_when_the_echo_behind_it_comes() -> None:
     assert len(session.before(Question(b"x"))) == 1  # and nobody waits for another answer to it
 
 
+@pytest.mark.parametrize("on", [True, False])
+def test_to_speak_to_this_host_only_is_settled_when_the_echo_behind_it_comes(on: bool) -> None:
+    session = Session()
+    local, sync = session.locally(on)
+    assert local.frame == b"CMSG !/bccn/local/" + (b"on" if on else b"off")
+    session.asked(local)
+    session.asked(sync)
+    answer(session, sync.frame)
+    assert sync.done
+    assert not local.done
+    assert len(session.before(Question(b"x"))) == 1
+    session.spoken_locally(on)
+    assert session.opening()[-1] == local.frame
+
+
 def test_questions_end_with_the_connection_that_they_were_asked_on() -> None:
     session = Session()
     told: list[str] = []
@@ -670,6 +685,27 @@ def test_a_tag_that_is_refused_is_an_error_and_not_said_again(bare: Bare, join: 
         bare.restart()
         assert isinstance(bus.receive(PATIENCE), Reconnected)
         assert without_syncs(bare.said[2]) == [META]
+
+
+@both
+def test_to_speak_to_this_host_only_is_said_to_every_daemon(bare: Bare, join: Join) -> None:
+    with join(bare.address) as bus:
+        bus.local(True)
+        bare.restart()
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        assert without_syncs(bare.said[1]) == [META, b"CMSG !/bccn/local/on"]
+
+
+@both
+def test_a_daemon_that_would_broadcast_all_the_same_is_an_error(bare: Bare, join: Join) -> None:
+    bare.answers[b"CMSG !/bccn/local/on"] = [frames.error("unknown_control", b"!/bccn/local/on")]
+    with join(bare.address) as bus:
+        with pytest.raises(BusError) as caught:
+            bus.local(True)
+        assert caught.value.reason == "unknown_control"
+        bare.restart()
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        assert without_syncs(bare.said[1]) == [META]
 
 
 @both

@@ -44,6 +44,8 @@ SILENT = [
     b"!/bccn/meta/off",
     b"!/bccn/batch/on",
     b"!/bccn/batch/off",
+    b"!/bccn/local/on",
+    b"!/bccn/local/off",
     b"!/bccn/tag",
 ]
 ANSWERED: dict[bytes, Callable[[Hub], bytes]] = {
@@ -118,6 +120,8 @@ WRONG = [
     b"!/bccn/meta",
     b"!/bccn/meta/",
     b"!/bccn/meta/on/",
+    b"!/bccn/local",
+    b"!/bccn/local/",
     b"!/bccn/gap",
     b"!/bccn/error",
     b"!/bccn/tags",

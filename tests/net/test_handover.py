@@ -66,6 +66,7 @@ def shown(site: Site, peer: Peer, *, published: bool = True) -> Shown:
         "meta": site.routes.wants_meta(client.fd),
         "batch": site.bus.fanout.in_batch(client),
         "echo": client.echo,
+        "local": client.local,
         "modes": (client.soft, client.hard),
         "box": (client.box.order, list(client.box), client.box.bytes, client.box.messages),
         "waits": client.waits,
@@ -94,7 +95,7 @@ def test_a_client_is_what_it_was_and_holds_what_it_held(site: Site) -> None:
     one.send(
         *(frames.request(frames.TAG, b"door"), frames.request(frames.META_ON), frames.request(frames.BATCH_ON)),
         *(b"CMSG echo/off", b"CMSG blocking/soft/block", b"CMSG blocking/hard/error", b"CMSG order/stack"),
-        *(frames.subscribe(b"!/cred////x"), frames.unsubscribe(b"a/"), frames.subscribe(b"b")),
+        *(frames.subscribe(b"!/cred////x"), frames.unsubscribe(b"a/"), frames.subscribe(b"b"), b"CMSG !/bccn/local/on"),
     )
     one.publish(b"b", b"1", b"2")
     other.send(frames.request(frames.TAG, b"window"), frames.request(frames.TAG, b""))
@@ -102,7 +103,7 @@ def test_a_client_is_what_it_was_and_holds_what_it_held(site: Site) -> None:
     before = shown(site, one), shown(site, other)
     assert before[0]["patterns"][b"a/"] == 1
     assert len(before[0]["patterns"]) == 11
-    assert (before[0]["meta"], before[0]["batch"], before[0]["echo"]) == (True, True, False)
+    assert (before[0]["meta"], before[0]["batch"], before[0]["echo"], before[0]["local"]) == (True, True, False, True)
     assert before[0]["identity"] == before[0]["base"] + b"/door"
     for end in (site.stop, site.kill, site.kill):
         if end == site.kill:  # what was said at a clean end is what stands there
@@ -796,7 +797,8 @@ SCENARIOS: Final = {
             (4, frames.request(frames.TAG, b"t"), frames.request(frames.WHOAMI), frames.message(b"a/t", b"1")),
             (4, frames.request(frames.TAG, b"bad tag"), b"", b"nonsense", frames.request(frames.TAG, b"")),
             (4, *controls(frames.META_ON, b"echo/off", frames.BATCH_ON, b"blocking/soft/discard", b"order/stack")),
-            (0, frames.message(b"a/x", b"2")),
+            (0, frames.message(b"a/x", b"2"), *controls(frames.LOCAL_ON), frames.message(b"a/x", b"stays here")),
+            (0, frames.message(b"a/y", b"too"), *controls(frames.LOCAL_OFF), frames.message(b"a/x", b"goes out")),
             (
                 4,
                 *controls(frames.BATCH_OFF, frames.META_OFF),

@@ -34,7 +34,7 @@ MARKS: Final = (b"*", b">", b"", b"a*", b"+")
 QUEUE: Final = 64
 #: what a client is asked for and has no answer to
 SILENT_REQUESTS: Final = (
-    *(b"echo/on", b"echo/off", b"!/bccn/meta/on", b"!/bccn/meta/off"),
+    *(b"echo/on", b"echo/off", b"!/bccn/meta/on", b"!/bccn/meta/off", b"!/bccn/local/off"),
     *(b"order/queue", b"order/stack", b"order/random", b"blocking/soft/queue", b"blocking/soft/discard"),
     *(b"blocking/soft/block", b"blocking/hard/discard", b"blocking/hard/block"),
     *(frames.BATCH_ON, frames.BATCH_ON, frames.BATCH_ON, frames.BATCH_OFF, frames.BATCH_OFF),

@@ -1,0 +1,378 @@
+"""Which epoch of its source a receiver's rows belong to, for all receivers alike. Plain Python, a source at a time.
+
+Law: epochs are told from what the rows say, not from how a receiver counts: a source has begun anew where its numbers
+went back, or went forward by `SANITY` or more past all that anybody heard. One restart explains what all receivers saw
+of it, and what they saw is explained by as few restarts as can be; so a receiver that missed a whole epoch, or did not
+notice that one began, is placed by those who did.
+
+How it is done:
+
+1. A receiver's rows of a source come as runs (runs.py), in which numbers only rise. Between two runs the numbers went
+   on, or went back: then the source has begun anew at some time between the two, on the clock that all share
+   (`Run.offset`). Around a restart of the receiver itself a copy may come again as if it were new, so there it takes
+   `SANITY` numbers or `HORIZON` of time to be sure.
+2. The fewest moments that lie in all these stretches of time are the restarts; they divide time into eras.
+3. Where a receiver saw the numbers go back, its rows are divided exactly, in the order in which it wrote them down:
+   what came after the last row accepted before the restart, with numbers below the first accepted after it, is of the
+   new era already: the daemon had taken it for copies. All others are divided at the moment of the restart.
+4. Within an era, what all receivers heard is laid together: a hole of `SANITY` that nobody's numbers bridge is a jump.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import Final, NamedTuple
+
+#: numbers: as far as this, back or forward, is a new epoch (`DedupRules.sanity`)
+SANITY: Final = 1024
+#: microseconds after which nothing is a late copy (`DedupRules.horizon`)
+HORIZON: Final = 2_000_000
+#: microseconds by which estimates of clocks may be wrong, beside how much they waver
+TOLERANCE: Final = 20_000
+#: microseconds by which a datagram may reach one receiver earlier than another
+GUARD: Final = 1_000
+#: beyond any number, record or time
+ENDLESS: Final = 2**63 - 1
+
+FIRST: Final = "first"
+RESTART: Final = "restart"
+JUMP: Final = "jump"
+MASKED: Final = "masked"
+
+
+class Run(NamedTuple):
+    """Rows of one source at one receiver in which the numbers only rise, all of one day.
+
+    ``epoch`` is the receiver's own count (0: its own broadcasts, which are not tracked); from and to are those of
+    the first and the last row, times by the receiver's clock, which is ``offset`` microseconds ahead of the common one,
+    give or take ``spread``. ``loose``: copies are among the rows, so that small steps back mean nothing. ``masked``:
+    the rows show that the source began anew before this run, though the receiver's daemon did not notice.
+    """
+
+    day: str
+    host: str
+    journal_id: str
+    epoch: int
+    from_rec: int
+    to_rec: int
+    from_ts: int
+    to_ts: int
+    lo_key: int
+    hi_key: int
+    first_key: int
+    last_key: int
+    loose: bool
+    masked: bool
+    offset: int = 0
+    spread: int = 0
+
+
+class Piece(NamedTuple):
+    """Rows of a journal that are of one epoch; all bounds belong to it."""
+
+    host: str
+    journal_id: str
+    from_rec: int
+    to_rec: int
+    from_ts: int
+    to_ts: int
+    lo_key: int
+    hi_key: int
+    epoch: int
+
+
+@dataclass
+class Alignment:
+    """The epochs of a source: the causes of number 1, 2, ...; the pieces, none where all rows are of epoch 1; for each
+    day a mark that changes when rows of it go to other epochs, none where all go to epoch 1."""
+
+    causes: list[str]
+    pieces: list[Piece] = field(default_factory=list)
+    marks: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class _Break:
+    """Numbers went back between two runs of a receiver: after ``after``, up to ``before`` at the latest. The widened
+    bounds allow for what is not known of clocks."""
+
+    old: Run
+    new: Run
+    after: int
+    before: int
+    noticed: bool
+    wide_after: int = 0
+    wide_before: int = 0
+    restart: int = -1
+
+
+@dataclass
+class _Restart:
+    """A source began anew: first heard at ``before``, last heard of the old era at ``after``."""
+
+    after: int
+    before: int
+    first_key: int
+    old_key: int
+    noticed: bool
+
+
+@dataclass
+class _Stretch:
+    """Runs of a receiver between two of its breaks. It begins in era ``start`` and ends in era ``end``."""
+
+    runs: list[Run]
+    opened: _Break | None
+    closed: _Break | None
+    start: int = 0
+    end: int = 0
+
+
+def went_back(old: Run, new: Run) -> bool:
+    """Whether numbers went back between two runs for certain, whatever copies may have come again."""
+    back = old.last_key - new.first_key
+    if old.loose or new.loose:
+        return back >= SANITY
+    return back >= SANITY or (back >= 0 and new.from_ts - old.to_ts > HORIZON)
+
+
+def align(runs: Iterable[Run]) -> Alignment:
+    """The epochs of one source, from all runs that are known of it."""
+    receivers = [_in_order(list(each)) for _, each in groupby(sorted(runs, key=_host), key=_host)]
+    stretches = [_stretches(each) for each in receivers]
+    restarts = _restarts([one.closed for each in stretches for one in each if one.closed is not None])
+    for each in stretches:
+        _place(each, restarts)
+    blocks = _blocks([one for each in stretches for one in each], restarts)
+    causes, first = _number(blocks, restarts)
+    if len(causes) == 1:
+        return Alignment(causes)
+    pieces = [piece for each in stretches for one in _pieces(each, restarts) for piece in _by_key(one, blocks, first)]
+    return Alignment(causes, pieces, _marks(stretches, restarts, blocks, first))
+
+
+def _host(run: Run) -> str:
+    return run.host
+
+
+def _in_order(runs: list[Run]) -> list[Run]:
+    """The runs of a receiver in the order in which they were written: journal after journal."""
+    began: dict[str, int] = {}
+    for run in runs:
+        began[run.journal_id] = min(began.get(run.journal_id, ENDLESS), run.from_ts - run.offset)
+    return sorted(runs, key=lambda run: (began[run.journal_id], run.journal_id, run.from_rec))
+
+
+def _stretches(runs: Sequence[Run]) -> list[_Stretch]:
+    """A receiver's runs, parted where numbers went back."""
+    found = [_Stretch([runs[0]], None, None)]
+    following = [*runs[2:], None]
+    for (old, new), after in zip(pairwise(runs), following, strict=False):
+        noticed = _noticed(old, new, after)
+        if noticed is None:
+            found[-1].runs.append(new)
+            continue
+        crack = _Break(old, new, old.to_ts - old.offset, new.from_ts - new.offset, noticed)
+        found[-1].closed = crack
+        found.append(_Stretch([new], crack, None))
+    _widen([one.closed for one in found if one.closed is not None])
+    return found
+
+
+def _noticed(old: Run, new: Run, after: Run | None) -> bool | None:
+    """Whether the receiver noticed that numbers went back from one run to the next; None if they did not."""
+    same = old.journal_id == new.journal_id and not old.loose and not new.loose
+    if same and new.masked and old.epoch == new.epoch:
+        # It took the first of the new numbers for copies and noticed later.
+        follows = after is not None and after.journal_id == new.journal_id and after.epoch > new.epoch
+        return follows and after is not None and 0 < after.first_key - new.last_key < SANITY
+    if same and new.epoch > old.epoch:
+        return True if new.first_key <= old.last_key else None
+    return False if went_back(old, new) else None
+
+
+def _widen(breaks: Sequence[_Break]) -> None:
+    """Allow for wrong clocks, but never so far that one moment could explain two breaks of the same receiver."""
+    for each in breaks:
+        each.wide_after = each.after - TOLERANCE - each.old.spread
+        each.wide_before = max(each.before, each.after) + TOLERANCE + each.new.spread
+    for one, other in pairwise(breaks):
+        middle = (one.before + other.after) // 2
+        one.wide_before = min(one.wide_before, max(middle, one.wide_after + 1))
+        other.wide_after = max(other.wide_after, one.wide_before)
+
+
+def _restarts(breaks: Sequence[_Break]) -> list[_Restart]:
+    """The fewest moments that explain all breaks; each break is told which of them is its own."""
+    groups: list[list[_Break]] = []
+    latest = -ENDLESS
+    for each in sorted(breaks, key=lambda one: one.wide_before):
+        if each.wide_after >= latest or not groups:
+            latest = each.wide_before
+            groups.append([])
+        groups[-1].append(each)
+        each.restart = len(groups) - 1
+    found: list[_Restart] = []
+    for group in groups:
+        earliest = min(group, key=lambda one: one.before)
+        before = max(earliest.before, found[-1].before + 1) if found else earliest.before
+        after = min(max(one.after for one in group), before - 1)
+        old_key = max(one.old.last_key for one in group)
+        found.append(_Restart(after, before, earliest.new.first_key, old_key, any(one.noticed for one in group)))
+    return found
+
+
+def _place(stretches: Sequence[_Stretch], restarts: Sequence[_Restart]) -> None:
+    """Say in which eras a receiver's stretches begin and end."""
+    for each in stretches:
+        limit = each.closed.restart if each.closed else len(restarts)
+        least = each.opened.restart + 1 if each.opened else 0
+        first, last = each.runs[0], each.runs[-1]
+        each.start = min(max(least, _era(restarts, first.from_ts - first.offset)), limit)
+        each.end = min(max(each.start, _era(restarts, last.to_ts - last.offset)), limit)
+
+
+def _era(restarts: Sequence[_Restart], at: int) -> int:
+    """How many restarts came before a moment."""
+    return sum(1 for restart in restarts if restart.before - GUARD <= at)
+
+
+def _eras_of(run: Run, stretch: _Stretch, restarts: Sequence[_Restart]) -> tuple[int, int]:
+    """The first and the last era that a run reaches into."""
+    first = min(max(stretch.start, _era(restarts, run.from_ts - run.offset)), stretch.end)
+    return first, min(max(first, _era(restarts, run.to_ts - run.offset)), stretch.end)
+
+
+def _blocks(stretches: Sequence[_Stretch], restarts: Sequence[_Restart]) -> list[list[int]]:
+    """For each era the first numbers of its epochs, but for the first, which has whatever is lower."""
+    spans: list[list[tuple[int, int]]] = [[] for _ in range(len(restarts) + 1)]
+    for stretch in stretches:
+        for run in stretch.runs:
+            first, last = _eras_of(run, stretch, restarts)
+            for era in range(first, last + 1):
+                low = run.lo_key if era == first else max(run.lo_key, min(run.hi_key, restarts[era - 1].first_key))
+                high = run.hi_key if era == last else min(run.hi_key, max(run.lo_key, restarts[era].old_key))
+                if low <= high:
+                    spans[era].append((low, high))
+    return [_holes(sorted(each)) for each in spans]
+
+
+def _holes(spans: Sequence[tuple[int, int]]) -> list[int]:
+    """The numbers behind holes that are too wide for a loss."""
+    found: list[int] = []
+    reached: int | None = None
+    for low, high in spans:
+        if reached is not None and low - reached >= SANITY:
+            found.append(low)
+        reached = high if reached is None else max(reached, high)
+    return found
+
+
+def _number(blocks: Sequence[Sequence[int]], restarts: Sequence[_Restart]) -> tuple[list[str], list[int]]:
+    """The causes of all epochs, and for each era the number of its first one."""
+    causes: list[str] = []
+    first: list[int] = []
+    for era, jumps in enumerate(blocks):
+        first.append(len(causes) + 1)
+        causes.append(FIRST if era == 0 else RESTART if restarts[era - 1].noticed else MASKED)
+        causes += [JUMP] * len(jumps)
+    return causes, first
+
+
+def _by_key(piece: Piece, blocks: Sequence[Sequence[int]], first: Sequence[int]) -> Iterator[Piece]:
+    """A piece of one era, divided by its jumps."""
+    era = piece.epoch
+    bounds = [-ENDLESS - 1, *blocks[era], ENDLESS]
+    for number, (low, high) in enumerate(pairwise(bounds)):
+        lowest = max(piece.lo_key, low)
+        highest = min(piece.hi_key, high - 1 if number < len(blocks[era]) else high)
+        if lowest <= highest:
+            yield piece._replace(lo_key=lowest, hi_key=highest, epoch=first[era] + number)
+
+
+def _pieces(stretches: Sequence[_Stretch], restarts: Sequence[_Restart]) -> Iterator[Piece]:
+    """A receiver's journals, divided by era; ``epoch`` is the era."""
+    for stretch in stretches:
+        for journal, runs in groupby(stretch.runs, key=lambda run: run.journal_id):
+            run = next(runs)
+            low = stretch.opened.new.from_rec if stretch.opened and stretch.opened.new.journal_id == journal else 0
+            high = stretch.closed.old.to_rec if stretch.closed and stretch.closed.old.journal_id == journal else ENDLESS
+            whole = Piece(run.host, journal, low, high, -ENDLESS, ENDLESS, -ENDLESS - 1, ENDLESS, stretch.start)
+            yield from _by_time(whole, stretch, restarts, run.offset)
+    for before, stretch in pairwise(stretches):
+        if stretch.opened is not None:
+            yield from _between(stretch.opened, before.end, stretch.start)
+
+
+def _by_time(piece: Piece, stretch: _Stretch, restarts: Sequence[_Restart], offset: int) -> Iterator[Piece]:
+    """Divide what a receiver wrote without noticing a restart: by when the others heard of it, and by number for the
+    time in which only copies came to them."""
+    since = -ENDLESS
+    limit = stretch.closed.restart if stretch.closed else len(restarts)
+    for era in range(stretch.start, limit):
+        restart = restarts[era]
+        begins = restart.before + offset - GUARD
+        swallowed = min(restart.after + offset + 1, begins)
+        if swallowed > since:
+            yield piece._replace(from_ts=since, to_ts=swallowed - 1, epoch=era)
+        unsure = piece._replace(from_ts=max(swallowed, since), to_ts=begins - 1)
+        if unsure.from_ts <= unsure.to_ts:
+            yield unsure._replace(lo_key=restart.first_key, epoch=era)
+            yield unsure._replace(hi_key=restart.first_key - 1, epoch=era + 1)
+        since = max(begins, since)
+    yield piece._replace(from_ts=since, epoch=limit if limit > stretch.start else stretch.start)
+
+
+def _between(crack: _Break, before: int, behind: int) -> Iterator[Piece]:
+    """The rows between two runs, which the receiver took for copies."""
+    old, new = crack.old, crack.new
+    if old.journal_id == new.journal_id:
+        ranges = [(old.journal_id, old.to_rec + 1, new.from_rec - 1)]
+    else:
+        ranges = [(old.journal_id, old.to_rec + 1, ENDLESS), (new.journal_id, 0, new.from_rec - 1)]
+    for journal, low, high in ranges:
+        if low <= high:
+            piece = Piece(old.host, journal, low, high, -ENDLESS, ENDLESS, -ENDLESS - 1, ENDLESS, before)
+            yield piece._replace(lo_key=new.first_key)
+            yield piece._replace(hi_key=new.first_key - 1, epoch=behind)
+
+
+def _marks(
+    stretches: Sequence[Sequence[_Stretch]],
+    restarts: Sequence[_Restart],
+    blocks: Sequence[Sequence[int]],
+    first: Sequence[int],
+) -> dict[str, int]:
+    """For each day a number that tells how its rows are divided among epochs."""
+    days: dict[str, list[tuple[object, ...]]] = {}
+    for each in stretches:
+        for stretch in each:
+            for run in stretch.runs:
+                low, high = _eras_of(run, stretch, restarts)
+                eras = tuple((first[era], tuple(blocks[era])) for era in range(low, high + 1))
+                cuts = tuple((restarts[era].after, restarts[era].before) for era in range(low, high))
+                days.setdefault(run.day, []).append((run.host, run.journal_id, run.from_rec, eras, cuts))
+    trivial = {1}
+    return {
+        day: zlib.crc32(repr(sorted(each)).encode())
+        for day, each in days.items()
+        if any({number for number, _ in eras} != trivial or any(jumps for _, jumps in eras) for *_, eras, _ in each)  # type: ignore[attr-defined]
+    }
+
+
+def find(alignment: Alignment, host: str, journal: str, rec_no: int, ts: int, key: int) -> int:
+    """The epoch of a row; 0 for one that no piece takes. What the join in messages.py does, for one row."""
+    if not alignment.pieces:
+        return 1
+    for piece in alignment.pieces:
+        if (
+            (piece.host, piece.journal_id) == (host, journal)
+            and piece.from_rec <= rec_no <= piece.to_rec
+            and piece.from_ts <= ts <= piece.to_ts
+            and piece.lo_key <= key <= piece.hi_key
+        ):
+            return piece.epoch
+    return 0

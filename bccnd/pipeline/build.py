@@ -1,0 +1,135 @@
+"""The batch run: a journal -> all tables of all its days; and the step that incremental runs are made of.
+
+Law: the tables are a function of the journal alone: what a build gives, any sequence of incremental runs over the same
+files gives as well, row by row. Nothing is in its place before everything is written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bccnd.pipeline import schema, store
+from bccnd.pipeline.compute import compute
+from bccnd.pipeline.inputs import Journal
+from bccnd.pipeline.tables import liveness as silences
+from bccnd.pipeline.tables.channel_traffic import channel_traffic
+from bccnd.pipeline.tables.integrity import integrity
+
+#: what is kept for later runs, below `store.STATE`
+ALIGN: Final = f"{store.STATE}/align"
+HEARD: Final = f"{store.STATE}/heard"
+SESSIONS: Final = f"{store.STATE}/sessions"
+#: tables that every run makes of all days, from what was kept of them
+WHOLE: Final = ("epochs", "liveness")
+#: the steps that a run goes through
+STEPS: Final = len(schema.TABLES) + 4
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run has done: the days that it computed, the rows that it wrote of each table, and what it took."""
+
+    days: list[str]
+    rows: dict[str, int]
+    seconds: float
+
+
+def silent(step: str) -> None:
+    """Nobody is told."""
+
+
+def build(spark: SparkSession, journal: str, tables: str, *, tell: Tell = silent) -> Outcome:
+    """Compute all tables anew. Of days that the journal does not have any more, the tables have nothing afterwards.
+
+    Raises PipelineError.
+    """
+    began = time.monotonic()
+    tell("looking at the journal")
+    source = Journal(spark, journal)
+    source.check()
+    with store.opened(spark, tables) as kept:
+        rows = recompute(spark, kept, source, None, tell)
+    return Outcome(source.days, rows, time.monotonic() - began)
+
+
+def recompute(
+    spark: SparkSession, kept: store.Store, source: Journal, days: Collection[str] | None, tell: Tell = silent
+) -> dict[str, int]:
+    """Compute the tables of some days, or all, and put them in their places. Returns the rows written of each."""
+    sessions = source.sessions()
+    wanted = None if days is None else set(days)
+    tell("epochs")
+    while True:
+        obs = source.obs(wanted)
+        state = None if wanted is None else kept.read(ALIGN)
+        if state is not None and wanted is not None:
+            state = state.where(~F.col("day").isin(*wanted))
+        result = compute(spark, obs, sessions, days=None if wanted is None else sorted(wanted), state=state)
+        more = set() if wanted is None else set(result.renumbered) - wanted
+        if wanted is None or not more:
+            break
+        result.close()
+        wanted |= more
+    try:
+        for name, frame in result.tables.items():
+            tell(name)
+            kept.write(name, frame)
+        tell("channel_traffic")
+        kept.write("channel_traffic", schema.conform("channel_traffic", channel_traffic(result.traffic)))
+        tell("what is kept of the days")
+        kept.write(ALIGN, result.state)
+    finally:
+        result.close()
+    whole = obs if wanted is None else obs.where(F.col("day").isin(*wanted))
+    tell("integrity")
+    kept.write("integrity", schema.conform("integrity", integrity(whole)))
+    _write_liveness(kept, whole, sessions, wanted, tell)
+    kept.write(SESSIONS, sessions.withColumn("day", F.lit("all")))
+    tell("counting rows")
+    counts = _counts(kept)
+    tell("putting the tables in their places")
+    kept.commit(wanted, whole=WHOLE)
+    return counts
+
+
+def _write_liveness(
+    kept: store.Store, obs: DataFrame, sessions: DataFrame, days: Collection[str] | None, tell: Tell
+) -> None:
+    """What is kept of the days, and with that of all others the table; a silence may end on any later day."""
+    tell("who was heard")
+    pieces = silences.buckets(obs).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        kept.write(HEARD, silences.state(pieces, silences.rhythms(obs, pieces)))
+    finally:
+        pieces.unpersist()
+    tell("liveness")
+    heard = kept.written(HEARD)
+    earlier = None if days is None else kept.read(HEARD)
+    if earlier is not None and days is not None:
+        others = earlier.where(~F.col("day").isin(*days))
+        heard = others if heard is None else heard.unionByName(others)
+    if heard is not None:
+        kept.write("liveness", schema.conform("liveness", silences.liveness(heard, sessions)))
+    else:
+        kept.empty("liveness")
+
+
+def _counts(kept: store.Store) -> dict[str, int]:
+    """Rows written of each table."""
+    written = {name: kept.written(name) for name in schema.TABLES}
+    ones = [frame.select(F.lit(name).alias("table")) for name, frame in written.items() if frame is not None]
+    found = dict.fromkeys(schema.TABLES, 0)
+    if ones:
+        for row in reduce(DataFrame.union, ones).groupBy("table").agg(F.count("*").alias("n")).collect():
+            found[row.table] = row.n
+    return found

@@ -1,0 +1,479 @@
+"""From rows to tables of delivery and loss: what is done in which order, and what is kept for later.
+
+Law: the tables of a day are the same whether it is computed alone or with others, and whatever the order in which files
+came: they follow from its rows, those of `MARGIN` around it, and what is kept of the other days (`Result.state`).
+
+Rows are read three times, with few columns: for the runs of sources (runs.py), for a part of the messages to compare
+clocks by, and for the messages. All else follows from these.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bccnd.pipeline import align, listening, masks, runs, schema
+from bccnd.pipeline.tables.delivery import delivery
+from bccnd.pipeline.tables.epochs import epochs as epochs_table
+from bccnd.pipeline.tables.epochs import of_days
+from bccnd.pipeline.tables.host_dim import bits, host_dim
+from bccnd.pipeline.tables.link_loss import absent, link_loss
+from bccnd.pipeline.tables.messages import SMALL, arrivals, messages, placed, with_gaps
+from bccnd.pipeline.tables.missed import missed
+from bccnd.pipeline.tables.skew import SAMPLE, references, skew
+
+#: rows of so much time around the days are needed with theirs: the first arrival of a message may be on the day before,
+#: and so may the number before a day's first
+MARGIN: Final = datetime.timedelta(minutes=10)
+#: microseconds beyond which the wavering of a clock tells nothing
+MAX_SPREAD: Final = 2_000_000
+
+#: what is kept of a day. ``kind``: `run` (a `align.Run`), `epoch` (`tables.epochs.of_days`; times and keys in from_ts,
+#: to_ts, lo_key, hi_key) or `mark` (`align.Alignment.marks`, in from_rec)
+STATE_SQL: Final = (
+    "day string, kind string, src string, host string, journal_id string, epoch int, from_rec bigint, to_rec bigint, "
+    "from_ts bigint, to_ts bigint, lo_key bigint, hi_key bigint, first_key bigint, last_key bigint, loose boolean, "
+    "masked boolean, offset bigint, spread bigint, hosts array<string>"
+)
+#: what alignment says, kind by kind: `cause` (src, epoch, cause), `piece` (a `align.Piece`), `mark` (src, day, mark)
+_ALIGNED_SQL: Final = (
+    "kind string, src string, epoch int, cause string, day string, mark bigint, host string, journal_id string, "
+    "from_rec bigint, to_rec bigint, from_ts bigint, to_ts bigint, lo_key bigint, hi_key bigint"
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """All tables of the days that were computed, but `epochs`, which has those of all days known.
+
+    ``tables`` have their columns of schema.py and ``day`` (a date). ``state`` is what is to be kept of these days, by
+    ``day`` (text). ``words`` are the columns of a mask. ``traffic`` has one row for each message: day, win, src, chan,
+    form, len. ``renumbered`` are other days whose rows go to other epochs now: they have to be computed again.
+    `close` once all of it was used.
+    """
+
+    tables: dict[str, DataFrame]
+    state: DataFrame
+    words: int
+    traffic: DataFrame
+    renumbered: list[str]
+    kept: list[DataFrame] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Give back what Spark holds."""
+        for frame in self.kept:
+            frame.unpersist()
+
+
+class _Clock(NamedTuple):
+    """How far a host's clock is ahead on a day, and how far that wavers, in microseconds."""
+
+    offset: int
+    spread: int
+
+
+def compute(
+    spark: SparkSession,
+    obs: DataFrame,
+    sessions: DataFrame,
+    *,
+    days: Sequence[str] | None = None,
+    state: DataFrame | None = None,
+) -> Result:
+    """The tables of ``days``, by default of all that there are.
+
+    ``obs`` has the rows of these days and of MARGIN around them, ``sessions`` all sessions, ``state`` what was kept of
+    all other days.
+    """
+    kept: list[DataFrame] = []
+
+    def keep(frame: DataFrame) -> DataFrame:
+        kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        return frame
+
+    rows = runs.prepared(obs)
+    all_cells = keep(runs.cells(rows))
+    facts = _facts(all_cells)
+    wanted = sorted(set(days)) if days is not None else sorted(facts.rows)
+    cells = all_cells.filter(F.col("day").isin(*wanted)) if days is not None else all_cells
+    found_sessions = listening.sessions_of(sessions)
+    dims = {day: bits([*facts.rows.get(day, ()), *listening.hosts_on(found_sessions, day)]) for day in wanted}
+    words = max([masks.words_for(len(each)) for each in dims.values()], default=1)
+
+    apart = keep(skew(rows, _references(spark, facts, wanted)))
+    clocks = _clocks(apart, state, wanted)
+    state_runs = keep(_with_clocks(spark, runs.runs(rows, keep(runs.merged(cells)), keep), clocks))
+    aligned = keep(_align(state_runs, state))
+    numbers, pieces, count = _numbered(spark, aligned)
+
+    hosts = sorted({host for each in [*facts.rows.values(), *dims.values()] for host in each})
+    frame_words = masks.words_for(len(hosts))
+    placed_rows = placed(rows, numbers.single, pieces, broadcast=count <= SMALL)
+    seen = arrivals(placed_rows, _host_days(spark, hosts, facts, clocks, wanted), frame_words)
+    seen = with_gaps(seen, _earlier(state, numbers.all, wanted))
+    if days is not None:
+        seen = seen.filter(F.col("day").isin(*wanted))
+    seen = _moved(seen, hosts, dims, frame_words, words)
+    audience = _audience(spark, all_cells, facts, dims, words)
+    heard = listening.intervals(
+        found_sessions, facts.journals, dims, {key: clock.offset for key, clock in clocks.items()}
+    )
+    known = keep(_known(seen, numbers.all, audience, listening.frame(spark, heard, words), words))
+
+    bits_of_days = host_dim(spark, dims)
+    missing = keep(absent(known, bits_of_days, words))
+    copies = _copies(cells, rows, numbers, pieces, wanted, broadcast=count <= SMALL)
+    today = keep(of_days(known, bits_of_days, words))
+    marks = aligned.filter("kind = 'mark'").select("day", "src", "mark")
+    made = {
+        "host_dim": bits_of_days,
+        "epochs": epochs_table(_all_days(today, state), numbers.all),
+        "messages": messages(known, words),
+        "link_loss": link_loss(known, missing, copies, bits_of_days, words),
+        "delivery": delivery(known, words),
+        "missed": missed(known, missing),
+        "skew": apart.filter(F.col("day").isin(*wanted)),
+    }
+    return Result(
+        {name: schema.conform(name, frame, words) for name, frame in made.items()},
+        _state(state_runs, today, marks.filter(F.col("day").isin(*wanted))),
+        words,
+        _traffic(known, rows, wanted),
+        _renumbered(marks, state, wanted),
+        kept,
+    )
+
+
+class _Facts(NamedTuple):
+    """What is known of the receivers, day by day."""
+
+    #: day -> the hosts with rows
+    rows: dict[str, list[str]]
+    #: (day, host, journal) -> first and last row
+    journals: dict[tuple[str, str, str], tuple[int, int]]
+    #: (day, host) -> rows that were new
+    new: dict[tuple[str, str], int]
+    #: (day, host) -> segments
+    segments: dict[tuple[str, str], set[str]]
+    #: (day, hosts, segments) of which there is a source that they all heard there
+    reach: list[tuple[str, tuple[str, ...], tuple[str, ...]]]
+
+
+def _facts(cells: DataFrame) -> _Facts:
+    facts = _Facts({}, {}, {}, {}, [])
+    journals = cells.groupBy("day", "host", "journal_id", "segment").agg(
+        F.min("from_ts"), F.max("to_ts"), F.sum("fresh")
+    )
+    for day, host, journal, segment, first, last, new in sorted(journals.collect(), key=lambda row: row[:3]):
+        hosts = facts.rows.setdefault(day, [])
+        if host not in hosts:
+            hosts.append(host)
+        before = facts.journals.get((day, host, journal), (first, last))
+        facts.journals[day, host, journal] = min(before[0], first), max(before[1], last)
+        facts.new[day, host] = facts.new.get((day, host), 0) + new
+        facts.segments.setdefault((day, host), set()).add(segment or "")
+    facts.reach.extend(
+        (day, tuple(hosts), tuple(segments))
+        for day, hosts, segments in _reach(cells).select("day", "hosts", "segments").distinct().collect()
+    )
+    return facts
+
+
+def _reach(cells: DataFrame) -> DataFrame:
+    """For each day and source the hosts that heard it, and the segments on which they did."""
+    return (
+        cells.filter("src is not null")
+        .groupBy("day", "src")
+        .agg(
+            F.sort_array(F.collect_set("host")).alias("hosts"),
+            F.sort_array(F.collect_set(F.coalesce("segment", F.lit("")))).alias("segments"),
+        )
+    )
+
+
+def _date(day: str) -> int:
+    return listening.start_of(day) // runs.DAY
+
+
+def _arrow_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], sql: str) -> DataFrame:
+    return spark.createDataFrame(runs.table_of(list(rows), runs.arrow_columns(sql)))
+
+
+def _references(spark: SparkSession, facts: _Facts, days: Sequence[str]) -> DataFrame:
+    """Which clock each host is compared with, and of how many parts of a day's messages one is taken for that."""
+    rows = []
+    for day in days:
+        new = {host: facts.new[day, host] for host in facts.rows.get(day, ())}
+        parts = max(1, -(-sum(new.values()) // SAMPLE))
+        found = references(new, [hosts for its_day, hosts, _ in facts.reach if its_day == day])
+        rows += [(_date(day), day, host, reference, parts) for host, reference in found.items()]
+    return _arrow_frame(spark, rows, "date bigint, day string, host string, ref_host string, parts int")
+
+
+def _clocks(apart: DataFrame, state: DataFrame | None, days: Sequence[str]) -> dict[tuple[str, str], _Clock]:
+    """The clocks of (day, host), as far as they are not right; on the days beside those computed as well."""
+    found = {
+        (row["day"], row["host"]): _Clock(row["p50_us"], min(row["p95_us"] - row["p05_us"], MAX_SPREAD))
+        for row in apart.collect()
+    }
+    if state is not None and days:
+        step = datetime.timedelta(days=1)
+        near = {(datetime.date.fromisoformat(day) + step * by).isoformat() for day in days for by in (-1, 1)}
+        kept = state.filter((F.col("kind") == "run") & F.col("day").isin(*sorted(near - set(days))))
+        for day, host, offset, spread in kept.select("day", "host", "offset", "spread").distinct().collect():
+            found[day, host] = _Clock(offset, spread)
+    return found
+
+
+def _with_clocks(spark: SparkSession, found: DataFrame, clocks: Mapping[tuple[str, str], _Clock]) -> DataFrame:
+    table = _arrow_frame(
+        spark,
+        [(*key, *clock) for key, clock in clocks.items()],
+        "day string, host string, offset bigint, spread bigint",
+    )
+    zero = F.lit(0).cast("bigint")
+    return (
+        found.join(F.broadcast(table), ["day", "host"], "left")
+        .withColumn("offset", F.coalesce("offset", zero))
+        .withColumn("spread", F.coalesce("spread", zero))
+        .select("src", *align.Run._fields)
+    )
+
+
+def _align(found: DataFrame, state: DataFrame | None) -> DataFrame:
+    """What alignment says of all sources, of all days known."""
+    if state is not None:
+        found = found.unionByName(state.filter("kind = 'run'").select("src", *align.Run._fields))
+    aligned: DataFrame = found.groupBy("src").applyInArrow(_align_table, _ALIGNED_SQL)
+    return aligned
+
+
+def _align_table(table: pa.Table) -> pa.Table:
+    """What `align.align` says of a source; runs in Spark's Python."""
+    src = table.column("src")[0].as_py()
+    alignment = align.align([align.Run(*row) for row in runs.rows_of(table, align.Run._fields)])
+    none = (None,) * 8
+    rows: list[tuple[Any, ...]] = [
+        ("cause", src, number, cause, None, None, *none) for number, cause in enumerate(alignment.causes, 1)
+    ]
+    rows += [("piece", src, piece.epoch, None, None, None, *piece[:-1]) for piece in alignment.pieces]
+    rows += [("mark", src, None, None, day, mark, *none) for day, mark in alignment.marks.items()]
+    return runs.table_of(rows, runs.arrow_columns(_ALIGNED_SQL))
+
+
+class _Numbers(NamedTuple):
+    """The epochs with a number for each (id, src, epoch, cause), and of these the sources that have but one."""
+
+    all: DataFrame
+    single: DataFrame
+
+
+def _numbered(spark: SparkSession, aligned: DataFrame) -> tuple[_Numbers, DataFrame | None, int]:
+    """Epochs with numbers, the pieces of the sources that have more than one, and how many rows these and the epochs
+    are at most."""
+    causes = aligned.filter("kind = 'cause'").select("src", "epoch", "cause").toArrow()
+    causes = causes.sort_by([("src", "ascending"), ("epoch", "ascending")])
+    causes = causes.append_column("id", pa.array(range(causes.num_rows), pa.int64()))
+    numbers = spark.createDataFrame(causes)
+    several = {src for src, epoch in runs.rows_of(causes, ("src", "epoch")) if epoch > 1}
+    if not several:
+        return _Numbers(numbers, numbers.select("src", "id")), None, causes.num_rows
+    alone = pa.array([src not in several for src in causes.column("src").to_pylist()])
+    single = spark.createDataFrame(causes.filter(alone).select(["src", "id"]))
+    pieces = aligned.filter("kind = 'piece'").join(F.broadcast(numbers.select("src", "epoch", "id")), ["src", "epoch"])
+    pieces = pieces.select("src", *align.Piece._fields[:-1], "id")
+    return _Numbers(numbers, single), pieces, max(causes.num_rows, pieces.count())
+
+
+def _host_days(
+    spark: SparkSession,
+    hosts: Sequence[str],
+    facts: _Facts,
+    clocks: Mapping[tuple[str, str], _Clock],
+    days: Sequence[str],
+) -> DataFrame:
+    """The bit of each host among all that are in sight here, and how far its clock is ahead on a day."""
+    right = _Clock(0, 0)
+    rows = []
+    for day, some in facts.rows.items():
+        for host in some:
+            nearest = min(days, key=lambda each: abs(_date(each) - _date(day)), default=day)
+            clock = clocks.get((day, host)) or clocks.get((nearest, host)) or right
+            rows.append((host, _date(day), hosts.index(host), clock.offset))
+    return _arrow_frame(spark, rows, "host string, date bigint, bit int, offset bigint")
+
+
+def _earlier(state: DataFrame | None, numbers: DataFrame, days: Sequence[str]) -> DataFrame | None:
+    """The highest number of each epoch before each of these days, from what was kept of other days."""
+    if state is None or not days:
+        return None
+    kept = state.filter("kind = 'epoch'").select("src", "epoch", F.col("day").alias("kept_day"), "hi_key")
+    each = kept.withColumn("day", F.explode(F.array(*[F.lit(day) for day in days]))).filter("kept_day < day")
+    return (
+        each.join(numbers.select("src", "epoch", "id"), ["src", "epoch"])
+        .groupBy("id", "day")
+        .agg(F.max("hi_key").alias("reached"))
+    )
+
+
+def _moved(
+    seen: DataFrame, hosts: Sequence[str], dims: Mapping[str, Mapping[str, int]], before: int, after: int
+) -> DataFrame:
+    """Masks over all hosts in sight -> masks over the hosts of each message's day, and who got it late."""
+    cases: dict[tuple[tuple[int, int], ...], list[str]] = {}
+    for day, bits_of_day in dims.items():
+        places = tuple((number, bits_of_day[host]) for number, host in enumerate(hosts) if host in bits_of_day)
+        cases.setdefault(places, []).append(day)
+    names = {mask: masks.names(mask, before) for mask in ("seen", "late", "stale", "other")}
+    late = [
+        F.expr(f"{stale} & ~{other}").alias(name)
+        for stale, other, name in zip(names["stale"], names["other"], names["late"], strict=True)
+    ]
+    plain = [name for name in seen.columns if name not in {*names["stale"], *names["other"]}]
+    seen = seen.select(*plain, *late)
+    if not cases:
+        return seen
+    columns: list[Column] = []
+    for mask in ("seen", "late"):
+        moved = [(days, masks.moved(mask, dict(places), before, after)) for places, days in cases.items()]
+        found = masks.chosen(moved, "day", after)
+        columns += [column.alias(name) for column, name in zip(found, masks.names(mask, after), strict=True)]
+    rest = [name for name in plain if name not in names["seen"]]
+    return seen.select(*rest, *columns)
+
+
+def _audience(
+    spark: SparkSession, cells: DataFrame, facts: _Facts, dims: Mapping[str, Mapping[str, int]], words: int
+) -> DataFrame:
+    """Who can hear whom: (day, src, audience...), without src where it is the same for all."""
+    rows: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for day, bits_of_day in dims.items():
+        recorded = {host: facts.segments.get((day, host), set()) for host in bits_of_day}
+        for segments in {segments for its_day, _, segments in facts.reach if its_day == day}:
+            rows[day, segments] = listening.audience(bits_of_day, recorded, segments, words)
+    columns = ", ".join(f"{name} bigint" for name in masks.names("audience", words))
+    by_day = {day: mask for (day, _), mask in rows.items()}
+    if all(by_day[day] == mask for (day, _), mask in rows.items()):
+        return _arrow_frame(spark, [(day, *mask) for day, mask in by_day.items()], f"day string, {columns}")
+    table = _arrow_frame(
+        spark,
+        [(day, "\n".join(segments), *mask) for (day, segments), mask in rows.items()],
+        f"day string, segments string, {columns}",
+    )
+    reach = _reach(cells).select("day", "src", F.array_join("segments", "\n").alias("segments"))
+    return reach.join(F.broadcast(table), ["day", "segments"]).drop("segments")
+
+
+def _known(seen: DataFrame, numbers: DataFrame, audience: DataFrame, heard: DataFrame, words: int) -> DataFrame:
+    """All that is known of each message: (day, src, epoch, seq_key, chan, first, win, copies, gap_before, len) and the
+    masks seen, late, listening and audience."""
+    keys: list[str] = [name for name in ("day", "src") if name in audience.columns]
+    heard = heard.withColumnRenamed("day", "heard_day")
+    found = seen.join(F.broadcast(numbers.select("id", "src", "epoch")), "id")
+    found = found.join(F.broadcast(audience) if keys == ["day"] else audience, keys, "left")
+    found = found.join(
+        F.broadcast(heard),
+        (F.col("day") == F.col("heard_day"))
+        & (F.floor(F.col("moment") / runs.MINUTE) == F.col("minute"))
+        & (F.col("moment") >= F.col("since"))
+        & (F.col("moment") < F.col("until")),
+        "left",
+    )
+    masked: list[Column] = []
+    for names in zip(*(masks.names(mask, words) for mask in ("seen", "listening", "audience")), strict=True):
+        saw, listened, able = names
+        masked.append(F.expr(f"(coalesce({listened}, 0L) & coalesce({able}, 0L)) | {saw}").alias(listened))
+        masked.append(F.expr(f"coalesce({able}, 0L) | {saw}").alias(able))
+    return found.select(
+        *("day", "src", "epoch", "seq_key", "chan", "first", "win", "copies", "gap_before", "len"),
+        *[name for mask in ("seen", "late") for name in masks.names(mask, words)],
+        *masked,
+    )
+
+
+def _copies(
+    cells: DataFrame,
+    rows: DataFrame,
+    numbers: _Numbers,
+    pieces: DataFrame | None,
+    days: Sequence[str],
+    *,
+    broadcast: bool,
+) -> DataFrame:
+    """How many copies came to whom, minute by minute: from cells, or from rows where a cell may be of two epochs."""
+    single = F.broadcast(numbers.single.select("src")) if broadcast else numbers.single.select("src")
+    found = (
+        cells.filter("dup > 0")
+        .join(single, "src")
+        .select("day", "src", F.lit(1).alias("epoch"), F.col("minute").alias("win"), "host", "dup")
+    )
+    if pieces is None:
+        return found
+    copies = rows.filter("verdict = 'duplicate'")
+    others = (
+        placed(copies, numbers.single, pieces, broadcast=broadcast)
+        .join(F.broadcast(numbers.all.select("id", F.col("epoch").alias("number"))), "id")
+        .join(single, "src", "left_anti")
+        .select(
+            runs.day_of(F.col("us")).alias("day"),
+            "src",
+            F.col("number").alias("epoch"),
+            F.floor(F.col("us") / runs.MINUTE).alias("win"),
+            "host",
+            F.lit(1).cast("bigint").alias("dup"),
+        )
+        .filter(F.col("day").isin(*days))
+    )
+    return found.unionByName(others)
+
+
+def _all_days(today: DataFrame, state: DataFrame | None) -> DataFrame:
+    names = ("src", "epoch", "from_ts", "to_ts", "lo_key", "hi_key", "hosts")
+    found = today.select(*names)
+    return found if state is None else found.unionByName(state.filter("kind = 'epoch'").select(*names))
+
+
+def _state(found: DataFrame, today: DataFrame, marks: DataFrame) -> DataFrame:
+    """What is kept, in the shape of STATE_SQL."""
+    together = found.withColumn("kind", F.lit("run"))
+    together = together.unionByName(today.withColumn("kind", F.lit("epoch")), allowMissingColumns=True)
+    marks = marks.select("day", "src", F.col("mark").alias("from_rec"), F.lit("mark").alias("kind"))
+    together = together.unionByName(marks, allowMissingColumns=True)
+    return together.select(*[one.split()[0] for one in STATE_SQL.split(",")])
+
+
+def _renumbered(marks: DataFrame, state: DataFrame | None, days: Sequence[str]) -> list[str]:
+    """The other days whose marks are not what they were."""
+    if state is None:
+        return []
+    before = state.filter("kind = 'mark'").select("day", "src", F.col("from_rec").alias("was"))
+    both = marks.filter(~F.col("day").isin(*days)).join(before, ["day", "src"], "full_outer")
+    changed = both.filter(~F.col("mark").eqNullSafe(F.col("was"))).select("day").distinct().collect()
+    return sorted(row["day"] for row in changed)
+
+
+def _traffic(known: DataFrame, rows: DataFrame, days: Sequence[str]) -> DataFrame:
+    """One row for each message. Those of nameless senders are told apart by what is in them and by the minute."""
+    named = known.select("day", F.col("win").alias("minute"), "src", "chan", "len")
+    nameless = (
+        rows.filter((F.col("src") == runs.NAMELESS) & F.col("verdict").isin(*runs.ARRIVED))
+        .select(
+            runs.day_of(F.col("us")).alias("day"),
+            F.floor(F.col("us") / runs.MINUTE).alias("minute"),
+            *("src", "chan", "len", "peer_ip", "peer_port", "seq_key"),
+        )
+        .filter(F.col("day").isin(*days))
+        .distinct()
+        .drop("peer_ip", "peer_port", "seq_key")
+    )
+    form = F.when(F.col("chan") == "!", "all").when(F.col("chan").startswith("!"), "directed").otherwise("plain")
+    return named.unionByName(nameless).select(
+        "day", F.timestamp_micros(F.col("minute") * runs.MINUTE).alias("win"), "src", "chan", form.alias("form"), "len"
+    )

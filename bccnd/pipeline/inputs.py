@@ -1,0 +1,201 @@
+"""The journal as the pipeline reads it: which files there are, whether they are what they should be, and their rows.
+
+Law: rows are taken from a journal only when every file that they come from is one that a recorder could have written,
+and holds records that no other file holds; else the run ends before anything is changed, with the file's name.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from bccnd.errors import PipelineError
+from bccnd.journal import files, layout
+from bccnd.journal import schema as journal_schema
+from bccnd.pipeline import schema
+from bccnd.pipeline.store import Folder
+
+#: rows so near to midnight belong to the days on both sides of it: clocks differ, and copies come late
+MARGIN: Final = datetime.timedelta(minutes=10)
+#: footers read at once: waiting for a disk or a store, not computing
+_READERS: Final = 8
+#: how a type of Arrow may be called besides
+_SAME: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+_ONE_DAY: Final = datetime.timedelta(days=1)
+
+
+class Input(NamedTuple):
+    """A file with records: what its name says, its path below the journal, and its size in bytes."""
+
+    file: layout.ObsFile
+    path: str
+    size: int
+
+
+class Journal:
+    """A journal as it stood when it was looked at.
+
+    Raises PipelineError: no_journal, empty_journal, foreign_file, twice.
+    """
+
+    def __init__(self, spark: SparkSession, where: str) -> None:
+        self._spark = spark
+        self.where = where
+        self.folder = Folder(spark, where)
+        if not self.folder.exists(layout.OBS):
+            raise PipelineError(
+                "no_journal",
+                f"there is no journal at {where}: no folder {layout.OBS} in it",
+                "name the folder that a recorder writes to (recorder.journal), or make one: bccn pipeline ingest",
+            )
+        self.files = list(self._listed())
+        if not self.files:
+            raise PipelineError(
+                "empty_journal", f"the journal at {where} has no records yet", "see whether the recorder runs"
+            )
+        self.days = sorted({one.file.day for one in self.files})
+
+    def _listed(self) -> Iterator[Input]:
+        seen: dict[tuple[str, int], str] = {}
+        for path, size in sorted(self._parquet(layout.OBS)):
+            file = layout.read_path(path)
+            if file is None:
+                raise _foreign(self.folder.at(path), "its name is not one that a recorder gives")
+            other = seen.setdefault((file.journal_id, file.first), path)
+            if other != path:
+                raise self._twice(path, other)
+            yield Input(file, path, size)
+
+    def _twice(self, path: str, other: str) -> PipelineError:
+        return PipelineError(
+            "twice",
+            f"{self.folder.at(path)} holds the same records as {other}",
+            "move one of them out of the journal",
+        )
+
+    def _parquet(self, under: str) -> list[tuple[str, int]]:
+        """Paths below the journal, and sizes."""
+        listed = (
+            self._spark.read.format("binaryFile")
+            .option("recursiveFileLookup", "true")
+            .option("pathGlobFilter", "*.parquet")
+            .load(self.folder.at(under))
+            .select("path", "length")
+        )
+        return [(f"{under}/{row.path.rpartition(f'/{under}/')[2]}", row.length) for row in listed.collect()]
+
+    def check(self, only: Collection[str] | None = None) -> None:
+        """Look into the files, or those with these paths. Raises PipelineError: foreign_file, twice."""
+        chosen = [one for one in self.files if only is None or one.path in only]
+        counts = check(self.where, [one.path for one in chosen], journal_schema.OBS)
+        ends: dict[str, tuple[int, str]] = {}
+        for one, count in sorted(zip(chosen, counts, strict=True), key=lambda pair: pair[0].file.first):
+            end, other = ends.get(one.file.journal_id, (0, ""))
+            if one.file.first < end:
+                raise self._twice(one.path, other)
+            ends[one.file.journal_id] = (one.file.first + count, one.path)
+
+    def obs(self, days: Collection[str] | None = None) -> DataFrame:
+        """The rows of all days, or of these days and of `MARGIN` around them; ``day`` says in which day's folder each
+        was."""
+        there = self.days
+        reader = self._spark.read.schema(StructType(list(schema.OBS.fields)).add("day", "string"))
+        reader = reader.option("basePath", self.folder.at(layout.OBS)).option("pathGlobFilter", "*.parquet")
+        if days is not None:
+            wanted = {day for one in days for day in _around(one)}
+            there = [day for day in self.days if day in wanted]
+        if not there:
+            return self._spark.createDataFrame([], schema.OBS).withColumn("day", F.lit("").cast("string"))
+        rows = reader.parquet(*[self.folder.at(f"{layout.OBS}/host=*/day={day}") for day in there])
+        rows = rows.select(*schema.OBS.names, "day")
+        return rows if days is None else rows.where(_near(days))
+
+    def sessions(self) -> DataFrame:
+        """When receivers were recording. Raises PipelineError: foreign_file."""
+        if not self.folder.exists(layout.SESSIONS):
+            return self._spark.createDataFrame([], schema.SESSIONS)
+        paths = [path for path, _ in self._parquet(layout.SESSIONS)]
+        check(self.where, paths, journal_schema.SESSIONS)
+        reader = self._spark.read.schema(schema.SESSIONS).option("recursiveFileLookup", "true")
+        return reader.option("pathGlobFilter", "*.parquet").parquet(self.folder.at(layout.SESSIONS))
+
+
+def _around(day: str) -> list[str]:
+    date = datetime.date.fromisoformat(day)
+    return [str(date - _ONE_DAY), day, str(date + _ONE_DAY)]
+
+
+def _near(days: Iterable[str]) -> Column:
+    """Whether a row is of one of these days, or of `MARGIN` around them; as few ranges as there can be, which readers
+    of Parquet understand."""
+    spans: list[tuple[datetime.datetime, datetime.datetime]] = []
+    for day in sorted(days):
+        begin = datetime.datetime.fromisoformat(day).replace(tzinfo=datetime.UTC)
+        low, high = begin - MARGIN, begin + _ONE_DAY + MARGIN
+        if spans and low <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], high)
+        else:
+            spans.append((low, high))
+    near = F.lit(False)
+    for low, high in spans:
+        near = near | ((F.col("ts") >= F.lit(low)) & (F.col("ts") < F.lit(high)))
+    return near
+
+
+def check(where: str, paths: Sequence[str], columns: pa.Schema) -> list[int]:
+    """How many rows each file has. Files of a store that pyarrow does not know are left to Spark, and counted as
+    empty. Raises PipelineError: foreign_file."""
+    try:
+        filesystem, root = files.open_root(where.replace("file:///", "/") if where.startswith("file:///") else where)
+    except (pa.ArrowInvalid, OSError, NotImplementedError):
+        return [0] * len(paths)
+
+    def one(path: str) -> int:
+        return _rows(filesystem, f"{root}/{path}", columns)
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        return list(pool.map(one, paths))
+
+
+def _rows(filesystem: pafs.FileSystem, path: str, columns: pa.Schema) -> int:
+    try:
+        with filesystem.open_input_file(path) as file:
+            footer = pq.read_metadata(file)
+        there = footer.schema.to_arrow_schema()
+    except (pa.ArrowException, OSError) as error:
+        raise _foreign(path, f"it cannot be read: {str(error).splitlines()[0]}") from None
+    for column in columns:
+        index = there.get_field_index(column.name)
+        if index < 0:
+            raise _foreign(path, f"it has no column {column.name}")
+        kind = there.field(index).type
+        if _SAME.get(kind, kind) != column.type:
+            raise _foreign(path, f"its column {column.name} is {kind}, not {column.type}")
+    return int(footer.num_rows)
+
+
+def _foreign(path: str, why: str) -> PipelineError:
+    return PipelineError(
+        "foreign_file", f"{path} is no file of a journal: {why}", "move it out of the journal; what is there stays"
+    )
+
+
+def explained(error: Exception, log: str) -> PipelineError:
+    """What Spark has failed with, in one line; ``log`` has the rest."""
+    text = str(getattr(error, "java_exception", error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    cause = next((line for line in lines if line.startswith("Caused by: ")), lines[0]).removeprefix("Caused by: ")
+    with open(log, "a", encoding="utf-8") as file:
+        file.write(f"{error}\n")
+    return PipelineError(
+        "failed", f"Spark has failed: {cause[:500]}", f"the tables are as they were; what Spark has said is in {log}"
+    )

@@ -1,0 +1,503 @@
+"""A fleet of hosts with known faults: what every receiver would have recorded, and the truth about it.
+
+Law: the same fleet gives the same rows, wherever and whenever it is run: no clock, no chance but what `Fleet.seed`
+decides. What a receiver makes of a datagram is said by the trackers of the daemon itself (`core.dedup`,
+`core.liveness`); the truth is taken from what was sent and who got it, never from their verdicts or epochs.
+
+Times in a fleet are seconds since its start, on a clock that is right; `Fleet.offsets` says by how much each host's own
+clock is ahead of it.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, Nameless, Sources
+from bccnd.core.liveness import HEARTBEAT, TICK, Liveness, LivenessRules
+from bccnd.core.observe import Observation, seq_key
+from bccnd.core.targets import FORM_NAMES, PLAIN, form_of, is_directed
+from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
+from bccnd.journal import files, layout, schema
+
+#: microseconds
+SECOND: Final = 1_000_000
+#: what a datagram takes from its sender to a receiver: the least, and what chance adds at most
+DELAY: Final = 100
+JITTER: Final = 200
+#: rows of a file
+FILE_ROWS: Final = 50_000
+#: bytes of ``BCCN1[123:hmac=0123456789abcdef]``, and of the separators behind it
+ENVELOPE: Final = 32
+SEPARATORS: Final = 3
+
+
+class Restart(NamedTuple):
+    """A source begins anew: ``start`` is its next seq (None: the clock in microseconds), ``port`` the port that it
+    sends from then (0: another one than before)."""
+
+    at: float
+    start: int | None = None
+    port: int = 0
+
+
+class Burst(NamedTuple):
+    """So many messages more than usual, evenly within so many seconds; on ``chan``, or the usual ones."""
+
+    at: float
+    seconds: float
+    messages: int
+    chan: str = ""
+
+
+class Loss(NamedTuple):
+    """Datagrams that do not arrive: every nth seq with all its copies, or each copy with a probability. ``receiver``
+    None: nobody gets them, they are lost at the sender; ``src`` None: those of all sources."""
+
+    receiver: str | None = None
+    src: str | None = None
+    start: float = 0.0
+    end: float = float("inf")
+    every: int = 0
+    probability: float = 0.0
+
+
+class Late(NamedTuple):
+    """Every nth seq of a source, with all its copies, comes to a receiver so many seconds later."""
+
+    receiver: str
+    src: str
+    every: int
+    delay: float
+    start: float = 0.0
+    end: float = float("inf")
+
+
+class Forged(NamedTuple):
+    """Datagrams without a good sum that claim to be of ``src``; all who hear the segment refuse them."""
+
+    at: float
+    seconds: float
+    datagrams: int
+    src: str
+    peer_ip: str = "192.0.2.66"
+    verdict: str = "integrity_failed"
+
+
+class Recording(NamedTuple):
+    """When a receiver records. ``fresh``: its daemon starts anew then, and a journal with it; else only its recorder
+    does, which goes on with the journal that there is."""
+
+    start: float = 0.0
+    end: float = float("inf")
+    fresh: bool = True
+
+
+class Down(NamedTuple):
+    """A host that is off: nothing is sent or heard there, and its daemon starts anew afterwards."""
+
+    host: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Source:
+    """Who sends. ``rate`` is in messages a second, evenly; ``heartbeat`` in seconds between them, 0 for none. ``start``
+    None numbers from the clock in microseconds, as the daemon's clients do. ``own`` False: a program that does not go
+    through its host's daemon, and so is heard there like any other."""
+
+    src: str
+    host: str
+    rate: float = 1.0
+    start: int | None = None
+    channels: tuple[str, ...] = ("data",)
+    heartbeat: float = 0.0
+    copies: int = 1
+    spacing: float = 0.002
+    restarts: tuple[Restart, ...] = ()
+    bursts: tuple[Burst, ...] = ()
+    port: int = 40_000
+    since: float = 0.0
+    until: float = float("inf")
+    size: int = 80
+    own: bool = True
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """All there is to know: who is there, who sends what, and what goes wrong. ``start`` is in seconds since 1970.
+
+    ``segments`` and ``recordings`` name only the hosts that differ from the others, which are all on one segment and
+    record all the time. ``sessionless`` are hosts whose files of sessions got lost."""
+
+    hosts: tuple[str, ...]
+    sources: tuple[Source, ...]
+    duration: float
+    start: int = 1_788_000_000
+    seed: int = 0
+    losses: tuple[Loss, ...] = ()
+    lates: tuple[Late, ...] = ()
+    forged: tuple[Forged, ...] = ()
+    downs: tuple[Down, ...] = ()
+    offsets: Mapping[str, float] = field(default_factory=dict)
+    recordings: Mapping[str, tuple[Recording, ...]] = field(default_factory=dict)
+    segments: Mapping[str, str] = field(default_factory=dict)
+    sessionless: frozenset[str] = frozenset()
+    rules: DedupRules = field(default_factory=DedupRules)
+    payload: bool = False
+
+
+class Sent(NamedTuple):
+    """A message as it was sent: ``at`` in microseconds since the start of the fleet, ``run`` counts from 1 how often
+    its source has begun, ``lost`` says which of its copies nobody got, bit by bit."""
+
+    at: int
+    source: int
+    run: int
+    seq: int
+    chan: str
+    port: int
+    lost: int
+
+
+class Heard(NamedTuple):
+    """A row of a journal; ``message`` is its index in `Simulation.sent`, -1 for what nobody has sent."""
+
+    journal_id: str
+    rec_no: int
+    row: Observation
+    message: int
+
+
+class Session(NamedTuple):
+    """A row of sessions, times in microseconds since 1970 by the host's own clock."""
+
+    journal_id: str
+    start_ts: int
+    end_ts: int
+
+
+class _Arrival(NamedTuple):
+    at: int
+    order: int
+    message: int
+
+
+class Simulation:
+    """A fleet at work. `heard` may be read host by host, as a stream, and again."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.sent: list[Sent] = sorted(_send(fleet))
+        self._losses = [(loss, _spans(loss)) for loss in fleet.losses if loss.receiver is not None]
+
+    def segment(self, host: str) -> str:
+        return self.fleet.segments.get(host, "lan")
+
+    def recordings(self, host: str) -> list[Recording]:
+        """When a host records: what it was told, without the time in which it was down."""
+        kept = list(self.fleet.recordings.get(host, (Recording(),)))
+        for down in self.fleet.downs:
+            if down.host == host:
+                kept = [part for recording in kept for part in _without(recording, down)]
+        return [each._replace(end=min(each.end, self.fleet.duration)) for each in kept]
+
+    def journals(self, host: str) -> list[str]:
+        """The journal of each of a host's recordings."""
+        found: list[str] = []
+        for number, recording in enumerate(self.recordings(host)):
+            if recording.fresh or not found:
+                began = self._clock(host, int(recording.start * SECOND))
+                found.append(layout.journal_id(began, zlib.crc32(f"{self.fleet.seed}/{host}/{number}".encode())))
+            else:
+                found.append(found[-1])
+        return found
+
+    def sessions(self, host: str) -> list[Session]:
+        """When a host was listening."""
+        return [
+            Session(
+                journal,
+                self._clock(host, int(recording.start * SECOND)),
+                self._clock(host, int(recording.end * SECOND)),
+            )
+            for journal, recording in zip(self.journals(host), self.recordings(host), strict=True)
+        ]
+
+    def rows(self, host: str) -> Iterator[Observation]:
+        """What a host has recorded."""
+        return (heard.row for heard in self.heard(host))
+
+    def heard(self, host: str) -> Iterator[Heard]:
+        """What a host has recorded, in order, and which message each row is of."""
+        recordings, journals = self.recordings(host), self.journals(host)
+        daemon = _Daemon(self.fleet, host)
+        current, end, journal, number = -1, 0, "", 0
+        starts = [int(recording.start * SECOND) for recording in recordings]
+        for arrival in self._arrivals(host):
+            place = bisect_right(starts, arrival.at) - 1
+            if place > current:
+                if any(recording.fresh for recording in recordings[current + 1 : place + 1]):
+                    daemon = _Daemon(self.fleet, host)
+                if journals[place] != journal:
+                    journal, number = journals[place], 0
+                current, end = place, int(recordings[place].end * SECOND)
+            row = self._row(daemon, host, arrival)
+            if place >= 0 and arrival.at < end:
+                yield Heard(journal, number, row, max(arrival.message, -1))
+                number += 1
+
+    def _clock(self, host: str, at: int) -> int:
+        """What a host's clock says at a moment of the fleet."""
+        return self.fleet.start * SECOND + at + round(self.fleet.offsets.get(host, 0.0) * SECOND)
+
+    def _arrivals(self, host: str) -> list[_Arrival]:
+        """What comes to a host, in order; forged datagrams are numbered downward from -1."""
+        fleet = self.fleet
+        chance = random.Random(f"{fleet.seed}/{host}")  # noqa: S311
+        losses = [(loss, spans) for loss, spans in self._losses if loss.receiver == host]
+        heard = [self.segment(source.host) == self.segment(host) for source in fleet.sources]
+        down = [(int(each.start * SECOND), int(each.end * SECOND)) for each in fleet.downs if each.host == host]
+        found: list[_Arrival] = []
+        for index, message in enumerate(self.sent):
+            source = fleet.sources[message.source]
+            if not heard[message.source]:
+                continue
+            for copy in range(source.copies):
+                at = message.at + int(copy * source.spacing * SECOND) + DELAY + chance.randrange(JITTER)
+                gone = any(_hits(loss, spans, source.src, message, chance) for loss, spans in losses)
+                if gone or message.lost >> copy & 1 or any(start <= at < end for start, end in down):
+                    continue
+                at += sum(_delay(late, host, source.src, message) for late in fleet.lates)
+                found.append(_Arrival(at, copy, index))
+        for number, forged in enumerate(fleet.forged):
+            for index in range(forged.datagrams):
+                at = int((forged.at + forged.seconds * index / forged.datagrams) * SECOND) + DELAY
+                found.append(_Arrival(at, 0, -1 - number))
+        found.sort()
+        return found
+
+    def _row(self, daemon: _Daemon, host: str, arrival: _Arrival) -> Observation:
+        fleet = self.fleet
+        at = self._clock(host, arrival.at)
+        if arrival.message < 0:
+            forged = fleet.forged[-1 - arrival.message]
+            key = seq_key(arrival.at)
+            where = (at, self.segment(host), forged.peer_ip, 5400, forged.verdict, "BCCN1", "hmac", forged.src, key)
+            return Observation(*where, 0, "forged", FORM_NAMES[PLAIN], 200, None)
+        message = self.sent[arrival.message]
+        source = fleet.sources[message.source]
+        address = address_of(fleet, source.host)
+        verdict, epoch = daemon.judge(message, address, arrival.at / SECOND)
+        size = 0 if message.chan.startswith("heartbeat/") else source.size
+        length = ENVELOPE + len(source.src) + len(str(message.seq)) + len(message.chan) + SEPARATORS + size
+        return Observation(
+            at,
+            self.segment(host),
+            address,
+            message.port,
+            verdict,
+            "BCCN1",
+            "hmac",
+            source.src,
+            seq_key(message.seq),
+            epoch,
+            message.chan,
+            FORM_NAMES[form_of(message.chan.encode())],
+            length,
+            b"x" * size if fleet.payload else None,
+        )
+
+
+class _Daemon:
+    """The part of a host's daemon that judges."""
+
+    def __init__(self, fleet: Fleet, host: str) -> None:
+        self._fleet = fleet
+        self._names = [source.src.encode() for source in fleet.sources]
+        self._beats = [HEARTBEAT + name for name in self._names]
+        self._sources = Sources(fleet.rules)
+        self._nameless = Nameless(fleet.rules.horizon)
+        self._liveness: Liveness | None = None
+        self._swept = 0.0
+        for name, source in zip(self._names, fleet.sources, strict=True):
+            if source.own and source.host == host:
+                self._sources.claim(name).next = 2**64
+
+    def judge(self, message: Sent, address: str, now: float) -> tuple[str, int]:
+        """The verdict on a datagram, and the daemon's count of its source's epochs."""
+        if self._liveness is None:
+            self._liveness = Liveness(self._sources, LivenessRules(), now)
+            self._swept = now
+        while self._swept + TICK <= now:  # the daemon looks at the time whether or not anything comes
+            self._swept += TICK
+            while self._liveness.sweep(self._swept):
+                pass
+        src, chan = self._names[message.source], message.chan.encode()
+        verdict = self._sources.judge(src, message.seq, now)
+        if verdict == UNHEARD:
+            verdict = self._sources.begin(src, message.seq, now)
+        if verdict == UNKNOWN_SENDER:
+            body = b"%b:%d:%b|" % (src, message.seq, chan)
+            verdict = self._nameless.judge(f"{address}:{message.port}", body, now)
+        if verdict <= LAST_ACCEPTED:
+            if chan == self._beats[message.source]:
+                self._liveness.beat(src, now)
+            if is_directed(chan):
+                verdict = NOT_ADDRESSED
+        return NAMES[verdict], self._sources.epoch(src)
+
+
+def address_of(fleet: Fleet, host: str) -> str:
+    """The address of a host of the fleet."""
+    number = fleet.hosts.index(host) + 1
+    return f"10.0.{number >> 8}.{number & 255}"
+
+
+def simulate(fleet: Fleet) -> Simulation:
+    """The fleet at work."""
+    return Simulation(fleet)
+
+
+def write(fleet: Fleet, journal: str, *, file_rows: int = FILE_ROWS) -> Simulation:
+    """Put a fleet's journal where ``journal`` says, in files of at most so many rows. Raises OSError."""
+    simulation = Simulation(fleet)
+    filesystem, root = files.open_root(journal)
+    for host in fleet.hosts:
+        for name, first, rows in _chunks(simulation.heard(host), file_rows):
+            place = layout.ObsFile(host, layout.day_of(rows[0].ts), name, first)
+            files.write(filesystem, root, place.path, files.obs_table(host, name, first, rows))
+        if host not in fleet.sessionless:
+            write_sessions(simulation, host, journal)
+    return simulation
+
+
+def write_sessions(simulation: Simulation, host: str, journal: str) -> None:
+    """Put the files of a host's sessions in their places. Raises OSError."""
+    filesystem, root = files.open_root(journal)
+    sessions = simulation.sessions(host)
+    for name in dict.fromkeys(session.journal_id for session in sessions):
+        table = schema.SESSIONS.empty_table().from_pylist(
+            [
+                {
+                    "host": host,
+                    "journal_id": name,
+                    "start_ts": session.start_ts,
+                    "end_ts": session.end_ts,
+                    "socket_drops": 0,
+                    "tap_gaps": 0,
+                    "version": "simulated",
+                }
+                for session in sessions
+                if session.journal_id == name
+            ],
+            schema=schema.SESSIONS,
+        )
+        files.write(filesystem, root, layout.sessions_path(host, name), table)
+
+
+def _chunks(heard: Iterable[Heard], limit: int) -> Iterator[tuple[str, int, list[Observation]]]:
+    """Rows of one journal and one day, up to so many, with their journal and the number of the first."""
+    rows: list[Observation] = []
+    journal, first, day = "", 0, -1
+    for each in heard:
+        its_day = each.row.ts // (86_400 * SECOND)
+        if rows and (each.journal_id != journal or its_day != day or len(rows) >= limit):
+            yield journal, first, rows
+            rows = []
+        if not rows:
+            journal, first, day = each.journal_id, each.rec_no, its_day
+        rows.append(each.row)
+    if rows:
+        yield journal, first, rows
+
+
+def _send(fleet: Fleet) -> Iterator[Sent]:
+    """All that is sent, source by source."""
+    losses = [(loss, _spans(loss)) for loss in fleet.losses if loss.receiver is None]
+    for index, source in enumerate(fleet.sources):
+        chance = random.Random(f"{fleet.seed}/{source.src}/{index}")  # noqa: S311
+        restarts = sorted(source.restarts)
+        seq = _start(fleet, source.start, source.since)
+        run, port = 1, source.port
+        for at, chan in _plan(fleet, source, index):
+            while run <= len(restarts) and restarts[run - 1].at * SECOND <= at:
+                restart = restarts[run - 1]
+                seq = _start(fleet, restart.start, restart.at)
+                port = restart.port or port + 1
+                run += 1
+            message = Sent(at, index, run, seq, chan, port, 0)
+            seq += 1
+            lost = 0
+            for copy in range(source.copies):
+                if any(_hits(loss, spans, source.src, message, chance) for loss, spans in losses):
+                    lost |= 1 << copy
+            yield message._replace(lost=lost)
+
+
+def _start(fleet: Fleet, start: int | None, at: float) -> int:
+    return fleet.start * SECOND + int(at * SECOND) if start is None else start
+
+
+def _plan(fleet: Fleet, source: Source, index: int) -> list[tuple[int, str]]:
+    """When a source sends, and on which channel. Sources are a little out of step, so that not all send at once."""
+    end = min(source.until, fleet.duration)
+    phase = 0.01 + index * 0.000_37 % 0.05
+    plan: list[tuple[int, str]] = []
+    if source.rate > 0:
+        count = int((end - source.since - phase) * source.rate) + 1
+        plan += [
+            (
+                int((source.since + phase + number / source.rate) * SECOND),
+                source.channels[number % len(source.channels)],
+            )
+            for number in range(count)
+        ]
+    if source.heartbeat > 0:
+        count = int((end - source.since) / source.heartbeat) + 1
+        beat = f"heartbeat/{source.src}"
+        plan += [(int((source.since + 0.003 + number * source.heartbeat) * SECOND), beat) for number in range(count)]
+    for burst in source.bursts:
+        plan += [
+            (int((burst.at + burst.seconds * number / burst.messages) * SECOND), burst.chan or source.channels[0])
+            for number in range(burst.messages)
+        ]
+    down = [(each.start * SECOND, each.end * SECOND) for each in fleet.downs if each.host == source.host]
+    stop = end * SECOND
+    return sorted(each for each in plan if each[0] < stop and not any(low <= each[0] < high for low, high in down))
+
+
+def _spans(loss: Loss) -> tuple[float, float]:
+    return loss.start * SECOND, loss.end * SECOND
+
+
+def _hits(loss: Loss, spans: tuple[float, float], src: str, message: Sent, chance: random.Random) -> bool:
+    if (loss.src is not None and loss.src != src) or not spans[0] <= message.at < spans[1]:
+        return False
+    if loss.every:
+        return message.seq % loss.every == 0
+    return chance.random() < loss.probability
+
+
+def _delay(late: Late, host: str, src: str, message: Sent) -> int:
+    """By how many microseconds a message comes later."""
+    if late.receiver != host or late.src != src or not late.start * SECOND <= message.at < late.end * SECOND:
+        return 0
+    return int(late.delay * SECOND) if message.seq % late.every == 0 else 0
+
+
+def _without(recording: Recording, down: Down) -> Sequence[Recording]:
+    """A recording without the time in which the host was down."""
+    if down.end <= recording.start or recording.end <= down.start:
+        return [recording]
+    kept = []
+    if recording.start < down.start:
+        kept.append(recording._replace(end=down.start))
+    if down.end < recording.end:
+        kept.append(Recording(down.end, recording.end))
+    return kept

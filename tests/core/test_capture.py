@@ -1,0 +1,327 @@
+"""Packet captures, read from their bytes: every format, every way a datagram is wrapped, and whatever is broken."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core import capture
+from bccnd.core.capture import Datagram, Packet, Reader, Tally, unwrap
+from bccnd.errors import JournalError
+from tests.core.captures import (
+    MICRO,
+    NANO,
+    Frame,
+    block,
+    enhanced,
+    ether,
+    interface,
+    ipv4,
+    ipv6,
+    null,
+    pcap,
+    pcapng,
+    section,
+    sll,
+    sll2,
+    statistics,
+    udp,
+)
+
+PORT = 5400
+T = 1_700_000_000_123_456_000
+BODY = b"BCCN1[9]a:1:c|xyz"
+
+
+def read(data: bytes, piece: int = 0) -> tuple[list[Packet], Tally]:
+    tally = Tally()
+    reader = Reader("x.pcap", tally)
+    found: list[Packet] = []
+    for at in range(0, len(data), piece or max(1, len(data))):
+        found += reader.feed(data[at : at + (piece or len(data))])
+    reader.finish()
+    return found, tally
+
+
+def datagrams(data: bytes, piece: int = 0) -> tuple[list[Datagram], Tally]:
+    packets, tally = read(data, piece)
+    return [one for one in (unwrap(packet, PORT, tally) for packet in packets) if one is not None], tally
+
+
+def counts(tally: Tally) -> dict[str, int]:
+    return {name: value for name, value in dataclasses.asdict(tally).items() if value and name != "links"}
+
+
+def refused(data: bytes) -> str:
+    with pytest.raises(JournalError) as caught:
+        datagrams(data)
+    assert caught.value.reason == "bad_capture"
+    assert caught.value.remedy
+    assert "x.pcap" in caught.value.detail
+    assert "\n" not in caught.value.detail
+    return caught.value.detail
+
+
+# -- formats
+
+
+def frames(count: int = 3) -> list[Frame]:
+    return [Frame(T + number * 1_000_000, ether(ipv4(udp(b"%d" % number)))) for number in range(count)]
+
+
+def wanted(count: int = 3) -> list[Datagram]:
+    return [Datagram(T + number * 1_000_000, "10.0.0.1:4000", b"%d" % number) for number in range(count)]
+
+
+FILES: dict[str, bytes] = {
+    **{
+        f"pcap {order} {magic:x}": pcap(frames(), order=order, magic=magic) for order in "<>" for magic in (MICRO, NANO)
+    },
+    **{f"pcapng {order}": pcapng(frames(), order=order) for order in "<>"},
+    "sections of both orders": pcapng(frames()[:1]) + pcapng(frames()[1:], order=">"),
+    "interfaces of two kinds": section()
+    + interface(101, resolution=9)
+    + enhanced(Frame(T, ipv4(udp(b"0"))), per_second=10**9)
+    + interface(1, resolution=0x80 | 20)
+    + enhanced(frames()[1], 1, per_second=2**20)
+    + interface(1, offset=1_000_000_000)
+    + enhanced(Frame(T + 2_000_000 - 10**18, frames()[2].data), 2),
+    "blocks that say nothing": section()
+    + block(99, b"abc")
+    + interface()
+    + b"".join(map(enhanced, frames()[:1]))
+    + block(4, b"\0" * 8)
+    + statistics(0)
+    + b"".join(map(enhanced, frames()[1:])),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("piece", [0, 1, 7, 64])
+def test_every_format_is_read_in_whatever_pieces_it_comes(name: str, piece: int) -> None:
+    found, tally = datagrams(FILES[name], piece)
+    exact = wanted()
+    if name == "interfaces of two kinds":  # a unit of 2**-20 seconds is not a millisecond's part
+        assert abs(found[1].stamp - exact[1].stamp) < 1000
+        found[1] = found[1]._replace(stamp=exact[1].stamp)
+    assert found == exact
+    assert counts(tally) == {"packets": 3, "datagrams": 3}
+
+
+def test_nanoseconds_are_kept() -> None:
+    one = Frame(T + 789, frames()[0].data)
+    assert datagrams(pcap([one], magic=NANO))[0][0].stamp == T + 789
+    assert datagrams(pcap([one], magic=MICRO))[0][0].stamp == T
+
+
+def test_an_old_packet_block_is_a_packet() -> None:
+    one = frames()[0]
+    units = one.stamp // 1000
+    head = struct.pack("<HHIIII", 0, 5, units >> 32, units & 0xFFFFFFFF, len(one.data), one.wire)
+    assert datagrams(section() + interface() + block(2, head + one.data))[0] == wanted(1)
+
+
+def test_a_packet_without_a_time_is_counted() -> None:
+    one = frames()[0]
+    simple = block(3, struct.pack("<I", one.wire) + one.data)
+    late = Frame(capture.MAX_STAMP, one.data)
+    found, tally = datagrams(section() + interface() + simple + enhanced(one) + enhanced(late))
+    assert found == wanted(1)
+    assert counts(tally) == {"packets": 3, "datagrams": 1, "malformed": 2}
+
+
+def test_what_the_capturing_host_missed_is_its_last_word_on_each_interface() -> None:
+    data = section() + interface() + interface() + statistics(3) + statistics(5) + statistics(7, 1) + statistics(9, 2)
+    assert read(data + section() + interface() + statistics(100))[1].dropped == 112
+
+
+# -- what is no capture
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "is empty"),
+        (b"\xd4\xc3", "is no capture"),
+        (b"PAR1" * 10, "is no capture"),
+        (b"some text that somebody wrote", "is no capture"),
+        (b"\x1f\x8b\x08\0\0\0", "is compressed"),
+        (pcap([])[:23], "is no capture"),
+        (struct.pack("<IHHiIII", MICRO, 3, 4, 0, 0, 0, 1), "version 3"),
+        (block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 2, 0, -1)), "version 2"),
+        (block(0x0A0D0D0A, struct.pack("<IHHq", 0x11111111, 1, 0, -1)), "without a byte order"),
+    ],
+)
+def test_what_is_no_capture_is_said_in_a_line(data: bytes, why: str) -> None:
+    assert why in refused(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pcap(frames()) + struct.pack("<IIII", 1, 0, 2**31, 2**31),
+        pcapng(frames()) + struct.pack("<II", 6, 13) + b"\0" * 20,
+        pcapng(frames()) + struct.pack("<II", 6, 8) + b"\0" * 20,
+        pcapng(frames()) + struct.pack("<II", 6, capture.MAX_BLOCK + 4) + b"\0" * 20,
+        pcapng(frames()) + block(99, b"1234")[:-1] + b"x",
+        pcapng(frames()) + enhanced(frames()[0], 1),
+        pcapng(frames()) + block(6, struct.pack("<IIIII", 0, 0, 0, 100, 100) + b"x" * 50),
+        pcapng(frames()) + block(6, b"\0" * 8),
+        pcapng(frames()) + block(1, b"\0" * 4),
+        section() + interface() * (capture.MAX_INTERFACES + 1),
+    ],
+    ids=range(10),
+)
+def test_damage_is_said_and_where(data: bytes) -> None:
+    assert "is damaged at byte " in refused(data)
+
+
+@pytest.mark.parametrize("make", [pcap, pcapng])
+def test_the_end_of_one_that_was_cut_off_is_counted(make: Callable[[Iterable[Frame]], bytes]) -> None:
+    data = make(frames())
+    whole = len(make(frames()[:2]))
+    for end in range(whole + 1, len(data)):
+        found, tally = datagrams(data[:end])
+        assert found == wanted(2)
+        assert tally.cut_short == 1
+    assert datagrams(data[:whole])[1].cut_short == 0
+
+
+def test_one_without_packets_is_a_capture() -> None:
+    assert counts(datagrams(pcap([]))[1]) == counts(datagrams(section())[1]) == {}
+
+
+@given(st.binary(max_size=300), st.sampled_from(sorted(FILES)), st.integers(0, 400), st.integers(0, 60))
+def test_whatever_the_bytes_are_there_is_one_way_to_fail(noise: bytes, name: str, at: int, less: int) -> None:
+    data = FILES[name]
+    reasons = set()
+    try:
+        _, tally = datagrams(data[:at] + noise + data[at + less :])
+    except JournalError as error:
+        reasons.add(error.reason)
+    else:
+        others = tally.other + tally.unknown_link + tally.fragments + tally.truncated + tally.malformed
+        assert tally.packets == tally.datagrams + others
+    assert reasons <= {"bad_capture"}
+
+
+# -- how a datagram is wrapped
+
+INSIDE4 = ipv4(udp(BODY))
+INSIDE6 = ipv6(udp(BODY))
+HOP = (0, b"\0" + b"\x01\x04\0\0\0\0")
+ROUTING = (43, b"\x02" + b"\0" * 22)
+DESTINATION = (60, b"\0" + b"\0" * 6)
+AUTHENTICATION = (51, b"\x04" + b"\0" * 22)
+ATOMIC = (44, b"\0" + b"\0\0" + b"\0\0\0\x07")
+
+WRAPPED: dict[str, tuple[int, bytes, str]] = {
+    "ethernet": (1, ether(INSIDE4), "10.0.0.1:4000"),
+    "ethernet, padded": (1, ether(INSIDE4, padding=b"\0" * 20), "10.0.0.1:4000"),
+    "ethernet, tagged": (1, ether(INSIDE4, tags=[0x8100]), "10.0.0.1:4000"),
+    "ethernet, tagged twice": (1, ether(INSIDE4, tags=[0x88A8, 0x8100]), "10.0.0.1:4000"),
+    "ethernet, tagged three times": (1, ether(INSIDE6, tags=[0x9100, 0x88A8, 0x8100]), "[fe80::1]:4000"),
+    "options": (1, ether(ipv4(udp(BODY), options=b"\x94\x04\0\0" * 10)), "10.0.0.1:4000"),
+    "must not be fragmented": (1, ether(ipv4(udp(BODY), fragment=0x4000)), "10.0.0.1:4000"),
+    "ipv6": (1, ether(INSIDE6), "[fe80::1]:4000"),
+    "ipv6, extended": (
+        1,
+        ether(ipv6(udp(BODY), extensions=[HOP, DESTINATION, ROUTING, AUTHENTICATION, ATOMIC, DESTINATION])),
+        "[fe80::1]:4000",
+    ),
+    "raw": (101, INSIDE4, "10.0.0.1:4000"),
+    "raw, of old": (12, INSIDE6, "[fe80::1]:4000"),
+    "ipv4 alone": (228, INSIDE4, "10.0.0.1:4000"),
+    "ipv6 alone": (229, INSIDE6, "[fe80::1]:4000"),
+    "null": (0, null(INSIDE4), "10.0.0.1:4000"),
+    "null of another machine": (0, null(INSIDE6, ">"), "[fe80::1]:4000"),
+    "loop": (108, null(INSIDE4, ">"), "10.0.0.1:4000"),
+    "cooked": (113, sll(INSIDE4), "10.0.0.1:4000"),
+    "cooked, tagged": (113, sll(INSIDE6, tags=[0x8100]), "[fe80::1]:4000"),
+    "cooked, tagged twice": (113, sll(INSIDE4, tags=[0x88A8, 0x8100]), "10.0.0.1:4000"),
+    "cooked anew": (276, sll2(INSIDE4), "10.0.0.1:4000"),
+    "cooked anew, tagged": (276, sll2(INSIDE6, tags=[0x8100]), "[fe80::1]:4000"),
+    "cooked anew, tagged twice": (276, sll2(INSIDE4, tags=[0x88A8, 0x8100]), "10.0.0.1:4000"),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_a_datagram_is_found_however_it_is_wrapped(name: str) -> None:
+    link, data, peer = WRAPPED[name]
+    tally = Tally()
+    assert unwrap(Packet(T, link, data, len(data)), PORT, tally) == Datagram(T, peer, BODY)
+    assert counts(tally) == {"packets": 1, "datagrams": 1}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_what_was_cut_off_is_never_a_datagram(name: str) -> None:
+    link, data, _ = WRAPPED[name]
+    whole = len(data) - 20 if "padded" in name else len(data)
+    found = [unwrap(Packet(T, link, data[:end], len(data)), PORT, Tally()) for end in range(whole)]
+    assert found == [None] * whole
+    tally = Tally()
+    unwrap(Packet(T, link, data[: whole - 1], len(data)), PORT, tally)
+    assert counts(tally) == {"packets": 1, "truncated": 1}
+
+
+FRAGMENT = (44, b"\0" + b"\x01\x80" + b"\0\0\0\x07")
+FIRST = (44, b"\0" + b"\0\x01" + b"\0\0\0\x07")
+
+LEFT_OUT: dict[str, tuple[int, bytes, str]] = {
+    "another port": (1, ether(ipv4(udp(BODY, port=53))), "other"),
+    "our port, but it sends": (1, ether(ipv4(udp(BODY, 5400, 53))), "other"),
+    "tcp": (1, ether(ipv4(b"\0" * 20, proto=6)), "other"),
+    "tcp, in fragments": (1, ether(ipv4(b"\0" * 20, proto=6, fragment=0x2000)), "other"),
+    "arp": (1, ether(b"\0" * 28, 0x0806), "other"),
+    "802.3": (1, ether(b"\0" * 60, 60), "other"),
+    "nothing": (1, b"", "other"),
+    "tags without end": (1, ether(INSIDE4, tags=[0x8100] * 20), "other"),
+    "ip of another version": (101, b"\x50" + INSIDE4[1:], "other"),
+    "icmp of version 6": (1, ether(ipv6(b"\0" * 20, proto=58)), "other"),
+    "the first fragment": (1, ether(ipv4(udp(BODY, size=3000), fragment=0x2000)), "fragments"),
+    "another fragment": (1, ether(ipv4(BODY, fragment=185)), "fragments"),
+    "ipv6, the first fragment": (1, ether(ipv6(udp(BODY), extensions=[FIRST])), "fragments"),
+    "ipv6, another fragment": (1, ether(ipv6(BODY, extensions=[HOP, FRAGMENT])), "fragments"),
+    "ipv6, a fragment of tcp": (1, ether(ipv6(BODY, extensions=[FRAGMENT], proto=6)), "other"),
+    "longer than the packet": (1, ether(ipv4(udp(BODY), total=1000)), "malformed"),
+    "shorter than its own head": (1, ether(ipv4(udp(BODY), total=20)), "malformed"),
+    "udp longer than ip": (1, ether(ipv4(udp(BODY, size=100))), "malformed"),
+    "udp shorter than its head": (1, ether(ipv4(udp(BODY, size=7))), "malformed"),
+    "another link": (127, INSIDE4, "unknown_link"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_is_no_whole_datagram_for_us_is_counted_by_its_reason(name: str) -> None:
+    link, data, why = LEFT_OUT[name]
+    tally = Tally()
+    assert unwrap(Packet(T, link, data, len(data)), PORT, tally) is None
+    assert counts(tally) == {"packets": 1, why: 1}
+    assert tally.links == ({127} if why == "unknown_link" else set())
+
+
+def test_strange_links_are_not_remembered_without_end() -> None:
+    tally = Tally()
+    for link in range(1000, 2000):
+        unwrap(Packet(T, link, b"", 0), PORT, tally)
+    assert (tally.unknown_link, len(tally.links)) == (1000, 8)
+
+
+def test_an_empty_datagram_is_one() -> None:
+    data = ether(ipv4(udp(b"")))
+    assert unwrap(Packet(T, 1, data, len(data)), PORT, Tally()) == Datagram(T, "10.0.0.1:4000", b"")
+
+
+@given(st.sampled_from(sorted(WRAPPED)), st.binary(max_size=80), st.integers(0, 100))
+def test_no_bytes_raise(name: str, noise: bytes, at: int) -> None:
+    link, data, _ = WRAPPED[name]
+    broken = data[:at] + noise + data[at + len(noise) :]
+    tally = Tally()
+    found = unwrap(Packet(T, link, broken, len(broken)), PORT, tally)
+    assert tally.packets == 1
+    assert (found is not None) == (tally.datagrams == 1)

@@ -1,0 +1,34 @@
+"""Journals made by hand, for tests of whoever reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.fs as pafs
+
+from bccnd.core.observe import Observation, observe
+from bccnd.journal import files, layout
+from tests.e2e.harness import datagram
+
+#: 2023-11-14 22:13:20 UTC, in nanoseconds
+T = 1_700_000_000 * 10**9
+
+
+def row(
+    seq: int, *, src: str = "relay01/a/1", chan: str = "a/b", verdict: str = "accepted", at: float | None = None
+) -> Observation:
+    """A datagram that came so many seconds after T, one for each seq if nothing is said."""
+    stamp = T + round((seq if at is None else at) * 1e9)
+    return observe(verdict, "lan", 1, stamp, "10.0.0.1:5400", datagram(src, seq, chan, f"payload {seq}"))
+
+
+def rows(first: int, count: int, **more: str) -> list[Observation]:
+    return [row(number, **more) for number in range(first, first + count)]  # type: ignore[arg-type]
+
+
+def put(root: Path, host: str, journal: str, first: int, found: Sequence[Observation]) -> Path:
+    """A finished file of a journal."""
+    path = layout.ObsFile(host, layout.day_of(found[0].ts), journal, first).path
+    files.write(pafs.LocalFileSystem(), str(root), path, files.obs_table(host, journal, first, found))
+    return root / path

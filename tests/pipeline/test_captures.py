@@ -1,0 +1,400 @@
+"""Captures as a journal: the same verdicts as a daemon gives, the same files every time, and nothing where it fails."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from bccnd.core.capture import Tally
+from bccnd.core.dedup import DedupRules
+from bccnd.core.observe import seq_of
+from bccnd.errors import JournalError
+from bccnd.journal import layout, schema
+from bccnd.pipeline import captures
+from bccnd.pipeline.captures import CaptureSet, CaptureSettings, Summary, ingest
+from bccnd.version import VERSION
+from tests.core.captures import Frame, enhanced, ether, interface, ipv4, pcap, pcapng, section, statistics, udp
+from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
+from tests.support import cannot_here
+
+#: 2023-11-14 22:13:20 UTC, in nanoseconds
+T = 1_700_000_000 * 10**9
+SECOND = 10**9
+SETTINGS = CaptureSettings("relay02")
+
+Rows = list[dict[str, Any]]
+
+
+def frame(at: float, payload: bytes, source: str = "10.0.0.1") -> Frame:
+    """A datagram that came so many seconds after T."""
+    return Frame(T + round(at * SECOND), ether(ipv4(udp(payload), source)))
+
+
+def said(at: float, seq: int, src: str = "relay01/a/1", chan: str = "a/b", payload: str = "x") -> Frame:
+    return frame(at, datagram(src, seq, chan, payload))
+
+
+def put(path: Path, data: bytes) -> str:
+    path.write_bytes(data)
+    return str(path)
+
+
+def rows_of(journal: Path) -> Rows:
+    found = [pq.read_table(path) for path in sorted((journal / "obs").rglob("*.parquet"))]
+    assert all(table.schema.equals(schema.OBS) for table in found)
+    return [row for table in found for row in table.to_pylist()]
+
+
+def sessions_of(journal: Path) -> Rows:
+    return [
+        row for path in sorted((journal / "sessions").rglob("*.parquet")) for row in pq.read_table(path).to_pylist()
+    ]
+
+
+def all_files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def verdicts(frames: Iterable[Frame], settings: CaptureSettings, folder: Path) -> list[str]:
+    ingest([put(folder / "x.pcap", pcap(frames))], str(folder / "journal"), settings)
+    return [row["verdict"] for row in rows_of(folder / "journal")]
+
+
+# -- what stands in the journal
+
+
+def test_every_datagram_is_a_row(tmp_path: Path) -> None:
+    other = Frame(T, ether(ipv4(udp(b"x", port=53))))
+    last = Frame(T + 9 * SECOND, other.data)
+    path = put(tmp_path / "x.pcap", pcap([other, said(1, 7), said(2, 8, payload="yes"), frame(3, b"noise"), last]))
+    done = ingest([path], str(tmp_path / "j"), SETTINGS)
+    rows = rows_of(tmp_path / "j")
+    assert [row["rec_no"] for row in rows] == [0, 1, 2]
+    assert [row["verdict"] for row in rows] == ["accepted", "accepted", "bad_envelope"]
+    second = rows[1]
+    assert {row["journal_id"] for row in rows} == {done.journal_id}
+    assert second.pop("ts").timestamp() == 1_700_000_002
+    assert seq_of(second.pop("seq_key")) == 8
+    assert second == {
+        "host": "relay02",
+        "journal_id": done.journal_id,
+        "rec_no": 1,
+        "segment": "capture",
+        "epoch": 1,
+        "peer_ip": "10.0.0.1",
+        "peer_port": 4000,
+        "verdict": "accepted",
+        "magic": "BCCN1",
+        "algo": None,
+        "src": "relay01/a/1",
+        "chan": "a/b",
+        "form": "plain",
+        "len": 30,
+        "payload": b"yes",
+    }
+    (session,) = sessions_of(tmp_path / "j")
+    assert session["start_ts"].timestamp() == 1_700_000_000
+    assert session["end_ts"].timestamp() == 1_700_000_009
+    assert (session["socket_drops"], session["tap_gaps"], session["version"]) == (0, 0, VERSION)
+    assert done.verdicts == {"accepted": 2, "bad_envelope": 1}
+    assert (done.rows, done.files, done.tally.packets, done.tally.other) == (3, 1, 5, 2)
+
+
+def test_payloads_are_left_out_where_nobody_wants_them(tmp_path: Path) -> None:
+    path = put(tmp_path / "x.pcap", pcap([said(1, 7)]))
+    ingest([path], str(tmp_path / "j"), CaptureSettings("relay02", payload=False))
+    (row,) = rows_of(tmp_path / "j")
+    assert (row["payload"], row["chan"], row["len"]) == (None, "a/b", 28)
+
+
+def test_what_the_capturing_host_missed_is_in_the_session(tmp_path: Path) -> None:
+    data = section() + interface() + enhanced(said(1, 7)) + statistics(12)
+    ingest([put(tmp_path / "x.pcapng", data)], str(tmp_path / "j"), SETTINGS)
+    assert [row["socket_drops"] for row in sessions_of(tmp_path / "j")] == [12]
+
+
+def test_a_file_has_the_rows_of_one_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captures, "ROWS", 4)
+    monkeypatch.setattr(captures, "PART", 2)
+    hour = 3600
+    frames = [said(number * hour / 2, number + 1) for number in range(8)]
+    ingest([put(tmp_path / "x.pcap", pcap(frames))], str(tmp_path / "j"), SETTINGS)
+    found = [
+        layout.read_path(str(path.relative_to(tmp_path / "j")))
+        for path in sorted((tmp_path / "j").rglob("obs/**/*.parquet"))
+    ]
+    assert [(one.day, one.first) for one in found if one] == [("2023-11-14", 0), ("2023-11-15", 4)]
+    assert [row["rec_no"] for row in rows_of(tmp_path / "j")] == list(range(8))
+    monkeypatch.setattr(captures, "ROWS", 3)
+    ingest([str(tmp_path / "x.pcap")], str(tmp_path / "j"), SETTINGS)
+    # another division of the same rows: nothing of the first one is left
+    assert [row["rec_no"] for row in rows_of(tmp_path / "j")] == list(range(8))
+
+
+# -- verdicts
+
+
+def test_verdicts_depend_on_the_time_of_the_stamps(tmp_path: Path) -> None:
+    frames = [said(0, 1), said(0.1, 1), said(0.2, 3), said(0.3, 2), said(3, 3), said(3.1, 4)]
+    assert verdicts(frames, SETTINGS, tmp_path) == [
+        *("accepted", "duplicate", "accepted", "stale", "restart", "accepted")
+    ]
+    late = CaptureSettings("relay02", rules=DedupRules(deliver_late=True))
+    assert verdicts(frames, late, tmp_path)[3] == "reordered"
+
+
+def test_a_clock_that_is_set_back_is_no_time_that_passes_backwards(tmp_path: Path) -> None:
+    frames = [said(100, 1), said(0, 1), said(1, 1), said(4, 1)]
+    assert verdicts(frames, SETTINGS, tmp_path) == ["accepted", "duplicate", "duplicate", "restart"]
+
+
+def test_who_is_silent_for_a_day_is_forgotten_as_by_a_daemon(tmp_path: Path) -> None:
+    beats = [said(5 * number, number + 1, chan="heartbeat/relay01/a/1") for number in range(4)]
+    frames = [*beats, said(60, 1), said(61, 2, src="b"), said(61 + 25.5 * 3600, 2, src="b")]
+    ingest([put(tmp_path / "x.pcap", pcap(frames))], str(tmp_path / "j"), SETTINGS)
+    rows = rows_of(tmp_path / "j")
+    # a death begins everything anew, and so does a day
+    assert [(row["verdict"], row["epoch"]) for row in rows] == [("accepted", 1)] * 7
+
+
+def test_checks_are_made_with_the_keys_that_are_given(tmp_path: Path) -> None:
+    frames = [frame(0, datagram("a", 1, "x", key=KEY)), frame(1, datagram("a", 2, "x", key=b"0" * 32)), said(2, 1)]
+    assert verdicts(frames, SETTINGS, tmp_path) == ["accepted"] * 3
+    keys = CaptureSettings("relay02", algorithm="hmac", keys=(KEY,))
+    assert verdicts(frames, keys, tmp_path) == ["accepted", "integrity_failed", "accepted"]
+    strict = CaptureSettings("relay02", algorithm="hmac", keys=(KEY,), required=True)
+    assert verdicts(frames, strict, tmp_path) == ["accepted", "integrity_failed", "integrity_missing"]
+
+
+# -- again, and together
+
+
+def test_the_same_capture_makes_the_same_files(tmp_path: Path) -> None:
+    path = put(tmp_path / "x.pcap", pcap(said(number, number + 1) for number in range(50)))
+    first = ingest([path], str(tmp_path / "j"), SETTINGS)
+    before = all_files(tmp_path / "j")
+    shutil.copy(path, tmp_path / "of another name")
+    assert ingest([str(tmp_path / "of another name")], str(tmp_path / "j"), SETTINGS) == first
+    assert all_files(tmp_path / "j") == before
+    assert ingest([path], str(tmp_path / "j"), CaptureSettings("relay03")).journal_id != first.journal_id
+
+
+def test_a_capture_that_has_grown_takes_the_place_of_what_it_was(tmp_path: Path) -> None:
+    # longer than what its name is made from
+    frames = [said(number, number + 1, payload="x" * 1000) for number in range(100)]
+    path = put(tmp_path / "x.pcap", pcap(frames[:80]))
+    first = ingest([path], str(tmp_path / "j"), SETTINGS)
+    put(tmp_path / "x.pcap", pcap(frames))
+    assert ingest([path], str(tmp_path / "j"), SETTINGS).journal_id == first.journal_id
+    assert len(rows_of(tmp_path / "j")) == 100
+    assert len(sessions_of(tmp_path / "j")) == 1
+
+
+def test_rotated_captures_are_read_in_the_order_of_time(tmp_path: Path) -> None:
+    frames = [said(number, number + 1) for number in range(30)]
+    paths = [put(tmp_path / f"x.pcap{n}", pcap(frames[n * 10 : n * 10 + 10])) for n in range(3)]
+    done = ingest([paths[2], paths[0], paths[1]], str(tmp_path / "j"), SETTINGS)
+    assert [seq_of(row["seq_key"]) for row in rows_of(tmp_path / "j")] == list(range(1, 31))
+    assert done.verdicts == {"accepted": 30}
+    whole = put(tmp_path / "whole.pcap", pcap(frames))
+    assert ingest([whole], str(tmp_path / "k"), SETTINGS).verdicts == done.verdicts
+
+
+def test_captures_that_overlap_are_read_side_by_side(tmp_path: Path) -> None:
+    frames = [said(number, number + 1) for number in range(30)]
+    paths = [put(tmp_path / "even", pcap(frames[::2])), put(tmp_path / "odd", pcapng(frames[1::2]))]
+    assert ingest(paths, str(tmp_path / "j"), SETTINGS).verdicts == {"accepted": 30}
+    assert [seq_of(row["seq_key"]) for row in rows_of(tmp_path / "j")] == list(range(1, 31))
+
+
+def test_of_a_thousand_rotated_captures_one_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [
+        put(tmp_path / f"{n:03}", pcap([said(2 * n, n + 1), said(2 * n + 1, 1000 + n, src="b")])) for n in range(60)
+    ]
+    opened: list[str] = []
+    real = captures._open
+
+    def watched(where: str) -> Any:
+        opened.append(where)
+        return real(where)
+
+    monkeypatch.setattr(captures, "_open", watched)
+    found = CaptureSet(paths, Tally())
+    del opened[:]
+    packets = found.packets()
+    for number in range(60):
+        next(packets)
+        assert len(opened) <= number + 1
+        next(packets)
+
+
+def test_a_compressed_capture_is_read_as_it_is(tmp_path: Path) -> None:
+    path = put(tmp_path / "x.pcap.gz", gzip.compress(pcap(said(number, number + 1) for number in range(30))))
+    assert ingest([path], str(tmp_path / "j"), SETTINGS).verdicts == {"accepted": 30}
+
+
+def test_it_is_told_how_far_it_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captures, "CHUNK", 1000)
+    path = put(tmp_path / "x.pcap", pcap(said(number, number + 1) for number in range(100)))
+    told: list[tuple[int, int]] = []
+    ingest([path], str(tmp_path / "j"), SETTINGS, lambda done, total: told.append((done, total)))
+    size = Path(path).stat().st_size
+    assert len(told) > 5
+    assert {total for _, total in told} == {size}
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1][0] == size
+
+
+# -- what fails
+
+
+def broken(kind: str, folder: Path) -> list[str]:
+    good = pcap(said(number, number + 1) for number in range(50))
+    made = {
+        "empty": b"",
+        "foreign": b"PAR1" * 100,
+        "damaged": good + b"\xff" * 100,
+        "cut gzip": gzip.compress(good)[:-20],
+        "no packets": pcap([]),
+        "nothing for us": pcap([Frame(T, ether(ipv4(udp(b"x", port=53))))]),
+        "of another link": pcap([said(1, 1)], link=127),
+    }
+    if kind in made:
+        return [put(folder / "x.pcap", made[kind])]
+    if kind == "one of two":
+        return [put(folder / "good.pcap", good), put(folder / "x.pcap", b"")]
+    return [str(folder / "x.pcap")] if kind == "missing" else [str(folder)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        *(("empty", "bad_capture"), ("foreign", "bad_capture"), ("damaged", "bad_capture"), ("cut gzip", "unreadable")),
+        *(("no packets", "no_bccn"), ("nothing for us", "no_bccn"), ("of another link", "no_bccn")),
+        *(("one of two", "bad_capture"), ("missing", "unreadable"), ("a folder", "unreadable")),
+    ],
+)
+def test_what_cannot_be_read_leaves_the_journal_as_it_was(tmp_path: Path, kind: str, reason: str) -> None:
+    journal = tmp_path / "j"
+    ingest([put(tmp_path / "before.pcap", pcap([said(-100, 1)]))], str(journal), SETTINGS)
+    before = all_files(journal)
+    with pytest.raises(JournalError) as caught:
+        ingest(broken(kind, tmp_path), str(journal), SETTINGS)
+    assert caught.value.reason == reason
+    assert caught.value.remedy
+    assert "\n" not in caught.value.detail
+    assert all_files(journal) == before
+    assert {path.name for path in journal.iterdir()} == {"obs", "sessions"}
+
+
+def test_a_capture_that_is_damaged_behind_its_beginning_is_not_half_in_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(captures, "ROWS", 10)
+    monkeypatch.setattr(captures, "PART", 5)
+    with pytest.raises(JournalError):
+        ingest(broken("damaged", tmp_path), str(tmp_path / "j"), SETTINGS)
+    assert all_files(tmp_path / "j") == {}
+
+
+def test_a_host_that_no_folder_can_be_named_after_is_refused(tmp_path: Path) -> None:
+    path = put(tmp_path / "x.pcap", pcap([said(1, 1)]))
+    with pytest.raises(JournalError) as caught:
+        ingest([path], str(tmp_path / "j"), CaptureSettings("../up"))
+    assert caught.value.reason == "bad_host"
+
+
+def test_a_journal_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    path = put(tmp_path / "x.pcap", pcap([said(1, 1)]))
+    with pytest.raises(JournalError) as caught:
+        ingest([path], path, SETTINGS)
+    assert caught.value.reason == "unwritable"
+
+
+# -- the real thing
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["-i", "lo"], ["-i", "any", "-y", "LINUX_SLL2"], ["-i", "any", "-y", "LINUX_SLL"]],
+)
+def test_what_tcpdump_captures_is_judged_as_a_daemon_judges_it(tmp_path: Path, options: list[str]) -> None:
+    tcpdump = shutil.which("tcpdump") or cannot_here("there is no tcpdump")
+    with Daemon(tmp_path / "a") as daemon, Wire(daemon.port) as wire:
+        capture = str(tmp_path / "x.pcap")
+        dump = subprocess.Popen(
+            [
+                tcpdump,
+                *options,
+                "-U",
+                "--immediate-mode",
+                "-s",
+                "2048",
+                "-B",
+                "4096",
+                "-Z",
+                "root",
+                "-w",
+                capture,
+                "udp",
+                "port",
+                str(daemon.port),
+            ],
+            stderr=subprocess.PIPE,
+        )
+        try:
+            assert dump.stderr is not None
+            wait(lambda: b"listening on" in dump.stderr.readline(), "tcpdump")  # type: ignore[union-attr]
+            traffic = [datagram(f"relay02/p/{n % 3}", n // 3 + 1, "a/b", "x" * n) for n in range(60)]
+            traffic = [*traffic[:30], traffic[3], traffic[10], b"noise", *traffic[40:], traffic[33], b"BCCN1[2]ab"]
+            traffic += [datagram("?", 1, "a", "same"), datagram("?", 1, "a", "same"), datagram("q", 1, "!x/y/1")]
+            tapped = taps(daemon, wire, traffic)
+            wait(lambda: traffic[-1] in Path(capture).read_bytes(), "the end of the capture")
+        finally:
+            dump.send_signal(signal.SIGINT)
+            dump.communicate()
+    done = ingest([capture], str(tmp_path / "j"), CaptureSettings("relay01", port=daemon.port))
+    rows = rows_of(tmp_path / "j")
+    assert [(row["verdict"], row["src"], row["peer_port"], row["len"]) for row in rows] == [
+        (row["verdict"], row["src"], row["peer_port"], row["len"]) for row in tapped
+    ]
+    assert done.tally.datagrams == len(traffic)
+    assert len({row["verdict"] for row in rows}) >= 6
+    assert abs(rows[0]["ts"].timestamp() - time.time()) < 60
+
+
+def taps(daemon: Daemon, wire: Wire, traffic: list[bytes]) -> Rows:
+    """Send it, and give what the tap of a daemon tells of it."""
+    import bccnd
+    from bccnd.core.frames import read_tapped
+    from bccnd.core.observe import observe
+
+    with bccnd.connect(str(daemon.bus)) as tap:
+        tap.subscribe("!/tap/")
+        tap.sync()
+        wire.send(*traffic)
+        found = []
+        for message in tap:
+            row = observe(*read_tapped(message.chan.encode(), message.payload))
+            found.append({**row._asdict(), "len": row.length})
+            if len(found) == len(traffic):
+                return found
+    raise AssertionError
+
+
+def test_the_rows_can_be_read_as_one_data_set(tmp_path: Path) -> None:
+    done: Summary = ingest(
+        [put(tmp_path / "x.pcap", pcap([said(1, 1), said(90_000, 2)]))], str(tmp_path / "j"), SETTINGS
+    )
+    found = ds.dataset(tmp_path / "j" / "obs", schema=schema.OBS, format="parquet").to_table()
+    assert found.num_rows == done.rows == 2

@@ -1,0 +1,278 @@
+"""The data source as tables: what is read, what is not even opened, and what is said when there is nothing to read."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+
+from bccnd.errors import PipelineError
+from bccnd.pipeline.schema import OBS
+from bccnd.pipeline.source.batch import BatchReader, FilePartition
+from bccnd.pipeline.source.bccn import BccnSource
+from bccnd.pipeline.source.options import Options
+from tests.core.captures import Frame, ether, ipv4, pcap, udp
+from tests.e2e.harness import datagram
+from tests.pipeline.journals import T, put, row, rows
+from tests.support import ROOT
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+DAY = 86_400
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("journal")
+    put(root, "relay01", "20231114T000000Z-00000001", 0, rows(0, 50))
+    put(root, "relay01", "20231114T000000Z-00000001", 50, rows(50, 50, src="relay02/b/2", chan="c"))
+    put(root, "relay01", "20231115T000000Z-00000002", 0, rows(DAY, 20, verdict="duplicate"))
+    put(root, "relay02", "20231114T000000Z-00000003", 0, [*rows(0, 10), row(10, chan="bad chan")])
+    # neither finished nor ours
+    (root / "obs/host=relay01/day=2023-11-14/.half-000000000000.parquet").write_bytes(b"PAR1")
+    (root / "obs/host=relay01/day=2023-11-14/notes.txt").write_text("x")
+    return root
+
+
+def load(spark: SparkSession, path: Path, **options: str) -> DataFrame:
+    return spark.read.format("bccn").options(**options).load(str(path))
+
+
+@pytest.fixture
+def pushing(spark: SparkSession) -> Iterator[SparkSession]:
+    spark.conf.set(PUSHDOWN, "true")
+    yield spark
+    spark.conf.unset(PUSHDOWN)
+
+
+# -- with Spark
+
+
+def test_spark_finds_it_by_its_name_and_reads_every_row(spark: SparkSession, journal: Path) -> None:
+    frame = load(spark, journal)
+    assert frame.schema == OBS
+    assert frame.rdd.getNumPartitions() == 4
+    truth = spark.read.schema(OBS).parquet(*[str(path) for path in journal.glob("obs/*/*/[0-9]*.parquet")])
+    assert frame.count() == truth.count() == 131
+    assert frame.exceptAll(truth.select(frame.columns)).isEmpty()
+
+
+def test_filters_are_taken_and_give_what_spark_would_give(pushing: SparkSession, journal: Path) -> None:
+    frame = load(pushing, journal)
+    early = datetime.datetime.fromtimestamp(T // 10**9 + 40, datetime.UTC)
+    wanted = (
+        frame.where(F.col("host") == "relay01").where(F.col("ts") >= F.lit(early)).where(F.col("src").startswith("rel"))
+    ).where(F.col("chan").isin("a/b", "c") & (F.col("verdict") == "accepted"))
+    assert wanted.rdd.getNumPartitions() == 3
+    assert sorted(found.rec_no for found in wanted.select("rec_no").collect()) == list(range(40, 100))
+    # what is not understood is seen to by Spark
+    assert frame.where((F.col("len") % 2 == 0) & (F.col("host") == "relay02")).count() < 11
+
+
+def test_a_capture_is_a_table_too(spark: SparkSession, tmp_path: Path) -> None:
+    for name, first in (("b.pcap", 5), ("a.pcap", 0)):
+        frames = [
+            Frame(T + seq * 10**9, ether(ipv4(udp(datagram("relay01/a/1", seq + 1, "a/b", "x")))))
+            for seq in range(first, first + 5)
+        ]
+        (tmp_path / name).write_bytes(pcap(frames))
+    frame = load(spark, tmp_path, host="relay09")
+    assert frame.rdd.getNumPartitions() == 1
+    found = frame.orderBy("rec_no").select("host", "verdict", "rec_no", "epoch").collect()
+    assert [tuple(one) for one in found] == [("relay09", "accepted", number, 1) for number in range(10)]
+    assert load(spark, tmp_path / "b.pcap", HOST="relay09", port="5400").count() == 5
+
+
+def test_what_is_wrong_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    for path, options, said in (
+        (tmp_path / "nowhere", {}, "no journal and no capture at"),
+        (tmp_path, {"hots": "x"}, "no option is called hots"),
+    ):
+        with pytest.raises(PySparkException) as caught:
+            load(spark, path, **options).count()
+        assert said in str(caught.value)
+
+
+# -- without
+
+
+def reader(path: Path, **options: str) -> BatchReader:
+    found = BccnSource({"path": str(path), **options}).reader(OBS)
+    assert isinstance(found, BatchReader)
+    return found
+
+
+def files_of(reader: BatchReader) -> set[tuple[str, str, int]]:
+    found = [one for one in reader.partitions() if isinstance(one, FilePartition)]
+    return {(one.file.host, one.file.day, one.file.first) for one in found}
+
+
+def read(reader: BatchReader) -> list[dict[str, Any]]:
+    batches = [batch for one in reader.partitions() for batch in reader.read(one)]
+    return [one for batch in batches for one in batch.to_pylist()]
+
+
+def at(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(T / 10**9 + seconds, datetime.UTC)
+
+
+A, B, C, D = (
+    ("relay01", "2023-11-14", 0),
+    ("relay01", "2023-11-14", 50),
+    ("relay01", "2023-11-15", 0),
+    ("relay02", "2023-11-14", 0),
+)
+
+
+@pytest.mark.parametrize(
+    ("filters", "opened"),
+    [
+        ([], {A, B, C, D}),
+        ([EqualTo(("host",), "relay02")], {D}),
+        ([In(("host",), ("relay02", "relay03", None))], {D}),
+        ([EqualTo(("host",), "relay02"), EqualTo(("host",), "relay01")], set()),
+        ([EqualTo(("journal_id",), "20231115T000000Z-00000002")], {C}),
+        ([GreaterThan(("ts",), at(20_000))], {C}),
+        ([LessThan(("ts",), at(20_000))], {A, B, C, D}),
+        ([LessThanOrEqual(("ts",), at(0))], {A, B, D}),
+        ([GreaterThanOrEqual(("ts",), at(0)), LessThan(("ts",), at(100))], {A, B, D}),
+        ([EqualTo(("ts",), at(5))], {A, B, D}),
+    ],
+)
+def test_files_whose_names_rule_them_out_are_not_opened(journal: Path, filters: list[Filter], opened: Any) -> None:
+    one = reader(journal)
+    assert one.pushFilters(filters) == []
+    assert files_of(one) == opened
+
+
+@pytest.mark.parametrize(
+    ("one", "rule"),
+    [
+        (EqualTo(("src",), "relay02/b/2"), lambda row: row["src"] == "relay02/b/2"),
+        (Not(EqualTo(("src",), "relay02/b/2")), lambda row: row["src"] not in ("relay02/b/2", None)),
+        (In(("chan",), ("c", None, "d")), lambda row: row["chan"] == "c"),
+        (Not(In(("chan",), ("c", "d"))), lambda row: row["chan"] not in ("c", None)),
+        (IsNull(("chan",)), lambda row: row["chan"] is None),
+        (IsNotNull(("chan",)), lambda row: row["chan"] is not None),
+        (StringStartsWith(("src",), "relay02/"), lambda row: (row["src"] or "").startswith("relay02/")),
+        (StringEndsWith(("src",), "/1"), lambda row: (row["src"] or "").endswith("/1")),
+        (StringContains(("verdict",), "upli"), lambda row: row["verdict"] == "duplicate"),
+        (GreaterThan(("rec_no",), 45), lambda row: row["rec_no"] > 45),
+        (LessThanOrEqual(("len",), 40), lambda row: row["len"] <= 40),
+        (GreaterThanOrEqual(("ts",), at(60)), lambda row: row["ts"] >= at(60)),
+        (EqualTo(("ts",), at(7)), lambda row: row["ts"] == at(7)),
+        (LessThan(("src",), "relay02"), lambda row: row["src"] is not None and row["src"] < "relay02"),
+    ],
+)
+def test_a_filter_that_is_taken_leaves_what_sql_leaves(journal: Path, one: Filter, rule: Any) -> None:
+    everything = read(reader(journal))
+    found = reader(journal)
+    assert found.pushFilters([one]) == []
+    got = read(found)
+    assert got == [row for row in everything if rule(row)]
+    assert 0 < len(got) < len(everything)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        EqualTo(("payload",), b"x"),
+        EqualTo(("nosuch",), "x"),
+        EqualTo(("a", "b"), "x"),
+        EqualTo(("peer_port",), 2**40),
+        EqualTo(("src",), 7),
+        EqualTo(("src",), None),
+        In(("payload",), (b"x",)),
+        Not(EqualTo(("payload",), b"x")),
+    ],
+)
+def test_a_filter_that_is_not_understood_is_given_back(journal: Path, one: Filter) -> None:
+    found = reader(journal)
+    assert found.pushFilters([one]) == [one]
+    assert len(read(found)) == 131
+
+
+def test_columns_can_be_chosen(journal: Path) -> None:
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    columns = StructType([StructField("seq_key", LongType()), StructField("rec_no", LongType())])
+    found = BccnSource({"path": str(journal)}).reader(columns)
+    assert isinstance(found, BatchReader)
+    assert set(read(found)[0]) == {"seq_key", "rec_no"}
+
+
+def test_a_file_that_is_no_journals_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "obs/host=a/day=2023-11-14"
+    folder.mkdir(parents=True)
+    path = folder / "20231114T000000Z-00000001-000000000000.parquet"
+    for broken in (b"PAR1 not really", None):
+        if broken is None:
+            pq.write_table(pa.table({"x": [1]}), path)
+        else:
+            path.write_bytes(broken)
+        with pytest.raises(PipelineError) as caught:
+            read(reader(tmp_path))
+        assert caught.value.reason == "bad_file"
+        assert path.name in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "no_journal"),
+        ({"host": "a"}, "no_journal"),
+        ({"port": "0", "host": "a"}, "bad_option"),
+        ({"required": "yes", "host": "a"}, "bad_option"),
+        ({"algorithm": "md5", "host": "a"}, "bad_option"),
+        ({"algorithm": "hmac", "host": "a"}, "bad_option"),
+        ({"keys": "/nowhere", "host": "a"}, "bad_option"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, options: dict[str, str], reason: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        reader(tmp_path, **options).partitions()
+    assert caught.value.reason == reason
+    assert caught.value.remedy
+
+
+def test_captures_need_a_host(tmp_path: Path) -> None:
+    (tmp_path / "x.pcap").write_bytes(pcap([]))
+    for path in (tmp_path, tmp_path / "x.pcap"):
+        with pytest.raises(PipelineError) as caught:
+            reader(path).partitions()
+        assert "host" in caught.value.detail
+
+
+def test_options_do_not_care_about_the_case_of_letters() -> None:
+    options = Options({"MaxRecords": "7", "Flag": "true"}, ("maxRecords", "flag"))
+    assert (options.number("maxrecords", 0, 1, 9), options.flag("flag"), options.text("other", "x")) == (7, True, "x")
+
+
+def test_a_program_that_only_publishes_does_not_load_it() -> None:
+    code = "import sys, bccnd.cli.tool; print([name for name in sys.modules if 'pyspark' in name or 'pyarrow' in name])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

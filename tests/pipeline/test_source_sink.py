@@ -1,0 +1,279 @@
+"""The data source as a sink: rows on the bus, with keys that stay the same, in time, and nothing of a partition of
+which something cannot be sent."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+import bccnd
+from bccnd.core.bccn1 import MAX_SEND
+from bccnd.errors import BusError, PipelineError
+from bccnd.pipeline.source import sink
+from bccnd.pipeline.source.bccn import BccnSource
+from bccnd.pipeline.source.options import Options
+from bccnd.pipeline.source.sink import Pace, SinkSettings, key_of, publish, read_settings
+from tests.e2e.harness import Daemon, Wire
+from tests.pipeline.journals import put, rows
+
+PLAIN = StructType([StructField("chan", StringType()), StructField("payload", BinaryType())])
+KEYED = StructType([*PLAIN.fields, StructField("key", StringType())])
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with Daemon(tmp_path / "daemon") as one:
+        yield one
+
+
+@pytest.fixture
+def listener(daemon: Daemon) -> Iterator[bccnd.Connection]:
+    with bccnd.connect(str(daemon.bus)) as bus:
+        bus.subscribe("")
+        bus.sync()
+        yield bus
+
+
+def heard(listener: bccnd.Connection) -> list[tuple[str, bytes]]:
+    """What has come by now."""
+    with bccnd.connect(listener.path) as last:
+        last.publish("the/end")
+        found: list[tuple[str, bytes]] = []
+        for message in listener:
+            if message.chan == "the/end":
+                return found
+            found.append((message.chan, message.payload))
+    raise AssertionError
+
+
+def options(columns: StructType = PLAIN, **given: str) -> SinkSettings:
+    return read_settings(Options(given, sink_options()), columns)
+
+
+def sink_options() -> tuple[str, ...]:
+    return ("socket", "key", "rate", "dryRun", "checkBytes", "job", "summary")
+
+
+def batch(*found: tuple[str | None, bytes | None], keys: list[str | None] | None = None) -> pa.RecordBatch:
+    columns = {"chan": pa.array([chan for chan, _ in found], pa.string())}
+    columns["payload"] = pa.array([payload for _, payload in found], pa.binary())
+    if keys is not None:
+        columns["key"] = pa.array(keys, pa.string())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def some(count: int) -> pa.RecordBatch:
+    return batch(*[("a/b", b"%d" % number) for number in range(count)])
+
+
+# -- without Spark
+
+
+def test_rows_are_messages_for_this_host_and_the_segment(daemon: Daemon, listener: bccnd.Connection) -> None:
+    with Wire(daemon.port) as wire:
+        done = publish(iter([some(3), batch(("!", b"all"), ("c", None))]), options(socket=str(daemon.bus)))
+        assert (done.messages, done.bytes) == (5, 6)
+        assert heard(listener) == [("a/b", b"0"), ("a/b", b"1"), ("a/b", b"2"), ("!", b"all"), ("c", b"")]
+        assert wire.hear(b":!|").endswith(b":!|all")
+
+
+def test_keys_stand_before_payloads_where_they_are_wanted(daemon: Daemon, listener: bccnd.Connection) -> None:
+    settings = options(socket=str(daemon.bus), key="header", job="j")
+    publish(iter([some(2)]), settings)
+    publish(iter([some(2)]), settings)
+    keys = [key_of("j", "", 0, number).encode() for number in range(2)]
+    assert heard(listener) == [("a/b", keys[0] + b"|0"), ("a/b", keys[1] + b"|1")] * 2
+    own = options(KEYED, socket=str(daemon.bus))
+    publish(iter([batch(("a", b"x"), ("a", b"y"), keys=["k1", None])]), own)
+    (_, first), (_, second) = heard(listener)
+    assert first == b"k1|x"
+    assert len(second) == 32 + 2
+    publish(iter([batch(("a", b"x"), keys=["k1"])]), options(KEYED, socket=str(daemon.bus), key="none"))
+    assert heard(listener) == [("a", b"x")]
+
+
+def test_keys_differ_in_everything_that_they_are_made_of() -> None:
+    made = {
+        key_of(job, of, partition, number)
+        for job in ("a", "b")
+        for of in ("", "1", "2")
+        for partition in (0, 1)
+        for number in (0, 1)
+    }
+    assert len(made) == 24
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (("a/b", b"x" * 1400), "a message on a/b has 1400 bytes"),
+        (("two words", b"x"), "'two words' is no channel"),
+        (("", b"x"), "is no channel"),
+        ((None, b"x"), "no channel"),
+    ],
+)
+def test_nothing_of_a_partition_is_sent_of_which_a_row_cannot_be(
+    daemon: Daemon, listener: bccnd.Connection, row: tuple[str | None, bytes], said: str
+) -> None:
+    with pytest.raises(PipelineError) as caught:
+        publish(iter([some(1000), batch(row), some(3)]), options(socket=str(daemon.bus)))
+    assert (caught.value.reason, said in caught.value.detail) == ("bad_row", True)
+    assert caught.value.remedy
+    assert heard(listener) == []
+
+
+@pytest.mark.parametrize("key", ["", "a|b", "x" * 129, "ä", "a\nb"])
+def test_a_key_that_could_not_be_told_from_a_payload_is_refused(daemon: Daemon, key: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        publish(iter([batch(("a", b"x"), keys=[key])]), options(KEYED, socket=str(daemon.bus)))
+    assert "is no key" in caught.value.detail
+
+
+def test_the_longest_row_that_is_let_pass_is_one_that_fits(daemon: Daemon, listener: bccnd.Connection) -> None:
+    with bccnd.connect(str(daemon.bus)) as bus:
+        identity = len(bus.identity())
+    most = MAX_SEND - len(b"BCCN1[1400]:hmac=0123456789abcdef") - 3 - 20 - identity - len("a/b")
+    publish(iter([batch(("a/b", b"x" * most))]), options(socket=str(daemon.bus)))
+    assert [len(payload) for _, payload in heard(listener)] == [most]
+    with pytest.raises(PipelineError):
+        publish(iter([batch(("a/b", b"x" * (most + 1)))]), options(socket=str(daemon.bus)))
+
+
+def test_what_the_daemon_refuses_fails_the_task(tmp_path: Path) -> None:
+    access = [{"publish": ["other/"]}, {"user": "root", "publish": ["other/"]}]
+    with Daemon(tmp_path / "b", {"access": access, "names": "perl-safe"}) as daemon:
+        with pytest.raises(PipelineError) as caught:
+            publish(iter([batch(("a-b", b"x"))]), options(socket=str(daemon.bus)))
+        assert caught.value.reason == "refused"
+
+
+def test_without_a_daemon_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(BusError) as caught:
+        publish(iter([some(1)]), options(socket=str(tmp_path / "none")))
+    assert caught.value.reason == "no_daemon"
+
+
+def test_a_dry_run_needs_no_daemon_and_finds_what_would_fail(tmp_path: Path) -> None:
+    dry = options(socket=str(tmp_path / "none"), dryRun="true")
+    assert publish(iter([some(7)]), dry).messages == 7
+    with pytest.raises(PipelineError):
+        publish(iter([batch(("a", b"x" * 2000))]), dry)
+
+
+def test_a_rate_is_kept_by_all_tasks_together(tmp_path: Path) -> None:
+    times: list[float] = []
+
+    def work() -> None:
+        pace = Pace(str(tmp_path / "rate"), 400)
+        for _ in range(60):
+            pace.wait()
+            times.append(time.monotonic())
+        pace.close()
+
+    begin = time.monotonic()
+    tasks = [threading.Thread(target=work) for _ in range(3)]
+    for task in tasks:
+        task.start()
+    for task in tasks:
+        task.join()
+    # 180 turns, the first slice of which is free at once
+    assert time.monotonic() - begin >= 180 / 400 - 3 * sink.SLICE - 0.01
+    assert len(times) == 180
+
+
+def test_what_stands_there_from_another_time_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "rate").write_bytes(Pace._NEXT.pack(time.monotonic() + 10_000))
+    pace = Pace(str(tmp_path / "rate"), 10)
+    begin = time.monotonic()
+    pace.wait()
+    assert time.monotonic() - begin < 1
+    pace.close()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        StructType([StructField("chan", StringType())]),
+        StructType([StructField("payload", StringType())]),
+        StructType([StructField("chan", LongType()), StructField("payload", StringType())]),
+        StructType([StructField("chan", StringType()), StructField("payload", LongType())]),
+        StructType([*PLAIN.fields, StructField("key", LongType())]),
+        StructType([*PLAIN.fields, StructField("other", StringType())]),
+    ],
+)
+def test_columns_that_cannot_be_published_are_refused(columns: StructType) -> None:
+    with pytest.raises(PipelineError) as caught:
+        options(columns)
+    assert caught.value.reason == "bad_columns"
+
+
+def test_what_was_published_cannot_be_overwritten() -> None:
+    with pytest.raises(PipelineError):
+        BccnSource({}).writer(PLAIN, overwrite=True)
+    with pytest.raises(PipelineError):
+        BccnSource({}).streamWriter(PLAIN, overwrite=True)
+    with pytest.raises(PipelineError):
+        BccnSource({"nosuch": "x"}).writer(PLAIN, overwrite=False)
+
+
+# -- with Spark
+
+
+def test_a_table_is_published_once_by_every_task(
+    spark: SparkSession, daemon: Daemon, listener: bccnd.Connection, tmp_path: Path
+) -> None:
+    frame = spark.range(40, numPartitions=2).selectExpr("'a/b' AS chan", "CAST(id AS STRING) AS payload")
+    write = frame.write.format("bccn").mode("append").option("socket", str(daemon.bus)).option("key", "header")
+    write.option("job", "one").option("rate", "5000").option("summary", str(tmp_path / "summary")).save()
+    found = heard(listener)
+    assert {payload.split(b"|")[1] for _, payload in found} == {b"%d" % number for number in range(40)}
+    assert {payload.split(b"|")[0] for _, payload in found} == {
+        key_of("one", "", partition, number).encode() for partition in range(2) for number in range(20)
+    }
+    assert json.loads((tmp_path / "summary").read_text()) == {"messages": 40, "bytes": 70, "dry_run": False}
+    long = spark.range(1).selectExpr("'a/b' AS chan", "repeat('x', 1500) AS payload")
+    with pytest.raises(PySparkException) as caught:
+        long.write.format("bccn").mode("append").option("socket", str(daemon.bus)).save()
+    assert "a message on a/b has 1500 bytes of payload" in str(caught.value)
+    assert heard(listener) == []
+
+
+def test_a_stream_is_published_with_keys_of_its_own_batches(
+    spark: SparkSession, daemon: Daemon, listener: bccnd.Connection, tmp_path: Path
+) -> None:
+    put(tmp_path / "journal", "a", "20231114T000000Z-00000001", 0, rows(0, 5))
+
+    def run() -> set[bytes]:
+        stream = (
+            spark.readStream.format("bccn")
+            .load(str(tmp_path / "journal"))
+            .select("chan", "payload")
+            .writeStream.format("bccn")
+            .option("socket", str(daemon.bus))
+            .option("key", "header")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert stream.awaitTermination(100)
+        assert stream.exception() is None
+        found = heard(listener)
+        assert len(found) == 5
+        return {payload.partition(b"|")[0] for _, payload in found}
+
+    first = run()
+    # the end of a batch that nobody wrote down: it is made again, and says the same
+    (tmp_path / "checkpoint/commits/0").unlink()
+    (tmp_path / "checkpoint/commits/.0.crc").unlink(missing_ok=True)
+    assert run() == first
+    put(tmp_path / "journal", "a", "20231114T000000Z-00000001", 5, rows(5, 5))
+    assert run().isdisjoint(first)

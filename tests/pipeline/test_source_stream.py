@@ -1,0 +1,319 @@
+"""The data source as a stream: every record once, in whatever order files come and go, and however often it is begun
+anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from bccnd.errors import PipelineError
+from bccnd.journal import layout
+from bccnd.pipeline.schema import OBS
+from bccnd.pipeline.source.bccn import BccnSource
+from bccnd.pipeline.source.journals import Found
+from bccnd.pipeline.source.stream import FORGOTTEN, Gap, Offsets, Slice, StreamReader, steps
+from tests.pipeline.journals import T, put, rows
+
+ONE = "20231114T000000Z-00000001"
+TWO = "20231114T010000Z-00000002"
+THREE = "20231114T020000Z-00000003"
+ALL = ReadAllAvailable()
+
+
+class Follower:
+    """What Spark does with a stream reader, by hand: plan, write down, read, and go on from what was written down."""
+
+    def __init__(self, root: Path, **options: str) -> None:
+        self.root = root
+        self.options = options
+        self.at: Offsets = {}
+        self.got: list[dict[str, Any]] = []
+        self.reader = self.begin()
+
+    def begin(self) -> StreamReader:
+        reader = BccnSource({"path": str(self.root), **self.options}).streamReader(OBS)
+        assert isinstance(reader, StreamReader)
+        self.reader = reader
+        return reader
+
+    def plan(self) -> Offsets:
+        limit = self.reader.getDefaultReadLimit()
+        end = self.reader.latestOffset(self.at, limit)
+        return dict(json.loads(json.dumps(end)))
+
+    def read(self, start: Offsets, end: Offsets) -> list[dict[str, Any]]:
+        return [
+            row
+            for partition in self.reader.partitions(start, end)
+            for batch in self.reader.read(partition)
+            for row in batch.to_pylist()
+        ]
+
+    def step(self) -> list[dict[str, Any]]:
+        """One batch; empty when there is nothing new."""
+        end = self.plan()
+        if end == self.at:
+            return []
+        found = self.read(self.at, end)
+        self.at = end
+        self.got += found
+        return found
+
+    def run(self) -> None:
+        while self.step():
+            pass
+
+    def seen(self) -> list[tuple[str, str, int, str]]:
+        return [(row["host"], row["journal_id"], row["rec_no"], row["verdict"]) for row in self.got]
+
+
+def numbers(found: list[dict[str, Any]]) -> list[int]:
+    return sorted(row["rec_no"] for row in found)
+
+
+def age(path: Path, seconds: float) -> None:
+    info = path.stat()
+    os.utime(path, (info.st_atime, info.st_mtime - seconds))
+
+
+# -- by hand
+
+
+def test_what_is_there_comes_and_then_what_is_new(tmp_path: Path) -> None:
+    put(tmp_path, "a", ONE, 0, rows(0, 10))
+    follower = Follower(tmp_path)
+    assert numbers(follower.step()) == list(range(10))
+    assert follower.step() == []
+    put(tmp_path, "a", ONE, 10, rows(10, 5))
+    put(tmp_path, "b", TWO, 0, rows(0, 3))
+    assert Counter(row["host"] for row in follower.step()) == {"a": 5, "b": 3}
+    assert follower.at == {"a": {ONE: 15}, "b": {TWO: 3}}
+    assert follower.step() == []
+
+
+def test_a_batch_can_be_made_again(tmp_path: Path) -> None:
+    put(tmp_path, "a", ONE, 0, rows(0, 10))
+    follower = Follower(tmp_path)
+    end = follower.plan()
+    first = follower.read({}, end)
+    put(tmp_path, "a", ONE, 10, rows(10, 10))
+    follower.begin()
+    assert follower.read({}, end) == first
+
+
+def test_nothing_is_no_journal_to_wait_for_but_a_file_is_none(tmp_path: Path) -> None:
+    follower = Follower(tmp_path / "later")
+    assert follower.step() == []
+    put(tmp_path / "later", "a", ONE, 0, rows(0, 1))
+    assert len(follower.step()) == 1
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(PipelineError):
+        Follower(tmp_path / "file").step()
+
+
+def test_no_batch_has_more_records_than_was_said_and_every_host_has_its_share(tmp_path: Path) -> None:
+    put(tmp_path, "a", ONE, 0, rows(0, 100))
+    put(tmp_path, "b", TWO, 0, rows(0, 7))
+    follower = Follower(tmp_path, maxRecordsPerBatch="20")
+    sizes = []
+    while found := follower.step():
+        sizes.append(Counter(row["host"] for row in found))
+    assert all(size.total() <= 20 for size in sizes)
+    assert sizes[0] == {"a": 13, "b": 7}
+    assert sizes[1] == {"a": 20}
+    assert len(follower.got) == len(set(follower.seen())) == 107
+
+
+def test_a_late_file_is_waited_for_and_then_given_up(tmp_path: Path) -> None:
+    put(tmp_path, "a", ONE, 0, rows(0, 10))
+    behind = put(tmp_path, "a", ONE, 20, rows(20, 10))
+    follower = Follower(tmp_path)
+    assert numbers(follower.step()) == list(range(10))
+    assert follower.step() == []
+    put(tmp_path, "a", ONE, 10, rows(10, 10))
+    assert numbers(follower.step()) == list(range(10, 30))
+    last = put(tmp_path, "a", ONE, 40, rows(40, 10))
+    assert follower.step() == []
+    age(last, 601)
+    found = follower.step()
+    assert [(row["rec_no"], row["verdict"]) for row in found[:1]] == [(30, "journal_gap")]
+    assert numbers(found[1:]) == list(range(40, 50))
+    assert behind.exists()
+
+
+def test_what_retention_has_taken_is_one_row(tmp_path: Path) -> None:
+    paths = [put(tmp_path, "a", ONE, n * 10, rows(n * 10, 10)) for n in range(5)]
+    follower = Follower(tmp_path)
+    follower.reader.latestOffset({}, ALL)
+    follower.at = {"a": {ONE: 5}}
+    for path in paths[:3]:
+        path.unlink()
+    gap, *others = follower.step()
+    assert gap.pop("ts").timestamp() == T // 10**9 + 30
+    known = {"host": "a", "journal_id": ONE, "rec_no": 5, "verdict": "journal_gap"}
+    assert {name: value for name, value in gap.items() if value is not None} == known
+    assert numbers(others) == list(range(30, 50))
+    assert follower.step() == []
+
+
+def test_what_was_taken_before_anybody_looked_is_a_gap_too(tmp_path: Path) -> None:
+    put(tmp_path, "a", ONE, 30, rows(30, 2))
+    follower = Follower(tmp_path)
+    assert [(row["rec_no"], row["verdict"]) for row in follower.step()] == [
+        *((0, "journal_gap"), (30, "accepted"), (31, "accepted"))
+    ]
+
+
+def test_what_is_taken_between_plan_and_reading_is_a_gap(tmp_path: Path) -> None:
+    paths = [put(tmp_path, "a", ONE, n * 10, rows(n * 10, 10)) for n in range(3)]
+    follower = Follower(tmp_path)
+    end = follower.plan()
+    paths[0].unlink()
+    assert [row["rec_no"] for row in follower.read({}, end)] == [0, *range(10, 30)]
+    for path in paths[1:]:
+        path.unlink()
+    (gap,) = follower.read({}, end)
+    assert (gap["rec_no"], gap["verdict"]) == (0, "journal_gap")
+    assert gap["ts"] is not None
+
+
+def test_a_file_that_is_written_again_with_more_is_read_from_where_we_were(tmp_path: Path) -> None:
+    put(tmp_path, "a", ONE, 0, rows(0, 10))
+    follower = Follower(tmp_path)
+    follower.step()
+    put(tmp_path, "a", ONE, 0, rows(0, 25))
+    assert numbers(follower.step()) == list(range(10, 25))
+
+
+def test_journals_that_are_gone_are_forgotten_and_not_taken_up_again(tmp_path: Path) -> None:
+    old = put(tmp_path, "a", ONE, 0, rows(0, 10))
+    put(tmp_path, "a", TWO, 0, rows(0, 10))
+    kept = tmp_path / "kept"
+    shutil.copy(old, kept)
+    follower = Follower(tmp_path)
+    follower.run()
+    old.unlink()
+    put(tmp_path, "a", THREE, 0, rows(0, 10))
+    assert len(follower.step()) == 10
+    assert follower.at == {"a": {FORGOTTEN + ONE: 0, TWO: 10, THREE: 10}}
+    shutil.copy(kept, old)
+    assert follower.step() == []
+    put(tmp_path, "a", TWO, 10, rows(10, 1))
+    assert len(follower.step()) == 1
+    assert follower.at == {"a": {FORGOTTEN + ONE: 0, TWO: 11, THREE: 10}}
+
+
+def test_what_is_available_now_is_what_was_there_when_it_was_asked(tmp_path: Path) -> None:
+    put(tmp_path, "a", ONE, 0, rows(0, 10))
+    follower = Follower(tmp_path, maxRecordsPerBatch="4")
+    follower.reader.prepareForTriggerAvailableNow()
+    put(tmp_path, "a", ONE, 10, rows(10, 10))
+    put(tmp_path, "b", TWO, 0, rows(0, 10))
+    follower.run()
+    assert numbers(follower.got) == list(range(10))
+    follower.begin()
+    follower.reader.prepareForTriggerAvailableNow()
+    follower.run()
+    assert Counter(row["host"] for row in follower.got) == {"a": 20, "b": 10}
+    assert len(set(follower.seen())) == 30
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=8),
+    st.randoms(use_true_random=False),
+    st.sampled_from(["", "1", "3", "10"]),
+)
+def test_every_record_comes_once_in_whatever_order_files_come(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], chance: Any, most: str
+) -> None:
+    root = tmp_path_factory.mktemp("stream")
+    pieces = []
+    for host, journal in (("a", ONE), ("a", TWO), ("b", THREE)):
+        first = 0
+        for size in sizes:
+            pieces.append((host, journal, first, size))
+            first += size
+    chance.shuffle(pieces)
+    follower = Follower(root, **({"maxRecordsPerBatch": most} if most else {}))
+    for host, journal, first, size in pieces:
+        put(root, host, journal, first, rows(first, size))
+        if first and not list(root.glob(f"obs/host={host}/*/{journal}-{0:012d}.parquet")):
+            continue  # what is before the first file there would be taken for what retention has taken
+        for _ in range(chance.randrange(3)):
+            follower.step()
+        if chance.random() < 0.5:
+            follower.begin()
+    follower.run()
+    wanted = Counter(
+        (host, journal, first + n, "accepted") for host, journal, first, size in pieces for n in range(size)
+    )
+    got = Counter(key for key in follower.seen() if key[3] != "journal_gap")
+    # a journal of which the beginning came last was given up before it came
+    early = {key[:2] for key in follower.seen() if key[3] == "journal_gap"}
+    assert {key: n for key, n in got.items() if key[:2] not in early} == {
+        key: n for key, n in wanted.items() if key[:2] not in early
+    }
+    assert max(got.values()) == 1
+
+
+def test_steps_skip_what_was_read_and_never_overlap() -> None:
+    sizes = {0: 10, 5: 10, 12: 3, 15: 5}
+    found = [Found(layout.ObsFile("a", "2023-11-14", ONE, first), 1, 0.0) for first in sizes]
+    planned = list(steps(found, 3, lambda file: sizes[file.first], lambda _: False))
+    assert [(one.piece.first, one.end) for one in planned] == [(3, 10), (10, 15), (15, 20)]
+    assert all(isinstance(one.piece, Slice) for one in planned)
+    (gap, *_) = steps(found[1:], 3, lambda file: sizes[file.first], lambda _: False)
+    assert isinstance(gap.piece, Gap)
+    assert (gap.piece.first, gap.end, gap.records) == (3, 5, 1)
+
+
+# -- with Spark
+
+
+def query(spark: SparkSession, root: Path, folder: Path, **options: str) -> None:
+    frame = spark.readStream.format("bccn").options(**options).load(str(root / "journal"))
+    stream = (
+        frame.select("host", "journal_id", "rec_no", "verdict")
+        .writeStream.format("json")
+        .option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert stream.awaitTermination(100)
+    assert stream.exception() is None
+
+
+def test_spark_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    root = tmp_path / "journal"
+    for n in range(3):
+        put(root, "a", ONE, n * 10, rows(n * 10, 10))
+    query(spark, tmp_path, tmp_path, maxRecordsPerBatch="25")
+    taken = put(root, "a", ONE, 30, rows(30, 10))
+    put(root, "a", ONE, 40, rows(40, 10))
+    put(root, "b", TWO, 0, rows(0, 5))
+    for path in sorted((root / "obs/host=a/day=2023-11-14").iterdir())[:3]:
+        path.unlink()
+    taken.unlink()
+    query(spark, tmp_path, tmp_path)
+    found = [tuple(one) for one in spark.read.json(str(tmp_path / "out")).select("host", "rec_no", "verdict").collect()]
+    assert sorted(found) == [
+        *(("a", number, "accepted") for number in range(30)),
+        ("a", 30, "journal_gap"),
+        *(("a", number, "accepted") for number in range(40, 50)),
+        *(("b", number, "accepted") for number in range(5)),
+    ]
+    last = sorted((tmp_path / "checkpoint/offsets").iterdir(), key=lambda path: path.name)[-1]
+    assert json.loads(last.read_text().splitlines()[-1]) == {"a": {ONE: 50}, "b": {TWO: 5}}
+    assert ReadMaxRows(5).max_rows == 5
