@@ -170,8 +170,16 @@ def test_what_was_taken_before_anybody_looked_is_a_gap_too(tmp_path: Path) -> No
     put(tmp_path, "a", ONE, 30, rows(30, 2))
     follower = Follower(tmp_path)
     assert [(row["rec_no"], row["verdict"]) for row in follower.step()] == [
-        *((0, "journal_gap"), (30, "accepted"), (31, "accepted"))
+        *((1, "journal_gap"), (30, "accepted"), (31, "accepted"))
     ]
+
+
+def test_one_that_counts_from_1_lacks_nothing(tmp_path: Path) -> None:
+    put(tmp_path, "a", ONE, 1, rows(1, 5))
+    follower = Follower(tmp_path, maxRecordsPerBatch="2")
+    follower.run()
+    assert [(row["rec_no"], row["verdict"]) for row in follower.got] == [(n, "accepted") for n in range(1, 6)]
+    assert follower.at == {"a": {ONE: 6}}
 
 
 def test_what_is_taken_between_plan_and_reading_is_a_gap(tmp_path: Path) -> None:
@@ -179,11 +187,11 @@ def test_what_is_taken_between_plan_and_reading_is_a_gap(tmp_path: Path) -> None
     follower = Follower(tmp_path)
     end = follower.plan()
     paths[0].unlink()
-    assert [row["rec_no"] for row in follower.read({}, end)] == [0, *range(10, 30)]
+    assert [row["rec_no"] for row in follower.read({}, end)] == [1, *range(10, 30)]
     for path in paths[1:]:
         path.unlink()
     (gap,) = follower.read({}, end)
-    assert (gap["rec_no"], gap["verdict"]) == (0, "journal_gap")
+    assert (gap["rec_no"], gap["verdict"]) == (1, "journal_gap")
     assert gap["ts"] is not None
 
 
