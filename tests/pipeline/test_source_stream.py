@@ -236,7 +236,7 @@ def test_what_is_available_now_is_what_was_there_when_it_was_asked(tmp_path: Pat
     assert len(set(follower.seen())) == 30
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=8),
     st.randoms(use_true_random=False),
@@ -248,7 +248,7 @@ def test_every_record_comes_once_in_whatever_order_files_come(
     root = tmp_path_factory.mktemp("stream")
     pieces = []
     for host, journal in (("a", ONE), ("a", TWO), ("b", THREE)):
-        first = 0
+        first = 1
         for size in sizes:
             pieces.append((host, journal, first, size))
             first += size
@@ -256,7 +256,7 @@ def test_every_record_comes_once_in_whatever_order_files_come(
     follower = Follower(root, **({"maxRecordsPerBatch": most} if most else {}))
     for host, journal, first, size in pieces:
         put(root, host, journal, first, rows(first, size))
-        if first and not list(root.glob(f"obs/host={host}/*/{journal}-{0:012d}.parquet")):
+        if first > 1 and not list(root.glob(f"obs/host={host}/*/{journal}-{1:012d}.parquet")):
             continue  # what is before the first file there would be taken for what retention has taken
         for _ in range(chance.randrange(3)):
             follower.step()
