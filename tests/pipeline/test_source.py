@@ -103,7 +103,7 @@ def test_a_capture_is_a_table_too(spark: SparkSession, tmp_path: Path) -> None:
     frame = load(spark, tmp_path, host="relay09")
     assert frame.rdd.getNumPartitions() == 1
     found = frame.orderBy("rec_no").select("host", "verdict", "rec_no", "epoch").collect()
-    assert [tuple(one) for one in found] == [("relay09", "accepted", number, 1) for number in range(10)]
+    assert [tuple(one) for one in found] == [("relay09", "accepted", number + 1, 1) for number in range(10)]
     assert load(spark, tmp_path / "b.pcap", HOST="relay09", port="5400").count() == 5
 
 
