@@ -1,0 +1,124 @@
+"""`bccn pipeline ingest`: one line when it is done, one with a remedy when it cannot be, and the journal as it was."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from bccnd.cli.ingest import ingest
+from tests.core.captures import Frame, ether, ipv4, pcap, udp
+from tests.e2e.harness import KEY, datagram
+from tests.pipeline.journals import T
+from tests.support import ROOT
+
+
+def frame(number: int, data: bytes) -> Frame:
+    return Frame(T + number * 10**9, ether(ipv4(udp(data))))
+
+
+def said(seq: int, key: bytes | None = None) -> bytes:
+    return datagram("relay01/a/1", seq, "a/b", "x", key)
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    path = tmp_path / "x.pcap"
+    cut = frame(9, said(9))
+    frames = [frame(1, said(1)), frame(2, said(1)), frame(3, said(2, KEY)), Frame(cut.stamp, cut.data[:-3], cut.wire)]
+    path.write_bytes(pcap(frames) + b"\0" * 7)
+    return path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(ingest, arguments)
+
+
+def test_a_line_says_what_was_made_and_what_was_left_out(tmp_path: Path, capture: Path) -> None:
+    done = run(str(capture), "--host", "relay02", "--out", str(tmp_path / "j"))
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith("3 datagrams in 1 files of journal 20231114T221321Z-")
+    assert ": 2 accepted, 1 duplicate; left out: 1 cut off by the snapshot length" in done.stdout
+    assert "1 captures that end within a packet" in done.stdout
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_options_say_how_it_is_judged(tmp_path: Path, capture: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(KEY)
+    key.chmod(0o600)
+    given = ["--key", str(key), "--required", "--segment", "lan", "--no-payload", "--late", "deliver"]
+    assert run(str(capture), "--host", "relay02", "--out", str(tmp_path / "j"), *given).exit_code == 0
+    (path,) = (tmp_path / "j/obs").rglob("*.parquet")
+    rows = pq.read_table(path).to_pylist()
+    assert [row["verdict"] for row in rows] == ["integrity_missing", "integrity_missing", "accepted"]
+    assert {(row["segment"], row["payload"]) for row in rows} == {("lan", None)}
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        ([], 2, "Missing option '--host'"),
+        (["--host", "a/b"], 2, "--host a/b"),
+        (["--host", "a", "--algorithm", "hmac"], 2, "hmac needs a key"),
+        (["--host", "a", "--key", "/nowhere"], 2, "cannot read key"),
+        (["--host", "a", "--signer", "a b=/x"], 2, "cannot be the beginning of a src"),
+        (["--host", "a", "--port", "0"], 2, "--port"),
+        (["--host", "a", "--port", "5401"], 1, "no datagram for UDP port 5401 among 4 packets"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_written(
+    tmp_path: Path, capture: Path, given: list[str], code: int, said: str
+) -> None:
+    done = run(str(capture), "--out", str(tmp_path / "j"), *given)
+    assert done.exit_code == code
+    assert said in done.stderr
+    assert done.stdout == ""
+    if code == 1:
+        assert len(done.stderr.splitlines()) == 2
+        assert "remedy: " in done.stderr
+    assert not list((tmp_path / "j").rglob("*.parquet"))
+
+
+def test_what_is_no_capture_is_one_line_and_its_remedy(tmp_path: Path) -> None:
+    for name, data in (("empty", b""), ("text", b"some text"), ("parquet", b"PAR1" * 9)):
+        (tmp_path / name).write_bytes(data)
+        done = run(str(tmp_path / name), "--host", "a", "--out", str(tmp_path / "j"))
+        assert (done.exit_code, len(done.stderr.splitlines())) == (1, 2)
+        assert str(tmp_path / name) in done.stderr
+    assert not (tmp_path / "j").exists()
+
+
+def test_without_pyarrow_it_says_what_to_install(tmp_path: Path, capture: Path) -> None:
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "import importlib.util as util; real = util.find_spec\n"
+        "util.find_spec = lambda name, *rest: None if name == 'pyarrow' else real(name, *rest)\n"
+        "from bccnd.cli.ingest import ingest; ingest()"
+    )
+    command = [sys.executable, "-c", code, str(capture), "--host", "a", "--out", str(tmp_path / "j")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 1
+    assert "pip install 'bccnd[recorder]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_on_a_terminal_it_shows_how_far_it_is_and_takes_that_away(tmp_path: Path, capture: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", "from bccnd.cli.ingest import ingest; ingest()", str(capture), "--host", "a"]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "j")], stderr=theirs, stdout=subprocess.PIPE, cwd=ROOT
+    )
+    out, _ = process.communicate(timeout=60)
+    os.close(theirs)
+    shown = os.read(ours, 65_536)
+    os.close(ours)
+    assert process.returncode == 0
+    assert b"reading captures" in shown
+    assert out.startswith(b"3 datagrams")
