@@ -54,6 +54,12 @@ def rows(host: Host) -> list[dict[str, object]]:
     return [json.loads(line) for line in host.run("python3", "-IS", "-c", code).splitlines()]
 
 
+def ids(host: Host, unit: str) -> list[str]:
+    """User and group of a service, in numbers."""
+    status = host.run("cat", f"/proc/{host.show('MainPID', unit)}/status")
+    return [line.split()[1] for line in status.splitlines() if line.startswith(("Uid:", "Gid:"))]
+
+
 def test_without_what_it_needs_it_is_not_started_and_says_what_is_missing(hosts: Hosts) -> None:
     hosts.wire("a")
     host = hosts.ready("a")
@@ -88,8 +94,9 @@ def test_the_recorder_as_a_service(hosts: Hosts) -> None:
     said = host.run("journalctl", "--no-pager", "-u", UNIT, "-o", "cat")
     assert "Traceback" not in said
     # It is neither root nor the daemon, and nobody else sees its files.
-    user = host.run("ps", "-o", "user:20=", "-p", host.show("MainPID", UNIT)).strip()
-    assert user == "bccnd-recorder"
+    (uid, gid), (daemon, group) = (ids(host, unit) for unit in (UNIT, "bccnd.service"))
+    assert uid not in ("0", daemon)
+    assert gid == group
     assert host.run("stat", "-L", "-c", "%a", "/var/lib/bccnd/journal").strip() == "750"
     host.run("systemctl", "stop", UNIT)
     assert host.show("Result", UNIT) == "success"
