@@ -27,7 +27,7 @@ from bccnd.config import DEFAULT_PATH, BusSettings, MetricsSettings, RecorderSet
 from bccnd.recorder import recorder
 from tests.support import ROOT, cannot_here
 
-UNITS: Final = sorted(path for path in (ROOT / "systemd").iterdir() if path.suffix in (".service", ".socket"))
+UNITS: Final = sorted(path for path in (ROOT / "systemd").iterdir() if path.suffix in (".service", ".socket", ".timer"))
 DEBIAN: Final = ROOT / "packaging/debian"
 PAGES: Final = sorted((ROOT / "packaging/man").iterdir())
 COMMANDS: Final[dict[str, click.Command]] = {"bccnd": daemon.main, "bccn": tool.main, "bccn-sbusd": sbusd.main}

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from bccnd.cli.ingest import ingest
+from bccnd.cli.publish import publish
 from bccnd.cli.show import fail, tell
 from bccnd.errors import PipelineError
 
@@ -46,7 +47,8 @@ def pipeline() -> None:
     """
 
 
-pipeline.add_command(ingest)
+for _command in (ingest, publish):
+    pipeline.add_command(_command)
 
 
 def _settings(_context: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
