@@ -438,7 +438,15 @@ def as_written(value: object, path: str) -> set[str]:
 
 
 #: defaults that are made when they are needed, or told in words
-TOLD: Final = {"host", "segments", "segments.name", "bus.group", "bus.sockets.group", "recorder.payload"}
+TOLD: Final = {
+    "host",
+    "segments",
+    "segments.name",
+    "bus.group",
+    "bus.sockets.group",
+    "recorder.payload",
+    "recorder.payload.channels",
+}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ reaches the terminal; when something fails that cannot be explained, it is in a 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -169,6 +170,8 @@ def session(
     from bccnd.pipeline import session as sessions
     from bccnd.pipeline.inputs import explained
 
+    # What py4j has to say of an interrupted call is no news to whoever interrupted it.
+    logging.disable(logging.CRITICAL)
     descriptor, log = tempfile.mkstemp(prefix="bccn-pipeline-", suffix=".log")
     os.close(descriptor)
     kept = False
@@ -190,6 +193,7 @@ def session(
         kept = True
         _end(explained(error, log))
     finally:
+        logging.disable(logging.NOTSET)
         if not kept:
             with suppress(OSError):
                 os.unlink(log)

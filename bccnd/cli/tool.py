@@ -22,6 +22,7 @@ from bccnd.cli.direct import direct_options, messages, open_endpoint, refuse_wit
 from bccnd.cli.lines import Complaints, publish_lines
 from bccnd.cli.pipeline import pipeline
 from bccnd.cli.record import record
+from bccnd.cli.replay import replay
 from bccnd.cli.report import report
 from bccnd.cli.show import (
     explain,
@@ -79,6 +80,7 @@ for _command in (tap, trace):
     main.add_command(_command)
 main.add_command(record)
 main.add_command(pipeline)
+main.add_command(replay)
 main.add_command(report)
 
 

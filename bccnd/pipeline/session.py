@@ -130,7 +130,7 @@ def _need_master(master: str) -> None:
         try:
             socket.create_connection((host, int(port)), _ANSWER).close()
         except (OSError, OverflowError) as error:
-            why = str(error)
+            why = getattr(error, "strerror", None) or str(error)
         else:
             return
     raise PipelineError(

@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from dataclasses import asdict
@@ -32,12 +31,13 @@ class Child:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
 
     def start(self) -> None:
         if self._process is None:
             program = f"import sys; sys.path[:] = {sys.path!r}; from bccnd.recorder.child import main; main()"
-            command = [sys.executable, "-IS", "-c", program, self._folder]
+            # As sheltered from a user's environment as we are.
+            flags = ["-I"] * sys.flags.isolated + ["-S"] * sys.flags.no_site
+            command = [sys.executable, *flags, "-c", program, self._folder]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 -- our own
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:

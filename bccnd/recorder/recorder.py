@@ -208,6 +208,7 @@ class Recorder:
         tap.close()
         self._tap = None
         recorded = self._head is not None
+        self._why = error.detail
         self._end_journal()
         if self._ending:
             self._end()
@@ -400,6 +401,9 @@ class Recorder:
 
     def _tick(self) -> None:
         self._ticks += 1
+        if self.worker.done and not self._ending:  # a bug; who starts us again gets further
+            self.failed = BusError("internal_error", "nobody turns logs into files any more")
+            self.stop()
         failed, self._syncer.failed = self._syncer.failed, None
         if self._log is not None and failed is not None:
             self._pause(failed)

@@ -57,6 +57,8 @@ class Tap:
         self.sync(token)
 
     def unsubscribe(self, token: bytes) -> None:
+        """Ask for nothing more; when ``token`` comes back, all has come that there is."""
+        self.ask_drops()
         self._send(frames.unsubscribe(frames.TAP))
         self.sync(token)
 

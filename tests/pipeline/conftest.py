@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from bccnd.pipeline import session
+from bccnd.pipeline.build import build
+from tests.pipeline import threedays
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +20,17 @@ def spark() -> Iterator[SparkSession]:
     )
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small journal over three days; not to be changed."""
+    return threedays.written(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="session")
+def built(spark: SparkSession, small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of the small journal, made at once."""
+    tables = tmp_path_factory.mktemp("built") / "tables"
+    build(spark, str(small), str(tables))
+    return tables

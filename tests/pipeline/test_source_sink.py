@@ -47,7 +47,7 @@ def heard(listener: bccnd.Connection) -> list[tuple[str, bytes]]:
     """What has come by now."""
     with bccnd.connect(listener.path) as last:
         last.publish("the/end")
-        found = []
+        found: list[tuple[str, bytes]] = []
         for message in listener:
             if message.chan == "the/end":
                 return found

@@ -21,6 +21,7 @@ from bccnd.errors import PipelineError
 from bccnd.journal import files, layout
 from bccnd.pipeline.captures import CaptureSet, CaptureSettings, no_bccn, observations, parts
 from bccnd.pipeline.source import journals
+from bccnd.pipeline.source.filters import take
 from bccnd.pipeline.source.wanted import Wanted
 
 
@@ -49,7 +50,7 @@ class _Push:
         self._wanted = wanted
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        return self._wanted.take(filters)
+        return take(self._wanted, filters)
 
 
 class Shaper:

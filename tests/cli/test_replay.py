@@ -1,0 +1,146 @@
+"""`bccn replay`: who hears it, who does not, and what is asked before anybody does."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import bccnd
+from bccnd.cli.tool import main
+from tests.e2e.harness import Daemon, Wire
+from tests.pipeline.journals import put, row, rows
+from tests.support import BROADCAST, ROOT, free_port
+
+ONE = "20231114T000000Z-00000001"
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    root = tmp_path / "journal"
+    put(root, "a", ONE, 0, rows(0, 5))
+    put(root, "a", ONE, 5, [row(5, chan="!"), row(6, verdict="stale"), row(7)._replace(payload=None), row(8, chan="c")])
+    return root
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with Daemon(tmp_path / "daemon") as one:
+        yield one
+
+
+def bccn(*arguments: str, **more: str) -> Result:
+    return CliRunner().invoke(main, arguments, **more)  # type: ignore[arg-type]
+
+
+def heard(listener: bccnd.Connection, count: int) -> list[tuple[str, bytes]]:
+    return [(one.chan, one.payload) for _, one in zip(range(count), listener, strict=False)]
+
+
+def test_programs_of_this_host_hear_it(daemon: Daemon, journal: Path) -> None:
+    with bccnd.connect(str(daemon.bus)) as listener:
+        listener.subscribe("a/", "c")
+        listener.sync()
+        done = bccn("--socket", str(daemon.bus), "replay", str(journal), "--speed", "max")
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert done.stdout == (
+            "7 messages replayed; left out: 1 of which the payload was not recorded, 1 that were not accepted\n"
+        )
+        wanted = [("a/b", f"payload {number}".encode()) for number in range(5)]
+        assert heard(listener, 7) == [*wanted, ("!", b"payload 5"), ("c", b"payload 8")]
+
+
+def test_nobody_else_hears_it(daemon: Daemon, journal: Path) -> None:
+    with Wire(daemon.port) as wire:
+        bccn("--socket", str(daemon.bus), "replay", str(journal), "--speed", "max")
+        with bccnd.connect(str(daemon.bus)) as other:
+            other.publish("end", "x")
+        assert b":end|" in wire.sock.recv(65536)
+
+
+def test_the_pace_is_that_of_the_record(daemon: Daemon, journal: Path) -> None:
+    begin = time.monotonic()
+    done = bccn("--socket", str(daemon.bus), "replay", str(journal), "--speed", "20", "--channel", "a/b")
+    assert done.stdout.startswith("5 messages replayed")
+    assert 0.2 <= time.monotonic() - begin < 5
+
+
+def test_onto_a_segment_only_for_who_asks_twice(journal: Path) -> None:
+    port = free_port()
+    where = f"{BROADCAST}:{port}"
+    with Wire(port) as wire:
+        for given in (["--segment", where], ["--onto-the-network"]):
+            done = bccn("replay", str(journal), *given)
+            assert done.exit_code == 2
+            assert "only with both" in done.stderr
+        assert not list(wire.rest())
+        wire.sock.settimeout(10)
+        done = bccn("replay", str(journal), "--segment", where, "--onto-the-network", "--speed", "max", "--name", "me")
+        assert (done.exit_code, done.stderr) == (0, "")
+        found = [wire.sock.recv(65536) for _ in range(7)]
+        assert [one.rpartition(b"|")[2] for one in found] == [
+            f"payload {number}".encode() for number in (0, 1, 2, 3, 4, 5, 8)
+        ]
+        assert all(b"]me:" in one for one in found)
+        done = bccn(
+            "replay", str(journal), "--segment", where, "--onto-the-network", "--speed", "max", "--original-src"
+        )
+        assert done.exit_code == 0
+        assert b"]relay01/a/1:0:a/b|payload 0" in wire.sock.recv(65536)
+
+
+def test_on_a_terminal_it_asks_once_more(journal: Path) -> None:
+    port = free_port()
+    code = "from bccnd.cli.tool import main; main()"
+    command = [sys.executable, "-c", code, "replay", str(journal), "--speed", "max"]
+    command += ["--segment", f"{BROADCAST}:{port}", "--onto-the-network"]
+    for answer, wanted in ((b"n\n", 1), (b"y\n", 0)):
+        ours, theirs = pty.openpty()
+        with Wire(port) as wire:
+            process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+            os.write(ours, answer)
+            _, said = process.communicate(timeout=30)
+            assert process.returncode == wanted
+            assert b"Everybody on" in said
+            time.sleep(0.1)
+            assert bool(list(wire.rest())) == (not wanted)
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        (["--speed", "fast"], 2, "neither 'max' nor a number"),
+        (["--speed", "0"], 2, "neither 'max' nor a number"),
+        (["--from", "yesterday"], 2, "no time like"),
+        (["--name", "x"], 2, "--name needs --segment"),
+        (["--key", "x"], 2, "--key needs --segment"),
+        (["--segment", "nowhere", "--onto-the-network"], 2, "write ADDRESS:PORT"),
+        (["--segment", "10.0.0.300:5400", "--onto-the-network"], 2, "no address"),
+        (["--host", "a/b"], 2, "--host a/b"),
+        (["--host", "nobody"], 1, "no files of the host nobody"),
+        (["--channel", "nothing"], 1, "nothing to replay"),
+        (["--to", "2001-01-01"], 1, "no files in obs/ for that time"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anybody_is_reached(journal: Path, given: list[str], code: int, said: str) -> None:
+    done = bccn("--socket", "/nowhere/bus.sock", "replay", str(journal), "--yes", *given)
+    assert done.exit_code == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_without_a_daemon_it_says_so(journal: Path) -> None:
+    done = bccn("--socket", "/nowhere/bus.sock", "replay", str(journal))
+    assert done.exit_code == 1
+    assert "cannot reach the daemon" in done.stderr
+    assert "remedy" in done.stderr

@@ -1,0 +1,119 @@
+"""A real cluster: a master and two workers as processes of this machine, one of them killed at work."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline.test_build import bccn
+from tests.pipeline.threedays import content
+
+CLASS = Path(pyspark.__file__).parent / "bin/spark-class"
+LOOPBACK = "127.0.0.1"
+#: what a word of the log must look like before the process can be used
+READY = {
+    "master": re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)"),
+    "worker": re.compile(r"Successfully registered with master (\S+)"),
+}
+
+
+def launch(kind: str, log: Path, *words: str) -> tuple[subprocess.Popen[bytes], str]:
+    """A process of the cluster, in a group of its own, and what its log says once it is ready."""
+    environment = {**os.environ, "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
+    rules = log.with_suffix(".properties")
+    rules.write_text(
+        "rootLogger.level = info\nrootLogger.appenderRef.a.ref = c\nappender.a.type = Console\nappender.a.name = c\n"
+        "appender.a.target = SYSTEM_ERR\nappender.a.layout.type = PatternLayout\nappender.a.layout.pattern = %m%n\n"
+    )
+    environment["SPARK_DAEMON_JAVA_OPTS"] = f"-Dlog4j2.configurationFile=file:{rules}"
+    name = f"org.apache.spark.deploy.{kind}.{kind.capitalize()}"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [str(CLASS), name, "--host", LOOPBACK, "--webui-port", "0", *words],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        found = READY[kind].search(log.read_text(errors="replace"))
+        if found:
+            return process, found[1]
+        time.sleep(0.1)
+    raise AssertionError(log.read_text(errors="replace"))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """The address of a master, and its two workers."""
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        master, address = launch("master", tmp_path / "master.log", "--port", "0")
+        processes.append(master)
+        for number in range(2):
+            folder = tmp_path / f"worker{number}"
+            words = ("--cores", "1", "--memory", "900m", "--work-dir", str(folder), address)
+            processes.append(launch("worker", tmp_path / f"worker{number}.log", *words)[0])
+        yield address, processes[1:]
+    finally:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def listeners(group: int) -> set[str]:
+    """The addresses on which a process listens."""
+    inodes = set()
+    for name in os.listdir(f"/proc/{group}/fd"):
+        with suppress(OSError):
+            found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(f"/proc/{group}/fd/{name}"))
+            if found:
+                inodes.add(found[1])
+    addresses = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                addresses.add(fields[1].rpartition(":")[0])
+    return addresses
+
+
+@pytest.mark.timeout(300)
+def test_a_worker_that_is_killed_at_work_changes_nothing(
+    spark: SparkSession,
+    small: Path,
+    built: Path,
+    tmp_path: Path,
+    cluster: tuple[str, list[subprocess.Popen[bytes]]],
+) -> None:
+    address, workers = cluster
+    tables = tmp_path / "tables"
+    settings = ("spark.executor.memory=600m", "spark.sql.shuffle.partitions=4")
+    words = [word for setting in settings for word in ("--conf", setting)]
+    with bccn("pipeline", "build", small, "--out", tables, "--master", address, *words) as running:
+        assert running.stderr
+        said = ""
+        for line in running.stderr:
+            said += line
+            if "link_loss" in line:
+                loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
+                assert all(listeners(worker.pid) <= loopback for worker in workers)
+                # with what it has started: a machine that is gone
+                os.killpg(workers[0].pid, signal.SIGKILL)
+        running.wait()
+    assert running.returncode == 0, said
+    assert workers[0].wait() == -signal.SIGKILL
+    assert content(spark, tables) == content(spark, built)

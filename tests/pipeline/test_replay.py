@@ -1,0 +1,142 @@
+"""What is taken out of a journal to be said again: what was accepted and is known to the last byte, in its order."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from bccnd.core.observe import Observation
+from bccnd.errors import JournalError
+from bccnd.pipeline.captures import CaptureSettings
+from bccnd.pipeline.replay import HASHED, Channels, Choice, Clock, Counts, Said, said
+from tests.core.captures import Frame, ether, ipv4, pcap, udp
+from tests.e2e.harness import KEY, datagram
+from tests.pipeline.journals import T, put, row, rows
+
+ONE = "20231114T000000Z-00000001"
+TWO = "20231114T010000Z-00000002"
+MICRO = T // 1000
+
+
+def play(root: Path, counts: Counts | None = None, host: str = "", **choice: object) -> list[Said]:
+    chosen = Choice(**choice)  # type: ignore[arg-type]
+    return list(said(str(root), chosen, counts or Counts(), CaptureSettings(host)))
+
+
+def test_messages_come_as_they_were_heard(tmp_path: Path) -> None:
+    put(tmp_path, "a", TWO, 0, rows(20, 5))
+    put(tmp_path, "a", ONE, 10, rows(10, 10))
+    put(tmp_path, "a", ONE, 0, rows(0, 10))
+    found = play(tmp_path)
+    assert [one.seq for one in found] == list(range(25))
+    assert found[3] == Said(MICRO + 3_000_000, "relay01/a/1", 3, "a/b", b"payload 3")
+
+
+def test_only_what_was_accepted_comes(tmp_path: Path) -> None:
+    kinds = ["accepted", "duplicate", "restart", "looped", "reordered", "bad_channel", "not_addressed"]
+    put(tmp_path, "a", ONE, 0, [row(number, verdict=kind) for number, kind in enumerate(kinds)])
+    counts = Counts()
+    assert [one.seq for one in play(tmp_path, counts)] == [0, 2, 4]
+    assert counts == Counts(given=3, not_accepted=4)
+    assert [one.seq for one in play(tmp_path, own=True)] == [0, 2, 3, 4]
+
+
+def test_a_time_can_be_chosen(tmp_path: Path) -> None:
+    put(tmp_path, "a", ONE, 0, rows(0, 10))
+    put(tmp_path, "a", TWO, 0, rows(86_400, 10))
+    assert [one.seq for one in play(tmp_path, since=MICRO + 5_000_000, until=MICRO + 8_000_000)] == [5, 6, 7]
+    assert [one.seq for one in play(tmp_path, since=MICRO + 86_405_000_000)] == list(range(86_405, 86_410))
+
+
+def test_channels_can_be_chosen(tmp_path: Path) -> None:
+    named = ["a/b", "a/c", "b", "!", "!relay01"]
+    put(tmp_path, "a", ONE, 0, [row(number, chan=chan) for number, chan in enumerate(named)])
+    for patterns, wanted in (
+        ((), named),
+        (("a/",), named[:2]),
+        (("a/c", "b"), named[1:3]),
+        (("!",), ["!"]),
+        ((">",), named[:3]),
+    ):
+        assert [one.chan for one in play(tmp_path, channels=patterns)] == wanted
+    assert Channels([]).fit("!")
+
+
+def test_of_several_hosts_one_has_to_be_chosen(tmp_path: Path) -> None:
+    put(tmp_path, "a", ONE, 0, rows(0, 3))
+    put(tmp_path, "b", TWO, 0, rows(0, 4))
+    with pytest.raises(JournalError) as caught:
+        play(tmp_path)
+    assert caught.value.reason == "several_hosts"
+    assert "--host" in caught.value.remedy
+    assert len(play(tmp_path, host="b")) == 4
+    with pytest.raises(JournalError) as caught:
+        play(tmp_path, host="c")
+    assert caught.value.reason == "no_journal"
+
+
+def hashed(one: Observation) -> Observation:
+    assert one.payload is not None
+    return one._replace(payload=HASHED + hashlib.sha256(one.payload).digest())
+
+
+def test_payloads_that_were_not_recorded_are_counted(tmp_path: Path) -> None:
+    like_one = HASHED + bytes(32)
+    signed = datagram("relay01/a/1", 9, "a/b", like_one, KEY)
+    from bccnd.core.observe import observe
+
+    found = [
+        row(0)._replace(payload=None),
+        hashed(row(1)),
+        row(2),
+        # what only looks like a hash, and was sent
+        observe("accepted", "lan", 1, T + 3, "10.0.0.1:1", datagram("relay01/a/1", 3, "a/b", like_one)),
+        observe("accepted", "lan", 1, T + 4, "10.0.0.1:1", signed),
+        hashed(observe("accepted", "lan", 1, T + 5, "10.0.0.1:1", datagram("r", 5, "a/b", b"x", KEY))),
+    ]
+    put(tmp_path, "a", ONE, 0, found)
+    counts = Counts()
+    assert [one.payload for one in play(tmp_path, counts)] == [b"payload 2", like_one, like_one]
+    assert counts == Counts(given=3, unrecorded=3)
+
+
+def test_a_capture_is_played_as_a_daemon_would_have_accepted_it(tmp_path: Path) -> None:
+    seqs = [1, 2, 2, 3]
+    frames = [
+        Frame(T + number * 10**9, ether(ipv4(udp(datagram("relay01/a/1", seq, "a/b", f"{seq}")))))
+        for number, seq in enumerate(seqs)
+    ]
+    (tmp_path / "x.pcap").write_bytes(pcap(frames))
+    counts = Counts()
+    assert [one.payload for one in play(tmp_path / "x.pcap", counts)] == [b"1", b"2", b"3"]
+    assert counts.not_accepted == 1
+    assert [one.seq for one in play(tmp_path / "x.pcap", since=MICRO + 1_000_000)] == [2, 3]
+
+
+@pytest.mark.parametrize("what", ["nothing", "empty", "text"])
+def test_what_is_neither_is_said(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "x"
+    if what == "empty":
+        path.mkdir()
+    elif what == "text":
+        path.write_text("some text that somebody wrote")
+    with pytest.raises(JournalError) as caught:
+        play(path)
+    assert caught.value.reason == ("bad_capture" if what == "text" else "no_journal")
+
+
+def test_messages_are_as_far_apart_as_they_were() -> None:
+    now, slept = [100.0], []
+
+    def sleep(seconds: float) -> None:
+        slept.append(round(seconds, 6))
+        now[0] += seconds
+
+    for speed, wanted in ((1.0, [2.0, 1.0]), (10.0, [0.2, 0.1]), (0.0, [])):
+        slept.clear()
+        clock = Clock(speed, lambda: now[0], sleep)
+        for ts in (50, 2_000_050, 1_000_000, 2_000_050, 3_000_050):
+            clock.wait(ts)
+        assert slept == wanted

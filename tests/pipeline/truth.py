@@ -1,0 +1,233 @@
+"""The tables of a simulated fleet, from what was sent and who got it. No verdict of a receiver decides where a row
+belongs, and nothing of the pipeline is used; what a row is counted as (a copy, late) is what its receiver said."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from bccnd.core.observe import seq_key
+from bccnd.journal.layout import day_of
+from bccnd.pipeline.simulate import SECOND, Simulation
+
+MINUTE = 60 * SECOND
+ARRIVED = {"accepted", "reordered", "restart", "duplicate", "stale", "looped", "not_addressed"}
+LATE = {"stale", "duplicate"}
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Message:
+    """What became of a message, over all receivers."""
+
+    at: int
+    chan: str
+    first: int = 2**63
+    copies: int = 0
+    seen: set[str] = field(default_factory=set)
+    verdicts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    length: int = 0
+    gap: int = 0
+    listening: set[str] = field(default_factory=set)
+
+
+class Place(NamedTuple):
+    """A message's number within what is the same epoch for all."""
+
+    src: str
+    epoch: int
+    key: int
+
+
+class Truth:
+    """All tables, as sets of plain rows: masks are sets of hosts."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.messages: dict[Place, Message] = {}
+        self.dup: Counter[tuple[str, str, int, int]] = Counter()
+        self.hosts: dict[str, set[str]] = defaultdict(set)
+        self._rows: dict[tuple[str, str, str], list[int]] = {}
+        heard = self._listen()
+        self.number = self._number(heard)
+        self._settle(heard)
+
+    def _listen(self) -> dict[int, Message]:
+        """Read what each receiver has recorded."""
+        simulation = self.simulation
+        found: dict[int, Message] = {}
+        self._copies: list[tuple[str, int, int]] = []
+        for host in simulation.fleet.hosts:
+            for each in simulation.heard(host):
+                row = each.row
+                day = day_of(row.ts)
+                self.hosts[day].add(host)
+                spans = self._rows.setdefault((day, host, each.journal_id), [row.ts, row.ts])
+                spans[:] = [min(spans[0], row.ts), max(spans[1], row.ts)]
+                if each.message < 0 or row.verdict not in ARRIVED or row.src == "?":
+                    continue
+                sent = simulation.sent[each.message]
+                message = found.setdefault(each.message, Message(sent.at, sent.chan))
+                message.first = min(message.first, row.ts)
+                message.copies += 1
+                message.length = row.length
+                message.seen.add(host)
+                message.verdicts[host].add(row.verdict)
+                if row.verdict == "duplicate":
+                    self._copies.append((host, each.message, row.ts))
+        return found
+
+    def _number(self, heard: dict[int, Message]) -> dict[int, int]:
+        """The epoch of each message that anybody heard."""
+        by_source: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        for index in heard:
+            sent = self.simulation.sent[index]
+            by_source[sent.source].append((sent.run, sent.seq, index))
+        numbers: dict[int, int] = {}
+        for each in by_source.values():
+            epoch, before = 0, (0, -(10**9))
+            for run, seq, index in sorted(each):
+                if run != before[0] or seq - before[1] >= 1024:
+                    epoch += 1
+                numbers[index] = epoch
+                before = run, seq
+        return numbers
+
+    def _settle(self, heard: dict[int, Message]) -> None:
+        simulation = self.simulation
+        for host, index, ts in self._copies:
+            src = simulation.fleet.sources[simulation.sent[index].source].src
+            self.dup[host, src, self.number[index], ts // MINUTE] += 1
+        for host in simulation.fleet.hosts:
+            if host in simulation.fleet.sessionless:
+                continue
+            for session in simulation.sessions(host):
+                for day in {day_of(message.first) for message in heard.values()}:
+                    if day_of(session.start_ts) <= day <= day_of(session.end_ts):
+                        self.hosts[day].add(host)
+        before: dict[tuple[str, int], int] = {}
+        for index in sorted(
+            heard, key=lambda index: (simulation.sent[index].source, self.number[index], simulation.sent[index].seq)
+        ):
+            sent = simulation.sent[index]
+            src, epoch = simulation.fleet.sources[sent.source].src, self.number[index]
+            key = seq_key(sent.seq)
+            message = heard[index]
+            message.gap = key - before.get((src, epoch), key - 1) - 1
+            before[src, epoch] = key
+            day = day_of(message.first)
+            message.listening = {
+                host
+                for host in self.hosts[day]
+                if host in message.seen or self._listens(host, day, sent.source, sent.at)
+            }
+            message.seen &= self.hosts[day]
+            self.messages[Place(src, epoch, key)] = message
+
+    def audience(self, day: str, source: int) -> set[str]:
+        """Who can hear a source: who is on its segment, and who has recorded nothing at all."""
+        simulation = self.simulation
+        segment = simulation.segment(simulation.fleet.sources[source].host)
+        recorded = {host for its_day, host, _ in self._rows if its_day == day}
+        return {host for host in self.hosts[day] if simulation.segment(host) == segment or host not in recorded}
+
+    def _listens(self, host: str, day: str, source: int, at: int) -> bool:
+        simulation = self.simulation
+        if host not in self.audience(day, source):
+            return False
+        if host in simulation.fleet.sessionless:
+            clock = simulation.fleet.start * SECOND + at + round(simulation.fleet.offsets.get(host, 0) * SECOND)
+            return any(low <= clock <= high for key, (low, high) in self._rows.items() if key[:2] == (day, host))
+        return any(each.start * SECOND <= at < each.end * SECOND for each in simulation.recordings(host))
+
+    def table(self, name: str) -> set[tuple[Any, ...]]:
+        """A table's rows: its columns in order, then the day."""
+        found: set[tuple[Any, ...]] = getattr(self, f"_{name}")()
+        return found
+
+    def _host_dim(self) -> set[tuple[Any, ...]]:
+        return {(host, bit, day) for day, hosts in self.hosts.items() for bit, host in enumerate(sorted(hosts))}
+
+    def _epochs(self) -> set[tuple[Any, ...]]:
+        """Without the cause."""
+        spans: dict[tuple[str, int], list[tuple[int, int, set[str]]]] = defaultdict(list)
+        for place, message in self.messages.items():
+            spans[place.src, place.epoch].append((message.first, place.key, message.seen))
+        return {
+            (
+                *(src, epoch, min(each)[0], max(each, key=lambda one: one[0])[0]),
+                *(min(one[1] for one in each), max(one[1] for one in each)),
+                len(set().union(*(one[2] for one in each))),
+                day_of(min(one[0] for one in each)),
+            )
+            for (src, epoch), each in spans.items()
+        }
+
+    def _messages(self) -> set[tuple[Any, ...]]:
+        return {
+            (
+                *place,
+                message.first,
+                frozenset(message.seen),
+                frozenset(message.listening),
+                message.copies,
+                message.gap,
+                message.chan,
+                day_of(message.first),
+            )
+            for place, message in self.messages.items()
+        }
+
+    def _delivery(self) -> set[tuple[Any, ...]]:
+        sets: dict[tuple[str, int, frozenset[str], str], list[int]] = defaultdict(list)
+        for place, message in self.messages.items():
+            sets[place.src, place.epoch, frozenset(message.seen), day_of(message.first)].append(place.key)
+        return {(*key[:3], len(keys), min(keys), key[3]) for key, keys in sets.items()}
+
+    def _missed(self) -> set[tuple[Any, ...]]:
+        ranges: set[tuple[Any, ...]] = set()
+        lost: dict[tuple[str, str, int, str], list[int]] = defaultdict(list)
+        for place, message in self.messages.items():
+            day = day_of(message.first)
+            if message.gap:
+                ranges.add((place.src, place.epoch, place.key - message.gap, place.key - 1, None, day))
+            for host in message.listening - message.seen:
+                lost[day, place.src, place.epoch, host].append(place.key)
+        for (day, src, epoch, host), keys in lost.items():
+            keys.sort()
+            low = high = keys[0]
+            for key in [*keys[1:], keys[-1] + 2]:
+                if key != high + 1:
+                    ranges.add((src, epoch, low, high, host, day))
+                    low = key
+                high = key
+        return ranges
+
+    def _link_loss(self) -> set[tuple[Any, ...]]:
+        """Without the ratio."""
+        sources = {source.src: index for index, source in enumerate(self.simulation.fleet.sources)}
+        cells: dict[tuple[str, str, int, int], Counter[str]] = defaultdict(Counter)
+        for place, message in self.messages.items():
+            day = day_of(message.first)
+            for host in self.audience(day, sources[place.src]) | message.seen:
+                cell = cells[host, place.src, place.epoch, message.first // MINUTE]
+                cell["any_seen"] += 1
+                cell["lost_everywhere"] += message.gap
+                if host in message.seen:
+                    cell["seen"] += 1
+                    verdicts = message.verdicts[host]
+                    cell["late"] += verdicts <= LATE and "stale" in verdicts
+                else:
+                    cell["lost_here" if host in message.listening else "not_listening"] += 1
+        for key, count in self.dup.items():
+            cells[key]["dup"] += count
+        return {
+            (
+                *(host, src, epoch, win * MINUTE, each["any_seen"] + each["lost_everywhere"], each["any_seen"]),
+                *(each["seen"], each["lost_here"], each["lost_everywhere"], each["not_listening"], each["dup"]),
+                *(each["late"], day_of(win * MINUTE)),
+            )
+            for (host, src, epoch, win), each in cells.items()
+        }

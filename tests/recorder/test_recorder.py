@@ -1,0 +1,157 @@
+"""What the recorder makes of packets, echoes, pauses and counts, with a real spool and journal and without a daemon."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bccnd.core import frames
+from bccnd.net.loop import Loop
+from bccnd.recorder import recorder as module
+from bccnd.recorder.payload import Payloads
+from bccnd.recorder.recorder import MARGIN, Options, Recorder
+from tests.recorder.material import NOON, names, packet, table, tapped
+from tests.support import wait
+
+NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The time, in microseconds, to be set by the test."""
+    clock = [NOON]
+    monkeypatch.setattr(module, "_now", lambda: clock[0])
+    return clock
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator[Recorder]:
+    options = Options(
+        bus=str(tmp_path / "nobody"),
+        journal=str(tmp_path / "journal"),
+        host="relay01",
+        spool=str(tmp_path / "spool"),
+        spool_size=1 << 20,
+        rotate=3600.0,
+        rotate_size=1 << 16,
+        payloads=Payloads([("secret/", "omit")]),
+    )
+    loop = Loop()
+    made = Recorder(options, loop)
+    made.worker.start()
+    yield made
+    finished(made)
+    made.spool.close()
+    loop.close()
+
+
+def finished(recorder: Recorder) -> None:
+    """Everything is in the journal."""
+    recorder._end_journal()
+    recorder.worker.end()
+    wait(lambda: recorder.worker.done, "the files")
+    assert recorder.worker.logs == 0
+
+
+def moments(rows: list[dict[str, object]], name: str) -> list[int]:
+    return [round(row[name].timestamp() * 1e6) for row in rows]  # type: ignore[attr-defined]
+
+
+def test_a_pause_ends_a_stretch_and_what_comes_in_it_is_counted(
+    recorder: Recorder, now: list[int], tmp_path: Path
+) -> None:
+    recorder._begin_journal()
+    recorder._on_packet(packet(range(5), NOON))
+    recorder._on_packet(frames.gap(7))
+    recorder._on_echo(b"%d" % (NOON + 2_000_000))
+    recorder._pause(NO_SPACE)
+    assert (recorder.recording, recorder.paused) == (False, "No space left on device")
+    recorder._on_packet(packet(range(5, 8), NOON))
+    recorder._on_packet(frames.gap(2))
+    recorder._on_echo(b"%d" % (NOON + 3_000_000))
+    assert recorder.dropped == {"disk": 3, "spool_full": 0}
+    now[0] = NOON + 4_000_000
+    recorder._tick()
+    assert (recorder.recording, recorder.paused) == (True, "")
+    recorder._on_packet(packet(range(8, 10), NOON))
+    recorder._on_echo(b"%d" % (NOON + 9_000_000))
+    finished(recorder)
+    assert (recorder.records, recorder.gaps) == (7, 9)
+    assert [row["rec_no"] for row in table(tmp_path / "journal")] == list(range(1, 8))
+    sessions = table(tmp_path / "journal", "sessions")
+    assert moments(sessions, "start_ts") == [NOON, NOON + 4_000_000]
+    assert moments(sessions, "end_ts") == [NOON + 2_000_000 - MARGIN, NOON + 9_000_000 - MARGIN]
+    assert [row["tap_gaps"] for row in sessions] == [7, 0]
+
+
+def test_a_journal_with_too_many_stretches_goes_on_as_another_one(
+    recorder: Recorder, now: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_STRETCHES", 2)
+    recorder._begin_journal()
+    for number in range(4):
+        recorder._on_packet(packet([number], NOON))
+        recorder._pause(NO_SPACE)
+        now[0] += 1_000_000
+        recorder._tick()
+    finished(recorder)
+    rows = table(tmp_path / "journal")
+    assert [row["rec_no"] for row in rows] == [1, 2, 1, 2]
+    assert len({row["journal_id"] for row in rows}) == 2
+    assert len(table(tmp_path / "journal", "sessions")) == 5
+
+
+def test_the_kernels_drops_are_those_of_the_stretch(recorder: Recorder, now: list[int], tmp_path: Path) -> None:
+    recorder._on_drops(100)
+    recorder._begin_journal()
+    recorder._on_drops(103)
+    recorder._on_drops(103)
+    recorder._on_drops(2)  # a daemon that has taken over counts anew
+    assert recorder.drops == 5
+    finished(recorder)
+    (session,) = table(tmp_path / "journal", "sessions")
+    assert session["socket_drops"] == 5
+
+
+def test_a_new_day_is_a_new_log(recorder: Recorder, now: list[int], tmp_path: Path) -> None:
+    recorder._begin_journal()
+    recorder._tick()
+    assert recorder.worker.logs == 0
+    now[0] += 13 * 3_600_000_000
+    recorder._tick()
+    wait(lambda: list((tmp_path / "journal/sessions").rglob("*.parquet")), "the first log to be finished")
+
+
+def test_what_is_not_of_the_tap_is_nothing(recorder: Recorder, now: list[int], tmp_path: Path) -> None:
+    recorder._on_packet(tapped(1, NOON))  # before the subscription was confirmed
+    recorder._begin_journal()
+    recorder._on_packet(b"MSG !\0to all")
+    recorder._on_packet(frames.batch([b"MSG !\0to all", tapped(2, NOON, chan="secret/x"), tapped(3, NOON)]))
+    assert recorder.records == 2
+    finished(recorder)
+    assert [(row["rec_no"], row["payload"]) for row in table(tmp_path / "journal")] == [(1, None), (2, b"hello")]
+    assert names(tmp_path / "spool") == ["lock", "lock.files"]
+
+
+def test_a_full_spool_pauses_until_there_is_room(recorder: Recorder, now: list[int], tmp_path: Path) -> None:
+    (tmp_path / "journal").write_text("in its place")
+    recorder._begin_journal()
+    batch = packet(range(200), NOON)
+    for _ in range(60):
+        recorder._on_packet(batch)
+    recorder._tick()
+    assert "spool_size" in recorder.paused
+    recorder._on_packet(batch)
+    assert recorder.dropped["spool_full"] == 200
+    recorder._tick()
+    assert recorder.paused
+    assert recorder.status.startswith("paused: ")
+    (tmp_path / "journal").unlink()
+    wait(lambda: not recorder.worker.logs, "the journal", 30)
+    recorder._tick()
+    assert recorder.recording
+    assert not recorder.paused

@@ -1,0 +1,96 @@
+"""The recorder as a service of a booted host: it may tap and use the socket, writes where it may, and comes back."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.support import cannot_here
+from tests.systemd.conftest import Hosts
+from tests.systemd.host import Host, wait
+
+UNIT: Final = "bccnd-recorder.service"
+#: what stands for a virtual environment: what Debian and the package have, and pyarrow of this machine
+PROGRAM: Final = """#!/usr/bin/python3 -IS
+import sys
+
+sys.path += ["/opt/bccnd/lib", "/usr/lib/bccnd", "/usr/lib/python3/dist-packages"]
+
+from bccnd.cli.tool import main
+
+main()
+"""
+
+
+def give_pyarrow(host: Host) -> None:
+    if host.run("python3", "-c", "import sys; print(*sys.version_info[:2])").split() != [
+        *map(str, sys.version_info[:2])
+    ]:
+        cannot_here("the host's Python is another one than ours, and takes another pyarrow")
+    spec = importlib.util.find_spec("pyarrow")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent
+    for name in ("pyarrow", "pyarrow.libs"):
+        if (folder.parent / name).exists():
+            left_out = shutil.ignore_patterns("tests", "include", "*.pyx", "*flight*", "*gandiva*", "*.h")
+            shutil.copytree(folder.parent / name, host.path(f"/opt/bccnd/lib/{name}"), ignore=left_out)
+    host.write("/opt/bccnd/bin/bccn", PROGRAM, 0o755)
+
+
+def rows(host: Host) -> list[dict[str, object]]:
+    """What stands in the host's journal: verdict, channel and journal of every record."""
+    code = (
+        "import sys, json; sys.path += ['/opt/bccnd/lib']\n"
+        "import glob, pyarrow.parquet as pq\n"
+        "for path in glob.glob('/var/lib/bccnd/journal/obs/*/*/*.parquet'):\n"
+        "    table = pq.read_table(path, partitioning=None, columns=['verdict', 'chan', 'journal_id', 'rec_no'])\n"
+        "    for row in table.to_pylist(): print(json.dumps(row))\n"
+    )
+    return [json.loads(line) for line in host.run("python3", "-IS", "-c", code).splitlines()]
+
+
+def test_without_what_it_needs_it_is_not_started_and_says_what_is_missing(hosts: Hosts) -> None:
+    hosts.wire("a")
+    host = hosts.ready("a")
+    assert host.run("systemctl", "is-enabled", UNIT, check=False).strip() == "disabled"
+    host.run("systemctl", "start", UNIT)
+    assert host.show("ActiveState", UNIT) == "inactive"
+    assert "/opt/bccnd/bin/bccn" in host.run("systemctl", "status", "--no-pager", "-l", UNIT, check=False)
+
+
+def test_the_recorder_as_a_service(hosts: Hosts) -> None:
+    hosts.wire("a")
+    host = hosts.ready("a", {"recorder": {"rotate": "2s", "keep": {"age": "1d"}}})
+    give_pyarrow(host)
+    host.run("systemctl", "enable", "--now", UNIT)
+    wait(lambda: "recording" in host.show("StatusText", UNIT), "it to record", 30)
+    assert host.show("ActiveState", UNIT) == "active"
+    host.run("bccn", "pub", "demo/one", "first")
+    wait(lambda: [row["chan"] for row in rows(host)] == ["demo/one"], "a file", 30)
+    # Killed, it is started again and puts what it had into the journal; the daemon restarted, it goes on.
+    host.run("bccn", "pub", "demo/two", "second")
+    before = host.show("MainPID", UNIT)
+    host.run("systemctl", "kill", "--kill-who=main", "-s", "KILL", UNIT)
+    wait(lambda: host.show("MainPID", UNIT) not in ("0", before), "the next recorder", 30)
+    wait(lambda: "recording" in host.show("StatusText", UNIT), "it to record", 30)
+    host.run("systemctl", "restart", "bccnd.service")
+    host.wait_active()
+    host.run("bccn", "pub", "demo/three", "third")
+    wait(lambda: len(rows(host)) == 3, "all of it", 30)
+    found = sorted(rows(host), key=lambda row: (str(row["journal_id"]), str(row["rec_no"])))
+    assert [row["chan"] for row in found] == ["demo/one", "demo/two", "demo/three"]
+    assert {row["verdict"] for row in found} == {"looped"}
+    said = host.run("journalctl", "--no-pager", "-u", UNIT, "-o", "cat")
+    assert "Traceback" not in said
+    # It is neither root nor the daemon, and nobody else sees its files.
+    user = host.run("ps", "-o", "user:20=", "-p", host.show("MainPID", UNIT)).strip()
+    assert user == "bccnd-recorder"
+    assert host.run("stat", "-L", "-c", "%a", "/var/lib/bccnd/journal").strip() == "750"
+    host.run("systemctl", "stop", UNIT)
+    assert host.show("Result", UNIT) == "success"
+    assert host.run("sh", "-c", "ls /var/lib/bccnd/journal/.spool/*/*.log 2>/dev/null", check=False) == ""
