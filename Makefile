@@ -1,6 +1,6 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo run test test-systemd wheel deb man bench scale soak lint format pin clean
+.PHONY: help demo demo-fleet run test test-systemd wheel deb man bench scale soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
@@ -13,7 +13,8 @@ CONSTRAINTS := packaging/constraints.txt
 PLAY := /tmp/bccnd-play-$(shell id -u)
 
 help:
-	@echo 'make demo    set up everything, then show in 20 seconds what bccnd does (loopback only)'
+	@echo 'make demo    set up everything, then show in a minute what bccnd does, and a page about it (loopback only)'
+	@echo 'make demo-fleet  simulate an hour of 20 hosts with known faults, and show the report that finds them'
 	@echo 'make run     a daemon in the foreground to play with (loopback only, no root)'
 	@echo 'make test    set up everything, then check style, types and behaviour'
 	@echo 'make test-systemd  boot hosts by systemd and test the package on them (root; five minutes)'
@@ -54,6 +55,10 @@ endif
 demo: $(BUILT)
 	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat java:default-jre-headless
 	@$(BIN)/python examples/demo.py
+
+demo-fleet: $(BUILT)
+	@packaging/need.sh java:default-jre-headless
+	@$(BIN)/python examples/fleet.py
 
 run: $(BUILT)
 	@install -d -m 0700 $(PLAY)

@@ -263,6 +263,16 @@ def test_a_host_that_was_not_recording_has_not_lost() -> None:
     assert "not counted as lost" in found.evidence
 
 
+def test_a_host_that_was_down_was_not_recording_either() -> None:
+    links = tuple(link(host, sender, absent=600 if host == "h04" else 0) for host in HOSTS for sender in SENDERS)
+    gone = Course((100,) * 60, (0,) * 60, (0,) * 20 + (100,) * 10 + (0,) * 30)
+    silences = tuple(
+        Silence(None, f"h04/{name}", START + 20 * MINUTE, START + 30 * MINUTE, "host_down", "any") for name in "ab"
+    )
+    found = only(replace(fleet(), links=links, receivers={"h04": gone}, silences=silences))
+    assert found.kind == "host_down"
+
+
 def test_a_sender_that_died() -> None:
     at = START + 41 * MINUTE
     silences = (

@@ -71,6 +71,21 @@ def test_courses_are_of_what_others_sent(tables: Path) -> None:
     assert set(facts.sending) == {"h01", "h02", "relay"}
 
 
+def test_a_host_that_was_not_there_has_not_lost_what_nobody_saw(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        HOSTS,
+        SENDERS,
+        unsent=lambda sender, minute: int(sender == "relay/9"),
+        absent=lambda host, minute: host == "h02" and minute < 20,
+    )
+    facts = gather(Tables(str(tmp_path)))
+    links = {(link.host, link.sender): link for link in facts.links}
+    assert (links["h02", "relay/9"].lost, links["h02", "relay/9"].due) == (40, 40 * 60)
+    assert (links["h01", "relay/9"].lost, links["h01", "relay/9"].due) == (60, 60 * 60)
+    assert facts.receivers["h02"].lost == (0,) * 20 + (1,) * 40
+
+
 def test_only_the_time_that_was_asked_for_counts(tables: Path) -> None:
     wanted = Wanted(START + 20 * MINUTE, START + 40 * MINUTE)
     facts = gather(Tables(str(tables)), wanted)

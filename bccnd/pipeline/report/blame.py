@@ -27,6 +27,8 @@ TRIM: Final = 3
 SIGMA: Final = 4.0
 #: a row is told from what all have when it is above that by this part of it
 ABOVE: Final = 0.5
+#: part of the rate of a row that its better half must have
+ALIKE: Final = 0.25
 #: pairs in which everybody is involved must be so many to accuse the segment
 PAIRS: Final = 4
 
@@ -194,7 +196,10 @@ def _excess(row: Sequence[Cell], base: float) -> float | None:
         return None
     if lost <= base * due + SIGMA * sqrt(base * due) or rate < (1 + ABOVE) * base:
         return None
-    return rate - base
+    # One pair that loses nearly all, and another one that lost a message by chance, are not nearly all pairs.
+    if lost < TRIM or rate - base < (all_lost / all_due - base) * ALIKE:
+        return None
+    return max(rate, median(cell.rate for cell in solid)) - base
 
 
 def _whole(cells: Sequence[Cell]) -> Blame:

@@ -668,6 +668,8 @@ def _not_recording(facts: Facts) -> Iterator[Finding]:
         expected, absent = sum(link.expected for link in links), sum(link.not_listening for link in links)
         if absent < blame.FEW or absent < ABSENT * expected:
             continue
+        if _was_down(host, facts):
+            continue
         name = words.plain(host)
         yield Finding(
             "not_recording",
@@ -680,6 +682,20 @@ def _not_recording(facts: Facts) -> Iterator[Finding]:
             f"On {name}, see when the recorder ran.",
             absent,
         )
+
+
+def _was_down(host: str, facts: Facts) -> bool:
+    """Whether a host was not recording because it was down, which is told already."""
+    course = facts.receivers.get(host)
+    times = [
+        (one.start - TOGETHER, (facts.end if one.end is None else one.end) + TOGETHER)
+        for one in facts.silences
+        if one.host is None and one.kind == "host_down" and sending_host(one.src) == host
+    ]
+    if course is None or not times:
+        return False
+    steps = [facts.start + step * facts.step for step, absent in enumerate(course.absent) if absent]
+    return all(any(start <= at <= end for start, end in times) for at in steps)
 
 
 def _gone(course: Course | None, facts: Facts) -> str:

@@ -238,6 +238,16 @@ def _micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.cast(pc.cast(column, pa.timestamp("us", tz="UTC")), pa.int64())
 
 
+def _present(rows: pa.Table) -> pa.Table:
+    """Rows of link_loss in which a host that was not there at all has not lost what nobody saw either."""
+    seen = rows["any_seen"]
+    gone = pc.and_(pc.equal(seen, rows["not_listening"]), pc.greater(seen, 0))
+    for name, there in (("expected", seen), ("lost_everywhere", pa.scalar(0, pa.int64()))):
+        column = pc.if_else(gone, there, rows[name])
+        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+    return rows
+
+
 def _host_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """`facts.sending_host` of a whole column."""
     return pc.replace_substring_regex(pc.cast(column, pa.string()), pattern="(?s)/.*", replacement="")
@@ -344,7 +354,7 @@ class _Gathering:
         self._progress("who lost what of whom")
         columns = Link._fields[2:]
         tally = Tally(["host", "src"], {**dict.fromkeys(columns, "sum"), "weight": "sum"}, "weight", LINKS)
-        for rows in self._rows("link_loss", "win"):
+        for rows in map(_present, self._rows("link_loss", "win")):
             # Who lost much is kept before who sent much.
             weight = pc.add(pc.multiply(pc.add(rows["lost_here"], rows["lost_everywhere"]), 1000), rows["expected"])
             tally.add(rows.drop_columns(["win"]).append_column("weight", weight))
@@ -359,7 +369,7 @@ class _Gathering:
         steps = max(-(-(end - start) // step), 1)
         how = {"due": "sum", "lost": "sum", "absent": "sum"}
         by_host, by_sender = (Tally(["who", "step"], how, "due", COURSES) for _ in range(2))
-        for rows in self._rows("link_loss", "win"):
+        for rows in map(_present, self._rows("link_loss", "win")):
             place = pc.divide(pc.subtract(_micros(rows["win"]), start), step)
             due = pc.subtract(rows["expected"], rows["not_listening"])
             lost = pc.add(rows["lost_here"], rows["lost_everywhere"])
