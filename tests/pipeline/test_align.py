@@ -109,7 +109,7 @@ def check(fleet: Fleet) -> list[str]:
 
 
 def old(**changes: object) -> Source:
-    return OLD.__class__(**{**OLD.__dict__, **changes})  # type: ignore[arg-type]
+    return OLD.__class__(**{**OLD.__dict__, **changes})
 
 
 def test_a_source_that_never_restarts_has_one_epoch_and_needs_no_pieces() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+import bccnd.pipeline.compute as compute_module
 from bccnd.pipeline.compute import compute
 from bccnd.pipeline.simulate import (
     Burst,
@@ -29,9 +31,13 @@ BEFORE_MIDNIGHT = 1_788_047_880
 DAY = 1_787_961_600
 
 
-def test_a_fleet_with_every_fault(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("local", [compute_module.LOCAL, 0], ids=["here", "by Spark"])
+def test_a_fleet_with_every_fault(
+    spark: SparkSession, tmp_path: Path, local: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Loss at receivers and at senders, copies, late ones, restarts noticed, swallowed and missed, wrong clocks,
     forgeries, a host that is down, recorders that come and go, a second segment."""
+    monkeypatch.setattr(compute_module, "LOCAL", local)
     fleet = Fleet(
         hosts=("a", "b", "c", "d", "e", "far"),
         sources=(
