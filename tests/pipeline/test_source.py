@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -276,3 +277,12 @@ def test_a_program_that_only_publishes_does_not_load_it() -> None:
     code = "import sys, bccnd.cli.tool; print([name for name in sys.modules if 'pyspark' in name or 'pyarrow' in name])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_module_that_spark_looks_for_is_in_every_wheel() -> None:
+    import pyspark_bccn
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["tool"]["setuptools"]["py-modules"] == [pyspark_bccn.__name__]
+    assert pyspark_bccn.__name__.startswith("pyspark_")
+    assert pyspark_bccn.DefaultSource is BccnSource
