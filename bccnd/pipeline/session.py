@@ -37,6 +37,7 @@ _MASTERS: Final = re.compile(
 )
 _JAVA: Final = 17
 _JAVA_REMEDY: Final = "apt-get install default-jre-headless (Java 17 or later)"
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 #: seconds for a master to answer, and for a first worker to have room for us
 _ANSWER: Final = 5.0
 _WORKERS: Final = 60.0
@@ -86,7 +87,7 @@ def start(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{rules.name}",
+        _JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{rules.name}",
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
         # a host called 01 is no number, and neither is a day
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
@@ -94,8 +95,10 @@ def start(
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         **({"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK} if local else {}),
         **{key.replace("_", "."): value for key, value in settings.items()},
-        **(conf or {}),
     }
+    for key, value in (conf or {}).items():
+        # What Java is told besides must not undo what it is told here.
+        wanted[key] = f"{wanted[key]} {value}" if key == _JAVA_OPTIONS and key in wanted else value
     if local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)

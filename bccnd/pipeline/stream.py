@@ -42,8 +42,8 @@ class Span(NamedTuple):
 
 
 class _Batch:
-    """What one pass does with the rows of new files; `error` is what went wrong, as Spark would tell it in its own
-    words only."""
+    """What one pass does with the rows of new files; `error` is what went wrong, which Spark would tell in its own
+    words."""
 
     def __init__(self, spark: SparkSession, journal: str, tables: str, tell: Tell) -> None:
         self._spark = spark
@@ -67,6 +67,17 @@ class _Batch:
         except PipelineError as error:
             self.error = error
             raise
+        except (PySparkException, Py4JJavaError):
+            self.error = self._culprit()
+            raise
+
+    def _culprit(self) -> PipelineError | None:
+        """The file on which Spark has failed, if it was one."""
+        try:
+            Journal(self._spark, self._journal).check()
+        except PipelineError as error:
+            return error
+        return None
 
     def refresh(self, days: Iterable[str], new: Iterable[str] = ()) -> None:
         """Compute what these days, new files, changed sessions and missing days make necessary."""

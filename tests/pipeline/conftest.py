@@ -15,9 +15,7 @@ from tests.pipeline import threedays
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    started = session.start(
-        "local[2, 3]", name="tests", spark_sql_shuffle_partitions="2", spark_default_parallelism="2"
-    )
+    started = session.start("local[2, 3]", name="tests", conf=threedays.SMALL)
     yield started
     started.stop()
 

@@ -25,7 +25,7 @@ from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import inputs, schema
 from bccnd.pipeline.build import build
 from bccnd.pipeline.inputs import Journal
-from tests.pipeline.threedays import content, files
+from tests.pipeline.threedays import SMALL, content, files
 from tests.support import ROOT
 
 
@@ -195,9 +195,10 @@ def test_without_java_it_says_what_to_install(tmp_path: Path, monkeypatch: pytes
 
 def bccn(*words: str | Path, **environment: str) -> subprocess.Popen[str]:
     """The command in a process of its own, with a Spark of its own."""
+    settings = [word for name, value in SMALL.items() for word in ("--conf", f"{name}={value}")]
     code = "import sys; from bccnd.cli.tool import main; sys.argv[0] = 'bccn'; main()"
     return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, words)],
+        [sys.executable, "-c", code, *map(str, words), *settings],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         stdout=subprocess.PIPE,
@@ -225,7 +226,7 @@ def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: 
 
 def test_the_summary_is_for_programs_too(spark: SparkSession, small: Path, built: Path, tmp_path: Path) -> None:
     words = ("pipeline", "build", small, "--out", tmp_path / "tables", "--master", "local[2]", "--json")
-    with bccn(*words, "--conf", "spark.sql.shuffle.partitions=2") as running:
+    with bccn(*words) as running:
         said, errors = running.communicate(timeout=110)
     assert running.returncode == 0, errors
     summary = json.loads(said)

@@ -101,9 +101,8 @@ def test_a_worker_that_is_killed_at_work_changes_nothing(
 ) -> None:
     address, workers = cluster
     tables = tmp_path / "tables"
-    settings = ("spark.executor.memory=600m", "spark.sql.shuffle.partitions=4")
-    words = [word for setting in settings for word in ("--conf", setting)]
-    with bccn("pipeline", "build", small, "--out", tables, "--master", address, *words) as running:
+    words = ("--master", address, "--conf", "spark.executor.memory=600m")
+    with bccn("pipeline", "build", small, "--out", tables, *words) as running:
         assert running.stderr
         said = ""
         for line in running.stderr:

@@ -100,7 +100,7 @@ def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(
     chance = random.Random()
     moments = ("messages", "putting the tables")
     for number in range(10):
-        with bccn(*words, "--conf", "spark.sql.shuffle.partitions=2") as running:
+        with bccn(*words) as running:
             assert running.stderr
             said = ""
             for line in running.stderr:

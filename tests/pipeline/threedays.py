@@ -15,6 +15,12 @@ from bccnd.pipeline.simulate import Down, Fleet, Forged, Late, Loss, Recording, 
 #: 2026-03-01, at midnight
 START = int(datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC).timestamp())
 DAY = 86_400.0
+#: settings of Spark for little data; Java would take more time to make its programs fast than they take
+SMALL = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
 HOSTS = ("h1", "h2", "h3")
 
 
