@@ -25,6 +25,8 @@ from bccnd.pipeline.simulate import Burst, Down, Fleet, Forged, Loss, Recording,
 
 #: seconds that are simulated; a test takes fewer
 HOUR = 3600.0
+#: for runs so short, Java's thorough compiler costs more than it saves
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: as many as the fleet has of them
 HOSTS = tuple(f"relay{number:02d}" for number in range(1, 21))
 
@@ -155,6 +157,7 @@ def build(journal: str, tables: str, say: Callable[[str], None]) -> None:
     from bccnd.pipeline import session
     from bccnd.pipeline.build import build as make
 
+    os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK)
     spark = session.start(name="demo", spark_sql_shuffle_partitions="2", spark_default_parallelism="2")
     try:
         outcome = make(spark, journal, tables)

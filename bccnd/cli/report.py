@@ -49,7 +49,7 @@ def _end(_context: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option("--out", required=True, metavar="DIR", help="Where index.html goes to.")
 @click.option("--from", "start", metavar="TIME", callback=_start, help="Only what is from then on (UTC).")
 @click.option("--to", "end", metavar="TIME", callback=_end, help="Only what is before; a day: to its end (UTC).")
-@click.option("--title", default="", metavar="TEXT", help="The headline.")
+@click.option("--title", metavar="TEXT", help="The headline.")
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
 def report(
@@ -57,7 +57,7 @@ def report(
     out: str,
     start: int | None,
     end: int | None,
-    title: str,
+    title: str | None,
     master: str | None,
     memory: str,
     conf: dict[str, str],
@@ -88,7 +88,7 @@ def report(
     try:
         if Tables(where).is_journal:
             where = _build(where, os.path.join(out, "tables"), master, memory, conf)
-        path, found = make(where, out, wanted=Wanted(start, end), title=title, progress=say)
+        path, found = make(where, out, wanted=Wanted(start, end), title=title or "", progress=say)
     except PipelineError as error:
         fail(str(error))
     if as_json:

@@ -624,8 +624,8 @@ def _floods(facts: Facts) -> Iterator[Finding]:
             f"Channel {words.shortened(one.name, 60)} floods",
             f"{words.some(one.messages, 'message')}, {words.share(one.messages / whole)} of all; "
             f"{words.rate(one.peak / 60)} in its busiest minute, where a usual channel has "
-            f"{words.rate(median(others) / 60)}. Most came from {words.plain(one.busiest)} "
-            f"({words.share(one.busiest_messages / one.messages)}).",
+            f"{words.rate(median(others) / 60)}. {words.share(one.busiest_messages / one.messages)} came from "
+            f"{words.plain(one.busiest)}.",
             "A program in a loop, or one that sends far more than others need.",
             f"Ask whoever runs {words.plain(one.busiest)}; bccn sub '{name}' shows what it says.",
             one.messages,
