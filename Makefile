@@ -78,7 +78,9 @@ lint: $(READY)
 
 test: $(BUILT) lint
 	@packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
-		systemd-analyze:systemd man:man-db groff:groff-base bash:bash java:default-jre-headless
+		systemd-analyze:systemd man:man-db groff:groff-base bash:bash java:default-jre-headless tcpdump:tcpdump
+	@# Ubuntu has it as a snap only: what needs a browser is skipped there
+	@packaging/need.sh chromium:chromium || true
 	@packaging/unpack-prometheus.sh .cache/prometheus
 	@echo 'the tests, with the hot path compiled'
 	BCCND_BUILD=compiled $(BIN)/python -m pytest --ignore=tests/systemd
