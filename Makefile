@@ -76,6 +76,10 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# What does not depend on how the hot path is built is tested once, and what tests the tests' own tools as well.
+ONCE := $(patsubst %,--ignore=tests/%,pipeline recorder journal cli/test_report.py e2e/test_fleet.py e2e/test_recorder.py \
+	e2e/test_demo.py e2e/test_bench.py e2e/test_scale.py test_packaging.py)
+
 test: $(BUILT) lint
 	@packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
 		systemd-analyze:systemd man:man-db groff:groff-base bash:bash java:default-jre-headless tcpdump:tcpdump
@@ -88,7 +92,7 @@ test: $(BUILT) lint
 	@rm -rf build/pure
 	@BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation --target build/pure .
 	BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(BIN)/python -m pytest \
-		--import-mode=append --ignore=tests/systemd
+		--import-mode=append --ignore=tests/systemd $(ONCE)
 
 # Where no hosts can be booted, the tests say why and are skipped; BCCND_REQUIRE_SYSTEMD=1 has them fail instead.
 test-systemd: $(BUILT)
