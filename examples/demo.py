@@ -15,6 +15,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -377,6 +378,10 @@ def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire:
     if not any("demo02 misses messages of relay02" in line for line in reporter.lines):
         raise Failed("the page does not tell of the bad cable")
     PAGE.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Others may write to /tmp as well: what they have put there is not written through.
+    found = PAGE.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise Failed(f"{PAGE} is not ours; name another folder with DEMO_PAGE")
     shutil.copyfile(folder / "page" / "index.html", PAGE / "index.html")
 
 

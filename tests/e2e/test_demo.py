@@ -12,7 +12,7 @@ import pytest
 from tests.support import ROOT
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_the_demo_shows_the_main_job_and_leaves_nothing_behind(tmp_path: Path) -> None:
     folder, page = tmp_path / "tmp", tmp_path / "page"
     folder.mkdir()
