@@ -82,7 +82,8 @@ ONCE := $(patsubst %,--ignore=tests/%,pipeline recorder journal cli/test_report.
 
 test: $(BUILT) lint
 	@packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
-		systemd-analyze:systemd man:man-db groff:groff-base bash:bash java:default-jre-headless tcpdump:tcpdump
+		systemd-analyze:systemd man:man-db groff:groff-base bash:bash java:default-jre-headless tcpdump:tcpdump \
+		pdftotext:poppler-utils
 	@# Ubuntu has it as a snap only: what needs a browser is skipped there
 	@packaging/need.sh chromium:chromium || true
 	@packaging/unpack-prometheus.sh .cache/prometheus

@@ -55,7 +55,8 @@ def _plain(name: str, frame: DataFrame, bits: dict[str, dict[int, str]], words: 
         if name == "link_loss":
             due = plain["expected"] - plain["not_listening"]
             ratio = plain.pop("loss_ratio")
-            assert ratio == ((plain["lost_here"] + plain["lost_everywhere"]) / due if due else None)
+            there = plain["any_seen"] > plain["not_listening"]
+            assert ratio == ((plain["lost_here"] + plain["lost_everywhere"]) / due if there else None)
         if name == "epochs":
             plain.pop("cause")
         found.add(tuple(plain.values()))

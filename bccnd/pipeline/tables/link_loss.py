@@ -2,8 +2,8 @@
 
 Law: ``expected = any_seen + lost_everywhere`` and ``any_seen = seen + lost_here + not_listening``, in every row. A
 receiver has a row for each source that it can hear at all (it is on a segment where somebody heard it), and what it did
-not see while it was not recording is no loss. ``dup`` counts copies in the minute in which they came, ``late`` what
-arrived only after what followed it.
+not see while it was not recording is no loss: ``loss_ratio``, of all that was due, is null for a minute in which nothing
+was. ``dup`` counts copies in the minute in which they came, ``late`` what arrived only after what followed it.
 """
 
 from __future__ import annotations
@@ -71,9 +71,11 @@ def link_loss(known: DataFrame, absent: DataFrame, copies: DataFrame, dims: Data
         raise AssertionError
     sums = together.groupBy(*CELL).agg(*[F.sum(name).alias(name) for name in parts])
     due = F.col("expected") - F.col("not_listening")
+    # What nobody saw is due only to who was there: else a host that was off would be said to have lost it.
+    there = F.col("any_seen") > F.col("not_listening")
     return (
         sums.withColumn("expected", F.col("any_seen") + F.col("lost_everywhere"))
         .withColumn("seen", F.col("any_seen") - F.col("lost_here") - F.col("not_listening"))
-        .withColumn("loss_ratio", F.when(due > 0, (F.col("lost_here") + F.col("lost_everywhere")) / due))
+        .withColumn("loss_ratio", F.when(there, (F.col("lost_here") + F.col("lost_everywhere")) / due))
         .withColumn("win", F.timestamp_micros(F.col("win") * 60_000_000))
     )
