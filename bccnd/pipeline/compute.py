@@ -27,7 +27,7 @@ from bccnd.pipeline.tables.host_dim import bits, host_dim
 from bccnd.pipeline.tables.link_loss import absent, link_loss
 from bccnd.pipeline.tables.messages import SMALL, arrivals, messages, placed, with_gaps
 from bccnd.pipeline.tables.missed import missed
-from bccnd.pipeline.tables.skew import SAMPLE, references, skew
+from bccnd.pipeline.tables.skew import parts_of, references, skew
 
 #: rows of so much time around the days are needed with theirs: the first arrival of a message may be on the day before,
 #: and so may the number before a day's first
@@ -115,7 +115,8 @@ def compute(
     dims = {day: bits([*facts.rows.get(day, ()), *listening.hosts_on(found_sessions, day)]) for day in wanted}
     words = max([masks.words_for(len(each)) for each in dims.values()], default=1)
 
-    apart = keep(skew(rows, _references(spark, facts, wanted)))
+    least = min((parts_of(facts.total(day)) for day in wanted), default=1)
+    apart = keep(skew(rows, _references(spark, facts, wanted), least))
     clocks = _clocks(apart, state, wanted)
     found = _with_clocks(spark, runs.runs(spark, rows, cells, keep), clocks)
     found = keep(found) if isinstance(found, DataFrame) else found
@@ -174,6 +175,10 @@ class _Facts(NamedTuple):
     segments: dict[tuple[str, str], set[str]]
     #: (day, hosts, segments) of which there is a source that they all heard there
     reach: list[tuple[str, tuple[str, ...], tuple[str, ...]]]
+
+    def total(self, day: str) -> int:
+        """The rows of a day that were new."""
+        return sum(self.new[day, host] for host in self.rows.get(day, ()))
 
 
 def _small(cells: DataFrame) -> DataFrame | pa.Table:
@@ -258,10 +263,10 @@ def _references(spark: SparkSession, facts: _Facts, days: Sequence[str]) -> Data
     rows = []
     for day in days:
         new = {host: facts.new[day, host] for host in facts.rows.get(day, ())}
-        parts = max(1, -(-sum(new.values()) // SAMPLE))
+        parts = parts_of(facts.total(day))
         found = references(new, [hosts for its_day, hosts, _ in facts.reach if its_day == day])
-        rows += [(_date(day), day, host, reference, parts) for host, reference in found.items()]
-    return _arrow_frame(spark, rows, "date bigint, day string, host string, ref_host string, parts int")
+        rows += [(_date(day), host, reference, parts) for host, reference in found.items()]
+    return _arrow_frame(spark, rows, "date bigint, host string, ref_host string, parts int")
 
 
 def _clocks(apart: DataFrame, state: DataFrame | None, days: Sequence[str]) -> dict[tuple[str, str], _Clock]:

@@ -61,9 +61,8 @@ class Cell(NamedTuple):
     last_key: int
     fresh: int
     copies: int
-    first_port: int
-    last_port: int
-    ports: int
+    lo_port: int
+    hi_port: int
     #: looked at row by row
     clear: bool = False
     #: the source began anew before it
@@ -109,8 +108,6 @@ class Gathered(NamedTuple):
     fresh: int
     dup: int
     rows: int
-    first_port: int
-    last_port: int
     lo_port: int
     hi_port: int
     clear: bool
@@ -124,7 +121,7 @@ GATHERED_SQL: Final = (
     "from_rec bigint, from_ts bigint, lo_key bigint, to_rec bigint, to_ts bigint, hi_key bigint, "
     "new_from_rec bigint, new_from_ts bigint, new_lo_key bigint, new_to_rec bigint, new_to_ts bigint, "
     "new_hi_key bigint, new_first_key bigint, new_last_key bigint, fresh bigint, dup bigint, rows bigint, "
-    "first_port int, last_port int, lo_port int, hi_port int, clear boolean, begins boolean"
+    "lo_port int, hi_port int, clear boolean, begins boolean"
 )
 #: runs, and whether a cell has to be looked at (then it is named, and the rest is null)
 RUN_SQL: Final = (
@@ -192,8 +189,6 @@ def cells(rows: DataFrame) -> DataFrame:
             F.count_if(new).alias("fresh"),
             F.count_if(F.col("verdict") == "duplicate").alias("dup"),
             F.count("*").alias("rows"),
-            F.min_by("peer_port", "rec_no").alias("first_port"),
-            F.max_by("peer_port", "rec_no").alias("last_port"),
             F.min("peer_port").alias("lo_port"),
             F.max("peer_port").alias("hi_port"),
         )
@@ -240,9 +235,8 @@ def _cell(some: Sequence[Gathered]) -> Cell:
         last[7],
         fresh,
         sum(one.rows for one in some) - fresh,
-        min(some, key=lambda one: one.from_rec).first_port,
-        max(some, key=lambda one: one.to_rec).last_port,
-        max(one.hi_port for one in some) - min(one.lo_port for one in some),
+        min(one.lo_port for one in some),
+        max(one.hi_port for one in some),
         some[0].clear,
         some[0].begins,
     )
@@ -260,7 +254,7 @@ def _gathered(cell: Cell) -> Gathered:
     """A cell that was looked at, as if Spark had said it."""
     spans = (cell.from_rec, cell.from_ts, cell.lo_key, cell.to_rec, cell.to_ts, cell.hi_key)
     new = (*spans, cell.first_key, cell.last_key) if cell.fresh else (None,) * 8
-    ports = (cell.first_port, cell.last_port, cell.first_port, cell.first_port + cell.ports)
+    ports = (cell.lo_port, cell.hi_port)
     counts = (cell.fresh, 0, cell.fresh + cell.copies)
     return Gathered._make((*cell[:7], None, *spans, *new, *counts, *ports, cell.clear, cell.begins))
 
@@ -327,9 +321,9 @@ def _ports(cells: Sequence[Cell], suspects: list[Cell]) -> None:
     last: Cell | None = None
     for cell in cells:
         if cell.copies and cell.epoch and not cell.clear:
-            if cell.ports:
+            if cell.lo_port != cell.hi_port:
                 found.append(cell)
-            elif last is not None and last.epoch == cell.epoch and last.last_port != cell.first_port:
+            elif last is not None and last.epoch == cell.epoch and last.hi_port != cell.lo_port:
                 found += [each for each in (last, cell) if not each.clear]
         last = cell
     if len(found) <= MAX_PORTS:
@@ -375,7 +369,7 @@ def look_at(rows: Sequence[Row], cells: Sequence[Cell]) -> list[Cell]:
 def _start(origin: Cell, row: Row, *, begins: bool, fresh: bool) -> Cell:
     key, port = row.seq_key, row.peer_port
     spans = (row.rec_no, row.rec_no, row.ts, row.ts, key, key, key, key)
-    return Cell(*origin[:7], *spans, int(fresh), int(not fresh), port, port, 0, clear=True, begins=begins)
+    return Cell(*origin[:7], *spans, int(fresh), int(not fresh), port, port, clear=True, begins=begins)
 
 
 def _extend(cell: Cell, row: Row) -> Cell:
@@ -387,7 +381,6 @@ def _extend(cell: Cell, row: Row) -> Cell:
         lo_key=min(cell.lo_key, row.seq_key),
         hi_key=max(cell.hi_key, row.seq_key),
         last_key=row.seq_key,
-        last_port=row.peer_port,
         fresh=cell.fresh + 1,
     )
 
@@ -477,7 +470,7 @@ def _collapse_table(table: pa.Table) -> pa.Table:
 def _look_at_table(table: pa.Table) -> pa.Table:
     """What `look_at` says of the rows of a receiver's journal; runs in Spark's Python."""
     rows = [Row(*row) for row in rows_of(table, ("rec_no", "us", "seq_key", "epoch", "peer_port", "verdict"))]
-    cells = [Cell(*row, *[0] * 13) for row in dict.fromkeys(rows_of(table, PLACE))]
+    cells = [Cell(*row, *[0] * 12) for row in dict.fromkeys(rows_of(table, PLACE))]
     return table_of([_gathered(cell) for cell in look_at(rows, cells)], arrow_columns(GATHERED_SQL))
 
 

@@ -42,7 +42,7 @@ def cells_of(host: str, heard: Iterable[Heard]) -> tuple[list[Cell], list[tuple[
                 *(day, host, journal, "s", epoch, minute, block, these[0].rec_no, these[-1].rec_no),
                 *(min(row.ts for row in these), max(row.ts for row in these), min(keys), max(keys)),
                 *((keys[0], keys[-1]) if new else (min(keys), max(keys))),
-                *(len(new), len(some) - len(new), ports[0], ports[-1], max(ports) - min(ports)),
+                *(len(new), len(some) - len(new), min(ports), max(ports)),
             )
         )
     return found, rows

@@ -6,7 +6,7 @@ from bccnd.pipeline import runs
 from bccnd.pipeline.runs import MAX_PORTS, Cell, Row
 
 SECOND = 1_000_000
-PLAIN = Cell("d", "h", "j", "s", 1, 0, 0, 0, 9, 0, 9 * SECOND, 0, 9, 0, 9, 10, 0, 4000, 4000, 0)
+PLAIN = Cell("d", "h", "j", "s", 1, 0, 0, 0, 9, 0, 9 * SECOND, 0, 9, 0, 9, 10, 0, 4000, 4000)
 NEXT = PLAIN._replace(minute=1, from_rec=10, to_rec=19, from_ts=60 * SECOND, to_ts=69 * SECOND, lo_key=10, hi_key=19)
 NEXT = NEXT._replace(first_key=10, last_key=19)
 
@@ -32,7 +32,7 @@ def test_a_cell_is_looked_at_where_numbers_cannot_only_have_risen() -> None:
         PLAIN._replace(first_key=3),
         PLAIN._replace(last_key=3),
         PLAIN._replace(fresh=11),
-        PLAIN._replace(copies=3, ports=2),
+        PLAIN._replace(copies=3, hi_port=4002),
     ):
         assert runs.collapse([odd])[1] == [odd]
         assert runs.collapse([odd._replace(clear=True)])[1] == []
@@ -41,11 +41,11 @@ def test_a_cell_is_looked_at_where_numbers_cannot_only_have_risen() -> None:
 
 def test_a_source_with_a_new_port_for_each_message_is_not_looked_at() -> None:
     cells = [
-        PLAIN._replace(minute=minute, from_rec=20 * minute, to_rec=20 * minute + 9, copies=1, ports=7)
+        PLAIN._replace(minute=minute, from_rec=20 * minute, to_rec=20 * minute + 9, copies=1, hi_port=4007)
         for minute in range(MAX_PORTS + 1)
     ]
     assert len(runs.collapse(cells[:-1])[1]) == MAX_PORTS
-    assert [cell for cell in runs.collapse(cells)[1] if cell.ports == 7 and cell.minute == 0] == []
+    assert [cell for cell in runs.collapse(cells)[1] if cell.hi_port == 4007 and cell.minute == 0] == []
 
 
 def row(number: int, key: int, verdict: str = "accepted", port: int = 4000, epoch: int = 1) -> Row:
