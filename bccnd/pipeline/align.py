@@ -186,12 +186,23 @@ def _noticed(old: Run, new: Run, after: Run | None) -> bool | None:
     """Whether the receiver noticed that numbers went back from one run to the next; None if they did not."""
     same = old.journal_id == new.journal_id and not old.loose and not new.loose
     if same and new.masked and old.epoch == new.epoch:
-        # It took the first of the new numbers for copies and noticed later.
-        follows = after is not None and after.journal_id == new.journal_id and after.epoch > new.epoch
-        return follows and after is not None and 0 < after.first_key - new.last_key < SANITY
+        return after is not None and _goes_on(new, after)
     if same and new.epoch > old.epoch:
-        return True if new.first_key <= old.last_key else None
+        return True if new.first_key <= old.last_key and not _goes_on(old, new) else None
     return False if went_back(old, new) else None
+
+
+def _goes_on(swallowed: Run, new: Run) -> bool:
+    """Whether a receiver that had taken the first numbers of an era for copies noticed its beginning only with ``new``;
+    it may have done so with a copy."""
+    return (
+        swallowed.masked
+        and swallowed.journal_id == new.journal_id
+        and new.epoch > swallowed.epoch
+        and swallowed.to_ts - swallowed.from_ts <= HORIZON
+        and (new.first_key > swallowed.first_key or new.first_key >= swallowed.last_key)
+        and new.first_key - swallowed.last_key < SANITY
+    )
 
 
 def _widen(breaks: Sequence[_Break]) -> None:

@@ -27,7 +27,7 @@ from bccnd.pipeline.tables.host_dim import bits, host_dim
 from bccnd.pipeline.tables.link_loss import absent, link_loss
 from bccnd.pipeline.tables.messages import SMALL, arrivals, messages, placed, with_gaps
 from bccnd.pipeline.tables.missed import missed
-from bccnd.pipeline.tables.skew import SAMPLE, references, skew
+from bccnd.pipeline.tables.skew import parts_of, references, skew
 
 #: rows of so much time around the days are needed with theirs: the first arrival of a message may be on the day before,
 #: and so may the number before a day's first
@@ -42,6 +42,14 @@ STATE_SQL: Final = (
     "from_ts bigint, to_ts bigint, lo_key bigint, hi_key bigint, first_key bigint, last_key bigint, loose boolean, "
     "masked boolean, offset bigint, spread bigint, hosts array<string>"
 )
+#: runs and their sources
+_RUN_SQL: Final = (
+    "src string, day string, host string, journal_id string, epoch int, from_rec bigint, to_rec bigint, "
+    "from_ts bigint, to_ts bigint, lo_key bigint, hi_key bigint, first_key bigint, last_key bigint, loose boolean, "
+    "masked boolean, offset bigint, spread bigint"
+)
+#: cells, or runs kept, up to which they are worked on here instead of by Spark: 100 MB and a few seconds
+LOCAL: Final = 200_000
 #: what alignment says, kind by kind: `cause` (src, epoch, cause), `piece` (a `align.Piece`), `mark` (src, day, mark)
 _ALIGNED_SQL: Final = (
     "kind string, src string, epoch int, cause string, day string, mark bigint, host string, journal_id string, "
@@ -99,18 +107,21 @@ def compute(
         return frame
 
     rows = runs.prepared(obs)
-    all_cells = keep(runs.cells(rows))
-    facts = _facts(all_cells)
+    everywhere = _small(keep(runs.cells(rows)))
+    facts = _facts(everywhere)
     wanted = sorted(set(days)) if days is not None else sorted(facts.rows)
-    cells = all_cells.filter(F.col("day").isin(*wanted)) if days is not None else all_cells
+    cells = _of_days(everywhere, wanted)
     found_sessions = listening.sessions_of(sessions)
     dims = {day: bits([*facts.rows.get(day, ()), *listening.hosts_on(found_sessions, day)]) for day in wanted}
     words = max([masks.words_for(len(each)) for each in dims.values()], default=1)
 
-    apart = keep(skew(rows, _references(spark, facts, wanted)))
+    least = min((parts_of(facts.total(day)) for day in wanted), default=1)
+    apart = keep(skew(rows, _references(spark, facts, wanted), least))
     clocks = _clocks(apart, state, wanted)
-    state_runs = keep(_with_clocks(spark, runs.runs(rows, keep(runs.merged(cells)), keep), clocks))
-    aligned = keep(_align(state_runs, state))
+    found = _with_clocks(spark, runs.runs(spark, rows, cells, keep), clocks)
+    found = keep(found) if isinstance(found, DataFrame) else found
+    aligned = _align(spark, found, state)
+    aligned = keep(aligned) if isinstance(aligned, DataFrame) else aligned
     numbers, pieces, count = _numbered(spark, aligned)
 
     hosts = sorted({host for each in [*facts.rows.values(), *dims.values()] for host in each})
@@ -121,7 +132,7 @@ def compute(
     if days is not None:
         seen = seen.filter(F.col("day").isin(*wanted))
     seen = _moved(seen, hosts, dims, frame_words, words)
-    audience = _audience(spark, all_cells, facts, dims, words)
+    audience = _audience(spark, everywhere, facts, dims, words)
     heard = listening.intervals(
         found_sessions, facts.journals, dims, {key: clock.offset for key, clock in clocks.items()}
     )
@@ -129,9 +140,9 @@ def compute(
 
     bits_of_days = host_dim(spark, dims)
     missing = keep(absent(known, bits_of_days, words))
-    copies = _copies(cells, rows, numbers, pieces, wanted, broadcast=count <= SMALL)
+    copies = _copies(spark, cells, rows, numbers, pieces, wanted, broadcast=count <= SMALL)
     today = keep(of_days(known, bits_of_days, words))
-    marks = aligned.filter("kind = 'mark'").select("day", "src", "mark")
+    marks = _of_kind(spark, aligned, "mark", ("day", "src", "mark"))
     made = {
         "host_dim": bits_of_days,
         "epochs": epochs_table(_all_days(today, state), numbers.all),
@@ -143,7 +154,7 @@ def compute(
     }
     return Result(
         {name: schema.conform(name, frame, words) for name, frame in made.items()},
-        _state(state_runs, today, marks.filter(F.col("day").isin(*wanted))),
+        _state(_frame(spark, found), today, marks.filter(F.col("day").isin(*wanted))),
         words,
         _traffic(known, rows, wanted),
         _renumbered(marks, state, wanted),
@@ -155,7 +166,7 @@ class _Facts(NamedTuple):
     """What is known of the receivers, day by day."""
 
     #: day -> the hosts with rows
-    rows: dict[str, list[str]]
+    rows: dict[str, set[str]]
     #: (day, host, journal) -> first and last row
     journals: dict[tuple[str, str, str], tuple[int, int]]
     #: (day, host) -> rows that were new
@@ -165,24 +176,54 @@ class _Facts(NamedTuple):
     #: (day, hosts, segments) of which there is a source that they all heard there
     reach: list[tuple[str, tuple[str, ...], tuple[str, ...]]]
 
+    def total(self, day: str) -> int:
+        """The rows of a day that were new."""
+        return sum(self.new[day, host] for host in self.rows.get(day, ()))
 
-def _facts(cells: DataFrame) -> _Facts:
+
+def _small(cells: DataFrame) -> DataFrame | pa.Table:
+    """A frame as a table here, if it is small: Spark takes longer to plan than Python to work then."""
+    return cells.toArrow() if cells.count() <= LOCAL else cells
+
+
+def _frame(spark: SparkSession, found: DataFrame | pa.Table) -> DataFrame:
+    return found if isinstance(found, DataFrame) else spark.createDataFrame(found)
+
+
+def _of_days(cells: DataFrame | pa.Table, days: Sequence[str]) -> DataFrame | pa.Table:
+    """The cells of sources on these days."""
+    if isinstance(cells, DataFrame):
+        return cells.filter(F.col("day").isin(*days) & F.col("src").isNotNull())
+    chosen = [day in days and src is not None for day, src in runs.rows_of(cells, ("day", "src"))]
+    return cells.filter(pa.array(chosen, pa.bool_()))
+
+
+def _of_kind(spark: SparkSession, aligned: DataFrame | pa.Table, kind: str, names: Sequence[str]) -> DataFrame:
+    """What alignment says, of one kind."""
+    if isinstance(aligned, DataFrame):
+        return aligned.filter(F.col("kind") == kind).select(*names)
+    chosen = pa.array([each == kind for each in aligned.column("kind").to_pylist()], pa.bool_())
+    return spark.createDataFrame(aligned.filter(chosen).select(list(names)))
+
+
+def _facts(cells: DataFrame | pa.Table) -> _Facts:
     facts = _Facts({}, {}, {}, {}, [])
-    journals = cells.groupBy("day", "host", "journal_id", "segment").agg(
-        F.min("from_ts"), F.max("to_ts"), F.sum("fresh")
-    )
-    for day, host, journal, segment, first, last, new in sorted(journals.collect(), key=lambda row: row[:3]):
-        hosts = facts.rows.setdefault(day, [])
-        if host not in hosts:
-            hosts.append(host)
+    by_journal = ("day", "host", "journal_id", "segment", "from_ts", "to_ts", "fresh")
+    if isinstance(cells, DataFrame):
+        sums = cells.groupBy(*by_journal[:4]).agg(F.min("from_ts"), F.max("to_ts"), F.sum("fresh")).collect()
+        rows: list[tuple[Any, ...]] = [tuple(row) for row in sums]
+        reach = _reach(cells).select("day", "hosts", "segments").distinct().collect()
+        facts.reach.extend((day, tuple(hosts), tuple(segments)) for day, hosts, segments in reach)
+    else:
+        rows = list(runs.rows_of(cells, by_journal))
+        facts.reach.extend({(day, *found) for (day, _), found in _reach_here(cells).items()})
+    for day, host, journal, segment, first, last, new in rows:
+        hosts = facts.rows.setdefault(day, set())
+        hosts.add(host)
         before = facts.journals.get((day, host, journal), (first, last))
         facts.journals[day, host, journal] = min(before[0], first), max(before[1], last)
         facts.new[day, host] = facts.new.get((day, host), 0) + new
         facts.segments.setdefault((day, host), set()).add(segment or "")
-    facts.reach.extend(
-        (day, tuple(hosts), tuple(segments))
-        for day, hosts, segments in _reach(cells).select("day", "hosts", "segments").distinct().collect()
-    )
     return facts
 
 
@@ -198,6 +239,17 @@ def _reach(cells: DataFrame) -> DataFrame:
     )
 
 
+def _reach_here(cells: pa.Table) -> dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]]:
+    """What `_reach` says, by (day, src)."""
+    found: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
+    for day, src, host, segment in runs.rows_of(cells, ("day", "src", "host", "segment")):
+        if src is not None:
+            hosts, segments = found.setdefault((day, src), (set(), set()))
+            hosts.add(host)
+            segments.add(segment or "")
+    return {key: (tuple(sorted(hosts)), tuple(sorted(segments))) for key, (hosts, segments) in found.items()}
+
+
 def _date(day: str) -> int:
     return listening.start_of(day) // runs.DAY
 
@@ -211,10 +263,10 @@ def _references(spark: SparkSession, facts: _Facts, days: Sequence[str]) -> Data
     rows = []
     for day in days:
         new = {host: facts.new[day, host] for host in facts.rows.get(day, ())}
-        parts = max(1, -(-sum(new.values()) // SAMPLE))
+        parts = parts_of(facts.total(day))
         found = references(new, [hosts for its_day, hosts, _ in facts.reach if its_day == day])
-        rows += [(_date(day), day, host, reference, parts) for host, reference in found.items()]
-    return _arrow_frame(spark, rows, "date bigint, day string, host string, ref_host string, parts int")
+        rows += [(_date(day), host, reference, parts) for host, reference in found.items()]
+    return _arrow_frame(spark, rows, "date bigint, host string, ref_host string, parts int")
 
 
 def _clocks(apart: DataFrame, state: DataFrame | None, days: Sequence[str]) -> dict[tuple[str, str], _Clock]:
@@ -232,7 +284,15 @@ def _clocks(apart: DataFrame, state: DataFrame | None, days: Sequence[str]) -> d
     return found
 
 
-def _with_clocks(spark: SparkSession, found: DataFrame, clocks: Mapping[tuple[str, str], _Clock]) -> DataFrame:
+def _with_clocks(
+    spark: SparkSession, found: DataFrame | pa.Table, clocks: Mapping[tuple[str, str], _Clock]
+) -> DataFrame | pa.Table:
+    """Runs with what is known of their clocks: src and the fields of `align.Run`."""
+    names = ("src", *align.Run._fields[:-2])
+    if not isinstance(found, DataFrame):
+        right = _Clock(0, 0)
+        rows = [(*row, *clocks.get((row[1], row[2]), right)) for row in runs.rows_of(found, names)]
+        return runs.table_of(rows, runs.arrow_columns(_RUN_SQL))
     table = _arrow_frame(
         spark,
         [(*key, *clock) for key, clock in clocks.items()],
@@ -247,12 +307,15 @@ def _with_clocks(spark: SparkSession, found: DataFrame, clocks: Mapping[tuple[st
     )
 
 
-def _align(found: DataFrame, state: DataFrame | None) -> DataFrame:
+def _align(spark: SparkSession, found: DataFrame | pa.Table, state: DataFrame | None) -> DataFrame | pa.Table:
     """What alignment says of all sources, of all days known."""
     if state is not None:
-        found = found.unionByName(state.filter("kind = 'run'").select("src", *align.Run._fields))
-    aligned: DataFrame = found.groupBy("src").applyInArrow(_align_table, _ALIGNED_SQL)
-    return aligned
+        kept = state.filter("kind = 'run'").select("src", *align.Run._fields)
+        if isinstance(found, DataFrame) or kept.count() > LOCAL:
+            found = _frame(spark, found).unionByName(kept)
+        else:
+            found = pa.concat_tables([found, kept.toArrow().cast(found.schema)])
+    return runs.by_source(found, _align_table, _ALIGNED_SQL)
 
 
 def _align_table(table: pa.Table) -> pa.Table:
@@ -275,10 +338,10 @@ class _Numbers(NamedTuple):
     single: DataFrame
 
 
-def _numbered(spark: SparkSession, aligned: DataFrame) -> tuple[_Numbers, DataFrame | None, int]:
+def _numbered(spark: SparkSession, aligned: DataFrame | pa.Table) -> tuple[_Numbers, DataFrame | None, int]:
     """Epochs with numbers, the pieces of the sources that have more than one, and how many rows these and the epochs
     are at most."""
-    causes = aligned.filter("kind = 'cause'").select("src", "epoch", "cause").toArrow()
+    causes = _of_kind(spark, aligned, "cause", ("src", "epoch", "cause")).toArrow()
     causes = causes.sort_by([("src", "ascending"), ("epoch", "ascending")])
     causes = causes.append_column("id", pa.array(range(causes.num_rows), pa.int64()))
     numbers = spark.createDataFrame(causes)
@@ -287,7 +350,8 @@ def _numbered(spark: SparkSession, aligned: DataFrame) -> tuple[_Numbers, DataFr
         return _Numbers(numbers, numbers.select("src", "id")), None, causes.num_rows
     alone = pa.array([src not in several for src in causes.column("src").to_pylist()])
     single = spark.createDataFrame(causes.filter(alone).select(["src", "id"]))
-    pieces = aligned.filter("kind = 'piece'").join(F.broadcast(numbers.select("src", "epoch", "id")), ["src", "epoch"])
+    pieces = _of_kind(spark, aligned, "piece", ("src", *align.Piece._fields))
+    pieces = pieces.join(F.broadcast(numbers.select("src", "epoch", "id")), ["src", "epoch"])
     pieces = pieces.select("src", *align.Piece._fields[:-1], "id")
     return _Numbers(numbers, single), pieces, max(causes.num_rows, pieces.count())
 
@@ -350,7 +414,7 @@ def _moved(
 
 
 def _audience(
-    spark: SparkSession, cells: DataFrame, facts: _Facts, dims: Mapping[str, Mapping[str, int]], words: int
+    spark: SparkSession, cells: DataFrame | pa.Table, facts: _Facts, dims: Mapping[str, Mapping[str, int]], words: int
 ) -> DataFrame:
     """Who can hear whom: (day, src, audience...), without src where it is the same for all."""
     rows: dict[tuple[str, tuple[str, ...]], list[int]] = {}
@@ -367,7 +431,11 @@ def _audience(
         [(day, "\n".join(segments), *mask) for (day, segments), mask in rows.items()],
         f"day string, segments string, {columns}",
     )
-    reach = _reach(cells).select("day", "src", F.array_join("segments", "\n").alias("segments"))
+    if isinstance(cells, DataFrame):
+        reach = _reach(cells).select("day", "src", F.array_join("segments", "\n").alias("segments"))
+    else:
+        here = [(*key, "\n".join(segments)) for key, (_, segments) in _reach_here(cells).items()]
+        reach = _arrow_frame(spark, here, "day string, src string, segments string")
     return reach.join(F.broadcast(table), ["day", "segments"]).drop("segments")
 
 
@@ -399,7 +467,8 @@ def _known(seen: DataFrame, numbers: DataFrame, audience: DataFrame, heard: Data
 
 
 def _copies(
-    cells: DataFrame,
+    spark: SparkSession,
+    cells: DataFrame | pa.Table,
     rows: DataFrame,
     numbers: _Numbers,
     pieces: DataFrame | None,
@@ -410,7 +479,8 @@ def _copies(
     """How many copies came to whom, minute by minute: from cells, or from rows where a cell may be of two epochs."""
     single = F.broadcast(numbers.single.select("src")) if broadcast else numbers.single.select("src")
     found = (
-        cells.filter("dup > 0")
+        _frame(spark, cells)
+        .filter("dup > 0")
         .join(single, "src")
         .select("day", "src", F.lit(1).alias("epoch"), F.col("minute").alias("win"), "host", "dup")
     )

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bccnd.pipeline.align import ENDLESS, SANITY, Run, went_back
@@ -61,9 +61,8 @@ class Cell(NamedTuple):
     last_key: int
     fresh: int
     copies: int
-    first_port: int
-    last_port: int
-    ports: int
+    lo_port: int
+    hi_port: int
     #: looked at row by row
     clear: bool = False
     #: the source began anew before it
@@ -81,13 +80,48 @@ class Row(NamedTuple):
     verdict: str
 
 
+class Gathered(NamedTuple):
+    """What Spark says of a cell and a segment: of all rows, and, beginning with ``new``, of those that were new."""
+
+    day: str
+    host: str
+    journal_id: str
+    src: str
+    epoch: int
+    minute: int
+    block: int
+    segment: str | None
+    from_rec: int
+    from_ts: int
+    lo_key: int
+    to_rec: int
+    to_ts: int
+    hi_key: int
+    new_from_rec: int | None
+    new_from_ts: int | None
+    new_lo_key: int | None
+    new_to_rec: int | None
+    new_to_ts: int | None
+    new_hi_key: int | None
+    new_first_key: int | None
+    new_last_key: int | None
+    fresh: int
+    dup: int
+    rows: int
+    lo_port: int
+    hi_port: int
+    clear: bool
+    begins: bool
+
+
 #: what names a cell
 PLACE: Final = ("day", "host", "journal_id", "src", "epoch", "minute", "block")
-CELL_SQL: Final = (
-    "day string, host string, journal_id string, src string, epoch int, minute bigint, block bigint, "
-    "from_rec bigint, to_rec bigint, from_ts bigint, to_ts bigint, lo_key bigint, hi_key bigint, first_key bigint, "
-    "last_key bigint, fresh bigint, copies bigint, first_port int, last_port int, ports int, clear boolean, "
-    "begins boolean"
+GATHERED_SQL: Final = (
+    "day string, host string, journal_id string, src string, epoch int, minute bigint, block bigint, segment string, "
+    "from_rec bigint, from_ts bigint, lo_key bigint, to_rec bigint, to_ts bigint, hi_key bigint, "
+    "new_from_rec bigint, new_from_ts bigint, new_lo_key bigint, new_to_rec bigint, new_to_ts bigint, "
+    "new_hi_key bigint, new_first_key bigint, new_last_key bigint, fresh bigint, dup bigint, rows bigint, "
+    "lo_port int, hi_port int, clear boolean, begins boolean"
 )
 #: runs, and whether a cell has to be looked at (then it is named, and the rest is null)
 RUN_SQL: Final = (
@@ -119,7 +153,7 @@ def day_of(us: Column) -> Column:
 
 
 def cells(rows: DataFrame) -> DataFrame:
-    """Cells of what arrived, by segment; the rows that are of no message are in cells without a source."""
+    """What arrived, in the shape of GATHERED_SQL; the rows that are of no message are in cells without a source."""
     tracked = F.col("tracked")
     new = tracked & F.col("verdict").isin(*NEW)
 
@@ -155,49 +189,74 @@ def cells(rows: DataFrame) -> DataFrame:
             F.count_if(new).alias("fresh"),
             F.count_if(F.col("verdict") == "duplicate").alias("dup"),
             F.count("*").alias("rows"),
-            F.min_by("peer_port", "rec_no").alias("first_port"),
-            F.max_by("peer_port", "rec_no").alias("last_port"),
             F.min("peer_port").alias("lo_port"),
             F.max("peer_port").alias("hi_port"),
         )
-        .withColumn("day", day_of(F.col("date") * DAY))
-        .drop("date")
-    )
-
-
-def merged(cells: DataFrame) -> DataFrame:
-    """Cells of sources, whatever segment their rows came from, in the shape of `Cell`."""
-
-    def either(name: str, new: str) -> Column:
-        return F.coalesce(F.col(new), F.col(name)).alias(name)
-
-    names = ("from_rec", "to_rec", "from_ts", "to_ts", "lo_key", "hi_key")
-    together = (
-        cells.filter("src is not null")
-        .groupBy(*PLACE)
-        .agg(
-            *[F.min(name).alias(name) for name in ("from_rec", "from_ts", "lo_key")],
-            *[F.max(name).alias(name) for name in ("to_rec", "to_ts", "hi_key")],
-            F.min_by("new_first_key", "new_from_rec").alias("new_first_key"),
-            F.max_by("new_last_key", "new_to_rec").alias("new_last_key"),
-            *[F.min(f"new_{name}").alias(f"new_{name}") for name in ("from_rec", "from_ts", "lo_key")],
-            *[F.max(f"new_{name}").alias(f"new_{name}") for name in ("to_rec", "to_ts", "hi_key")],
-            F.sum("fresh").alias("fresh"),
-            (F.sum("rows") - F.sum("fresh")).alias("copies"),
-            F.min_by("first_port", "from_rec").alias("first_port"),
-            F.max_by("last_port", "to_rec").alias("last_port"),
-            (F.max("hi_port") - F.min("lo_port")).alias("ports"),
+        .select(
+            day_of(F.col("date") * DAY).alias("day"),
+            *Gathered._fields[1:-2],
+            F.lit(False).alias("clear"),
+            F.lit(False).alias("begins"),
         )
     )
-    return together.select(
-        *PLACE,
-        *[either(name, f"new_{name}") for name in names],
-        F.coalesce("new_first_key", "lo_key").alias("first_key"),
-        F.coalesce("new_last_key", "hi_key").alias("last_key"),
-        *("fresh", "copies", "first_port", "last_port", "ports"),
-        F.lit(False).alias("clear"),
-        F.lit(False).alias("begins"),
+
+
+def merged(gathered: Iterable[Gathered]) -> list[Cell]:
+    """Cells, whatever segment their rows came from."""
+    found: list[Cell] = []
+    for _, each in groupby(sorted(gathered, key=_by_place), key=_by_place):
+        some = list(each)
+        if some[0].clear:
+            found += [_cell([one]) for one in some]
+        else:
+            found.append(_cell(some))
+    return found
+
+
+def _by_place(cell: Gathered) -> tuple[Any, ...]:
+    return (*cell[:7], cell.clear)
+
+
+def _cell(some: Sequence[Gathered]) -> Cell:
+    """The parts of a cell put together."""
+    new = [one for one in some if one.fresh] or some
+    bounds = [_bounds(one) for one in new]
+    first, last = min(bounds), max(bounds, key=lambda each: each[1])
+    fresh = sum(one.fresh for one in some)
+    return Cell(
+        *some[0][:7],
+        first[0],
+        last[1],
+        min(each[2] for each in bounds),
+        max(each[3] for each in bounds),
+        min(each[4] for each in bounds),
+        max(each[5] for each in bounds),
+        first[6],
+        last[7],
+        fresh,
+        sum(one.rows for one in some) - fresh,
+        min(one.lo_port for one in some),
+        max(one.hi_port for one in some),
+        some[0].clear,
+        some[0].begins,
     )
+
+
+def _bounds(one: Gathered) -> tuple[int, int, int, int, int, int, int, int]:
+    """From and to: record, time, number; the first and the last number. Of rows that were new, or of all."""
+    new = (one.new_from_rec, one.new_to_rec, one.new_from_ts, one.new_to_ts, one.new_lo_key, one.new_hi_key)
+    if one.fresh:
+        return (*new, one.new_first_key, one.new_last_key)  # type: ignore[return-value] # Spark says them all, or none
+    return one.from_rec, one.to_rec, one.from_ts, one.to_ts, one.lo_key, one.hi_key, one.lo_key, one.hi_key
+
+
+def _gathered(cell: Cell) -> Gathered:
+    """A cell that was looked at, as if Spark had said it."""
+    spans = (cell.from_rec, cell.from_ts, cell.lo_key, cell.to_rec, cell.to_ts, cell.hi_key)
+    new = (*spans, cell.first_key, cell.last_key) if cell.fresh else (None,) * 8
+    ports = (cell.lo_port, cell.hi_port)
+    counts = (cell.fresh, 0, cell.fresh + cell.copies)
+    return Gathered._make((*cell[:7], None, *spans, *new, *counts, *ports, cell.clear, cell.begins))
 
 
 def collapse(cells: Iterable[Cell]) -> tuple[list[Run], list[Cell]]:
@@ -262,9 +321,9 @@ def _ports(cells: Sequence[Cell], suspects: list[Cell]) -> None:
     last: Cell | None = None
     for cell in cells:
         if cell.copies and cell.epoch and not cell.clear:
-            if cell.ports:
+            if cell.lo_port != cell.hi_port:
                 found.append(cell)
-            elif last is not None and last.epoch == cell.epoch and last.last_port != cell.first_port:
+            elif last is not None and last.epoch == cell.epoch and last.hi_port != cell.lo_port:
                 found += [each for each in (last, cell) if not each.clear]
         last = cell
     if len(found) <= MAX_PORTS:
@@ -310,7 +369,7 @@ def look_at(rows: Sequence[Row], cells: Sequence[Cell]) -> list[Cell]:
 def _start(origin: Cell, row: Row, *, begins: bool, fresh: bool) -> Cell:
     key, port = row.seq_key, row.peer_port
     spans = (row.rec_no, row.rec_no, row.ts, row.ts, key, key, key, key)
-    return Cell(*origin[:7], *spans, int(fresh), int(not fresh), port, port, 0, clear=True, begins=begins)
+    return Cell(*origin[:7], *spans, int(fresh), int(not fresh), port, port, clear=True, begins=begins)
 
 
 def _extend(cell: Cell, row: Row) -> Cell:
@@ -322,38 +381,63 @@ def _extend(cell: Cell, row: Row) -> Cell:
         lo_key=min(cell.lo_key, row.seq_key),
         hi_key=max(cell.hi_key, row.seq_key),
         last_key=row.seq_key,
-        last_port=row.peer_port,
         fresh=cell.fresh + 1,
     )
 
 
-def runs(rows: DataFrame, cells: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    """The runs in cells (as `merged` has them), in the shape of RUN_SQL without its first columns; ``rows`` are
-    `prepared`, and looked at only where cells demand it. ``keep`` is for what is used twice."""
-    found = keep(_collapsed(cells))
-    suspects = found.filter("suspect").select(*PLACE)
-    if suspects.isEmpty():
-        return found.filter("not suspect")
-    suspects = F.broadcast(suspects)
+def by_source(frame: DataFrame | pa.Table, function: Callable[[pa.Table], pa.Table], sql: str) -> DataFrame | pa.Table:
+    """What a function says of the rows of each source: by Spark for a frame, here and now for a table."""
+    if isinstance(frame, DataFrame):
+        return frame.groupBy("src").applyInArrow(function, sql)
+    ordered = frame.sort_by("src")
+    names = ordered.column("src").to_pylist()
+    parts = [pa.schema(arrow_columns(sql)).empty_table()]
+    start = 0
+    for _, each in groupby(names):
+        length = len(list(each))
+        parts.append(function(ordered.slice(start, length)))
+        start += length
+    return pa.concat_tables(parts)
+
+
+def runs(
+    spark: SparkSession,
+    rows: DataFrame,
+    gathered: DataFrame | pa.Table,
+    keep: Callable[[DataFrame], DataFrame],
+) -> DataFrame | pa.Table:
+    """The runs in cells of sources, in the shape of RUN_SQL; ``rows`` are `prepared`, and looked at only where cells
+    demand it. ``keep`` is for frames that are used twice."""
+    found = by_source(gathered, _collapse_table, RUN_SQL)
+    if isinstance(found, DataFrame):
+        found = keep(found)
+        suspects = found.filter("suspect").select(*PLACE)
+        if suspects.isEmpty():
+            return found.filter("not suspect")
+        rest = gathered.join(F.broadcast(suspects), [*PLACE], "left_anti").unionByName(_clear(rows, suspects))
+        return by_source(rest, _collapse_table, RUN_SQL).filter("not suspect")
+    wanted = found.column("suspect").to_pylist()
+    if not any(wanted):
+        return found
+    places = found.filter(pa.array(wanted)).select(PLACE)
+    clear = _clear(rows, spark.createDataFrame(places)).toArrow()
+    taken = set(rows_of(places, PLACE))
+    others = pa.array([place not in taken for place in rows_of(gathered, PLACE)], pa.bool_())
+    again = pa.concat_tables([gathered.filter(others), clear.cast(gathered.schema)])
+    return by_source(again, _collapse_table, RUN_SQL)
+
+
+def _clear(rows: DataFrame, suspects: DataFrame) -> DataFrame:
+    """Cells that were looked at row by row."""
     place: list[Column | str] = [
         day_of(F.col("us")).alias("day"),
         *("host", "journal_id", "src", "epoch"),
         F.floor(F.col("us") / MINUTE).alias("minute"),
         F.shiftright("seq_key", BLOCK).alias("block"),
     ]
-    demanded = (
-        rows.filter("tracked")
-        .select(*place, "rec_no", "us", "seq_key", "peer_port", "verdict")
-        .join(suspects, [*PLACE])
-    )
-    clear = demanded.groupBy("day", "host", "journal_id", "src").applyInArrow(_look_at_table, CELL_SQL)
-    rest = cells.join(suspects, [*PLACE], "left_anti")
-    return _collapsed(rest.unionByName(clear)).filter("not suspect")
-
-
-def _collapsed(cells: DataFrame) -> DataFrame:
-    found: DataFrame = cells.groupBy("src").applyInArrow(_collapse_table, RUN_SQL)
-    return found
+    demanded = rows.filter("tracked").select(*place, "rec_no", "us", "seq_key", "peer_port", "verdict")
+    demanded = demanded.join(F.broadcast(suspects), [*PLACE])
+    return demanded.groupBy("day", "host", "journal_id", "src").applyInArrow(_look_at_table, GATHERED_SQL)
 
 
 def rows_of(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -372,7 +456,7 @@ def table_of(rows: Sequence[Sequence[Any]], columns: Sequence[tuple[str, pa.Data
 
 def _collapse_table(table: pa.Table) -> pa.Table:
     """What `collapse` says of all receivers of a source; runs in Spark's Python."""
-    cells = sorted(Cell(*row) for row in rows_of(table, Cell._fields))
+    cells = sorted(merged(Gathered(*row) for row in rows_of(table, Gathered._fields)))
     rows: list[tuple[Any, ...]] = []
     for _, each in groupby(cells, key=lambda cell: cell[:2]):
         some = list(each)
@@ -386,8 +470,8 @@ def _collapse_table(table: pa.Table) -> pa.Table:
 def _look_at_table(table: pa.Table) -> pa.Table:
     """What `look_at` says of the rows of a receiver's journal; runs in Spark's Python."""
     rows = [Row(*row) for row in rows_of(table, ("rec_no", "us", "seq_key", "epoch", "peer_port", "verdict"))]
-    cells = [Cell(*row, *[0] * 13) for row in dict.fromkeys(rows_of(table, PLACE))]
-    return table_of(look_at(rows, cells), arrow_columns(CELL_SQL))
+    cells = [Cell(*row, *[0] * 12) for row in dict.fromkeys(rows_of(table, PLACE))]
+    return table_of([_gathered(cell) for cell in look_at(rows, cells)], arrow_columns(GATHERED_SQL))
 
 
 def arrow_columns(sql: str) -> list[tuple[str, pa.DataType]]:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+import bccnd.pipeline.compute as compute_module
+from bccnd.pipeline.compute import compute
 from bccnd.pipeline.simulate import (
     Burst,
     Down,
@@ -16,17 +21,23 @@ from bccnd.pipeline.simulate import (
     Recording,
     Restart,
     Source,
+    write,
 )
-from tests.pipeline.fleets import causes, check
+from tests.pipeline.fleets import around, causes, check, differences, read, tables_of
+from tests.pipeline.truth import Truth
 
 #: a moment before midnight, and the start of a day
 BEFORE_MIDNIGHT = 1_788_047_880
 DAY = 1_787_961_600
 
 
-def test_a_fleet_with_every_fault(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("local", [compute_module.LOCAL, 0], ids=["here", "by Spark"])
+def test_a_fleet_with_every_fault(
+    spark: SparkSession, tmp_path: Path, local: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Loss at receivers and at senders, copies, late ones, restarts noticed, swallowed and missed, wrong clocks,
     forgeries, a host that is down, recorders that come and go, a second segment."""
+    monkeypatch.setattr(compute_module, "LOCAL", local)
     fleet = Fleet(
         hosts=("a", "b", "c", "d", "e", "far"),
         sources=(
@@ -64,4 +75,67 @@ def test_a_fleet_with_every_fault(spark: SparkSession, tmp_path: Path) -> None:
         ("d/busy", 1): "first",
         ("far/alone", 1): "first",
     }
+    result.close()
+
+
+def test_days_one_by_one_and_in_any_order_are_all_days_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Messages over midnight by clocks that differ, a restart on each side of it, and a file that comes late: the
+    evening of a receiver that alone heard the first restart."""
+    fleet = Fleet(
+        hosts=("a", "b", "c"),
+        sources=(
+            Source("a/plain/1", "a", 5, heartbeat=5),
+            Source("b/old", "b", 8, start=1, own=False, restarts=(Restart(60.7, 1), Restart(240.4, 1))),
+            Source("c/slow", "c", 0.004),
+        ),
+        duration=300,
+        start=BEFORE_MIDNIGHT,
+        losses=(Loss("c", probability=0.1), Loss(None, "a/plain/1", 118, 122, every=2)),
+        offsets={"b": 1.25, "c": -0.5},
+        recordings={"c": (Recording(0, 200.006),), "a": (Recording(100.006, 300),)},
+    )
+    simulation = write(fleet, str(tmp_path))
+    truth = Truth(simulation)
+    obs, sessions = read(spark, tmp_path)
+    together = compute(spark, obs, sessions)
+    assert differences(tables_of(together), truth) == {}
+    days = sorted(truth.hosts)
+    assert len(days) == 2
+
+    # the second day first, while the evening of b is still missing
+    state = None
+    some = obs.filter(~((F.col("host") == "b") & (F.col("ts") < days[1])))
+    for day in reversed(days):
+        alone = compute(spark, around(some, [day]), sessions, days=[day], state=state)
+        found = alone.state.toArrow()
+        alone.close()
+        kept = found if state is None else pa.concat_tables([state.toArrow(), found])
+        state = spark.createDataFrame(kept)
+    # now it is there: its own day is computed, and those that are numbered otherwise
+    assert state is not None
+    again = compute(spark, around(obs, days[:1]), sessions, days=days[:1], state=state.filter(F.col("day") != days[0]))
+    assert again.renumbered == days[1:]
+    first = again.state.toArrow()
+    last = compute(spark, around(obs, days[1:]), sessions, days=days[1:], state=spark.createDataFrame(first))
+    assert last.renumbered == []
+    parts = [tables_of(again), tables_of(last)]
+    for name, rows in tables_of(together).items():
+        if name == "epochs":
+            assert parts[1][name] == rows
+        else:
+            assert parts[0][name] | parts[1][name] == rows, name
+    for result in (together, again, last):
+        result.close()
+
+
+def test_seventy_hosts_take_two_words(spark: SparkSession, tmp_path: Path) -> None:
+    hosts = tuple(f"h{number:02}" for number in range(70))
+    fleet = Fleet(
+        hosts=hosts,
+        sources=(Source("h00/x/1", "h00", 1), Source("h69/y/1", "h69", 1)),
+        duration=20,
+        losses=(Loss("h66", probability=0.3), Loss("h62", every=3), Loss("h63", every=4)),
+    )
+    _, result = check(spark, fleet, tmp_path)
+    assert result.words == 2
     result.close()

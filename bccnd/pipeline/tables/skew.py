@@ -15,10 +15,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from bccnd.pipeline.align import HORIZON
-from bccnd.pipeline.runs import DAY
+from bccnd.pipeline.runs import DAY, day_of
 
-#: rows of a day that are taken, about
-SAMPLE: Final = 1_000_000
+#: rows of a day that are taken, at most: enough for percentiles to the microsecond or so, and no more work for it
+SAMPLE: Final = 500_000
 #: rows that were new when they came, of whatever kind
 ACCEPTED: Final = ("accepted", "reordered", "restart", "not_addressed", "looped")
 
@@ -42,35 +42,46 @@ def references(rows: Mapping[str, int], together: Iterable[Iterable[str]]) -> di
     return {host: best[top(host)] for host in rows}
 
 
-def skew(rows: DataFrame, reference: DataFrame) -> DataFrame:
-    """The table, from rows as `runs.prepared` has them and the ``reference`` (date, day, host, ref_host, parts) of each
-    host; one of so many ``parts`` of a day's messages is taken."""
+def parts_of(rows: int) -> int:
+    """Of how many parts of a day's messages one is taken: a power of two, so that larger parts hold smaller ones."""
+    return 1 << max(0, -(-rows // SAMPLE) - 1).bit_length()
+
+
+def skew(rows: DataFrame, reference: DataFrame, least: int) -> DataFrame:
+    """The table, from rows as `runs.prepared` has them and the ``reference`` (date, host, ref_host, parts) of hosts;
+    one of so many ``parts`` of a day's messages is taken, and nowhere more than one of ``least``."""
     taken = (
-        rows.filter("tracked")
-        .filter(F.col("verdict").isin(*ACCEPTED))
+        rows.withColumn("message", F.xxhash64("src", "seq_key"))
+        .filter(F.pmod("message", F.lit(least)) == 0)
+        .filter(F.col("tracked") & F.col("verdict").isin(*ACCEPTED))
         .withColumn("date", F.floor(F.col("us") / DAY))
         .join(F.broadcast(reference), ["host", "date"])
-        .filter("parts = 1 or pmod(xxhash64(src, seq_key), parts) = 0")
+        .filter("pmod(message, parts) = 0")
     )
+    # what looped may be there in copies
     every = F.count("*")
     copies = (F.count_if(F.col("verdict") == "looped") == every) & (F.max("us") - F.min("us") <= HORIZON)
     single = (
-        taken.groupBy("day", "src", "seq_key", "host", "ref_host")
+        taken.groupBy("date", "message", "host", "ref_host")
         .agg(F.min("us").alias("us"), ((every == 1) | copies).alias("once"))
         .filter("once")
     )
-    theirs = single.filter("host != ref_host").select("day", "src", "seq_key", "host", "ref_host", "us")
+    theirs = single.filter("host != ref_host").select("date", "message", "host", "ref_host", "us")
     its = single.filter("host = ref_host").select(
-        "day", "src", "seq_key", F.col("host").alias("ref_host"), F.col("us").alias("ref_us")
+        "date", "message", F.col("host").alias("ref_host"), F.col("us").alias("ref_us")
     )
-    apart = theirs.join(its, ["day", "src", "seq_key", "ref_host"]).withColumn("apart", F.col("us") - F.col("ref_us"))
+    apart = theirs.join(its, ["date", "message", "ref_host"]).withColumn("apart", F.col("us") - F.col("ref_us"))
 
     def percentile(share: float) -> Column:
         return F.round(F.percentile("apart", share)).cast("bigint")
 
-    return apart.groupBy("day", "host", "ref_host").agg(
-        percentile(0.05).alias("p05_us"),
-        percentile(0.5).alias("p50_us"),
-        percentile(0.95).alias("p95_us"),
-        F.count("*").alias("n"),
+    return (
+        apart.groupBy("date", "host", "ref_host")
+        .agg(
+            percentile(0.05).alias("p05_us"),
+            percentile(0.5).alias("p50_us"),
+            percentile(0.95).alias("p95_us"),
+            F.count("*").alias("n"),
+        )
+        .withColumn("day", day_of(F.col("date") * DAY))
     )

@@ -1,0 +1,237 @@
+"""Epochs of simulated fleets against what was sent, without Spark: what runs.py asks of it is done here in Python."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bccnd.core.observe import seq_key
+from bccnd.journal.layout import day_of
+from bccnd.pipeline import align, runs
+from bccnd.pipeline.align import FIRST, JUMP, MASKED, RESTART, Alignment, Run
+from bccnd.pipeline.runs import BLOCK, MINUTE, NEW, Cell, Row
+from bccnd.pipeline.simulate import SECOND, Fleet, Heard, Loss, Recording, Restart, Simulation, Source, simulate
+
+HOSTS = ("a", "b", "c")
+#: one that does not ask its host's daemon, and numbers from 1 whenever it starts
+OLD = Source("a/old", "a", 10, start=1, own=False)
+
+
+def cells_of(host: str, heard: Iterable[Heard]) -> tuple[list[Cell], list[tuple[str, str, Row]]]:
+    """What Spark says of the cells of a receiver's rows of one source, and the rows: (day, journal, row)."""
+    places: dict[tuple[str, str, int, int, int], list[Row]] = defaultdict(list)
+    rows = []
+    for journal, number, each, _ in heard:
+        assert each.seq_key is not None
+        row = Row(number, each.ts, each.seq_key, each.epoch, each.peer_port, each.verdict)
+        day = day_of(each.ts)
+        places[day, journal, each.epoch, each.ts // MINUTE, each.seq_key >> BLOCK].append(row)
+        rows.append((day, journal, row))
+    found = []
+    for (day, journal, epoch, minute, block), some in places.items():
+        new = [row for row in some if row.verdict in NEW]
+        these = new or some
+        keys = [row.seq_key for row in these]
+        ports = [row.peer_port for row in some]
+        found.append(
+            Cell(
+                *(day, host, journal, "s", epoch, minute, block, these[0].rec_no, these[-1].rec_no),
+                *(min(row.ts for row in these), max(row.ts for row in these), min(keys), max(keys)),
+                *((keys[0], keys[-1]) if new else (min(keys), max(keys))),
+                *(len(new), len(some) - len(new), min(ports), max(ports)),
+            )
+        )
+    return found, rows
+
+
+def runs_of(simulation: Simulation, host: str, source: int) -> list[Run]:
+    heard = [
+        each for each in simulation.heard(host) if each.message >= 0 and simulation.sent[each.message].source == source
+    ]
+    cells, rows = cells_of(host, heard)
+    found = []
+    for day in sorted({cell.day for cell in cells}):
+        some = [cell for cell in cells if cell.day == day]
+        suspects = runs.collapse(some)[1]
+        for journal in {cell.journal_id for cell in suspects}:
+            demanded = [cell for cell in suspects if cell.journal_id == journal]
+            places = {(cell.epoch, cell.minute, cell.block) for cell in demanded}
+            looked = [
+                row
+                for its_day, its_journal, row in rows
+                if (its_day, its_journal) == (day, journal)
+                and (row.epoch, row.ts // MINUTE, row.seq_key >> BLOCK) in places
+            ]
+            some = [cell for cell in some if cell not in demanded] + runs.look_at(looked, demanded)
+        done, left = runs.collapse(sorted(some))
+        assert not left
+        found += done
+    offset = round(simulation.fleet.offsets.get(host, 0) * SECOND)
+    return [run._replace(offset=offset) for run in found]
+
+
+def aligned(simulation: Simulation, source: int = 0) -> Alignment:
+    return align.align([run for host in simulation.fleet.hosts for run in runs_of(simulation, host, source)])
+
+
+def check(fleet: Fleet) -> list[str]:
+    """Compare the epoch of every row with the truth; returns the causes."""
+    simulation = simulate(fleet)
+    heard = {
+        (host, each.journal_id, each.rec_no): each
+        for host in fleet.hosts
+        for each in simulation.heard(host)
+        if each.message >= 0 and simulation.sent[each.message].source == 0
+    }
+    alignment = aligned(simulation)
+    order = sorted({(simulation.sent[each.message].run, each.row.seq_key or 0) for each in heard.values()})
+    numbers: dict[tuple[int, int], int] = {}
+    epoch, before = 0, (0, 0)
+    for run, key in order:
+        if run != before[0] or key - before[1] >= 1024:
+            epoch += 1
+        numbers[run, key] = epoch
+        before = run, key
+    wrong = []
+    for (host, journal, number), each in heard.items():
+        key = each.row.seq_key or 0
+        should = numbers[simulation.sent[each.message].run, key]
+        found = align.find(alignment, host, journal, number, each.row.ts, key)
+        if found != should:
+            wrong.append((host, each.row, should, found))
+    assert wrong == []
+    assert len(alignment.causes) == epoch
+    return alignment.causes
+
+
+def old(**changes: object) -> Source:
+    return OLD.__class__(**{**OLD.__dict__, **changes})
+
+
+def test_a_source_that_never_restarts_has_one_epoch_and_needs_no_pieces() -> None:
+    fleet = Fleet(HOSTS, (OLD,), 60, losses=(Loss("b", probability=0.2),), offsets={"c": 7})
+    assert check(fleet) == [FIRST]
+    assert aligned(simulate(fleet)).pieces == []
+
+
+def test_restarts_are_found_whether_all_noticed_at_once_or_took_the_first_numbers_for_copies() -> None:
+    fleet = Fleet(
+        HOSTS,
+        (old(restarts=(Restart(30.05, 1), Restart(50.05, 1)), rate=40),),
+        80,
+        losses=(Loss("b", None, 29, 36, probability=0.5), Loss("c", None, 28, 30.9, every=1)),
+        offsets={"b": 3.0, "c": -60.0},
+    )
+    assert check(fleet) == [FIRST, RESTART, RESTART]
+
+
+def test_a_receiver_that_missed_a_whole_epoch_is_placed_by_the_others() -> None:
+    fleet = Fleet(
+        HOSTS,
+        (old(restarts=(Restart(30.05, 1), Restart(40.05, 1))),),
+        90,
+        losses=(Loss("c", None, 25, 45, every=1),),
+        offsets={"c": 1.5},
+    )
+    assert check(fleet) == [FIRST, RESTART, RESTART]
+
+
+def test_a_receiver_that_came_back_after_the_new_numbers_had_passed_the_old_ones_is_placed_by_the_others() -> None:
+    fleet = Fleet(HOSTS, (old(restarts=(Restart(20.05, 1),)),), 90, losses=(Loss("c", None, 15, 60, every=1),))
+    assert check(fleet) == [FIRST, RESTART]
+
+
+def test_the_clock_as_first_number_makes_a_restart_a_jump() -> None:
+    fleet = Fleet(HOSTS, (Source("a/new/1", "a", 10, restarts=(Restart(20.05),)),), 60, offsets={"b": 2})
+    assert check(fleet) == [FIRST, JUMP]
+
+
+def test_a_loss_of_more_than_a_jump_at_one_receiver_is_no_jump_for_the_others() -> None:
+    source = old(rate=100)
+    assert check(Fleet(HOSTS, (source,), 60, losses=(Loss("b", None, 10, 40, every=1),))) == [FIRST]
+    assert check(Fleet(HOSTS, (source,), 60, losses=(Loss(None, None, 10, 40, every=1),))) == [FIRST, JUMP]
+
+
+def test_a_restart_that_no_daemon_noticed_is_masked() -> None:
+    """The daemon forgets a dead source and begins anew with it; or it takes new numbers for copies until they pass the
+    old ones, and only the port tells."""
+    died = old(heartbeat=2, until=90, restarts=(Restart(40.05, 1),), rate=5)
+    silence = (
+        Loss("a", None, 15, 40.5, every=1),
+        Loss("b", None, 15, 40.5, every=1),
+        Loss("c", None, 15, 40.5, every=1),
+    )
+    assert check(Fleet(HOSTS, (died,), 90, losses=silence)) == [FIRST, MASKED]
+    quick = Source("a/old", "a", 50, start=1, own=False, restarts=(Restart(0.505, 1),))
+    assert check(Fleet(HOSTS, (quick,), 20)) == [FIRST, MASKED]
+
+
+def test_epochs_of_a_sender_that_nobody_else_hears() -> None:
+    assert check(Fleet(("a",), (Source("a/new/1", "a", 10, copies=2, restarts=(Restart(20.05),)),), 40)) == [
+        FIRST,
+        JUMP,
+    ]
+
+
+def test_days_whose_rows_go_elsewhere_are_marked_otherwise() -> None:
+    fleet = Fleet(HOSTS, (old(restarts=(Restart(30.05, 1),)),), 60, recordings={"a": (Recording(0, 20.05),)})
+    simulation = simulate(fleet)
+    late = [run for host in HOSTS for run in runs_of(simulation, host, 0)]
+    moved = [run._replace(day="2026-08-30") if run.from_ts > 1_788_000_030 * SECOND else run for run in late]
+    with_all = align.align(moved)
+    without = align.align([run for run in moved if run.day == "2026-08-30"])
+    assert with_all.marks.keys() == {"2026-08-30"}
+    assert without.marks == {}
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Fleet:
+    """Restarts far enough apart to be told, everything else as it comes."""
+    rate = draw(st.sampled_from((2, 7, 20)))
+    moments = draw(st.lists(st.integers(1, 8), max_size=3, unique=True).map(sorted))
+    restarts = tuple(Restart(12 * each + 0.05 / rate, 1) for each in moments)
+    source = Source(
+        "a/old", "a", rate, start=1, own=draw(st.booleans()), copies=draw(st.integers(1, 2)), restarts=restarts
+    )
+    losses = [
+        Loss(
+            draw(st.sampled_from(("b", "c", "d"))),
+            None,
+            start,
+            start + draw(st.integers(1, 40)),
+            probability=draw(st.sampled_from((0.3, 1.0))),
+        )
+        for start in draw(st.lists(st.integers(0, 100), max_size=3))
+    ]
+    return Fleet(
+        ("a", "b", "c", "d", "e"),
+        (source,),
+        110,
+        seed=draw(st.integers(0, 1000)),
+        losses=tuple(losses),
+        offsets={host: draw(st.integers(-5, 5)) / 2 for host in ("b", "c", "d")},
+        recordings={"d": (Recording(0, 31.0107), Recording(33.0107, 77.0107), Recording(80.0107, 110))},
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(fleets())
+def test_every_row_of_any_fleet_is_in_its_epoch(fleet: Fleet) -> None:
+    """One receiver, e, hears all, so that there is evidence of every restart."""
+    check(fleet)
+
+
+@pytest.mark.parametrize("back", [1023, 1024])
+def test_numbers_across_journals_go_back_for_certain_only_by_a_jump_or_after_a_while(back: int) -> None:
+    old_run = Run(
+        "d", "h", "j1", 1, 0, 9, 0, 1_000_000, seq_key(5000), seq_key(6000), seq_key(5000), seq_key(6000), False, False
+    )
+    new = old_run._replace(journal_id="j2", from_ts=1_500_000, to_ts=2_500_000)
+    low = seq_key(6000 - back)
+    new = new._replace(lo_key=low, first_key=low)
+    assert align.went_back(old_run, new) == (back == 1024)
+    assert align.went_back(old_run, new._replace(from_ts=3_000_001))
