@@ -1,6 +1,6 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo run test test-systemd wheel deb man bench scale soak lint format pin clean
+.PHONY: help demo demo-fleet run test test-systemd wheel deb man bench scale soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
@@ -13,7 +13,8 @@ CONSTRAINTS := packaging/constraints.txt
 PLAY := /tmp/bccnd-play-$(shell id -u)
 
 help:
-	@echo 'make demo    set up everything, then show in 20 seconds what bccnd does (loopback only)'
+	@echo 'make demo    set up everything, then show in a minute what bccnd does, and a page about it (loopback only)'
+	@echo 'make demo-fleet  simulate an hour of 20 hosts with known faults, and show the report that finds them'
 	@echo 'make run     a daemon in the foreground to play with (loopback only, no root)'
 	@echo 'make test    set up everything, then check style, types and behaviour'
 	@echo 'make test-systemd  boot hosts by systemd and test the package on them (root; five minutes)'
@@ -55,6 +56,10 @@ demo: $(BUILT)
 	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat java:default-jre-headless
 	@$(BIN)/python examples/demo.py
 
+demo-fleet: $(BUILT)
+	@packaging/need.sh java:default-jre-headless
+	@$(BIN)/python examples/fleet.py
+
 run: $(BUILT)
 	@install -d -m 0700 $(PLAY)
 	@echo '{host: play, segments: [{address: 127.255.255.255}], bus: {path: $(PLAY)/bus.sock}}' > $(PLAY)/bccnd.yaml
@@ -71,9 +76,15 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# What does not depend on how the hot path is built is tested once, and what tests the tests' own tools as well.
+ONCE := $(patsubst %,--ignore=tests/%,pipeline recorder journal cli/test_report.py e2e/test_fleet.py e2e/test_recorder.py \
+	e2e/test_demo.py e2e/test_bench.py e2e/test_scale.py test_packaging.py)
+
 test: $(BUILT) lint
 	@packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
-		systemd-analyze:systemd man:man-db groff:groff-base bash:bash java:default-jre-headless
+		systemd-analyze:systemd man:man-db groff:groff-base bash:bash java:default-jre-headless tcpdump:tcpdump
+	@# Ubuntu has it as a snap only: what needs a browser is skipped there
+	@packaging/need.sh chromium:chromium || true
 	@packaging/unpack-prometheus.sh .cache/prometheus
 	@echo 'the tests, with the hot path compiled'
 	BCCND_BUILD=compiled $(BIN)/python -m pytest --ignore=tests/systemd
@@ -81,7 +92,7 @@ test: $(BUILT) lint
 	@rm -rf build/pure
 	@BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation --target build/pure .
 	BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(BIN)/python -m pytest \
-		--import-mode=append --ignore=tests/systemd
+		--import-mode=append --ignore=tests/systemd $(ONCE)
 
 # Where no hosts can be booted, the tests say why and are skipped; BCCND_REQUIRE_SYSTEMD=1 has them fail instead.
 test-systemd: $(BUILT)

@@ -1,7 +1,8 @@
-"""The main job in 20 seconds: `make demo`.
+"""The main job in 20 seconds, and what became of every message: `make demo`.
 
-Starts a real daemon on the loopback broadcast address and real clients in three languages, sends real datagrams,
-and leaves nothing behind. Every line that is shown under a program's name was printed by that program.
+Starts real daemons on the loopback broadcast address and real clients in three languages, sends real datagrams, records
+them at two hosts, one of which loses every tenth, and makes a page about that; but for this page it leaves nothing
+behind. Every line that is shown under a program's name was printed by that program.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -34,6 +35,15 @@ BROADCAST = "127.255.255.255"
 PAUSE = float(os.environ.get("DEMO_PAUSE", "1.5"))
 #: seconds that anything may take before the demo gives up
 PATIENCE = 10.0
+#: seconds for Spark, which takes its time to start, and more on a busy machine
+PATIENCE_WITH_SPARK = 300.0
+#: for runs so short, Java's thorough compiler costs more than it saves
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: where the page stays
+PAGE = Path(os.environ.get("DEMO_PAGE", f"{tempfile.gettempdir()}/bccnd-demo-{os.getuid()}"))
+#: readings that are sent, and which of them the second host loses
+READINGS = 400
+LOST = 10
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -71,13 +81,23 @@ class Program:
                     self.lines.append(line)
                     show(self.name, self._colour, line)
 
+    def finish(self, patience: float) -> int:
+        """Wait until the program has ended by itself. Raises Failed."""
+        try:
+            status = self._process.wait(patience)
+        except subprocess.TimeoutExpired as late:
+            raise Failed(f"waited in vain for {self.name} to end") from late
+        self._thread.join(PATIENCE)
+        return status
+
     def wait_for(self, pattern: str) -> None:
         """Wait until a line matches. Raises Failed."""
         wait(lambda: any(re.search(pattern, line) for line in self.lines), f"{self.name} to print {pattern!r}")
 
     def stop(self) -> int:
         """End the program and what it has started."""
-        os.killpg(self._process.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
         status = self._process.wait(PATIENCE)
         self._thread.join(PATIENCE)
         if self._process.stdout is not None:
@@ -124,8 +144,9 @@ class Wire:
         total = hmac.digest(key or self._key, body, "sha256")[:8].hex().encode()
         return b"BCCN1[%d:hmac=%b]%b" % (len(body), total, body)
 
-    def send(self, datagram: bytes) -> None:
-        show_sent(datagram)
+    def send(self, datagram: bytes, *, shown: bool = True) -> None:
+        if shown:
+            show_sent(datagram)
         self._sock.sendto(datagram, self._to)
 
     def hear(self, part: bytes) -> bytes:
@@ -136,6 +157,41 @@ class Wire:
                 return data
 
     def close(self) -> None:
+        self._sock.close()
+
+
+class BadCable(threading.Thread):
+    """The way to a second host: takes what is broadcast on one port to another one, but every tenth reading is lost."""
+
+    def __init__(self, port: int, to: int) -> None:
+        super().__init__(daemon=True)
+        self._to = (BROADCAST, to)
+        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        self._sock.bind(("", port))
+        self._sock.settimeout(0.2)
+        self._ended = False
+        self.passed = self.lost = 0
+
+    def run(self) -> None:
+        readings = 0
+        while not self._ended:
+            try:
+                data = self._sock.recv(2048)
+            except TimeoutError:
+                continue
+            readings += b":meter/" in data
+            if b":meter/" in data and readings % LOST == 0:
+                self.lost += 1
+                continue
+            self._sock.sendto(data, self._to)
+            self.passed += 1
+
+    def end(self) -> None:
+        self._ended = True
+        self.join(PATIENCE)
         self._sock.close()
 
 
@@ -177,9 +233,39 @@ def free_port(kind: socket.SocketKind) -> int:
         return port
 
 
+def daemon_of(folder: Path, undo: ExitStack, host: str, port: int, key: Path, colour: str) -> tuple[Path, int]:
+    """A daemon of a host on a port of the loopback network: its socket, and the port of its metrics."""
+    bus, config, metrics = folder / f"{host}.sock", folder / f"{host}.yaml", free_port(socket.SOCK_STREAM)
+    config.write_text(
+        json.dumps(
+            {
+                "host": host,
+                "segments": [{"name": "lan", "address": BROADCAST, "port": port, "receive_buffer": "64KiB"}],
+                "integrity": {"algorithm": "hmac", "keys": [str(key)], "required": False},
+                "bus": {"path": str(bus)},
+                "metrics": {"listen": f"127.0.0.1:{metrics}"},
+            }
+        )
+    )
+    name = "bccnd" if host == "demo01" else f"bccnd {host[-2:]}"
+    daemon = Program(name, colour, [str(BIN / "bccnd"), "--config", str(config)])
+    undo.callback(daemon.stop)
+    daemon.wait_for("ready")
+    return bus, metrics
+
+
+def recorder_of(undo: ExitStack, host: str, bus: Path, journal: Path) -> Program:
+    command = [str(BIN / "bccn"), "--socket", str(bus), "record", "--journal", str(journal), "--host", host]
+    recorder = Program(f"record {host[-2:]}", "blue", command)
+    undo.callback(recorder.stop)
+    recorder.wait_for("recording what")
+    return recorder
+
+
 def play(folder: Path, undo: ExitStack) -> None:
-    port, metrics_port = free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_STREAM)
-    bus, key, config = folder / "bus.sock", folder / "hmac.key", folder / "bccnd.yaml"
+    port = free_port(socket.SOCK_DGRAM)
+    key = folder / "hmac.key"
+    bus = folder / "demo01.sock"
     tool = [str(BIN / "bccn"), "--socket", str(bus)]
 
     console.print("[bold]bccnd: one daemon per host between the broadcast segment and the local programs.[/]")
@@ -187,20 +273,7 @@ def play(folder: Path, undo: ExitStack) -> None:
 
     say("1. A key, a configuration, and the daemon.")
     subprocess.run([*tool, "keygen", str(key)], check=True, stderr=subprocess.DEVNULL)
-    config.write_text(
-        json.dumps(
-            {
-                "host": "demo01",
-                "segments": [{"address": BROADCAST, "port": port, "receive_buffer": "64KiB"}],
-                "integrity": {"algorithm": "hmac", "keys": [str(key)], "required": False},
-                "bus": {"path": str(bus)},
-                "metrics": {"listen": f"127.0.0.1:{metrics_port}"},
-            }
-        )
-    )
-    daemon = Program("bccnd", "cyan", [str(BIN / "bccnd"), "--config", str(config)])
-    undo.callback(daemon.stop)
-    daemon.wait_for("ready")
+    _, metrics_port = daemon_of(folder, undo, "demo01", port, key, "cyan")
     metrics = Metrics(metrics_port)
 
     say("2. Three subscribers to demo/: bccn sub, a C program of 40 lines, a socat one-liner.")
@@ -261,6 +334,50 @@ def play(folder: Path, undo: ExitStack) -> None:
     if sum(verdicts.values()) != received:
         raise Failed("the verdicts do not add up to the datagrams read")
     console.print(f"    {'deliveries':>20} {metrics.value('deliveries_total'):3}")
+    for program in (sub, in_c, in_shell):
+        program.stop()
+    follow(folder, undo, port, key, bus, wire)
+
+
+def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire: Wire) -> None:
+    """What became of every message: two hosts record, one of them behind a bad cable."""
+    say(f"11. A second host, behind a cable that loses every {LOST}th reading. Both record what arrives.")
+    other_port = free_port(socket.SOCK_DGRAM)
+    cable = BadCable(port, other_port)
+    cable.start()
+    undo.callback(cable.end)
+    other, _ = daemon_of(folder, undo, "demo02", other_port, key, "cyan")
+    journal = folder / "journal"
+    recorders = [recorder_of(undo, "demo01", bus, journal), recorder_of(undo, "demo02", other, journal)]
+
+    say(f"12. {READINGS} readings from relay02. Nobody at the second host can know by himself what he did not hear.")
+    for number in range(READINGS):
+        wire.send(wire.datagram(b"relay02/meter/9:%d:meter/%d|%d" % (number + 1, number % 5, number)), shown=False)
+        time.sleep(0.002)
+    wait(lambda: cable.passed + cable.lost >= READINGS, "the cable to carry all readings")
+    console.print(f"    {cable.passed} came through the cable, {cable.lost} were lost")
+    time.sleep(0.5)
+    for recorder in recorders:
+        recorder.stop()
+
+    say("13. Both journals together tell. Tables are made of them on Spark (half a minute or so), and of these a page.")
+    spark = ["--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.default.parallelism=2"]
+    report = [
+        "report",
+        str(journal),
+        "--out",
+        str(folder / "page"),
+        "--title",
+        "The demo: what became of every message",
+    ]
+    reporter = Program("bccn report", "green", [str(BIN / "bccn"), *report, *spark], JDK_JAVA_OPTIONS=QUICK)
+    undo.callback(reporter.stop)
+    if reporter.finish(PATIENCE_WITH_SPARK):
+        raise Failed("there is no page")
+    if not any("demo02 misses messages of relay02" in line for line in reporter.lines):
+        raise Failed("the page does not tell of the bad cable")
+    PAGE.mkdir(mode=0o700, parents=True, exist_ok=True)
+    shutil.copyfile(folder / "page" / "index.html", PAGE / "index.html")
 
 
 def main() -> int:
@@ -274,7 +391,8 @@ def main() -> int:
         console.print(f"[bold red]{failed}[/]")
         return 1
     left = folder.exists()
-    console.print("Nothing is left behind." if not left else f"[bold red]{folder} is left behind[/]")
+    console.print("Nothing is left behind but the page." if not left else f"[bold red]{folder} is left behind[/]")
+    console.print(f"What became of every message, for your browser: [bold]{PAGE / 'index.html'}[/]")
     return int(left)
 
 

@@ -23,6 +23,7 @@ from bccnd.cli.lines import Complaints, publish_lines
 from bccnd.cli.pipeline import pipeline
 from bccnd.cli.record import record
 from bccnd.cli.replay import replay
+from bccnd.cli.report import report
 from bccnd.cli.show import (
     explain,
     fail,
@@ -80,6 +81,7 @@ for _command in (tap, trace):
 main.add_command(record)
 main.add_command(pipeline)
 main.add_command(replay)
+main.add_command(report)
 
 
 @main.command()

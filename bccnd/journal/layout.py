@@ -60,7 +60,7 @@ def sessions_path(host: str, journal: str) -> str:
 def read_path(path: str) -> ObsFile | None:
     """What a path below the journal says, or None for one that is no file with records."""
     found = _PATH.fullmatch(path)
-    name = _FILE.fullmatch(found[3]) if found else None
+    name = _FILE.fullmatch(found[3]) if found and not found[3].startswith(UNFINISHED) else None
     if found is None or name is None or not is_host(found[1]):
         return None
     return ObsFile(found[1], found[2], name[1], int(name[2]))

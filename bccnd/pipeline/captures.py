@@ -40,6 +40,8 @@ SAMPLE: Final = 1 << 16
 PART: Final = 10_000
 #: rows of a file; some 20 MB on disk, and what one task of Spark reads
 ROWS: Final = 250_000
+#: the number of the first record, as the recorder counts
+FIRST: Final = 1
 #: seconds between two looks at what time alone changes, as the daemon has them
 SWEEP: Final = 0.25
 #: and where nothing came for longer than a minute; still far below what counts as having been asleep
@@ -319,24 +321,24 @@ class _Writer:
         self._stage = f"{root}/{layout.UNFINISHED}ingest-{host}-{journal}"
         self._waiting: list[pa.Table] = []
         self._day = ""
-        self._first = 0
+        self._first = FIRST
         self.rows = 0
         self.paths: list[str] = []
 
     def add(self, part: list[Observation]) -> None:
         """Rows of one day."""
         day = layout.day_of(part[0].ts)
-        if self._waiting and (day != self._day or self.rows - self._first + len(part) > ROWS):
+        if self._waiting and (day != self._day or FIRST + self.rows - self._first + len(part) > ROWS):
             self._end_file()
         self._day = day
-        self._waiting.append(files.obs_table(self._host, self._journal, self.rows, part))
+        self._waiting.append(files.obs_table(self._host, self._journal, FIRST + self.rows, part))
         self.rows += len(part)
 
     def _end_file(self) -> None:
         if self._waiting:
             path = layout.ObsFile(self._host, self._day, self._journal, self._first).path
             self._write(path, pa.concat_tables(self._waiting))
-        self._waiting, self._first = [], self.rows
+        self._waiting, self._first = [], FIRST + self.rows
 
     def _write(self, path: str, table: pa.Table) -> None:
         files.write(self._filesystem, self._stage, path, table)

@@ -89,6 +89,8 @@ def start(
         "spark.driver.memory": memory,
         _JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{rules.name}",
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
+        # sources that are written in Python are told what is asked for
+        "spark.sql.python.filterPushdown.enabled": "true",
         # a host called 01 is no number, and neither is a day
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
         # where files come and go; a folder is listed anew each time

@@ -181,9 +181,10 @@ class Recorder:
         """Call again in a while."""
         self._why = error.detail
         if not self._said_away:
-            log.say(
-                "daemon_away", f"{error.detail}; waiting for it", remedy="systemctl start bccnd", reason=error.reason
-            )
+            remedy = "start it (systemctl start bccnd), or name its socket with --socket"
+            if isinstance(error.__cause__, PermissionError):
+                remedy = "let this user use the socket: as a member of its group (bccn), or by its mode (bus.mode)"
+            log.say("daemon_away", f"{error.detail}; waiting for it", remedy=remedy, reason=error.reason)
             self._said_away = True
         self._loop.later(self._wait * (0.5 + 0.5 * jitter()), self._connect)
         self._wait = min(_LONGEST, 2 * self._wait)

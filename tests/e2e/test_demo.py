@@ -7,11 +7,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import ROOT
 
 
+@pytest.mark.timeout(400)
 def test_the_demo_shows_the_main_job_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    environment = {**os.environ, "DEMO_PAUSE": "0", "TMPDIR": str(tmp_path), "COLUMNS": "200"}
+    folder, page = tmp_path / "tmp", tmp_path / "page"
+    folder.mkdir()
+    environment = {
+        **os.environ,
+        "DEMO_PAUSE": "0",
+        "TMPDIR": str(folder),
+        "DEMO_PAGE": str(page),
+        "COLUMNS": "200",
+    }
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples/demo.py")], env=environment, capture_output=True, text=True, check=False
     )
@@ -25,9 +36,14 @@ def test_the_demo_shows_the_main_job_and_leaves_nothing_behind(tmp_path: Path) -
         "C │ MSG !demo01/subscribe/* for you alone",
         "socat │ MSG ! lights out at ten",
         "datagrams read: 7",
-        "Nothing is left behind.",
+        "360 came through the cable, 40 were lost",
+        "demo02 misses messages of relay02",
+        "Nothing is left behind but the page.",
+        f"{page}/index.html",
     ):
         assert part in done.stdout, done.stdout
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
+    told = (page / "index.html").read_text().replace("\N{NO-BREAK SPACE}", " ")
+    assert "10 % (40 of 400 messages)" in told
     running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not [command for command in running if str(tmp_path).encode() in command]

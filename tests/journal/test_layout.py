@@ -47,3 +47,10 @@ def test_journals_sort_by_when_they_began(one: int, other: int) -> None:
 )
 def test_what_was_not_named_here_is_nobodys_file(path: str) -> None:
     assert layout.read_path(path) is None
+
+
+def test_what_is_not_finished_is_no_file_of_a_journal() -> None:
+    finished = layout.ObsFile("relay01", "2026-11-21", "20261121T120000Z-5c0ffee5", 1)
+    folder, _, name = finished.path.rpartition("/")
+    assert layout.read_path(finished.path) == finished
+    assert layout.read_path(f"{folder}/{layout.UNFINISHED}{name}") is None

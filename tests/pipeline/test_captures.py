@@ -79,7 +79,7 @@ def test_every_datagram_is_a_row(tmp_path: Path) -> None:
     path = put(tmp_path / "x.pcap", pcap([other, said(1, 7), said(2, 8, payload="yes"), frame(3, b"noise"), last]))
     done = ingest([path], str(tmp_path / "j"), SETTINGS)
     rows = rows_of(tmp_path / "j")
-    assert [row["rec_no"] for row in rows] == [0, 1, 2]
+    assert [row["rec_no"] for row in rows] == [1, 2, 3]
     assert [row["verdict"] for row in rows] == ["accepted", "accepted", "bad_envelope"]
     second = rows[1]
     assert {row["journal_id"] for row in rows} == {done.journal_id}
@@ -88,7 +88,7 @@ def test_every_datagram_is_a_row(tmp_path: Path) -> None:
     assert second == {
         "host": "relay02",
         "journal_id": done.journal_id,
-        "rec_no": 1,
+        "rec_no": 2,
         "segment": "capture",
         "epoch": 1,
         "peer_ip": "10.0.0.1",
@@ -133,12 +133,12 @@ def test_a_file_has_the_rows_of_one_day(tmp_path: Path, monkeypatch: pytest.Monk
         layout.read_path(str(path.relative_to(tmp_path / "j")))
         for path in sorted((tmp_path / "j").rglob("obs/**/*.parquet"))
     ]
-    assert [(one.day, one.first) for one in found if one] == [("2023-11-14", 0), ("2023-11-15", 4)]
-    assert [row["rec_no"] for row in rows_of(tmp_path / "j")] == list(range(8))
+    assert [(one.day, one.first) for one in found if one] == [("2023-11-14", 1), ("2023-11-15", 5)]
+    assert [row["rec_no"] for row in rows_of(tmp_path / "j")] == list(range(1, 9))
     monkeypatch.setattr(captures, "ROWS", 3)
     ingest([str(tmp_path / "x.pcap")], str(tmp_path / "j"), SETTINGS)
     # another division of the same rows: nothing of the first one is left
-    assert [row["rec_no"] for row in rows_of(tmp_path / "j")] == list(range(8))
+    assert [row["rec_no"] for row in rows_of(tmp_path / "j")] == list(range(1, 9))
 
 
 # -- verdicts

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from bccnd.core.capture import Tally
 from bccnd.errors import PipelineError
 from bccnd.journal import files, layout
-from bccnd.pipeline.captures import CaptureSet, CaptureSettings, no_bccn, observations, parts
+from bccnd.pipeline.captures import FIRST, CaptureSet, CaptureSettings, no_bccn, observations, parts
 from bccnd.pipeline.source import journals
 from bccnd.pipeline.source.filters import take
 from bccnd.pipeline.source.wanted import Wanted
@@ -117,9 +117,9 @@ def _of_captures(paths: tuple[str, ...], settings: CaptureSettings) -> Iterator[
     if captures.first_stamp is None:
         raise no_bccn(paths, settings.port, tally)
     name = captures.journal_id(settings.host)
-    first = 0
+    first = FIRST
     for part in parts(observations(captures.packets(), settings, tally)):
         yield from files.obs_table(settings.host, name, first, part).to_batches()
         first += len(part)
-    if not first:
+    if first == FIRST:
         raise no_bccn(paths, settings.port, tally)

@@ -81,7 +81,8 @@ def steps(
     """What can be read of one journal from a record on, piece by piece. ``found`` are its files in order, ``count``
     says how many records one has, ``given_up`` whether a file that was written then has waited long enough for those
     that are missing before it."""
-    position = first
+    # Recorders count from 1; nobody is missing a record 0 that never was.
+    position = max(first, min(1, found[0].file.first)) if found else first
     for number, one in enumerate(found):
         file = one.file
         following = found[number + 1].file.first if number + 1 < len(found) else None
@@ -246,7 +247,7 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
             yield Slice(piece.file, piece.first, min(piece.end, last)) if isinstance(piece, Slice) else piece
             position = step.end
         if position < last:
-            yield Gap(host, name, position, None)
+            yield Gap(host, name, max(1, position), None)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         filesystem, root = self._place()

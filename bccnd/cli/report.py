@@ -1,0 +1,129 @@
+"""`bccn report`: tables, or a journal, become a page for people.
+
+Law: an earlier page stays as it is until a new one is whole. What is wrong is told in one line, with what to do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import sys
+from typing import Final
+
+import click
+
+from bccnd.cli.pipeline import spark_options
+from bccnd.cli.show import fail, tell, visible
+from bccnd.errors import PipelineError
+
+#: findings that are named on the terminal; the page has all
+_NAMED: Final = 5
+_SEVERITIES: Final = ("urgent", "look", "note")
+
+
+def _read(value: str | None, *, end: bool) -> int | None:
+    """A day or a moment in UTC, as microseconds since 1970; a day as an end is the end of that day."""
+    if value is None:
+        return None
+    try:
+        at = datetime.datetime.fromisoformat(value)
+        at = at.astimezone(datetime.UTC) if at.tzinfo else at.replace(tzinfo=datetime.UTC)
+        if end and len(value) <= len("2026-11-21"):
+            at += datetime.timedelta(days=1)
+        return round(at.timestamp()) * 1_000_000
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{value!r} is no time; write 2026-11-21, or 2026-11-21T10:30 (UTC)") from None
+
+
+def _start(_context: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    return _read(value, end=False)
+
+
+def _end(_context: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    return _read(value, end=True)
+
+
+@click.command()
+@click.argument("where", metavar="TABLES_OR_JOURNAL")
+@click.option("--out", required=True, metavar="DIR", help="Where index.html goes to.")
+@click.option("--from", "start", metavar="TIME", callback=_start, help="Only what is from then on (UTC).")
+@click.option("--to", "end", metavar="TIME", callback=_end, help="Only what is before; a day: to its end (UTC).")
+@click.option("--title", metavar="TEXT", help="The headline.")
+@spark_options
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
+def report(
+    where: str,
+    out: str,
+    start: int | None,
+    end: int | None,
+    title: str | None,
+    master: str | None,
+    memory: str,
+    conf: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Make a page of what arrived, what was lost and why, with what to look at first.
+
+    \b
+      bccn report /var/lib/bccnd/tables --out /var/www/bccn
+      bccn report ./journal --out ./page --from 2026-11-21T08:00 --to 2026-11-21T09:00
+
+    TABLES is what bccn pipeline build has written: a path, or a URI that pyarrow can open. Of a JOURNAL the tables are
+    made first, into DIR/tables, by Spark; --master, --memory and --conf are for that. The page is one file that loads
+    nothing from anywhere: it can be mailed, printed, and read on a phone. Sets of receivers and clocks are known by
+    day: of these, whole days are shown.
+    """
+    if start is not None and end is not None and start >= end:
+        raise click.UsageError("--from is not before --to")
+    try:
+        import matplotlib  # noqa: F401 -- said in one line here, not by whoever needs it first
+        import pyarrow  # noqa: F401
+    except ImportError:
+        fail("a report needs pyarrow and matplotlib\n  remedy: pip install 'bccnd[pipeline]'")
+    from bccnd.pipeline.report.gather import Tables, Wanted
+    from bccnd.pipeline.report.write import report as make
+
+    say = _say if sys.stderr.isatty() else (lambda _: None)
+    try:
+        if Tables(where).is_journal:
+            where = _build(where, os.path.join(out, "tables"), master, memory, conf)
+        path, found = make(where, out, wanted=Wanted(start, end), title=title or "", progress=say)
+    except PipelineError as error:
+        fail(str(error))
+    if as_json:
+        rows = [
+            {name: _spaced(value) if isinstance(value, str) else value for name, value in one._asdict().items()}
+            | {"severity": _SEVERITIES[one.severity]}
+            for one in found
+        ]
+        click.echo(json.dumps({"page": path, "findings": rows}))
+        return
+    for one in found[:_NAMED]:
+        click.echo(f"{_SEVERITIES[one.severity] + ':':<8} {visible(_spaced(one.title))}")
+    if len(found) > _NAMED:
+        click.echo(f"and {len(found) - _NAMED} more")
+    if not found:
+        click.echo("nothing asks for attention")
+    click.echo(path)
+
+
+def _spaced(text: str) -> str:
+    """Text of a page for terminals and programs: with plain spaces."""
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def _say(what: str) -> None:
+    tell(f"{what} ...")
+
+
+def _build(journal: str, tables: str, master: str | None, memory: str, conf: dict[str, str]) -> str:
+    """The tables of a journal."""
+    from bccnd.cli.pipeline import session
+
+    with session(master, memory, conf) as (spark, say):
+        from bccnd.pipeline.build import build
+
+        build(spark, journal, tables, tell=say)
+    tell(f"the tables are in {tables}; the next time, name them instead of the journal")
+    return tables

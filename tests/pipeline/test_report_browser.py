@@ -1,0 +1,272 @@
+"""The page in a real browser: nothing is fetched, nothing overflows, everything can be read, light, dark, small and on
+paper."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bccnd.pipeline.report.findings import findings
+from bccnd.pipeline.report.page import page
+from bccnd.pipeline.report.style import STYLE
+from tests.pipeline.test_report_page import EVIL, full
+from tests.support import cannot_here
+
+#: seconds that a browser may take
+PATIENCE = 60
+#: what the browser asks for itself, when it starts
+OWN = ("update.googleapis.com", "accounts.google.com", "clients2.google.com")
+DARK = ("--blink-settings=preferredColorScheme=0",)
+
+#: looks at a page from outside, since it runs nothing itself
+_LOOK = """<!DOCTYPE html><meta charset="utf-8"><meta name="color-scheme" content="light dark">
+<style>body{margin:0} iframe{border:0;width:%(width)dpx;height:2000px}</style>
+<iframe srcdoc="%(page)s"></iframe><pre id="found"></pre>
+<script>
+function rgb(text) {
+  const found = text.match(/[0-9.]+/g).map(Number);
+  return found.length < 4 ? [...found, 1] : found;
+}
+function light(colour) {
+  const linear = one => one <= .03928 ? one / 12.92 : ((one + .055) / 1.055) ** 2.4;
+  const [r, g, b] = colour.map(one => linear(one / 255));
+  return .2126 * r + .7152 * g + .0722 * b;
+}
+function behind(node) {
+  for (; node; node = node.parentElement) {
+    const colour = rgb(getComputedStyle(node).backgroundColor);
+    if (colour[3] === 1) return colour;
+  }
+  return [255, 255, 255, 1];
+}
+document.querySelector('iframe').onload = event => {
+  const inner = event.target.contentDocument, top = inner.documentElement, texts = [];
+  const walk = inner.createTreeWalker(inner.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const node = walk.currentNode.parentElement, style = getComputedStyle(node);
+    if (!walk.currentNode.data.trim() || node.closest('title')) continue;
+    if ((node.getAttribute('style') || '').includes('--t')) continue; // on a cell, which is no background
+    const ink = light(rgb(node.closest('svg') ? style.fill : style.color)), paper = light(behind(node));
+    texts.push([(Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05), walk.currentNode.data.trim()]);
+  }
+  texts.sort((one, other) => one[0] - other[0]);
+  const wide = [...inner.querySelectorAll('body *')].filter(node =>
+    node.getBoundingClientRect().right > top.clientWidth + 1 && !node.closest('.chart, .scroll'));
+  document.getElementById('found').textContent = JSON.stringify({
+    client: top.clientWidth, scroll: top.scrollWidth, texts: texts.length, least: texts.slice(0, 3),
+    wide: wide.map(node => node.outerHTML.slice(0, 80)),
+    charts: [...inner.querySelectorAll('svg')].map(one => {
+      const box = one.getBoundingClientRect();
+      const sizes = [...one.querySelectorAll('text')].map(text => text.getBoundingClientRect().height);
+      return [box.width, box.height, sizes.length, Math.min(...sizes)];
+    }),
+    scripts: inner.scripts.length,
+  });
+};
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        cannot_here("there is no chromium")
+    if "snap" in str(Path(found).resolve()):
+        cannot_here("chromium is a snap, which sees none of our files")
+    return found
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    facts = full("h01/a-program-with-a-rather-long-name/1234567/" + EVIL, hosts=20)
+    path = tmp_path_factory.mktemp("page") / "index.html"
+    path.write_text(page(facts, findings(facts)))
+    return path
+
+
+def browse(browser: str, place: Path, target: Path, *flags: str, proxy: int = 1) -> str:
+    """Run a browser without a window, whose only way to a network is a proxy that does not serve."""
+    done = subprocess.run(
+        [
+            *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
+            *("--disable-default-apps", "--disable-extensions", "--disable-dev-shm-usage", "--mute-audio"),
+            *("--disable-features=OptimizationHints,MediaRouter,Translate", "--no-default-browser-check"),
+            *(f"--proxy-server=127.0.0.1:{proxy}", "--proxy-bypass-list=<-loopback>"),
+            *(f"--user-data-dir={place / 'profile'}", *flags, target.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def look(browser: str, place: Path, made: Path, width: int, flags: Sequence[str] = ()) -> dict[str, Any]:
+    """What can be measured of the page in a window of that width."""
+    outside = place / "outside.html"
+    outside.write_text(_LOOK % {"width": width, "page": html.escape(made.read_text())})
+    told = browse(browser, place, outside, "--dump-dom", f"--window-size={max(width, 500)},2000", *flags)
+    found = re.search(r'<pre id="found">(.*?)</pre>', told, re.DOTALL)
+    assert found, told[-500:]
+    measured: dict[str, Any] = json.loads(html.unescape(found[1]))
+    return measured
+
+
+@pytest.mark.parametrize(
+    ("width", "flags"),
+    [(1280, ()), (390, ()), (390, DARK), (320, ())],
+    ids=["desk", "phone", "dark phone", "small phone"],
+)
+def test_everything_fits_and_can_be_read(
+    browser: str, tmp_path: Path, made: Path, width: int, flags: tuple[str, ...]
+) -> None:
+    seen = look(browser, tmp_path, made, width, flags)
+    assert seen["client"] == width
+    assert seen["scroll"] == width, seen["wide"]
+    assert seen["wide"] == []
+    assert seen["scripts"] == 0
+    assert len(seen["charts"]) == 7
+    for wide, tall, texts, smallest in seen["charts"]:
+        assert wide > 250
+        assert tall > 40
+        assert texts >= 2
+        assert smallest > 7
+    assert seen["texts"] > 200
+    assert seen["least"][0][0] >= 4.5, seen["least"]
+
+
+def test_what_is_measured_would_be_noticed(browser: str, tmp_path: Path, made: Path) -> None:
+    broken = tmp_path / "broken.html"
+    wide = '<p style="width: 600px; color: #999">too wide, too pale</p>'
+    broken.write_text(made.read_text().replace("<header>", f"<header>{wide}"))
+    seen = look(browser, tmp_path, broken, 390)
+    assert seen["scroll"] > 390
+    assert "too wide" in seen["wide"][0]
+    assert seen["least"][0][1] == "too wide, too pale"
+    assert seen["least"][0][0] < 4.5
+
+
+def contrast(one: str, other: str) -> float:
+    def light(colour: str) -> float:
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        r, g, b = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+    first, second = sorted((light(one), light(other)))
+    return (second + 0.05) / (first + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_figures_can_be_read_on_their_cells_and_cells_differ(theme: int) -> None:
+    part = STYLE.split("prefers-color-scheme: dark")[theme].split("@media")[0]
+    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", part))
+    for level in range(6):
+        assert contrast(colours[f"t{level}"], colours[f"h{level}"]) >= 4.4, level
+    # each level is told from the next by lightness alone, for who sees no colours and on a grey printer
+    steps = [contrast(colours["paper"], colours[f"h{level}"]) for level in range(6)]
+    assert steps[1:] == sorted(steps[1:])
+    assert all(later / earlier > 1.2 for earlier, later in pairwise(steps[1:]))
+
+
+class Proxy(threading.Thread):
+    """Takes note of what is asked for and gives nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self._asked: list[str] = []
+
+    def run(self) -> None:
+        while True:
+            try:
+                caller, _ = self._server.accept()
+            except OSError:
+                return
+            with caller, suppress(OSError):
+                caller.settimeout(2)
+                self._asked.append(caller.recv(4096).split(b"\r\n")[0].decode("ascii", "replace"))
+
+    def asked(self) -> list[str]:
+        """What was asked for since the last time, without what a browser asks for whatever it shows."""
+        found, self._asked = self._asked, []
+        return [one for one in found if not any(own in one for own in OWN)]
+
+    def end(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self.join(PATIENCE)
+
+
+def test_nothing_is_fetched(browser: str, tmp_path: Path, made: Path) -> None:
+    picture = f"--screenshot={tmp_path / 'page.png'}"
+    proxy = Proxy()
+    proxy.start()
+    try:
+        browse(browser, tmp_path, made, picture, proxy=proxy.port)
+        assert proxy.asked() == []
+        # It must be this test that would notice. With the policy of the page, not even this is fetched.
+        other = tmp_path / "other.html"
+        other.write_text('<img src="http://192.0.2.1/x.png">')
+        browse(browser, tmp_path, other, picture, proxy=proxy.port)
+        assert proxy.asked() == ["GET http://192.0.2.1/x.png HTTP/1.1"]
+        policy = re.findall("<meta http-equiv[^>]*>", made.read_text())[0]
+        other.write_text(f'{policy}<img src="http://192.0.2.1/y.png"><link rel="stylesheet" href="http://192.0.2.1/">')
+        browse(browser, tmp_path, other, picture, proxy=proxy.port)
+        assert proxy.asked() == []
+    finally:
+        proxy.end()
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "flags", "bright"),
+    [("desk", "1280,6000", (), True), ("phone", "390,6000", (), True), ("dark", "1280,6000", DARK, False)],
+)
+def test_screenshots(
+    browser: str, tmp_path: Path, made: Path, name: str, size: str, flags: tuple[str, ...], bright: bool
+) -> None:
+    from matplotlib.image import imread
+
+    picture = tmp_path / f"{name}.png"
+    browse(browser, tmp_path, made, f"--screenshot={picture}", f"--window-size={size}", *flags)
+    pixels = imread(picture)[:, :, :3]
+    assert bool(pixels[0, 0].mean() > 0.9) is bright
+    # headings, cards, charts: much that is not background, all the way down
+    touched = abs(pixels - pixels[0, 0]).max(axis=2) > 0.2
+    assert 0.01 < touched.mean() < 0.5
+    for part in range(4):
+        assert touched[part * 1000 : (part + 1) * 1000].any()
+
+
+def test_paper(browser: str, tmp_path: Path, made: Path) -> None:
+    if shutil.which("pdftotext") is None:
+        cannot_here("there is no pdftotext")
+    paper = tmp_path / "page.pdf"
+    browse(browser, tmp_path, made, f"--print-to-pdf={paper}", "--no-pdf-header-footer", *DARK)
+    told = subprocess.run(["pdftotext", "-layout", str(paper), "-"], capture_output=True, text=True, check=True).stdout
+    # what is folded on a screen is open on paper
+    assert "Missed here" in told
+    assert "34,000" not in told.split("What to look at first")[0]
+    assert told.count("\f") <= 9
+    sheet = tmp_path / "sheet"
+    subprocess.run(["pdftoppm", "-png", "-r", "20", "-l", "1", str(paper), str(sheet)], check=True)
+    from matplotlib.image import imread
+
+    pixels = imread(next(tmp_path.glob("sheet*.png")))
+    assert pixels[:, :, :3].mean() > 0.75
+    assert round(pixels.shape[0] / pixels.shape[1], 2) == 1.41

@@ -1,0 +1,306 @@
+"""The page: harmless whatever names say, nothing fetched, every chart with its figures as a table."""
+
+from __future__ import annotations
+
+import html
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from bccnd.errors import PipelineError
+from bccnd.pipeline.report import charts
+from bccnd.pipeline.report.facts import Channel, Clock, Course, Delivery, Epoch, Facts, Link, Refusals, Silence
+from bccnd.pipeline.report.findings import findings
+from bccnd.pipeline.report.page import PRINTED, ROWS, page, set_name
+from bccnd.pipeline.report.style import STYLE
+from bccnd.pipeline.report.svg import INKS, drawing, written
+from bccnd.pipeline.report.write import put, report
+from tests.pipeline import reporting
+
+START = reporting.START
+HOUR = 60 * reporting.MINUTE
+EVIL = '<script>alert("1")</script>$x$&amp;'
+
+
+def full(name: str = "h01/app/7", hosts: int = 3) -> Facts:
+    """Something of everything."""
+    names = tuple(f"h{number:02d}" for number in range(1, hosts + 1))
+    return Facts(
+        start=START,
+        end=START + HOUR,
+        step=reporting.MINUTE,
+        hosts=names,
+        senders=1,
+        messages=36_000,
+        links=tuple(Link(host, name, 36_000, 36_000, 34_000, 2000, 0, 0, 0, 0) for host in names),
+        receivers={host: Course((600,) * 60, (33,) * 60, (0,) * 60) for host in names},
+        sending={name: Course((1800,) * 60, (99,) * 60, (0,) * 60)},
+        epochs=tuple(Epoch(name, number, START + number, START + HOUR, "restart", 3) for number in range(2, 7)),
+        silences=(Silence(None, name, START + HOUR // 2, None, "open", "heartbeat"),),
+        delivery=(Delivery(frozenset(names), 30_000), Delivery(frozenset(names[:1]), 4000)),
+        channels=(Channel(name, 36_000, 3_600_000, 120, False, 600, name, 36_000),),
+        refusals=(Refusals(name, "integrity_failed", 40, 3, (name,), 1, START, START + 9),),
+        clocks=(Clock("h02", "h01", -5, 2_500_000, 90, 500),),
+        all_messages=36_000,
+        all_channels=1,
+    )
+
+
+def made(facts: Facts, title: str = "") -> str:
+    return page(facts, findings(facts), title)
+
+
+class _Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in ("meta", "br", "link"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def parsed(text: str) -> _Elements:
+    elements = _Elements()
+    elements.feed(text)
+    elements.close()
+    assert elements.open == []
+    return elements
+
+
+def test_a_page_fetches_nothing_and_runs_nothing() -> None:
+    text = made(full())
+    elements = parsed(text)
+    tags = {tag for tag, _ in elements.found}
+    assert not tags & {"script", "link", "img", "iframe", "object", "embed", "form", "image", "foreignobject", "base"}
+    policies = [
+        attrs["content"] for tag, attrs in elements.found if attrs.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policies == ["default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"]
+    for _, attrs in elements.found:
+        for name, value in attrs.items():
+            assert not name.startswith("on")
+            if name in ("href", "src", "xlink:href"):
+                assert (value or "").startswith("#")
+    # all that remains of addresses are the names of the two languages
+    assert set(re.findall(r"https?://[^\s\"'<]+", text)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert "url(http" not in text
+    assert "@import" not in text
+
+
+def test_names_from_the_network_are_text_and_nothing_else() -> None:
+    text = made(full(EVIL), EVIL)
+    assert "<script" not in text
+    elements = parsed(text)
+    shown = " ".join("".join(elements.text).split())
+    # in the headline, in findings, in tables and in charts, as it was written
+    assert shown.count(EVIL) >= 8
+    assert {tag for tag, _ in elements.found} == {tag for tag, _ in parsed(made(full())).found}
+
+
+def test_what_cannot_be_printed_is_spelled_out() -> None:
+    text = made(full("a\x00b\x1b[2J\u202e/x"))
+    assert "\x00" not in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "a\\x00b\\x1b" in text
+
+
+def test_every_chart_is_named_and_has_its_figures_beside_it() -> None:
+    text = made(full())
+    sections = re.findall(r'<section id="(\w+)".*?</section>', text, re.DOTALL)
+    assert sections == ["first", "matrix", "courses", "events", "sets", "channels", "refused", "clocks"]
+    for name, body in re.findall(r'<section id="(\w+)"(.*?)</section>', text, re.DOTALL):
+        if name == "first":
+            continue
+        drawn = re.findall(r"<svg[^>]*>", body)
+        assert len(drawn) == 1, name
+        assert 'role="img"' in drawn[0]
+        assert re.search(r'aria-label="[^"]{20,}"', drawn[0]), name
+        assert body.count("<table>") == 1, name
+
+
+def test_ids_are_unique_and_all_that_is_referred_to_is_there() -> None:
+    text = made(full(hosts=6))
+    ids = re.findall(r'\bid="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r"url\(#([^)]*)\)", text)) | set(re.findall(r'href="#([^"]*)"', text)) <= set(ids)
+
+
+def test_charts_are_well_formed_and_take_their_colours_from_the_page() -> None:
+    drawn = re.findall(r"<svg.*?</svg>", made(full()), re.DOTALL)
+    assert len(drawn) == 7
+    for one in drawn:
+        ET.fromstring(one)
+        assert not re.search(r"#[0-9a-f]{6}\b", one), "a fixed colour"
+        assert "DejaVu" not in one
+        assert "<text" in one
+    roles = set(re.findall(r"var\(--(\w+)\)", "".join(drawn) + STYLE))
+    light, dark = STYLE.split("prefers-color-scheme: dark")[0], STYLE.split("prefers-color-scheme: dark")[1]
+    for role in roles | set(INKS):
+        assert f"--{role}:" in light
+        assert f"--{role}:" in dark.split("@media")[0]
+
+
+def test_the_same_facts_give_the_same_page() -> None:
+    assert made(full()) == made(full())
+
+
+def test_a_page_of_a_fleet_in_which_nothing_happened() -> None:
+    facts = Facts(
+        START,
+        START + HOUR,
+        reporting.MINUTE,
+        ("h01", "h02"),
+        1,
+        100,
+        (Link("h01", "h02/a", 100, 100, 100, 0, 0, 0, 0, 0),),
+    )
+    text = made(facts)
+    parsed(text)
+    assert "All is well: nothing was lost." in text
+    assert "Nothing asks for attention." in text
+    assert "Nobody began anew, and nobody fell silent." in text
+    assert "No datagram was refused." in text
+
+
+def test_a_page_without_any_messages() -> None:
+    facts = replace(full(), links=(), receivers={}, sending={}, delivery=(), channels=(), epochs=(), silences=())
+    parsed(made(facts))
+
+
+def test_long_tables_are_cut_and_say_so() -> None:
+    facts = full()
+    links = tuple(Link("h01", f"s{number}/a", 100, 100, 90, 10, 0, 0, 0, 0) for number in range(ROWS + 50))
+    text = made(replace(facts, links=links))
+    body = re.search(r'<section id="matrix".*?</section>', text, re.DOTALL)
+    assert body
+    assert body[0].count("<tr>") == ROWS + 1
+    assert "50\N{NO-BREAK SPACE}more rows not shown here." in body[0]
+    assert f"nth-child(n+{PRINTED + 1})" in STYLE
+
+
+def test_what_was_left_out_is_said() -> None:
+    text = made(replace(full(), folded={"sets of receivers": 12}, missing=("skew",)))
+    assert "12 sets of receivers" in text
+    assert "Tables that were not there: skew." in text
+
+
+@pytest.mark.parametrize(("senders", "grouped"), [(50, False), (51, True)])
+def test_a_matrix_with_too_many_senders_is_of_their_hosts(senders: int, grouped: bool) -> None:
+    links = tuple(
+        Link(f"r{host}", f"s{number % 60:02d}/app/{number}", 100, 100, 100 - number, number, 0, 0, 0, 0)
+        for host in range(3)
+        for number in range(senders)
+    )
+    table = charts.matrix(replace(full(), links=links))
+    assert table.grouped is grouped
+    assert len(table.senders) == 50
+    assert table.more_senders == (1 if grouped else 0)
+    # the worst first
+    assert table.senders[0] == ("s50" if grouped else "s49/app/49")
+
+
+def test_the_worst_receiver_is_the_first_column() -> None:
+    links = tuple(Link(f"r{host}", "s/a", 100, 100, 100 - host, host, 0, 0, 0, 0) for host in range(5))
+    assert charts.matrix(replace(full(), links=links)).receivers == ("r4", "r3", "r2", "r1", "r0")
+
+
+@pytest.mark.parametrize(("ratio", "level"), [(0, 0), (0.0001, 1), (0.001, 2), (0.01, 3), (0.05, 4), (0.2, 5), (1, 5)])
+def test_levels_of_colour(ratio: float, level: int) -> None:
+    assert charts.level(ratio) == level
+
+
+def test_cells_say_their_figures_where_the_pointer_rests() -> None:
+    drawn = charts.draw_matrix(full(EVIL))
+    assert drawn
+    titles = re.findall(r"<title>(.*?)</title>", drawn)
+    assert len(titles) == 3
+    assert all("2,000 of 36,000" in html.unescape(one) for one in titles)
+    assert EVIL in html.unescape(titles[0])
+
+
+def test_a_large_matrix_is_not_a_large_file() -> None:
+    links = tuple(
+        Link(f"r{host:02d}", f"s{number:02d}/a", 100, 100, 99, 1, 0, 0, 0, 0)
+        for host in range(50)
+        for number in range(50)
+    )
+    drawn = charts.draw_matrix(replace(full(), links=links))
+    assert drawn
+    assert len(drawn) < 1_300_000
+
+
+def test_sets_are_called_by_what_is_shorter() -> None:
+    hosts = ("a", "b", "c", "d")
+    assert set_name(Delivery(frozenset(hosts), 1), hosts) == "all 4 hosts"
+    assert set_name(Delivery(frozenset("abc"), 1), hosts) == "all but d"
+    assert set_name(Delivery(frozenset("b"), 1), hosts) == "only b"
+    assert set_name(Delivery(frozenset(), 1), hosts) == "nobody"
+
+
+def test_weeks_fit_on_a_time_axis() -> None:
+    for days in (1, 3, 30, 400):
+        facts = replace(full(), end=START + days * 24 * HOUR)
+        assert charts.draw_time_line(facts)
+
+
+def test_colours_of_a_figure_are_roles_of_the_page() -> None:
+    with drawing(100, 50) as figure:
+        place = figure.subplots()
+        place.plot([0, 1], [0, 1], color=INKS["c2"])
+        place.text(0.5, 0.5, "$a$ & <b>", weight="bold")
+        text = written(figure, "one", 'says "it"')
+    assert "var(--c2)" in text
+    assert "$a$ &amp; &lt;b&gt;" in text
+    assert "font-weight: 700" in text or "font-weight: bold" in text
+    assert 'aria-label="says &quot;it&quot;"' in text
+
+
+# -- in its place
+
+
+def test_the_page_is_put_in_its_place_whole(tmp_path: Path) -> None:
+    tables, out = tmp_path / "tables", tmp_path / "new" / "page"
+    hosts, senders = ("h01", "h02", "h03"), ("h01/a", "h02/a")
+    reporting.write(tables, hosts, senders, missed=lambda host, sender, minute: int(host == "h03"))
+    path, found = report(str(tables), str(out), title="Night")
+    assert path == str(out / "index.html")
+    assert [one.kind for one in found] == ["receiver"]
+    text = Path(path).read_text()
+    parsed(text)
+    assert "<title>Night</title>" in text
+    assert [one.name for one in out.iterdir()] == ["index.html"]
+
+
+def test_an_earlier_page_survives_what_goes_wrong(tmp_path: Path) -> None:
+    put(str(tmp_path), "earlier")
+    with pytest.raises(PipelineError):
+        report(str(tmp_path / "nowhere"), str(tmp_path))
+    assert (tmp_path / "index.html").read_text() == "earlier"
+    assert [one.name for one in tmp_path.iterdir()] == ["index.html"]
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(PipelineError, match="cannot be written"):
+        put(str(tmp_path / "file" / "below"), "page")
