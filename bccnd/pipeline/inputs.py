@@ -44,10 +44,10 @@ class Input(NamedTuple):
 class Journal:
     """A journal as it stood when it was looked at.
 
-    Raises PipelineError: no_journal, empty_journal, foreign_file, twice.
+    Raises PipelineError: no_journal, foreign_file, twice; empty_journal unless it ``may_be_empty``.
     """
 
-    def __init__(self, spark: SparkSession, where: str) -> None:
+    def __init__(self, spark: SparkSession, where: str, *, may_be_empty: bool = False) -> None:
         self._spark = spark
         self.where = where
         self.folder = Folder(spark, where)
@@ -58,7 +58,7 @@ class Journal:
                 "name the folder that a recorder writes to (recorder.journal), or make one: bccn pipeline ingest",
             )
         self.files = list(self._listed())
-        if not self.files:
+        if not self.files and not may_be_empty:
             raise PipelineError(
                 "empty_journal", f"the journal at {where} has no records yet", "see whether the recorder runs"
             )

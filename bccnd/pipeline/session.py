@@ -7,6 +7,7 @@ which is nobody's business unless something went wrong that nobody can explain.
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import re
@@ -196,8 +197,10 @@ def _prepare(session: SparkSession, master: str) -> None:
                 "start workers, or ask for less: --conf spark.executor.memory=1g --conf spark.cores.max=2",
             )
         time.sleep(0.2)
-    with tempfile.TemporaryDirectory(prefix="bccnd-package-") as folder:
-        context.addPyFile(package(folder))
+    # Workers fetch it from here, whenever they come.
+    folder = tempfile.mkdtemp(prefix="bccnd-package-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    context.addPyFile(package(folder))
 
 
 def package(folder: str) -> str:

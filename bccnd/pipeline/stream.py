@@ -81,8 +81,10 @@ class _Batch:
 
     def refresh(self, days: Iterable[str], new: Iterable[str] = ()) -> None:
         """Compute what these days, new files, changed sessions and missing days make necessary."""
-        source = Journal(self._spark, self._journal)
+        source = Journal(self._spark, self._journal, may_be_empty=True)
         source.check(set(new))
+        if not source.days:
+            return
         with store.opened(self._spark, self._tables) as kept:
             before, after = _spans(kept.read(SESSIONS)), _spans(source.sessions())
             wanted = set(days) | changed(before, after) | (set(source.days) - kept.days(HEARD))
