@@ -31,6 +31,9 @@ SESSIONS: Final = f"{store.STATE}/sessions"
 WHOLE: Final = ("epochs", "liveness")
 #: the steps that a run goes through
 STEPS: Final = len(schema.TABLES) + 4
+#: bytes of a journal for each part of the work: few enough to be sorted in memory
+PART: Final = 4 * 1024 * 1024
+_PARTS: Final = "spark.sql.shuffle.partitions"
 
 Tell = Callable[[str], None]
 
@@ -68,6 +71,7 @@ def recompute(
     """Compute the tables of some days, or all, and put them in their places. Returns the rows written of each."""
     sessions = source.sessions()
     wanted = None if days is None else set(days)
+    _divide(spark, source, wanted)
     tell("epochs")
     while True:
         obs = source.obs(wanted)
@@ -100,6 +104,15 @@ def recompute(
     tell("putting the tables in their places")
     kept.commit(wanted, whole=WHOLE)
     return counts
+
+
+def _divide(spark: SparkSession, source: Journal, days: Collection[str] | None) -> None:
+    """Have Spark divide work by how much there is, unless it was told how: its usual 200 parts cost a small journal
+    minutes, and are few for a large one."""
+    context = spark.sparkContext
+    if not context.getConf().contains(_PARTS):
+        size = sum(one.size for one in source.files if days is None or one.file.day in days)
+        spark.conf.set(_PARTS, str(max(context.defaultParallelism, size // PART)))
 
 
 def _write_liveness(

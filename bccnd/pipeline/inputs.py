@@ -30,6 +30,8 @@ MARGIN: Final = datetime.timedelta(minutes=10)
 _READERS: Final = 8
 #: how a type of Arrow may be called besides
 _SAME: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+#: columns that a journal without them may leave out
+_OPTIONAL: Final = ("payload",)
 _ONE_DAY: Final = datetime.timedelta(days=1)
 
 
@@ -65,12 +67,12 @@ class Journal:
         self.days = sorted({one.file.day for one in self.files})
 
     def _listed(self) -> Iterator[Input]:
-        seen: dict[tuple[str, int], str] = {}
+        seen: dict[tuple[str, str, int], str] = {}
         for path, size in sorted(self._parquet(layout.OBS)):
             file = layout.read_path(path)
             if file is None:
                 raise _foreign(self.folder.at(path), "its name is not one that a recorder gives")
-            other = seen.setdefault((file.journal_id, file.first), path)
+            other = seen.setdefault((file.host, file.journal_id, file.first), path)
             if other != path:
                 raise self._twice(path, other)
             yield Input(file, path, size)
@@ -97,12 +99,13 @@ class Journal:
         """Look into the files, or those with these paths. Raises PipelineError: foreign_file, twice."""
         chosen = [one for one in self.files if only is None or one.path in only]
         counts = check(self.where, [one.path for one in chosen], journal_schema.OBS)
-        ends: dict[str, tuple[int, str]] = {}
+        ends: dict[tuple[str, str], tuple[int, str]] = {}
         for one, count in sorted(zip(chosen, counts, strict=True), key=lambda pair: pair[0].file.first):
-            end, other = ends.get(one.file.journal_id, (0, ""))
+            journal = one.file.host, one.file.journal_id
+            end, other = ends.get(journal, (0, ""))
             if one.file.first < end:
                 raise self._twice(one.path, other)
-            ends[one.file.journal_id] = (one.file.first + count, one.path)
+            ends[journal] = (one.file.first + count, one.path)
 
     def obs(self, days: Collection[str] | None = None) -> DataFrame:
         """The rows of all days, or of these days and of `MARGIN` around them; ``day`` says in which day's folder each
@@ -175,6 +178,8 @@ def _rows(filesystem: pafs.FileSystem, path: str, columns: pa.Schema) -> int:
         raise _foreign(path, f"it cannot be read: {str(error).splitlines()[0]}") from None
     for column in columns:
         index = there.get_field_index(column.name)
+        if index < 0 and column.name in _OPTIONAL:
+            continue
         if index < 0:
             raise _foreign(path, f"it has no column {column.name}")
         kind = there.field(index).type

@@ -25,6 +25,7 @@ from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import inputs, schema
 from bccnd.pipeline.build import build
 from bccnd.pipeline.inputs import Journal
+from tests.pipeline.journals import put, rows
 from tests.pipeline.threedays import SMALL, content, files
 from tests.support import ROOT
 
@@ -140,6 +141,15 @@ def test_a_bad_journal_is_named_and_changes_nothing(
     assert said in message
     assert remedy.startswith("  remedy: ")
     assert os.listdir(tables / "messages") == ["day=2026-01-01"]
+
+
+def test_journals_of_two_hosts_may_have_the_same_name_and_no_payloads(spark: SparkSession, tmp_path: Path) -> None:
+    for host in ("relay01", "relay02"):
+        path = put(tmp_path, host, "j1", 1, rows(1, 3))
+        pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["payload"]), path)
+    source = Journal(spark, str(tmp_path))
+    source.check()
+    assert source.obs().where("payload is null").count() == 6
 
 
 def test_rows_of_a_day_come_with_a_margin(spark: SparkSession, small: Path) -> None:

@@ -2,8 +2,8 @@
 
 Law: ``expected = any_seen + lost_everywhere`` and ``any_seen = seen + lost_here + not_listening``, in every row. A
 receiver has a row for each source that it can hear at all (it is on a segment where somebody heard it), and what it did
-not see while it was not recording is no loss: ``loss_ratio``, of all that was due, is null for a minute in which nothing
-was. ``dup`` counts copies in the minute in which they came, ``late`` what arrived only after what followed it.
+not see while it was not recording is no loss: ``loss_ratio`` is null for a minute in which nothing was due to it.
+``dup`` counts copies in the minute in which they came, ``late`` what arrived only after what followed it.
 """
 
 from __future__ import annotations
