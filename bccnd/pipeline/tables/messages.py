@@ -51,24 +51,26 @@ def placed(rows: DataFrame, numbers: DataFrame, pieces: DataFrame | None, *, bro
 
 def arrivals(placed: DataFrame, hosts: DataFrame, words: int) -> DataFrame:
     """One row for each message, from its rows and what is known of hosts: (host, date, bit, offset)."""
-    stale = F.col("verdict") == "stale"
-    copy = F.col("verdict") == "duplicate"
+    kind = F.when(F.col("verdict") == "stale", 1).when(F.col("verdict") == "duplicate", 2).otherwise(0)
     zero = F.lit(0).cast("bigint")
     collected: list[Column] = []
     for word in range(words):
-        collected.append(F.bit_or(masks.single("bit", word)).alias(masks.names("seen", words)[word]))
-        collected.append(
-            F.bit_or(F.when(stale, masks.single("bit", word)).otherwise(zero)).alias(masks.names("stale", words)[word])
-        )
-        collected.append(
-            F.bit_or(F.when(stale | copy, zero).otherwise(masks.single("bit", word))).alias(
-                masks.names("other", words)[word]
-            )
-        )
-    return (
+        mine = masks.single("bit", word)
+        for name, column in (
+            ("seen", mine),
+            ("stale", F.when(F.col("kind") == 1, mine).otherwise(zero)),
+            ("other", F.when(F.col("kind") == 0, mine).otherwise(zero)),
+        ):
+            collected.append(F.bit_or(column).alias(masks.names(name, words)[word]))
+    narrow = (
         placed.withColumn("date", F.floor(F.col("us") / DAY))
         .join(F.broadcast(hosts), ["host", "date"])
-        .groupBy("id", "seq_key", "chan")
+        .select("id", "seq_key", "chan", "us", "offset", "len", "bit", kind.alias("kind"))
+        # rows of the same message come from different hosts' files: sums before they are together would save nothing
+        .repartition("id", "seq_key")
+    )
+    return (
+        narrow.groupBy("id", "seq_key", "chan")
         .agg(
             F.min("us").alias("first"),
             F.min(F.col("us") - F.col("offset")).alias("moment"),
