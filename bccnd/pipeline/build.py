@@ -32,6 +32,12 @@ WHOLE: Final = ("epochs", "liveness")
 #: the steps that a run goes through
 STEPS: Final = len(schema.TABLES) + 4
 
+#: bytes of the journal for each part that rows are divided into, and parts for each processor at least: a part costs
+#: about as much to begin as a hundred thousand rows to work on
+PART: Final = 32 << 20
+PARTS: Final = 2
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
 Tell = Callable[[str], None]
 
 
@@ -66,6 +72,7 @@ def recompute(
     spark: SparkSession, kept: store.Store, source: Journal, days: Collection[str] | None, tell: Tell = silent
 ) -> dict[str, int]:
     """Compute the tables of some days, or all, and put them in their places. Returns the rows written of each."""
+    _divide(spark, source, days)
     sessions = source.sessions()
     wanted = None if days is None else set(days)
     tell("epochs")
@@ -100,6 +107,14 @@ def recompute(
     tell("putting the tables in their places")
     kept.commit(wanted, whole=WHOLE)
     return counts
+
+
+def _divide(spark: SparkSession, source: Journal, days: Collection[str] | None) -> None:
+    """Have Spark divide rows into as many parts as are worth it, unless whoever started it has said how many."""
+    context = spark.sparkContext
+    if not context.getConf().contains(_PARTITIONS):
+        size = sum(one.size for one in source.files if days is None or one.file.day in days)
+        spark.conf.set(_PARTITIONS, max(PARTS * context.defaultParallelism, size // PART))
 
 
 def _write_liveness(
