@@ -31,9 +31,12 @@ SESSIONS: Final = f"{store.STATE}/sessions"
 WHOLE: Final = ("epochs", "liveness")
 #: the steps that a run goes through
 STEPS: Final = len(schema.TABLES) + 4
-#: bytes of a journal for each part of the work: few enough to be sorted in memory
-PART: Final = 4 * 1024 * 1024
-_PARTS: Final = "spark.sql.shuffle.partitions"
+
+#: bytes of the journal for each part that rows are divided into, and parts for each processor at least: a part costs
+#: about as much to begin as a hundred thousand rows to work on
+PART: Final = 32 << 20
+PARTS: Final = 2
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 Tell = Callable[[str], None]
 
@@ -69,9 +72,9 @@ def recompute(
     spark: SparkSession, kept: store.Store, source: Journal, days: Collection[str] | None, tell: Tell = silent
 ) -> dict[str, int]:
     """Compute the tables of some days, or all, and put them in their places. Returns the rows written of each."""
+    _divide(spark, source, days)
     sessions = source.sessions()
     wanted = None if days is None else set(days)
-    _divide(spark, source, wanted)
     tell("epochs")
     while True:
         obs = source.obs(wanted)
@@ -107,12 +110,12 @@ def recompute(
 
 
 def _divide(spark: SparkSession, source: Journal, days: Collection[str] | None) -> None:
-    """Have Spark divide work by how much there is, unless it was told how: its usual 200 parts cost a small journal
-    minutes, and are few for a large one."""
+    """Have Spark divide rows into as many parts as are worth it, unless whoever started it has said how many: its usual
+    200 parts cost a small journal minutes."""
     context = spark.sparkContext
-    if not context.getConf().contains(_PARTS):
+    if not context.getConf().contains(_PARTITIONS):
         size = sum(one.size for one in source.files if days is None or one.file.day in days)
-        spark.conf.set(_PARTS, str(max(context.defaultParallelism, size // PART)))
+        spark.conf.set(_PARTITIONS, max(PARTS * context.defaultParallelism, size // PART))
 
 
 def _write_liveness(
