@@ -3,8 +3,8 @@
 Law: a silence is the time between two messages of a source that follow each other at a receiver (``host``), or at
 whichever receiver (``host`` null), when it is longer than the source's rhythm on that day explains. Of a source that
 sends heartbeats that is `PATIENCE` times the median distance of its heartbeats, at least 5 s; of another 20 times its
-mean distance, at least a minute. The receiver that heard most of a source says what its rhythm is; who has sent too few
-messages on a day for one is not watched.
+mean distance, at least a minute. The receiver that heard most of a source says what its rhythm is; who has sent too
+few messages on a day for one is not watched.
 
 ``gap`` is a silence that ended, ``open`` one that had not when the data end; a silence that the receiver did not
 record longer than the rhythm explains is ``host_down``: nobody knows. Without a receiver, ``host_down`` says that all
