@@ -3,7 +3,8 @@
 Law: a silence is the time between two messages of a source that follow each other at a receiver (``host``), or at
 whichever receiver (``host`` null), when it is longer than the source's rhythm on that day explains. Of a source that
 sends heartbeats that is `PATIENCE` times the median distance of its heartbeats, at least 5 s; of another 20 times its
-mean distance, at least a minute. Who has sent too few messages on a day for a rhythm is not watched.
+mean distance, at least a minute. The receiver that heard most of a source says what its rhythm is; who has sent too
+few messages on a day for one is not watched.
 
 ``gap`` is a silence that ended, ``open`` one that had not when the data end; a silence that the receiver did not
 record longer than the rhythm explains is ``host_down``: nobody knows. Without a receiver, ``host_down`` says that all
@@ -79,23 +80,7 @@ def buckets(obs: DataFrame) -> DataFrame:
 
 def rhythms(obs: DataFrame, pieces: DataFrame) -> DataFrame:
     """What every source must keep up on each day: date, src, patience (microseconds), basis."""
-    beats = (
-        obs.where(F.col("verdict").isin(*ONCE, "looped") & (F.col("src") != NAMELESS))
-        .where(F.col("chan").startswith("heartbeat/") & (F.col("chan") == F.concat(F.lit("heartbeat/"), F.col("src"))))
-        .groupBy(F.to_date("ts").alias("date"), "host", "src", "seq_key")
-        .agg(F.min(F.unix_micros("ts")).alias("us"))
-    )
-    before = Window.partitionBy("date", "host", "src").orderBy("us")
-    # To the millisecond: a median of what differs by delays alone need not keep every one of them.
-    distances = beats.withColumn("ms", F.floor((F.col("us") - F.lag("us").over(before)) / 1000)).where("ms IS NOT NULL")
-    regular = (
-        distances.groupBy("date", "src")
-        .agg(F.percentile("ms", F.lit(0.5)).alias("ms"), F.count("*").alias("distances"))
-        .where(F.col("distances") >= BEAT_DISTANCES)
-        .select("date", "src", F.floor(F.col("ms") * (1000 * PATIENCE)).cast("bigint").alias("beat"))
-    )
-    # The receiver that heard most of it knows its pace best; its own host hears it as its own broadcasts only.
-    pace = (
+    totals = (
         pieces.where(F.col("src").isNotNull())
         .groupBy("date", "host", "src")
         .agg(
@@ -104,14 +89,36 @@ def rhythms(obs: DataFrame, pieces: DataFrame) -> DataFrame:
             F.sum("n").alias("n"),
             F.sum("all").alias("all"),
         )
-        .groupBy("date", "src")
+    )
+    # The receiver that heard most of it knows its pace best; its own host hears it as its own broadcasts only.
+    order = F.struct("n", "all", "host")
+    pace = (
+        totals.groupBy("date", "src")
         .agg(
             F.min("first").alias("first"),
             F.max("last").alias("last"),
             F.max("n").alias("n"),
             F.max("all").alias("all"),
+            F.max(order)["host"].alias("host"),
         )
         .withColumn("n", F.when(F.col("n") > 0, F.col("n")).otherwise(F.col("all")))
+    )
+    beats = (
+        obs.where(F.col("verdict").isin(*ONCE, "looped") & (F.col("src") != NAMELESS))
+        .where(F.col("chan").startswith("heartbeat/") & (F.col("chan") == F.concat(F.lit("heartbeat/"), F.col("src"))))
+        .select(F.to_date("ts").alias("date"), "host", "src", "seq_key", F.unix_micros("ts").alias("us"))
+        .join(F.broadcast(pace.select("date", "src", "host")), ["date", "src", "host"])
+        .groupBy("date", "src", "seq_key")
+        .agg(F.min("us").alias("us"))
+    )
+    before = Window.partitionBy("date", "src").orderBy("us")
+    # To the millisecond: a median of what differs by delays alone need not keep every one of them.
+    distances = beats.withColumn("ms", F.floor((F.col("us") - F.lag("us").over(before)) / 1000)).where("ms IS NOT NULL")
+    regular = (
+        distances.groupBy("date", "src")
+        .agg(F.percentile("ms", F.lit(0.5)).alias("ms"), F.count("*").alias("distances"))
+        .where(F.col("distances") >= BEAT_DISTANCES)
+        .select("date", "src", F.floor(F.col("ms") * (1000 * PATIENCE)).cast("bigint").alias("beat"))
     )
     mean = (F.col("last") - F.col("first")) / (F.col("n") - 1)
     usual = F.when(F.col("n") >= ANY_MESSAGES, F.greatest(F.lit(ANY_LEAST), F.floor(mean * ANY_TIMES).cast("bigint")))
@@ -129,19 +136,16 @@ def state(pieces: DataFrame, kept_up: DataFrame) -> DataFrame:
     """What is to be kept of days, from their `buckets` and `rhythms`. ``day`` is a string."""
     heard = pieces.where(F.col("src").isNotNull())
     anybody = heard.groupBy("date", "src", "bucket").agg(F.min("first").alias("first"), F.max("last").alias("last"))
-    columns = ("date", "host", "src", "bucket", "first", "last")
-    # A journal may begin within a piece.
-    each = heard.groupBy("date", "host", "src", "bucket").agg(
-        F.min("first").alias("first"), F.max("last").alias("last")
-    )
-    all_pieces = each.select(*columns).unionByName(
+    columns = ("date", "host", "src", "first", "last")
+    all_pieces = heard.select(*columns).unionByName(
         anybody.withColumn("host", F.lit(None).cast("string")).select(*columns)
     )
     one = Window.partitionBy("date", "host", "src")
-    in_order = one.orderBy("bucket")
+    # A journal may begin within a piece, which is there twice then; so it is not the piece before that counts.
+    earlier = one.orderBy("first").rowsBetween(Window.unboundedPreceding, -1)
     # Where nothing comes before a piece, the day begins.
     marked = (
-        all_pieces.withColumn("before", F.lag("last").over(in_order))
+        all_pieces.withColumn("before", F.max("last").over(earlier))
         .withColumn("end", F.max("last").over(one))
         .where(F.col("before").isNull() | (F.col("first") - F.col("before") > BUCKET))
         .join(kept_up, ["date", "src"])
