@@ -1,6 +1,6 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-fleet run test test-systemd wheel deb man bench scale soak lint format pin clean
+.PHONY: help demo demo-fleet run test test-systemd wheel deb man bench bench-pipeline scale soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
@@ -23,6 +23,7 @@ help:
 	@echo 'make man     look through the manual pages, and lay them out as text in build/man/'
 	@echo 'make bench   what a message costs, beside the least it can cost and other brokers (half an hour, a quiet machine)'
 	@echo 'make scale   what it costs as things grow; the tables and charts of docs/scaling.md (half an hour)'
+	@echo 'make bench-pipeline  what the tables of 1 and 10 million rows take, and that they are right (ten minutes)'
 	@echo 'make soak    ten minutes of random frames from 50 clients, held to a model (MINUTES=10)'
 	@echo 'make lint    style and types only'
 	@echo 'make format  put the style right'
@@ -126,6 +127,12 @@ bench: $(BUILT)
 	@packaging/unpack-peers.sh .cache/peers
 	@$(MATPLOTLIB)
 	$(BIN)/python -m tests.bench $(ARGS)
+
+bench-pipeline: $(BUILT)
+	@packaging/need.sh java:default-jre-headless
+	@$(BIN)/python -c 'import duckdb' 2>/dev/null || { echo 'installing DuckDB to compare with'; \
+		$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) 'duckdb>=1.0'; }
+	$(BIN)/python -m tests.bench.spark --steps $(ARGS)
 
 scale: $(BUILT)
 	@packaging/need.sh taskset:util-linux chrt:util-linux
