@@ -10,6 +10,7 @@ import ast
 import importlib.util
 import os
 import re
+import signal
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -100,6 +101,14 @@ def pytest_configure() -> None:
         wrong += stale(_ROOT, compiled)
     if wrong:
         pytest.exit("\n".join(["these are no modules to test:", *wrong, _REMEDY]), returncode=4)
+
+
+@pytest.fixture(autouse=True)
+def _pipes() -> Iterator[None]:
+    """Whoever runs a command in this process leaves a broken pipe what it was: an error, not the end of all tests."""
+    kept = signal.getsignal(signal.SIGPIPE)
+    yield
+    signal.signal(signal.SIGPIPE, kept)
 
 
 @pytest.fixture
