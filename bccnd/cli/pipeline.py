@@ -179,11 +179,11 @@ def session(
     kept = False
     try:
         with _progress() as steps:
-            steps.say("starting Spark")
+            steps.tell("starting Spark")
             spark = sessions.start(master, memory=memory, conf=conf, log=log)
             steps.watch(spark)
             try:
-                yield spark, steps.say
+                yield spark, steps.tell
             finally:
                 steps.watch(None)
                 sessions.stop()
@@ -209,7 +209,7 @@ def _end(error: PipelineError) -> NoReturn:
 class _Steps:
     """What a run is doing, said in lines."""
 
-    def say(self, step: str) -> None:
+    def tell(self, step: str) -> None:
         tell(f"{step} ...")
 
     def watch(self, spark: SparkSession | None) -> None:
@@ -228,7 +228,7 @@ class _Bars(_Steps):
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
-    def say(self, step: str) -> None:
+    def tell(self, step: str) -> None:
         self._step = step
         self._count += 1
         self._show(description=step, completed=self._count, tasks="")
