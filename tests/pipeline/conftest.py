@@ -12,6 +12,15 @@ from bccnd.pipeline import session
 from bccnd.pipeline.build import build
 from tests.pipeline import threedays
 
+#: seconds that a test may take: some make all tables several times, each time with a Spark of its own
+PATIENCE = 600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(PATIENCE))
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
