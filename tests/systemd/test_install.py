@@ -102,13 +102,15 @@ def test_a_broken_configuration_is_told_by_status(hosts: Hosts, path: str, text:
     assert reload != 0
     assert host.main_pid() == pid
     assert host.show("ActiveState") == "active"
-    status = host.run("systemctl", "status", "--no-pager", "-l", "bccnd.service", check=False)
-    assert says in status
+
+    # systemd takes a moment to have what was logged, and forgets the last word at each attempt to start.
+    def status() -> str:
+        return host.run("systemctl", "status", "--no-pager", "-l", "bccnd.service", check=False)
+
+    wait(lambda: says in status(), "the reason in the status")
     # A start fails, and says why.
     assert host.status("systemctl", "restart", "bccnd.service") != 0
-    status = host.run("systemctl", "status", "--no-pager", "-l", "bccnd.service", check=False)
-    assert says in status
-    assert path in status
+    wait(lambda: says in (text := status()) and path in text, "the reason and the file in the status")
     # And once it is put right it goes on by itself.
     hosts.configure(host)
     wait(lambda: host.show("ActiveState") == "active", "the next start")
