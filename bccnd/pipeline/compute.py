@@ -1,7 +1,7 @@
 """From rows to tables of delivery and loss: what is done in which order, and what is kept for later.
 
 Law: the tables of a day are the same whether it is computed alone or with others, and whatever the order in which files
-came: they follow from its rows, those of `MARGIN` around it, and what is kept of the other days (`Result.state`).
+came: they follow from its rows, those of MARGIN (inputs.py) around it, and what is kept of other days (`Result.state`).
 
 Rows are read three times, with few columns: for the runs of sources (runs.py), for a part of the messages to compare
 clocks by, and for the messages. All else follows from these.
@@ -29,9 +29,6 @@ from bccnd.pipeline.tables.messages import SMALL, arrivals, messages, placed, wi
 from bccnd.pipeline.tables.missed import missed
 from bccnd.pipeline.tables.skew import parts_of, references, skew
 
-#: rows of so much time around the days are needed with theirs: the first arrival of a message may be on the day before,
-#: and so may the number before a day's first
-MARGIN: Final = datetime.timedelta(minutes=10)
 #: microseconds beyond which the wavering of a clock tells nothing
 MAX_SPREAD: Final = 2_000_000
 
@@ -97,8 +94,8 @@ def compute(
 ) -> Result:
     """The tables of ``days``, by default of all that there are.
 
-    ``obs`` has the rows of these days and of MARGIN around them, ``sessions`` all sessions, ``state`` what was kept of
-    all other days.
+    ``obs`` has the rows of these days and of MARGIN (inputs.py) around them, ``sessions`` all sessions, ``state`` what
+    was kept of all other days.
     """
     kept: list[DataFrame] = []
 

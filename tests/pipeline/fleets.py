@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bccnd.pipeline import schema
-from bccnd.pipeline.compute import MARGIN, Result, compute
+from bccnd.pipeline.compute import Result, compute
+from bccnd.pipeline.inputs import MARGIN
 from bccnd.pipeline.simulate import Fleet, Simulation, write
 from tests.pipeline.truth import Truth
 

@@ -14,12 +14,10 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from bccnd.core.observe import JOURNAL_GAP
+from bccnd.pipeline.runs import ARRIVED
 
 #: verdicts of datagrams that were not refused; a row for records that nobody can read any more is no datagram
-NOT_REFUSED: Final = (
-    *("accepted", "reordered", "restart", "duplicate", "stale", "looped", "not_addressed"),
-    JOURNAL_GAP,
-)
+NOT_REFUSED: Final = (*ARRIVED, JOURNAL_GAP)
 #: rows for one minute, receiver and verdict: more than anybody reads, and still few beside what they were made from
 CAP: Final = 1000
 #: stands for all other names; no sender may have it in its own

@@ -25,12 +25,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-#: verdicts of datagrams that came from their source; the rest may be anybody's
-HEARD: Final = ("accepted", "reordered", "restart", "duplicate", "stale", "looped", "not_addressed")
-#: those of them that are not copies of another row
+from bccnd.pipeline.runs import ARRIVED, NAMELESS
+
+#: those of the verdicts in ARRIVED that are not copies of another row
 ONCE: Final = ("accepted", "reordered", "restart", "not_addressed")
-#: a sender without a name has no rhythm
-NAMELESS: Final = "?"
 
 #: heartbeats that may be missed, and half of one for delays: the daemon's dead_after is 3
 PATIENCE: Final = 3.5
@@ -61,7 +59,7 @@ _SILENCE: Final = pa.schema(
 
 def buckets(obs: DataFrame) -> DataFrame:
     """Rows of whole days, condensed to pieces of `BUCKET`: first and last moment, and how many messages."""
-    heard = F.col("verdict").isin(*HEARD) & (F.col("src") != NAMELESS)
+    heard = F.col("verdict").isin(*ARRIVED) & (F.col("src") != NAMELESS)
     us = F.unix_micros("ts")
     return (
         obs.select(
