@@ -5,6 +5,7 @@ from bccnd.leaf cimport scan
 from bccnd.leaf.notes cimport Notes
 
 cdef int _RECORD
+cdef int _LINKED
 cdef int _BEAT
 cdef int _COLON
 cdef double _ENDLESS

@@ -5,9 +5,9 @@ wherever it ends, knows what the trackers knew at that moment. Nothing in it can
 understand he leaves out, and says so.
 
 A file begins with MAGIC and VERSION (4 bytes). What follows are records: the size of all that follows the size
-(4 bytes), the kind of the record (1; so far there is one), the serial number of the input that was worked on, 0 for
-none (8), the time (8, monotonic), and notes. A note is the ``src:seq`` of a datagram that changed a tracker, as it
-stood in the datagram, behind its size (1 byte, 1 to 239); or its kind (1 byte, from 240 on), its size (2) and:
+(4 bytes), the kind of the record (1; what a link has brought is 2), the serial number of the input that was worked on,
+0 for none (8), the time (8, monotonic), and notes. A note is the ``src:seq`` of a datagram that changed a tracker, as
+it stood in the datagram, behind its size (1 byte, 1 to 239); or its kind (1 byte, from 240 on), its size (2) and:
 
 - BEAT: a src that sent a heartbeat
 - GONE: a src that was forgotten
@@ -44,6 +44,8 @@ MAGIC: Final = b"bccnd annals"
 VERSION: Final = 1
 
 _RECORD: Final = 1
+#: a record of what a link has brought, which is judged with more caution
+_LINKED: Final = 2
 
 _BEAT: Final = 240
 _GONE: Final = 241
@@ -161,7 +163,7 @@ class Annals:
             self._flush(self.serial, now)
 
     def _flush(self, serial: int, now: float) -> None:
-        self._put_out(self.notes.take(_RECORD, serial, now))
+        self._put_out(self.notes.take(_LINKED if self._sources.cautious else _RECORD, serial, now))
 
     def _put_out(self, record: bytes) -> None:
         if self.failed:
@@ -345,7 +347,8 @@ class _Reader:
                 end = at + _SIZE.size + size
                 if end > len(data):  # whoever wrote this was killed meanwhile
                     break
-                if data[at + _SIZE.size] == _RECORD:
+                if data[at + _SIZE.size] in (_RECORD, _LINKED):
+                    self._sources.cautious = data[at + _SIZE.size] == _LINKED
                     self._record(data, at, end, strange)
                 else:
                     _add(strange, f"records of kind {data[at + _SIZE.size]}")
@@ -354,6 +357,8 @@ class _Reader:
             self.doubts.append(
                 f"file {self._files}: damaged in the record at byte {at} ({wrong}); the rest of it was not taken over"
             )
+        finally:
+            self._sources.cautious = False
         for what, count in strange.items():
             self.doubts.append(f"file {self._files}: {count} {what} are not known to this version and were left out")
 

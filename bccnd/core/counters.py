@@ -43,7 +43,7 @@ class BusCounters:
         #: control messages for which there was no room
         self.untold = 0
         self.dropped: dict[str, int] = dict.fromkeys(DROP_REASONS, 0)
-        #: told to clients as !/bccn/error; the reasons are the fixed set of bus.py
+        #: told to clients as !/bccn/error; only those of `ERROR_REASONS` that there have been
         self.errors: dict[str, int] = {}
 
 
@@ -51,8 +51,15 @@ class BusCounters:
 DROP_REASONS: Final = (
     "queue_messages", "queue_bytes", "user_queue_bytes", "not_queued", "too_big", "client_ended", "client_gone",
 )  # fmt: skip
-REFUSE_REASONS: Final = ("too_many_clients", "too_many_clients_of_user", "not_admitted")
+REFUSE_REASONS: Final = ("too_many_clients", "too_many_clients_of_user", "not_admitted", "bug")
 END_REASONS: Final = ("slow", "pid_reused", "bug")
+#: why a frame of a client was refused, or a message stayed on this host
+ERROR_REASONS: Final = (
+    "empty", "unknown_verb", "no_payload", "frame_too_long",
+    "not_permitted", "no_link", "pattern_too_long", "too_many_subscriptions", "not_subscribed",
+    "reserved_key", "bad_channel", "bad_target", "not_perl_safe", "no_signing_key", "too_long", "send_failed",
+    "unknown_control", "bad_tag", "unknown_dialect", "subscribed", "bad_report", "unknown_listing",
+)  # fmt: skip
 HOLD_REASONS: Final = ("rate", "slow_reader")
 
 #: the first bound of the histogram, in seconds: what a good kernel needs

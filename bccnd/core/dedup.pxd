@@ -21,9 +21,12 @@ cdef class Sources:
     cdef readonly object _gaps
     cdef public object missing
     cdef public object lost
+    cdef public dict losers
     cdef public object restarts
     cdef public object jumps
     cdef public object conflicts
+    cdef public object own_evicted
+    cdef public object restarts_evicted
     cdef public object expired
     cdef public object evicted
     cdef public object annals
@@ -32,6 +35,8 @@ cdef class Sources:
     cdef double _horizon
     cdef int _late
     cdef bint _monotonic
+    cdef public bint cautious
+    cdef dict _ended
     cdef double _expire
     cdef Py_ssize_t _max
 
@@ -46,8 +51,10 @@ cdef class Sources:
     cdef int _backward(self, Source source, object seq, double now) except -100
     cdef _advance(self, Source source, object step, double now)
     cdef _mark(self, Source source, object seq)
+    cdef _end_epoch(self, Source source, double now)
     cdef _new_epoch(self, Source source, object seq)
     cdef _give_up(self, Source source)
+    cdef _lose(self, Source source, object gone)
     cdef _open_gap(self, Source source, object low, object high, double now)
     cdef _remove(self, Source source)
     cpdef Source start(self, bytes src, object seq, double now)

@@ -7,6 +7,10 @@ of one is counted. Source: BCCN, SEQUENCE NUMBERS AND DEDUP, with the rules belo
 - Behind by ``sanity`` or more, or not new and later than ``horizon`` after the last accepted one: a restart.
 - Behind by less: a duplicate if it was seen, else late.
 - Missing seqs are lost once they are older than ``horizon`` or fall out of the window of ``sanity``.
+- What a link brings (``cautious``) may be a copy that went a long way: behind by whatever, it is a restart only when
+  the source has been silent for `LINK_PATIENCE`; and ahead of a restart that we know of, it may be from before that.
+  So may what a bridge has broadcast on our segment; of who counts by the clock (`CLOCKED`) it is known that he does not
+  begin anew below, and of others it is hoped.
 
 A window is kept as the set of seqs *not* seen, one bit each, so that a source without gaps costs no bit work.
 """
@@ -16,7 +20,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from hashlib import blake2b
+from heapq import nlargest
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from bccnd.core.bccn1 import UNKNOWN_SRC
@@ -37,6 +43,16 @@ MAX_RELEASED: Final = 65_536
 RANK_SECONDS: Final = 1.0
 #: things done per call of `sweep`, so that no call lasts longer than a fraction of a millisecond
 SWEEP_STEP: Final = 128
+
+#: seconds after which no copy is still on its way over links: several of them in a row, each of which stands still for
+#: as long as a connection survives that
+LINK_PATIENCE: Final = 30.0
+#: seqs from here on are clocks in microseconds, as ours are: who counts like that never begins anew from below
+CLOCKED: Final = 10**15
+#: sources of which it is remembered how much of them was lost; twice as many until the least are left out
+MAX_LOSERS: Final = 256
+#: restarts remembered for copies from before them
+MAX_ENDED: Final = 4096
 
 #: not verdicts: a src that was not heard before, to be looked at with `begin`, and one that says nothing, for which
 #: `Nameless` decides
@@ -79,16 +95,25 @@ class Sources:
         #: our own identities, among them released ones whose time is not over
         self._own: dict[bytes, Own] = {}
         self._released: deque[tuple[float, bytes]] = deque()
+        #: whether what is judged now came by a link
+        self.cautious = False
+        #: when sources last began anew, and how far they had come before
+        self._ended: dict[bytes, tuple[float, int]] = {}
         #: (deadline, source, its epoch, first missing seq, last missing seq), oldest first
         self._gaps: deque[tuple[float, Source, int, int, int]] = deque()
         self.missing = 0
         self.lost = 0
+        #: of whom most was lost since the start, and how much
+        self.losers: dict[bytes, int] = {}
         self.restarts = 0
         self.jumps = 0
         #: datagrams under an identity of ours that we have not sent
         self.conflicts = 0
         self.expired = 0
         self.evicted = 0
+        #: for want of room, and before their time: names of ours that were given up, and restarts of others
+        self.own_evicted = 0
+        self.restarts_evicted = 0
         self.configure(rules)
 
     def configure(self, rules: DedupRules) -> None:
@@ -113,21 +138,8 @@ class Sources:
         return list(islice(self._roster.newest_first(), count))
 
     def alive(self, now: float, seconds: float) -> int:
-        """How many sources were heard within the last ``seconds``.
-
-        Counted from both ends of the line at once, as usually nearly all of them are alive or nearly none.
-        """
-        alive = silent = 0
-        for new, old in zip(self._roster.newest_first(), self._roster.oldest_first(), strict=True):
-            if new.heard + seconds >= now:
-                alive += 1
-            elif new.rank + seconds < now:
-                return alive
-            if old.heard + seconds < now:
-                silent += 1
-            elif old.rank - RANK_SECONDS + seconds >= now:
-                return len(self._roster) - silent
-        return alive
+        """How many sources were heard within the last ``seconds``."""
+        return self._roster.heard_since(now - seconds, RANK_SECONDS)
 
     def get(self, src: bytes) -> Source | None:
         return self._roster.get(src)
@@ -160,6 +172,7 @@ class Sources:
             own.until = until
             self._released.append((until, src))
             if len(self._released) > MAX_RELEASED:
+                self.own_evicted += 1
                 self._end_release()
             if self.annals is not None:
                 self.annals.own(src, own)
@@ -230,6 +243,8 @@ class Sources:
         """Any seq but the next one of a source without gaps."""
         step = seq - source.last
         if step >= self._sanity:
+            if self.cautious and self._is_over(source.src, seq, now):
+                return DUPLICATE
             self.jumps += 1
             self._new_epoch(source, seq)
             return ACCEPTED
@@ -239,6 +254,7 @@ class Sources:
         verdict = self._backward(source, seq, now)
         if verdict == RESTART:
             self.restarts += 1
+            self._end_epoch(source, now)
             self._new_epoch(source, seq)
         elif verdict == self._late:
             self._mark(source, seq)
@@ -247,9 +263,25 @@ class Sources:
     def _backward(self, source: Source, seq: int, now: float) -> int:
         """The verdict on a seq that is not above the last one."""
         back = source.last - seq
-        if back >= self._sanity or now - source.heard > self._horizon:
+        careful = self.cautious or (seq >= CLOCKED and not self._monotonic)
+        patience = LINK_PATIENCE if careful else self._horizon
+        if now - source.heard > patience or (back >= self._sanity and not careful):
             return REPLAYED if self._monotonic else RESTART
+        if back >= self._sanity:
+            return DUPLICATE
         return self._late if seq < source.first or source.absent >> back & 1 else DUPLICATE
+
+    def _end_epoch(self, source: Source, now: float) -> None:
+        """Remember how far a source has come that begins anew."""
+        if len(self._ended) >= MAX_ENDED:
+            oldest = next(iter(self._ended))
+            self.restarts_evicted += now - self._ended.pop(oldest)[0] <= LINK_PATIENCE
+        self._ended[source.src] = (now, source.last)
+
+    def _is_over(self, src: bytes, seq: int, now: float) -> bool:
+        """Whether a seq may be from before the last restart."""
+        when, last = self._ended.get(src, (0.0, -1))
+        return seq <= last and now - when <= LINK_PATIENCE
 
     def foresee(self, src: bytes, seq: int, now: float) -> int:
         """What the verdict on a datagram would be, or UNKNOWN_SENDER; nothing is remembered of it."""
@@ -266,8 +298,7 @@ class Sources:
         missing = source.missing << step
         gone = (missing >> self._sanity).bit_count()
         if gone:
-            self.missing -= gone
-            self.lost += gone
+            self._lose(source, gone)
         source.last += step
         source.absent = (source.absent << step | passed) & self._mask
         source.missing = (missing | passed) & self._mask
@@ -303,10 +334,18 @@ class Sources:
 
     def _give_up(self, source: Source) -> None:
         """What is still missing of this epoch will not come any more."""
-        gone = source.missing.bit_count()
+        if source.missing:
+            self._lose(source, source.missing.bit_count())
+            source.missing = 0
+
+    def _lose(self, source: Source, gone: int) -> None:
+        """So many of a source's messages are missing no more, but lost."""
         self.missing -= gone
         self.lost += gone
-        source.missing = 0
+        losers = self.losers
+        losers[source.src] = losers.get(source.src, 0) + gone
+        if len(losers) > 2 * MAX_LOSERS:
+            self.losers = dict(nlargest(MAX_LOSERS, losers.items(), key=itemgetter(1)))
 
     def _close_gap(self) -> None:
         """The oldest gap is over: what of it is still missing is lost."""
@@ -316,10 +355,9 @@ class Sources:
             return
         seqs = ((1 << (high - low + 1)) - 1) << back
         late = source.missing & seqs
-        gone = late.bit_count()
         source.missing ^= late
-        self.missing -= gone
-        self.lost += gone
+        if late:
+            self._lose(source, late.bit_count())
 
     def _evict(self) -> None:
         source = self._roster.oldest

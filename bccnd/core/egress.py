@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 from bccnd.core import bccn1
-from bccnd.core.dedup import Own, Sources
+from bccnd.core.dedup import LINK_PATIENCE, Own, Sources
 from bccnd.core.identity import PERL_TOKEN_BYTES
 from bccnd.core.integrity import Door
 from bccnd.errors import BadDatagram, BadMessage
 
-#: seconds for which the broadcasts of a client that has left are still known as ours
-LINGER: Final = 10.0
+#: seconds for which the broadcasts of a client that has left are still known as ours; links may bring them late
+LINGER: Final = LINK_PATIENCE
 
 
 #: what the Perl module takes in a channel; the signs of the other forms are no part of one

@@ -41,12 +41,26 @@ LOCAL_OFF: Final = b"!/bccn/local/off"
 STATS: Final = b"!/bccn/stats"
 TAG: Final = b"!/bccn/tag"
 TRACE: Final = b"!/bccn/trace"
+#: follow one message from now on, or tell what was seen of it; the payload is JSON, or empty
+TRACE_LIVE: Final = b"!/bccn/trace/live"
+#: in another dialect from now on; the payload is its name, and nothing is subscribed to yet
+DIALECT: Final = b"!/bccn/dialect"
+#: how a gateway is, told by itself; the payload is JSON
+GATEWAY: Final = b"!/bccn/gateway"
+#: what a recorder does not keep, told by itself; the payload is JSON
+RECORDER: Final = b"!/bccn/recorder"
 ECHO: Final = b"echo/"
 SOFT: Final = b"blocking/soft/"
 HARD: Final = b"blocking/hard/"
 ORDER: Final = b"order/"
 #: before the name of a verdict: the datagrams that were given it
 TAP: Final = b"!/tap/"
+#: datagrams that pass from here to other segments and from there to us, for gateways
+LINK: Final = b"!/link/"
+#: the same without what links have brought, for who has but one of them
+LINK_HERE: Final = b"!/link/here"
+#: gateways whose peers bring datagrams, which are counted under these names as if they were segments
+LINKS: Final = ("nng",)
 #: before a src: messages on these keys say that it is ``alive``, ``silent`` or ``dead``
 LIVENESS: Final = b"!/bccn/liveness/"
 
@@ -139,6 +153,34 @@ def read_tapped(key: bytes, payload: bytes) -> tuple[str, str, int, int, str, by
     segment, epoch, received_ns, peer, datagram = _read_head(payload, "no_tap")
     verdict, name, address = (text.decode("utf-8", "replace") for text in (key[len(TAP) :], segment, peer))
     return verdict, name, epoch, received_ns, address, datagram
+
+
+def passed(way: int, datagram: bytes) -> bytes:
+    """A datagram that was accepted here and goes to the links, but for the ``way`` it came by; 0: by none of them."""
+    return message(LINK, b"%d|%b" % (way, datagram))
+
+
+def read_passed(payload: bytes) -> tuple[int, bytes]:
+    """Take the payload of `passed` apart: way, datagram. Raises BadFrame: no_link."""
+    digits, bar, datagram = payload.partition(b"|")
+    if not bar or not digits.isdigit() or len(digits) > 20:
+        raise BadFrame("no_link")
+    return int(digits), datagram
+
+
+def arrived(link: str, way: int, received_ns: int, peer: str, datagram: bytes) -> bytes:
+    """A datagram that a link has brought, as its gateway tells it: the link's name, the ``way`` within it (above 0),
+    when it came (nanoseconds, wall clock), and from where (``address:port``)."""
+    head = f"{link}:{way}:{received_ns}:{peer}|"
+    return message(LINK, head.encode("ascii") + datagram)
+
+
+def read_arrived(payload: bytes) -> tuple[str, int, int, str, bytes]:
+    """Take the payload of `arrived` apart. Raises BadFrame: no_link."""
+    link, way, received_ns, peer, datagram = _read_head(payload, "no_link")
+    if not way or not link.isalnum():
+        raise BadFrame("no_link")
+    return link.decode("ascii", "replace"), way, received_ns, peer.decode("ascii", "replace"), datagram
 
 
 def batch(messages: list[bytes]) -> bytes:

@@ -9,6 +9,7 @@ from bccnd.leaf cimport scan
 from bccnd.leaf.index cimport Index
 
 cdef int ACCEPTED
+cdef int DUPLICATE
 cdef int INTERNAL_ERROR
 cdef int LAST_ACCEPTED
 cdef int NOT_ADDRESSED
@@ -22,6 +23,8 @@ cdef class Ingress:
     cdef public Door door
     cdef public Annals annals
     cdef readonly Py_ssize_t ceiling
+    cdef public long long max_age_ns
+    cdef public object not_passed
     cdef public list group_messages
     cdef public list group_bytes
     cdef Sources _sources
@@ -30,12 +33,15 @@ cdef class Ingress:
     cdef object _on_heartbeat
     cdef object _on_conflict
     cdef object _on_bug
+    cdef bytes _passed
+    cdef dict _relayed
 
     @cython.locals(
-        deliveries=list, annals=Annals, verdicts=list, door=Door, sources=Sources, known=Index, taps=tuple, accepted=long, number=Py_ssize_t,
+        deliveries=list, annals=Annals, verdicts=list, door=Door, sources=Sources, known=Index, taps=tuple, links=tuple, accepted=long, number=Py_ssize_t,
         raw=bytes, at=Py_ssize_t, first=Py_ssize_t, second=Py_ssize_t, bar=Py_ssize_t, behind=Py_ssize_t,
         found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Source, src=bytes,
     )
     cpdef list feed(self, SegmentCounters counters, list datagrams, object peers, double now, object received_ns)
-    cdef int _judge_anew(self, bytes src, object seq, double now, object peers, Py_ssize_t number, bytes body) except -100
+    cdef int _judge_anew(self, bytes src, object seq, double now, object peers, Py_ssize_t number, bytes raw, Py_ssize_t at) except -100
+    cdef bint _came_back(self, bytes raw) except -1
     cdef _count_groups(self, tuple groups, Py_ssize_t size)

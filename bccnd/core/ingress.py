@@ -16,14 +16,32 @@ from bccnd.core.arrival import spans
 from bccnd.core.bccn1 import MAX_RECEIVE, UNKNOWN_SRC, read_body
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, Nameless, Sources
+from bccnd.core.frames import passed
 from bccnd.core.integrity import Door
 from bccnd.core.routes import Routes
-from bccnd.core.verdicts import ACCEPTED, INTERNAL_ERROR, LAST_ACCEPTED, LOOPED, NAMES, NOT_ADDRESSED, NUMBERS, STALE
+from bccnd.core.verdicts import (
+    ACCEPTED,
+    DUPLICATE,
+    INTERNAL_ERROR,
+    LAST_ACCEPTED,
+    LOOPED,
+    NAMES,
+    NOT_ADDRESSED,
+    NUMBERS,
+    STALE,
+)
 from bccnd.errors import BadDatagram
 from bccnd.leaf import scan
 
 #: receivers, and the one frame that each of them gets
 Delivery = tuple[tuple[int, ...], bytes]
+
+#: the frame in which datagrams from segments go to the links, up to the datagram
+PASSED: Final = passed(0, b"")
+#: what we have broadcast for links and has not come back to us yet: a burst, and some more for where nothing comes back
+MAX_RELAYED: Final = 8192
+#: who sends what links bring, for messages whose sender has no name
+_BY_LINK: Final = "link"
 
 _COLON: Final = ord(":")
 _BAR: Final = ord("|")
@@ -49,8 +67,12 @@ class Ingress:
         under which somebody else speaks and the address of who does, once for each; ``on_bug`` a datagram. ``annals``
         is where it is written down which datagrams have changed a tracker."""
         self.door = door
+        #: nanoseconds up to which a datagram may have been on its way to go on to other segments
+        self.max_age_ns = 2_000_000_000
         self.annals = annals
         self.ceiling = ceiling
+        #: accepted, and too old to go on to other segments
+        self.not_passed = 0
         self.group_messages: list[int] = []
         self.group_bytes: list[int] = []
         self._sources = sources
@@ -59,6 +81,10 @@ class Ingress:
         self._on_heartbeat = on_heartbeat
         self._on_conflict = on_conflict
         self._on_bug = on_bug
+        #: the frame in which what is accepted now goes to the links, up to the datagram; empty when it does not
+        self._passed = PASSED
+        #: datagrams that we broadcast for links, and how often they are still to come back
+        self._relayed: dict[bytes, int] = {}
 
     def set_groups(self, patterns: Sequence[bytes]) -> None:
         """Count accepted messages and payload bytes by these channel groups, from zero."""
@@ -80,6 +106,9 @@ class Ingress:
         door, sources, routes = self.door, self._sources, self._routes
         known, taps = routes.known, routes.taps
         annals = self.annals
+        links: tuple[int, ...] = ()
+        if self._passed:
+            links = routes.links if sources.cautious else routes.links_here
         accepted = 0
         counters.received += len(datagrams)
         for number, raw in enumerate(datagrams):
@@ -103,7 +132,7 @@ class Ingress:
                     src, seq, chan, payload = read_body(raw[at:])
                     route = routes.find(chan)
                     known = routes.known
-                    verdict = self._judge_anew(src, seq, now, peers, number, raw[at:])
+                    verdict = self._judge_anew(src, seq, now, peers, number, raw, at)
                     behind = len(raw) - len(payload)
                 if (
                     annals is not None
@@ -113,6 +142,7 @@ class Ingress:
                 ):
                     annals.datagram(src, seq)
                 if verdict <= LAST_ACCEPTED:
+                    route.carried += 1
                     if route.plain:
                         deliveries.append((route.plain, scan.joined(route.frame_head, raw, behind)))
                     if route.special:
@@ -125,6 +155,10 @@ class Ingress:
                             self._count_groups(route.groups, len(raw) - behind)
                             if route.heartbeat and route.heartbeat == src:
                                 self._on_heartbeat(src, now)
+                    if links:
+                        deliveries.append((links, self._passed + raw))
+                elif verdict == DUPLICATE and self._relayed and self._came_back(raw):
+                    verdict = LOOPED
             except BadDatagram as bad:
                 verdict = NUMBERS[bad.reason]
             except Exception:  # a bug of ours, which costs this datagram and nothing else
@@ -144,28 +178,98 @@ class Ingress:
         return deliveries
 
     def feed_late(
-        self, counters: SegmentCounters, datagrams: list[bytes], peers: Sequence[str], now: float, stamps: Sequence[int]
+        self,
+        counters: SegmentCounters,
+        datagrams: list[bytes],
+        peers: Sequence[str],
+        now: float,
+        stamps: Sequence[int],
+        wall_ns: int = 0,
     ) -> list[Delivery]:
         """Judge a batch that has waited for us, each of it as of when it came: the first at ``now``, the others as much
-        later as ``stamps`` say (nanoseconds of the wall clock, 0 where it is not known; the first one is)."""
+        later as ``stamps`` say (nanoseconds of the wall clock, 0 where it is not known; the first one is). ``wall_ns``
+        is what that clock says now: what came longer ago than ``max_age_ns`` goes over no link."""
         deliveries: list[Delivery] = []
         for start, end, after in spans(stamps):
             stamp = stamps[start] or stamps[0]
+            self._passed = PASSED if wall_ns - stamp <= self.max_age_ns else b""
+            before = self._count_passed(counters.verdicts)
             deliveries += self.feed(counters, datagrams[start:end], peers[start:end], now + after, stamp)
+            if not self._passed and self._routes.links_here:
+                self.not_passed += self._count_passed(counters.verdicts) - before
+        self._passed = PASSED
         return deliveries
+
+    def feed_link(
+        self,
+        counters: SegmentCounters,
+        way: int,
+        datagram: bytes,
+        peer: str,
+        now: float,
+        received_ns: int,
+        *,
+        late: bool = False,
+        copies: int = 0,
+    ) -> tuple[list[Delivery], bool]:
+        """Judge a datagram that a link has brought by its ``way``, with more caution than one from a segment.
+
+        Returns what to send to whom, and whether it was accepted and so is to be broadcast on our segments, whence so
+        many ``copies`` will come back to us. One that comes ``late`` stays on this host.
+        """
+        sources, verdicts = self._sources, counters.verdicts
+        before = self._count_passed(verdicts)
+        sources.cautious, self._passed = True, b"" if late else passed(way, b"")
+        try:
+            deliveries = self.feed(counters, [datagram], (peer,), now, received_ns)
+        finally:
+            sources.cautious, self._passed = False, PASSED
+        accepted = self._count_passed(verdicts) > before
+        if accepted and copies and not late:
+            if len(self._relayed) >= MAX_RELAYED:
+                del self._relayed[next(iter(self._relayed))]
+            self._relayed[datagram] = copies
+        return deliveries, accepted
+
+    @staticmethod
+    def _count_passed(verdicts: list[int]) -> int:
+        """How many datagrams went further than to this host."""
+        return sum(verdicts[: LAST_ACCEPTED + 1]) + verdicts[NOT_ADDRESSED]
+
+    def _came_back(self, raw: bytes) -> bool:
+        """Whether this is what we have broadcast for a link; copies of that by other links are none of it."""
+        left = 0 if self._sources.cautious else self._relayed.get(raw, 0)
+        if left > 1:
+            self._relayed[raw] = left - 1
+        elif left:
+            del self._relayed[raw]
+        return left > 0
 
     def _count_groups(self, groups: tuple[int, ...], size: int) -> None:
         for group in groups:
             self.group_messages[group] += 1
             self.group_bytes[group] += size
 
-    def _judge_anew(self, src: bytes, seq: int, now: float, peers: Sequence[str], number: int, body: bytes) -> int:
-        """The verdict on a datagram that was read by the letter."""
+    def _judge_anew(
+        self, src: bytes, seq: int, now: float, peers: Sequence[str], number: int, raw: bytes, at: int
+    ) -> int:
+        """The verdict on a datagram that was read by the letter, whose body begins there."""
         verdict = self._sources.judge(src, seq, now)
         if verdict == UNHEARD:
             verdict = self._sources.begin(src, seq, now)
             if verdict == UNKNOWN_SENDER:
-                verdict = self._nameless.judge(peers[number], body, now)
+                verdict = self._judge_nameless(peers, number, raw, at, now)
             elif verdict == LOOPED and self._sources.conflict(src, seq):
                 self._on_conflict(src, peers[number])
+        return verdict
+
+    def _judge_nameless(self, peers: Sequence[str], number: int, raw: bytes, at: int, now: float) -> int:
+        """The verdict on a datagram whose sender has no name. By links its copies come from anywhere."""
+        if self._sources.cautious:
+            return self._nameless.judge(_BY_LINK, raw[at:], now)
+        if self._relayed and self._came_back(raw):
+            return LOOPED
+        verdict = self._nameless.judge(peers[number], raw[at:], now)
+        if verdict == ACCEPTED and self._routes.links_here:
+            self._nameless.judge(_BY_LINK, raw[at:], now)
         return verdict

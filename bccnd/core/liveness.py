@@ -90,6 +90,8 @@ class Liveness:
         self.deaths = 0
         #: heartbeats of sources for which there was no room
         self.unwatched = 0
+        #: dead sources that are not listed any more, for want of room
+        self.dead_evicted = 0
         self.configure(rules)
 
     def configure(self, rules: LivenessRules) -> None:
@@ -215,6 +217,7 @@ class Liveness:
         self.dead.move_to_end(src)
         if len(self.dead) > MAX_DEAD:
             self.dead.popitem(last=False)
+            self.dead_evicted += 1
 
     # -- what comes back from the annals; nobody is told of it, as all was told before
 

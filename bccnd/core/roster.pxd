@@ -31,5 +31,7 @@ cdef class Roster:
     cpdef touch(self, Source source)
     cdef _link(self, Source source)
     cdef _unlink(self, Source source)
+    @cython.locals(new=Source, old=Source, end=Source, alive=Py_ssize_t, silent=Py_ssize_t)
+    cpdef Py_ssize_t heard_since(self, double since, double lag)
     @cython.locals(source=Source)
     cpdef put_in_order(self)

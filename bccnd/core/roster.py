@@ -67,8 +67,9 @@ class Roster:
     def remove(self, source: Source) -> None:
         self.index.pop(source.src)
         self._unlink(source)
-        # Nobody is kept alive by whom he once stood beside.
-        source.older = source.newer = source
+        # Nobody is kept alive by whom he once stood beside, nor by himself: it would take the collector to free him,
+        # which does not look at what is old.
+        source.older = source.newer = self._end
 
     def touch(self, source: Source) -> None:
         """It was just heard: to the new end of the line."""
@@ -91,6 +92,25 @@ class Roster:
         self._end.older = self._end.newer = self._end
         for source in line:
             self._link(source)
+
+    def heard_since(self, since: float, lag: float) -> int:
+        """How many were heard since then; places in line lag behind by up to so many seconds.
+
+        Counted from both ends of the line at once, as usually nearly all of them are alive or nearly none.
+        """
+        alive = silent = 0
+        new, old = self._end.older, self._end.newer
+        while new is not self._end:
+            if new.heard >= since:
+                alive += 1
+            elif new.rank < since:
+                return alive
+            if old.heard < since:
+                silent += 1
+            elif old.rank - lag >= since:
+                return len(self) - silent
+            new, old = new.older, old.newer
+        return alive
 
     @property
     def oldest(self) -> Source | None:

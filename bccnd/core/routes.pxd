@@ -1,4 +1,5 @@
 cdef class Route:
+    cdef public long long carried
     cdef readonly bytes frame_head
     cdef readonly tuple plain
     cdef readonly tuple meta

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from bccnd.core import secret, targets
 from bccnd.core.bccn1 import UNKNOWN_SRC, check_chan
-from bccnd.core.frames import TAP
+from bccnd.core.frames import LINK, LINK_HERE, TAP
 from bccnd.core.liveness import HEARTBEAT
 from bccnd.core.patterns import DIALECTS, EXACT, MANY, Dialect, Pattern, compile_pattern
 from bccnd.core.verdicts import NAMES
@@ -31,13 +31,15 @@ class Route:
     """Where messages of one channel go. ``frame_head`` is the frame up to the payload; ``plain`` and ``meta`` are
     the receivers without and with the sender's particulars; ``nobody`` marks a directed channel that names no one
     here; ``groups`` index the configured channel groups; ``heartbeat`` is the src whose heartbeats go this way, or
-    empty; ``special`` is true where there is more to do than to send the frame to ``plain``."""
+    empty; ``special`` is true where there is more to do than to send the frame to ``plain``. ``carried`` counts the
+    messages that came this way since `Routes.carried` was asked."""
 
-    __slots__ = ("frame_head", "groups", "heartbeat", "meta", "nobody", "plain", "special")
+    __slots__ = ("carried", "frame_head", "groups", "heartbeat", "meta", "nobody", "plain", "special")
 
     def __init__(
         self, chan: bytes, form: int, plain: tuple[Any, ...], meta: tuple[Any, ...], groups: tuple[int, ...]
     ) -> None:
+        self.carried = 0
         self.nobody = form == targets.DIRECTED and not plain and not meta
         self.frame_head = b"MSG %b\0" % chan
         self.plain = plain
@@ -170,8 +172,8 @@ class Routes(Generic[R]):
     Every receiver has its patterns in a dialect of its own; ``dialect`` is that of the channel groups, and of who
     names none. Keys of the bus itself (``!/...``) have trees of their own, which hold the patterns that begin in the
     same way: who subscribes to everything does not subscribe to the bus's own business, and nobody gets secret
-    messages or the tap but by a pattern that asks for them. As these keys are written with ``/``, whatever the
-    dialect, so are their patterns.
+    messages, the tap or what links get but by a pattern that asks for them. As these keys are written with ``/``,
+    whatever the dialect, so are their patterns.
 
     Without ``forms`` there are no all and directed forms: ``!`` and ``!x`` are plain, as sbus has them.
     """
@@ -181,7 +183,7 @@ class Routes(Generic[R]):
         self._forms = forms
         self._dialect = dialect
         self._plain: dict[str, PatternTree[R]] = {}
-        self._bus, self._secret, self._tap = (PatternTree[R](DIALECTS["path"]) for _ in range(3))
+        self._bus, self._secret, self._tap, self._link = (PatternTree[R](DIALECTS["path"]) for _ in range(4))
         self._identities: dict[R, bytes] = {}
         self._dialects: dict[R, Dialect] = {}
         self._by_prefix: dict[bytes, dict[R, None]] = {}
@@ -190,6 +192,9 @@ class Routes(Generic[R]):
         self._groups: PatternTree[int] = PatternTree(dialect)
         #: receivers of the tap by the number of the verdict; empty when nobody listens
         self.taps: tuple[tuple[R, ...], ...] = ()
+        #: receivers of what links have brought, and of what goes from here to other segments
+        self.links: tuple[R, ...] = ()
+        self.links_here: tuple[R, ...] = ()
         #: the younger generation of remembered routes, for who wants to look before asking `find`
         self.known = Index()
         self._old = Index()
@@ -236,6 +241,11 @@ class Routes(Generic[R]):
         del self._held[receiver], self._dialects[receiver]
         self._strike(receiver)
         self._meta.discard(receiver)
+
+    def set_dialect(self, receiver: R, dialect: Dialect) -> None:
+        """The dialect of the patterns to come, of a receiver that holds none."""
+        self._dialects[receiver] = dialect
+        self._plain.setdefault(dialect.name, PatternTree(dialect))
 
     def set_meta(self, receiver: R, wanted: bool) -> None:
         """Whether the receiver wants the sender's particulars before each bridged payload."""
@@ -350,6 +360,17 @@ class Routes(Generic[R]):
             found.update(tree.match(key))
         return found
 
+    def carried(self) -> list[tuple[bytes, int, int]]:
+        """Of each channel that is remembered and has carried messages since this was asked last: its name, how many,
+        and how many receivers it has. What was forgotten meanwhile is not in it."""
+        found = []
+        for routes in (self.known.values(0), self._old.values(0), self._addressed.values()):
+            for route in routes:
+                if route.carried:
+                    found.append((route.frame_head[4:-1], route.carried, len(route.plain) + len(route.meta)))
+                    route.carried = 0
+        return found
+
     # -- what was remembered
 
     def _tree_of(self, receiver: R, text: bytes) -> PatternTree[R]:
@@ -357,12 +378,17 @@ class Routes(Generic[R]):
             return self._plain[self._dialects[receiver].name]
         if text.startswith(secret.PREFIX):
             return self._secret
+        if text in (LINK, LINK_HERE):
+            return self._link
         return self._tap if text.startswith(TAP) else self._bus
 
     def _changed(self, text: bytes, pattern: Pattern) -> None:
-        if text.startswith(b"!/") and not text.startswith(TAP):
+        if text in (LINK, LINK_HERE):
+            self.links = tuple(self._link.match(LINK))
+            self.links_here = tuple(self._link.match(LINK_HERE))
+        elif text.startswith(b"!/") and not text.startswith(TAP):
             return  # such keys are looked up each time
-        if text.startswith(TAP):
+        elif text.startswith(TAP):
             listening = tuple(tuple(self._tap.match(TAP + name.encode())) for name in NAMES)
             self.taps = listening if any(listening) else ()
         elif pattern.literal:

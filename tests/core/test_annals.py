@@ -538,6 +538,25 @@ def test_what_is_late_was_seen_whether_it_is_delivered_or_not(late: bool) -> Non
     assert noted(host, datagram(b"a", 1), datagram(b"a", 3), datagram(b"a", 2)) == b"\x03a:1\x03a:3\x03a:2"
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_what_a_link_brings_late_is_no_restart_for_whoever_takes_over_either(late: bool) -> None:
+    """Over links a message may be late by more than the horizon: that is known from who brought it."""
+    rules = replace(RULES, deliver_late=late)
+    host = Host(rules)
+    host.begin()
+    host.hear(SRCS[0], 5, 6, 8)
+    host.now += 3 * rules.horizon
+    host.ingress.feed_link(host.counters, 1, datagram(SRCS[0], 7), PEERS[0], host.now, 0)
+    heir = Host(rules, now=host.now)
+    assert take_over(heir, host.room.data).doubts == ()
+    found, wanted = heir.source(), host.source()
+    assert (found.last, found.epoch) == (wanted.last, wanted.epoch) == (8, 1)
+    assert not heir.sources.cautious
+    # And who begins anew on the segment does so still.
+    host.now = heir.now = heir.now + 3 * rules.horizon
+    assert heir.hear(SRCS[0], 1) == host.hear(SRCS[0], 1) == ["restart"]
+
+
 def test_whom_it_is_addressed_to_makes_no_difference(host: Host) -> None:
     assert noted(host, datagram(b"a", 1, b"!nobody"), datagram(b"a", 2, b"!own/p/1")) == b"\x03a:1\x03a:2"
 
@@ -1202,11 +1221,11 @@ def test_an_identity_that_nobody_claims_again_ends_when_its_time_is_over(host: H
     host.until(host.now + 4)
     host.hear(SRCS[0], 1)
     heir = restored(host.room.data, host)
-    heir.until(heir.now + 5.75)
+    heir.until(heir.now + LINGER - 4.25)
     assert heir.hear(OURS[1], 1) == ["looped"]
     heir.until(heir.now + 0.25)
     assert heir.hear(OURS[1], 1) == ["accepted"]
-    heir.until(heir.now + LINGER - 6.25)
+    heir.until(heir.now + 3.75)
     assert heir.hear(OURS[0], 1) == ["looped"]
     heir.until(heir.now + 0.25)
     assert heir.hear(OURS[0], 1) == ["accepted"]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, dedup
-from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, Nameless, Sources
+from bccnd.core.dedup import MAX_LOSERS, UNHEARD, UNKNOWN_SENDER, DedupRules, Nameless, Sources
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
 from tests.core.material import examples
 
@@ -227,6 +227,7 @@ def test_a_history_gets_its_verdicts_and_counts(name: str) -> None:
             verdicts.append(NAMES[receive(sources, SRC, what, now)])
     assert verdicts == [expected for _, _, expected in steps]
     assert Counts(sources.missing, sources.lost, sources.restarts, sources.jumps) == counts
+    assert sum(sources.losers.values()) == sources.lost
 
 
 # -- the model: sets of what was seen, a table of what is missing, and the rules one after the other
@@ -676,6 +677,7 @@ def test_released_identities_are_capped_and_the_oldest_goes_first(monkeypatch: p
         sources.release(b"own/%d" % number, 10.0 + number)
     verdicts = [receive(sources, b"own/%d" % number, 1, 0.0) for number in range(3)]
     assert verdicts == [ACCEPTED, LOOPED, LOOPED]
+    assert sources.own_evicted == 1
 
 
 # -- somebody else under a name of ours
@@ -905,3 +907,18 @@ def test_peers_are_told_apart_whatever_is_in_their_names() -> None:
     for peer in ["", "a", "a:1", "b", "\u00e9", "[fe80::1%eth0]:5400"]:
         assert nameless.judge(peer, b"?:1:c|x", 0.0) == ACCEPTED
         assert nameless.judge(peer, b"?:1:c|x", 0.0) == DUPLICATE
+
+
+def test_it_is_known_who_lost_most_however_many_lose_something() -> None:
+    sources = Sources(DedupRules(horizon=2.0))
+    crowd = [b"crowd/%d" % number for number in range(3 * MAX_LOSERS)]
+    for seq in (1, 30):
+        receive(sources, b"worst", seq, 0.0)
+    for src in crowd:
+        receive(sources, src, 1, 0.0)
+        receive(sources, src, 3, 0.0)
+    while sources.sweep(10.0):
+        pass
+    assert sources.lost == 28 + len(crowd)
+    assert sources.losers[b"worst"] == 28
+    assert MAX_LOSERS <= len(sources.losers) <= 2 * MAX_LOSERS

@@ -569,6 +569,7 @@ def test_of_the_dead_only_the_latest_are_remembered(keep_dead: bool, monkeypatch
     world.until(30.0)
     assert list(world.liveness.dead) == srcs[-3:]
     assert world.liveness.deaths == 6
+    assert world.liveness.dead_evicted == 3
     assert [src for src, name in world.changes() if name == "dead"] == srcs
 
 

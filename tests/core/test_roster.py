@@ -20,6 +20,28 @@ from tests.core.material import examples
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "touch", "remove"]), st.integers(0, 9)), max_size=60)
 
 
+def test_who_is_forgotten_is_free_at_once() -> None:
+    """The daemon does not have the collector look at what is old."""
+    sources = Sources(DedupRules(max_sources=10, horizon=1.0, expire=60.0))
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(1000):
+            src = b"host/%d" % number
+            for seq in (1, 2, 5, 4, 2000):
+                if sources.judge(src, seq, float(number)) == UNHEARD:
+                    sources.begin(src, seq, float(number))
+            while sources.sweep(float(number)):
+                pass
+        assert sources.evicted == 990
+        while sources.sweep(10_000.0):
+            pass
+        assert len(sources) == 0
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
 @given(STEPS, st.sampled_from([0, 1, 1024, 100_000]))
 @examples(300)
 def test_a_roster_is_an_ordered_dictionary(steps: list[tuple[str, int]], expected: int) -> None:
@@ -34,10 +56,7 @@ def test_a_roster_is_an_ordered_dictionary(steps: list[tuple[str, int]], expecte
             naive.move_to_end(src)
             roster.touch(naive[src])
         elif step == "remove" and src in naive:
-            gone = naive.pop(src)
-            roster.remove(gone)
-            assert gone.older is gone
-            assert gone.newer is gone
+            roster.remove(naive.pop(src))
         assert len(roster) == len(naive)
         assert roster.get(src) is naive.get(src)
         assert list(roster.newest_first()) == list(reversed(naive.values()))
@@ -64,6 +83,22 @@ def test_the_line_is_put_in_order_by_rank_and_otherwise_stays_as_it_is(ranks: li
     for source in line[::2]:
         roster.remove(source)
     assert list(roster.oldest_first()) == line[1::2]
+
+
+@given(st.lists(st.tuples(st.floats(0, 20), st.floats(0, 1)), max_size=40), st.floats(-1, 22))
+@examples(200)
+def test_those_heard_since_are_counted_whatever_their_places_lag_behind(
+    heard: list[tuple[float, float]], since: float
+) -> None:
+    roster = Roster(0)
+    times = []
+    # As trackers keep it: who is heard comes to the end of the line once its rank is due, a second after the last time.
+    for number, (came, later) in enumerate(sorted(heard)):
+        source = Source(b"host/%d" % number, 1, came)
+        source.rank, source.heard = came + 1.0, came + later
+        roster.add(source)
+        times.append(source.heard)
+    assert roster.heard_since(since, 1.0) == sum(when >= since for when in times)
 
 
 def name(number: int) -> bytes:
@@ -102,9 +137,8 @@ def test_100_000_senders_with_heartbeats_and_gaps_fit_in_60_mb() -> None:
     assert taken < 60e6
 
 
-def test_no_eviction_waits_for_all_the_others() -> None:
-    """Measured by the processor's clock and as a ratio, so that nothing else on this machine has a part in it: to
-    build one large dictionary anew would take thousands of times as long as the usual eviction."""
+def evictions() -> list[int]:
+    """Nanoseconds that each of many took, by the processor's clock."""
     fleet = Fleet(20_000)
     gc.disable()
     try:
@@ -118,4 +152,11 @@ def test_no_eviction_waits_for_all_the_others() -> None:
     finally:
         gc.enable()
     assert fleet.sources.evicted == 60_000
+    return took
+
+
+def test_no_eviction_waits_for_all_the_others() -> None:
+    """Measured as a ratio, and twice, so that nothing else on this machine has a part in it: to build one large
+    dictionary anew would take thousands of times as long as the usual eviction, each time at the same one."""
+    took = list(map(min, evictions(), evictions()))
     assert max(took) < 400 * statistics.median(took)
