@@ -1,0 +1,209 @@
+"""`bccn broker-sub` against a broker that is played byte by byte."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from collections.abc import Iterator
+from types import TracebackType
+
+import pytest
+
+from bccnd.cli.broker_sub import Bye, Place, as_json, as_line, read_order, read_place
+from bccnd.gateways.broker_codec import Delivered, message, request
+from tests.e2e.harness import BIN, PATIENCE
+
+
+class Broker:
+    """The other end of one subscriber."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.settimeout(PATIENCE)
+        self.port = int(self.listener.getsockname()[1])
+        self.sock = self.listener
+        self.tool: subprocess.Popen[bytes] | None = None
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Run the tool, and accept it."""
+        command = [str(BIN / "bccn"), "broker-sub", f"127.0.0.1:{self.port}", *arguments]
+        self.tool = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+        )
+        self.sock, _ = self.listener.accept()
+        self.sock.settimeout(PATIENCE)
+        return self.tool
+
+    def hear(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            chunk = self.sock.recv(count - len(data))
+            assert chunk, data
+            data += chunk
+        return data
+
+    def end(self) -> tuple[int, str, str]:
+        """Status, output and complaints of the tool, which ends by itself."""
+        assert self.tool is not None
+        out, err = self.tool.communicate(timeout=PATIENCE)
+        return self.tool.returncode, out.decode(), err.decode()
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.sock.close()
+        self.listener.close()
+        if self.tool is not None:
+            self.tool.kill()
+            self.tool.communicate()
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as one:
+        yield one
+
+
+def test_it_says_its_id_then_its_topics_and_prints_what_comes(broker: Broker) -> None:
+    tool = broker.start("--id", "C1", "-n", "4", "upb/*", "a/+")
+    assert broker.hear(11) == b"C1" + bytes(9)
+    assert broker.hear(104) == request(0, b"upb/*") + request(0, b"a/+")
+    stream = b"".join(
+        message("10.0.0.7:4000", topic, kind, content)
+        for topic, kind, content in [
+            (b"upb/temp", 1, bytes.fromhex("097e")),
+            (b"a/b", 0, bytes.fromhex("010000000a")),
+            (b"upb/p", 2, bytes.fromhex("00009a9c2004")),
+            (b"x\x1b[31m", 3, b"red\x1b[0m\xff"),
+        ]
+    )
+    # In pieces that have nothing to do with messages.
+    broker.sock.sendall(stream[:1000])
+    broker.sock.sendall(stream[1000:3000])
+    broker.sock.sendall(stream[3000:])
+    assert tool.stdin is not None
+    assert broker.end() == (
+        0,
+        (
+            "10.0.0.7:4000 - upb/temp - SHORT_REAL - 24.30\n"
+            "10.0.0.7:4000 - a/b - INT - -10\n"
+            "10.0.0.7:4000 - upb/p - FLOAT - 1013.2512\n"
+            "10.0.0.7:4000 - x\\x1b[31m - STRING - red\\x1b[0m\\xff\n"
+        ),
+        "",
+    )
+
+
+def test_commands_come_on_standard_input_and_wrong_ones_are_told(broker: Broker) -> None:
+    tool = broker.start("--id", "C1")
+    assert tool.stdin is not None
+    tool.stdin.write(b"subscribe a/b\n\nshout\nsubscribe " + b"x" * 51 + b"\n  unsubscribe   a/b \nexit\n")
+    assert broker.hear(11 + 3 * 52)[11:] == request(0, b"a/b") + request(1, b"a/b") + request(2)
+    assert broker.sock.recv(1) == b""
+    status, out, err = broker.end()
+    assert (status, out) == (0, "")
+    assert "'shout' is no command: subscribe TOPIC, unsubscribe TOPIC, exit" in err
+    assert "is no topic: 1 to 50 bytes, and this one has 51" in err
+    assert len(err.splitlines()) == 2
+
+
+def test_the_end_of_standard_input_ends_nothing_else(broker: Broker) -> None:
+    tool = broker.start("--id", "C1", "--json", "-n", "2")
+    assert tool.stdin is not None
+    tool.stdin.close()
+    tool.stdin = None
+    broker.sock.sendall(message("127.0.0.1:1", b"t", 3, b"text") + message("127.0.0.1:1", b"t", 3, b"\xff"))
+    status, out, err = broker.end()
+    assert (status, err) == (0, "")
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"peer": "127.0.0.1:1", "topic": "t", "type": "STRING", "value": "text"},
+        {"peer": "127.0.0.1:1", "topic": "t", "type": "STRING", "value_base64": "/w=="},
+    ]
+
+
+def test_a_broker_that_turns_it_away_is_told_of_in_a_line(broker: Broker) -> None:
+    broker.start("--id", "C1")
+    broker.hear(11)
+    broker.sock.close()
+    status, out, err = broker.end()
+    assert (status, out) == (1, "")
+    assert f"bccn: the broker at 127.0.0.1:{broker.port} has closed the connection\n  remedy: " in err
+    assert "Traceback" not in err
+
+
+def test_what_is_no_broker_is_told_of_in_a_line(broker: Broker) -> None:
+    broker.start("--id", "C1")
+    broker.sock.sendall(b"\xff" * 1603)
+    status, _, err = broker.end()
+    assert status == 1
+    assert "is no message of a broker\n  remedy: " in err
+
+
+def test_when_the_time_is_over_it_ends_with_what_it_has(broker: Broker) -> None:
+    broker.start("--id", "C1", "-t", "0.3", "-n", "2")
+    broker.sock.sendall(message("127.0.0.1:1", b"t", 3, b"one"))
+    assert broker.end() == (1, "127.0.0.1:1 - t - STRING - one\n", "")
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [str(BIN / "bccn"), "broker-sub", *arguments], capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE
+    )
+    assert done.stdout == b""
+    assert b"Traceback" not in done.stderr
+    return done.returncode, done.stderr.decode()
+
+
+def test_nobody_there_is_a_failure_and_a_bad_command_line_is_bad_usage() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    status, said = run(f"127.0.0.1:{port}", "--id", "C1")
+    assert status == 1
+    assert f"bccn: cannot reach a broker at 127.0.0.1:{port}: Connection refused\n  remedy: " in said
+    for arguments in (
+        ("127.0.0.1", "--id", "C1"),
+        ("127.0.0.1:1",),
+        ("127.0.0.1:1", "--id", "elevenbytes"),
+        ("127.0.0.1:1", "--id", ""),
+        ("127.0.0.1:1", "--id", "C1", "x" * 51),
+    ):
+        assert run(*arguments)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("127.0.0.1:5401", Place("127.0.0.1", 5401)),
+        ("relay01:1", Place("relay01", 1)),
+        ("[::1]:65535", Place("::1", 65_535)),
+        *(
+            (bad, None)
+            for bad in ("relay01", ":5401", "a:0", "a:65536", "a:99999999", "a:x", "::1:5401", "[a]:1", "[::1")
+        ),
+    ],
+)
+def test_where_a_broker_is(text: str, place: Place | None) -> None:
+    assert read_place(text) == place
+    if place is not None:
+        assert str(place) == text
+
+
+def test_a_command_is_read_as_it_was_meant() -> None:
+    assert read_order(b"subscribe a b/c") == request(0, b"a b/c")
+    assert read_order(b" \t") is None
+    with pytest.raises(Bye):
+        read_order(b"exit")
+    for wrong in (b"exit now", b"subscribe", b"unsubscribe ", b"Subscribe a"):
+        with pytest.raises(ValueError, match="no command"):
+            read_order(wrong)
+
+
+def test_nothing_that_came_can_move_a_cursor() -> None:
+    hostile = bytes(range(256))
+    line = as_line(Delivered(hostile, hostile, 3, hostile))
+    assert line.isprintable()
+    assert json.loads(as_json(Delivered(hostile, hostile, 3, hostile)))["topic"].startswith("\x00\x01")

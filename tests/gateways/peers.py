@@ -1,0 +1,237 @@
+"""What the tests of links share: the bus played by the test, a gateway as it runs in service, bare peers on TCP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from bccnd.core import frames
+from tests.support import free_port, wait
+
+BIN: Final = Path(sys.executable).parent
+PATIENCE: Final = 20.0
+#: how a connection between two BUS sockets begins: SP, version 0, protocol 7.0
+HELLO: Final = b"\0SP\0" + struct.pack(">HH", 0x70, 0)
+LINK: Final = b"MSG !/link/\0"
+
+
+def url() -> str:
+    return f"tcp://127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+
+
+def place(where: str) -> tuple[str, int]:
+    host, _, port = where.rpartition("//")[2].rpartition(":")
+    return host, int(port)
+
+
+class TestBus:
+    """A bus of which the test sees every packet. What it grants and refuses the test says."""
+
+    __test__ = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.packets: list[bytes] = []
+        self.client: socket.socket | None = None
+        self.dials = 0
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._open = True
+        with suppress(FileNotFoundError):
+            path.unlink()
+        self._listener.bind(str(path))
+        self._listener.listen(8)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while self._open:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.client = client
+            self.dials += 1
+            with suppress(OSError):
+                while packet := client.recv(1 << 20):
+                    self.packets.append(packet)
+                    if packet.startswith(b"CMSG !/bccn/gateway\0"):
+                        client.send(frames.control(frames.GATEWAY, b""))
+            client.close()
+
+    def close(self) -> None:
+        self._open = False
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.hang_up()
+        self._thread.join(PATIENCE)
+
+    def hang_up(self) -> None:
+        if self.client is not None:
+            with suppress(OSError):
+                self.client.shutdown(socket.SHUT_RDWR)
+
+    def give(self, *passed: tuple[int, bytes]) -> None:
+        """What passes here, with the way it came by, as one packet."""
+        assert self.client is not None
+        self.client.send(frames.batch([frames.passed(way, datagram) for way, datagram in passed]))
+
+    def say(self, packet: bytes) -> None:
+        assert self.client is not None
+        self.client.send(packet)
+
+    @property
+    def subscribed(self) -> int:
+        """How many patterns are held; what was said to daemons before does not count."""
+        said = self.packets[self._since :]
+        return sum(packet.startswith(b"SUB !/link/") for packet in said) - sum(
+            packet.startswith(b"UNSUB !/link/") for packet in said
+        )
+
+    @property
+    def _since(self) -> int:
+        greetings = [number for number, packet in enumerate(self.packets) if packet == b"CMSG !/bccn/batch/on"]
+        return greetings[-1] if greetings else 0
+
+    def arrived(self) -> list[tuple[int, int, str, bytes]]:
+        """What links have brought: way, time, peer, datagram."""
+        got = [frames.read_arrived(packet[len(LINK) :]) for packet in list(self.packets) if packet.startswith(LINK)]
+        assert {name for name, *_ in got} <= {"nng"}
+        return [(way, when, peer, datagram) for _, way, when, peer, datagram in got]
+
+    def brought(self) -> list[bytes]:
+        return [datagram for *_, datagram in self.arrived()]
+
+    def report(self) -> dict[str, Any]:
+        """The last one; empty before there is one."""
+        told = [packet for packet in list(self.packets) if packet.startswith(b"CMSG !/bccn/gateway\0")]
+        return json.loads(told[-1].partition(b"\0")[2]) if told else {}
+
+    def dropped(self, reason: str) -> int:
+        return int(self.report().get("dropped", {}).get(reason, 0))
+
+
+class RunningGateway:
+    """A gateway for links in a process of its own; ``bus`` is the other end of it."""
+
+    def __init__(self, folder: Path, nng: Mapping[str, Any], horizon: str = "2s") -> None:
+        self.folder = folder
+        self.bus = TestBus(folder / "bus.sock")
+        self.log = folder / "log"
+        self.config = folder / "bccnd.yaml"
+        self.config.write_text(
+            json.dumps({"bus": {"path": str(self.bus.path)}, "dedup": {"horizon": horizon}, "gateways": {"nng": nng}})
+        )
+        self.process = self.spawn()
+        if self.process.poll() is None:
+            wait(lambda: self.ended() or "nng: listens" in self.said(), f"the gateway:\n{self.said()}", PATIENCE)
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            command = [str(BIN / "bccnd"), "--gateway", "nng", "--config", str(self.config)]
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def peers(self, count: int) -> None:
+        """Wait until there are so many."""
+        wait(lambda: self.bus.report().get("peers_connected") == count, f"{count} peers:\n{self.said()}", PATIENCE)
+
+    def resident(self) -> int:
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def __enter__(self) -> RunningGateway:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        if not self.ended():
+            self.process.terminate()
+        status = self.process.wait(PATIENCE)
+        self.bus.close()
+        if kind is None:
+            assert status == 0, self.said()
+            assert "bug" not in self.said(), self.said()
+
+
+class RawPeer:
+    """A peer that is nothing but a TCP connection: it sends and reads what it likes."""
+
+    def __init__(self, where: str, hello: bytes = HELLO, *, small: bool = False) -> None:
+        self.sock = socket.socket()
+        if small:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        self.sock.settimeout(PATIENCE)
+        self.sock.connect(place(where))
+        self.name = "{}:{}".format(*self.sock.getsockname())
+        self._rest = b""
+        self.sock.sendall(hello)
+        if hello == HELLO:
+            assert self._read(8) == HELLO
+
+    def send(self, *messages: bytes) -> None:
+        self.sock.sendall(b"".join(struct.pack(">Q", len(one)) + one for one in messages))
+
+    def _read(self, size: int) -> bytes:
+        while len(self._rest) < size:
+            data = self.sock.recv(1 << 20)
+            if not data:
+                raise EOFError
+            self._rest += data
+        taken, self._rest = self._rest[:size], self._rest[size:]
+        return taken
+
+    def receive(self) -> bytes:
+        (size,) = struct.unpack(">Q", self._read(8))
+        return self._read(size)
+
+    def all(self) -> Iterator[bytes]:
+        """What comes until the other end has closed."""
+        with suppress(EOFError, ConnectionResetError):
+            while True:
+                yield self.receive()
+
+    def ended(self) -> bool:
+        """Whether the other end has closed; what it had sent is kept."""
+        self.sock.settimeout(0.0)
+        try:
+            while data := self.sock.recv(1 << 20):
+                self._rest += data
+            return True
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True
+        finally:
+            self.sock.settimeout(PATIENCE)
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def __enter__(self) -> RawPeer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,443 @@
+"""The broker as a part: with limits so short that a test can see them, and what it says while things go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Hashable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import pytest
+
+from bccnd.config import BrokerSettings
+from bccnd.errors import StartError
+from bccnd.gateways.broker import BrokerGateway
+from bccnd.gateways.broker_codec import (
+    MESSAGE,
+    STRING,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    hello,
+    message,
+    publication,
+    read_message,
+    request,
+)
+from bccnd.gateways.broker_tcp import MAX_REQUESTS, listen, text_of
+from bccnd.net.log import Limited
+from tests.e2e.harness import PATIENCE, Daemon, wait
+from tests.e2e.network import Net
+from tests.support import ROOT, free_port
+from tests.test_house import IMPURE, imported
+
+PURE: Final = ("codec", "topics", "sessions", "queue")
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_what_decides_asks_nobody_for_the_time_or_the_world(name: str) -> None:
+    path = ROOT / f"bccnd/gateways/broker_{name}.py"
+    assert not {one[0] for one in imported(path)} & IMPURE
+
+
+class Ear(Limited):
+    """Hears what a gateway says, all of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[tuple[str, str, dict[str, Any]]] = []
+
+    def say(self, thing: Hashable, event: str, text: str, /, **fields: Any) -> None:  # type: ignore[override]
+        self.said.append((event, text, fields))
+
+
+class Running:
+    """A broker in a thread of its own; ``said`` are the events and texts of what it has said."""
+
+    def __init__(self, folder: Path, bus: str, *, patience: float = 30.0, takeover: float = 10.0, **section: Any):
+        folder.mkdir(exist_ok=True)
+        self.folder = folder
+        self.voice = Ear()
+        self.said = self.voice.said
+        self.tcp, self.udp = free_port(socket.SOCK_STREAM), free_port()
+        self.section: dict[str, Any] = {
+            "tcp": f"127.0.0.1:{self.tcp}",
+            "udp": f"127.0.0.1:{self.udp}",
+            "state": "subscriptions.json",
+            **section,
+        }
+        settings = BrokerSettings.model_validate(self.section)
+        self.gateway = BrokerGateway(
+            settings, bus, self.voice, folder=str(folder), patience=patience, takeover=takeover
+        )
+        self.refused: StartError | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self.publisher = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self.gateway.run(self._stop)
+        except StartError as error:
+            self.refused = error
+
+    def texts(self, event: str) -> list[str]:
+        return [text for name, text, _ in self.said if name == event]
+
+    def start(self) -> None:
+        self._thread.start()
+        wait(lambda: self.texts("gateway_ready") or self.refused, "the broker")
+
+    def stop(self) -> None:
+        assert self._loop is not None
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+
+    def sub(self, name: bytes, *topics: bytes, receive_buffer: int = 0) -> socket.socket:
+        sock = socket.socket()
+        if receive_buffer:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.settimeout(PATIENCE)
+        sock.connect(("127.0.0.1", self.tcp))
+        sock.sendall(hello(name) + b"".join(request(SUBSCRIBE, topic) for topic in topics))
+        return sock
+
+    def publish(self, topic: bytes, text: bytes) -> None:
+        self.publisher.sendto(publication(topic, STRING, text), ("127.0.0.1", self.udp))
+
+    def hear(self, sock: socket.socket) -> bytes:
+        found = read_message(sock.recv(MESSAGE, socket.MSG_WAITALL))
+        assert found is not None
+        return found.value
+
+    def published_until_heard(self, sock: socket.socket, topic: bytes) -> None:
+        """Publish again and again until it comes: then its subscription is in force."""
+        sock.settimeout(0.05)
+        for number in range(400):
+            self.publish(topic, b"%d" % number)
+            with suppress(TimeoutError):
+                sock.recv(MESSAGE, socket.MSG_WAITALL)
+                break
+        else:
+            raise AssertionError("it never comes")
+        sock.settimeout(PATIENCE)
+
+    def __enter__(self) -> Running:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self.publisher.close()
+        if kind is None:
+            assert self.texts("internal_error") == []
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> Iterator[Running]:
+    """A broker whose daemon is not there."""
+    with Running(tmp_path / "broker", str(tmp_path / "bus.sock")) as one:
+        yield one
+
+
+def test_without_a_daemon_publishers_reach_subscribers_and_that_is_said_once(nowhere: Running) -> None:
+    with nowhere.sub(b"C1", b"a") as one:
+        nowhere.published_until_heard(one, b"a")
+        wait(lambda: nowhere.texts("daemon_away"), "the line")
+        nowhere.publish(b"a", b"still served")
+        while nowhere.hear(one) != b"still served":
+            pass
+        assert nowhere.gateway.status.dropped["not_connected"] > 0
+        time.sleep(1.1)  # a look at the time goes by
+        assert len(nowhere.texts("daemon_away")) == 1
+
+
+def test_a_daemon_that_comes_back_is_told_again_what_is_wanted(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", start=False)
+    with Running(tmp_path / "broker", str(daemon.bus)) as broker, broker.sub(b"C1", b"a/+") as one:
+        for number in range(2):
+            with daemon:
+                daemon.start()
+                with daemon.connect() as bus:
+                    said = b"after %d restarts" % number
+
+                    def patterns() -> set[str]:
+                        rows = map(json.loads, daemon.tool("clients", "--json").stdout.splitlines())
+                        return {text for row in rows if row["dialect"] == "broker" for text in row["patterns"]}
+
+                    wait(lambda: "a/+" in patterns(), "the broker to be back")
+                    bus.publish("a/b", said)
+                    assert broker.hear(one) == said
+                    # The broker's own messages do not come back to it.
+                    with daemon.connect("a/b") as other:
+                        broker.publish(b"a/b", b"from a publisher")
+                        assert broker.hear(one) == b"from a publisher"
+                        assert next(iter(other)).payload == b"from a publisher"
+                    bus.publish("a/b", "and nothing else")
+                    assert broker.hear(one) == b"and nothing else"
+                daemon.stop()
+
+
+def test_one_that_takes_nothing_for_long_while_messages_are_lost_is_ended(tmp_path: Path) -> None:
+    with Running(tmp_path / "broker", str(tmp_path / "none"), patience=0.5, queue=8192) as broker:
+        slow, quick = broker.sub(b"SLOW", b"a", receive_buffer=4096), broker.sub(b"QUICK", b"a")
+        with slow, quick:
+            broker.published_until_heard(slow, b"a")
+            broker.published_until_heard(quick, b"a")
+            end = time.monotonic() + PATIENCE
+            while not broker.texts("peer_ended"):
+                assert time.monotonic() < end
+                broker.publish(b"a", b"more")
+                assert broker.hear(quick)
+            assert "SLOW" in broker.texts("peer_ended")[0]
+            assert broker.gateway.status.dropped["slow"] == 1
+            assert broker.gateway.status.dropped["queue_full"] > 0
+            # What it was sent before is still there for it, and then the end.
+            with suppress(ConnectionResetError):
+                while slow.recv(65_536):
+                    pass
+            broker.publish(b"a", b"and the other one goes on")
+            while broker.hear(quick) != b"and the other one goes on":
+                pass
+
+
+def test_an_address_that_is_given_back_in_time_is_taken_over_with_what_was_kept(tmp_path: Path) -> None:
+    with Running(tmp_path / "broker", str(tmp_path / "none")) as before:
+        after = Running(tmp_path / "broker", str(tmp_path / "none"), **before.section)
+        after.tcp, after.udp = before.tcp, before.udp
+        with before.sub(b"C1", b"a") as one:
+            before.published_until_heard(one, b"a")
+            starting = threading.Thread(target=after.start)
+            starting.start()
+            time.sleep(0.2)
+            assert after.texts("gateway_ready") == []
+            before.stop()
+            starting.join(PATIENCE)
+        assert after.refused is None
+        with after.sub(b"C1") as again:
+            after.published_until_heard(again, b"a")
+        after.stop()
+        after.publisher.close()
+
+
+def test_an_address_that_stays_taken_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        with Running(tmp_path / "broker", str(tmp_path / "none"), takeover=0.2, tcp=taken) as broker:
+            assert broker.refused is not None
+            assert broker.refused.detail == f"cannot listen on {taken} (TCP): Address already in use"
+            assert "gateways.broker.tcp" in broker.refused.remedy
+    with pytest.raises(StartError) as refused:
+        listen(socket.SOCK_DGRAM, ("192.0.2.1", 1))
+    assert refused.value.reason == "cannot_listen"
+
+
+def test_a_file_that_cannot_be_written_is_said_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("where a folder should be")
+    state = str(tmp_path / "file" / "subscriptions.json")
+    with Running(tmp_path / "broker", str(tmp_path / "none"), state=state) as broker, broker.sub(b"C1", b"a") as one:
+        broker.published_until_heard(one, b"a")
+        wait(lambda: broker.texts("state_not_written"), "the line")
+        assert state in broker.texts("state_not_written")[0]
+        assert broker.texts("state_dropped")  # nor can it be read
+        broker.publish(b"a", b"served all the same")
+        while broker.hear(one) != b"served all the same":
+            pass
+
+
+def test_a_crowd_of_changes_makes_few_files(tmp_path: Path) -> None:
+    state = tmp_path / "broker" / "subscriptions.json"
+    with Running(tmp_path / "broker", str(tmp_path / "none")) as broker, broker.sub(b"C1", b"a") as one:
+        broker.published_until_heard(one, b"a")
+        written, seen = 0, 0
+        end = time.monotonic() + 1.0
+        asked = 0
+        while time.monotonic() < end:
+            one.sendall(request(SUBSCRIBE, b"t/%d" % (asked % 100)) + request(1, b"t/%d" % (asked % 100)))
+            asked += 2
+            with suppress(FileNotFoundError):
+                number = state.stat().st_mtime_ns
+                written, seen = written + (number != seen), number
+            time.sleep(0.001)
+    assert asked > 100
+    assert 1 <= written <= asked / 10
+
+
+def test_a_flood_of_requests_waits_its_turn(nowhere: Running) -> None:
+    flood = b"".join(request(SUBSCRIBE, b"t/+") + request(UNSUBSCRIBE, b"t/+") for _ in range(3 * MAX_REQUESTS))
+    with nowhere.sub(b"FLOOD") as one, nowhere.sub(b"C2", b"a") as other:
+        nowhere.published_until_heard(other, b"a")
+        sending = threading.Thread(target=lambda: one.sendall(flood + request(SUBSCRIBE, b"end")))
+        began = time.monotonic()
+        sending.start()
+        nowhere.published_until_heard(one, b"end")  # nothing is lost of it
+        sending.join()
+        # The first thousands are free, as is what was read with them.
+        assert time.monotonic() - began > 2.0
+        nowhere.publish(b"a", b"served meanwhile")
+        while nowhere.hear(other) != b"served meanwhile":
+            pass
+
+
+def test_messages_are_not_held_back_to_fill_a_segment(nowhere: Running) -> None:
+    with nowhere.sub(b"C1", b"a") as one:
+        nowhere.published_until_heard(one, b"a")
+        # The broker's own end of the connection, as the kernel knows it.
+        service = nowhere.gateway.status
+        assert service.connects == 1
+        (mine,) = [
+            fd
+            for fd in map(int, os.listdir("/proc/self/fd"))
+            if fd != one.fileno() and _peer_of(fd) == one.getsockname()
+        ]
+        with socket.socket(fileno=os.dup(mine)) as other:
+            assert other.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+            assert other.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert 0 < other.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 60_000
+
+
+def _peer_of(fd: int) -> object:
+    try:
+        with socket.socket(fileno=os.dup(fd)) as other:
+            return other.getpeername()
+    except OSError:
+        return None
+
+
+def test_addresses_are_written_as_people_write_them() -> None:
+    assert text_of(("10.0.0.7", 5400)) == "10.0.0.7:5400"
+    assert text_of(("2001:db8::7", 5400, 0, 0)) == "[2001:db8::7]:5400"
+    assert text_of(("::ffff:10.0.0.7", 5400, 0, 0)) == "10.0.0.7:5400"
+
+
+def test_it_serves_over_ipv6(tmp_path: Path) -> None:
+    port = free_port(socket.SOCK_STREAM)
+    with (
+        Running(tmp_path / "broker", str(tmp_path / "none"), tcp=f"[::1]:{port}", udp=f"[::1]:{port}") as broker,
+        socket.create_connection(("::1", port), PATIENCE) as one,
+        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as publisher,
+    ):
+        one.sendall(hello(b"C1") + request(SUBSCRIBE, b"a"))
+        wait(lambda: broker.texts("peer_connected"), "it")
+        publisher.bind(("::1", 0))
+        one.settimeout(0.05)
+        raw = b""
+        while len(raw) < MESSAGE:
+            publisher.sendto(publication(b"a", STRING, b"x"), ("::1", port))
+            with suppress(TimeoutError):
+                raw = one.recv(MESSAGE, socket.MSG_WAITALL)
+        assert raw == message(f"[::1]:{publisher.getsockname()[1]}", b"a", STRING, b"x")
+
+
+#: a broker that soon takes silence for the end, without a daemon: its folder, and its address for everything
+SERVE: Final = """
+import asyncio, sys, traceback
+from bccnd.config import BrokerSettings
+from bccnd.gateways.broker import BrokerGateway
+from bccnd.net.log import Limited
+folder, address = sys.argv[1:]
+settings = BrokerSettings.model_validate({"tcp": address, "udp": address, "state": "state.json", "hello": "1s"})
+class Voice(Limited):
+    def say(self, thing, event, text, /, *, trace=False, **fields):
+        print(event, text, traceback.format_exc() if trace else "", flush=True)
+gateway = BrokerGateway(settings, folder + "/none", Voice(), folder=folder, silence=2.0)
+asyncio.run(gateway.run(asyncio.Event()))
+"""
+
+
+def test_strangers_cannot_take_the_descriptors_that_the_broker_needs_itself(tmp_path: Path) -> None:
+    port = free_port(socket.SOCK_STREAM)
+    address = ("127.0.0.1", port)
+    log = tmp_path / "log"
+    few = ["sh", "-c", 'ulimit -n 40; exec "$@"', "sh", sys.executable, "-c", SERVE, str(tmp_path), f"127.0.0.1:{port}"]
+    with log.open("w") as out:
+        broker = subprocess.Popen(few, stdout=out, stderr=out)
+    crowd: list[socket.socket] = []
+    try:
+        wait(lambda: "gateway_ready" in log.read_text(), "the broker")
+        one = socket.create_connection(address, PATIENCE)
+        one.sendall(hello(b"C1") + request(SUBSCRIBE, b"a"))
+        wait(lambda: "peer_connected C1" in log.read_text(), "it")
+        crowd = [one, *(socket.create_connection(address, PATIENCE) for _ in range(60))]
+        wait(lambda: "peer_refused" in log.read_text(), "some of them to be refused")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as publisher:
+            publisher.sendto(publication(b"a", STRING, b"still served"), address)
+        found = read_message(one.recv(MESSAGE, socket.MSG_WAITALL))
+        assert found is not None
+        assert found.value == b"still served"
+        # The file could be written meanwhile, and when the crowd has gone others are let in.
+        wait((tmp_path / "state.json").exists, "the file")
+        while "peer_connected LATE" not in log.read_text():
+            late = socket.create_connection(address, PATIENCE)
+            crowd.append(late)
+            with suppress(ConnectionError):
+                late.sendall(hello(b"LATE"))
+            time.sleep(0.1)
+        assert "state_not_written" not in log.read_text()
+        assert "internal_error" not in log.read_text(), log.read_text()
+    finally:
+        for sock in crowd:
+            sock.close()
+        broker.kill()
+        broker.wait()
+
+
+#: a subscriber on another host, which says how much it has got
+SUBSCRIBE_TO: Final = """
+import socket, sys
+sock = socket.create_connection(("10.77.0.1", 5401), 10)
+sock.sendall(sys.argv[1].encode().ljust(11, b"\\0") + b"\\0" + b"a".ljust(51, b"\\0"))
+print(len(sock.recv(1603, socket.MSG_WAITALL)), flush=True)
+sys.stdin.read()
+"""
+PUBLISH_TO: Final = """
+import socket, sys
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.sendto(b"a".ljust(50, b"\\0") + b"\\3hello", ("10.77.0.1", 5401))
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("busy", [False, True], ids=["while nothing is sent", "while something is on its way"])
+def test_a_subscriber_whose_host_has_vanished_is_ended(tmp_path: Path, net: Net, busy: bool) -> None:
+    python = [sys.executable, "-c"]
+    log = tmp_path / "log"
+    with log.open("w") as out:
+        broker = subprocess.Popen(
+            [*net.on("a"), *python, SERVE, str(tmp_path), "10.77.0.1:5401"], stdout=out, stderr=out
+        )
+    others: list[subprocess.Popen[bytes]] = []
+    try:
+        wait(lambda: "gateway_ready" in log.read_text(), "the broker")
+        for host, name in (("b", "STAYS"), ("c", "VANISHES")):
+            command = [*net.on(host), *python, SUBSCRIBE_TO, name]
+            others.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        wait(lambda: log.read_text().count("peer_connected") == 2, "both of them")
+        for other in others:  # each has got something, and both are the same to the broker
+            publish = [*net.on("b"), *python, PUBLISH_TO]
+            subprocess.run(publish, check=True)
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"1603\n"
+        subprocess.run(["ip", "-n", net.names["c"], "link", "set", "lan0", "down"], check=True)
+        if busy:
+            subprocess.run(publish, check=True)
+        wait(lambda: "peer_gone VANISHES" in log.read_text(), f"the end:\n{log.read_text()}")
+        assert "peer_gone STAYS" not in log.read_text()
+    finally:
+        for process in (broker, *others):
+            process.kill()
+            process.communicate()

@@ -1,0 +1,151 @@
+"""Topics and channels, and what is asked of the bus for all subscribers together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core.bccn1 import check_chan
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.routes import PatternTree
+from bccnd.core.targets import PLAIN, form_of
+from bccnd.gateways.broker_codec import MAX_TOPIC
+from bccnd.gateways.broker_topics import EVERYTHING, Interests, channel_of, patterns_of, topic_of
+
+topics = st.binary(min_size=1, max_size=MAX_TOPIC).filter(lambda topic: b"\0" not in topic)
+channels = st.text(st.sampled_from("!%/*+aA09FXx~"), min_size=1, max_size=40).map(str.encode)
+
+
+@pytest.mark.parametrize(
+    ("topic", "chan"),
+    [
+        (b"upb/room/temp", b"upb/room/temp"),
+        (b"a b", b"a%20b"),
+        (b"a:b|c", b"a%3Ab%7Cc"),
+        (b"50%", b"50%25"),
+        (b"!bang", b"%21bang"),
+        (b"not!first", b"not!first"),
+        (b"caf\xc3\xa9/\x7f", b"caf%C3%A9/%7F"),
+        (b"a b/+/*", b"a%20b/+/*"),
+    ],
+)
+def test_a_topic_is_written_as_a_channel(topic: bytes, chan: bytes) -> None:
+    assert channel_of(topic) == chan
+    assert topic_of(chan) == topic
+
+
+@pytest.mark.parametrize("chan", [b"50%", b"a%41", b"a%2fb", b"a%c3", b"x%21", b"%%", b"a%2"])
+def test_a_channel_that_no_topic_is_written_as_stands_for_itself(chan: bytes) -> None:
+    assert topic_of(chan) == chan
+
+
+def test_a_channel_that_no_topic_can_hold_has_none() -> None:
+    assert topic_of(b"x" * 50) == b"x" * 50
+    assert topic_of(b"x" * 51) is None
+    assert topic_of(b"%20" * 50) == b" " * 50
+    assert topic_of(b"%20" * 51) is None
+    assert topic_of(b"a%00b") is None
+    assert topic_of(b"") is None
+
+
+@given(topics)
+def test_every_topic_comes_back_and_is_a_plain_channel(topic: bytes) -> None:
+    chan = channel_of(topic)
+    check_chan(chan)
+    assert form_of(chan) == PLAIN
+    assert chan.count(b"/") == topic.count(b"/")
+    assert topic_of(chan) == topic
+
+
+@given(channels)
+def test_two_channels_of_one_topic_are_that_topic_and_its_writing(chan: bytes) -> None:
+    topic = topic_of(chan)
+    assert topic is not None
+    assert chan in (topic, channel_of(topic))
+
+
+@given(st.lists(topics, max_size=8), st.lists(st.sampled_from([b"a", b"b c", b"+", b"*", b"%", b"!"]), min_size=1))
+def test_a_pattern_finds_on_the_bus_what_it_would_find_among_topics(others: list[bytes], levels: list[bytes]) -> None:
+    pattern = b"/".join(levels)[:MAX_TOPIC]
+    plain: PatternTree[int] = PatternTree(DIALECTS["broker"])
+    written: PatternTree[int] = PatternTree(DIALECTS["broker"])
+    plain.add(plain.compile(pattern), 1)
+    written.add(written.compile(channel_of(pattern)), 1)
+    for topic in [*others, pattern, pattern.replace(b"+", b"b c").replace(b"*", b"a/b c")[:MAX_TOPIC]]:
+        assert bool(plain.match(topic)) == bool(written.match(channel_of(topic))), topic
+
+
+def test_what_is_asked_for_a_pattern() -> None:
+    assert patterns_of(b"a/+/c") == (b"a/+/c",)
+    assert patterns_of(b"50%") == (b"50%25", b"50%")
+    # Never what the bus takes for its own.
+    assert patterns_of(b"!/tap/") == (b"%21/tap/",)
+
+
+class Held:
+    """What a bus holds for us after the changes it was told."""
+
+    def __init__(self, limit: int) -> None:
+        self.interests = Interests(limit)
+        self.patterns: set[bytes] = set()
+
+    def add(self, *wanted: bytes) -> None:
+        self._apply(self.interests.add(wanted))
+
+    def remove(self, *unwanted: bytes) -> None:
+        self._apply(self.interests.remove(unwanted))
+
+    def _apply(self, changes: list[tuple[bool, bytes]]) -> None:
+        for wanted, pattern in changes:
+            if wanted:
+                assert pattern not in self.patterns
+                self.patterns.add(pattern)
+            else:
+                self.patterns.remove(pattern)
+            assert len(self.patterns) <= self.interests._limit + 1
+
+
+def test_each_pattern_is_asked_for_once_and_given_up_with_the_last() -> None:
+    held = Held(10)
+    held.add(b"a", b"b")
+    held.add(b"a")
+    assert held.patterns == {b"a", b"b"}
+    held.remove(b"a", b"b")
+    assert held.patterns == {b"a"}
+    held.remove(b"a")
+    assert held.patterns == set()
+
+
+def test_where_there_are_too_many_everything_is_asked_for_instead() -> None:
+    held = Held(4)
+    held.add(b"a", b"b", b"c", b"d")
+    assert held.patterns == {b"a", b"b", b"c", b"d"}
+    held.add(b"e")
+    assert held.patterns == {EVERYTHING}
+    held.remove(b"a", b"b")
+    assert held.patterns == {EVERYTHING}
+    held.remove(b"c")
+    assert held.patterns == {b"d", b"e"}
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.sampled_from([b"a", b"b", b"c d", b"*", b"e", b"%", b"%25", b"f/*", b"g", b"h"])),
+        max_size=60,
+    ),
+    st.integers(1, 6),
+)
+def test_the_bus_always_holds_what_is_wanted(steps: list[tuple[bool, bytes]], limit: int) -> None:
+    held = Held(limit)
+    wanted: list[bytes] = []
+    for adds, topic in steps:
+        if adds:
+            wanted.append(topic)
+            held.add(topic)
+        elif topic in wanted:
+            wanted.remove(topic)
+            held.remove(topic)
+        asked = {pattern for one in wanted for pattern in patterns_of(one)}
+        assert held.patterns in (asked, {EVERYTHING})
+        assert len(asked) > limit // 2 or held.patterns == asked

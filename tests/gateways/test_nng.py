@@ -1,0 +1,504 @@
+"""Links as they run in service: the gateway in a process of its own, the bus played by the test, real peers."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bccnd.core import frames
+from tests.gateways.peers import BIN, HELLO, PATIENCE, RawPeer, RunningGateway, TestBus, place, url
+from tests.support import cannot_here, wait
+
+pytest.importorskip("pynng")
+
+ONE = b"BCCN1[12]h/p/1:7:a/b|x"
+#: bytes that some program or other would stumble over
+AWKWARD = b"BCCN1[12]h/p/1:8:a/b|" + bytes(range(256))
+
+
+@contextmanager
+def nngcat(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    if shutil.which("nngcat") is None:
+        cannot_here("there is no nngcat: apt-get install nng-utils")
+    process = subprocess.Popen(["nngcat", "--bus", *words], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def read(process: subprocess.Popen[bytes], size: int) -> bytes:
+    """So many bytes of what a program says."""
+    assert process.stdout is not None
+    got = b""
+    while len(got) < size:
+        data = os.read(process.stdout.fileno(), size - len(got))
+        assert data
+        got += data
+    return got
+
+
+# -- what goes over a link
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["it listens", "it dials"])
+def test_a_stock_program_gets_and_gives_datagrams_as_they_are(tmp_path: Path, listens: bool) -> None:
+    where = url()
+    file = tmp_path / "datagram"
+    file.write_bytes(AWKWARD)
+    words = ("--dial" if listens else "--listen", where, "--raw", "--file", str(file), "--delay", "1")
+    with RunningGateway(tmp_path, {"listen" if listens else "dial": [where]}) as gateway, nngcat(*words) as cat:
+        gateway.peers(1)
+        gateway.bus.give((0, ONE), (0, AWKWARD))
+        assert read(cat, len(ONE + AWKWARD)) == ONE + AWKWARD
+        wait(gateway.bus.brought, "the datagram", PATIENCE)
+        ((way, when, peer, datagram),) = gateway.bus.arrived()
+        assert datagram == AWKWARD
+        assert way >= 1
+        assert abs(time.time_ns() - when) < PATIENCE * 1e9
+        assert peer == gateway.bus.report()["peers"][0]["peer"]
+        assert gateway.bus.report()["peers"][0]["name"] == where
+
+
+def test_what_came_by_a_link_does_not_go_back_there(tmp_path: Path) -> None:
+    where = url()
+    with RunningGateway(tmp_path, {"listen": [where]}) as gateway, RawPeer(where) as ann, RawPeer(where) as bob:
+        gateway.peers(2)
+        ann.send(ONE)
+        bob.send(AWKWARD)
+        wait(lambda: len(gateway.bus.brought()) == 2, "both", PATIENCE)
+        ways = {peer: way for way, _, peer, _ in gateway.bus.arrived()}
+        assert set(ways) == {ann.name, bob.name}
+        assert len(set(ways.values())) == 2
+        gateway.bus.give((ways[ann.name], b"of ann"), (ways[bob.name], b"of bob"), (0, b"ours"))
+        assert [ann.receive(), ann.receive()] == [b"of bob", b"ours"]
+        assert [bob.receive(), bob.receive()] == [b"of ann", b"ours"]
+        # One that has gone is nobody to be left out.
+        ann.close()
+        gateway.peers(1)
+        gateway.bus.give((ways[ann.name], b"of the late ann"), (0, b"ours again"))
+        assert [bob.receive(), bob.receive()] == [b"of the late ann", b"ours again"]
+        gateway.bus.give((ways[bob.name], b"of bob"), (0, b"the last"))
+        assert bob.receive() == b"the last"
+
+
+def test_nothing_is_asked_of_the_daemon_while_nobody_is_there(tmp_path: Path) -> None:
+    where = url()
+    with RunningGateway(tmp_path, {"listen": [where]}) as gateway:
+        wait(lambda: gateway.bus.report(), "a report", PATIENCE)
+        assert gateway.bus.subscribed == 0
+        with RawPeer(where), RawPeer(where):
+            gateway.peers(2)
+            assert gateway.bus.subscribed == 1
+        gateway.peers(0)
+        assert gateway.bus.subscribed == 0
+
+
+def test_filters_and_names_in_both_directions(tmp_path: Path) -> None:
+    where = url()
+    settings = {"listen": [where], "send": ["out/"], "receive": ["in/", "!"]}
+    with RunningGateway(tmp_path, settings) as gateway, RawPeer(where) as peer:
+        gateway.peers(1)
+        chans = (b"out/x", b"in/x", b"!", b"!h/p/1", b"heartbeat/h/p/1")
+        datagrams = [b"BCCN1[9]h/p/1:7:%b|x" % chan for chan in chans]
+        for one in datagrams:
+            gateway.bus.give((0, one))
+        gateway.bus.give((0, b"BCCN1[9]?:7:out/y|x"), (0, b"BCCN1[9]h/p/1:8:out/last|x"))
+        assert [peer.receive(), peer.receive()] == [datagrams[0], b"BCCN1[9]h/p/1:8:out/last|x"]
+        peer.send(*datagrams, b"garbage", b"BCCN1[9]?:7:in/y|x", b"BCCN1[9]h/p/1:8:in/last|x")
+        wait(lambda: len(gateway.bus.brought()) == 4, "what may pass", PATIENCE)
+        assert gateway.bus.brought() == [*datagrams[1:4], b"BCCN1[9]h/p/1:8:in/last|x"]
+        wait(lambda: gateway.bus.dropped("filtered") == 6, "the count", PATIENCE)
+        assert (gateway.bus.dropped("nameless"), gateway.bus.dropped("malformed")) == (2, 1)
+
+
+# -- strangers
+
+
+def test_what_is_no_datagram_is_the_daemons_to_judge_and_what_is_no_peer_is_shown_the_door(tmp_path: Path) -> None:
+    where = url()
+    with RunningGateway(tmp_path, {"listen": [where]}) as gateway, RawPeer(where) as peer:
+        gateway.peers(1)
+        peer.send(b"", b"garbage", bytes(65_507), bytes(65_508), b"\xff" * 100)
+        wait(lambda: len(gateway.bus.brought()) == 4, "what can be a datagram", PATIENCE)
+        assert gateway.bus.brought() == [b"", b"garbage", bytes(65_507), b"\xff" * 100]
+        wait(lambda: gateway.bus.dropped("oversize") == 1, "the count", PATIENCE)
+        for hello in (b"GET / HTTP/1.1\r\n\r\n", b"\0SP\1\0\x70\0\0", b"\0SP\0\0\x10\0\0", b"\xff" * 8):
+            with RawPeer(where, hello) as stranger:
+                wait(stranger.ended, f"{hello!r} to be shown the door", PATIENCE)
+        with RawPeer(where) as greedy:  # it announces what nobody has memory for
+            gateway.peers(2)
+            greedy.sock.sendall(b"\0\0\0\xff\0\0\0\0")
+            wait(greedy.ended, "the end", PATIENCE)
+        # NNG counts those that fail at the same time as one.
+        wait(lambda: 1 <= gateway.bus.dropped("malformed") <= 3, "the count", PATIENCE)
+        gateway.peers(1)
+        peer.send(ONE)
+        wait(lambda: gateway.bus.brought()[-1] == ONE, "the peer", PATIENCE)
+
+
+def test_there_are_as_many_peers_as_may_be(tmp_path: Path) -> None:
+    where, other = url(), url()
+    with RunningGateway(tmp_path, {"listen": [where, other], "max_peers": 2}) as gateway:
+        with RawPeer(where) as ann, RawPeer(other):
+            gateway.peers(2)
+            for _ in range(3):
+                with RawPeer(where) as late:
+                    wait(late.ended, "the door", PATIENCE)
+            wait(lambda: gateway.bus.dropped("too_many_peers") == 3, "the count", PATIENCE)
+            assert gateway.said().count("was turned away") == 3
+            gateway.bus.give((0, ONE))
+            assert ann.receive() == ONE
+        gateway.peers(0)
+        with RawPeer(where):
+            gateway.peers(1)
+
+
+def test_a_flood_of_connections_that_say_nothing_keeps_nobody_out(tmp_path: Path) -> None:
+    where = url()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with RunningGateway(tmp_path, {"listen": [where], "max_peers": 8}) as gateway, RawPeer(where) as peer:
+        gateway.peers(1)
+        before = gateway.resident()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+        crowd: list[socket.socket] = []
+        try:
+            for number in range(3000):  # more than it has descriptors
+                one = socket.socket()
+                one.setblocking(False)
+                one.connect_ex(place(where))
+                crowd.append(one)
+                if number % 100 == 0:
+                    peer.send(b"%d" % number)
+                    time.sleep(0.01)
+            wait(lambda: gateway.bus.dropped("no_id") > 100, "strangers to be cut off", PATIENCE)
+            with RawPeer(where) as late:
+                late.send(ONE)
+                wait(lambda: ONE in gateway.bus.brought(), "somebody who comes late", PATIENCE)
+            peer.send(b"the last")
+            wait(lambda: b"the last" in gateway.bus.brought(), "the peer", PATIENCE)
+        finally:
+            for one in crowd:
+                one.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert gateway.bus.brought().count(b"100") == 1
+        assert gateway.resident() - before < 32 << 20
+        wait(lambda: gateway.descriptors() < 50, "descriptors to be free again", PATIENCE)
+
+
+# -- peers that are slow, links that stand still
+
+
+def test_who_stops_reading_costs_nobody_else_anything_and_is_let_go(tmp_path: Path) -> None:
+    where = url()
+    count = 10_000
+    settings = {"listen": [where], "queue": 256}
+    # Everything is sent before the slow one is let go, so that each message was meant for both.
+    with RunningGateway(tmp_path, settings, horizon="16s") as gateway:
+        with RawPeer(where) as good, RawPeer(where, small=True) as slow:
+            gateway.peers(2)
+            started = time.monotonic()
+            for number in range(0, count, 100):
+                gateway.bus.give(*((0, b"%b%06d" % (ONE * 20, one)) for one in range(number, number + 100)))
+                for one in range(number, number + 100):  # it keeps up, and gets everything
+                    assert good.receive().endswith(b"%06d" % one)
+            wait(lambda: gateway.bus.report()["peers_connected"] == 1, "the slow one to go", PATIENCE)
+            assert time.monotonic() - started < PATIENCE
+            wait(lambda: gateway.bus.dropped("queue_full"), "the count", PATIENCE)
+            # Every message has gone to the kernel or is counted.
+            bus = gateway.bus
+            wait(lambda: bus.report()["sent"] + bus.dropped("queue_full") == 2 * count, "all of it", PATIENCE)
+            assert sum(1 for _ in slow.all()) <= bus.report()["sent"] - count
+            assert gateway.bus.dropped("slow") <= 1
+        wait(lambda: "take less than comes were dropped" in gateway.said(), "the line", PATIENCE)
+
+
+def test_what_falls_is_counted_while_the_peer_is_there_and_exactly_once_it_reads_again(tmp_path: Path) -> None:
+    where = url()
+    settings = {"listen": [where], "queue": 64}
+    with RunningGateway(tmp_path, settings, horizon="60s") as gateway, RawPeer(where, small=True) as slow:
+        gateway.peers(1)
+        big = ONE * 40
+        for _ in range(300):
+            gateway.bus.give(*((0, big) for _ in range(50)))
+            time.sleep(0.001)
+        wait(lambda: gateway.bus.dropped("queue_full") > 100, "the count", PATIENCE)
+        told = gateway.bus.dropped("queue_full")
+        slow.sock.settimeout(2.0)
+        got = 0
+        try:
+            while slow.receive():
+                got += 1
+        except TimeoutError:
+            pass
+        assert told <= 15_000 - got
+        wait(lambda: gateway.bus.dropped("queue_full") == 15_000 - got, "all of it", PATIENCE)
+        assert gateway.bus.report()["peers"][0]["dropped"] == 15_000 - got
+        assert gateway.bus.report()["sent"] == got
+
+
+def test_what_waited_while_the_gateway_stood_still_is_not_new(tmp_path: Path) -> None:
+    where = url()
+    with RunningGateway(tmp_path, {"listen": [where]}, horizon="1s") as gateway, RawPeer(where) as peer:
+        gateway.peers(1)
+        peer.send(b"before")
+        wait(lambda: gateway.bus.brought() == [b"before"], "the first", PATIENCE)
+        gateway.process.send_signal(signal.SIGSTOP)
+        stopped = time.time_ns()
+        peer.send(b"meanwhile")
+        gateway.bus.give((0, b"too old"))
+        time.sleep(2.0)
+        gateway.process.send_signal(signal.SIGCONT)
+        wait(lambda: len(gateway.bus.brought()) == 2, "the second", PATIENCE)
+        _, when, _, datagram = gateway.bus.arrived()[-1]
+        # It may have come at any time since; the earliest is what the daemon goes by.
+        assert datagram == b"meanwhile"
+        assert when < stopped + 0.5e9
+        wait(lambda: gateway.bus.dropped("late") == 1, "what was too old to be counted", PATIENCE)
+        time.sleep(1.0)
+        gateway.bus.give((0, b"new"))
+        assert peer.receive() == b"new"
+        peer.send(b"after")
+        wait(lambda: len(gateway.bus.brought()) == 3, "the third", PATIENCE)
+        assert gateway.bus.arrived()[-1][1] > stopped + 2e9
+
+
+# -- the daemon comes and goes
+
+
+def test_a_daemon_that_goes_away_is_met_again_and_peers_stay(tmp_path: Path) -> None:
+    where = url()
+    with RunningGateway(tmp_path, {"listen": [where]}, horizon="1s") as gateway, RawPeer(where) as peer:
+        gateway.peers(1)
+        peer.send(b"first")
+        wait(lambda: gateway.bus.brought() == [b"first"], "the first", PATIENCE)
+        gateway.bus.close()
+        wait(lambda: "is away" in gateway.said(), "the line", PATIENCE)
+        peer.send(b"too old")
+        time.sleep(1.5)
+        peer.send(b"just now")
+        gateway.bus = TestBus(gateway.bus.path)
+        wait(lambda: gateway.bus.brought(), "what had waited", PATIENCE)
+        assert gateway.bus.subscribed == 1
+        assert gateway.bus.brought() == [b"just now"]
+        wait(lambda: gateway.bus.dropped("not_connected") == 1, "the count", PATIENCE)
+        peer.send(b"last")
+        wait(lambda: gateway.bus.brought() == [b"just now", b"last"], "the last", PATIENCE)
+        gateway.bus.give((0, ONE))
+        assert peer.receive() == ONE
+        assert gateway.said().count("is away") == 1
+        assert gateway.said().count("has connected") == 1
+
+
+def test_a_daemon_that_takes_nothing_lets_the_newest_fall(tmp_path: Path) -> None:
+    where = url()
+    with RunningGateway(tmp_path, {"listen": [where]}) as gateway, RawPeer(where) as peer:
+        gateway.peers(1)
+        gateway.bus.hang_up()
+        wait(lambda: gateway.bus.dials == 2, "the next connection", PATIENCE)
+        wait(lambda: gateway.bus.subscribed == 1, "the subscription", PATIENCE)
+        listener, gateway.bus.client = gateway.bus.client, None
+        assert listener is not None
+        # The thread that plays the daemon reads on; so it is made to wait.
+        packets, free = gateway.bus.packets, threading.Event()
+
+        class Stuck(list[bytes]):
+            def append(self, packet: bytes) -> None:
+                assert free.wait(PATIENCE)
+                packets.append(packet)
+
+        gateway.bus.packets = Stuck(packets)
+        for number in range(40):
+            peer.send(*(b"%06d" % one + bytes(500) for one in range(number * 1000, number * 1000 + 1000)))
+            time.sleep(0.05)
+        gateway.bus.client, gateway.bus.packets = listener, packets
+        free.set()
+        wait(lambda: gateway.bus.dropped("bus_full"), "the count", PATIENCE)
+
+        def accounted() -> int:
+            report = gateway.bus.report()
+            return int(report["received"]) + int(report["dropped"].get("slow", 0))
+
+        # What came is what was brought, what the daemon did not take, and what NNG had no room for.
+        wait(lambda: accounted() == 40_000, "all of it", PATIENCE)
+        assert gateway.bus.report()["received"] - gateway.bus.dropped("bus_full") == len(gateway.bus.brought())
+        got = [int(datagram[:6]) for datagram in gateway.bus.brought()]
+        assert got == sorted(got)
+        assert got[:1000] == list(range(1000))
+
+
+def test_who_is_not_given_the_right_says_so_once_and_asks_again(tmp_path: Path) -> None:
+    where = url()
+    with RunningGateway(tmp_path, {"listen": [where]}) as gateway, RawPeer(where):
+        gateway.peers(1)
+        for _ in range(2):
+            gateway.bus.say(frames.error("not_permitted", frames.LINK))
+        wait(lambda: "does not give us what passes" in gateway.said(), "the line", PATIENCE)
+        wait(lambda: gateway.bus.packets.count(b"SUB !/link/here") == 2, "another attempt", PATIENCE)
+        assert gateway.said().count("does not give us what passes") == 1
+
+
+# -- the start
+
+
+def refusal(folder: Path, nng: Mapping[str, object]) -> str:
+    """What a gateway says that does not start."""
+    gateway = RunningGateway(folder, nng)
+    try:
+        assert gateway.process.wait(PATIENCE) == 2, gateway.said()
+    finally:
+        gateway.process.kill()
+        gateway.bus.close()
+    return gateway.said()
+
+
+def test_a_place_that_is_taken_is_said_with_a_remedy(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        said = refusal(tmp_path, {"listen": [f"tcp://127.0.0.1:{taken.getsockname()[1]}"]})
+    assert "cannot listen at tcp://127.0.0.1:" in said
+    assert "remedy: " in said
+    assert "Traceback" not in said
+
+
+def test_links_that_everybody_can_read_are_doubtful(tmp_path: Path) -> None:
+    with RunningGateway(tmp_path, {"listen": [url().replace("127.0.0.1", "0.0.0.0")], "dial": [url()]}) as gateway:
+        assert gateway.said().count("can read and send everything") == 1
+        assert "tls+tcp" in gateway.said()
+
+
+# -- certificates
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As the page about links says how to make them, and some of a stranger."""
+    from tests.gateways.certificates import make
+
+    return make(tmp_path_factory.mktemp("certificates"))
+
+
+def tls(folder: Path, who: str, **more: str) -> dict[str, str]:
+    return {
+        "ca": str(folder / "ca.pem"),
+        "certificate": str(folder / f"{who}.pem"),
+        "key": str(folder / f"{who}.key"),
+        **more,
+    }
+
+
+def secure(where: str) -> str:
+    return where.replace("tcp://", "tls+tcp://")
+
+
+def by_name(where: str) -> str:
+    """The library that nngcat was made with looks for names alone in certificates, not for addresses."""
+    return where.replace("127.0.0.1", "localhost")
+
+
+def dialling(folder: Path, who: str, where: str) -> Sequence[str]:
+    return ("--dial", by_name(where), "--cacert", str(folder / "ca.pem"), "--cert", str(folder / f"{who}.both"))
+
+
+@pytest.mark.parametrize("who", ["relay02", "stranger"])
+def test_who_listens_takes_those_whose_certificate_is_vouched_for(tmp_path: Path, certificates: Path, who: str) -> None:
+    where = secure(url())
+    settings = {"listen": [where], "tls": tls(certificates, "relay01")}
+    words = (*dialling(certificates, who, where), "--raw", "--data", "hello", "--interval", "1")
+    with RunningGateway(tmp_path, settings) as gateway, nngcat(*words):
+        if who == "relay02":
+            wait(lambda: b"hello" in gateway.bus.brought(), "the peer", PATIENCE)
+        else:
+            wait(lambda: gateway.bus.dropped("untrusted"), "the count", PATIENCE)
+            assert gateway.bus.report()["peers_connected"] == 0
+            assert gateway.bus.brought() == []
+
+
+def test_who_shows_none_does_not_get_in_unless_none_is_asked_for(tmp_path: Path, certificates: Path) -> None:
+    for require, comes_in in (("both", False), ("listener", True)):
+        where = secure(url())
+        folder = tmp_path / require
+        folder.mkdir()
+        settings = {"listen": [where], "tls": tls(certificates, "relay01", require=require)}
+        words = (
+            "--dial",
+            by_name(where),
+            "--cacert",
+            str(certificates / "ca.pem"),
+            "--data",
+            "hello",
+            "--interval",
+            "1",
+        )
+        with RunningGateway(folder, settings) as gateway, nngcat(*words):
+            if comes_in:
+                wait(lambda: b"hello" in gateway.bus.brought(), "the peer", PATIENCE)
+            else:
+                wait(lambda: gateway.bus.dropped("untrusted"), "the count", PATIENCE)
+                # Nor who speaks no TLS at all.
+                with RawPeer(where, hello=HELLO[:7]) as plain:
+                    plain.sock.sendall(b"\0" * 600)
+                    wait(plain.ended, "the end", PATIENCE)
+                assert gateway.bus.report()["peers_connected"] == 0
+
+
+@pytest.mark.parametrize(
+    ("who", "name", "good"),
+    [
+        ("relay02", "relay02", True),
+        ("relay02", "", True),  # by its address
+        ("relay02", "relay03", False),
+        ("stranger", "relay02", False),
+    ],
+)
+def test_who_dials_looks_at_certificate_and_name(
+    tmp_path: Path, certificates: Path, who: str, name: str, good: bool
+) -> None:
+    where = secure(url())
+    more = {"server_name": name} if name else {}
+    settings = {"dial": [where], "tls": tls(certificates, "relay01", **more)}
+    words = ("--listen", where, "--cacert", str(certificates / "ca.pem"), "--cert", str(certificates / f"{who}.both"))
+    with nngcat(*words, "--raw"), RunningGateway(tmp_path, settings) as gateway:
+        if good:
+            gateway.peers(1)
+        else:
+            wait(lambda: gateway.bus.dropped("untrusted"), "the count", PATIENCE)
+            assert gateway.bus.report()["peers_connected"] == 0
+
+
+def test_files_that_are_missing_or_open_to_others_stop_the_start(tmp_path: Path, certificates: Path) -> None:
+    for name in ("ca.pem", "relay01.pem", "relay01.key"):
+        shutil.copy(certificates / name, tmp_path / name)
+    # Relative names count from the folder of the configuration.
+    settings = {"listen": [secure(url())], "tls": {"ca": "ca.pem", "certificate": "relay01.pem", "key": "relay01.key"}}
+    key, certificate = tmp_path / "relay01.key", tmp_path / "relay01.pem"
+    key.chmod(0o640)
+    assert f"{key} has mode 0640: others can read it" in refusal(tmp_path, settings)
+    assert f"chmod 600 {key}" in refusal(tmp_path, settings)
+    key.chmod(0o600)
+    certificate.chmod(0o666)
+    assert f"{certificate} has mode 0666: others can replace it" in refusal(tmp_path, settings)
+    certificate.chmod(0o644)
+    certificate.write_bytes(b"no certificate\n")
+    assert f"{certificate} holds no certificate in PEM" in refusal(tmp_path, settings)
+    certificate.write_bytes(b"-----BEGIN CERTIFICATE-----\nno certificate\n-----END CERTIFICATE-----\n")
+    said = refusal(tmp_path, settings)
+    assert "remedy: " in said
+    assert "Traceback" not in said
+    key.unlink()
+    said = refusal(tmp_path, settings)
+    assert f"cannot read {key}: No such file or directory" in said
+    assert str(BIN) not in said

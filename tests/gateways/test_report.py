@@ -1,0 +1,90 @@
+"""What a gateway tells of itself is read as it was told, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.gateways.names import NAMES, REASONS
+from bccnd.gateways.report import MAX_NAMED, Peer, Status, no_report, read_report
+
+
+def test_a_report_is_read_as_it_was_told() -> None:
+    status = Status("nng", [Peer("10.0.0.2:5410", "tcp://b:5410", 12.5, 1, 2, 3, 4)], 5, 6, 7, 8, 9)
+    status.drop("queue_full")
+    status.drop("queue_full", 2)
+    found = read_report(status.report())
+    assert found is not None
+    assert found["gateway"] == "nng"
+    assert found["peers"] == [
+        {
+            "peer": "10.0.0.2:5410",
+            "name": "tcp://b:5410",
+            "since": 12.5,
+            "received": 1,
+            "sent": 2,
+            "dropped": 3,
+            "queued": 4,
+        }
+    ]
+    assert [found[name] for name in ("received", "received_bytes", "sent", "sent_bytes", "connects")] == [5, 6, 7, 8, 9]
+    assert found["dropped"] == {**dict.fromkeys(REASONS, 0), "queue_full": 3}
+
+
+def test_of_many_peers_some_are_named_and_all_are_counted() -> None:
+    found = read_report(Status("broker", [Peer(f"127.0.0.1:{n}") for n in range(MAX_NAMED + 50)]).report())
+    assert found is not None
+    assert len(found["peers"]) == MAX_NAMED
+    assert found["peers_connected"] == MAX_NAMED + 50
+
+
+def test_reasons_and_names_that_are_not_in_the_lists_become_no_labels() -> None:
+    said = json.loads(Status("nng").report())
+    found = read_report(json.dumps({**said, "dropped": {"made_up": 1, "late": 2}}).encode())
+    assert found is not None
+    assert set(found["dropped"]) == set(REASONS)
+    assert found["dropped"]["late"] == 2
+    assert read_report(json.dumps({**said, "gateway": "made_up"}).encode()) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_of_one_that_has_told_nothing_all_is_nought(name: str) -> None:
+    found = no_report(name)
+    assert found.pop("gateway") == name
+    assert found.pop("peers") == []
+    assert set(found.pop("dropped").values()) == set(found.values()) == {0}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"gateway": None},
+        {"gateway": ["nng"]},
+        {"received": "many"},
+        {"received": None},
+        {"dropped": 5},
+        {"dropped": {"late": []}},
+        {"peers": 5},
+        {"peers": [5]},
+        {"peers": [{"peer": "x", "more": 1}]},
+        {"peers": [{}]},
+    ],
+)
+def test_what_makes_no_sense_is_no_report(changed: dict[str, Any]) -> None:
+    said = json.loads(Status("nng").report())
+    assert read_report(json.dumps({**said, **changed}).encode()) is None
+    for name in changed:
+        del said[name]
+    assert read_report(json.dumps(said).encode()) is None
+
+
+@given(
+    st.binary(max_size=200)
+    | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps).map(str.encode)
+)
+def test_no_bytes_raise(text: bytes) -> None:
+    assert read_report(text) is None
