@@ -1,0 +1,250 @@
+"""What facts about files, users, units and the clock mean."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bccnd.doctor.facts import BusSocket, Clock, Descriptors, Disk, KeyFile, Member, Unit
+from bccnd.doctor.finding import Finding, by_hand, exit_status, look, not_checked, ok, wrong
+from bccnd.doctor.host import read_units
+from bccnd.doctor.judge_host import (
+    judge_clock,
+    judge_descriptors,
+    judge_disk,
+    judge_faults,
+    judge_key,
+    judge_member,
+    judge_socket,
+    judge_units,
+)
+from bccnd.errors import Fault
+
+KEY = KeyFile("key", "/etc/bccnd/keys/hmac.key", mode=0o600)
+PUBLIC = KeyFile("public key of relay01", "/etc/bccnd/keys/a.pub", mode=0o644, public=True)
+CERTIFICATE = KeyFile("tls.certificate", "/etc/bccnd/tls/a.pem", mode=0o644, public=True, expires_in=86_400.0 * 90)
+
+
+@pytest.mark.parametrize("facts", [KEY, PUBLIC, CERTIFICATE, replace(KEY, mode=0o440), replace(KEY, readable=False)])
+def test_keys_as_they_should_be(facts: KeyFile) -> None:
+    (found,) = judge_key(facts, [0], service=True)
+    assert found.state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("facts", "state", "says", "remedy"),
+    [
+        (replace(KEY, mode=0o644), "wrong", "mode 0644: others can read it", "chmod 600 /etc/bccnd/keys/hmac.key"),
+        (replace(KEY, mode=0o440, uid=7), "wrong", "others can read it", "chmod 600"),
+        (replace(PUBLIC, mode=0o664), "wrong", "others can replace it", "chmod 644"),
+        (replace(KEY, uid=1000), "wrong", "belongs to uid 1000", "chown 0 /etc"),
+        (replace(KEY, loose_folder=True), "wrong", "others can write to its folder", "chmod go-w /etc/bccnd/keys"),
+        (replace(KEY, trouble="No such file or directory"), "wrong", "No such file", "bccn keygen"),
+        (replace(KEY, trouble="Permission denied"), "not checked", "may not look", "as root"),
+        (replace(KEY, regular=False), "wrong", "no regular file", "name a file"),
+        (replace(KEY, content="holds 3 bytes, at least 16 are needed"), "wrong", "holds 3 bytes", "right file"),
+        (replace(KEY, path="/srv/hmac.key"), "look", "gets keys from /etc/bccnd/keys only", "move it"),
+        (replace(CERTIFICATE, expires_in=-86_400.0), "wrong", "over since 1 days", "docs/links.md"),
+        (replace(CERTIFICATE, expires_in=86_400.0 * 3), "look", "good for 3 more days", "docs/links.md"),
+        (replace(CERTIFICATE, begins_in=86_400.0), "wrong", "not good yet", "see clock"),
+        (replace(CERTIFICATE, trouble="No such file or directory"), "wrong", "No such file", "docs/links.md"),
+    ],
+)
+def test_what_is_wrong_with_a_key(facts: KeyFile, state: str, says: str, remedy: str) -> None:
+    found = list(judge_key(facts, [0], service=True))
+    assert any((one.state, says in one.finding, remedy in one.remedy) == (state, True, True) for one in found), found
+
+
+def test_a_daemon_by_hand_takes_keys_from_anywhere_and_of_its_own_user() -> None:
+    (found,) = judge_key(replace(KEY, path="/home/ann/k", uid=1000), [1000], service=False)
+    assert found.state == "ok"
+
+
+# -- the bus
+
+SOCKET = BusSocket("/run/bccnd/bus.sock", 0o660, "bccn", mode=0o660, group="bccn")
+ANN = Member("ann", 1000, "bccn", listed=True, in_session=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "state", "says", "remedy"),
+    [
+        (SOCKET, "ok", "ann may connect", ""),
+        (replace(SOCKET, there=False), "wrong", "is not there", "systemctl start bccnd"),
+        (replace(SOCKET, is_socket=False), "wrong", "is no socket", "rm /run/bccnd/bus.sock"),
+        (replace(SOCKET, mode=0o666), "look", "has mode 0666, and 0660 is configured", "SocketMode="),
+        (replace(SOCKET, group="root"), "look", "belongs to group root, and bccn is configured", "SocketGroup="),
+        (replace(SOCKET, error="EACCES"), "look", "ann may not connect", "see group"),
+        (replace(SOCKET, error="ECONNREFUSED"), "wrong", "nobody listens", "systemctl restart bccnd"),
+        (replace(SOCKET, error="EAGAIN"), "wrong", "too many wait", "systemctl restart bccnd"),
+        (replace(SOCKET, error="ENOTSOCK"), "wrong", "ENOTSOCK", "systemctl status bccnd"),
+    ],
+)
+def test_a_socket_of_the_bus(facts: BusSocket, state: str, says: str, remedy: str) -> None:
+    found = list(judge_socket(facts, ANN))
+    assert any((one.state, says in one.finding, remedy in one.remedy) == (state, True, True) for one in found), found
+
+
+@pytest.mark.parametrize(
+    ("facts", "state", "remedy"),
+    [
+        (ANN, "ok", ""),
+        (replace(ANN, uid=0, in_session=False, listed=False), "ok", ""),
+        (replace(ANN, group=None), "ok", ""),
+        (replace(ANN, exists=False), "wrong", "groupadd --system bccn"),
+        (replace(ANN, in_session=False), "look", "log in anew, or for this terminal: newgrp bccn"),
+        (replace(ANN, in_session=False, listed=False), "look", "adduser ann bccn, and log in anew"),
+        (replace(ANN, in_session=False, listed=False, welcome=True), "ok", ""),
+        (
+            replace(ANN, in_session=False, listed=False, group="root"),
+            *("look", "set bus.group: bccn (groupadd --system bccn), and restart the daemon"),
+        ),
+    ],
+)
+def test_who_is_in_the_group_and_whose_session_knows_it(facts: Member, state: str, remedy: str) -> None:
+    (found,) = judge_member(facts)
+    assert (found.state, found.remedy) == (state, remedy)
+
+
+# -- services
+
+
+def unit(name: str = "bccnd.service", **properties: str) -> Unit:
+    usual = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled", "NRestarts": "0"}
+    return Unit(name, {**usual, "Result": "success", **properties})
+
+
+def units(*changed: Unit, gateways: tuple[str, ...] = ()) -> list[Finding]:
+    return list(judge_units(changed, "", gateways))
+
+
+def test_a_service_as_it_should_be() -> None:
+    assert [one.state for one in units(unit())] == ["ok"]
+    assert [one.state for one in judge_units([], "systemd does not run here", ())] == ["not checked"]
+    assert [one.state for one in units(unit(LoadState="not-found"))] == ["not checked"]
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "says", "remedy"),
+    [
+        (units(unit(ActiveState="failed", Result="exit-code")), "wrong", "failed (last result exit-code)", "journalct"),
+        (
+            units(unit(ActiveState="activating", SubState="auto-restart", StatusText="cannot start: x")),
+            *("wrong", "cannot start: x", "systemctl status"),
+        ),
+        (units(unit(UnitFileState="disabled")), "look", "will not after a boot (disabled)", "systemctl enable bccnd"),
+        (units(unit(NRestarts="3", Result="watchdog")), "look", "3 times", "watchdog"),
+        (units(unit(NeedDaemonReload="yes")), "look", "a unit file has changed", "daemon-reload"),
+        (
+            units(unit(FileDescriptorStoreMax="4096", NFileDescriptorStore="4096")),
+            *("look", "keeps 4096 descriptors", "FileDescriptorStoreMax="),
+        ),
+        (
+            units(unit(), unit("bccnd-bus.socket", ActiveState="inactive")),
+            *("look", "bccnd-bus.socket is inactive", "enable --now bccnd-bus.socket"),
+        ),
+        (
+            units(unit(), unit("bccnd-recorder.service", ActiveState="failed")),
+            *("wrong", "bccnd-recorder.service is failed", "journalctl -u bccnd-recorder.service"),
+        ),
+        (
+            units(
+                unit(), unit("bccnd-nng.service", ActiveState="inactive", UnitFileState="disabled"), gateways=("nng",)
+            ),
+            *("wrong", "bccnd-nng.service is inactive", "enable --now bccnd-nng.service"),
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_service(found: list[Finding], state: str, says: str, remedy: str) -> None:
+    assert any((one.state, says in one.finding, remedy in one.remedy) == (state, True, True) for one in found), found
+
+
+def test_a_gateway_that_nobody_wants_may_rest() -> None:
+    resting = unit("bccnd-nng.service", ActiveState="inactive", UnitFileState="disabled")
+    assert [one.state for one in units(unit(), resting)] == ["ok"]
+
+
+def test_units_are_read_as_systemctl_shows_them() -> None:
+    text = "Id=bccnd.service\nStatusText=a=b\nMainPID=7\n\nId=bccnd-bus.socket\nActiveState=active\n"
+    first, second = read_units(text)
+    assert (first.name, first.get("StatusText"), first.get("MainPID")) == ("bccnd.service", "a=b", "7")
+    assert (second.get("ActiveState"), second.get("Nothing")) == ("active", "")
+
+
+# -- limits, disk, clock
+
+
+@pytest.mark.parametrize(
+    ("facts", "state"),
+    [
+        (Descriptors(65_536, 20, 1000), "ok"),
+        (Descriptors(65_536, None, 1000), "ok"),
+        (Descriptors(1024, 20, 1000), "look"),
+        (Descriptors(2048, 2000, 1000), "look"),
+        (Descriptors(), "not checked"),
+    ],
+)
+def test_descriptors(facts: Descriptors, state: str) -> None:
+    (found,) = judge_descriptors(facts)
+    assert found.state == state
+
+
+@pytest.mark.parametrize(
+    ("facts", "state"),
+    [
+        (Clock(synchronised=True, largest_error=0.01), "ok"),
+        (Clock(synchronised=True, largest_error=2.0), "look"),
+        (Clock(synchronised=False), "look"),
+        (Clock(trouble="the kernel does not tell"), "not checked"),
+        (Clock(now=1000.0), "wrong"),
+    ],
+)
+def test_the_clock(facts: Clock, state: str) -> None:
+    (found,) = judge_clock(facts)
+    assert found.state == state
+
+
+JOURNAL = Disk("journal", "/j", free=50 << 30, total=100 << 30, needed=1 << 30, wanted=True, writable=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "state"),
+    [
+        (JOURNAL, "ok"),
+        (replace(JOURNAL, free=1 << 20), "wrong"),
+        (replace(JOURNAL, free=1 << 20, wanted=False), "look"),
+        (replace(JOURNAL, free=2 << 30), "look"),
+        (replace(JOURNAL, there=False), "wrong"),
+        (replace(JOURNAL, there=False, wanted=False), "not checked"),
+        (replace(JOURNAL, writable=False), "wrong"),
+        (replace(JOURNAL, trouble="it is not on this host"), "not checked"),
+    ],
+)
+def test_the_disk_of_the_recorder(facts: Disk, state: str) -> None:
+    (found,) = judge_disk(facts)
+    assert found.state == state
+
+
+# -- findings
+
+
+def test_every_fault_of_the_configuration_is_a_finding_with_its_place() -> None:
+    found = list(
+        judge_faults([Fault("/f", 3, "bus.mode", "is no mode", "write it so"), Fault("/f", 0, "", "x", "y")], "")
+    )
+    assert [one.state for one in found] == ["wrong", "wrong"]
+    assert (found[0].finding, found[0].remedy) == ("/f:3: bus.mode: is no mode", "write it so")
+    (well,) = judge_faults([], "/f")
+    assert well == ok("configuration", "/f: in order")
+
+
+def test_only_what_is_wrong_makes_it_fail() -> None:
+    assert exit_status([ok("a", ""), look("b", "", "c"), not_checked("d", "")]) == 0
+    assert exit_status([ok("a", ""), wrong("b", "", "c")]) == 1
+
+
+def test_where_no_systemd_runs_no_remedy_asks_for_it() -> None:
+    (found,) = judge_socket(replace(SOCKET, there=False), ANN)
+    assert by_hand(found).remedy == "bccnd --config FILE"
+    assert "systemctl" not in by_hand(wrong("x", "", "systemctl restart bccnd (clients stay connected)")).remedy
