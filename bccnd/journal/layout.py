@@ -44,8 +44,9 @@ def is_host(name: str) -> bool:
 def journal_id(now: int, random: int) -> str:
     """The name of a journal that begins now (microseconds since 1970); names sort by when they began. ``random`` is
     any number of 32 bits."""
-    when = datetime.datetime.fromtimestamp(now // MICROSECONDS, datetime.UTC)
-    return f"{when:%Y%m%dT%H%M%SZ}-{random & 0xFFFFFFFF:08x}"
+    seconds, microseconds = divmod(now, MICROSECONDS)
+    when = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return f"{when:%Y%m%dT%H%M%S}.{microseconds:06}Z-{random & 0xFFFFFFFF:08x}"
 
 
 def day_of(ts: int) -> str:

@@ -181,8 +181,13 @@ def read_stretches(filesystem: pafs.FileSystem, place: str) -> list[Stretch]:
     try:
         with filesystem.open_input_file(place) as file:
             table = pq.read_table(file, schema=schema.SESSIONS)
-    except pa.ArrowInvalid:
+        times = [table.column(name).cast(pa.int64()).to_pylist() for name in ("start_ts", "end_ts")]
+        counts = [table.column(name).to_pylist() for name in ("socket_drops", "tap_gaps")]
+    except pa.ArrowException:
         return []
-    times = [table.column(name).cast(pa.int64()).to_pylist() for name in ("start_ts", "end_ts")]
-    counts = [table.column(name).to_pylist() for name in ("socket_drops", "tap_gaps")]
-    return [Stretch(*values) for values in zip(*times, *counts, strict=True)]
+    except OSError as error:
+        if error.errno is None:  # what is no Parquet is told as an error of input too, one without a number
+            return []
+        raise
+    rows = list(zip(*times, *counts, strict=True))
+    return [] if any(None in row for row in rows) else [Stretch(*row) for row in rows]

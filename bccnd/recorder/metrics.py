@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from bccnd.errors import JournalError
 from bccnd.recorder.recorder import Recorder
+from bccnd.version import VERSION
 
 _PREFIX = "bccnd_recorder_"
 
@@ -34,6 +36,7 @@ class Figures(Collector):
             ("logs_recovered", "Logs that an earlier recorder had left", worker.recovered),
             ("logs_torn", "Logs that ended in the midst of a record", worker.torn),
             ("logs_set_aside", "Logs that could not be read", worker.bad),
+            ("logs_removed", "Logs set aside that were removed, as there are newer ones", recorder.spool.removed),
         ):
             yield CounterMetricFamily(_PREFIX + name, what, value)
         dropped = CounterMetricFamily(_PREFIX + "dropped_records", "Records that were not kept", labels=["reason"])
@@ -45,14 +48,19 @@ class Figures(Collector):
             ("paused", "Whether recording waits for room", bool(recorder.paused)),
             ("journal_reachable", "Whether the journal could be written to the last time", not worker.trouble),
             ("spool_bytes", "Bytes of logs that are not yet in the journal", recorder.spooled),
+            ("spool_limit_bytes", "Bytes of logs beyond which recording pauses", recorder.options.spool_size),
+            ("logs_waiting", "Logs that wait to become files of the journal", worker.logs),
+            ("behind_seconds", "Seconds for which the oldest log has waited; 0: none waits", recorder.behind),
         ):
             yield GaugeMetricFamily(_PREFIX + name, what, float(state))
+        yield InfoMetricFamily(_PREFIX + "build", "The running version", {"version": VERSION})
 
 
 def serve(recorder: Recorder, listen: tuple[str, int]) -> None:
     """Serve the figures at an address. Raises JournalError: cannot_listen."""
     registry = CollectorRegistry()
     registry.register(Figures(recorder))
+    ProcessCollector(registry=registry)
     host, port = listen
     try:
         start_http_server(port, host, registry)

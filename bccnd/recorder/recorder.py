@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bccnd.client.bus import jitter
+from bccnd.core.tally import TALLY, Tally, in_fields, in_words
 from bccnd.errors import BadFrame, BusError
 from bccnd.journal import layout
 from bccnd.net import log
 from bccnd.net.loop import READABLE, Loop
+from bccnd.net.recorders import report_of
 from bccnd.net.systemd import Manager
 from bccnd.recorder import rows as packets
 from bccnd.recorder.keep import Keep
@@ -103,6 +105,9 @@ class Recorder:
         self._reason = "disk"
         self._said_away = False
         self._limited = log.Limited()
+        self._tally = Tally()
+        self._tally_at, self._tally_since = time.monotonic() + TALLY, "since the start"
+        self._reported = b""
 
     # -- life
 
@@ -122,6 +127,7 @@ class Recorder:
         finally:
             self._close_log()
             self.spool.close()
+            self._tell_tally(self._tally_since)
         return not self.worker.logs
 
     def stop(self) -> None:
@@ -270,6 +276,7 @@ class Recorder:
         self._close_log()
         self._head = None
         self._drops_before = -1
+        self._reported = b""
         self.paused = ""
         self.worker.current = ""
         count = self._next - 1
@@ -351,7 +358,7 @@ class Recorder:
     def _gap(self, lost: int) -> None:
         remedy = "give this host more processor, or raise bus.queue of the daemon"
         text = f"{lost} records were lost between the daemon and the recorder, which was too slow"
-        self._limited.say("gap", "records_lost", text, remedy=remedy)
+        self._limited.say("gap", "records_lost", text, remedy=remedy, drop="recorder_tap_gap_records")
 
     def _alive(self, asked: int) -> None:
         """Everything up to a moment ago is there."""
@@ -376,7 +383,7 @@ class Recorder:
         if first:
             text = f"recording pauses: {self.paused} in {self.options.spool}"
             remedy = "make room there; recording goes on by itself as soon as it can"
-            log.say("recording_paused", text, remedy=remedy, error=name_of(error))
+            log.say("recording_paused", text, remedy=remedy, error=name_of(error), drop=reason)
             self._tell()
 
     def _resume(self, head: Head) -> None:
@@ -420,11 +427,43 @@ class Recorder:
             try:
                 if self._ticks % _ASK == 0:
                     self._tap.ask_drops()
+                self._report(self._tap)
                 self._tap.sync(b"%d" % _now())
             except BusError as error:
                 self._lost(error)
         if self._ticks % _ASK == 0:
             self._tell()
+        if time.monotonic() >= self._tally_at:
+            self._tally_at = time.monotonic() + TALLY
+            self._tell_tally("in the last hour")
+
+    @property
+    def losses(self) -> dict[tuple[str, str], int]:
+        """All that was not kept or was thrown away, by family and name."""
+        worker = self.worker
+        losses = {("recorder_dropped_records", reason): count for reason, count in self.dropped.items()}
+        for name, count in (
+            ("recorder_tap_gap_records", self.gaps),
+            ("recorder_logs_torn", worker.torn),
+            ("recorder_logs_set_aside", worker.bad),
+            ("recorder_logs_removed", self.spool.removed),
+            ("recorder_files_removed", worker.removed),
+        ):
+            losses[name, name] = count
+        return losses
+
+    def _tell_tally(self, since: str) -> None:
+        grown = self._tally.grown((*named, count) for named, count in self.losses.items())
+        if grown:
+            self._tally_since = "since that was last said"
+            log.say("tally", f"dropped {since}: {in_words(grown)}", drops=in_fields(grown))
+
+    def _report(self, tap: Tap) -> None:
+        """Tell the daemon what is not kept, where that has changed."""
+        report = report_of(self.losses)
+        if report != self._reported and any(self.losses.values()):
+            tap.report(report)
+            self._reported = report
 
     def _tell(self) -> None:
         """Say how it goes."""
@@ -458,6 +497,15 @@ class Recorder:
     def spooled(self) -> int:
         """Bytes of the logs that are not yet in the journal."""
         return self.worker.pending + (self._log.size if self._log is not None else 0)
+
+    @property
+    def behind(self) -> float:
+        """Seconds since the last record of the log that waits for longest to become files; 0 where none waits."""
+        oldest = self.worker.oldest
+        try:
+            return max(0.0, time.time() - os.stat(oldest).st_mtime) if oldest else 0.0
+        except FileNotFoundError:  # it has become files just now
+            return 0.0
 
 
 def _now() -> int:

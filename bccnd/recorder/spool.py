@@ -25,6 +25,8 @@ class Spool:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        #: bad files that were removed, as there are newer ones
+        self.removed = 0
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
             self._lock = os.open(f"{folder}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -59,6 +61,7 @@ class Spool:
         for name in bad[:-MAX_BAD]:
             with contextlib.suppress(OSError):
                 os.unlink(f"{self.folder}/{name}")
+                self.removed += 1
         return place
 
     def close(self) -> None:

@@ -66,6 +66,10 @@ class Tap:
         """Have a token sent back behind all that has come up to now."""
         self._send(frames.control(frames.SYNC, token))
 
+    def report(self, text: bytes) -> None:
+        """Tell the daemon what is not kept; one that does not know of that is not bothered by it."""
+        self._send(frames.control(frames.RECORDER, text))
+
     def ask_drops(self) -> None:
         self._send(frames.request(frames.STATS, b"daemon"))
 

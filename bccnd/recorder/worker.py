@@ -77,6 +77,12 @@ class Worker:
         """Logs that wait."""
         return len(self._waiting)
 
+    @property
+    def oldest(self) -> str:
+        """The log that waits for longest, empty if none does."""
+        with self._lock:
+            return self._waiting[0][0] if self._waiting else ""
+
     def end(self) -> None:
         """Do what there is to do, each log once, and be done: `done` is true then."""
         with self._lock:
@@ -141,10 +147,15 @@ class Worker:
                     bad = f"a record behind the first {said['saved']} bytes cannot be read; what precedes it is saved"
         self._deaths = 0
         if bad:
+            removed = self._spool.removed
             place = self._spool.set_aside(path)
             self.bad += 1
             text = f"a log of records was set aside as {place}: {bad}"
-            log.say("log_set_aside", text, remedy="see whether this disk is in order; then remove the file", file=place)
+            remedy = "see whether this disk is in order; then remove the file"
+            log.say("log_set_aside", text, remedy=remedy, file=place, drop="recorder_logs_set_aside")
+            if self._spool.removed > removed:
+                text = "a log that had been set aside was removed, as there are so many newer ones"
+                log.say("log_set_aside", text, remedy=remedy, file=place, drop="recorder_logs_removed")
         else:
             os.unlink(path)
         old = path in self._old

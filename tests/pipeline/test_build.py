@@ -234,6 +234,7 @@ def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: 
     assert set(os.listdir(tables)) <= {"_lock", "_new"}
 
 
+@pytest.mark.slow
 def test_the_summary_is_for_programs_too(spark: SparkSession, small: Path, built: Path, tmp_path: Path) -> None:
     words = ("pipeline", "build", small, "--out", tmp_path / "tables", "--master", "local[2]", "--json")
     with bccn(*words) as running:

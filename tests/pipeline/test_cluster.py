@@ -91,7 +91,7 @@ def listeners(group: int) -> set[str]:
     return addresses
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_a_worker_that_is_killed_at_work_changes_nothing(
     spark: SparkSession,
     small: Path,

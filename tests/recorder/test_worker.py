@@ -194,6 +194,7 @@ def test_bad_files_are_kept_up_to_a_number(spool: Path) -> None:
     for number in range(MAX_BAD + 3):
         opened.set_aside(str(log_in(spool, number)))
     opened.close()
+    assert opened.removed == 3
     kept = [name for name in names(spool) if name.endswith(".bad")]
     assert len(kept) == MAX_BAD
     assert kept[0] == f"{JOURNAL}-00000003.log.bad"

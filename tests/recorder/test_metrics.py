@@ -1,0 +1,95 @@
+"""What Prometheus sees of the recorder: how far behind it is, what it was made of, and of its process."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from bccnd.net.loop import Loop
+from bccnd.recorder.metrics import Figures, serve
+from bccnd.recorder.recorder import Options, Recorder
+from bccnd.version import VERSION
+from tests.recorder.material import JOURNAL, NOON, packet, write_log
+from tests.support import free_port, wait
+
+#: seconds since which a log waits that was left
+AGE = 500.0
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[], Recorder]]:
+    """Makes a recorder of what is in the spool; none of it is worked on before its worker is started."""
+    made: list[Recorder] = []
+    loop = Loop()
+
+    def begin() -> Recorder:
+        folder, spool = str(tmp_path / "journal"), str(tmp_path / "spool")
+        made.append(Recorder(Options("nobody", folder, "relay01", spool, 5 << 20, 3600.0, 1 << 16), loop))
+        return made[-1]
+
+    yield begin
+    for recorder in made:
+        recorder.worker.end()
+        recorder.spool.close()
+    loop.close()
+
+
+def leave_log(tmp_path: Path, number: int, age: float) -> int:
+    """A log that a recorder has left so many seconds ago; its size."""
+    path = tmp_path / "spool" / f"{JOURNAL}-{number:08d}.log"
+    path.parent.mkdir(exist_ok=True)
+    write_log(path, [packet(range(10), NOON)], alive=[NOON + 1])
+    os.utime(path, (time.time() - age, time.time() - age))
+    return path.stat().st_size
+
+
+def value(recorder: Recorder, name: str, **labels: str) -> float:
+    registry = CollectorRegistry()
+    registry.register(Figures(recorder))
+    found = registry.get_sample_value(f"bccnd_recorder_{name}", labels)
+    assert found is not None
+    return found
+
+
+def test_who_has_nothing_to_catch_up_with_is_not_behind(start: Callable[[], Recorder]) -> None:
+    recorder = start()
+    assert value(recorder, "behind_seconds") == value(recorder, "logs_waiting") == value(recorder, "spool_bytes") == 0
+    assert value(recorder, "spool_limit_bytes") == 5 << 20
+    assert value(recorder, "build_info", version=VERSION) == 1
+
+
+def test_how_far_behind_it_is_goes_by_the_oldest_log_until_that_is_in_the_journal(
+    tmp_path: Path, start: Callable[[], Recorder]
+) -> None:
+    sizes = leave_log(tmp_path, 1, AGE) + leave_log(tmp_path, 2, AGE / 2)
+    recorder = start()
+    assert AGE <= value(recorder, "behind_seconds") < AGE + 60
+    assert (value(recorder, "logs_waiting"), value(recorder, "spool_bytes")) == (2, sizes)
+    recorder.worker.start()
+    wait(lambda: value(recorder, "logs_waiting") == 0, "the logs to be in the journal")
+    assert value(recorder, "behind_seconds") == 0
+    assert value(recorder, "logs_recovered_total") == 2
+
+
+def test_a_log_that_has_gone_meanwhile_is_not_waited_for(tmp_path: Path, start: Callable[[], Recorder]) -> None:
+    leave_log(tmp_path, 1, AGE)
+    recorder = start()
+    os.unlink(recorder.worker.oldest)
+    assert value(recorder, "behind_seconds") == 0
+
+
+def test_what_is_served_tells_of_the_process_too(start: Callable[[], Recorder]) -> None:
+    port = free_port(socket.SOCK_STREAM)
+    serve(start(), ("127.0.0.1", port))
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        page = answer.read().decode()
+    for name in ("process_start_time_seconds", "process_open_fds", "process_max_fds"):
+        assert re.search(rf"^{name} [1-9]", page, re.MULTILINE), name
