@@ -1,0 +1,71 @@
+"""Rules and dashboard come with every way of installing, and what docs/monitoring.md says about them can be done."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Final
+
+from tests.docs.blocks import blocks, commands
+from tests.etc.rulebook import DASHBOARD, FOLDER, RULES, program
+from tests.support import ROOT
+
+DOCUMENT: Final = ROOT / "docs/monitoring.md"
+
+
+def test_the_wheel_and_the_package_have_all_of_it() -> None:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["data-files"]
+    shipped = {
+        place: {path for pattern in patterns for path in ROOT.glob(pattern)} for place, patterns in options.items()
+    }
+    assert shipped == {
+        "share/bccnd/prometheus": {path for path in FOLDER.iterdir() if path.is_file()},
+        "share/bccnd/grafana": {path for path in DASHBOARD.parent.iterdir() if path.is_file()},
+    }
+    rules = (ROOT / "packaging/debian/rules").read_text()
+    for place, patterns in options.items():
+        assert f"install -D -m 0644 -t $(TREE)/usr/{place} {' '.join(patterns)}\n" in rules
+
+
+def test_what_monitoring_md_says_can_be_done(tmp_path: Path) -> None:
+    """On a host of which we have the folders only: what is meant for its root goes below ``tmp_path``."""
+    there = tmp_path / "usr/share/bccnd"
+    shutil.copytree(FOLDER, there / "prometheus")
+    shutil.copytree(FOLDER, tmp_path / "etc/prometheus")
+    shutil.copy(FOLDER / "scrape.yml", tmp_path / "etc/prometheus/prometheus.yml")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "promtool").symlink_to(program("promtool"))
+    # Nothing here is to reload a service, and the tool of Alertmanager is not on every machine.
+    for name in ("systemctl", *(() if shutil.which("amtool") else ("amtool",))):
+        (tools / name).symlink_to("/bin/true")
+    followed = [
+        command.text
+        for block in blocks(DOCUMENT.name, DOCUMENT.read_text())
+        if (block.mark("run by") or "").startswith(f"tests/etc/{Path(__file__).name}")
+        for command in commands(block)
+    ]
+    assert len(followed) == 5
+    for text in followed:
+        moved = re.sub(r"(?<![\w.])/(etc|usr)/", rf"{tmp_path}/\1/", text)
+        done = subprocess.run(
+            ["sh", "-ec", moved],
+            env={"PATH": f"{tools}:/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
+    installed = (tmp_path / "etc/prometheus" / RULES.name).read_text()
+    assert "bccnd.invalid" not in installed
+    assert "https://wiki.example.org/bccnd/docs/runbook.md#bccndloss" in installed
+
+
+def test_every_file_is_spoken_of() -> None:
+    text = DOCUMENT.read_text()
+    for path in (*FOLDER.iterdir(), *DASHBOARD.parent.iterdir()):
+        assert f"(../{path.relative_to(ROOT)})" in text
