@@ -1,0 +1,1 @@
+"""Inputs that nobody would think of, and what is held to them."""

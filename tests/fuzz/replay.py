@@ -1,0 +1,70 @@
+"""Runs inputs through a target once more, without atheris: `python -m tests.fuzz.replay [--plain] TARGET [FILE...]`.
+
+Without files it takes the corpus and the findings. ``--plain`` uses the plain build. With ``--outcomes`` it reads
+inputs from its input, each as a length and that many bytes, and answers each with the text of its outcome, likewise:
+that is how the two builds are compared.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.fuzz import plain
+
+LENGTH = struct.Struct("<I")
+
+
+def kept(target: str) -> list[Path]:
+    """The files of a target in the repository."""
+    here = Path(__file__).parent
+    return sorted(
+        path for kind in ("corpus", "findings") for path in (here / kind / target).glob("*") if path.is_file()
+    )
+
+
+def answer(name: str) -> None:
+    """Answer inputs with outcomes until there are no more."""
+    from tests.fuzz.targets import TARGETS
+
+    run = TARGETS[name].load()
+    # What else is printed must not come between the answers.
+    source, sink, sys.stdout = sys.stdin.buffer, sys.stdout.buffer, sys.stderr
+    while len(head := source.read(LENGTH.size)) == LENGTH.size:
+        data = source.read(LENGTH.unpack(head)[0])
+        text = outcome(run, data)
+        sink.write(LENGTH.pack(len(text)) + text)
+        sink.flush()
+
+
+def outcome(run: Callable[[bytes], object], data: bytes) -> bytes:
+    """The text of an outcome, or of what was raised."""
+    try:
+        return repr(run(data)).encode("utf-8", "backslashreplace")
+    except Exception as error:  # noqa: BLE001 - it is an outcome too: that of a target that has found something
+        return f"raised {error!r}".encode("utf-8", "backslashreplace")
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    if "--plain" in arguments:
+        arguments.remove("--plain")
+        plain.use()
+    logging.disable()
+    if "--outcomes" in arguments:
+        arguments.remove("--outcomes")
+        answer(arguments[0])
+        return
+    from tests.fuzz.targets import TARGETS
+
+    name, *files = arguments
+    run = TARGETS[name].load()
+    for path in [Path(one) for one in files] or kept(name):
+        print(path, repr(run(path.read_bytes()))[:400], flush=True)
+
+
+if __name__ == "__main__":
+    main()

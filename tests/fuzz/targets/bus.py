@@ -1,0 +1,192 @@
+"""The local bus: patterns, what clients send, what they read, and what visitors of the metrics send."""
+
+from __future__ import annotations
+
+import atexit
+import re
+import shutil
+import socket
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from bccnd.client.session import Session
+from bccnd.core import frames as wire
+from bccnd.core.patterns import DIALECTS, compile_pattern, covers
+from bccnd.core.quota import UserLimits
+from bccnd.core.routes import Routes
+from bccnd.errors import BadDatagram, BadFrame
+from bccnd.net.clients import BusLimits
+from bccnd.net.http import HttpServer
+from bccnd.net.loop import Loop
+from tests.core import naive
+from tests.support import Hub, turn
+
+#: between the packets of an input
+SPLIT: Final = b"\n--\n"
+#: numbers that differ from run to run: clocks, and seqs, which follow the clock
+_NUMBERS: Final = re.compile(rb"\d{10,}")
+_LENGTHS: Final = re.compile(rb"BCCN1\[\d+\]")
+#: so few that an input reaches them
+_LIMITS: Final = BusLimits(max_subscriptions=8, user=UserLimits(subscriptions=32))
+
+
+def patterns(data: bytes) -> object:
+    """A dialect, a pattern, another one, and a key: the tree finds what the slow matcher finds, and a pattern that
+    covers another one matches whatever that one matches."""
+    dialect = DIALECTS[naive.DIALECT_NAMES[data[0] % 4]] if data else DIALECTS["path"]
+    first, second, key, *_ = [*data[1:].split(b"\n", 2), b"", b"", b""]
+    held = [one for one in (first, second) if not one.startswith(b"!")]
+    routes: Routes[int] = Routes(DIALECTS["path"])
+    for number, pattern in enumerate(held):
+        routes.join(number, b"h/p/%d" % number, dialect)
+        routes.subscribe(number, pattern)
+    outcome: list[object] = []
+    wanted = {number for number, one in enumerate(held) if naive.matches(dialect.name, one, key)}
+    if not key.startswith(b"!"):
+        assert set(routes.local(key)) == wanted, f"{held} and {key!r} in {dialect.name}"
+        with suppress(BadDatagram):
+            assert set(routes.find(key).plain) == wanted
+        outcome.append(sorted(wanted))
+    compiled = [compile_pattern(one, dialect) for one in held]
+    if len(held) == 2:
+        both = covers(compiled[0], compiled[1]), covers(compiled[1], compiled[0])
+        outcome.append(both)
+        for covering, (wide, narrow) in zip(both, ((0, 1), (1, 0)), strict=True):
+            assert not covering or narrow not in wanted or wide in wanted, f"{held} and {key!r} in {dialect.name}"
+    for number, pattern in enumerate(held):
+        assert routes.unsubscribe(number, pattern)
+    assert not routes.subscriptions
+    return outcome
+
+
+@cache
+def _hub() -> Hub:
+    folder = tempfile.mkdtemp(prefix="bccnd-fuzz-")
+    hub = Hub(Path(folder), limits=_LIMITS)
+
+    def close() -> None:
+        hub.__exit__(None, None, None)
+        shutil.rmtree(folder)
+
+    atexit.register(close)
+    return hub
+
+
+def frames(data: bytes) -> object:
+    """Packets of one client, before the eyes of others, of whom one is served in batches: it is answered or served,
+    ended by no bug, and when it has gone nothing is left of it."""
+    hub = _hub()
+    hub.sent.clear()
+    watchers = [hub.connect(b"", b"!/own/"), hub.connect(b"")]
+    watchers[1].send(wire.request(wire.BATCH_ON), wire.request(wire.META_ON))
+    one = hub.connect()
+    ended = sum(hub.bus.counters.ended.values())
+    heard: list[bytes] = []
+    for packet in data.split(SPLIT)[:16]:
+        one.send(packet)
+        hub.settle()
+        heard += one.waiting()
+    assert not hub.bus.counters.ended["bug"], "a client was ended by a bug"
+    assert sum(hub.bus.counters.ended.values()) == ended, "a client was ended"
+    who = one.client
+    own = (who.base, b"!/cred/%d/%d/%d" % (who.peer.gid, who.peer.uid, who.peer.pid))
+    outcome = [_shown(packets, own) for packets in (heard, watchers[0].all(), watchers[1].all(), hub.sent)]
+    for peer in (one, *watchers):
+        peer.close()
+        hub._peers.remove(peer)
+    hub.turn()
+    assert not hub.bus.clients
+    assert not hub.bus.queue_bytes
+    assert not hub.routes.subscriptions
+    assert not len(hub.routes)
+    assert sum(account.subscriptions + account.clients for account in hub.bus.quota) == 0
+    return outcome
+
+
+def _shown(packets: list[bytes], own: tuple[bytes, bytes]) -> list[object]:
+    """Packets without what differs from run to run: who we are, clocks, and lengths of what holds them."""
+    shown: list[object] = []
+    for packet in packets:
+        if packet.startswith(b"MSGS "):
+            shown.append(_shown(wire.read_batch(packet), own))
+        elif packet.startswith(b"CMSG !/bccn/stats\0"):
+            shown.append("a listing")
+        else:
+            plain = _LENGTHS.sub(b"BCCN1[N]", _NUMBERS.sub(b"N", packet))
+            shown.append(plain.replace(own[0], b"ME").replace(own[1], b"!/cred/ME"))
+    return shown
+
+
+def client(data: bytes) -> object:
+    """What a client reads: events or a refusal to read it; and what takes frames apart, for whom it is meant."""
+    outcome: list[object] = []
+    session = Session()
+    session.asked(session.sync())
+    for packet in data.split(SPLIT)[:16]:
+        try:
+            session.read(packet, 1.0, 7)
+        except BadFrame as bad:
+            outcome.append(bad.reason)
+        while session.events:
+            outcome.append(tuple(session.take()))
+        try:
+            found = wire.read_batch(packet)
+        except BadFrame as bad:
+            outcome.append(bad.reason)
+        else:
+            assert wire.read_batch(wire.batch(found)) == found
+            outcome.append(found)
+    return outcome
+
+
+# -- visitors
+
+_PAGE: Final = b"a page\n" * 50
+
+
+def http(data: bytes) -> object:
+    """A request, in two pieces: it is answered as HTTP/1.1 is, or cut off, and nothing is left of it."""
+    loop = Loop()
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    asked: list[str] = []
+
+    def page(accept: str) -> tuple[int, str, bytes]:
+        asked.append(accept)
+        return 200, "text/plain", _PAGE
+
+    server = HttpServer(loop, listener, {"/": page, "/metrics": page})
+    bugs: list[str] = []
+    server._limited.bug = bugs.append  # type: ignore[method-assign, assignment]
+    answer, over = b"", False
+    try:
+        with socket.create_connection(listener.getsockname()) as visitor:
+            visitor.setblocking(False)
+            for piece in (data[: len(data) // 2], data[len(data) // 2 :]):
+                with suppress(OSError):
+                    visitor.send(piece)
+                turn(loop, 2)
+            with suppress(OSError):
+                visitor.shutdown(socket.SHUT_WR)
+            for _ in range(6):
+                turn(loop)
+                try:
+                    received = visitor.recv(1 << 16)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    over = True
+                    break
+                answer += received
+                over = over or not received
+        turn(loop, 3)
+        assert not bugs, bugs
+        assert not server._visits, "a visitor who has gone is still here"
+        assert not answer or answer.startswith(b"HTTP/1.1 "), answer[:40]
+    finally:
+        server.close()
+        loop.close()
+    return answer, over, asked

@@ -1,0 +1,87 @@
+"""What a daemon left behind: annals of sources, tapes of clients, the ledger. None of it need be in order."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from mmap import mmap
+from typing import Final
+
+from bccnd.core import annals as book
+from bccnd.core import tape as reel
+from bccnd.core.dedup import DedupRules, Nameless, Sources
+from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.leaf import layout
+
+#: between the files of an input
+SPLIT: Final = b"\n--\n"
+_NOW: Final = 1000.0
+_RULES: Final = DedupRules(sanity=16, horizon=1.0, max_sources=4)
+_RECORD: Final = struct.Struct("=IBQd")
+
+
+def annals(data: bytes) -> object:
+    """Annals, of which the second byte on may be a script of notes: taken over as far as they can be understood, and
+    the trackers are within their bounds."""
+    files = data.split(SPLIT)[:2]
+    if data[:1] == b"\1":  # notes that are framed as they should be
+        notes = data[1:]
+        record = _RECORD.pack(len(notes) + _RECORD.size - 4, 1, 7, 5.0) + notes
+        files = [book.MAGIC + struct.pack("=I", book.VERSION) + record]
+    sources, nameless = Sources(_RULES), Nameless(2.0)
+    watch = Liveness(sources, LivenessRules(interval=1.0, dead_after=3), _NOW)
+    found = book.replay(files, sources, nameless, watch, now=_NOW, clock_us=10**15, skip_serial=len(data) % 3)
+    assert len(sources) <= _RULES.max_sources
+    known = [(one.src, one.first, one.last, one.epoch, one.missing, one.absent) for one in sources.latest(10)]
+    for step in range(4):  # and life goes on
+        sources.sweep(_NOW + step)
+        watch.sweep(_NOW + step)
+    for src, _, last, *_ in known:
+        sources.judge(src, min(last + 1, 2**64 - 1), _NOW + 5)
+    return vars(found), known
+
+
+def tape(data: bytes) -> object:
+    """Records of a client: read as far as they are whole, and the same again from what was read."""
+    raw = reel.head(program="p", started=1) + data[1:] if data[:1] == b"\1" else data
+    found = reel.read(raw)
+    assert found.size <= len(raw)
+    again = reel.read(raw[: found.size])
+    assert (again.head, again.records, again.size) == (found.head, found.records, found.size)
+    numbers = [reel.read_counts(one) for one in found.records if one.kind == reel.COUNTS]
+    return found, numbers, [one.got for one in found.records]
+
+
+@cache
+def _ledger() -> mmap:
+    return mmap(-1, layout.SIZE)
+
+
+_PLACES: Final = (
+    *(layout.AT_SERIAL, layout.AT_ARMED, layout.AT_TRIED, layout.SINGLE_HEADER, layout.PACKETS, layout.CASTS),
+    *(layout.INBOX, layout.INBOX_DATA, layout.SEGMENT, layout.SEGMENT + layout.SEGMENT_HEADERS),
+    *(layout.SEGMENT + layout.SEGMENT_SIZE, layout.SEGMENT + layout.SEGMENT_CONTROL, layout.SLOTS, 0),
+)
+
+
+def ledger(data: bytes) -> object:
+    """A ledger with pieces of the input where something stands in it: what was worked on is found, or is nothing."""
+    memory = _ledger()
+    written: list[tuple[int, int]] = []
+    layout.begin(memory)
+    layout.put_number(memory, layout.AT_OPEN, 1)
+    try:
+        while len(data) > 3:
+            place = _PLACES[data[0] % len(_PLACES)] + (data[1] & 0x7F) * 8
+            piece = data[3 : 3 + data[2]]
+            memory[place : place + len(piece)] = piece
+            written.append((place, len(piece)))
+            data = data[3 + data[2] :]
+        found = layout.unfinished(memory)
+        shown = None if found is None else (found.kind, found.number, found.datagrams, found.stamps, len(found.packet))
+        casts = [layout.was_cast(memory, number) for number in (0, layout.MAX_SEGMENTS - 1)]
+        return shown, layout.armed(memory), layout.is_ledger(memory), casts, layout.slot(memory, 0)
+    finally:
+        for place, size in written:
+            memory[place : place + size] = bytes(size)
+        memory[:256] = bytes(256)

@@ -1,0 +1,174 @@
+"""Both builds agree on every input: what the compiled modules make of it, the plain ones make of it, byte for byte.
+
+The plain build runs in a process of its own (`tests.fuzz.replay --plain --outcomes`), is given the same inputs, and
+answers with the texts of their outcomes: verdicts, deliveries, frames, annals, counters. Inputs are the corpus, what
+was found, and what hypothesis makes up; streams go over thousands of steps.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core import frames
+from bccnd.leaf import clock
+from tests.core import naive, world
+from tests.core.material import examples
+from tests.fuzz.replay import LENGTH, kept, outcome
+from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets.bus import SPLIT
+from tests.support import ROOT
+
+pytest.importorskip("pyarrow")
+pytestmark = pytest.mark.skipif(not clock.COMPILED, reason="there is only the plain build to look at")
+
+#: what nothing that is compiled has a part in
+ALIKE = {"http", "brokerstate", "publication", "configuration", "sessions"}
+COMPARED = [name for name in TARGETS if name not in ALIKE]
+
+
+class Plain:
+    """A target in the plain build."""
+
+    def __init__(self, name: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.fuzz.replay", "--plain", "--outcomes", name],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def run(self, data: bytes) -> bytes:
+        process = self.process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(LENGTH.pack(len(data)) + data)
+        process.stdin.flush()
+        head = process.stdout.read(LENGTH.size)
+        assert len(head) == LENGTH.size, f"the plain build has ended: {process.wait()}"
+        return process.stdout.read(int(LENGTH.unpack(head)[0]))
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+class Pair:
+    """A target in both builds."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.plain = Plain(name)
+        self.compiled = TARGETS[name].load()
+
+    def agree(self, data: bytes) -> bytes:
+        """What both make of it."""
+        ours, theirs = outcome(self.compiled, data), self.plain.run(data)
+        assert ours == theirs, f"{self.name} of {data[:200]!r}"
+        assert not ours.startswith(b"raised "), ours
+        return ours
+
+
+@pytest.fixture(scope="module")
+def pairs() -> Iterator[dict[str, Pair]]:
+    logging.disable()
+    with ExitStack() as stack:
+        found = {name: Pair(name) for name in COMPARED}
+        for pair in found.values():
+            stack.callback(pair.plain.close)
+        yield found
+    logging.disable(logging.NOTSET)
+
+
+def test_the_plain_build_is_plain_and_ours_is_not() -> None:
+    code = "from tests.fuzz import plain; plain.use(); import bccnd.core.dedup as m, bccnd.leaf.clock as c; "
+    code += "print(m.__file__, c.COMPILED)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(ROOT / "bccnd" / "core" / "dedup.py"), "False"]
+    assert clock.COMPILED
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_they_agree_on_all_that_was_kept_and_found(pairs: dict[str, Pair], name: str) -> None:
+    for path in kept(name):
+        pairs[name].agree(path.read_bytes())
+
+
+@examples(120)
+@given(data=world.any_bytes())
+def test_they_agree_on_every_datagram(pairs: dict[str, Pair], data: bytes) -> None:
+    pairs["datagram"].agree(data)
+
+
+STEPS = st.lists(st.binary(min_size=4, max_size=4), max_size=80).map(b"".join)
+#: steps that are mostly in order: near numbers, few sources
+NEAR = st.lists(
+    st.tuples(st.integers(0, 255), st.integers(0, 255), st.sampled_from([0, 1, 1, 1, 2, 3, 17, 65_535, 65_530])),
+    max_size=80,
+).map(lambda steps: b"".join(bytes([who, how]) + far.to_bytes(2, "little") for who, how, far in steps))
+
+
+@examples(100)
+@given(rules=st.integers(0, 3), steps=STEPS | NEAR)
+def test_they_agree_on_every_stream(pairs: dict[str, Pair], rules: int, steps: bytes) -> None:
+    pairs["stream"].agree(bytes([rules]) + steps)
+
+
+@pytest.mark.parametrize("rules", range(4))
+def test_they_agree_over_thousands_of_steps(pairs: dict[str, Pair], rules: int) -> None:
+    chance = random.Random(rules)
+    steps = bytearray([rules])
+    for _ in range(4000):
+        far = chance.choice((1, 1, 1, 1, 0, 2, 5, 20, 65_535, 65_533, chance.randrange(65_536)))
+        steps += bytes([chance.randrange(256), chance.randrange(256)]) + far.to_bytes(2, "little")
+    said = pairs["stream"].agree(bytes(steps))
+    for verdict in (b"accepted", b"duplicate", b"not_addressed", b"looped"):
+        assert verdict in said
+
+
+PACKETS = st.lists(
+    st.one_of(
+        st.sampled_from([path.read_bytes() for path in kept("frames")]),
+        st.builds(frames.subscribe, naive.texts("path", (b"a", b"b", b"*", b">", b""))),
+        st.builds(frames.unsubscribe, naive.texts("path", (b"a", b"b", b"*", b">", b""))),
+        st.builds(frames.message, naive.texts("path", (b"a", b"b", b"!")), st.binary(max_size=30)),
+        st.binary(max_size=40),
+    ).filter(lambda packet: SPLIT not in packet),
+    max_size=12,
+).map(SPLIT.join)
+
+
+@examples(80)
+@given(data=PACKETS)
+def test_they_agree_on_whatever_a_client_sends(pairs: dict[str, Pair], data: bytes) -> None:
+    pairs["frames"].agree(data)
+
+
+@examples(150)
+@given(dialect=st.integers(0, 3), data=st.data())
+def test_they_agree_on_every_pattern(pairs: dict[str, Pair], dialect: int, data: st.DataObject) -> None:
+    texts = naive.texts(naive.DIALECT_NAMES[dialect], (b"a", b"b", b"ab", b"*", b"a*", b"+", b">", b""))
+    pairs["patterns"].agree(bytes([dialect]) + b"\n".join(data.draw(texts) for _ in range(3)))
+
+
+@pytest.mark.parametrize("name", ["client", "link", "line", "annals", "tape", "ledger", "rows", "capture"])
+def test_they_agree_on_what_is_damaged(pairs: dict[str, Pair], name: str) -> None:
+    chance = random.Random(name)
+    seeds = [path.read_bytes() for path in kept(name)]
+    for _ in range(80):
+        data = bytearray(chance.choice(seeds)[:1500])
+        for _ in range(chance.randrange(1, 4)):
+            if data:
+                data[chance.randrange(len(data))] = chance.choice((0, 1, 0x20, 0x3A, 0x7C, 0xFF, chance.randrange(256)))
+        pairs[name].agree(bytes(data[: chance.choice((len(data), len(data) - 1, 1500))]))
