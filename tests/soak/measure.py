@@ -1,0 +1,128 @@
+"""What is measured at the end of each round of a soak, when everything rests, and whether any of it grows.
+
+Law: growth is the slope over the last half of the rounds, as Theil and Sen have it (the median of the slopes between
+all pairs), times the rounds of that half: one round that was odd does not make it, and a table that was filled in the
+first half does not either.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+#: rounds below which nothing is said about growth: tables are not full yet
+ENOUGH: Final = 24
+#: bytes by which a process may have grown over the last half: what an allocator does with pages that are in use in part
+MEMORY: Final = 4 << 20
+#: of its size, where that is more
+MEMORY_SHARE: Final = 0.05
+#: of anything that is counted, over the last half
+COUNTED: Final = 1.0
+#: microseconds of CPU a message, relative: a machine that others use as well is no ruler
+CPU_SHARE: Final = 0.5
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass
+class Sample:
+    """One process at the end of one round."""
+
+    pid: int
+    rss: int
+    pss: int
+    descriptors: int
+    cpu: float
+
+
+@dataclass
+class Series:
+    """A quantity over the rounds; ``bound`` is by how much it may grow over the last half, None where nothing is said
+    about that."""
+
+    name: str
+    unit: str
+    bound: float | None
+    rounds: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    def add(self, number: int, value: float) -> None:
+        self.rounds.append(number)
+        self.values.append(value)
+
+    def growth(self) -> float:
+        """Over the last half."""
+        half = len(self.rounds) // 2
+        rounds, values = self.rounds[half:], self.values[half:]
+        return slope(rounds, values) * (rounds[-1] - rounds[0]) if len(rounds) > 1 else 0.0
+
+    def allowed(self) -> float | None:
+        """By how much it may grow."""
+        if self.bound is None or len(self.rounds) < ENOUGH:
+            return None
+        typical = median(self.values[len(self.values) // 2 :])
+        if self.unit == "MB":
+            return max(self.bound, typical * MEMORY_SHARE)
+        return max(self.bound, typical * CPU_SHARE) if self.unit == "us" else self.bound
+
+    def grows(self) -> bool:
+        allowed = self.allowed()
+        return allowed is not None and self.growth() > allowed
+
+
+def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """The median of the slopes between all pairs."""
+    slopes = [(ys[j] - ys[i]) / (xs[j] - xs[i]) for i, j in combinations(range(len(xs)), 2) if xs[j] != xs[i]]
+    return median(slopes) if slopes else 0.0
+
+
+def sample(pid: int) -> Sample | None:
+    """What a process takes now; nothing if it has just ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        here = Path(f"/proc/{pid}")
+        rss = int((here / "statm").read_text().split()[1]) * _PAGE
+        rollup = (here / "smaps_rollup").read_text()
+        pss = next(int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:"))
+        words = (here / "stat").read_text().rpartition(")")[2].split()
+        cpu = (int(words[11]) + int(words[12])) / _TICKS
+        return Sample(pid, rss, pss, len(os.listdir(here / "fd")), cpu)
+    return None
+
+
+class Book:
+    """All series, made as they are met."""
+
+    def __init__(self) -> None:
+        self.series: dict[str, Series] = {}
+        self._before: dict[str, tuple[int, float, float]] = {}
+
+    def add(self, name: str, unit: str, bound: float | None, number: int, value: float) -> None:
+        self.series.setdefault(name, Series(name, unit, bound)).add(number, value)
+
+    def process(self, name: str, number: int, found: Sample) -> None:
+        """The recorder and gateways are killed now and then and begin anew: what they take is charted, and held to the
+        same bounds."""
+        self.add(f"{name}: resident", "MB", MEMORY / 1e6, number, found.rss / 1e6)
+        self.add(f"{name}: its share", "MB", MEMORY / 1e6, number, found.pss / 1e6)
+        self.add(f"{name}: descriptors", "", COUNTED, number, found.descriptors)
+
+    def cost(self, name: str, number: int, found: Sample, handled: float) -> None:
+        """CPU per datagram and message that a daemon has handled since the last round, if it is still the same."""
+        before = self._before.get(name)
+        self._before[name] = (found.pid, found.cpu, handled)
+        if before is not None and before[0] == found.pid and handled > before[2]:
+            cost = (found.cpu - before[1]) / (handled - before[2]) * 1e6
+            self.add(f"{name}: CPU a message", "us", 0.0, number, cost)
+
+    def growing(self) -> list[str]:
+        return [
+            f"{one.name} grows: by {one.growth():.2f} {one.unit} over the last half, may by {one.allowed():.2f}"
+            for one in self.series.values()
+            if one.grows()
+        ]

@@ -1,0 +1,271 @@
+"""Who publishes what in a soak, and who must get it: `Load` publishes at a steady pace, `Witness` counts what comes.
+
+Law: a message is a kind and a number, and of each kind the numbers go up by one. So nothing has to be kept to know
+what came twice, out of order or not at all: of each kind, the last number and how many there were.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import Final
+
+from bccnd.core import frames
+from tests.e2e.harness import KEY, datagram
+
+#: what a payload of ours begins with; everything else that comes is none of ours
+MARK: Final = b"soak "
+#: seconds from one beat of the publishers to the next
+BEAT: Final = 0.02
+#: seconds that a publisher waits for a daemon that is being started again
+PATIENCE: Final = 60.0
+#: channels: from the segment, from clients, and on the bus of one host only
+REMOTE: Final = b"soak/a/"
+LOCAL: Final = b"soak/l/"
+
+#: kinds of messages, and what each of them is
+KINDS: Final = {
+    "r": "from the segment",
+    "l": "from a client of the host that is killed",
+    "b": "from a client of the other host of the segment",
+    "c": "from a client behind a link",
+    "g": "to all",
+    "d": "directed",
+    "L": "too long for a datagram, and so on its own host only",
+}
+
+
+class Witness:
+    """A client that is due every message of some kinds. A slow one reads only now and then."""
+
+    def __init__(
+        self, name: str, path: str, due: str, *, tag: bytes = b"", batch: bool = False, slow: bool = False
+    ) -> None:
+        self.name, self.due, self.slow = name, due, slow
+        self.last: Counter[str] = Counter()
+        self.got: Counter[str] = Counter()
+        #: messages that it was told are lost
+        self.told = 0
+        #: what must not be
+        self.faults: list[str] = []
+        self.ended = False
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.settimeout(PATIENCE)
+        self.sock.connect(path)
+        for pattern in (REMOTE, LOCAL):
+            self.sock.send(frames.subscribe(pattern))
+        if tag:
+            self.sock.send(frames.control(frames.TAG, tag))
+        if batch:
+            self.sock.send(frames.request(frames.BATCH_ON))
+        self.sock.send(frames.request(frames.WHOAMI))
+        while not (packet := self.sock.recv(1 << 20)).startswith(b"CMSG !/bccn/whoami\0"):
+            pass
+        self.identity = packet.partition(b"\0")[2]
+        self.sock.setblocking(False)
+
+    def take(self, most: int) -> int:
+        """Read up to so many packets; how many there were."""
+        for number in range(most):
+            try:
+                packet = self.sock.recv(1 << 20)
+            except BlockingIOError:
+                return number
+            except OSError as error:
+                packet = b""
+                self.faults.append(f"cut off: {error.strerror}")
+            if not packet:
+                self.ended = True
+                return number
+            for frame in frames.read_batch(packet) if packet.startswith(b"MSGS ") else (packet,):
+                self._count(frame)
+        return most
+
+    def _count(self, frame: bytes) -> None:
+        key, _, payload = frame.partition(b"\0")
+        if key == b"CMSG !/bccn/gap":
+            self.told += int(payload)
+        elif payload.startswith(MARK):
+            kind, number = payload.split(b" ", 3)[1].decode(), int(payload.split(b" ", 3)[2])
+            if number <= self.last[kind]:
+                self.faults.append(f"{kind}{number} came after {kind}{self.last[kind]}")
+            self.last[kind] = max(number, self.last[kind])
+            self.got[kind] += 1
+
+    def missing(self, sent: Counter[str], kinds: str = "") -> int:
+        return sum(sent[kind] - self.got[kind] for kind in kinds or self.due)
+
+
+class Load:
+    """Publishers on the segment and on the buses of three hosts, in a thread of their own."""
+
+    def __init__(self, port: int, buses: dict[str, str], directed: bytes, chance: random.Random) -> None:
+        self.sent: Counter[str] = Counter()
+        self._directed = b"!" + directed
+        self._chance = chance
+        self._to = ("127.255.255.255", port)
+        self._wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._wire.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        self._clients = {kind: self._client(path) for kind, path in buses.items()}
+        #: what has ended the publishers; nothing should
+        self.fault = ""
+        self._left = 0
+        self._over = False
+        self._thread = threading.Thread(target=self._publish, daemon=True)
+        self._thread.start()
+
+    @staticmethod
+    def _client(path: str) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # The kernel's own limit: with one of Python's, MSG_DONTWAIT waits.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(PATIENCE), 0))
+        sock.connect(path)
+        return sock
+
+    def begin(self, beats: int) -> None:
+        self._left = beats
+
+    @property
+    def busy(self) -> bool:
+        return self._left > 0 and not self._over
+
+    def close(self) -> None:
+        self._over = True
+        self._thread.join(PATIENCE)
+        for sock in (self._wire, *self._clients.values()):
+            sock.close()
+
+    def _publish(self) -> None:
+        while not self._over:
+            if self._left:
+                try:
+                    self._beat(self._left)
+                except OSError as error:
+                    self.fault, self._over = f"a publisher was cut off: {error}", True
+                self._left -= 1
+            time.sleep(BEAT)
+
+    def _beat(self, number: int) -> None:
+        for _ in range(4):
+            self._broadcast()
+            self._client_sends("l", "l", LOCAL + b"x")
+        for kind in ("b", "c"):
+            self._client_sends(kind, kind, LOCAL + kind.encode())
+        if number % 5 == 0:
+            self._client_sends("l", "g", b"!")
+            self._client_sends("l", "d", self._directed)
+        if number % 10 == 0:
+            self._client_sends("l", "L", LOCAL + b"long", size=5_000)
+        for sock in self._clients.values():  # a publisher reads as well: it is told that a message was too long
+            try:
+                while sock.recv(1 << 16, socket.MSG_DONTWAIT):
+                    pass
+            except BlockingIOError:
+                pass
+
+    def _payload(self, kind: str, size: int = 0) -> bytes:
+        self.sent[kind] += 1
+        size = size or self._chance.choice((30, 60, 100, 150, 150, 300, 1200))
+        return b"%b%b %d " % (MARK, kind.encode(), self.sent[kind]) + bytes(size)
+
+    def _broadcast(self) -> None:
+        payload = self._payload("r")
+        seq = self.sent["r"]
+        raw = datagram("relay09/x/1", seq, f"{REMOTE.decode()}{seq % 8}", payload, KEY)
+        for _ in range(self._chance.choice((1, 1, 1, 2))):
+            self._wire.sendto(raw, self._to)
+        if seq % 400 == 0:
+            self._wire.sendto(datagram("relay08/beat/1", seq, "heartbeat/relay08/beat/1", b"5", KEY), self._to)
+
+    def _client_sends(self, client: str, kind: str, key: bytes, size: int = 0) -> None:
+        self._clients[client].send(frames.message(key, self._payload(kind, size)))
+
+
+class Readers:
+    """A thread that reads for all witnesses: for the slow ones only every few seconds, and then all there is."""
+
+    #: seconds for which a slow one does not read: longer than its queue lasts
+    NAP: Final = 4.0
+
+    def __init__(self, witnesses: list[Witness]) -> None:
+        self.witnesses = witnesses
+        self.hurry = False
+        self._over = False
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        awake_at = time.monotonic() + self.NAP
+        while not self._over:
+            now = time.monotonic()
+            slow_too = self.hurry or now >= awake_at
+            read = sum(one.take(200) for one in self.witnesses if not one.slow or slow_too)
+            if slow_too and not read:
+                awake_at = now + self.NAP
+            if not read:
+                time.sleep(0.005)
+
+    def close(self) -> None:
+        self._over = True
+        self._thread.join(PATIENCE)
+        for one in self.witnesses:
+            one.sock.close()
+
+
+class Subscriber:
+    """A subscriber of the broker, in a thread of its own. It dials again whenever it is cut off; as long as it is
+    connected it gets every message from the segment, in order."""
+
+    #: bytes of a message, and of what stands before its data
+    _MESSAGE: Final = 1603
+    _HEAD: Final = 102
+
+    def __init__(self, port: int) -> None:
+        self.got = self.dials = 0
+        self.faults: list[str] = []
+        self._port = port
+        self._over = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 1) as sock:
+                sock.settimeout(0.2)
+                sock.sendall(b"soaked".ljust(11, b"\0") + (b"\0" + REMOTE + b"+").ljust(52, b"\0"))
+                self.dials += 1
+                self._listen(sock)
+            time.sleep(0.1)
+
+    def _listen(self, sock: socket.socket) -> None:
+        last, rest = 0, b""
+        while not self._over:
+            try:
+                data = sock.recv(1 << 20)
+            except TimeoutError:
+                continue
+            if not data:
+                return
+            rest += data
+            while len(rest) >= self._MESSAGE:
+                text, rest = rest[self._HEAD : self._MESSAGE], rest[self._MESSAGE :]
+                if text.startswith(MARK + b"r "):
+                    number = int(text.split(b" ", 3)[2])
+                    if last and number != last + 1:
+                        self.faults.append(f"broker: r{number} came after r{last}")
+                    last = number
+                    self.got += 1
+
+    def close(self) -> None:
+        self._over = True
+        self._thread.join(PATIENCE)
+
+
+def kernel_drops(sock: socket.socket) -> int:
+    """Datagrams that the kernel had no room for in a socket's buffer: SO_MEMINFO, the ninth number."""
+    return int(struct.unpack_from("=I", sock.getsockopt(socket.SOL_SOCKET, 55, 36), 32)[0])
