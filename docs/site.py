@@ -1,0 +1,150 @@
+"""Makes the site of the documents: `python -m docs` (or `make docs`).
+
+Law: the documents themselves are not touched. They are copied, the way from one to another is put right for the place
+where they come to lie, and whatever else of the repository they point to becomes a page that shows it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from docs import excerpts, reference
+
+ROOT: Final = Path(__file__).parents[1]
+DOCS: Final = ROOT / "docs"
+#: the page that README.md becomes
+README: Final = "readme.md"
+#: what says which documents there are, in which order and under which headings
+INDEX: Final = "index.md"
+#: where pages that show files of the repository lie
+SHOWN: Final = "source"
+#: links outside of code: the text, the target, an anchor
+_LINK: Final = re.compile(r"(!?\[(?:[^\]\[]|\[[^\]]*\])*\])\(([^)#\s]+)(#[^)\s]*)?\)")
+_FENCE: Final = re.compile(r"^ *```.*?^ *```[^\n]*$", re.MULTILINE | re.DOTALL)
+_CODE: Final = re.compile(r"`+[^`]*`+")
+_LANGUAGES: Final = {
+    ".c": "c", ".h": "c", ".go": "go", ".json": "json", ".md": "markdown", ".pl": "perl", ".py": "python",
+    ".service": "ini", ".sh": "sh", ".socket": "ini", ".yaml": "yaml", ".yml": "yaml",
+}  # fmt: skip
+
+
+class BrokenLink(Exception):
+    """A document points to something that is not there."""
+
+
+def links(text: str) -> Iterator[re.Match[str]]:
+    """The links of a document that are not within code."""
+    hidden = [found.span() for pattern in (_FENCE, _CODE) for found in pattern.finditer(text)]
+    for found in _LINK.finditer(text):
+        if not any(begin <= found.start() < end for begin, end in hidden):
+            yield found
+
+
+def documents() -> list[str]:
+    return sorted(path.name for path in DOCS.glob("*.md"))
+
+
+def navigation(index: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The headings of the index, and the documents that are listed below each: what it calls them, where they lie."""
+    found: list[tuple[str, list[tuple[str, str]]]] = []
+    for line in index.splitlines():
+        if line.startswith("## "):
+            found.append((line.removeprefix("## "), []))
+        elif found and line.startswith("- ") and (link := _LINK.search(line)):
+            found[-1][1].append((link[1].strip("[]"), _placed(link[2], DOCS, set())))
+    return found
+
+
+def _placed(target: str, home: Path, shown: set[PurePosixPath]) -> str:
+    """Where the target of a link lies on the site; files and folders that have to be shown for it are noted."""
+    path = Path(os.path.normpath(home / target))
+    if not path.exists():
+        raise BrokenLink(f"{home.relative_to(ROOT)}/{target} is not there")
+    if path == ROOT / "README.md":
+        return README
+    if path.parent == DOCS and path.suffix != ".py":
+        return path.name
+    inside = PurePosixPath(path.relative_to(ROOT))
+    shown.add(inside)
+    return f"{SHOWN}/{inside}.md"
+
+
+def copied(text: str, home: Path, shown: set[PurePosixPath]) -> str:
+    """A document of a folder, as it lies on the site."""
+    pieces, at = [], 0
+    for link in links(text):
+        if "://" in link[2] or link[2].startswith("mailto:"):
+            continue
+        pieces.append(text[at : link.start()])
+        pieces.append(f"{link[1]}({_placed(link[2], home, shown)}{link[3] or ''})")
+        at = link.end()
+    return "".join((*pieces, text[at:]))
+
+
+def _tree(navigation: list[tuple[str, list[tuple[str, str]]]]) -> str:
+    """What Sphinx makes the navigation of; the index itself stays plain Markdown."""
+    parts = []
+    for caption, pages in navigation:
+        listed = "\n".join(f"{title} <{name.removesuffix('.md')}>" for title, name in pages)
+        if listed:
+            parts.append(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```")
+    return "\n\n".join(("", *parts, ""))
+
+
+def _show(inside: PurePosixPath, into: Path) -> None:
+    """A page that shows a file of the repository, or what there is in a folder."""
+    path = ROOT / inside
+    page = into / SHOWN / f"{inside}.md"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    head = f"---\norphan: true\n---\n\n# `{inside}`\n\n"
+    if path.is_dir():
+        listed = sorted(one for one in path.iterdir() if not one.name.startswith(("_", ".")))
+        for one in listed:
+            _show(inside / one.name, into)
+        page.write_text(head + "".join(f"- [`{one.name}`]({path.name}/{one.name}.md)\n" for one in listed))
+        return
+    text = path.read_text(errors="replace")
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    language = _LANGUAGES.get(path.suffix, "text")
+    page.write_text(f"{head}{fence}{language}\n{text.rstrip()}\n{fence}\n")
+
+
+def stage(into: Path) -> None:
+    """Lay out everything that the site is made of in a folder."""
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    shown: set[PurePosixPath] = set()
+    (into / README).write_text(copied((ROOT / "README.md").read_text(), ROOT, shown))
+    for path in sorted(DOCS.iterdir()):
+        if path.suffix == ".md":
+            text = path.read_text()
+            tree = _tree(navigation(text)) if path.name == INDEX else ""
+            (into / path.name).write_text(copied(text, DOCS, shown) + tree)
+        elif path.suffix in (".svg", ".png"):
+            shutil.copy(path, into)
+    for inside in sorted(shown):
+        _show(inside, into)
+
+
+def write() -> None:
+    """Write anew what stands in documents and comes from elsewhere."""
+    (DOCS / "configuration.md").write_text(reference.page())
+    for path in sorted(DOCS.glob("*.md")):
+        text = path.read_text()
+        if (filled := excerpts.filled(text)) != text:
+            path.write_text(filled)
+
+
+def build(into: Path, staged: Path) -> int:
+    """Make the site; the status that Sphinx ends with, which any warning makes 1."""
+    stage(staged)
+    options = ["-q", "-W", "--keep-going", "-n", "-E", "-b", "html", "-c", str(DOCS)]
+    command = [sys.executable, "-m", "sphinx", *options, "-d", str(staged.with_suffix(".trees"))]
+    return subprocess.run([*command, str(staged), str(into)], cwd=ROOT, check=False).returncode

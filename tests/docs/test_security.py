@@ -1,0 +1,260 @@
+"""The security guide: each cell of its tables is tried on the daemon's way in; each test that it names is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import time
+from binascii import crc32
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bccnd.core import signatures
+from bccnd.core.bccn1 import build
+from bccnd.core.dedup import DedupRules
+from bccnd.core.integrity import Algorithm, Crc32, Door, Hmac
+from bccnd.core.signatures import Signatures
+from tests.core.material import reason_of
+from tests.core.world import OWN, World
+from tests.e2e.harness import Wire, payloads
+from tests.e2e.test_broker import Broker
+from tests.support import ROOT
+
+GUIDE: Final = (ROOT / "docs/security.md").read_text()
+#: who is spoken for; another one of the fleet; what all share where something is shared
+TRUE: Final = b"relay01/door/7"
+OTHER: Final = b"relay02/door/8"
+SHARED, WRONG = b"k" * 32, b"w" * 32
+#: what is delivered
+IN: Final = {"accepted", "reordered", "restart"}
+#: seconds: beyond the horizon
+LATER: Final = 10.0
+
+Sign = Callable[[bytes], bytes]
+
+
+@cache
+def pairs() -> dict[bytes, bytes]:
+    return {name: signatures.generate() for name in (b"relay01", b"relay02", b"nobody", b"own")}
+
+
+def signer(host: bytes) -> Signatures:
+    return Signatures({}, pairs()[host])
+
+
+class Scheme:
+    """A way to check: the door of the receiver, and what each side can make of a body."""
+
+    def __init__(self, name: str) -> None:
+        algorithm, _, freshness = name.partition(", ")
+        self.rules = DedupRules(monotonic=freshness == "monotonic")
+        self.true: Algorithm | None = None
+        self.outsider: Algorithm | None = None
+        self.insider: Algorithm | None = None
+        if algorithm == "crc32":
+            self.true = self.outsider = self.insider = Crc32()
+        elif algorithm == "hmac":
+            self.true = self.insider = Hmac(SHARED)
+            self.outsider = Hmac(WRONG)
+        elif algorithm == "sig":
+            self.true, self.insider, self.outsider = map(signer, (b"relay01", b"relay02", b"nobody"))
+        verifiers: tuple[Algorithm, ...] = () if self.true is None else (self.true,)
+        if algorithm == "sig":
+            known = {name: [signatures.public_of(pairs()[name])] for name in (b"relay01", b"relay02", b"own")}
+            verifiers = (Signatures(known),)
+        self.door = Door(verifiers, required=bool(verifiers))
+
+    def world(self) -> World:
+        return World(self.door, self.rules)
+
+
+def datagram(by: Algorithm | None, src: bytes, seq: int, payload: bytes = b"open") -> bytes:
+    body = b"%b:%d:c/1|%b" % (src, seq, payload)
+    return build(body, b"" if by is None else by.name + b"=" + by.sum(body))
+
+
+def foreign(scheme: Scheme) -> bytes:
+    body = TRUE + b":100:c/1|open"
+    check = b"hmac=" + b"0" * 16 if not isinstance(scheme.true, Hmac) else b"crc32=%08x" % crc32(body)
+    return build(body, check)
+
+
+def changed(scheme: Scheme) -> bytes:
+    return datagram(scheme.true, TRUE, 100).replace(b"open", b"opem")
+
+
+def again(scheme: Scheme, after: float, gone_on: int = 0, forgotten: bool = False, src: bytes = TRUE) -> str:
+    """The verdict on what was overheard and is sent once more."""
+    world = scheme.world()
+    heard = datagram(scheme.true, src, 100)
+    first = world.verdict(heard)
+    if first not in IN:
+        return first
+    now = 0.0
+    if gone_on:
+        assert world.verdict(datagram(scheme.true, src, 100 + gone_on), now=now) == "accepted"
+    if forgotten:
+        now = 2 * scheme.rules.expire
+        world.sources.sweep(now)
+        assert src not in world.sources
+    return world.verdict(heard, now=now + after)
+
+
+def held_back(scheme: Scheme) -> str:
+    world = scheme.world()
+    assert world.verdict(datagram(scheme.true, TRUE, 100)) == "accepted"
+    return world.verdict(datagram(scheme.true, TRUE, 101), now=3600.0)
+
+
+def put_behind(scheme: Scheme, ahead: int, by: str) -> str:
+    """What becomes of a true message after somebody has used its sender's name with a number ahead."""
+    world = scheme.world()
+    assert world.verdict(datagram(scheme.true, TRUE, 100)) == "accepted"
+    world.verdict(datagram(getattr(scheme, by), TRUE, 100 + ahead, b"no"))
+    return world.verdict(datagram(scheme.true, TRUE, 101), now=1.0)
+
+
+#: what is tried, by the first column of the guide's tables; the verdict is that of the datagram that matters
+TRIED: Final[dict[str, Callable[[Scheme], str]]] = {
+    "a byte is damaged by accident": lambda at: at.world().verdict(changed(at)),
+    "the payload is changed, the check made anew": lambda at: at.world().verdict(
+        datagram(at.outsider, TRUE, 100, b"opem")
+    ),
+    "a message is made up under somebody's name": lambda at: at.world().verdict(datagram(at.outsider, TRUE, 100)),
+    "one is made up without a check": lambda at: at.world().verdict(datagram(None, TRUE, 100)),
+    "one is made up with a check of another algorithm": lambda at: at.world().verdict(foreign(at)),
+    "a host of the fleet speaks under another one's name": lambda at: at.world().verdict(
+        datagram(at.insider, TRUE, 100)
+    ),
+    "a stranger speaks under the name of a program of this host": lambda at: at.world().verdict(
+        datagram(at.outsider, OWN, 100)
+    ),
+    "a message is sent again at once": lambda at: again(at, 0.0),
+    "... when its sender was silent for longer than the horizon": lambda at: again(at, LATER),
+    "... when its sender has gone on by `dedup.sanity` or more": lambda at: again(at, 0.0, gone_on=1024),
+    "... when its sender was forgotten": lambda at: again(at, 0.0, forgotten=True),
+    "... and it has no sender's name (`?`), after the horizon": lambda at: again(at, LATER, src=b"?"),
+    "a message is held back, and let through an hour later": held_back,
+    "a stranger used its sender's name with a number a little ahead": lambda at: put_behind(at, 500, "outsider"),
+    "a stranger used it with a number far ahead": lambda at: put_behind(at, 10**9, "outsider"),
+    "a host of the fleet used it with a number a little ahead": lambda at: put_behind(at, 500, "insider"),
+    "a host of the fleet used it with a number far ahead": lambda at: put_behind(at, 10**9, "insider"),
+}
+
+
+def rows() -> list[tuple[str, str, str]]:
+    """What is tried, by which scheme, and what the guide says."""
+    found = []
+    schemes: list[str] = []
+    for line in GUIDE.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        if cells[1:2] == ["none"]:
+            schemes = cells[1:]
+        elif schemes and cells and not cells[1].startswith("-"):
+            found += [(cells[0], scheme, said) for scheme, said in zip(schemes, cells[1:], strict=True)]
+        elif not cells:
+            schemes = []
+    return found
+
+
+def test_all_that_is_tried_stands_in_the_guide_and_the_other_way_round() -> None:
+    assert {what for what, _, _ in rows()} == set(TRIED)
+    assert {scheme for _, scheme, _ in rows()} == {"none", "crc32", "hmac", "sig", "hmac, monotonic", "sig, monotonic"}
+
+
+@pytest.mark.parametrize(("what", "scheme", "said"), rows(), ids=[f"{scheme}-{what}" for what, scheme, _ in rows()])
+def test_a_cell_of_the_guide_is_what_becomes_of_it(what: str, scheme: str, said: str) -> None:
+    verdict = TRIED[what](Scheme(scheme))
+    assert f"`{verdict}`" in said
+    assert said.startswith("**in**") == (verdict in IN)
+
+
+def test_where_numbers_only_rise_and_nothing_is_checked_one_datagram_silences_its_sender() -> None:
+    world = World(Door(), DedupRules(monotonic=True))
+    assert world.verdict(datagram(None, TRUE, 100)) == "accepted"
+    assert world.verdict(datagram(None, TRUE, 2**64 - 1)) == "accepted"
+    assert world.verdict(datagram(None, TRUE, 101), now=LATER) == "replayed"
+
+
+def test_what_was_said_to_one_fleet_can_be_said_to_another_one_with_the_same_key() -> None:
+    heard = datagram(Hmac(SHARED), TRUE, 100)
+    assert Scheme("hmac").world().verdict(heard) == "accepted"
+    assert Scheme("hmac, monotonic").world().verdict(heard) == "accepted"
+
+
+def test_a_loss_can_be_hidden_by_who_can_make_the_missing_number() -> None:
+    for name, hidden in (("none", True), ("crc32", True), ("hmac", False), ("sig", False)):
+        scheme = Scheme(name)
+        world = scheme.world()
+        world.feed(datagram(scheme.true, TRUE, 100), datagram(scheme.true, TRUE, 102))
+        assert world.sources.missing == 1
+        world.feed(datagram(scheme.outsider, TRUE, 101, b""))
+        assert world.sources.missing == (0 if hidden else 1)
+
+
+def test_what_is_missing_at_the_end_is_not_noticed_by_numbers() -> None:
+    world = World(Door())
+    world.feed(datagram(None, TRUE, 100))
+    world.sources.sweep(LATER)
+    assert (world.sources.missing, world.sources.lost) == (0, 0)
+
+
+@pytest.mark.parametrize("key", [SHARED, WRONG])
+def test_a_check_hides_nothing(key: bytes) -> None:
+    raw = datagram(Hmac(key), TRUE, 100, b"the secret")
+    assert raw.endswith(TRUE + b":100:c/1|the secret")
+
+
+@pytest.mark.parametrize(("name", "costs"), [("crc32", 15), ("hmac", 22), ("sig", 133)])
+def test_what_a_check_takes_of_a_datagram(name: str, costs: int) -> None:
+    assert len(datagram(Scheme(name).true, TRUE, 100)) - len(datagram(None, TRUE, 100)) == costs
+
+
+def test_a_signature_takes_many_times_as_long_to_check() -> None:
+    def spent(name: str) -> float:
+        scheme = Scheme(name)
+        forged = datagram(scheme.outsider, TRUE, 100)
+        begin = time.process_time()
+        for _ in range(500):
+            reason_of(scheme.door.admit, forged)
+        return time.process_time() - begin
+
+    assert min(spent("sig") for _ in range(3)) > 5 * min(spent("hmac") for _ in range(3))
+
+
+def test_rules_bound_what_strangers_may_do_through_the_broker(tmp_path: Path) -> None:
+    rules = [{"program": "bccnd-broker", "publish": ["upb/"]}, {"publish": [""]}]
+    with Broker(tmp_path / "a", {"access": rules}) as broker, broker.daemon.connect("") as bus:
+        broker.publish(b"door/front", 3, b"open")
+        broker.publish(b"upb/end", 3, b"of it")
+        assert payloads(bus, 1) == [b"of it"]
+
+
+def test_with_broadcast_strangers_speak_under_this_hosts_check(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "a", broadcast=True)
+    broker.daemon.configure({"integrity": broker.daemon.with_key(SHARED)})
+    with broker, Wire(broker.daemon.port) as wire:
+        broker.publish(b"upb/door", 3, b"open")
+        heard = wire.hear(b"upb/door|")
+        body = heard.partition(b"]")[2]
+        assert body.startswith(b"relay01/bccnd-broker/")
+        assert b":hmac=" + Hmac(SHARED).sum(body) + b"]" in heard
+
+
+def named() -> list[tuple[str, str]]:
+    return sorted(set(re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", GUIDE)))
+
+
+def test_the_guide_names_the_tests_of_what_it_says() -> None:
+    assert len(named()) > 30
+
+
+@pytest.mark.parametrize(("path", "name"), named())
+def test_a_test_that_the_guide_names_is_there(path: str, name: str) -> None:
+    tree = ast.parse((ROOT / path).read_text())
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert not name or (name in functions and name.startswith("test_"))
