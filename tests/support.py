@@ -151,6 +151,33 @@ def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
         return port
 
 
+def group(leader: int) -> set[int]:
+    """The processes of a process group; what a shell starts is in its own."""
+    members = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            # A name may hold blanks and brackets itself; behind its last bracket stand state, parent and group.
+            if int(stat.read_text().rpartition(")")[2].split()[2]) == leader:
+                members.add(int(stat.parent.name))
+    return members
+
+
+def listens(leader: int, port: int) -> bool:
+    """Whether a process group has a UDP socket that is bound to a port, in whatever network it lives.
+
+    Its own socket is looked for: to count those of a port is not exact, as the kernel gives that table in pieces.
+    """
+    for pid in group(leader):
+        with suppress(OSError):
+            held = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
+            for table in ("udp", "udp6"):
+                for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+                    fields = line.split()
+                    if fields[1].endswith(f":{port:04X}") and f"socket:[{fields[9]}]" in held:
+                        return True
+    return False
+
+
 class Who(NamedTuple):
     """As whom another process is to connect; it takes root to be somebody else."""
 

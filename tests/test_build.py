@@ -248,7 +248,7 @@ def modules_in(archive: zipfile.ZipFile) -> set[str]:
 
 def belonging() -> set[str]:
     """What every wheel has in it."""
-    return {name for name in repository() if re.fullmatch(r"bccnd/.*\.(py|pyx|pxd|typed)", name)}
+    return {name for name in repository() if re.fullmatch(r"bccnd/.*\.(py|pyx|pxd|typed|css|js|svg)", name)}
 
 
 def kinds_loaded(folder: Path) -> set[str]:
@@ -274,6 +274,7 @@ def test_the_wheel_that_is_not_compiled_needs_no_compiler_and_fits_everywhere(tm
     assert kinds_loaded(tmp_path / "unpacked") == {"py"}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)  # it takes half a minute, on a machine that does nothing else
 def test_the_wheel_that_is_compiled_has_every_module_of_the_list_and_says_for_whom_it_is(tmp_path: Path) -> None:
     if os.environ.get("BCCND_BUILD") == "pure":

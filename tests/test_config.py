@@ -32,6 +32,7 @@ from bccnd.config import (
     AccessSettings,
     BusSettings,
     Configuration,
+    GatewaySettings,
     IntegritySettings,
     MetricsSettings,
     RecorderSettings,
@@ -140,7 +141,7 @@ def missing_in(model: type[BaseModel], stands: Any, path: str = "") -> list[str]
             continue
         inner = model_in(field.annotation)
         value = stands[name]
-        if inner is not None and (value == [] or value is True):
+        if inner is not None and (value in (None, []) or value is True):
             # an example of it stands there as a comment
             missing += [f"{path}{name}.{key}" for key in inner.model_fields if not re.search(rf"# .*{key}: ", sample())]
         elif inner is not None:
@@ -481,7 +482,13 @@ BAD: list[tuple[str, int, str, str, str]] = [
     ("repeat: {channels: x}\n", 1, "repeat", "must be a list", "etc/bccnd.yaml"),
     ("repeat: [{channels: x, chanels: y}]\n", 1, "repeat[0].chanels", "unknown key", "did you mean channels?"),
     ("repeat: [{channels: x, copies: 3, spacing: 1s}]\n", 0, "", "repeat[0]: the last copy", "dedup.horizon"),
-    ("gateways: {nng: {}}\n", 1, "gateways", "gateways are not in this version", "leave it empty"),
+    ("gateways: {nng: {}}\n", 1, "gateways.nng", "a link that neither listens nor dials", "set listen or dial"),
+    ("gateways: {nng: {listen: [x]}}\n", 1, "gateways.nng.listen[0]", "'x' is no place for a link", "tls+tcp://"),
+    ("gateways: {nng: {dial: ['tcp://a']}}\n", 1, "gateways.nng.dial[0]", "'tcp://a' names no port", "tcp://host:port"),
+    ("gateways: {nng: {dial: ['tls+tcp://a:1']}}\n", 1, "gateways.nng", "tls+tcp needs certificates", "set tls"),
+    ("gateways: {nng: {dial: ['tcp://a:1', 'tcp://a:1']}}\n", 1, "gateways.nng", "stands there twice", "leave one"),
+    ("gateways: {broker: {}}\n", 1, "gateways.broker", "a broker that listens nowhere", "set tcp or udp"),
+    ("segments: [{name: nng}]\n", 1, "segments", "nng is what links are called", "give this segment another name"),
     ("recorder: {payload: maybe}\n", 1, "recorder.payload", "does not say what is kept", "list of rules"),
     ("recorder: {payload: [{channels: x}]}\n", 1, "recorder.payload[0].payload", "must be there", "etc/bccnd.yaml"),
     ("recorder: {payload: [{payload: x}]}\n", 1, "recorder.payload[0].payload", "'hash' or 'omit'", "choose 'record'"),
@@ -540,7 +547,7 @@ def test_all_faults_are_told_at_once() -> None:
         "  queue:\n"
         "    bytes: some\n"
         "metrics: {listen: there}\n"
-        "gateways: {nng: {}}\n"
+        "gateways: {ngn: {}}\n"
     )
     assert sorted((fault.line, fault.path) for fault in faults(text)) == [
         (1, "hots"),
@@ -551,7 +558,7 @@ def test_all_faults_are_told_at_once() -> None:
         (9, "bus.mode"),
         (11, "bus.queue.bytes"),
         (12, "metrics.listen"),
-        (13, "gateways"),
+        (13, "gateways.ngn"),
     ]
 
 
@@ -559,7 +566,7 @@ def test_all_faults_are_told_at_once() -> None:
 def test_what_is_or_was_reserved_may_stand_there_empty(value: str) -> None:
     text = "".join(f"{key}: {value}\n" for key in ("gateways", "recorder"))
     settings = settings_of(text + "heartbeat: {interval: 0, dead_after: 5}\n")
-    assert settings.gateways is None
+    assert settings.gateways == GatewaySettings()
     assert settings.recorder == RecorderSettings()
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support import ROOT, cannot_here
 
 #: what a part may import of this package, beside itself. Downward only:
-#: errors, leaf <- core <- journal, net, gateways, client <- recorder, pipeline, daemon <- cli; config beside daemon
+#: errors, leaf <- core <- journal, net, client <- gateways, recorder, pipeline, daemon <- cli; config beside daemon
 MAY: dict[str, set[str]] = {
     "": {"aio", "client", "errors"},
     "errors": set(),
@@ -23,7 +23,8 @@ MAY: dict[str, set[str]] = {
     "core": {"errors", "leaf"},
     "journal": {"core", "errors"},
     "net": {"core", "errors", "leaf", "version"},
-    "gateways": {"core", "errors"},
+    # Each is a program of its own, and a client of the daemon.
+    "gateways": {"client", "config", "core", "errors"},
     # A program that speaks on the segment itself opens the same kind of socket as the daemon.
     "client": {"core", "errors", "net"},
     "aio": {"client", "errors"},
@@ -32,10 +33,12 @@ MAY: dict[str, set[str]] = {
     "pipeline": {"core", "client", "errors", "journal", "version"},
     # The recorder is a service too: it reports to systemd and to the log as the daemon does.
     "recorder": {"core", "client", "config", "errors", "journal", "net", "version"},
+    # It looks at what the daemon uses, by the daemon's own means.
+    "doctor": {"client", "config", "core", "errors", "net", "version"},
     "daemon": {"core", "net", "gateways", "client", "config", "errors", "leaf", "version"},
     "cli": {
         *("core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),
-        "version",
+        *("doctor", "version"),
     },
 }
 #: what depends on the world, and so has no place where decisions are made
@@ -144,12 +147,12 @@ def test_the_rule_itself_runs_downward_only() -> None:
         "client",
         "aio",
         "document",
-        "gateways",
         "config",
+        "gateways",
         "recorder",
         "daemon",
     ]
-    order += ["pipeline", "cli"]
+    order += ["doctor", "pipeline", "cli"]
     for part, below in MAY.items():
         if part:
             assert all(order.index(one) < order.index(part) for one in below), part

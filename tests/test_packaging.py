@@ -23,7 +23,16 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from bccnd.cli import daemon, record, sbusd, tool
-from bccnd.config import DEFAULT_PATH, BusSettings, MetricsSettings, RecorderSettings, SegmentSettings, Settings
+from bccnd.config import (
+    DEFAULT_PATH,
+    BrokerSettings,
+    BusSettings,
+    MetricsSettings,
+    NngSettings,
+    RecorderSettings,
+    SegmentSettings,
+    Settings,
+)
 from bccnd.recorder import recorder
 from tests.support import ROOT, cannot_here
 
@@ -88,7 +97,7 @@ def number(text: str) -> int:
 
 def can_run(text: str) -> str:
     """A unit whose programs there are on this machine."""
-    return text.replace("/usr/bin/bccnd", "/bin/true").replace("/opt/bccnd/bin/bccn", "/bin/true")
+    return re.sub(r"/usr/bin/bccnd\b|/opt/bccnd/bin/bccnd?\b", "/bin/true", text)
 
 
 def verified(folder: Path) -> str:
@@ -163,6 +172,52 @@ def test_the_recorder_writes_where_the_defaults_say_and_needs_what_its_unit_says
     text = (ROOT / "systemd/bccnd-recorder.service").read_text()
     assert "pip install 'bccnd[recorder]'" in text
     assert "recorder" in PROJECT["optional-dependencies"]
+
+
+def test_and_the_broker_can_reach_the_network_the_bus_and_its_own_folder() -> None:
+    assert exposure(ROOT / "systemd/bccnd-broker.service") <= 1.5
+    settings, daemon_ = unit("bccnd-broker.service"), unit("bccnd.service")
+    assert settings["ExecStart"] == ["/usr/bin/bccnd --gateway broker"]
+    assert settings["ProtectSystem"] == ["strict"]
+    assert settings["RestrictAddressFamilies"] == ["AF_UNIX AF_INET AF_INET6"]
+    assert settings["CapabilityBoundingSet"] == [""]
+    assert not {"ReadWritePaths", "LoadCredential", "PrivateNetwork"} & set(settings)
+    # The daemon's own group has the right to links, and another user than the daemon's has its place there.
+    assert settings["Group"] == daemon_["User"]
+    assert settings["User"] != daemon_["User"]
+    assert settings["SupplementaryGroups"] == [one("bccnd-bus.socket", "SocketGroup")]
+    # A folder of its own: nobody else's file can be in it.
+    assert settings["StateDirectory"] == ["bccnd-broker"]
+    assert int(one("bccnd-broker.service", "LimitNOFILE")) > BrokerSettings.model_fields["max_connections"].default
+    # What is not configured is not started again and again.
+    assert settings["RestartPreventExitStatus"] == ["2"]
+    assert settings["Restart"] == ["always"]
+
+
+def test_and_links_can_reach_the_network_and_the_bus_and_write_nothing() -> None:
+    assert exposure(ROOT / "systemd/bccnd-nng.service") <= 1.5
+    settings, daemon_ = unit("bccnd-nng.service"), unit("bccnd.service")
+    program = one("bccnd-nng.service", "ConditionFileIsExecutable")
+    assert settings["ExecStart"] == [f"{program} --gateway nng"]
+    assert settings["ProtectSystem"] == ["strict"]
+    assert settings["RestrictAddressFamilies"] == ["AF_UNIX AF_INET AF_INET6"]
+    assert settings["CapabilityBoundingSet"] == [""]
+    assert not {"ReadWritePaths", "StateDirectory", "PrivateNetwork"} & set(settings)
+    assert settings["Group"] == daemon_["User"]
+    assert settings["User"] != daemon_["User"]
+    assert settings["SupplementaryGroups"] == [one("bccnd-bus.socket", "SocketGroup")]
+    assert int(one("bccnd-nng.service", "LimitNOFILE")) > NngSettings.model_fields["max_peers"].default
+    assert settings["RestartPreventExitStatus"] == ["2"]
+    assert settings["Restart"] == ["always"]
+    text = (ROOT / "systemd/bccnd-nng.service").read_text()
+    assert "pip install 'bccnd[gateways]'" in text
+    assert "gateways" in PROJECT["optional-dependencies"]
+    # Certificates come from a folder that the package has.
+    folder = one("bccnd-nng.service", "LoadCredential").removeprefix("keys:")
+    rules = (DEBIAN / "rules").read_text()
+    made = [line for line in rules.splitlines() if re.match(r"\t(install -d -m|chmod) 0700 ", line)]
+    assert len(made) == 2
+    assert all(f" $(TREE){folder}" in line for line in made)
 
 
 def test_but_it_still_sees_who_its_clients_are() -> None:
@@ -300,7 +355,7 @@ def words(option: str) -> str:
 
 def options(command: click.Command) -> Iterator[str]:
     for param in command.params:
-        if isinstance(param, click.Option):
+        if isinstance(param, click.Option) and not param.hidden:
             yield from (*param.opts, *param.secondary_opts)
 
 
@@ -446,6 +501,8 @@ TOLD: Final = {
     "bus.sockets.group",
     "recorder.payload",
     "recorder.payload.channels",
+    "gateways.nng.send",
+    "gateways.nng.receive",
 }
 
 

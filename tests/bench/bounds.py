@@ -64,6 +64,7 @@ BOUNDS: Final = (
     *at("bccnd", FLOOR, "paced", {1: 1.10}, p50),
     *at("bccnd_each", "listeners", "saturated", {8: 0.22, 64: 0.02}),
     *at("bccnd_each", "listeners", "saturated", {8: 0.45, 64: 0.06}, together),
+    *at("bccnd_gateways", "bccnd", "saturated", {1: 1.05, 8: 1.05, 64: 1.05}),
     *at("bccnd_patterns", "bccnd_pattern", "saturated", {64: 1.10}),
 )
 

@@ -109,6 +109,10 @@ class Case:
     one_reader: bool = False
     #: many messages go out in one packet or write, so that one costs little and a run has to be longer
     batches: bool = False
+    #: what it says once it, and all that belongs to it, is up
+    ready: tuple[str, ...] = ("ready",)
+    #: share of a processor that processes of its own take meanwhile which nobody waits for, at their start above all
+    beside: float = 0.0
     least: int = 1
     saturated_only: bool = False
 
@@ -170,6 +174,13 @@ def kept(place: Place, fan_out: int) -> list[str]:
     return ["env", f"NOTIFY_SOCKET={place.folder / 'notify'}", *OURS(place, fan_out)]
 
 
+def with_gateways(place: Place, fan_out: int) -> list[str]:
+    """Gateways that nobody has connected to."""
+    link = f"ipc://{place.folder / 'link'}"
+    there = {"nng": {"listen": [link]}, "broker": {"tcp": f"127.0.0.1:{place.tcp}", "state": str(place.folder / "ids")}}
+    return bccnd(signed=True, more={"gateways": there})(place, fan_out)
+
+
 MOSQUITTO, REDIS, NATS = Peer("mosquitto"), Peer("redis-server"), Peer("nats-server")
 
 
@@ -205,6 +216,11 @@ CASES: Final = {
         Case("bccnd_plain", "bccnd, no HMAC", "seq", bccnd(signed=False), signed=False),
         Case("bccnd_batch", "bccnd, batch mode", "seq", OURS, clients=("-M", "-s", "bench/"), batches=True),
         Case("bccnd_kept", "bccnd, as a service", "seq", kept),
+        Case(
+            *("bccnd_gateways", "bccnd, gateways idle", "seq", with_gateways),
+            ready=("ready", "nng: listens", "the broker serves"),
+            beside=0.6,
+        ),
         Case("mosquitto", "mosquitto", "mqtt", mosquitto, peer=MOSQUITTO, datagrams=False, clients=("-s", "bench/#")),
         Case("redis", "redis", "redis", redis, peer=REDIS, datagrams=False, clients=EVERY_CHANNEL, batches=True),
         Case(

@@ -213,7 +213,7 @@ def start_relay(case: Case, place: Place, fan_out: int, programs: Programs) -> s
     if case.peer:
         wait_for(lambda: serves(case, place), relay, programs)
     else:
-        wait_for(lambda: "ready" in programs.said(), relay, programs)
+        wait_for(lambda: all(text in programs.said() for text in case.ready), relay, programs)
     return relay
 
 
@@ -301,7 +301,7 @@ def run_once(
         except Failed as error:
             return changed(run, refused=f"failed: {error}")
         taken = time.monotonic() - start
-        foreign = max(0.0, (machine_busy() - busy) - (own_busy() - own)) / taken
+        foreign = max(0.0, ((machine_busy() - busy) - (own_busy() - own)) / taken - case.beside)
     return changed(run, foreign=round(foreign, 4), refused=judge(run, foreign, rules))
 
 

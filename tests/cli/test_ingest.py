@@ -43,7 +43,7 @@ def run(*arguments: str) -> Result:
 def test_a_line_says_what_was_made_and_what_was_left_out(tmp_path: Path, capture: Path) -> None:
     done = run(str(capture), "--host", "relay02", "--out", str(tmp_path / "j"))
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.startswith("3 datagrams in 1 files of journal 20231114T221321Z-")
+    assert done.stdout.startswith("3 datagrams in 1 files of journal 20231114T221321.")
     assert ": 2 accepted, 1 duplicate; left out: 1 cut off by the snapshot length" in done.stdout
     assert "1 captures that end within a packet" in done.stdout
     assert len(done.stdout.splitlines()) == 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bccnd.cli import top
 from bccnd.cli.screen import draw
 from bccnd.cli.show import cells
-from bccnd.cli.top import NAMELESS, OTHERS, Busy, Figures, Look, Tally, figures, restarted
+from bccnd.cli.top import NAMELESS, OTHERS, Busy, Figures, GatewayRow, Look, Tally, figures, restarted
 from bccnd.core.verdicts import NAMES
 
 
@@ -63,6 +63,15 @@ def client(identity: str, **changes: Any) -> dict[str, Any]:
 
 def source(src: str, state: str = "", silent: float = 0.0, missing: int = 0) -> dict[str, Any]:
     return {"src": src, "state": state, "silent_seconds": silent, "last_seq": 1, "epoch": 0, "missing": missing}
+
+
+def gateway(name: str, *, up: bool = True, peers: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    row = {"gateway": name, "up": up, "peers": peers, "peers_connected": len(peers), "received": 0, "sent": 0}
+    return {**row, "dropped": {}, **changes}
+
+
+def peer(address: str, **changes: int) -> dict[str, Any]:
+    return {"peer": address, "name": "", "since": 1.0, "received": 0, "sent": 0, "dropped": 0, "queued": 0, **changes}
 
 
 def test_rates_are_what_came_between_two_looks_and_verdicts_are_counted_by_kind() -> None:
@@ -202,7 +211,7 @@ def test_no_number_is_wider_than_its_column(value: float) -> None:
     assert len(top.size(value)) <= 6
 
 
-def busy_figures(names: list[str]) -> Figures:
+def busy_figures(names: list[str], linked: bool = False) -> Figures:
     tally = Tally()
     for name in names:
         tally.add(name, name, 1000)
@@ -213,7 +222,8 @@ def busy_figures(names: list[str]) -> Figures:
         client(f"h/{number}/{number}", lost=number) | {"identity": name} for number, name in enumerate(names)
     )
     sources = tuple(source(name, "dead", 1e6, 99) for name in names)
-    return figures(Look(0.0, one, clients), Look(1.0, two, clients, sources), tally, 1.0)
+    ways = tuple(gateway(name, peers=[peer(name)]) for name in names) if linked else ()
+    return figures(Look(0.0, one, clients, (), ways), Look(1.0, two, clients, sources, ways), tally, 1.0)
 
 
 @given(
@@ -221,15 +231,42 @@ def busy_figures(names: list[str]) -> Figures:
     st.integers(1, 250),
     st.integers(1, 80),
     st.text(max_size=100),
+    st.booleans(),
 )
 def test_what_is_drawn_fits_and_holds_no_orders_to_the_terminal(
-    names: list[str], width: int, height: int, note: str
+    names: list[str], width: int, height: int, note: str, linked: bool
 ) -> None:
-    lines = draw(busy_figures(names), width, height, 1e6, note)
+    lines = draw(busy_figures(names, linked), width, height, 1e6, note)
     assert len(lines) <= height
     for line in lines:
         assert line.plain.isprintable()
         assert cells(line.plain.rstrip()) <= width
+
+
+def test_gateways_and_their_peers_have_rates_and_who_loses_comes_first() -> None:
+    before = [gateway("nng", received=10, dropped={"late": 1}, peers=[peer("b:1", received=10), peer("c:1")])]
+    after = [
+        gateway("nng", received=30, sent=8, dropped={"late": 1, "queue_full": 3}, peers=[peer("b:1", received=30)]),
+        gateway("broker", up=False, peers=[peer("gone")]),
+    ]
+    after[0]["peers"].append(peer("c:1", sent=8, dropped=3) | {"name": "tcp://c:1"})
+    after[0]["peers_connected"] = 2
+    shown = figures(Look(0.0, daemon(), (), (), tuple(before)), Look(2.0, daemon(), (), (), tuple(after)), Tally(), 1.0)
+    assert shown.gateways == (
+        GatewayRow("nng", True, 2, 10.0, 4.0, 4, 3),
+        GatewayRow("broker", False, 1, None, None, 0, 0),
+    )
+    assert shown.peers == (
+        GatewayRow("nng c:1 tcp://c:1", True, None, 0.0, 4.0, 3, 3),
+        GatewayRow("nng b:1", True, None, 10.0, 0.0, 0, 0),
+    )
+    text = "\n".join(line.plain for line in draw(shown, 120, 30, 1e6))
+    for part in ("gateway", "nng (2 peers)", "broker (DOWN)", "peer", "nng c:1 tcp://c:1"):
+        assert part in text
+
+
+def test_without_gateways_nothing_is_said_of_them() -> None:
+    assert "gateway" not in "\n".join(line.plain for line in draw(busy_figures(["a"]), 120, 30, 1e6))
 
 
 def test_a_usual_terminal_shows_all_that_there_is() -> None:

@@ -95,6 +95,8 @@ class Daemon:
         folder.mkdir(mode=0o700, exist_ok=True)
         self.folder = folder
         self.prefix = list(prefix)
+        #: beside --config
+        self.options: list[str] = []
         self.bus = folder / "bus.sock"
         self.config = folder / "bccnd.yaml"
         self.log = folder / "log"
@@ -145,9 +147,8 @@ class Daemon:
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start without waiting; the log goes to ``folder/log``."""
         with self.log.open("ab") as log:
-            return subprocess.Popen(
-                [*self.prefix, str(BIN / "bccnd"), "--config", str(self.config)], stdin=subprocess.DEVNULL, stderr=log
-            )
+            command = [*self.prefix, str(BIN / "bccnd"), "--config", str(self.config), *self.options]
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
 
     def _serves(self, starts: int) -> bool:
         assert self.process is not None

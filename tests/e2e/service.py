@@ -47,7 +47,14 @@ class Service(Daemon):
 
     def spawn(self) -> subprocess.Popen[bytes]:
         passed = self.to_pass()
-        command = [*launch(passed, barred=self._barred), *self.prefix, str(BIN / "bccnd"), "--config", str(self.config)]
+        command = [
+            *launch(passed, barred=self._barred),
+            *self.prefix,
+            str(BIN / "bccnd"),
+            "--config",
+            str(self.config),
+            *self.options,
+        ]
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 command,

@@ -24,7 +24,7 @@ import bccnd
 from bccnd.cli.direct import messages
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.network import PORT, Net
-from tests.support import BROADCAST, NOBODY, cannot_here, free_port, need_root
+from tests.support import BROADCAST, NOBODY, cannot_here, free_port, listens, need_root
 
 # -- the tool as a process
 
@@ -37,26 +37,22 @@ def bccn(
     return subprocess.run(command, input=stdin, capture_output=True, timeout=PATIENCE, check=False)
 
 
-def bound(port: int, on: Sequence[str] = ()) -> int:
-    """How many UDP sockets are bound to a port, here or ``on`` another host."""
-    command = [*on, "cat", "/proc/net/udp", "/proc/net/udp6"]
-    table = subprocess.run(command, capture_output=True, check=True).stdout
-    return len(re.findall(rb"^ *\d+: [0-9A-F]+:%04X " % port, table, re.MULTILINE))
-
-
 class Sub:
     """A `bccn sub --direct` that listens when this has been made."""
 
     def __init__(self, port: int, *arguments: str | Path, address: str = BROADCAST, on: Sequence[str] = ()) -> None:
-        before = bound(port, on)
         # Where these tests run in the background, they and what they start ignore SIGINT, as they should.
         heeding = ["env", "--default-signal=INT"]
         command = [*on, *heeding, str(BIN / "bccn"), "sub", "--direct", "--address", address, "--port", str(port)]
         self.process = subprocess.Popen(
-            [*command, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*command, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
         try:
-            wait(lambda: bound(port, on) > before or self.process.poll() is not None, "bccn sub to listen")
+            wait(lambda: listens(self.process.pid, port) or self.process.poll() is not None, "bccn sub to listen")
             assert self.process.poll() is None, self.process.communicate()
         except BaseException:
             self.close()

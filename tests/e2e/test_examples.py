@@ -3,6 +3,7 @@ packets that no daemon would send."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -10,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -20,6 +22,7 @@ import pytest
 import bccnd
 from bccnd.core import frames
 from bccnd.errors import BadFrame
+from tests import support
 from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, wait
 from tests.support import ROOT, cannot_here
 
@@ -31,9 +34,11 @@ LANGUAGES = {
     "perl": ("perl", "subscribe.pl", "publish.pl"),
     "go": ("go", "main.go", "main.go"),
     "shell": ("socat", "subscribe.sh", "publish.sh"),
+    # That Python which has bccnd.
+    "python": (sys.executable, "subscribe.py", "publish.py"),
 }
 #: those that say what was lost and refused, and connect again
-THOROUGH = ["c", "perl", "go"]
+THOROUGH = ["c", "perl", "go", "python"]
 BINARY = bytes(range(256)) + b"\n\0\n"
 MAX_PACKET = 409_600
 
@@ -59,7 +64,7 @@ class Examples:
         head = source.read_text()[:1500]
         found = re.findall(rf"^(?: \*|#|//)(?: {{3}}|\t)(.*{name}.* {SOCKET}.*?)(?: \*/)?$", head, re.MULTILINE)
         assert found, f"{source} does not say how it is run"
-        return found
+        return [line.replace("python3 ", f"{sys.executable} ") for line in found]
 
     def folder(self, language: str) -> Path:
         """Where an example's lines can be run; its first one or two have been built."""
@@ -97,7 +102,6 @@ class Subscriber:
     """An example that runs and has subscribed, and what it has printed."""
 
     def __init__(self, daemon: Daemon, folder: Path, command: list[str]) -> None:
-        before = daemon.metric("subscriptions")
         number = len(list(folder.iterdir()))
         self._out, self._err = folder / f"{number}.out", folder / f"{number}.err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
@@ -105,10 +109,17 @@ class Subscriber:
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder, start_new_session=True
             )
         try:
-            wait(lambda: daemon.metric("subscriptions") > before, f"{command} to subscribe")
+            wait(lambda: self._has_subscribed(daemon), f"{command} to subscribe")
         except BaseException:
             self.close()
             raise
+
+    def _has_subscribed(self, daemon: Daemon) -> bool:
+        """Whether the daemon knows it so; that there are more subscriptions than before may be somebody else's doing,
+        or be hidden by who has left since."""
+        clients = [json.loads(line) for line in daemon.tool("clients", "--json").stdout.splitlines()]
+        ours = support.group(self._process.pid)
+        return any(client["pid"] in ours and client["subscriptions"] for client in clients)
 
     def signal(self, number: int) -> None:
         """Whatever it consists of gets a signal."""
@@ -221,9 +232,12 @@ def test_a_publisher_sends_payloads_byte_for_byte(daemon: Daemon, examples: Exam
         # One packet for each, from one program that has counted them.
         assert len({message.src for message in messages}) == 1
         assert [message.seq - messages[0].seq for message in messages] == list(range(len(lines)))
-        assert messages[0].src.split("/")[1] == {"perl": "publish.pl", "go": "bus", "shell": "socat"}.get(
-            language, "publish"
-        )
+        assert messages[0].src.split("/")[1] == {
+            "perl": "publish.pl",
+            "go": "bus",
+            "shell": "socat",
+            "python": Path(sys.executable).name,
+        }.get(language, "publish")
 
 
 @pytest.mark.parametrize("language", THOROUGH)

@@ -34,6 +34,7 @@ def test_a_fault_is_found_only_by_a_finding_that_names_it() -> None:
     assert demo.compare([fault], [other, right]) == ([(fault, right)], [other])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_fault_of_the_fleet_is_found(tmp_path: Path) -> None:
     environment = {**os.environ, "DEMO_FOLDER": str(tmp_path / "fleet"), "DEMO_MINUTES": "20", "COLUMNS": "200"}

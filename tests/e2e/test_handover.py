@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import bccnd
+from bccnd.core import frames
 from tests.e2e.harness import PATIENCE, Wire, datagram, payloads, wait
 from tests.e2e.supervisor import Supervisor
 
@@ -189,6 +190,48 @@ def test_clients_notice_nothing_whatever_the_daemon_dies_of(supervisor: Supervis
     assert out == list(range(out[0], out[0] + load.sent[b"l"]))
     assert supervisor.said().count("taken over: ") == ROUNDS
     assert "left out of what" not in supervisor.said()
+
+
+def test_links_notice_nothing_either(supervisor: Supervisor) -> None:
+    # What waits for longer than the horizon stays on this host; on a busy machine a start may take as long.
+    supervisor.configure({"dedup": {"horizon": "30s"}})
+    supervisor.again(signal.SIGTERM)
+    chance = random.Random(2)
+    load = Load(supervisor, chance)
+    path = str(supervisor.bus)
+    bringer, carrier = Witness(path), Witness(path, frames.LINK, batch=True)
+    bringer.sock.setblocking(True)
+    load.witnesses += [carrier]
+    brought = 0
+    with Wire(supervisor.port) as wire:
+        wire.sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
+        with load.running():
+            for _ in range(ROUNDS):
+                supervisor.end(signal.SIGKILL)
+                supervisor.start()
+                until = time.monotonic() + chance.random() * 0.15
+                while time.monotonic() < until:
+                    brought += 1
+                    raw = datagram("relay09/y/1", brought, "a/b", b"k%d" % brought)
+                    # Two ways bring the same, as in every mesh.
+                    for way in (7, 8):
+                        bringer.sock.send(frames.arrived("nng", way, time.time_ns(), "192.0.2.1:1", raw))
+                    time.sleep(0.003)
+        heard = list(wire.rest())
+    bringer.sock.close()
+    everything = list(range(1, brought + 1))
+    for one in load.witnesses[:-1]:
+        got = one.of(b"k")
+        assert got == sorted(set(got))
+        assert one.slow or got == everything
+    carried = [one.partition(b"|") for one in carrier.got if isinstance(one, bytes)]
+    assert len(carried) == len(carrier.got), "nothing was lost"
+    bodies = [(way, raw.partition(b"|")[2][:1], int(raw.partition(b"|")[2][1:])) for way, _, raw in carried]
+    for kind, last in ((b"k", brought), (b"r", load.sent[b"r"]), (b"l", load.sent[b"l"])):
+        assert [number for _, one, number in bodies if one == kind] == list(range(1, last + 1)), kind
+    assert {way for way, one, _ in bodies if one == b"k"} <= {b"7", b"8"}
+    assert {way for way, one, _ in bodies if one != b"k"} == {b"0"}
+    assert [int(one.rpartition(b"|k")[2]) for one in heard if b"relay09/y/1:" in one] == everything
 
 
 def test_a_daemon_that_dies_again_and_again_while_it_takes_over_loses_nothing(supervisor: Supervisor) -> None:

@@ -25,7 +25,7 @@ import bccnd
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.network import PORT, Net
 from tests.e2e.test_start import refused
-from tests.support import BROADCAST, ROOT, cannot_here
+from tests.support import BROADCAST, ROOT, cannot_here, listens
 
 HERE = ROOT / "tests/peers"
 PAGE = ROOT / "docs/compatibility.md"
@@ -108,13 +108,12 @@ class Listener:
     def __init__(self, port: int, command: Sequence[str], on: Sequence[str] = ()) -> None:
         self._port = port
         self._text = b""
-        before = bound(port, on)
         # A group of its own, because a shell has children.
         self._process = subprocess.Popen(
             [*on, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
         )
         try:
-            wait(lambda: bound(port, on) > before, f"{command} to listen")
+            wait(lambda: listens(self._process.pid, port), f"{command} to listen")
         except BaseException:
             self.close()
             raise

@@ -24,6 +24,9 @@ from tests.support import BROADCAST, ROOT, free_port, need_root
 from tests.test_config import option_names
 
 SRC = "host-c/plain/7"
+_LINKS = "../gateways/test_nng.py"
+_RELOADED = "test_a_reload_gives_the_broker_its_new_settings_and_ids_their_subscriptions"
+_FALLS = "test_what_falls_is_counted_while_the_peer_is_there_and_exactly_once_it_reads_again"
 _AWAY = "test_what_waits_for_a_journal_that_is_away_is_bounded_and_is_written_when_it_is_back"
 #: each option of the configuration, and the test that shows it; those without a file's name stand here
 SHOWN = {
@@ -78,8 +81,31 @@ SHOWN = {
     "access.publish": "test_access.py::test_rules_by_user_hold_and_are_told_counted_and_logged_once",
     "access.subscribe": "test_access.py::test_rules_by_user_hold_and_are_told_counted_and_logged_once",
     "access.tap": "test_access.py::test_a_reload_takes_from_living_clients_what_they_may_no_longer_have",
+    "access.link": "../net/test_links.py::test_carrying_takes_a_right",
     "access.tag": "test_access.py::test_a_reload_takes_from_living_clients_what_they_may_no_longer_have",
-    "gateways": "test_what_is_reserved_is_refused_and_never_ignored",
+    "gateways.nng.listen": "test_nng.py::test_each_message_arrives_once_on_the_other_segment",
+    "gateways.nng.dial": "test_nng.py::test_each_message_arrives_once_on_the_other_segment",
+    "gateways.nng.tls.ca": f"{_LINKS}::test_who_listens_takes_those_whose_certificate_is_vouched_for",
+    "gateways.nng.tls.certificate": f"{_LINKS}::test_who_listens_takes_those_whose_certificate_is_vouched_for",
+    "gateways.nng.tls.key": f"{_LINKS}::test_files_that_are_missing_or_open_to_others_stop_the_start",
+    "gateways.nng.tls.server_name": f"{_LINKS}::test_who_dials_looks_at_certificate_and_name",
+    "gateways.nng.tls.require": f"{_LINKS}::test_who_shows_none_does_not_get_in_unless_none_is_asked_for",
+    "gateways.nng.send": f"{_LINKS}::test_filters_and_names_in_both_directions",
+    "gateways.nng.receive": f"{_LINKS}::test_filters_and_names_in_both_directions",
+    "gateways.nng.nameless": f"{_LINKS}::test_filters_and_names_in_both_directions",
+    "gateways.nng.max_peers": f"{_LINKS}::test_there_are_as_many_peers_as_may_be",
+    "gateways.nng.queue": f"{_LINKS}::{_FALLS}",
+    "gateways.broker.tcp": "test_broker.py::test_publications_go_to_subscribers_as_they_came_and_to_the_bus_as_text",
+    "gateways.broker.udp": "test_broker.py::test_publications_go_to_subscribers_as_they_came_and_to_the_bus_as_text",
+    "gateways.broker.broadcast": "test_broker.py::test_with_broadcast_two_hosts_are_one",
+    "gateways.broker.state": "test_broker.py::test_subscriptions_outlive_the_broker_and_the_daemon",
+    "gateways.broker.max_connections": "test_broker.py::test_a_flood_of_connections_is_turned_away_and_ends_by_itself",
+    "gateways.broker.max_ids": "test_broker.py::test_known_ids_are_capped_and_the_longest_absent_gives_way",
+    "gateways.broker.max_subscriptions": f"test_broker.py::{_RELOADED}",
+    "gateways.broker.queue": "test_broker.py::test_a_subscriber_that_does_not_read_costs_its_own_queue_only",
+    "gateways.broker.expire": "test_broker.py::test_an_id_that_was_away_for_long_begins_anew",
+    "gateways.broker.hello": "test_broker.py::test_a_flood_of_connections_is_turned_away_and_ends_by_itself",
+    "gateways.broker.idle": "test_broker.py::test_who_has_subscribed_to_nothing_and_says_nothing_is_ended",
     "recorder.journal": "test_recorder.py::test_the_journal_is_what_was_on_the_wire_and_agrees_with_the_daemon",
     "recorder.host": "test_recorder.py::test_records_stand_under_the_configured_host_and_wait_in_the_configured_spool",
     "recorder.spool": "test_recorder.py::test_records_stand_under_the_configured_host_and_wait_in_the_configured_spool",
@@ -94,15 +120,15 @@ SHOWN = {
 }
 
 
-def test_every_option_has_a_test_and_a_word_in_the_readme() -> None:
+def test_every_option_has_a_test_and_a_word_in_the_reference() -> None:
     names = list(option_names(Settings))
     assert sorted(SHOWN) == sorted(names)
     for name, shown in SHOWN.items():
         file, _, test = shown.rpartition("::")
         text = (Path(__file__).parent / (file or Path(__file__).name)).read_text()
         assert f"\ndef {test}(" in text, f"{name} names a test that is not there: {shown}"
-    readme = (ROOT / "README.md").read_text()
-    assert [name for name in names if f"`{name}`" not in readme] == []
+    reference = (ROOT / "docs/configuration.md").read_text()
+    assert [name for name in names if f"`{name}`" not in reference] == []
 
 
 def daemon_with(folder: Path, **settings: Any) -> Daemon:
@@ -371,13 +397,6 @@ def test_channels_are_counted_by_their_groups_and_groups_can_be_reloaded(tmp_pat
         daemon.reload()
         wire.send(datagram(SRC, 3, "logs", b"9"))
         wait(lambda: daemon.metric("channel_messages_total", group="logs") == 1)
-
-
-@pytest.mark.parametrize("key", ["gateways"])
-def test_what_is_reserved_is_refused_and_never_ignored(tmp_path: Path, key: str) -> None:
-    said = refused(Daemon(tmp_path / "a", {key: [{"user": "root"}]}, start=False))
-    assert f"{key}: " in said
-    assert "not in this version" in said
 
 
 # -- who is alive

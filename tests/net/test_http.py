@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from bccnd.net import http
-from bccnd.net.http import MAX_CONNECTIONS, MAX_HEADERS, HttpServer
+from bccnd.net.http import MAX_CONNECTIONS, MAX_HEADERS, REASONS, HttpServer
 from bccnd.net.listen import listen_tcp
 from bccnd.net.loop import Loop
 from tests.support import turn, turn_until
@@ -24,10 +24,12 @@ class Site:
         self.listener = listen_tcp("127.0.0.1", 0)
         self.address: tuple[str, int] = self.listener.getsockname()
         self.accepts: list[str] = []
+        self.refused = dict.fromkeys(REASONS, 0)
         self.server = HttpServer(
             self.loop,
             self.listener,
             {"/": self._page, "/large": lambda _: (200, "text/plain", LARGE), "/broken": self._broken},
+            self.refused,
         )
         self._visitors: list[socket.socket] = []
 
@@ -244,6 +246,7 @@ def test_no_more_than_so_many_visitors_are_let_in_and_a_place_that_is_free_again
     assert len(site.server._visits) == MAX_CONNECTIONS
     assert site.rest(site.visit()) == b""
     assert len(site.server._visits) == MAX_CONNECTIONS
+    assert {reason for reason, count in site.refused.items() if count} == {"too_many_visitors"}
     held[0].close()
     turn_until(site.loop, lambda: len(site.server._visits) < MAX_CONNECTIONS, "a free place")
     assert split(site.ask(get("/")))[0] == 200
@@ -266,5 +269,18 @@ def test_close_ends_every_visit_and_the_listening(site: Site) -> None:
 
 def test_a_page_that_fails_costs_its_visitor_only(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     assert site.rest(site.visit(b"GET /broken HTTP/1.1\r\nhost: x\r\n\r\n")) == b""
-    assert "please report it" in caplog.text
+    assert "please report it (bug)" in caplog.text
+    assert {reason: count for reason, count in site.refused.items() if count} == {"bug": 1}
     assert site.rest(site.visit(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")).endswith(b"<p>hello")
+
+
+def test_who_gets_no_answer_is_counted_by_the_reason(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert split(site.ask(get("/")))[0] == 200
+    site.visit().close()  # who leaves by himself is nobody's concern
+    turn(site.loop, 5)
+    assert set(site.refused.values()) == {0}
+    site.ask(b"\1\2\3 no HTTP\r\n\r\n")
+    assert site.refused["bad_request"] == 1
+    monkeypatch.setattr(http, "PATIENCE", 0.05)
+    assert site.rest(site.visit()) == b""
+    assert {reason: count for reason, count in site.refused.items() if count} == {"bad_request": 1, "slow_visitor": 1}

@@ -172,8 +172,10 @@ def test_what_takes_long_to_make_is_made_only_where_it_is_said(
 def test_many_who_do_the_same_do_not_fill_the_log(
     clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
 ) -> None:
+    before = log.lines_dropped["lines_left_out"]
     for number in range(10_000):
         limited.say(number, "client_slow", f"{number} is slow")
+    assert log.lines_dropped["lines_left_out"] - before == 10_000 - log.MAX_LINES
     assert len(caplog.messages) == log.MAX_LINES
     limited.say("another", "client_ended", "another event is said")
     assert caplog.messages[-1] == "another event is said"
@@ -183,6 +185,14 @@ def test_many_who_do_the_same_do_not_fill_the_log(
     assert caplog.messages[-1] == f"late is slow ({left_out} lines about others were left out)"
     limited.say("later", "client_slow", "later is slow")
     assert caplog.messages[-1] == "later is slow"
+
+
+def test_a_line_about_a_drop_names_it_as_the_metrics_do(limited: log.Limited, caplog: pytest.LogCaptureFixture) -> None:
+    limited.say(1, "dropped", "it fell", drop="copies_dropped", remedy="hold it")
+    log.say("dropped", "two (copies_dropped) of them fell", drop="copies_dropped")
+    log.say("tally", "nothing fell", drops="")
+    assert caplog.messages == ["it fell (copies_dropped). Remedy: hold it", "two (copies_dropped) of them fell"]
+    assert said(caplog.records[0])["drop"] == "copies_dropped"
 
 
 def test_what_is_remembered_is_bounded(clock: Clock, limited: log.Limited, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -528,3 +538,36 @@ def test_a_file_is_written_on(tmp_path: Path, setup: Setup, monkeypatch: pytest.
         file.flush()
         logger.info("two")
     assert re.fullmatch(f"before\n{people('info: one')}\nbetween\n{people('info: two')}\n", path.read_text())
+
+
+# -- the last lines
+
+
+def test_the_last_lines_stay_in_memory_with_event_and_remedy() -> None:
+    recent = log.keep_recent()
+    try:
+        before = time.time()
+        log.say("kernel_drops", "segment a: dropped", remedy="raise it", segment="a", count=1)
+        log.logger.warning("plain")
+        plain, said = recent
+        assert said[1:] == (logging.WARNING, "kernel_drops", "segment a: dropped", "raise it")
+        assert before <= said.when <= plain.when <= time.time()
+        assert plain[1:] == (logging.WARNING, "", "plain", "")
+    finally:
+        recent.close()
+    log.logger.warning("said to nobody")
+    assert len(list(recent)) == 2
+
+
+def test_of_the_last_lines_so_many_are_kept_and_no_more_of_each() -> None:
+    recent = log.keep_recent()
+    try:
+        for number in range(log.RECENT + 5):
+            log.logger.warning("%d %s\x1b[2J", number, "x" * 10_000)
+        lines = list(recent)
+        assert [line.text.split()[0] for line in lines] == [str(n) for n in range(log.RECENT + 4, 4, -1)]
+        assert max(len(line.text) for line in lines) == log.MAX_RECENT + 3
+        log.logger.warning("a\x1b[2Jb")
+        assert next(iter(recent)).text == "a\\x1b[2Jb"
+    finally:
+        recent.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,20 +16,31 @@ from bccnd.core import frames, repeat
 from bccnd.core.counters import (
     DROP_REASONS,
     END_REASONS,
+    ERROR_REASONS,
     HOLD_REASONS,
     LATENCY_BOUNDS,
     REFUSE_REASONS,
     Histogram,
 )
 from bccnd.core.dedup import Nameless, Sources
+from bccnd.core.ingress import Ingress
+from bccnd.core.integrity import make_door
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.repeat import Repeater, RepeatRule
+from bccnd.core.stalls import Stalls
 from bccnd.core.verdicts import NAMES
+from bccnd.gateways.names import NAMES as GATEWAYS
+from bccnd.gateways.names import REASONS as GATEWAY_REASONS
+from bccnd.gateways.report import Peer as GatewayPeer
+from bccnd.gateways.report import Status, no_report, read_report
 from bccnd.net import metrics
 from bccnd.net.access import Access
+from bccnd.net.beside import Program
 from bccnd.net.bus import Bus
 from bccnd.net.clients import BusLimits
+from bccnd.net.links import Links
+from bccnd.net.recorders import Recorders
 from bccnd.net.segment import Segment, SegmentOptions
 from bccnd.version import VERSION
 from tests.support import BROADCAST, Hub, Peer, free_port
@@ -58,6 +70,17 @@ PROMISED = {
     "forward_seconds_sum": set(),
     "forward_seconds_count": set(),
     "build_info": {"version"},
+    "config_last_reload_successful": set(),
+    "loop_stalled_seconds_total": set(),
+    "loop_stall_seconds": set(),
+    "clock_seconds": set(),
+    "gateway_up": {"gateway"},
+    "gateway_peers": {"gateway"},
+    "gateway_connects_total": {"gateway"},
+    "gateway_messages_total": {"gateway", "direction"},
+    "gateway_bytes_total": {"gateway", "direction"},
+    "gateway_dropped_total": {"gateway", "reason"},
+    "gateway_starts_total": {"gateway"},
 }
 #: and what they are counted by, from the beginning
 REASONS = {
@@ -67,7 +90,7 @@ REASONS = {
     "publishers_held_total": HOLD_REASONS,
 }
 #: what a label may be called
-LABELS = {"segment", "verdict", "reason", "error", "group", "cause", "result", "le", "version"}
+LABELS = {"segment", "verdict", "reason", "error", "group", "cause", "result", "le", "version", "gateway", "direction"}
 #: a name that tries to leave its place
 HOSTILE = "a\"b\\c\n<script>alert('x')</script>}"
 
@@ -84,10 +107,29 @@ class Observed:
         self.liveness = Liveness(self.sources, LivenessRules(), 0.0)
         self.repeater = Repeater([], DIALECTS["path"], 2.0)
         self.forward = Histogram()
+        self.stalls = Stalls()
+        self.refused = ""
         self.config_reloads = {"applied": 1, "refused": 2}
+        ingress = Ingress(make_door("none", ()), hub.sources, self.nameless, hub.routes)
+        self.links = Links(
+            ingress,
+            hub.bus.fanout,
+            ["nng"],
+            read_report,
+            no_report,
+            lambda _datagram: None,
+            copies=1,
+            ledger=None,
+        )
+        self.links.expected = ["nng", "broker"]
+        self.recorders = Recorders()
+        self.programs: dict[str, Program] = {}
         self.taken_over = 3
         self.state_dropped = 4
+        self.sources_not_kept = 9
         self.not_kept = 5
+        self.visitors_refused = {"too_many_visitors": 6, "slow_visitor": 0, "bad_request": 7, "bug": 0}
+        self.notifications_lost = 8
         self.clock = 1000.0
 
     @property
@@ -215,9 +257,10 @@ def test_no_label_comes_from_the_network_or_from_a_client(busy: Observed) -> Non
         peer.send(b"SUB flood/%d/" % number, b"CMSG !/flood/%d" % number, b"FLOOD%d" % number, b"UNSUB not/%d" % number)
     peer.all()
     after = set(busy.samples())
-    new = {(name, pairs) for name, pairs in after - before if name != "client_errors_total"}
-    assert new == set()
-    reasons = {dict(pairs)["reason"] for name, pairs in after if name == "client_errors_total"}
+    assert after == before
+    errors = {reason: busy.value("client_errors_total", reason=reason) for reason in ERROR_REASONS}
+    assert len(errors) == sum(name == "client_errors_total" for name, _ in after)
+    reasons = {reason for reason, count in errors.items() if count}
     assert reasons == {"bad_channel", "unknown_verb", "not_permitted", "unknown_control", "not_subscribed"}
 
 
@@ -249,6 +292,10 @@ def test_the_numbers_are_those_of_the_parts(busy: Observed) -> None:
     assert value("clients_taken_over") == 3
     assert value("state_dropped_total") == 4
     assert value("clients_not_kept_total") == 5
+    assert value("visitors_refused_total", reason="bad_request") == 7
+    assert value("notifications_lost_total") == 8
+    assert value("sources_not_kept_total") == 9
+    assert value("log_lines_dropped_total", reason="lines_left_out") >= 0
     assert value("build_info", version=VERSION) == 1
 
 
@@ -296,6 +343,37 @@ def test_a_daemon_that_has_just_started_shows_every_series_that_it_can(daemon: O
         assert daemon.value("datagrams_total", segment="here", verdict=name) == 0
 
 
+def test_a_gateway_that_is_configured_is_shown_before_it_has_told_anything(daemon: Observed) -> None:
+    for name in GATEWAYS:
+        assert daemon.value("gateway_up", gateway=name) == daemon.value("gateway_peers", gateway=name) == 0
+        assert daemon.value("gateway_starts_total", gateway=name) == 0
+        for reason in GATEWAY_REASONS:
+            assert daemon.value("gateway_dropped_total", gateway=name, reason=reason) == 0
+    for verdict in NAMES:
+        assert daemon.value("datagrams_total", segment="nng", verdict=verdict) == 0
+
+
+def test_what_a_gateway_tells_is_shown_for_as_long_as_it_is_there(daemon: Observed) -> None:
+    told = Status("nng", [GatewayPeer("10.0.0.2:5410", "tcp://b:5410")], 5, 500, 7, 700, 2, {"queue_full": 3})
+    teller = daemon.hub.connect()
+    assert daemon.links.report(teller.client, told.report())
+    daemon.links.late = 4
+    value = daemon.value
+    assert (value("gateway_up", gateway="nng"), value("gateway_peers", gateway="nng")) == (1, 1)
+    assert value("gateway_connects_total", gateway="nng") == 2
+    assert value("gateway_messages_total", gateway="nng", direction="in") == 5
+    assert value("gateway_messages_total", gateway="nng", direction="out") == 7
+    assert value("gateway_bytes_total", gateway="nng", direction="in") == 500
+    assert value("gateway_bytes_total", gateway="nng", direction="out") == 700
+    assert value("gateway_dropped_total", gateway="nng", reason="queue_full") == 3
+    assert value("gateway_dropped_total", gateway="nng", reason="late") == 4
+    assert value("gateway_up", gateway="broker") == 0
+    teller.close()
+    daemon.hub.settle()
+    assert (value("gateway_up", gateway="nng"), value("gateway_peers", gateway="nng")) == (0, 0)
+    assert value("gateway_messages_total", gateway="nng", direction="in") == 5
+
+
 def test_control_messages_for_which_there_was_no_room_are_counted(daemon: Observed) -> None:
     daemon.bus.configure(BusLimits(queue_messages=1), Access((), DIALECTS["path"], 0, 0))
     slow = daemon.hub.connect()
@@ -309,25 +387,7 @@ def test_control_messages_for_which_there_was_no_room_are_counted(daemon: Observ
 
 def test_a_hostile_name_stays_a_label(busy: Observed) -> None:
     found = {dict(pairs).get("segment") for name, pairs in busy.samples() if name == "datagrams_total"}
-    assert found == {"here", HOSTILE}
-
-
-def test_the_status_page_escapes_a_hostile_name(busy: Observed) -> None:
-    busy.segments[1].counters.received = 1
-    status, kind, text = busy.page("/")
-    assert (status, kind) == (200, "text/html; charset=utf-8")
-    assert "<script" not in text
-    assert "&lt;script&gt;" in text
-    assert text.startswith("<!doctype html>")
-
-
-def test_the_status_page_shows_what_is_not_zero(busy: Observed) -> None:
-    text = busy.page("/")[2]
-    assert "datagrams_sent_total" in text
-    assert "verdict duplicate" in text
-    assert "messages_lost_total" not in text
-    busy.sources.sweep(1010.0)
-    assert "messages_lost_total" in busy.page("/")[2]
+    assert found == {"here", HOSTILE, "nng"}
 
 
 def test_the_health_page_says_ok(daemon: Observed) -> None:
@@ -335,7 +395,7 @@ def test_the_health_page_says_ok(daemon: Observed) -> None:
 
 
 def test_there_are_no_other_pages(daemon: Observed) -> None:
-    assert set(metrics.pages(daemon)) == {"/metrics", "/healthz", "/"}
+    assert set(metrics.pages(daemon)) == {"/metrics", "/healthz"}
 
 
 # -- liveness, repeats, conflicts
@@ -404,3 +464,26 @@ def test_every_cause_is_there_from_the_beginning(daemon: Observed, cause: str) -
 )
 def test_what_has_not_happened_yet_is_nought_and_there(daemon: Observed, name: str) -> None:
     assert daemon.value(name) == 0
+
+
+# -- the daemon itself
+
+
+def test_a_configuration_that_was_refused_is_shown_until_a_good_one_is_read(daemon: Observed) -> None:
+    assert daemon.value("config_last_reload_successful") == 1
+    daemon.refused = "reload refused: no such key"
+    assert daemon.value("config_last_reload_successful") == 0
+
+
+def test_how_long_the_loop_stood_still_is_shown(daemon: Observed) -> None:
+    assert (daemon.value("loop_stalled_seconds_total"), daemon.value("loop_stall_seconds")) == (0, 0)
+    daemon.stalls.come_by(997.0, 0.25)
+    assert daemon.value("loop_stall_seconds") == 2.75  # it still does: nobody has come by
+    daemon.stalls.come_by(1000.0, 0.25)
+    assert (daemon.value("loop_stalled_seconds_total"), daemon.value("loop_stall_seconds")) == (2.75, 2.75)
+
+
+def test_the_clock_is_the_hosts_at_the_moment_of_the_scrape(daemon: Observed) -> None:
+    before = time.time()
+    shown = daemon.value("clock_seconds")
+    assert before <= shown <= time.time()

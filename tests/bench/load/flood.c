@@ -6,6 +6,7 @@
  *   -n N                 how many
  *   -S SOURCES           1 to 1,000,000, by turns (4)
  *   -C CHANNELS          1 to 1,000,000 (16); -C N gives every datagram a channel of its own
+ *   -c PREFIX            of channels (bench/c); the sources of another one begin with its first letter, and not with s
  *   -o ORDER             alternating: i mod C (default); repeated: one channel for a run of N/C datagrams, then the next
  *   -R LENGTH            of such a run, instead of N/C; behind the last channel comes the first one again
  *   -s SEQ               the first number of every source (1), so that a second run goes on where the first one ended
@@ -29,6 +30,8 @@
 struct plan {
 	uint64_t n, sources, channels, first_seq, run;
 	int size, sign, repeated, long_names;
+	const char *prefix;
+	char letter;
 	struct hmac hmac;
 };
 
@@ -41,8 +44,8 @@ static int make(char *out, const struct plan *p, uint64_t index, uint64_t stamp)
 	if (p->long_names)
 		length = sprintf(body, "relay%02d.example/cardsys-relay/%07d", source % 50, source);
 	else
-		length = sprintf(body, "s%07d", source);
-	length += sprintf(body + length, ":%llu:bench/c%07d|", (unsigned long long)(p->first_seq + index / p->sources),
+		length = sprintf(body, "%c%07d", p->letter, source);
+	length += sprintf(body + length, ":%llu:%.64s%07d|", (unsigned long long)(p->first_seq + index / p->sources), p->prefix,
 			  (int)((p->repeated ? index / run : index) % p->channels));
 	int payload = p->size - length - (int)strlen(p->sign ? "BCCN1[123:hmac=0123456789abcdef]" : "BCCN1[123]");
 	if (payload < PAYLOAD_MIN)
@@ -90,18 +93,22 @@ static void send_all(int fd, struct mmsghdr *m, int n)
 
 int main(int argc, char **argv)
 {
-	struct plan plan = {.n = 100000, .sources = 4, .channels = 16, .first_seq = 1, .size = 150, .sign = 1};
+	struct plan plan = {.n = 100000, .sources = 4, .channels = 16, .first_seq = 1, .size = 150, .sign = 1, .prefix = "bench/c", .letter = 's'};
 	struct sender s = {.batch = 32};
 	const char *address = "127.0.0.1";
 	int port = 0, stamped = 0, option;
 	uint64_t warm = 0;
-	while ((option = getopt(argc, argv, "p:a:n:S:C:o:R:s:lz:Hr:b:w:W:u:t")) != -1)
+	while ((option = getopt(argc, argv, "p:a:n:S:C:c:o:R:s:lz:Hr:b:w:W:u:t")) != -1)
 		switch (option) {
 		case 'p': port = (int)number(optarg, 1, 65535, "-p"); break;
 		case 'a': address = optarg; break;
 		case 'n': plan.n = number(optarg, 1, PAYLOAD_INDEX_MAX, "-n"); break;
 		case 'S': plan.sources = number(optarg, 1, 1000000, "-S"); break;
 		case 'C': plan.channels = number(optarg, 1, 1000000, "-C"); break;
+		case 'c':
+			plan.prefix = optarg;
+			plan.letter = optarg[0];
+			break;
 		case 'o':
 			plan.repeated = !strcmp(optarg, "repeated");
 			if (!plan.repeated && strcmp(optarg, "alternating"))

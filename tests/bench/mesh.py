@@ -1,0 +1,178 @@
+"""What a mesh of segments costs, and where it stops being sensible: `python -m tests.bench.mesh`.
+
+Real hosts in namespaces (root) say what flooding costs a processor, and how much of it there is; the model, in which
+the daemon's own core does the work of each host, says it for up to a thousand segments.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from bccnd.core.dedup import DedupRules
+from tests.bench import mesh_chart, mesh_formula, mesh_live, mesh_report
+from tests.bench.mesh_model import Costs, Mesh, World, run_through
+from tests.bench.mesh_topology import ALL, Topology, chain, chance, mesh, ring
+from tests.bench.programs import ROOT
+from tests.bench.report import about_machine
+
+PARTS: Final = ("costs", "live", "model", "losses")
+#: segments of the model, and bridges on each
+SEGMENTS: Final = (2, 5, 10, 30, 100, 300, 1000)
+BRIDGES: Final = (1, 2)
+#: a model of more links takes more memory than it says anything new
+MAX_LINKS: Final = 500_000
+#: messages of a model without losses: at least, and in those of few segments
+ORIGINS: Final = 2
+SPEECHES: Final = 600
+#: datagrams that a host misses
+LOSSES: Final = (0.01, 0.05)
+#: messages of a model with losses
+MESSAGES: Final = 2000
+
+
+def model_row(name: str, topology: Topology, bridges: int, world: World) -> dict[str, Any]:
+    """What the model shows of messages from two segments, and what the formula says."""
+    # Where there are few segments each of them speaks often, so that chance evens out.
+    origins = [number * 7 % topology.segments for number in range(max(ORIGINS, SPEECHES // topology.segments))]
+    found = run_through(topology, world, origins=origins)
+    if found.twice or found.never:
+        raise click.ClickException(
+            f"{topology.name}, {topology.segments}: {len(found.twice)} twice, {found.never} never"
+        )
+    messages = found.messages
+    relayed = sum(found.datagrams) - messages
+    if found.links + relayed != 2 * len(topology.links) * messages:
+        raise click.ClickException(f"{topology.name}, {topology.segments}: not as many link messages as there must be")
+    others = max(1, topology.segments - 1)
+    least, most = mesh_formula.bounds(topology)
+    delay = world.costs.brought + world.costs.broadcast + world.segment_delay
+    wanted = mesh_formula.expected(topology, delay, world.link_jitter)
+    heard = relayed / messages / others
+    return {
+        "topology": name,
+        "segments": topology.segments,
+        "bridges": bridges,
+        "links": len(topology.links),
+        "datagrams": heard,
+        "datagrams_expected": wanted.datagrams,
+        "link_messages": found.links / messages,
+        "link_messages_least": least.links,
+        "link_messages_most": most.links,
+        "link_messages_expected": wanted.links,
+        "busiest": max(map(sum, zip(found.received, found.sent, strict=True))) / messages,
+        "degree": max(topology.degrees),
+        "copies": found.by_link["duplicate"] / messages / len(topology.homes),
+        "hops": max(found.hops.values()),
+        "seconds": max(found.seconds.values()),
+        "cpu": sum(found.worked) / messages,
+        "capacity": 1 / mesh_formula.work(max(topology.degrees), heard, world.costs),
+        "trackers": found.trackers / len(found.worked),
+    }
+
+
+def model(world: World, most: int) -> list[dict[str, Any]]:
+    rows = []
+    for name, make in ALL.items():
+        for bridges in BRIDGES:
+            for segments in SEGMENTS:
+                topology = make(segments, bridges)
+                if segments > most or len(topology.links) > MAX_LINKS:
+                    continue
+                click.echo(f"model: {topology.name}, {segments} segments, {bridges} bridges", err=True)
+                rows.append(model_row(name, topology, bridges, world))
+    return rows
+
+
+def losses() -> list[dict[str, Any]]:
+    """How much does not arrive, by what the segments lose."""
+    rows = []
+    for name, topology, bridges in (
+        *(("chain of 2", chain(2, bridges), bridges) for bridges in (1, 2, 3)),
+        *(("ring of 5", ring(5, bridges), bridges) for bridges in (1, 2)),
+        *(("full mesh of 5", mesh(5, bridges), bridges) for bridges in (1, 2)),
+        *(("by chance, 30", chance(30, bridges), bridges) for bridges in (1, 2)),
+    ):
+        for lost in LOSSES:
+            row: dict[str, Any] = {"topology": name, "bridges": bridges, "lost": lost}
+            for late in (False, True):
+                world = World(segment_loss=lost, rules=DedupRules(deliver_late=late))
+                running = Mesh(topology, world)
+                for number in range(MESSAGES):
+                    running.say(running.plain[0], b"%d" % number, number * 0.001)
+                found = running.run()
+                far = [host.number for host in running.plain if host.segment]
+                got = sum(1 for host, _ in found.got if host in set(far))
+                row["deliver" if late else "drop"] = 1 - got / len(far) / MESSAGES
+            rows.append(row)
+    return rows
+
+
+def parts(_context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
+    names = list(PARTS) if value == "all" else [name for name in value.split(",") if name]
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        text = f"no such thing: {', '.join(unknown)}; there are {', '.join(PARTS)}"
+        raise click.BadParameter(text, param=parameter)
+    return names
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option("--parts", "wanted", default="all", callback=parts, help=f"Which of {', '.join(PARTS)}; '': none anew.")
+@click.option("--most", default=max(SEGMENTS), type=click.IntRange(2), help="Segments of the largest model.")
+@click.option("--messages", default=3000, type=click.IntRange(100), help="Of a real run for costs.")
+@click.option("--rounds", default=3, type=click.IntRange(1), help="Of these runs; medians count.")
+@click.option("--rate", default=500.0, type=click.FloatRange(1), help="Of these messages, a second.")
+@click.option(
+    "--out", default=ROOT / "build/mesh", type=click.Path(file_okay=False, path_type=Path), show_default="build/mesh"
+)
+@click.option(
+    "--docs",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A page whose tables are replaced; the chart is written beside it as well.",
+)
+def main(wanted: list[str], most: int, messages: int, rounds: int, rate: float, out: Path, docs: Path | None) -> None:
+    """Measure what flooding costs, reckon it, and model meshes of up to a thousand segments.
+
+    Writes mesh.json and tables to --out. What is not asked for anew stays as it is there.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    kept = out / "mesh.json"
+    found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    found |= {"machine": about_machine(), "date": datetime.now(UTC).date().isoformat()}
+    if "costs" in wanted:
+        found["costs"] = mesh_live.costs(messages, rate, rounds)
+    costs = Costs(**found["costs"]["seconds"]) if "costs" in found else Costs()
+    world = replace(World(), costs=costs)
+    if "live" in wanted:
+        found["live"] = [
+            {**mesh_live.amplification(topology), "model": model_row(name, topology, 2, world)}
+            for name, topology in (("mesh", mesh(5, 2)), ("ring", ring(5, 2)))
+        ]
+    if "model" in wanted:
+        found["model"] = model(world, most)
+        found["world"] = {name: value for name, value in asdict(world).items() if name not in ("rules", "costs")}
+    if "losses" in wanted:
+        found["losses"] = losses()
+    kept.write_text(json.dumps(found, indent=1) + "\n")
+    tables = mesh_report.tables(found)
+    (out / "mesh.md").write_text("\n\n".join(tables.values()) + "\n")
+    click.echo("\n\n".join(tables.values()))
+    folders = [out] if docs is None else [out, docs.parent]
+    if "model" in found and not all(mesh_chart.write(found["model"], folder) for folder in folders):
+        click.echo("no chart: matplotlib is missing (pip install -e '.[bench]')", err=True)
+    if docs is not None:
+        page, missing = mesh_report.put_into(docs.read_text(), tables)
+        docs.write_text(page)
+        click.echo(
+            f"written into {docs}" + (f", which has no place for {', '.join(missing)}" if missing else ""), err=True
+        )
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m tests.bench.mesh")

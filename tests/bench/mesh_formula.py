@@ -1,0 +1,71 @@
+"""What flooding costs, reckoned: the arithmetic of docs/mesh.md.
+
+Law: these are functions of the topology, of delays and of costs, and know nothing of what the model or a run has shown.
+
+The rule: a bridge passes a message on once, when it first accepts it: over all its links but the one that it came by,
+and, if it came by a link, by a broadcast on its segment. Each end of each link is so used exactly once, by a link
+message or by the broadcast of who got it there first. Hence, where nothing is lost:
+
+    link messages + relayed broadcasts = 2 x links
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp
+
+from tests.bench.mesh_model import Costs
+from tests.bench.mesh_topology import Topology
+
+
+@dataclass(frozen=True)
+class Amplification:
+    """For one message: datagrams on a segment that it comes to, and link messages of all bridges."""
+
+    datagrams: float
+    links: float
+    #: link messages that the busiest bridge sends and receives
+    busiest: int
+
+
+def datagrams(bridges: int, delay: float, jitter: float) -> float:
+    """Datagrams on a segment for a message from elsewhere, with so many bridges that it reaches by links of the same
+    length.
+
+    The first bridge that has it broadcasts it. Each of the others does so, too, if its own link brings it within
+    ``delay``: what it takes the first one to broadcast and the others to hear that. By how much later it comes is
+    exponential with the mean ``jitter``; without any all come at once.
+    """
+    return bridges if jitter <= 0 else 1 + (bridges - 1) * (1 - exp(-delay / jitter))
+
+
+def bounds(topology: Topology) -> tuple[Amplification, Amplification]:
+    """The least and the most that there can be, whatever the delays.
+
+    On each segment but that of the origin between one bridge and all of them broadcast; the bridges of the origin's own
+    hear it there first.
+    """
+    relayed = len(topology.homes) - len(topology.on(0))
+    most = relayed / max(1, topology.segments - 1)
+    busiest = 2 * max(topology.degrees, default=0)
+    ends = 2 * len(topology.links)
+    return (
+        Amplification(1.0, ends - relayed, busiest),
+        Amplification(most, ends - (topology.segments - 1), busiest),
+    )
+
+
+def expected(topology: Topology, delay: float, jitter: float) -> Amplification:
+    """What is to be expected for a message from segment 0, where the links are all of one kind."""
+    others = range(1, topology.segments)
+    per_segment = [datagrams(len(topology.on(segment)), delay, jitter) for segment in others]
+    relayed = sum(per_segment)
+    return Amplification(
+        relayed / max(1, len(per_segment)), 2 * len(topology.links) - relayed, 2 * max(topology.degrees, default=0)
+    )
+
+
+def work(degree: int, datagrams_heard: float, costs: Costs) -> float:
+    """Seconds of a processor that a message costs a bridge with so many links, by which it comes or goes out, most of
+    them both."""
+    return degree * (costs.brought + costs.linked) + costs.passed + costs.broadcast + datagrams_heard * costs.heard

@@ -1,0 +1,91 @@
+"""Real hosts, for `tests.bench.mesh`: how much flooding there is, and what it costs a processor.
+
+Law: only differences between what the same processes had used before and after count, over messages that everybody
+got exactly once.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import click
+
+from tests.bench.mesh_topology import Topology, chain, hub, mesh
+from tests.e2e.meshes import Meshwork
+
+#: messages a second while amplification is measured
+GENTLE: Final = 40.0
+#: seconds in which gateways have told what they have sent
+TOLD: Final = 2.5
+
+Use = dict[str, float]
+
+
+def costs(messages: int, rate: float, rounds: int) -> dict[str, Any]:
+    """Seconds of a processor for each thing that a bridge does, from what differs between four small meshes."""
+    used: list[list[Use]] = [[], [], []]
+    for _ in range(rounds):
+        for number, topology in enumerate((chain(2), hub(5), mesh(5))):
+            used[number].append(_use(topology, messages, rate))
+    pair, star, full = ({host: median(use[host] for use in runs) for host in runs[0]} for runs in used)
+    heard = pair["s1p"]
+    # The bridge on the segment of the origin: with one link, and with four.
+    linked = (star["s0b0"] - pair["s0b0"]) / 3
+    passed = pair["s0b0"] - heard - linked
+    # Bridges elsewhere: in a pair one message comes in; in a full mesh four do, and three go out.
+    far = sum(full[f"s{segment}b0"] for segment in range(1, 5)) / 4
+    brought = (far - pair["s1b0"] - 3 * linked) / 3
+    broadcast = pair["s1b0"] - brought - passed
+    seconds = {"heard": heard, "brought": brought, "passed": passed, "linked": linked, "broadcast": broadcast}
+    floor = 1e-7  # what is less cannot be told from nothing
+    seconds = {name: max(floor, value) for name, value in seconds.items()}
+    return {"seconds": seconds, "messages": messages, "rate": rate, "rounds": rounds, "runs": used}
+
+
+def _use(topology: Topology, messages: int, rate: float) -> Use:
+    """Seconds of a processor for a message, by host."""
+    with tempfile.TemporaryDirectory() as folder, Meshwork(topology, Path(folder)) as work:
+        click.echo(f"real: {topology.name}, {topology.segments} segments", err=True)
+        work.lay()
+        work.start()
+        name = work.plain[0].name
+        # Programs that receive would be part of what is measured.
+        for host in work.hosts.values():
+            if host.name != name and host.client is not None:
+                host.client.close()
+                host.client = None
+        before = {host.name: sum(host.cpu()) for host in work.hosts.values()}
+        sent = work.broadcasts()
+        work.say([name], messages, rate)
+        time.sleep(TOLD)
+        after = {host.name: sum(host.cpu()) for host in work.hosts.values()}
+        relayed = sum(work.broadcasts()) - sum(sent) - messages
+        if relayed != messages * (topology.segments - 1):
+            raise click.ClickException(f"{topology.name}: {relayed} relayed broadcasts of {messages} messages")
+        return {host: (after[host] - before[host]) / messages for host in after}
+
+
+def amplification(topology: Topology, messages: int = 20) -> dict[str, Any]:
+    """Everybody speaks, and everybody gets it once: what that took for each message."""
+    with tempfile.TemporaryDirectory() as folder, Meshwork(topology, Path(folder)) as work:
+        click.echo(f"real: {topology.name}, {topology.segments} segments of {len(topology.on(0))} bridges", err=True)
+        work.lay()
+        work.start()
+        sent, links = sum(work.broadcasts()), work.link_messages()
+        said = work.say(work.hosts, messages, GENTLE)
+        work.settle(said)
+        work.exactly_once(said)
+        time.sleep(TOLD)
+        relayed = sum(work.broadcasts()) - sent - len(said)
+        return {
+            "topology": topology.name,
+            "segments": topology.segments,
+            "bridges": len(topology.on(0)),
+            "messages": len(said),
+            "datagrams": relayed / len(said) / (topology.segments - 1),
+            "link_messages": (work.link_messages() - links) / len(said),
+        }

@@ -1,0 +1,514 @@
+"""Meshes of real hosts: a namespace for each, a wire for each segment, one more for the links between bridges.
+
+A host is called by its segment and its place there: ``s0b1`` is the second bridge of segment 0, ``s0p`` the plain host.
+Segments are 10.80.<segment>.0/24; bridges meet on 10.90.0.0/24, which none of the segments can reach, directly or by
+way of a relay that takes time and can be made to stand still.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import bccnd
+from tests import support
+from tests.bench import mesh_formula
+from tests.bench.mesh_topology import Topology
+from tests.e2e.harness import KEY, PATIENCE, Daemon, wait
+from tests.e2e.network import ip
+from tests.support import cannot_here, need_root
+
+#: where bridges listen for each other; the relay listens from here on, a port for each link
+LINKS: Final = 5500
+RELAY: Final = "10.90.0.254"
+METRICS: Final = 9540
+#: seconds within which a link has healed on a busy machine: NNG gives up a silent greeting after 10 s and pauses for 5,
+#: the kernel an attempt after 7, and a relay in between has attempts of its own
+HEALING: Final = 60.0
+#: programs of this test want all of this
+CHANNEL: Final = "mesh/x"
+#: behind the names of namespaces, for several meshes of one test run
+_SERIALS: Final = map("abcdefghijklmnopqrstuvwxyz".__getitem__, itertools.cycle(range(26)))
+_CLONE_NEWNET: Final = 0x40000000
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+#: takes ``port:host:port`` triples; what comes in by a connection goes out after so many seconds, and up to so many
+#: more by chance, in order
+_RELAY: Final = """
+import asyncio, random, sys
+delay, jitter = map(float, sys.argv[1:3])
+
+async def carry(reader, writer):
+    loop, last = asyncio.get_running_loop(), 0.0
+    while data := await reader.read(65536):
+        last = max(last, loop.time() + delay + random.random() * jitter)
+        loop.call_at(last, writer.write, data)
+    loop.call_at(last, writer.close)
+
+def serve(host, port):
+    async def one(reader, writer):
+        try:
+            there, back = await asyncio.open_connection(host, port)
+        except OSError:
+            return writer.close()
+        await asyncio.gather(carry(reader, back), carry(there, writer), return_exceptions=True)
+    return one
+
+async def main():
+    for triple in sys.argv[3:]:
+        mine, host, port = triple.split(":")
+        await asyncio.start_server(serve(host, int(port)), "0.0.0.0", int(mine))
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@contextlib.contextmanager
+def inside(name: str) -> Iterator[None]:
+    """Be in another network namespace, with this thread."""
+    with open("/proc/self/ns/net") as here, open(f"/run/netns/{name}") as there:
+        if _libc.setns(there.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "cannot enter a network namespace")
+        try:
+            yield
+        finally:
+            assert _libc.setns(here.fileno(), _CLONE_NEWNET) == 0
+
+
+class MeshHost(Daemon):
+    """A daemon on a host of a mesh, and a program there that wants everything."""
+
+    def __init__(self, folder: Path, name: str, space: str, segment: int, settings: dict[str, Any]) -> None:
+        super().__init__(folder / name, prefix=["ip", "netns", "exec", space], start=False)
+        self.name = name
+        self.space = space
+        self.segment = segment
+        self.client: bccnd.Connection | None = None
+        self.got: Counter[bytes] = Counter()
+        #: how often the daemon was away, as the program was told
+        self.interrupted = 0
+        self.configure(
+            {
+                "host": name,
+                "segments": [{"address": f"10.80.{segment}.255", "receive_buffer": "4MiB"}],
+                "metrics": {"listen": f"127.0.0.1:{METRICS}"},
+                "bus": {"queue": {"messages": 100_000, "bytes": "64MiB"}},
+                "integrity": self.with_key(KEY),
+                "heartbeat": {"interval": 0},
+                **settings,
+            }
+        )
+
+    def page(self, path: str) -> str:
+        assert self.process is not None
+        try:
+            with inside(self.space), urllib.request.urlopen(f"{self.url}{path}", timeout=PATIENCE) as answer:
+                return str(answer.read().decode())
+        except OSError as error:
+            said = f"{self.name} does not answer: {error}; exit status {self.process.poll()}:\n{self.said()}"
+            raise AssertionError(said) from error
+
+    def join(self) -> None:
+        """Start the program."""
+        self.client = bccnd.connect(str(self.bus), batch=True)
+        self.client.subscribe("mesh/")
+        self.client.sync(PATIENCE)
+
+    def drain(self) -> int:
+        """Take what has come; how much it was."""
+        if self.client is None:
+            return 0
+        found = 0
+        while (event := self.client.receive(0)) is not None:
+            if isinstance(event, bccnd.Message):
+                self.got[event.payload] += 1
+                found += 1
+            elif isinstance(event, bccnd.Reconnected):
+                self.interrupted += 1
+            else:
+                raise AssertionError(f"{self.name}: {event}")
+        return found
+
+    def gateways(self) -> list[int]:
+        """The processes of its gateways."""
+        assert self.process is not None
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in path.read_text().split()]
+
+    def kill(self) -> None:
+        """End the daemon as a crash would; its gateways end by themselves."""
+        assert self.process is not None
+        children = self.gateways()
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        wait(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in children), f"{self.name}'s gateways to end")
+
+    def cpu(self) -> tuple[float, float]:
+        """Seconds on a processor so far: of the daemon, and of its gateways."""
+        assert self.process is not None
+        return _cpu(self.process.pid), sum(map(_cpu, self.gateways()))
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Meshwork:
+    """The hosts of a topology: its bridges, and a plain host on each segment, all of them real.
+
+    ``settings`` go to every daemon. With a ``delay`` (seconds, and as much again by chance) the links go by the relay.
+    """
+
+    def __init__(
+        self, topology: Topology, folder: Path, settings: dict[str, Any] | None = None, *, delay: float | None = None
+    ) -> None:
+        self.topology = topology
+        self._folder = folder
+        self._settings = settings or {}
+        self._delay = delay
+        self._relay: subprocess.Popen[str] | None = None
+        self._tag = f"bm{os.getpid() % 100_000}{next(_SERIALS)}"
+        self.switch = f"{self._tag}sw"
+        self._sent = 0
+        self.hosts: dict[str, MeshHost] = {}
+        self.bridges: list[MeshHost] = []
+        places: Counter[int] = Counter()
+        for number, segment in enumerate(topology.homes):
+            name = f"s{segment}b{places[segment]}"
+            places[segment] += 1
+            self.bridges.append(self._host(name, segment, self._gateway(number)))
+        self.plain = [self._host(f"s{segment}p", segment, {}) for segment in range(topology.segments)]
+        #: where each message was published
+        self.said: dict[bytes, str] = {}
+
+    def _host(self, name: str, segment: int, settings: dict[str, Any]) -> MeshHost:
+        more = {**self._settings, **settings}
+        self.hosts[name] = host = MeshHost(self._folder, name, f"{self._tag}{name}", segment, more)
+        return host
+
+    def _gateway(self, number: int) -> dict[str, Any]:
+        """Of two that are linked the one with the higher number dials."""
+        if not self.topology.degrees[number]:
+            return {}
+        dial = []
+        for link, (one, other) in enumerate(self.topology.links):
+            if number == max(one, other):
+                direct = f"tcp://{_wan(min(one, other))}:{LINKS}"
+                dial.append(direct if self._delay is None else f"tcp://{RELAY}:{LINKS + link}")
+        return {"gateways": {"nng": {"listen": [f"tcp://{_wan(number)}:{LINKS}"], "dial": dial}}}
+
+    # -- wires
+
+    def lay(self) -> None:
+        """Namespaces and wires."""
+        ip("netns", "add", self.switch)
+        lines = ["link set lo up", "link add wan type bridge mcast_snooping 0", "link set wan up"]
+        lines.append(f"address add {RELAY}/24 dev wan")
+        for segment in range(self.topology.segments):
+            lines += [f"link add seg{segment} type bridge mcast_snooping 0", f"link set seg{segment} up"]
+        self._batch(self.switch, lines)
+        places: Counter[int] = Counter()
+        for name, host in self.hosts.items():
+            places[host.segment] += 1
+            ip("netns", "add", host.space)
+            lines = ["link set lo up", *self._wire("lan0", f"l{name}", f"10.80.{host.segment}.{places[host.segment]}")]
+            if host in self.bridges:
+                lines += self._wire("wan0", f"w{name}", _wan(self.bridges.index(host)))
+            self._batch(host.space, lines)
+        lines = []
+        for name, host in self.hosts.items():
+            lines.append(f"link set l{name} master seg{host.segment} up")
+            if host in self.bridges:
+                lines.append(f"link set w{name} master wan up")
+        self._batch(self.switch, lines)
+        for name, host in self.hosts.items():
+            # Nobody else is on these wires, so nobody has to be asked whether an address is free.
+            for end in [f"l{name}"] + ([f"w{name}"] if host in self.bridges else []):
+                subprocess.run(
+                    ["ip", "netns", "exec", self.switch, "sysctl", "-qw", f"net.ipv6.conf.{end}.disable_ipv6=1"],
+                    check=False,
+                    capture_output=True,
+                )
+
+    def _wire(self, name: str, end: str, address: str) -> list[str]:
+        return [
+            f"link add {name} type veth peer name {end} netns {self.switch}",
+            f"address add {address}/24 brd + dev {name}",
+            f"link set {name} addrgenmode none up",
+        ]
+
+    @staticmethod
+    def _batch(space: str, lines: list[str]) -> None:
+        subprocess.run(
+            ["ip", "-n", space, "-batch", "-"], input="\n".join(lines), text=True, check=True, capture_output=True
+        )
+
+    # -- life
+
+    def start(self) -> None:
+        """All daemons, links and programs."""
+        if self._delay is not None:
+            self._start_relay(self._delay)
+        for host in self.hosts.values():
+            host.process = host.spawn()
+        for host in self.hosts.values():
+            wait(lambda host=host: "ready: " in host.said() or host.process.poll() is not None, host.name)  # type: ignore[misc]
+            assert "ready: " in host.said(), host.said()
+        for host in self.hosts.values():
+            host.join()
+        self.wait_for_links()
+
+    def _start_relay(self, delay: float) -> None:
+        ways = []
+        for link, pair in enumerate(self.topology.links):
+            ways.append(f"{LINKS + link}:{_wan(min(pair))}:{LINKS}")
+        command = ["ip", "netns", "exec", self.switch, sys.executable, "-c", _RELAY, str(delay), str(delay), *ways]
+        self._relay = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._relay.stdout is not None
+        assert self._relay.stdout.readline() == "ready\n"
+
+    def wait_for_links(self, *but: str) -> None:
+        """Until each bridge has as many peers as it has links, but for these hosts."""
+        for number, host in enumerate(self.bridges):
+            if host.name in but or not self.topology.degrees[number]:
+                continue
+
+            def linked(host: MeshHost = host, number: int = number) -> bool:
+                return host.metric("gateway_peers", gateway="nng") == self.topology.degrees[number]
+
+            support.wait(linked, f"{host.name} to have {self.topology.degrees[number]} peers", HEALING)
+
+    def close(self) -> None:
+        """End everything that was started here, and take the wires away."""
+        for host in self.hosts.values():
+            if host.client is not None:
+                host.client.close()
+            if host.process is not None and host.process.poll() is None:
+                for pid in [host.process.pid, *host.gateways()]:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGCONT)
+                host.process.terminate()
+        for host in self.hosts.values():
+            if host.process is not None:
+                try:
+                    host.process.wait(PATIENCE)
+                except subprocess.TimeoutExpired:
+                    host.process.kill()
+                    host.process.wait(PATIENCE)
+        if self._relay is not None:
+            self._relay.kill()
+            self._relay.wait(PATIENCE)
+            assert self._relay.stdout is not None
+            self._relay.stdout.close()
+        for space in [*(host.space for host in self.hosts.values()), self.switch]:
+            subprocess.run(["ip", "netns", "delete", space], check=False, capture_output=True)
+
+    def __enter__(self) -> Meshwork:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if kind is None:
+            for host in self.hosts.values():
+                assert "bug" not in host.said(), host.said()
+
+    # -- faults
+
+    def lose_on_segments(self, percent: int) -> None:
+        """Each host misses so many of a hundred datagrams, by chance; 0: none any more."""
+        for host in self.hosts.values():
+            self._rule(host, "segments", "udp dport 5400", percent)
+
+    def lose_on_links(self, percent: int, *names: str) -> None:
+        """Bridges, or these of them, miss so many of a hundred packets of their links; 0: none any more."""
+        for host in self.bridges:
+            if not names or host.name in names:
+                self._rule(host, "links", 'iifname "wan0"', percent)
+
+    def _rule(self, host: MeshHost, table: str, what: str, percent: int) -> None:
+        lines = [f"table inet {table}", f"delete table inet {table}"]
+        if percent:
+            chance = f"numgen random mod 100 < {percent} " if percent < 100 else ""
+            rule = f"{what} {chance}drop"
+            lines.append(f"table inet {table} {{ chain in {{ type filter hook prerouting priority -300; {rule}; }}; }}")
+        command = ["ip", "netns", "exec", host.space, "nft", "-f", "-"]
+        subprocess.run(command, input="\n".join(lines), text=True, check=True, capture_output=True)
+
+    def unplug(self, host: MeshHost) -> None:
+        """Pull the cable of its links."""
+        ip("-n", self.switch, "link", "set", f"w{host.name}", "down")
+
+    def plug(self, host: MeshHost) -> None:
+        ip("-n", self.switch, "link", "set", f"w{host.name}", "up")
+
+    def hold_links(self, held: bool) -> None:
+        """What goes by the relay stands still, and later comes all the same."""
+        assert self._relay is not None
+        self._relay.send_signal(signal.SIGSTOP if held else signal.SIGCONT)
+
+    def mend(self) -> None:
+        """Undo whatever was done to wires and processes, and count anew, whatever has become of the test before."""
+        self.lose_on_segments(0)
+        self.lose_on_links(0)
+        for host in self.bridges:
+            self.plug(host)
+        for host in self.hosts.values():
+            assert host.process is not None
+            if host.process.poll() is not None:
+                host.start()
+            for pid in [host.process.pid, *host.gateways()]:
+                os.kill(pid, signal.SIGCONT)
+        if self._relay is not None:
+            self.hold_links(held=False)
+        self.drain()
+        for host in self.hosts.values():
+            host.got.clear()
+
+    # -- traffic
+
+    def say(self, names: Iterable[str], count: int, rate: float) -> list[bytes]:
+        """So many messages of each of these hosts, ``rate`` of them a second together; what was said."""
+        speakers = [self.hosts[name] for name in names]
+        said = []
+        begin = time.monotonic()
+        for number in range(count * len(speakers)):
+            host = speakers[number % len(speakers)]
+            payload = b"%b %d" % (host.name.encode(), self._sent)
+            self._sent += 1
+            assert host.client is not None
+            host.client.publish(CHANNEL, payload)
+            self.said[payload] = host.name
+            said.append(payload)
+            ahead = begin + (number + 1) / rate - time.monotonic()
+            if ahead > 0:
+                time.sleep(ahead)
+            self.drain()
+        return said
+
+    def drain(self) -> int:
+        return sum(host.drain() for host in self.hosts.values())
+
+    def settle(self, said: Iterable[bytes] = (), but: Iterable[str] = (), *, quiet: float = 1.0) -> None:
+        """Until every program, but for these, has all of it; or nothing has come for a while."""
+        wanted, hosts = set(said), [host for host in self.hosts.values() if host.name not in set(but)]
+        last = time.monotonic()
+        while time.monotonic() - last < quiet:
+            if self.drain():
+                last = time.monotonic()
+            elif wanted and all(wanted <= host.got.keys() for host in hosts):
+                quiet = min(quiet, 0.3)  # copies would come now
+            time.sleep(0.01)
+
+    def twice(self) -> list[str]:
+        """What a program got more than once."""
+        return [
+            f"{host.name} got {payload.decode()!r} {times} times"
+            for host in self.hosts.values()
+            for payload, times in host.got.items()
+            if times > 1
+        ]
+
+    def never(self, said: Iterable[bytes], but: Iterable[str] = ()) -> list[str]:
+        """What a program, but those of these hosts, did not get."""
+        return [
+            f"{host.name} never got {payload.decode()!r}"
+            for host in self.hosts.values()
+            if host.name not in set(but)
+            for payload in said
+            if payload not in host.got
+        ]
+
+    def at_most_once(self) -> None:
+        twice = self.twice()
+        assert not twice, f"{len(twice)} deliveries too many: {_some(twice)}\n{self.where()}"
+
+    def exactly_once(self, said: Iterable[bytes], but: Iterable[str] = ()) -> None:
+        self.at_most_once()
+        never = self.never(said, but)
+        assert not never, f"{len(never)} deliveries did not take place: {_some(never)}\n{self.where()}"
+
+    def where(self) -> str:
+        """What became of datagrams, by host: for whoever has to find out why something is missing."""
+        lines = []
+        for host in self.hosts.values():
+            try:
+                page = host.page("/metrics")
+            except AssertionError as error:
+                lines.append(str(error))
+                continue
+            found = re.findall(
+                r"^bccnd_((?:datagrams_total|datagrams_sent|gateway_(?:messages|dropped|peers)|socket_drops"
+                r"|deliveries_dropped)\S*) (?!0\.0$)(\S+)$", page, re.MULTILINE,
+            )  # fmt: skip
+            lines.append(f"{host.name}: " + ", ".join(f"{name} {value}" for name, value in found))
+        return "\n".join(lines)
+
+    def broadcasts(self) -> list[int]:
+        """Datagrams sent so far, by segment."""
+        sent = [0] * self.topology.segments
+        for host in self.hosts.values():
+            sent[host.segment] += int(host.metric("datagrams_sent_total"))
+        return sent
+
+    def link_messages(self, direction: str = "out") -> int:
+        """Messages that went over links so far, as those say who sent them; they say it every second."""
+        return sum(
+            int(host.metric("gateway_messages_total", gateway="nng", direction=direction)) for host in self.bridges
+        )
+
+
+def live(topology: Topology, folder: Path, delay: float | None = None) -> Iterator[Meshwork]:
+    """A fixture: all of it, running; skipped with a reason where there can be no namespaces."""
+    need_root("a mesh takes network namespaces")
+    with Meshwork(topology, folder, delay=delay) as work:
+        try:
+            work.lay()
+        except (OSError, subprocess.CalledProcessError) as error:
+            cannot_here(f"cannot make network namespaces: {getattr(error, 'stderr', error)}")
+        work.start()
+        yield work
+
+
+def amplification(work: Meshwork, rate: float) -> None:
+    """Every host speaks; each message goes everywhere once, and costs what the formula says."""
+    messages = 6 * len(work.hosts)
+    before, links_before = sum(work.broadcasts()), work.link_messages()
+    said = work.say(work.hosts, 6, rate)
+    work.settle(said)
+    work.exactly_once(said)
+    relayed = sum(work.broadcasts()) - before - messages
+    ends = 2 * len(work.topology.links) * messages
+    # Gateways tell how many they have sent once a second.
+    wait(
+        lambda: work.link_messages() - links_before + relayed == ends,
+        f"link messages and {relayed} relayed broadcasts to be {ends} together:\n{work.where()}",
+    )
+    least, most = mesh_formula.bounds(work.topology)
+    assert least.datagrams <= relayed / messages / (work.topology.segments - 1) <= most.datagrams
+
+
+def _wan(bridge: int) -> str:
+    """Where a bridge is found by others."""
+    return f"10.90.0.{bridge + 1}"
+
+
+def _some(lines: list[str]) -> str:
+    return "; ".join(lines[:10]) + (" ..." if len(lines) > 10 else "")

@@ -1,0 +1,718 @@
+"""The TCP broker as its publishers and subscribers know it: plain sockets on one side, a real daemon on the other.
+
+What is sent and what must come is written once more by hand here, byte by byte.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+import bccnd
+from bccnd.net.log import MAX_LINES
+from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.support import ROOT, cannot_here, free_port
+
+MESSAGE: Final = 1603
+_NUMBERS: Final = count(1)
+
+
+class Got(NamedTuple):
+    """A message to a subscriber, taken apart by hand."""
+
+    peer: bytes
+    topic: bytes
+    kind: int
+    data: bytes
+
+
+def took_apart(raw: bytes) -> Got:
+    assert len(raw) == MESSAGE
+    return Got(raw[:50].rstrip(b"\0"), raw[50:101].rstrip(b"\0"), raw[101], raw[102:].rstrip(b"\0"))
+
+
+def asking(kind: int, topic: bytes = b"") -> bytes:
+    return bytes([kind]) + topic + bytes(51 - len(topic))
+
+
+class Sub:
+    """A subscriber. With ``receive_buffer`` it has little room for what it does not read."""
+
+    def __init__(self, port: int, name: bytes | None = None, *topics: bytes, receive_buffer: int = 0) -> None:
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if receive_buffer:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.sock.settimeout(PATIENCE)
+        self.sock.connect(("127.0.0.1", port))
+        if name is not None:
+            self.sock.sendall(name.ljust(11, b"\0") + b"".join(asking(0, topic) for topic in topics))
+
+    @property
+    def address(self) -> bytes:
+        return b"%b:%d" % (self.sock.getsockname()[0].encode(), self.sock.getsockname()[1])
+
+    def say(self, *requests: bytes) -> None:
+        self.sock.sendall(b"".join(requests))
+
+    def subscribe(self, *topics: bytes) -> None:
+        self.say(*(asking(0, topic) for topic in topics))
+
+    def hear(self) -> Got:
+        """The next message, but for the marks of `Broker.settle`."""
+        while (got := self.hear_any()).topic.startswith(b"mark/"):
+            pass
+        return got
+
+    def hear_any(self) -> Got:
+        data = b""
+        while len(data) < MESSAGE:
+            chunk = self.sock.recv(MESSAGE - len(data))
+            assert chunk, f"closed after {len(data)} bytes of a message"
+            data += chunk
+        return took_apart(data)
+
+    def ended(self) -> bool:
+        """Whether the broker closes the connection within a long time, without another message."""
+        try:
+            return self.sock.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+class Broker:
+    """A daemon with a broker beside it, its publisher, and its subscribers, which are closed with it."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any] | None = None, **section: Any) -> None:
+        self.tcp, self.udp = free_port(socket.SOCK_STREAM), free_port()
+        self.state = folder / "subscriptions.json"
+        broker = {"tcp": f"127.0.0.1:{self.tcp}", "udp": f"127.0.0.1:{self.udp}", "state": self.state.name, **section}
+        self.daemon = Daemon(folder, {**(settings or {}), "gateways": {"broker": broker}}, start=False)
+        self.publisher = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.publisher.bind(("127.0.0.1", 0))
+        self.subs: list[Sub] = []
+
+    def start(self) -> None:
+        before = self.daemon.said().count("the broker serves")
+        self.daemon.start()
+        self.wait_until_ready(before)
+
+    def wait_until_ready(self, before: int) -> None:
+        wait(lambda: self.daemon.said().count("the broker serves") > before, "the broker")
+        # And it has reached the daemon.
+        wait(self.pid, "the broker to be on the bus")
+
+    def row(self) -> dict[str, Any]:
+        """What the daemon knows of the broker's connection."""
+        rows = map(json.loads, self.daemon.tool("clients", "--json").stdout.splitlines())
+        return next((row for row in rows if row["dialect"] == "broker"), {})
+
+    def pid(self) -> int:
+        return int(self.row().get("pid", 0))
+
+    @property
+    def address(self) -> bytes:
+        return b"127.0.0.1:%d" % self.publisher.getsockname()[1]
+
+    def sub(self, name: bytes | None, *topics: bytes, receive_buffer: int = 0) -> Sub:
+        one = Sub(self.tcp, name, *topics, receive_buffer=receive_buffer)
+        self.subs.append(one)
+        return one
+
+    def ready(self, name: bytes, *topics: bytes) -> Sub:
+        """A subscriber whose subscriptions are in force, with the broker and on the bus."""
+        one = self.sub(name, *topics)
+        self.settle(one)
+        return one
+
+    def settle(self, one: Sub) -> None:
+        """Wait until all that it has asked for is in force, and take what it has not read: the last thing that it asks
+        for is a mark, and the bus hears of the mark from who has asked the bus for all before it."""
+        number = next(_NUMBERS)
+        mark = b"mark/%d" % number
+        with self.daemon.connect(mark.decode()) as bus:
+            one.subscribe(mark)
+            deadline = time.monotonic() + PATIENCE
+            one.sock.settimeout(0.02)
+            heard = False
+            while not heard:
+                assert time.monotonic() < deadline, "a subscription that never comes into force"
+                self.publish(mark, 3, b"is it there")
+                with suppress(TimeoutError):
+                    heard = bool(one.sock.recv(1, socket.MSG_PEEK))
+            one.sock.settimeout(PATIENCE)
+            self.publish(mark, 3, b"it is")
+            while one.hear_any()[1:] != (mark, 3, b"it is"):
+                pass
+            while payloads(bus, 1) != [b"it is"]:
+                pass
+        one.say(asking(1, mark))
+
+    def publish(self, topic: bytes, kind: int, content: bytes) -> None:
+        self.send(topic.ljust(50, b"\0") + bytes([kind]) + content)
+
+    def send(self, *datagrams: bytes) -> None:
+        for one in datagrams:
+            self.publisher.sendto(one, ("127.0.0.1", self.udp))
+
+    def dropped(self, reason: str) -> float:
+        return self.daemon.metric("gateway_dropped_total", gateway="broker", reason=reason)
+
+    def peers(self) -> float:
+        return self.daemon.metric("gateway_peers", gateway="broker")
+
+    def __enter__(self) -> Broker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for one in self.subs:
+            one.close()
+        self.publisher.close()
+        self.daemon.__exit__(kind, error, trace)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(tmp_path / "a") as one:
+        yield one
+
+
+# -- what goes through
+
+
+VALUES: Final = [
+    (0, "010000000a", b"-10"),
+    (0, "0100000000", b"0"),
+    (1, "097e", b"24.30"),
+    (2, "00009a9c2004", b"1013.2512"),
+    (2, "010000002a03", b"-0.042"),
+    (3, b"twenty degrees".hex(), b"twenty degrees"),
+    (3, (b"x" * 1500).hex(), b"x" * 1500),
+]
+
+
+def test_publications_go_to_subscribers_as_they_came_and_to_the_bus_as_text(broker: Broker) -> None:
+    one = broker.ready(b"C1", b"upb/room/temp")
+    with broker.daemon.connect("upb/room/temp") as bus, Wire(broker.daemon.port) as wire:
+        for kind, content, shown in VALUES:
+            broker.publish(b"upb/room/temp", kind, bytes.fromhex(content))
+            data = bytes.fromhex(content)
+            raw = one.sock.recv(MESSAGE, socket.MSG_WAITALL)
+            assert raw == b"".join(
+                [
+                    broker.address.ljust(50, b"\0"),
+                    b"upb/room/temp".ljust(51, b"\0"),
+                    bytes([kind]),
+                    data.ljust(1501, b"\0"),
+                ]
+            )
+            assert payloads(bus, 1) == [shown]
+        # Without 'broadcast: true' nothing of that leaves this host.
+        bus.publish("end", "of it")
+        assert b":end|of it" in wire.sock.recv(65_536)  # the first that anybody has sent
+
+
+def test_what_the_bus_has_goes_to_subscribers_as_text(broker: Broker) -> None:
+    one = broker.ready(b"C1", b"cardsys/+/tx", b"long")
+    with Wire(broker.daemon.port) as wire, bccnd.connect(str(broker.daemon.bus)) as bus:
+        bus.publish("cardsys/relay/tx", "from here")
+        assert one.hear() == (b"127.0.0.1:0", b"cardsys/relay/tx", 3, b"from here")
+        wire.send(datagram("relay02/cardsys/7", 1, "cardsys/relay/tx", "from there"))
+        host = wire.sock.getsockname()[1]
+        got = one.hear()
+        assert got[1:] == (b"cardsys/relay/tx", 3, b"from there")
+        assert got.peer.endswith(b":%d" % host)
+        assert got.peer != b"127.0.0.1:0"
+        bus.publish("long", b"y" * 2000)  # only programs of this host get what fits in no datagram
+        assert one.hear().data == b"y" * 1500
+        # The all form and directed messages are no topics.
+        everything = broker.ready(b"C2", b"*")
+        bus.send_all("to all")
+        bus.send_to("relay01/*", "to some")
+        bus.publish("x" * 51, "too long for a topic")
+        bus.publish("last", "one")
+        assert everything.hear() == (b"127.0.0.1:0", b"last", 3, b"one")
+        wait(lambda: broker.dropped("no_topic") == 1, "the count")
+
+
+def test_requests_may_come_in_any_pieces(broker: Broker) -> None:
+    slowly = broker.sub(None)
+    for byte in b"SLOWLY".ljust(11, b"\0") + asking(0, b"a") + asking(0, b"b") + asking(1, b"a"):
+        slowly.say(bytes([byte]))
+    broker.settle(slowly)
+    at_once = broker.sub(None)
+    at_once.say(b"ATONCE".ljust(11, b"\0"), *(asking(0, b"t/%d" % n) for n in range(100)), asking(1, b"t/7"))
+    broker.settle(at_once)
+    for topic in (b"a", b"b", b"t/7", b"t/99"):
+        broker.publish(topic, 3, b"for whom")
+    assert slowly.hear().topic == b"b"
+    assert at_once.hear().topic == b"t/99"
+
+
+@cache
+def fits(pattern: tuple[str, ...], topic: tuple[str, ...]) -> bool:
+    """The protocol's own table of when a pattern matches, by its recurrence."""
+    if not pattern:
+        return not topic
+    if pattern[-1] == "*":
+        return fits(pattern[:-1], topic) or (bool(topic) and fits(pattern, topic[:-1]))
+    if not topic or pattern[-1] not in ("+", topic[-1]):
+        return False
+    return fits(pattern[:-1], topic[:-1])
+
+
+TOPICS: Final = ["a", "b", "a/b", "a/c", "a/b/c", "a/x/c", "b/a", "a/b/c/d", "x/y/z"]
+PATTERNS: Final = [
+    "a",
+    "+",
+    "*",
+    "a/+",
+    "+/b",
+    "a/*",
+    "*/c",
+    "a/*/c",
+    "+/+",
+    "*/b/*",
+    "+/*",
+    "*/+",
+    "a/+/c",
+    "*/*",
+    "b*",
+    "+b",
+]
+
+
+def test_wildcards_are_those_of_the_protocol_for_both_ways_in(broker: Broker) -> None:
+    subs = {pattern: broker.sub(b"P%d" % n, pattern.encode()) for n, pattern in enumerate(PATTERNS)}
+    for one in subs.values():
+        broker.settle(one)
+    for number, topic in enumerate(TOPICS):
+        broker.publish(topic.encode(), 0, struct.pack("!BI", 0, number))
+    with bccnd.connect(str(broker.daemon.bus)) as bus:
+        for topic in TOPICS:
+            bus.publish(topic, "text")
+        assert bus.sync() == []
+    for pattern, one in subs.items():
+        expected = [topic for topic in TOPICS if fits(tuple(pattern.split("/")), tuple(topic.split("/")))]
+        heard = [one.hear() for _ in range(2 * len(expected))]
+        assert [got.topic.decode() for got in heard if got.kind == 0] == expected, pattern
+        assert [got.topic.decode() for got in heard if got.kind == 3] == expected, pattern
+
+
+def test_a_message_comes_once_however_many_patterns_match(broker: Broker) -> None:
+    one = broker.ready(b"C1", b"a/b", b"a/b", b"a/+", b"*", b"+/*", b"a/*/b")
+    other = broker.ready(b"C2", b"a/b")
+    broker.publish(b"a/b", 3, b"first")
+    with bccnd.connect(str(broker.daemon.bus)) as bus:
+        bus.publish("a/b", "second")
+        assert bus.sync() == []
+    for sub in (one, other):
+        heard = sorted(sub.hear().data for _ in range(2))
+        assert heard == [b"first", b"second"]
+    one.say(asking(1, b"a/b"), asking(1, b"never held"))  # asked for twice, it was held once
+    broker.settle(one)
+    for pattern in (b"a/+", b"*", b"+/*", b"a/*/b"):
+        one.say(asking(1, pattern))
+    one.subscribe(b"end")
+    broker.settle(one)
+    broker.publish(b"a/b", 3, b"third")
+    broker.publish(b"end", 3, b"")
+    assert one.hear().topic == b"end"
+
+
+def test_topics_that_no_channel_can_hold_are_escaped_both_ways(broker: Broker) -> None:
+    topics = [b"a b/c", b"50%", b"!bang", b"caf\xc3\xa9:x|y", b"\xff\x01", b"x" * 49 + b" "]
+    one = broker.ready(b"C1", *topics, b"+/d e")
+    with broker.daemon.connect("") as bus:
+        for topic in [*topics, b"any thing/d e"]:
+            broker.publish(topic, 3, b"out")
+            assert one.hear()[1:] == (topic, 3, b"out")
+        heard: list[str] = []
+        while len(heard) < 7:
+            event = bus.receive(PATIENCE)
+            assert isinstance(event, bccnd.Message)
+            if not event.chan.startswith("mark/"):
+                heard.append(event.chan)
+        assert heard == [
+            *("a%20b/c", "50%25", "%21bang", "caf%C3%A9%3Ax%7Cy", "%FF%01", "x" * 49 + "%20", "any%20thing/d%20e"),
+        ]
+        for chan, topic in zip(heard, [*topics, b"any thing/d e"], strict=True):
+            bus.publish(chan, "back")
+            assert one.hear()[1:] == (topic, 3, b"back")
+        bus.publish("50%", "what is no writing of a topic stands for itself")
+        assert one.hear().topic == b"50%"
+
+
+def test_with_broadcast_two_hosts_are_one(tmp_path: Path) -> None:
+    segments = {"segments": [{"address": "127.255.255.255", "port": free_port()}]}
+    with (
+        Broker(tmp_path / "a", {**segments, "host": "relay01"}, broadcast=True) as here,
+        Broker(tmp_path / "b", {**segments, "host": "relay02"}, broadcast=True) as there,
+    ):
+        near, far = here.ready(b"C1", b"*"), there.ready(b"C1", b"upb/*")
+        here.publish(b"upb/caf\xc3\xa9/temp", 1, bytes.fromhex("097e"))
+        assert near.hear() == (here.address, b"upb/caf\xc3\xa9/temp", 1, bytes.fromhex("097e"))
+        got = far.hear()
+        assert got[1:] == (b"upb/caf\xc3\xa9/temp", 3, b"24.30")
+        there.publish(b"upb/back", 3, b"and back")
+        assert far.hear()[1:] == (b"upb/back", 3, b"and back")
+        assert near.hear()[1:] == (b"upb/back", 3, b"and back")
+        # What does not fit into a datagram stays, and is counted.
+        here.publish(b"upb/long", 3, b"z" * 1500)
+        assert near.hear().data == b"z" * 1500
+        wait(lambda: here.dropped("oversize") == 1, "the count")
+
+
+# -- ids and sessions
+
+
+def test_a_second_one_with_an_id_is_closed_and_the_first_one_stays(broker: Broker) -> None:
+    first = broker.ready(b"C1", b"a")
+    second = broker.sub(b"C1", b"b")
+    assert second.ended()
+    broker.publish(b"b", 3, b"not for the first")
+    broker.publish(b"a", 3, b"hello")
+    assert first.hear().data == b"hello"
+    wait(lambda: broker.dropped("duplicate_id") == 1, "the count")
+    # An id is all of its eleven bytes.
+    assert broker.ready(b"elevenbytes", b"a") is not broker.ready(b"elevenbyte", b"a")
+
+
+@pytest.mark.parametrize("how", ["disconnect", "close", "reset"])
+def test_who_comes_back_has_its_subscriptions(broker: Broker, how: str) -> None:
+    one = broker.ready(b"C1", b"a/+", b"b")
+    one.say(asking(1, b"b"))
+    broker.settle(one)  # a reset takes with it what was not read yet
+    if how == "disconnect":
+        one.say(asking(2, b"whatever stands here"))
+        assert one.ended()
+    elif how == "reset":
+        one.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    one.close()
+    wait(lambda: broker.peers() == 0, "it to be gone")
+    # And the bus has nothing more to do for it.
+    wait(lambda: broker.row()["patterns"] == [], "its patterns to be taken back")
+    broker.publish(b"a/x", 3, b"missed")
+    again = broker.sub(b"C1")
+    broker.settle(again)
+    broker.publish(b"b", 3, b"taken back")
+    broker.publish(b"a/x", 3, b"hello again")
+    assert again.hear().data == b"hello again"
+
+
+def test_subscriptions_outlive_the_broker_and_the_daemon(broker: Broker) -> None:
+    one = broker.ready(b"C1", b"a/+")
+    wait(lambda: broker.state.exists() and b"a/+" in broker.state.read_bytes(), "the file")
+    # The broker dies; the daemon starts another.
+    said = broker.daemon.said().count("the broker serves")
+    os.kill(broker.pid(), signal.SIGKILL)
+    assert one.ended()
+    broker.wait_until_ready(said)
+    two = broker.sub(b"C1", b"b")
+    broker.settle(two)
+    broker.publish(b"a/x", 3, b"after the broker")
+    assert two.hear().data == b"after the broker"
+    # The daemon ends as it should, at once after a change; the broker goes with it.
+    two.subscribe(b"c")
+    broker.settle(two)
+    assert broker.daemon.stop() == 0
+    assert two.ended()
+    broker.start()
+    three = broker.sub(b"C1")
+    broker.settle(three)
+    for topic in (b"a/x", b"b", b"c"):
+        broker.publish(topic, 3, topic)
+        assert three.hear().data == topic
+    # The daemon dies.
+    assert broker.daemon.process is not None
+    wait(lambda: json.loads(broker.state.read_bytes())["ids"][0]["topics"] == ["a/+", "b", "c"], "the file")
+    broker.daemon.process.kill()
+    broker.daemon.process.wait()
+    assert three.ended()
+    broker.start()
+    four = broker.sub(b"C1")
+    broker.settle(four)
+    with bccnd.connect(str(broker.daemon.bus)) as bus:
+        bus.publish("a/x", "after everything")
+        assert four.hear().data == b"after everything"
+
+
+def test_an_id_that_was_away_for_long_begins_anew(tmp_path: Path) -> None:
+    with Broker(tmp_path / "a", expire="1s") as broker:
+        broker.ready(b"C1", b"a").close()
+        wait(lambda: broker.peers() == 0, "its end")
+        assert broker.daemon.stop() == 0
+        time.sleep(1.2)
+        broker.start()
+        one = broker.ready(b"C1", b"b")
+        broker.publish(b"a", 3, b"no longer")
+        broker.publish(b"b", 3, b"from now on")
+        assert one.hear().data == b"from now on"
+
+
+def test_a_damaged_file_is_set_aside_and_stops_nothing(tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "a")
+    broker.state.write_bytes(b'{"format": "bccnd-broker-1", "ids": [{"id')
+    with broker:
+        assert f"{broker.state} cannot be read" in broker.daemon.said()
+        assert Path(f"{broker.state}.damaged").exists()
+        broker.ready(b"C1", b"a")
+        wait(broker.state.exists, "a new one")
+
+
+def test_a_reload_gives_the_broker_its_new_settings_and_ids_their_subscriptions(broker: Broker) -> None:
+    one = broker.ready(b"C1", b"a")
+    said = broker.daemon.said().count("the broker serves")
+    section = {**broker.daemon.settings["gateways"]["broker"], "max_subscriptions": 2}
+    broker.daemon.configure({"gateways": {"broker": section}})
+    broker.daemon.reload()
+    assert one.ended()
+    broker.wait_until_ready(said)
+    two = broker.sub(b"C1")
+    broker.settle(two)  # with the mark that is two
+    two.subscribe(b"b", b"c")
+    broker.settle(broker.sub(b"C2"))
+    wait(lambda: broker.dropped("too_many_subscriptions") == 1, "the refusal")
+    for topic in (b"c", b"b", b"a"):
+        broker.publish(topic, 3, topic)
+    assert [two.hear().topic for _ in range(2)] == [b"b", b"a"]
+
+
+def test_known_ids_are_capped_and_the_longest_absent_gives_way(tmp_path: Path) -> None:
+    with Broker(tmp_path / "a", max_ids=2) as broker:
+        for name in (b"OLD", b"NEW"):
+            broker.ready(name, b"a").close()
+            wait(lambda: broker.peers() == 0, "it to be gone")
+        other, new = broker.ready(b"OTHER", b"b"), broker.sub(b"NEW")
+        broker.settle(new)
+        broker.publish(b"a", 3, b"NEW is still known")
+        assert new.hear().data == b"NEW is still known"
+        assert broker.sub(b"OLD").ended()  # all ids that there may be are connected
+        other.close()
+        wait(lambda: broker.peers() == 1, "it to be gone")
+        old = broker.ready(b"OLD", b"b")
+        broker.publish(b"a", 3, b"OLD has been forgotten")
+        broker.publish(b"b", 3, b"but for what is new")
+        assert old.hear().topic == b"b"
+        wait(lambda: broker.dropped("too_many_ids") == 1, "the count")
+
+
+def test_where_subscribers_want_very_much_the_broker_chooses_by_itself(tmp_path: Path) -> None:
+    topics = [b"t/%d" % number for number in range(1050)]
+    with Broker(tmp_path / "a", max_subscriptions=1100) as broker:
+        one = broker.ready(b"C1", *topics)
+        assert broker.row()["patterns"] == ["*"]
+        with bccnd.connect(str(broker.daemon.bus)) as bus:
+            for chan in ("t/1049", "u/1", "t/1", "t/1050", "t/700"):
+                bus.publish(chan, "hello")
+        assert [one.hear().topic for _ in range(3)] == [b"t/1049", b"t/1", b"t/700"]
+        one.say(*(asking(1, topic) for topic in topics[1:]))
+        wait(lambda: broker.row()["patterns"] == ["t/0"], "it to ask for less")
+        with bccnd.connect(str(broker.daemon.bus)) as bus:
+            bus.publish("t/1", "no more")
+            bus.publish("t/0", "but this")
+        assert one.hear().data == b"but this"
+
+
+# -- those who mean no good
+
+
+def test_a_subscriber_that_does_not_read_costs_its_own_queue_only(tmp_path: Path) -> None:
+    with Broker(tmp_path / "a", queue="64KiB") as broker:
+        slow = broker.sub(b"SLOW", b"flood", receive_buffer=4096)
+        broker.settle(slow)
+        quick = broker.ready(b"QUICK", b"flood")
+        total = 3000
+        heard = []
+        for number in range(total):
+            broker.publish(b"flood", 0, struct.pack("!BI", 0, number))
+            if number % 20 == 19:  # as quickly as they are taken, and no quicker: UDP drops what is too quick
+                heard += [struct.unpack("!BI", quick.hear().data.ljust(5, b"\0")[:5])[1] for _ in range(20)]
+        assert heard == list(range(total))
+        wait(lambda: broker_row(broker.daemon)["received"] > total, "a report behind all of it")
+        rows = broker_row(broker.daemon)
+        assert broker.dropped("queue_full") > 0
+        (peer,) = [one for one in rows["peers"] if one["name"] == "SLOW"]
+        assert peer["dropped"] == broker.dropped("queue_full")
+        assert peer["queued"] <= 64 << 10
+        # What it gets in the end are whole messages, in their order, the first ones without a hole.
+        slow.sock.settimeout(1.0)
+        got = []
+        with suppress(TimeoutError):
+            while True:
+                got.append(struct.unpack("!BI", slow.hear().data.ljust(5, b"\0")[:5])[1])
+        assert len(got) + peer["dropped"] == total
+        assert got == list(range(len(got)))
+        broker.publish(b"flood", 3, b"it is well again")
+        slow.sock.settimeout(PATIENCE)
+        assert slow.hear().data == b"it is well again"
+
+
+def broker_row(daemon: Daemon) -> dict[str, Any]:
+    """What the daemon tells of the broker."""
+    rows = [json.loads(line) for line in daemon.tool("gateways", "--json").stdout.splitlines()]
+    (row,) = [row for row in rows if row["gateway"] == "broker"]
+    return dict(row)
+
+
+def test_a_burst_that_the_network_takes_needs_no_room_in_the_queue(tmp_path: Path) -> None:
+    with Broker(tmp_path / "a", queue="8KiB") as broker:
+        one = broker.ready(b"C1", b"a")
+        pid = broker.pid()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            for number in range(30):
+                broker.publish(b"a", 3, b"%d" % number)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert [one.hear().data for _ in range(30)] == [b"%d" % number for number in range(30)]
+        assert broker.dropped("queue_full") == 0
+
+
+def test_a_broker_that_stands_still_costs_nobody_else_and_says_what_it_has_missed(tmp_path: Path) -> None:
+    with Broker(tmp_path / "a", {"bus": {"queue": {"messages": 16}}}, queue="16MiB") as broker:
+        one = broker.ready(b"C1", b"a")
+        with broker.daemon.connect("a") as bus:
+            pid, total = broker.pid(), 2000
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                for number in range(total):
+                    bus.publish("a", b"%d" % number)
+                    assert payloads(bus, 1) == [b"%d" % number]
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            wait(lambda: broker.row()["queued"] == 0, "it to take what was kept for it")
+            bus.publish("a", "last")
+            heard = [one.hear().data]
+            while heard[-1] != b"last":
+                heard.append(one.hear().data)
+        wait(lambda: broker.dropped("queue_full") == total + 1 - len(heard), "the count")
+        assert 16 < len(heard) < total
+
+
+def test_a_flood_of_connections_is_turned_away_and_ends_by_itself(tmp_path: Path) -> None:
+    with Broker(tmp_path / "a", max_connections=20, hello="500ms") as broker:
+        one = broker.ready(b"C1", b"a")
+        crowd = [broker.sub(None) for _ in range(100)]
+        wait(lambda: broker.dropped("too_many_peers") == 81, "the crowd to be refused")
+        broker.publish(b"a", 3, b"still served")
+        assert one.hear().data == b"still served"
+        # Those who were let in have not said who they are.
+        assert all(other.ended() for other in crowd)
+        wait(lambda: broker.dropped("no_id") == 19, "the count")
+        broker.ready(b"C2", b"a")
+        assert broker.daemon.said().count("was refused") <= MAX_LINES < 100
+        wait(lambda: broker.peers() == 2, "both to be seen")
+
+
+def test_rubbish_is_counted_and_touches_nobody(broker: Broker) -> None:
+    one = broker.ready(b"C1", b"*")
+    broker.send(
+        *(b"", b"a/b", b"a/b".ljust(50, b"\0"), b"a/b".ljust(50, b"\0") + b"\x04hello", os.urandom(40)),
+        b"a/b".ljust(50, b"\0") + b"\0\2\0\0\0\1",  # a sign that is none
+        b"a/b".ljust(50, b"\0") + b"\2\0\0\0\0\1",  # a byte short
+        bytes(50) + b"\3no topic",
+        b"a/b".ljust(50, b"\0") + b"\3" + b"x" * 1501,
+        b"a/b".ljust(50, b"\0") + b"\3" + b"x" * 20_000,
+    )
+    wait(lambda: broker.dropped("malformed") == 7, "the count")
+    assert (broker.dropped("no_topic"), broker.dropped("oversize")) == (1, 2)
+    half = broker.sub(b"HALF")
+    half.say(asking(0, b"a")[:30])
+    half.close()
+    for junk in (b"GET / HTTP/1.1\r\nHost: relay01\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n", b"\xff" * 5000):
+        stranger = broker.sub(None)
+        with suppress(OSError):
+            stranger.say(junk)
+        assert stranger.ended()
+    assert broker.sub(b"").ended()  # no id
+    strange = broker.sub(b"STRANGE", b"", b"x" * 51)  # topics that are none are left out
+    broker.settle(strange)
+    wait(lambda: broker.dropped("malformed") == 11, "the count")
+    broker.publish(b"a/b", 3, b"still served")
+    assert one.hear() == (broker.address, b"a/b", 3, b"still served")
+    # Nothing is kept of who has subscribed to nothing.
+    broker.daemon.stop()
+    assert [record["id"] for record in json.loads(broker.state.read_bytes())["ids"]] == ["C1"]
+
+
+def test_who_has_subscribed_to_nothing_and_says_nothing_is_ended(tmp_path: Path) -> None:
+    with Broker(tmp_path / "a", idle="1s", hello="500ms") as broker:
+        one, idle = broker.ready(b"C1", b"a"), broker.sub(b"IDLE")
+        assert idle.ended()
+        wait(lambda: broker.dropped("idle") == 1, "the count")
+        broker.publish(b"a", 3, b"silent as well, but it waits for something")
+        assert one.hear().topic == b"a"
+
+
+# -- as people see it
+
+
+def test_programs_in_c_read_and_write_the_same_bytes(broker: Broker, tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or cannot_here("there is no cc")
+    for name in ("subscriber", "publisher"):
+        source = ROOT / f"examples/broker/{name}.c"
+        command = [compiler, "-Wall", "-Wextra", "-Werror", "-O2", "-o", str(tmp_path / name), str(source)]
+        subprocess.run(command, check=True)
+    where = ("127.0.0.1", str(broker.tcp), "C1", "upb/+/x", "once")
+    with subprocess.Popen([tmp_path / "subscriber", *where], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
+        try:
+            wait(lambda: {"upb/+/x", "once"} <= set(broker.row().get("patterns", [])), "its subscriptions on the bus")
+            assert reader.stdout is not None
+            for kind, value in [
+                ("INT", "-10"),
+                ("INT", "4294967295"),
+                ("SHORT_REAL", "24.30"),
+                ("FLOAT", "1013.2512"),
+                ("FLOAT", "-0.042"),
+                ("STRING", "x" * 1500),
+            ]:
+                sent = ("127.0.0.1", str(broker.udp), "upb/a/x", kind, value)
+                subprocess.run([tmp_path / "publisher", *sent], check=True)
+                assert reader.stdout.readline().decode().endswith(f" - upb/a/x - {kind} - {value}\n")
+            assert broker.daemon.tool("pub", "once", "hello").returncode == 0
+            assert reader.stdout.readline() == b"127.0.0.1:0 - once - STRING - hello\n"
+            second = subprocess.run([tmp_path / "subscriber", *where], capture_output=True, timeout=PATIENCE)
+            assert (second.returncode, second.stdout) == (1, b"")
+        finally:
+            reader.kill()
+
+
+def test_the_tool_subscribes_and_the_figures_say_who_is_there(broker: Broker) -> None:
+    arguments = ("broker-sub", f"127.0.0.1:{broker.tcp}", "--id", "C1", "-n", "2", "upb/*", "once")
+    tool = subprocess.Popen([BIN / "bccn", *arguments], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    wait(lambda: {"upb/*", "once"} <= set(broker.row().get("patterns", [])), "its subscriptions on the bus")
+
+    def seen() -> list[tuple[str, int]]:
+        return [(peer["name"], peer["received"]) for peer in broker_row(broker.daemon)["peers"]]
+
+    wait(lambda: seen() == [("C1", 2)], "a report of it")
+    broker.publish(b"upb/temp", 1, bytes.fromhex("097e"))
+    assert tool.stdout is not None
+    assert tool.stdout.readline().decode() == f"{broker.address.decode()} - upb/temp - SHORT_REAL - 24.30\n"
+    assert broker.daemon.tool("pub", "once", "hello").returncode == 0
+    out, _ = tool.communicate(timeout=PATIENCE)
+    assert (tool.returncode, out) == (0, b"127.0.0.1:0 - once - STRING - hello\n")
+    wait(lambda: broker.peers() == 0, "it to be gone")
+    wait(lambda: broker.daemon.metric("gateway_messages_total", gateway="broker") >= 3, "the count")
+    assert broker.daemon.metric("gateway_up", gateway="broker") == 1

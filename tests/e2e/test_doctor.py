@@ -1,0 +1,210 @@
+"""`bccn doctor` on real hosts: well, and with one thing wrong at a time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, datagram, wait
+from tests.e2e.network import PORT, Net, ip
+from tests.support import NOBODY, need_root
+
+#: what depends on the machine that the tests run on, and not on the host that is examined
+ELSEWHERE = {"clock", "service", "recorder"}
+#: holds the port of the segment, and lets nobody share it
+SELFISH = f"""
+import socket
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.bind(("", {PORT}))
+print("ready", flush=True)
+sock.recv(1)
+"""
+
+
+class Found:
+    """What the doctor has found, and with which status it ended."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        assert done.stderr == ""
+        self.status = done.returncode
+        self.rows: list[dict[str, Any]] = json.loads(done.stdout)
+        for row in self.rows:
+            assert set(row) == {"check", "state", "finding", "remedy"}
+            assert row["remedy"] or row["state"] in ("ok", "not checked"), row
+
+    def states(self, check: str) -> list[str]:
+        return [row["state"] for row in self.rows if row["check"] == check]
+
+    def ill(self) -> set[str]:
+        """The checks with which something is wrong, or to be looked at."""
+        return {row["check"] for row in self.rows if row["state"] in ("wrong", "look")} - ELSEWHERE
+
+    def says(self, check: str, state: str, finding: str, remedy: str = "") -> bool:
+        return any(
+            (row["check"], row["state"]) == (check, state) and finding in row["finding"] and remedy in row["remedy"]
+            for row in self.rows
+        )
+
+
+def run(daemon: Daemon, *words: str, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    command = [*daemon.prefix, *before, str(BIN / "bccn"), "doctor", "--config", str(daemon.config), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE, check=False)
+
+
+def examine(daemon: Daemon, *, before: Sequence[str] = ()) -> Found:
+    return Found(run(daemon, "--json", before=before))
+
+
+def test_a_host_that_is_well_and_what_makes_it_ill(tmp_path: Path, net: Net) -> None:
+    with net.daemon("a", tmp_path) as daemon:
+        found = examine(daemon)
+        assert (found.status, found.ill()) == (0, set()), found.rows
+        assert found.says("round trip", "ok", "a message to ourselves came over the bus after")
+        assert found.says("round trip", "ok", "its broadcast came back from 10.77.0.255#5400 after")
+        assert found.says("interface", "ok", "lan0 is up, takes packets of 1500 bytes, and has 10.77.0.1/24")
+        assert found.says("port", "ok", f"held by bccnd (pid {daemon.process and daemon.process.pid})")
+        assert found.says("keys", "ok", "key0: mode 0600")
+
+        ip("-n", net.names["a"], "link", "set", "lan0", "mtu", "1280")
+        found = examine(daemon)
+        assert (found.status, found.ill()) == (0, {"interface"})
+        assert found.says("interface", "look", "more than 1252 bytes travel in pieces", "ip link set lan0 mtu 1500")
+        ip("-n", net.names["a"], "link", "set", "lan0", "mtu", "1500")
+
+        net.run("a", "nft", "add table inet loss")
+        net.run("a", "nft", "add chain inet loss in { type filter hook input priority 0; }")
+        net.run("a", "nft", f"add rule inet loss in udp dport {PORT} drop")
+        found = examine(daemon)
+        assert (found.status, found.ill()) == (1, {"firewall", "round trip"}), found.rows
+        assert found.says("firewall", "look", "says drop", "nft delete rule inet loss in handle")
+        assert found.says("round trip", "wrong", "our own broadcast did not come back from 10.77.0.255#5400")
+        net.run("a", "nft", "delete table inet loss")
+
+        # Another host signs with another key.
+        net.send("b", "10.77.0.255", datagram("host-b/x/1", 1, "x", b"", b"another key of 32 bytes, as it is"))
+        wait(lambda: daemon.verdicts().get("integrity_failed") == 1)
+        found = examine(daemon)
+        assert (found.status, found.ill()) == (0, {"traffic"})
+        assert found.says("traffic", "look", "integrity_failed", "bccn tap -v integrity")
+
+        daemon.signal(signal.SIGSTOP)
+        found = examine(daemon)
+        daemon.signal(signal.SIGCONT)
+        assert found.status == 1
+        assert found.says("daemon", "wrong", "it is stopped (SIGSTOP)", "kill -CONT")
+        assert found.says("round trip", "not checked", "does not answer")
+
+
+def test_a_host_without_a_daemon_tries_the_segment_out_itself(tmp_path: Path, net: Net) -> None:
+    daemon = net.daemon("a", tmp_path, start=False)
+    found = examine(daemon)
+    assert (found.status, found.ill()) == (1, {"bus socket", "daemon", "metrics"})
+    assert found.says("round trip", "ok", "its broadcast came back from 10.77.0.255#5400", "")
+    assert found.says("port", "ok", "is free")
+    # And it is signed: who hears it takes it for a message to somebody else, and not for a forgery.
+    with net.daemon("b", tmp_path) as other:
+        examine(daemon)
+        wait(lambda: other.verdicts() == {"not_addressed": 1})
+
+    (tmp_path / "a" / "key0").chmod(0o644)
+    found = examine(daemon)
+    assert found.says("keys", "wrong", "has mode 0644: others can read it", "chmod 600")
+    assert found.says("configuration", "ok", "in order")
+    assert found.says("round trip", "not checked", "without its keys")
+
+    with subprocess.Popen([*net.on("a"), sys.executable, "-c", SELFISH], stdout=subprocess.PIPE) as selfish:
+        assert selfish.stdout is not None
+        selfish.stdout.readline()
+        found = examine(daemon)
+        selfish.kill()
+    assert found.says("port", "wrong", f"(pid {selfish.pid})", "SO_REUSEADDR")
+
+    ip("-n", net.names["a"], "link", "set", "lan0", "down")
+    daemon.configure({"segments": [{"interface": "lan0"}]})
+    found = examine(daemon)
+    assert found.says("interface", "wrong", "lan0 is down", "ip link set lan0 up")
+    assert found.says("route", "wrong", "no way to 255.255.255.255")
+    daemon.configure({"segments": [{"interface": "lan7"}]})
+    assert examine(daemon).says("interface", "wrong", "no interface lan7; there are: lo, lan0, lan1")
+
+
+def test_two_daemons_on_one_port(tmp_path: Path, net: Net) -> None:
+    with net.daemon("a", tmp_path) as daemon:
+        rival = net.daemon("a", tmp_path / "a", start=False)
+        rival.configure({"metrics": {"listen": "off"}})
+        rival.start()
+        with rival:
+            assert rival.process is not None
+            found = examine(daemon)
+            assert found.says("port", "look", f"another daemon holds it too: bccnd (pid {rival.process.pid})", "kill")
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody can look into, unlike pytest's."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_who_may_not_do_much_is_told_what_could_not_be_seen(open_folder: Path) -> None:
+    need_root("only root can be somebody else")
+    daemon = Daemon(open_folder / "a", start=False)
+    large = [{**daemon.settings["segments"][0], "receive_buffer": "1GiB"}]
+    daemon.configure({"integrity": daemon.with_key(KEY), "bus": {"group": "4002"}, "segments": large})
+    daemon.folder.chmod(0o755)
+    daemon.start()
+    stranger = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
+    member = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--groups=4002", "--"]
+    with daemon:
+        found = examine(daemon, before=stranger)
+        assert found.status == 0, found.rows
+        assert found.says("bus socket", "look", "nobody may not connect (mode 0660, group 4002)", "see group")
+        assert found.says("group", "look", "nobody is not in 4002", "adduser nobody 4002")
+        assert found.states("daemon") == found.states("round trip") == found.states("traffic") == ["not checked"]
+        assert found.says("keys", "ok", "is for others to see: run this as root")
+        assert found.says("configuration", "ok", "in order")
+        assert found.says("firewall", "not checked", "cannot be read", "as root")
+
+        found = examine(daemon, before=member)
+        assert found.says("group", "ok", "nobody is in 4002")
+        assert found.says("round trip", "ok", "came back from 127.255.255.255", "")
+        assert found.says("round trip", "ok", "by the daemon's counters")
+        assert found.says("port", "not checked", "whose is seen by root only", "as root")
+        if int(Path("/proc/sys/net/core/rmem_max").read_text()) < 1 << 30:
+            assert found.says("receive buffer", "look", "a burst may be lost", f"net.core.rmem_max={1 << 30}")
+
+
+def test_a_configuration_with_faults_and_one_that_nobody_can_read(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", start=False)
+    daemon.config.write_text("bus: {mode: 7}\nsegmnts: []\n")
+    found = examine(daemon)
+    assert found.status == 1
+    assert found.says("configuration", "wrong", f"{daemon.config}:1: bus.mode", 'write it as "0660"')
+    assert found.says("configuration", "wrong", "segmnts: unknown key", "did you mean segments?")
+    daemon.config.unlink()
+    done = run(daemon)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot read it" in done.stderr
+    assert "remedy: " in done.stderr
+
+
+def test_it_is_shown_for_people_in_lines_with_remedies_and_a_sum(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", start=False)
+    done = run(daemon)
+    assert done.returncode == 1
+    assert f"wrong        bus socket: {daemon.bus} is not there" in done.stdout
+    assert "    remedy: " in done.stdout
+    assert "\x1b" not in done.stdout
+    assert "wrong, " in done.stdout.splitlines()[-1]
+    assert "\x1b[31m\x1b[1mwrong" in run(daemon, "--color", "always").stdout

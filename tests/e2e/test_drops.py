@@ -1,0 +1,500 @@
+"""What is dropped is dropped for real here: page, metrics and log give it one name and one count.
+
+A daemon is given everything that can be made to fall from outside. What cannot is in `ELSEWHERE`, with where it is
+tested, or why it is nowhere.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from html import unescape
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from bccnd.core import frames
+from bccnd.gateways.broker_codec import STRING, SUBSCRIBE, hello, publication, request
+from bccnd.net.drops import DROPS, Drop
+from bccnd.net.http import MAX_CONNECTIONS
+from bccnd.net.log import MAX_LINES
+from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, acting_as, datagram, wait
+from tests.e2e.recorders import Recorder
+from tests.support import free_port
+
+#: what no stranger can bring about, or takes too much here
+ELSEWHERE: Final = {
+    "datagrams/internal_error": "only a bug makes it: tests/core/test_ingress.py",
+    "clients_refused/bug": "only a bug makes it",
+    "clients_ended/bug": "only a bug makes it: tests/net/test_bus.py",
+    "visitors_refused/bug": "only a bug makes it: tests/net/test_http.py",
+    "clients_ended/pid_reused": "takes a pid that comes round again: tests/net/test_bus.py",
+    "sources_forgotten/nameless_evicted": "takes 16,384 messages within the horizon: tests/core/test_dedup.py",
+    "sources_forgotten/own_evicted": "takes 65,536 programs that leave: tests/core/test_dedup.py",
+    "sources_forgotten/restarts_evicted": "takes 4,096 restarts within half a minute: tests/core/test_dedup.py",
+    "sources_forgotten/dead_evicted": "takes thousands that die: tests/core/test_liveness.py",
+    "send_errors/send_errors": "takes an interface that refuses: tests/net/test_segment.py",
+    "deliveries_dropped/too_big": "takes a kernel with another net.core.wmem_max: tests/net/test_bus.py",
+    "client_errors/no_signing_key": "takes a host without its key: tests/core/test_signatures.py",
+    "client_errors/send_failed": "as send_errors",
+    "state_dropped/state_dropped": "takes a daemon before this one: tests/e2e/test_handover.py",
+    "clients_not_kept/clients_not_kept": "takes systemd: tests/e2e/test_handover.py",
+    "sources_not_kept/sources_not_kept": "takes systemd, and no memory",
+    "notifications_lost/notifications_lost": "takes systemd that does not listen: tests/net/test_systemd.py",
+    "log_lines_dropped/lines_lost": "takes a log that nobody reads: tests/net/test_log.py",
+    **dict.fromkeys(
+        (f"gateway_dropped/{name}" for name in ("nameless", "late", "bus_full", "untrusted", "slow", "filtered")),
+        "links: tests/gateways/test_nng.py, tests/net/test_links.py, tests/e2e/test_nng.py",
+    ),
+    **dict.fromkeys(
+        (f"gateway_dropped/{name}" for name in ("queue_full", "not_connected", "idle", "id_expired")),
+        "tests/gateways/test_broker.py, tests/gateways/test_broker_sessions.py, tests/e2e/test_broker.py",
+    ),
+    **dict.fromkeys(
+        (f"recorder_dropped_records/{name}" for name in ("disk", "spool_full")),
+        "takes a disk that is full: tests/e2e/test_recorder.py",
+    ),
+    **dict.fromkeys(
+        (f"recorder_{name}/recorder_{name}" for name in ("logs_torn", "logs_set_aside", "logs_removed")),
+        "takes logs that are damaged: tests/recorder/test_worker.py",
+    ),
+    "recorder_files_removed/recorder_files_removed": "takes files that are old: tests/recorder/test_retention.py",
+}
+#: names of programs of other hosts
+OTHER: Final = "h/p/1"
+
+
+def key_of(drop: Drop) -> str:
+    return f"{drop.family}/{drop.name}"
+
+
+BY_KEY: Final = {key_of(drop): drop for drop in DROPS}
+#: which of them each test below brings about
+OF_THE_BROKER: Final = {
+    f"gateway_dropped/{name}"
+    for name in (
+        *("malformed", "oversize", "no_topic", "duplicate_id", "no_id", "too_many_peers", "too_many_ids"),
+        *("too_many_subscriptions", "state_dropped", "id_evicted", "socket_drops"),
+    )
+}
+OF_THE_RECORDER: Final = {"recorder_tap_gap_records/recorder_tap_gap_records"}
+OF_THE_DAEMON: Final = set(BY_KEY) - set(ELSEWHERE) - OF_THE_BROKER - OF_THE_RECORDER
+
+
+def test_everything_is_brought_about_here_or_its_reason_is_known() -> None:
+    assert set(ELSEWHERE) <= set(BY_KEY)
+    assert not set(ELSEWHERE) & (OF_THE_BROKER | OF_THE_RECORDER)
+    assert set(BY_KEY) >= OF_THE_BROKER | OF_THE_RECORDER
+    for reason in ELSEWHERE.values():
+        for path in re.findall(r"tests/\S+?\.py", reason):
+            assert Path(__file__).parents[2].joinpath(path).is_file(), path
+
+
+# -- what is compared
+
+
+def counted(daemon: Daemon, drop: Drop) -> int:
+    """As the metrics have it, over all places."""
+    labels = {drop.label: drop.name} if drop.label else {}
+    return int(daemon.metric(f"{drop.family}_total", **labels))
+
+
+def in_metrics(daemon: Daemon) -> dict[str, int]:
+    """All that the metrics count and that is not zero; every name is there, if only with a zero."""
+    page = daemon.page("/metrics")
+    found: dict[str, int] = {}
+    for key, drop in BY_KEY.items():
+        label = f'{drop.label}="{drop.name}"' if drop.label else ""
+        rows = re.findall(rf"^bccnd_{drop.family}_total(\{{[^}}]*\}})? (\S+)$", page, re.MULTILINE)
+        values = [float(value) for labels, value in rows if label in labels]
+        if not drop.family.startswith(("recorder_", "gateway_", "send_errors")):
+            assert values, key
+        if sum(values):
+            found[key] = int(sum(values))
+    return found
+
+
+def on_page(daemon: Daemon) -> dict[str, int]:
+    """All that the status page shows, by name and count."""
+    page = daemon.page("/")
+    found: dict[str, int] = {}
+
+    def add(key: str, count: str) -> None:
+        if key in BY_KEY:
+            found[key] = found.get(key, 0) + int(re.sub(r"\D", "", count))
+
+    for card in re.findall(r'<li class="?(?:now|past)"?>.*?</li>', page, re.DOTALL):
+        metric = re.search(r"<code>bccnd_(\w+?)_total(?:\{\w+=(\w+)\})?</code>", unescape(card).replace('"', ""))
+        count = re.search(r"<dt>Count</dt>\s*<dd>(.*?)</dd>", card, re.DOTALL)
+        assert metric is not None, card
+        assert count is not None, card
+        add(f"{metric[1]}/{metric[2] or metric[1]}", re.sub(r"<[^>]*>", "", count[1]))
+    table = page.partition("Also dropped, as it should be")[2].partition("</table>")[0]
+    for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL):
+        name = re.search(r"<code>(\w+)</code>(?:<small[^>]*>(\w+)</small>)?", row)
+        if name is not None:
+            cells = [re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)]
+            add(f"{name[2] or name[1]}/{name[1]}", cells[2])
+    return found
+
+
+def in_tally(text: str) -> dict[str, int]:
+    """What a tally says, by name."""
+    found: dict[str, int] = {}
+    for part in text.split("; "):
+        family, colon, names = part.partition(": ")
+        for one in (names if colon else part).split(", "):
+            name, count = one.split(" ")
+            found[f"{family if colon else name}/{name}"] = int(count.replace(",", ""))
+    return found
+
+
+def told_at_the_end(said: str, who: str = "") -> dict[str, int]:
+    (text,) = re.findall(rf"info: {who}dropped since the start: (.*)$", said, re.MULTILINE)
+    return in_tally(text if not who else f"gateway_dropped: {text}")
+
+
+def test_the_readers_of_this_file_read_what_is_written() -> None:
+    assert in_tally("datagrams: looped 5,210, stale 1; copies_dropped 2") == {
+        "datagrams/looped": 5210,
+        "datagrams/stale": 1,
+        "copies_dropped/copies_dropped": 2,
+    }
+
+
+# -- what is brought about
+
+
+def signed(body: bytes, magic: bytes = b"BCCN1") -> bytes:
+    return b"%b[%d:hmac=%b]%b" % (magic, len(body), hmac.digest(KEY, body, "sha256")[:8].hex().encode(), body)
+
+
+def ours(src: str, seq: int, chan: str, payload: bytes = b"") -> bytes:
+    return datagram(src, seq, chan, payload, key=KEY)
+
+
+def datagrams() -> Iterator[bytes]:
+    """One for each verdict that a stranger can get."""
+    yield ours(OTHER, 10, "x")
+    yield ours(OTHER, 10, "x")  # duplicate
+    yield ours(OTHER, 12, "x")
+    yield ours(OTHER, 11, "x")  # stale
+    yield ours(OTHER, 5000, "x")
+    yield ours(OTHER, 13, "x")  # replayed
+    yield ours(OTHER, 5001, "!elsewhere/p/1")  # not_addressed
+    yield ours(OTHER, 5002, "x", b"y" * 1500)  # oversize
+    yield b"noise"  # bad_envelope
+    yield b"BCCN1[5:hmac=0123456789abcdef]too long"  # length_mismatch
+    yield signed(b"a:1:x|", b"BCCN2")  # unsupported_version
+    yield datagram(OTHER, 5003, "x")  # integrity_missing
+    yield b"BCCN1[4:crc32=00000000]body"  # integrity_unknown
+    yield datagram(OTHER, 5004, "x", key=b"another key, of another fleet___")  # integrity_failed
+    yield signed(b"no fields")
+    yield signed(b"a*:1:x|")
+    yield signed(b"a:one:x|")
+    yield signed(b"a:1:x y|")
+    yield signed(b"a:1:!?x|")  # bad_target
+
+
+def wrong_frames() -> Iterator[bytes]:
+    """One for each reason for which a frame is refused."""
+    yield from (b"", b"HELLO", b"MSG no payload", b"MSG x\0" + b"y" * frames.MAX_PACKET)
+    yield b"SUB !/cred/1/2/3/x"  # not_permitted
+    yield b"MSG !/link/\0nothing"
+    yield b"SUB " + b"x" * 2000
+    yield from (b"SUB one/%d" % number for number in range(41))  # one too many
+    yield from (b"UNSUB never", b"MSG !/bccn/mine\0", b"MSG no channel\0", b"MSG !?x\0y", b"MSG a-b\0not for Perl")
+    yield b"MSG a\0" + b"y" * 1450
+    yield b"CMSG nonsense"
+    yield from (frames.request(frames.TAG, b"a|b"), frames.request(frames.DIALECT, b"klingon"))
+    yield from (frames.request(frames.DIALECT, b"sbus"), frames.request(frames.GATEWAY, b"nothing"))
+    yield frames.request(frames.STATS, b"nothing")
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """Everything is scarce here."""
+    door = f"@bccn-drops-{os.getpid()}"
+    one = Daemon(tmp_path / "a", start=False)
+    one.configure(
+        {
+            "names": "perl-safe",
+            "integrity": one.with_key(KEY),
+            "segments": [{"address": "127.255.255.255", "port": one.port, "receive_buffer": "256KiB"}],
+            "dedup": {"freshness": "monotonic", "horizon": 0.5, "expire": 1.0, "max_sources": 5},
+            "repeat": [{"channels": "again", "copies": 3, "spacing": 0.2}],
+            "bus": {
+                "queue": {"messages": 200, "bytes": "64KiB"},
+                "max_clients": 66,
+                "max_subscriptions": 40,
+                "user": {"clients": 64, "queue_bytes": "100KiB"},
+                "sockets": [{"path": door, "mode": "0666"}, {"path": f"{door}-closed", "mode": "0600"}],
+            },
+        }
+    )
+    with one:
+        one.start()
+        yield one
+
+
+def raw(address: str) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.settimeout(PATIENCE)
+    sock.connect(address.replace("@", "\0"))
+    return sock
+
+
+def until(count: Callable[[], float], act: Callable[[], object], what: str) -> None:
+    """Do something again until it is counted."""
+    for _ in range(40):
+        act()
+        if count():
+            return
+    raise AssertionError(f"never counted: {what}")
+
+
+def make_queues_overflow(daemon: Daemon, wire: Wire, stack: ExitStack) -> None:
+    seqs = iter(range(10_000, 10**6))
+
+    def client(*words: bytes) -> socket.socket:
+        sock = stack.enter_context(daemon.raw())
+        for word in (*words, frames.request(frames.SYNC, b"ready")):
+            sock.send(word)
+        assert sock.recv(65_536) == b"CMSG !/bccn/sync\0ready"
+        return sock
+
+    def fill(chan: str, name: str, payload: bytes) -> None:
+        """Send on a channel that somebody does not read until something falls."""
+        drop = BY_KEY[f"deliveries_dropped/{name}"]
+
+        def act() -> None:
+            before = daemon.metric("datagrams_received_total")
+            wire.send(*(ours("f/p/1", next(seqs), chan, payload) for _ in range(100)))
+            wait(lambda: daemon.metric("datagrams_received_total") >= before + 100, "the daemon to read")
+
+        until(lambda: counted(daemon, drop), act, name)
+
+    gone = client(b"SUB small")
+    fill("small", "queue_messages", b"x")
+    client(frames.request(frames.SOFT + b"discard"), b"SUB soft")
+    fill("soft", "not_queued", b"x")
+    client(frames.request(frames.SOFT + b"error"), b"SUB hard")
+    fill("hard", "client_ended", b"x")
+    client(b"SUB big")
+    fill("big", "queue_bytes", b"x" * 1200)
+    client(b"SUB bigger")
+    fill("bigger", "user_queue_bytes", b"x" * 1200)
+    silent = client()
+    silent.setblocking(False)
+
+    def ask() -> None:
+        with suppress(BlockingIOError):
+            for _ in range(500):
+                silent.send(frames.request(frames.SYNC, b"x"))
+
+    # What waits for the others is more than this user may have: the first that the kernel does not take is dropped.
+    until(lambda: counted(daemon, BY_KEY["control_dropped/control_dropped"]), ask, "control_dropped")
+    gone.close()
+    wait(lambda: counted(daemon, BY_KEY["deliveries_dropped/client_gone"]), "client_gone")
+
+
+def make_the_door_full(daemon: Daemon, stack: ExitStack) -> None:
+    door, closed = (one["path"] for one in daemon.settings["bus"]["sockets"])
+
+    def come(times: int) -> None:
+        for _ in range(times):
+            stack.enter_context(raw(door))
+
+    come(66)
+    wait(lambda: counted(daemon, BY_KEY["clients_refused/too_many_clients_of_user"]), "too many of a user")
+    with acting_as(65_534):
+        come(4)
+        stack.enter_context(raw(closed))
+    for name in ("too_many_clients", "not_admitted"):
+        wait(lambda: counted(daemon, BY_KEY[f"clients_refused/{name}"]), name)  # noqa: B023
+
+
+def make_others_speak_as_we_do(daemon: Daemon, wire: Wire) -> None:
+    """So many that not each of them gets a line in the log."""
+    with ExitStack() as stack:
+        names = []
+        for number in range(MAX_LINES + 5):
+            client = stack.enter_context(daemon.connect())
+            client.tag(f"t{number}")
+            names.append(client.identity())
+        wire.send(*(ours(name, 1, "x") for name in names))
+        wait(lambda: counted(daemon, BY_KEY["identity_conflicts/identity_conflicts"]) >= len(names), "conflicts")
+
+
+def make_it_stand_still(daemon: Daemon, wire: Wire) -> None:
+    """What waits meanwhile is too much for the kernel, and copies come too late."""
+    with daemon.connect() as client:
+
+        def act() -> None:
+            sent = daemon.metric("datagrams_sent_total")
+            client.publish("again", b"and again")
+            wait(lambda: daemon.metric("datagrams_sent_total") > sent, "the first copy")
+            daemon.signal(signal.SIGSTOP)
+            try:
+                wire.send(*[b"x" * 1400] * 1000)
+                time.sleep(0.6)
+            finally:
+                daemon.signal(signal.SIGCONT)
+
+        until(lambda: counted(daemon, BY_KEY["copies_dropped/copies_dropped"]), act, "copies_dropped")
+        assert counted(daemon, BY_KEY["socket_drops/socket_drops"])
+
+
+def visit(daemon: Daemon) -> list[socket.socket]:
+    """More visitors than there may be, one of whom speaks no HTTP; two stay, and say nothing."""
+    host, _, port = daemon.url.rpartition("/")[2].partition(":")
+    visitors = [socket.create_connection((host, int(port)), PATIENCE) for _ in range(MAX_CONNECTIONS + 1)]
+    with visitors.pop() as too_many:
+        assert too_many.recv(100) == b""
+    visitors[0].sendall(b"\1\2\3 no HTTP\r\n\r\n")
+    assert visitors[0].recv(100) == b""
+    while len(visitors) > 2:
+        visitors.pop(0).close()
+    return visitors
+
+
+@pytest.mark.root
+def test_all_that_a_daemon_drops_has_one_name_and_one_count_everywhere(daemon: Daemon) -> None:
+    with Wire(daemon.port) as wire, ExitStack() as visitors:
+        for one in visit(daemon):
+            visitors.enter_context(one)
+        make_others_speak_as_we_do(daemon, wire)
+        wire.send(*datagrams())
+        wait(lambda: counted(daemon, BY_KEY["datagrams/bad_target"]), "the last verdict")
+        with daemon.connect("x") as client:
+            client.publish("x", b"comes back")
+            wait(lambda: counted(daemon, BY_KEY["datagrams/looped"]), "our own broadcast")
+        with daemon.raw() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * frames.MAX_PACKET)
+            for frame in wrong_frames():
+                sock.send(frame)
+            wait(lambda: counted(daemon, BY_KEY["client_errors/unknown_listing"]), "the last frame")
+        wire.send(*(ours(f"beats/p/{number}", 1, f"heartbeat/beats/p/{number}") for number in range(12)))
+        with ExitStack() as stack:
+            make_queues_overflow(daemon, wire, stack)
+        with ExitStack() as stack:
+            make_the_door_full(daemon, stack)
+        make_it_stand_still(daemon, wire)
+        wait(lambda: not OF_THE_DAEMON - set(in_metrics(daemon)), "everything to be counted")
+        wait(lambda: daemon.metric("clients") == 0 and daemon.metric("sources") == 0, "all to have gone")
+        time.sleep(1.1)  # the daemon looks for what is to be said once a second
+    metrics = in_metrics(daemon)
+    assert set(metrics) == OF_THE_DAEMON
+    assert on_page(daemon) == in_metrics(daemon)
+    said = daemon.said()
+    for key, count in metrics.items():
+        drop = BY_KEY[key]
+        if drop.serious:
+            assert re.search(rf"warning: .*\({drop.name}\)", said), key
+        assert count > 0
+    after = in_metrics(daemon)
+    assert daemon.stop() == 0
+    assert told_at_the_end(daemon.said()) == after
+
+
+def test_what_the_broker_drops_has_one_name_and_one_count_everywhere(tmp_path: Path) -> None:
+    tcp, udp = free_port(socket.SOCK_STREAM), free_port()
+    state = tmp_path / "a" / "subscriptions.json"
+    section: dict[str, Any] = {"tcp": f"127.0.0.1:{tcp}", "udp": f"127.0.0.1:{udp}", "hello": 1.0, "state": str(state)}
+    section |= {"max_connections": 3, "max_ids": 2, "max_subscriptions": 1}
+    daemon = Daemon(tmp_path / "a", {"gateways": {"broker": section}}, start=False)
+    state.write_text("no state")
+    reasons = {key.partition("/")[2] for key in OF_THE_BROKER}
+    with daemon:
+        daemon.start()
+        wait(lambda: daemon.metric("gateway_up", gateway="broker") == 1, "the broker")
+
+        def reports(reason: str) -> bool:
+            return daemon.metric("gateway_dropped_total", gateway="broker", reason=reason) > 0
+
+        def come(stack: ExitStack, name: bytes, *topics: bytes) -> socket.socket:
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", tcp), PATIENCE))
+            sock.sendall((hello(name) if name else b"") + b"".join(request(SUBSCRIBE, topic) for topic in topics))
+            return sock
+
+        with ExitStack() as stack, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as publisher:
+            for noise in (b"x", b"x" * 2000, publication(b"", STRING, b"x")):
+                publisher.sendto(noise, ("127.0.0.1", udp))
+            come(stack, b"A", b"one", b"two")  # one too many
+            wait(lambda: reports("too_many_subscriptions"), "too_many_subscriptions")
+            assert is_ended(come(stack, b"A"))  # duplicate_id
+            with ExitStack() as other:
+                come(other, b"B", b"three")
+                assert is_ended(come(other, b"C"))  # too_many_ids: both are here
+                come(other, b"")  # no_id
+                assert is_ended(come(other, b"D"))  # too_many_peers
+                wait(lambda: reports("no_id"), "no_id")
+            wait(lambda: daemon.metric("gateway_peers", gateway="broker") == 1, "B to have gone")
+            come(stack, b"C", b"four")  # in the place of B, who has gone
+            wait(lambda: reports("id_evicted"), "id_evicted")
+            pid = next(int(row["pid"]) for row in gateways(daemon) if row["gateway"] == "broker")
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                for _ in range(8):
+                    for _ in range(1000):
+                        publisher.sendto(b"x" * 1500, ("127.0.0.1", udp))
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            wait(lambda: all(map(reports, reasons)), f"all of {reasons}")
+        wait(lambda: daemon.metric("gateway_peers", gateway="broker") == 0, "all to have gone")
+        time.sleep(1.5)  # the last report
+        metrics = {key: count for key, count in in_metrics(daemon).items() if key.startswith("gateway_")}
+        assert set(metrics) == OF_THE_BROKER
+        assert {key: count for key, count in on_page(daemon).items() if key.startswith("gateway_")} == metrics
+        wait(lambda: all(re.search(rf"warning: .*\({name}\)", daemon.said()) for name in reasons), "the lines")
+    wait(lambda: "broker: dropped since the start" in daemon.said(), "the broker's last words")
+    assert told_at_the_end(daemon.said(), "broker: ") == metrics
+
+
+def is_ended(sock: socket.socket) -> bool:
+    with suppress(ConnectionResetError):
+        return sock.recv(1) == b""
+    return True
+
+
+def gateways(daemon: Daemon) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in daemon.tool("gateways", "--json").stdout.splitlines()]
+
+
+def test_what_the_recorder_drops_has_one_name_and_one_count_everywhere(tmp_path: Path) -> None:
+    listen = f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+    settings = {
+        "bus": {"queue": {"messages": 10}},
+        "recorder": {"journal": str(tmp_path / "journal"), "metrics": {"listen": listen}},
+    }
+    (key,) = OF_THE_RECORDER
+    with Daemon(tmp_path / "a", settings) as daemon, Wire(daemon.port) as wire:
+        with Recorder(daemon) as recorder:
+            assert recorder.process is not None
+            recorder.process.send_signal(signal.SIGSTOP)
+            seqs = iter(range(1, 10**6))
+
+            def act() -> None:
+                before = daemon.metric("datagrams_received_total")
+                wire.send(*(datagram(OTHER, next(seqs), "x", b"y" * 1300) for _ in range(100)))
+                wait(lambda: daemon.metric("datagrams_received_total") >= before + 100, "the daemon to read")
+
+            until(lambda: counted(daemon, BY_KEY["deliveries_dropped/queue_messages"]), act, "a gap")
+            recorder.process.send_signal(signal.SIGCONT)
+            wait(lambda: key in on_page(daemon), "the recorder's report")
+            lost = counted(daemon, BY_KEY["deliveries_dropped/queue_messages"])
+            wait(lambda: on_page(daemon)[key] == lost, "all of it")
+            own = Daemon(tmp_path / "b", {"metrics": {"listen": listen}}, start=False)
+            assert own.metric("recorder_tap_gap_records_total") == lost
+            wait(lambda: "(recorder_tap_gap_records)" in recorder.said(), "the line")
+            assert key not in in_metrics(daemon)  # two listeners would count it twice
+        assert told_at_the_end(recorder.said()) == {key: lost}
+    assert "recorder_tap_gap_records" not in told_at_the_end(daemon.said())

@@ -1,0 +1,215 @@
+"""The life of gateways beside a real daemon: started, killed, configured otherwise, missing, and never outliving it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import BIN, Daemon, wait
+from tests.e2e.supervisor import Supervisor
+from tests.support import free_port
+
+
+def broker(**more: Any) -> dict[str, Any]:
+    return {"gateways": {"broker": {"tcp": f"127.0.0.1:{free_port(socket.SOCK_STREAM)}", **more}}}
+
+
+def serves(daemon: Daemon) -> bool:
+    host, _, port = daemon.settings["gateways"]["broker"]["tcp"].rpartition(":")
+    with suppress(OSError), socket.create_connection((host, int(port)), 1):
+        return True
+    return False
+
+
+def children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def gone(pid: int) -> bool:
+    with suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return True
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with Daemon(tmp_path / "a", broker(state=str(tmp_path / "ids"))) as one:
+        wait(lambda: one.metric("gateway_up", gateway="broker") == 1, "the gateway")
+        yield one
+
+
+def pid_of(daemon: Daemon) -> int:
+    assert daemon.process is not None
+    host = daemon.process.pid
+    wait(lambda: children(host), "the gateway")  # it is started once the daemon is ready
+    (pid,) = children(host)
+    return pid
+
+
+def test_it_is_a_client_like_others_under_a_name_of_its_own(daemon: Daemon) -> None:
+    pid = pid_of(daemon)
+    names = [json.loads(line)["identity"] for line in daemon.tool("clients", "--json").stdout.splitlines()]
+    assert f"relay01/bccnd-broker/{pid}" in names
+    (shown,) = [json.loads(line) for line in daemon.tool("gateways", "--json").stdout.splitlines()]
+    assert (shown["gateway"], shown["up"], shown["pid"], shown["peers"]) == ("broker", True, pid, [])
+    assert daemon.metric("gateway_starts_total", gateway="broker") == 1
+    text = daemon.tool("gateways").stdout.decode()
+    assert [line.split()[:2] for line in text.splitlines()] == [["gateway", "state"], ["broker", "up"]]
+
+
+def test_one_that_is_killed_is_there_again_and_the_daemon_has_not_noticed(daemon: Daemon) -> None:
+    first = pid_of(daemon)
+    with daemon.connect("a/") as client:
+        os.kill(first, signal.SIGKILL)
+        wait(lambda: daemon.metric("gateway_starts_total", gateway="broker") == 2, "the second start")
+        wait(lambda: daemon.metric("gateway_up", gateway="broker") == 1, "the gateway")
+        wait(lambda: serves(daemon), "its port")
+        client.publish("a/b", b"x")
+        assert client.receive(5) is not None
+    assert pid_of(daemon) != first
+    assert "the gateway broker has ended (SIGKILL)" in daemon.said()
+
+
+def test_one_that_ends_while_the_file_is_in_bad_order_is_there_again_once_it_is_not(daemon: Daemon) -> None:
+    """Found by `make soak`: whoever edits the file has it in bad order for a while."""
+    good = daemon.config.read_bytes()
+    daemon.config.write_bytes(b"bus: 7")
+    os.kill(pid_of(daemon), signal.SIGKILL)
+    wait(lambda: "bus: must be keys and values" in daemon.said(), "the refusal")
+    daemon.config.write_bytes(good)
+    wait(lambda: daemon.metric("gateway_up", gateway="broker") == 1, "the gateway")
+    assert "(exit code 1)" in daemon.said()
+
+
+def test_one_that_stands_still_is_down_and_costs_nobody_anything(daemon: Daemon) -> None:
+    os.kill(pid_of(daemon), signal.SIGSTOP)
+    wait(lambda: daemon.metric("gateway_up", gateway="broker") == 0, "the silence")
+    with daemon.connect("a/") as client:
+        client.publish("a/b", b"x")
+        assert client.receive(5) is not None
+    os.kill(pid_of(daemon), signal.SIGCONT)
+    wait(lambda: daemon.metric("gateway_up", gateway="broker") == 1, "the gateway")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_it_never_outlives_the_daemon(tmp_path: Path, how: int) -> None:
+    daemon = Daemon(tmp_path / "a", broker(state=str(tmp_path / "ids")))
+    pid = pid_of(daemon)
+    assert daemon.process is not None
+    daemon.process.send_signal(how)
+    daemon.process.wait()
+    wait(lambda: gone(pid), "its end")
+
+
+def test_a_reload_starts_changes_and_ends_it_and_leaves_it_alone_otherwise(daemon: Daemon) -> None:
+    first = pid_of(daemon)
+    daemon.configure({"dedup": {"late": "deliver"}})
+    daemon.reload()
+    assert pid_of(daemon) == first
+    daemon.configure(broker(state=str(daemon.folder / "ids"), max_ids=7))
+    daemon.reload()
+    wait(lambda: serves(daemon), "the other port")
+    assert daemon.process is not None
+    host = daemon.process.pid
+    wait(lambda: first not in children(host), "the end of the first one")
+    second = pid_of(daemon)
+    assert daemon.metric("gateway_starts_total", gateway="broker") == 2
+    daemon.settings["gateways"] = {}
+    daemon.configure({})
+    daemon.reload()
+    wait(lambda: gone(second), "its end")
+    wait(lambda: not children(host), "the reaping")
+    assert "has ended" not in daemon.said()
+
+
+def test_one_that_cannot_have_its_address_says_so_and_nobody_else_suffers(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings = {"gateways": {"broker": {"tcp": f"127.0.0.1:{port}", "state": str(tmp_path / "ids")}}}
+        with Daemon(tmp_path / "a", settings) as daemon:
+            wait(lambda: str(port) in daemon.said() and "remedy" in daemon.said().lower(), "the word")
+            with daemon.connect("a/") as client:
+                client.publish("a/b", b"x")
+                assert client.receive(5) is not None
+            assert daemon.metric("gateway_up", gateway="broker") == 0
+            # It is left alone until it may be otherwise.
+            taken.close()
+            assert daemon.process is not None
+            host = daemon.process.pid
+            wait(lambda: not children(host), "its end")
+            daemon.reload()
+            wait(lambda: daemon.metric("gateway_up", gateway="broker") == 1, "the gateway")
+            assert daemon.metric("gateway_starts_total", gateway="broker") == 2
+
+
+def test_without_the_library_it_says_what_to_install(tmp_path: Path) -> None:
+    # The daemon's own environment, but that pynng cannot be found in it.
+    (tmp_path / "pynng.py").write_text("raise ModuleNotFoundError(\"No module named 'pynng'\", name='pynng')\n")
+    config = tmp_path / "bccnd.yaml"
+    config.write_text("gateways: {nng: {listen: ['ipc:///tmp/never-there']}}\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, str(BIN / "bccnd"), "--gateway", "nng", "--config", str(config)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "pip install 'bccnd[gateways]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_that_is_not_configured_ends_at_once(tmp_path: Path) -> None:
+    config = tmp_path / "bccnd.yaml"
+    config.write_text("host: x\n")
+    command = [str(BIN / "bccnd"), "--gateway", "broker", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "the configuration has no gateways.broker" in done.stderr
+
+
+def test_as_a_service_of_its_own_it_outlives_the_daemon_and_keeps_its_connection(tmp_path: Path) -> None:
+    with Supervisor(tmp_path / "a", broker(state=str(tmp_path / "ids"))) as supervisor:
+        supervisor.options = ["--no-gateways"]
+        supervisor.start()
+        gateway = subprocess.Popen([str(BIN / "bccnd"), "--gateway", "broker", "--config", str(supervisor.config)])
+        try:
+            wait(lambda: supervisor.metric("gateway_up", gateway="broker") == 1, "the gateway")
+            before = supervisor.metric("clients")
+            supervisor.again(signal.SIGKILL)
+            assert supervisor.metric("clients") == before
+            wait(lambda: supervisor.metric("gateway_up", gateway="broker") == 1, "the next report")
+            assert gateway.poll() is None
+        finally:
+            gateway.terminate()
+            assert gateway.wait(10) == 0
+
+
+def test_when_the_daemon_comes_back_without_it_it_connects_again(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", broker(state=str(tmp_path / "ids")), start=False)
+    daemon.options = ["--no-gateways"]
+    command = [str(BIN / "bccnd"), "--gateway", "broker", "--config", str(daemon.config)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as gateway:
+        try:
+            wait(lambda: serves(daemon), "its port")  # before there is any daemon
+            time.sleep(0.3)
+            for _ in range(2):
+                daemon.start()
+                wait(lambda: daemon.metric("gateway_up", gateway="broker") == 1, "the gateway")
+                assert daemon.metric("gateway_starts_total", gateway="broker") == 0
+                daemon.stop()
+            assert gateway.poll() is None
+        finally:
+            gateway.terminate()

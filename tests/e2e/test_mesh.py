@@ -1,0 +1,101 @@
+"""Five segments in a full mesh, two bridges on each, all of it real: every program gets every message at most once,
+whatever happens, and exactly once where nothing is lost.
+
+One mesh lives through all of it, one thing after the other: starting 15 daemons and 10 gateways takes longest.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bench.mesh_topology import mesh
+from tests.e2e.harness import wait
+from tests.e2e.meshes import Meshwork, amplification, live
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+#: messages a second of all hosts together: each becomes some 35 messages over links of a full mesh
+RATE = 60.0
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Meshwork]:
+    """Every segment beside every other, on two planes."""
+    yield from live(mesh(5, 2), tmp_path_factory.mktemp("mesh"))
+
+
+@pytest.fixture(autouse=True)
+def _mended(full: Meshwork) -> Iterator[None]:
+    yield
+    full.mend()
+
+
+def test_in_a_full_mesh_everybody_gets_everything_once_at_the_price_of_the_formula(full: Meshwork) -> None:
+    amplification(full, RATE)
+
+
+def test_with_losses_everywhere_nobody_gets_anything_twice(full: Meshwork) -> None:
+    full.lose_on_segments(5)
+    full.lose_on_links(1)
+    said = full.say(full.hosts, 6, RATE)
+    full.settle(said)
+    full.lose_on_segments(0)
+    full.lose_on_links(0)
+    full.at_most_once()
+    missed = len(full.never(said)) / len(said) / len(full.hosts)
+    assert 0 < missed < 0.2, f"{missed:.1%} did not arrive"
+    said = full.say(full.hosts, 2, RATE)
+    full.settle(said)
+    full.exactly_once(said)
+
+
+def test_with_a_cable_pulled_and_a_link_cut_the_other_bridges_carry_everything(full: Meshwork) -> None:
+    dead, deaf = full.hosts["s0b0"], full.hosts["s1b1"]
+    full.unplug(dead)
+    full.lose_on_links(100, deaf.name)
+    said = full.say(full.hosts, 6, RATE)
+    full.settle(said)
+    full.exactly_once(said)
+    full.plug(dead)
+    full.lose_on_links(0)
+    full.wait_for_links()
+    said += full.say(full.hosts, 4, RATE)
+    full.settle(said)
+    full.exactly_once(said)
+
+
+def test_a_bridge_that_is_killed_is_not_missed_and_one_that_comes_back_repeats_nothing(full: Meshwork) -> None:
+    victim = full.hosts["s2b0"]
+    others = [name for name in full.hosts if name != victim.name]
+    said = full.say(others, 2, RATE)
+    victim.kill()
+    said += full.say(others, 4, RATE)
+    full.settle(said, [victim.name])
+    full.exactly_once(said, [victim.name])
+    victim.start()
+    full.wait_for_links()
+    wait(lambda: victim.drain() or victim.interrupted, "the program to be connected again")
+    said = full.say(full.hosts, 4, RATE)
+    full.settle(said)
+    full.exactly_once(said)
+
+
+def test_a_daemon_and_a_gateway_that_stood_still_for_five_seconds_repeat_nothing(full: Meshwork) -> None:
+    daemon, [gateway] = full.hosts["s3b0"], full.hosts["s4b1"].gateways()
+    speakers = [name for name in full.hosts if name != daemon.name]
+    daemon.signal(signal.SIGSTOP)
+    os.kill(gateway, signal.SIGSTOP)
+    began = time.monotonic()
+    said = full.say(speakers, 7, RATE / 3)
+    full.settle(said, [daemon.name])
+    time.sleep(max(0.0, began + 5.0 - time.monotonic()))
+    daemon.signal(signal.SIGCONT)
+    os.kill(gateway, signal.SIGCONT)
+    said += full.say(speakers, 2, RATE)
+    full.settle(said)
+    full.exactly_once(said)

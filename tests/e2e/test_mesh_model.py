@@ -1,0 +1,224 @@
+"""The model of a mesh: that the daemon's own core is at work there, and what it shows of copies, order and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bccnd.core.dedup import LINK_PATIENCE, DedupRules
+from tests.bench import mesh_formula
+from tests.bench.mesh_model import CHANNEL, Costs, Host, Mesh, Outcome, World, run_through
+from tests.bench.mesh_topology import ALL, Topology, planes
+from tests.core.world import datagram
+
+#: takes no time, so that orders depend on delays alone
+FREE = Costs(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    """A few segments with one or two bridges each, joined by a tree and some links more."""
+    segments = draw(st.integers(2, 5))
+    edges = {(draw(st.integers(0, b - 1)), b) for b in range(1, segments)}
+    more = st.tuples(st.integers(0, segments - 1), st.integers(0, segments - 1))
+    edges |= {(min(pair), max(pair)) for pair in draw(st.lists(more, max_size=4)) if pair[0] != pair[1]}
+    return planes("drawn", segments, sorted(edges), draw(st.integers(1, 2)))
+
+
+def delays(most: float = 0.01) -> st.SearchStrategy[float]:
+    return st.floats(0.0, most)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """Where nothing is lost."""
+    return World(
+        segment_delay=draw(delays()),
+        segment_jitter=draw(st.sampled_from([0.0, 0.001, 0.02])),
+        link_delay=draw(delays()),
+        link_jitter=draw(st.sampled_from([0.0, 0.001, 0.02])),
+        link_rate=draw(st.sampled_from([1e3, 1e6])),
+        costs=draw(st.sampled_from([FREE, Costs()])),
+    )
+
+
+def talk(mesh: Mesh, messages: int, spacing: float) -> Outcome:
+    """Every host says something, again and again."""
+    for number in range(messages):
+        for host in mesh.hosts:
+            mesh.say(host, b"%d/%d" % (host.number, number), number * spacing)
+    return mesh.run()
+
+
+@settings(max_examples=60, deadline=None)
+@given(topologies(), worlds(), st.integers(0, 1000), st.sampled_from([0.0, 0.0005, 0.01]))
+def test_where_nothing_is_lost_everybody_gets_everything_once_and_in_order(
+    topology: Topology, world: World, seed: int, spacing: float
+) -> None:
+    found = talk(Mesh(topology, world, seed), 4, spacing)
+    assert found.twice == []
+    assert found.never == 0
+    for who, seqs in found.order.items():
+        assert all(before < after for before, after in pairwise(seqs)), who
+    # Each end of each link is used once: by a link message, or by the broadcast of who got it there first.
+    relayed = sum(found.datagrams) - found.messages
+    assert found.links + relayed == 2 * len(topology.links) * found.messages
+    assert set(found.by_segment) | set(found.by_link) <= {"accepted", "duplicate", "looped"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    topologies(), worlds(), st.integers(0, 1000), st.sampled_from([0.05, 0.3]), st.booleans(),
+    st.lists(st.tuples(st.floats(0.0, 0.1), st.floats(0.0, 1.5)), max_size=3),
+)  # fmt: skip
+def test_with_losses_standstills_and_stops_nobody_gets_anything_twice(
+    topology: Topology, world: World, seed: int, loss: float, deliver_late: bool, faults: list[tuple[float, float]]
+) -> None:
+    """The stops together stay below the horizon of a segment; what happens beyond it, tests of its own say."""
+    world = replace(world, segment_loss=loss, one_order=False, rules=DedupRules(deliver_late=deliver_late))
+    mesh = Mesh(topology, world, seed)
+    for number, (start, length) in enumerate(faults):
+        host = mesh.bridges[number % len(mesh.bridges)]
+        if host.ways and number % 2:
+            host.ways[0].stalls.append((start, start + length / 3))
+        else:
+            host.stops.append((start, start + length / 3))
+    found = talk(mesh, 6, 0.01)
+    assert found.twice == []
+
+
+def said_by_a_stranger(mesh: Mesh, seqs: Iterable[int], begin: float, src: bytes = b"other") -> list[bytes]:
+    """What a program that numbers in its own way broadcasts on segment 0, 10 ms apart."""
+    payloads = []
+    for number, seq in enumerate(seqs):
+        payloads.append(b"%b %d at %g" % (src, seq, begin))
+        mesh.inject(0, datagram(src, seq, CHANNEL, payloads[-1]), begin + 0.01 * number)
+    return payloads
+
+
+def heard(found: Outcome, host: Host, payloads: Iterable[bytes]) -> list[int]:
+    """How often a host's program got each of these."""
+    return [found.got[host.number, payload] for payload in payloads]
+
+
+@pytest.mark.parametrize("bridges", [1, 2])
+def test_where_each_receiver_has_delays_of_its_own_only_a_second_bridge_brings_messages_out_of_order(
+    bridges: int,
+) -> None:
+    """Bridge 1 passes message n+1 on before bridge 0 has heard n, and who gets both goes by the order."""
+    topology = planes("two", 2, [(0, 1)], bridges)
+    strict = World(segment_jitter=0.001, one_order=False, link_jitter=0.0)
+    late = {}
+    for world in (strict, replace(strict, rules=DedupRules(deliver_late=True)), replace(strict, one_order=True)):
+        mesh = Mesh(topology, world)
+        for number in range(300):
+            mesh.say(mesh.plain[0], b"%d" % number, number * 0.001)
+        found = mesh.run()
+        assert found.twice == []
+        stale, reordered = (found.by_segment[name] + found.by_link[name] for name in ("stale", "reordered"))
+        late[world.one_order, world.rules.deliver_late] = (stale, reordered)
+        assert (found.never > 0) == (stale > 0)
+    assert late.pop((True, False)) == (0, 0)
+    if bridges == 1:
+        assert set(late.values()) == {(0, 0)}
+    else:
+        (lost, none), (nothing, saved) = late[False, False], late[False, True]
+        assert lost > 0
+        assert saved > 0
+        assert none == nothing == 0
+
+
+def test_with_losses_a_second_bridge_helps_those_who_take_what_comes_late() -> None:
+    lost = {}
+    for bridges in (1, 2):
+        for deliver_late in (False, True):
+            world = World(segment_loss=0.05, rules=DedupRules(deliver_late=deliver_late))
+            mesh = Mesh(planes("two", 2, [(0, 1)], bridges), world)
+            for number in range(500):
+                mesh.say(mesh.plain[0], b"%d" % number, number * 0.001)
+            found = mesh.run()
+            assert found.twice == []
+            lost[bridges, deliver_late] = found.never / (found.clients * found.messages)
+    # With one bridge nothing ever comes by another way.
+    assert lost[1, False] == lost[1, True]
+    assert lost[2, True] < lost[2, False] / 2
+
+
+def test_a_stranger_that_begins_anew_at_1_is_believed_at_once_here_and_after_a_long_silence_elsewhere() -> None:
+    mesh = Mesh(planes("two", 2, [(0, 1)], 2))
+    before = said_by_a_stranger(mesh, range(1, 6), 0.0)
+    soon = said_by_a_stranger(mesh, range(1, 4), 5.0)
+    later = said_by_a_stranger(mesh, range(1, 4), 5.0 + LINK_PATIENCE + 1.0)
+    found = mesh.run()
+    here, there = mesh.plain
+    assert found.twice == []
+    assert heard(found, here, before + soon + later) == [1] * 11
+    assert heard(found, there, before) == [1] * 5
+    assert heard(found, there, soon) == [0] * 3
+    assert heard(found, there, later) == [1] * 3
+
+
+@pytest.mark.parametrize("carried", [False, True])
+def test_who_has_no_name_stays_on_his_segment_because_bridges_would_multiply_him(carried: bool) -> None:
+    mesh = Mesh(planes("two", 2, [(0, 1)], 2), World(nameless=carried, link_jitter=0.0))
+    said = said_by_a_stranger(mesh, range(1, 4), 0.0, b"?")
+    found = mesh.run()
+    here, there = mesh.plain
+    assert heard(found, here, said) == [1] * 3
+    # Two bridges bring it at once, and nothing but their addresses tells one from the other.
+    assert heard(found, there, said) == [2 * carried] * 3
+
+
+@pytest.mark.parametrize("monotonic", [False, True])
+def test_what_a_link_brings_after_the_horizon_to_a_bridge_that_had_missed_it_is_not_delivered_again(
+    monotonic: bool,
+) -> None:
+    """A link stands still for 5 s, the segments lose some, and the sources have fallen silent meanwhile."""
+    twice = missed = 0
+    for seed in range(10):
+        world = World(segment_loss=0.05, rules=DedupRules(deliver_late=True, monotonic=monotonic))
+        mesh = Mesh(planes("two", 2, [(0, 1)], 2), world, seed)
+        mesh.bridges[0].ways[0].stalls.append((0.0, 5.0))
+        for number in range(20):
+            mesh.say(mesh.plain[0], b"%d" % number, 0.5 + number * 0.001)
+        found = mesh.run()
+        twice += len(found.twice)
+        missed += found.by_link["reordered"]
+    assert missed > 0  # there was something to bring
+    assert twice == 0
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("bridges", [1, 2, 3])
+def test_every_topology_reaches_everybody_within_the_bounds_of_the_formula(name: str, bridges: int) -> None:
+    for segments in (2, 3, 7, 30):
+        topology = ALL[name](segments, bridges)
+        assert topology.connected()
+        found = run_through(topology)
+        assert found.twice == []
+        assert found.never == 0
+        least, most = mesh_formula.bounds(topology)
+        relayed = sum(found.datagrams) - found.messages
+        assert found.links + relayed == 2 * len(topology.links)
+        assert most.links >= found.links >= least.links
+        assert max(found.received) + max(found.sent) <= most.busiest
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.0001, 0.001, 0.01])
+@pytest.mark.parametrize("bridges", [2, 4])
+def test_the_formula_foretells_how_many_datagrams_there_are_on_a_segment(bridges: int, jitter: float) -> None:
+    costs = Costs()
+    world = World(link_jitter=jitter, costs=costs)
+    mesh = Mesh(planes("two", 2, [(0, 1)], bridges), world)
+    messages = 500
+    for number in range(messages):
+        mesh.say(mesh.plain[0], b"%d" % number, number * 0.1)
+    found = mesh.run()
+    delay = costs.brought + costs.broadcast + world.segment_delay
+    wanted = mesh_formula.datagrams(bridges, delay, jitter)
+    assert found.datagrams[1] / messages == pytest.approx(wanted, rel=0.1)

@@ -1,0 +1,301 @@
+"""Segments joined by links: real daemons, each on a loopback segment of its own or in a network of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bccnd
+from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.network import Net
+from tests.support import cannot_here, free_port
+
+pytest.importorskip("pynng")
+
+
+def place() -> str:
+    return f"tcp://127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+
+
+def linked(count: int, *daemons: Daemon) -> None:
+    """Wait until each daemon's gateway has so many peers."""
+    for daemon in daemons:
+        wait(partial(has_peers, daemon, count), f"{count} peers:\n{daemon.said()}")
+
+
+def has_peers(daemon: Daemon, count: int) -> bool:
+    return daemon.metric("gateway_peers", gateway="nng") == count
+
+
+@contextmanager
+def clients(*asked: tuple[Daemon, str]) -> Iterator[list[bccnd.Connection]]:
+    """A client of each daemon, with a pattern that is in force."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(daemon.connect(pattern)) for daemon, pattern in asked]
+
+
+def gateway_of(daemon: Daemon) -> int:
+    """The process of its gateway."""
+    assert daemon.process is not None
+    children = Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read_text().split()
+    (pid,) = (int(child) for child in children if b"--gateway" in Path(f"/proc/{child}/cmdline").read_bytes())
+    return pid
+
+
+@contextmanager
+def mesh(folder: Path, links: Sequence[tuple[int, int]], **settings: Any) -> Iterator[list[Daemon]]:
+    """Daemons, each on a segment of its own; of every pair in ``links`` the first listens and the second dials."""
+    count = max(map(max, links)) + 1
+    with ExitStack() as stack:
+        places = {pair: place() for pair in links}
+        daemons = []
+        for number in range(count):
+            nng: dict[str, Any] = {
+                "listen": [where for (listens, _), where in places.items() if listens == number],
+                "dial": [where for (_, dials), where in places.items() if dials == number],
+                **settings.get("nng", {}),
+            }
+            rest = {name: value for name, value in settings.items() if name != "nng"}
+            made = {"host": f"host{number}", "gateways": {"nng": nng}, **rest}
+            daemons.append(stack.enter_context(Daemon(folder / str(number), made)))
+        for number, daemon in enumerate(daemons):
+            linked(sum(number in pair for pair in links), daemon)
+        yield daemons
+
+
+def test_each_message_arrives_once_on_the_other_segment(tmp_path: Path) -> None:
+    with mesh(tmp_path, [(0, 1)]) as (a, b):
+        asked = ((a, ""), (a, "x/"), (b, ""), (b, "x/"))
+        with clients(*asked) as programs, Wire(a.port) as on_a, Wire(b.port) as on_b:
+            sent = [datagram("far/p/1", seq, "x/y", b"from the segment %d" % seq) for seq in range(1, 21)]
+            on_a.send(*sent)
+            # Verbatim, under its sender's own name and number.
+            assert [on_b.hear(b"from the segment") for _ in sent] == sent
+            programs[0].publish("x/y", b"from a client")
+            ours = on_a.hear(b"from a client")
+            assert on_b.hear(b"from a client") == ours
+            on_b.send(datagram("near/p/1", 1, "x/y", b"and back"))
+            assert on_a.hear(b"and back") == datagram("near/p/1", 1, "x/y", b"and back")
+            for client in programs:
+                got = payloads(client, 23, timeout=1.0)
+                assert sorted(got) == sorted(
+                    [b"from the segment %d" % seq for seq in range(1, 21)] + [b"from a client", b"and back"]
+                )
+            # Nothing comes back to where it was.
+            rest = Counter(on_a.rest()) + Counter(on_b.rest())
+            assert [one for one, times in rest.items() if times > 1] == []
+        assert a.metric("datagrams_total", segment="nng", verdict="accepted") == 1
+        assert b.metric("datagrams_total", segment="nng", verdict="accepted") == 21
+        assert a.metric("gateway_messages_total", gateway="nng", direction="in") == 1
+
+
+@pytest.mark.parametrize(
+    "links",
+    [[(0, 1), (1, 2), (2, 0)], [(0, 1), (1, 2)], [(0, 1), (1, 0)]],
+    ids=["a ring", "a chain", "two links between two"],
+)
+def test_over_rings_and_chains_each_message_arrives_once(tmp_path: Path, links: list[tuple[int, int]]) -> None:
+    with mesh(tmp_path, links) as daemons, ExitStack() as stack:
+        programs = stack.enter_context(clients(*((daemon, "x/") for daemon in daemons)))
+        for number, daemon in enumerate(daemons):
+            with Wire(daemon.port) as wire:
+                wire.send(*(datagram(f"far{number}/p/1", seq, "x/y", f"{number}/{seq}") for seq in range(1, 51)))
+        expected = sorted(f"{number}/{seq}".encode() for number in range(len(daemons)) for seq in range(1, 51))
+        for client in programs:
+            assert sorted(payloads(client, len(expected) + 1, timeout=1.0)) == expected
+
+
+def test_two_bridges_on_one_segment_carry_each_message_once(tmp_path: Path) -> None:
+    port = free_port()
+    one, two = place(), place()
+    shared = {"segments": [{"address": "127.255.255.255", "port": port, "receive_buffer": "4MiB"}]}
+    with (
+        Daemon(tmp_path / "a1", {"host": "a1", "gateways": {"nng": {"listen": [one]}}, **shared}) as a1,
+        Daemon(tmp_path / "a2", {"host": "a2", "gateways": {"nng": {"listen": [two]}}, **shared}) as a2,
+        Daemon(tmp_path / "b", {"host": "b", "gateways": {"nng": {"dial": [one, two]}}}) as b,
+        ExitStack() as stack,
+    ):
+        linked(1, a1, a2)
+        linked(2, b)
+        programs = stack.enter_context(clients((a1, "x/"), (a2, "x/"), (b, "x/")))
+        with Wire(b.port) as on_b, Wire(port) as on_a:
+            on_b.send(*(datagram("far/p/1", seq, "x/y", b"b%d" % seq) for seq in range(1, 51)))
+            on_a.send(*(datagram("near/p/1", seq, "x/y", b"a%d" % seq) for seq in range(1, 51)))
+        expected = sorted([b"a%d" % seq for seq in range(1, 51)] + [b"b%d" % seq for seq in range(1, 51)])
+        for client in programs:
+            assert sorted(payloads(client, 101, timeout=1.0)) == expected
+
+
+def test_what_a_link_brings_is_checked_like_everything(tmp_path: Path) -> None:
+    """Signed with the key of another source: refused on arrival, and nobody behind gets it."""
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    for name in ("good", "bad"):
+        done = subprocess.run(
+            [str(BIN / "bccn"), "keygen", "--algorithm", "sig", str(keys / name)],
+            check=False,
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stderr
+    where = place()
+    integrity = {
+        "algorithm": "sig",
+        "keys": [str(keys / "good")],
+        "signers": {"": [str(keys / "good.pub")], "far": [str(keys / "good.pub")]},
+    }
+    forged = {**integrity, "keys": [str(keys / "bad")]}
+    with (
+        Daemon(tmp_path / "a", {"host": "a", "integrity": integrity, "gateways": {"nng": {"listen": [where]}}}) as a,
+        # It trusts its own key as well, and so passes on what it signs.
+        Daemon(
+            tmp_path / "b",
+            {
+                "host": "far",
+                "integrity": {**forged, "signers": {"": [str(keys / "bad.pub")]}},
+                "gateways": {"nng": {"dial": [where]}},
+            },
+        ) as b,
+    ):
+        linked(1, a, b)
+        with clients((a, ""), (b, "none")) as (client, forger), Wire(a.port) as on_a:
+            forger.publish("x/y", b"forged")
+            wait(lambda: a.metric("datagrams_total", segment="nng", verdict="integrity_failed"), "the refusal")
+            assert client.receive(0.3) is None
+            assert [one for one in on_a.rest() if b"forged" in one] == []
+
+
+def test_after_kill_9_of_a_gateway_or_a_daemon_it_goes_on(tmp_path: Path) -> None:
+    with mesh(tmp_path, [(0, 1)]) as (a, b), a.connect("x/") as client:
+        seq = 0
+
+        def carried() -> bool:
+            """Send until something arrives."""
+            nonlocal seq
+            seq += 1
+            with Wire(b.port) as wire:
+                wire.send(datagram("far/p/1", seq, "x/y", b"%d" % seq))
+            return bool(payloads(client, 1, timeout=0.2))
+
+        assert carried()
+        for daemon in (a, b):
+            os.kill(gateway_of(daemon), signal.SIGKILL)
+            wait(carried, f"the link after its gateway was killed:\n{daemon.said()}")
+            assert daemon.metric("gateway_starts_total", gateway="nng") >= 2
+        # The other daemon's end is not the end of its gateway's links either.
+        assert b.process is not None
+        b.process.kill()
+        b.process.wait()
+        b.start()
+        linked(1, a)
+        wait(carried, f"the link after the daemon was killed:\n{b.said()}")
+        got = [seq]
+        while (event := client.receive(0.3)) is not None:
+            if isinstance(event, bccnd.Message):
+                got.append(int(event.payload))
+        assert not [number for number, times in Counter(got[1:]).items() if times > 1]
+
+
+def test_peers_are_shown(tmp_path: Path) -> None:
+    with mesh(tmp_path, [(0, 1)]) as (a, b):
+        with Wire(a.port) as wire:
+            wire.send(datagram("far/p/1", 1, "x/y", b"x"))
+        wait(lambda: b.metric("gateway_messages_total", gateway="nng", direction="in") == 1, "the count")
+        assert b.metric("gateway_bytes_total", gateway="nng", direction="in") == len(
+            datagram("far/p/1", 1, "x/y", b"x")
+        )
+        wait(lambda: a.metric("gateway_messages_total", gateway="nng", direction="out") == 1, "the count")
+        assert b"tcp://127.0.0.1:" in b.tool("gateways").stdout
+
+
+@contextmanager
+def two_hosts(net: Net, folder: Path) -> Iterator[tuple[Daemon, Daemon]]:
+    """Two linked hosts whose segments are not the wire that the link uses."""
+    segments = {
+        host: {"address": f"10.7{number}.0.255", "interface": f"lan{number - 7}"}
+        for host, number in (("a", 7), ("b", 8))
+    }
+    daemons = {}
+    for host, gateway in (("a", {"listen": ["tcp://10.77.0.1:5402"]}), ("b", {"dial": ["tcp://10.77.0.1:5402"]})):
+        daemons[host] = net.daemon(host, folder, {**segments[host], "bind": "0.0.0.0"}, start=False)
+        daemons[host].configure({"gateways": {"nng": gateway}})
+    with daemons["a"] as a, daemons["b"] as b:
+        a.start()
+        b.start()
+        linked(1, a, b)
+        yield a, b
+
+
+@pytest.mark.root
+def test_a_link_that_stood_still_brings_nothing_late(net: Net, tmp_path: Path) -> None:
+    """The way between two hosts is cut without either being told, and mended."""
+    if shutil.which("nft") is None:
+        cannot_here("there is no nft: apt-get install nftables")
+    with two_hosts(net, tmp_path) as (a, b), ExitStack() as stack:
+        client, sender = stack.enter_context(clients((b, "x/"), (a, "none")))
+        sender.publish("x/y", b"%d" % time.monotonic_ns())
+        assert payloads(client, 1)
+        net.run("b", "nft", "add table inet cut")
+        net.run("b", "nft", "add chain inet cut in { type filter hook prerouting priority -300; }")
+        net.run("b", "nft", "add chain inet cut out { type filter hook output priority -300; }")
+        for length in (1.0, 5.0):
+            for way in ("in", "out"):
+                net.run("b", "nft", f"add rule inet cut {way} tcp dport 5402 drop")
+                net.run("b", "nft", f"add rule inet cut {way} tcp sport 5402 drop")
+            deadline = time.monotonic() + length
+            while time.monotonic() < deadline:
+                sender.publish("x/y", b"%d" % time.monotonic_ns())
+                time.sleep(0.02)
+            if length > 2:  # both ends have noticed by themselves
+                assert a.metric("gateway_peers", gateway="nng") == 0
+            net.run("b", "nft", "flush chain inet cut in")
+            net.run("b", "nft", "flush chain inet cut out")
+            ages: list[float] = []
+            deadline = time.monotonic() + PATIENCE
+            while not ages or min(ages) > 0.2:  # until it flows again
+                assert time.monotonic() < deadline, a.said() + b.said()
+                sender.publish("x/y", b"%d" % time.monotonic_ns())
+                got = payloads(client, 100, timeout=0.05)
+                ages += [(time.monotonic_ns() - int(payload)) * 1e-9 for payload in got]
+            # Nothing is older than a copy may be, and what reading it here has taken.
+            assert max(ages) < 2.5, (length, max(ages))
+        linked(1, a, b)
+
+
+@pytest.mark.root
+def test_a_link_that_cannot_carry_what_is_sent_brings_nothing_late(net: Net, tmp_path: Path) -> None:
+    if shutil.which("tc") is None:
+        cannot_here("there is no tc: apt-get install iproute2")
+    with two_hosts(net, tmp_path) as (a, b), clients((b, "x/"), (a, "none")) as (client, sender):
+        # Ten kilobytes a second, of which it is given three times as many.
+        net.run(
+            "a", "tc", "qdisc", "add", "dev", "lan0", "root", "tbf", "rate", "80kbit", "burst", "3000", "latency", "1s"
+        )
+        ages: list[float] = []
+        deadline = time.monotonic() + PATIENCE
+        while "behind: the link is ended" not in a.said():
+            assert time.monotonic() < deadline, a.said()
+            sender.publish("x/y", b"%d" % time.monotonic_ns() + b" " * 130)
+            ages += [(time.monotonic_ns() - int(payload)) * 1e-9 for payload in payloads(client, 1, timeout=0.005)]
+        ages += [(time.monotonic_ns() - int(payload)) * 1e-9 for payload in payloads(client, 10_000, timeout=1.0)]
+        assert ages
+        assert max(ages) < 3.0  # what waits here for its turn is a second of it at most
+        net.run("a", "tc", "qdisc", "del", "dev", "lan0", "root")
+        linked(1, a, b)
+
+
+def test_a_local_message_costs_the_daemon_nothing_while_no_peer_is_there(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a", {"gateways": {"nng": {"listen": [place()]}}}) as daemon:
+        wait(lambda: daemon.metric("gateway_up", gateway="nng") == 1, "the gateway")
+        assert b"!/link/" not in daemon.tool("clients", "--json").stdout

@@ -1,0 +1,351 @@
+"""The status page in a real browser, of a real daemon with live traffic and trouble in it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.browser import Browser
+from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, wait
+from tests.e2e.scene import Fleet, readers, settings
+from tests.support import free_port
+
+EVIL = "<img/src=x/onerror=alert`1`>"
+
+#: what can be measured of texts: their contrast, and whether something is wider than the window
+LOOK = """(() => {
+  const rgb = text => { const n = text.match(/[0-9.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n; };
+  const light = colour => {
+    const [r, g, b] = colour.map(n => (n /= 255) <= .03928 ? n / 12.92 : ((n + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const behind = node => {
+    for (; node; node = node.parentElement) {
+      const colour = rgb(getComputedStyle(node).backgroundColor);
+      if (colour[3] === 1) return colour;
+    }
+    return [255, 255, 255, 1];
+  };
+  const texts = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const node = walk.currentNode.parentElement, box = node.getBoundingClientRect();
+    if (!walk.currentNode.data.trim() || !box.width || node.closest("noscript, .unseen")) continue;
+    const ink = light(rgb(getComputedStyle(node).color)), paper = light(behind(node));
+    texts.push([(Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05), walk.currentNode.data.trim()]);
+  }
+  texts.sort((one, other) => one[0] - other[0]);
+  const top = document.documentElement;
+  const wide = [...document.querySelectorAll("body *")].filter(node => {
+    const box = node.getBoundingClientRect();
+    const out = box.right > top.clientWidth + 1 || box.left < -1;
+    return box.width > 1 && out && !node.closest(".skip, .unseen, thead");
+  });
+  return {scroll: top.scrollWidth, texts: texts.length, least: texts.slice(0, 3),
+          wide: wide.map(node => node.outerHTML.slice(0, 80)), paper: light(behind(document.body))};
+})()"""
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    folder = tmp_path_factory.mktemp("page")
+    with Daemon(folder / "a", start=False) as one, ExitStack() as stack:
+        one.configure(settings(folder, one))
+        one.start()
+        fleet = Fleet(one)
+        stack.callback(fleet.close)
+        readers(one, stack)
+        with Wire(one.port) as wire:
+            wire.send(datagram(EVIL, 1, EVIL, b"x", KEY))
+            wire.send(datagram(EVIL, 9, EVIL, b"x", KEY))
+            wire.send(datagram("s" * 128, 1, "c" * 1000, b"x", KEY))
+        wait(lambda: '"messages_lost"' in one.page("/status.json"), "something to be lost")
+        yield one
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Browser]:
+    with Browser() as one:
+        yield one
+
+
+@pytest.fixture
+def browser(started: Browser) -> Browser:
+    started.look()
+    started.said.clear()
+    started.asked.clear()
+    return started
+
+
+def accepted(browser: Browser) -> int:
+    """How many datagrams were accepted, as the page says."""
+    text = browser.see("document.querySelector('.chart.accepted figcaption .soft')?.textContent || ''")
+    return int(re.sub(r"\D", "", text.partition(" ")[0]) or 0)
+
+
+def test_numbers_rise_by_themselves_and_nobody_complains(browser: Browser, daemon: Daemon) -> None:
+    browser.go(f"{daemon.url}/")
+    first = accepted(browser)
+    assert first > 0
+    browser.see("window.same = document.querySelector('.chart.accepted'), true")
+    browser.until(lambda: accepted(browser) > first, "more")
+    second = accepted(browser)
+    browser.until(lambda: accepted(browser) > second, "still more")
+    # What is shown was changed in place, not made anew.
+    assert browser.see("window.same === document.querySelector('.chart.accepted')") is True
+    assert "attention: messages_lost" in browser.see("document.getElementById('sentence').textContent")
+    assert browser.see("document.getElementById('gone').hidden") is True
+    assert browser.said == []
+    assert {one.partition("?")[0].removeprefix(daemon.url) for one in browser.asked} <= {
+        *("/", "/status.css", "/status.js", "/status.svg"),
+    }
+
+
+def test_hostile_names_are_text(browser: Browser, daemon: Daemon) -> None:
+    browser.go(f"{daemon.url}/")
+    before = accepted(browser)
+    browser.until(lambda: accepted(browser) > before, "the page to be put in place by the script")
+    assert EVIL in browser.see("document.getElementById('sources').textContent")
+    assert browser.see("document.querySelectorAll('main img, main script').length") == 0
+    assert browser.said == []
+
+
+def test_its_policy_lets_nothing_else_run(browser: Browser, daemon: Daemon) -> None:
+    browser.go(f"{daemon.url}/")
+    browser.see("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.hurt = 1\">')")
+    script = "document.createElement('script')"
+    browser.see(f"document.body.append(Object.assign({script}, {{textContent: 'window.hurt = 2'}}))")
+    browser.see("fetch('http://127.0.0.1:1/').catch(() => 0)")
+    browser.until(lambda: len(browser.said) >= 2, "the policy to be broken")
+    assert browser.see("window.hurt === undefined") is True
+    assert any("Content Security Policy" in one for one in browser.said)
+
+
+@pytest.mark.parametrize(
+    ("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True), (320, False)], ids=str
+)
+def test_everything_fits_and_can_be_read(browser: Browser, daemon: Daemon, width: int, dark: bool) -> None:
+    browser.look(width, 844, dark=dark)
+    browser.go(f"{daemon.url}/")
+    seen: dict[str, Any] = browser.see(LOOK)
+    assert seen["wide"] == []
+    assert seen["scroll"] == width
+    assert seen["texts"] > 150
+    assert seen["least"][0][0] >= 4.5, seen["least"]
+    assert (seen["paper"] < 0.1) is dark
+
+
+def test_what_is_measured_would_be_noticed(browser: Browser, daemon: Daemon) -> None:
+    browser.look(390, 844)
+    browser.go(f"{daemon.url}/")
+    browser.see(
+        "(() => { const p = document.createElement('p'); p.textContent = 'wide, pale'; "
+        "p.style.cssText = 'width: 600px; color: #999'; document.body.append(p); })()"
+    )
+    seen = browser.see(LOOK)
+    assert seen["scroll"] > 390
+    assert "wide, pale" in seen["wide"][0]
+    assert seen["least"][0][1] == "wide, pale"
+
+
+def test_the_keyboard_goes_through_it_in_order_and_stays_where_it_was(browser: Browser, daemon: Daemon) -> None:
+    browser.go(f"{daemon.url}/")
+    where = "document.activeElement.textContent || document.activeElement.tagName"
+    order = []
+    for _ in range(4):
+        browser.press("Tab", 9)
+        order.append(browser.see(where))
+    assert order[:3] == ["Skip to what is lost", "Pause", "messages_lost"]
+    # It can be seen where one is, and the page goes on without taking it away.
+    assert browser.see("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    at = accepted(browser)
+    browser.until(lambda: accepted(browser) > at, "more")
+    assert browser.see(where) == order[-1]
+
+
+def test_what_is_selected_stays_selected(browser: Browser, daemon: Daemon) -> None:
+    browser.go(f"{daemon.url}/")
+    browser.see("getSelection().selectAllChildren(document.querySelector('#segments tbody tr')), true")
+    text, at = browser.see("getSelection().toString()"), accepted(browser)
+    browser.until(lambda: accepted(browser) > at, "more")
+    assert browser.see("getSelection().toString()") == text
+
+
+def test_it_can_be_paused(browser: Browser, daemon: Daemon) -> None:
+    browser.go(f"{daemon.url}/")
+    browser.see("document.getElementById('pause').click()")
+    assert browser.see("document.getElementById('pause').getAttribute('aria-pressed')") == "true"
+    browser.asked.clear()
+    at = accepted(browser)
+    browser.see("new Promise(done => setTimeout(done, 4000))")
+    assert browser.asked == []
+    browser.see("document.getElementById('pause').click()")
+    browser.until(lambda: accepted(browser) > at, "more")
+
+
+def test_only_the_sentence_is_announced_and_only_when_it_changes(browser: Browser, daemon: Daemon) -> None:
+    browser.go(f"{daemon.url}/")
+    browser.see(
+        "window.changes = 0, new MutationObserver(all => window.changes += all.length)"
+        ".observe(document.getElementById('sentence'), {childList: true, characterData: true, subtree: true}), true"
+    )
+    said, at = browser.see("document.getElementById('sentence').textContent"), accepted(browser)
+    browser.until(lambda: accepted(browser) > at, "more")
+    if browser.see("document.getElementById('sentence').textContent") == said:
+        assert browser.see("window.changes") == 0
+    assert browser.see("document.querySelectorAll('[aria-live]').length") == 1
+
+
+def test_without_the_script_it_asks_for_itself(browser: Browser, daemon: Daemon) -> None:
+    browser.look(script=False)
+    try:
+        browser.go(f"{daemon.url}/")
+        assert browser.see("document.querySelector('noscript meta').httpEquiv") == "refresh"
+        at = accepted(browser)
+        browser.until(lambda: accepted(browser) > at, "the page to ask for itself")
+        assert browser.see("document.getElementById('pause').hidden") is True
+    finally:
+        browser.look()
+
+
+def test_when_the_daemon_is_gone_it_says_so_and_when_it_is_back_it_goes_on(browser: Browser, tmp_path: Path) -> None:
+    with Daemon(tmp_path / "b") as other:
+        browser.go(f"{other.url}/")
+        assert browser.see("document.getElementById('sentence').textContent") == "All is well."
+        other.stop()
+        browser.until(lambda: browser.see("document.getElementById('gone').hidden") is False, "a sign")
+        assert "does not answer" in browser.see("document.getElementById('gone').innerText")
+        assert re.search(r"\d:\d\d", browser.see("document.getElementById('gone-since').textContent"))
+        other.start()
+        browser.until(lambda: browser.see("document.getElementById('gone').hidden") is True, "it to go on")
+
+
+def ask(url: str, method: str = "GET") -> tuple[int, Message, bytes]:
+    request = urllib.request.Request(url, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.status, answer.headers, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+def test_it_can_only_be_read(daemon: Daemon) -> None:
+    for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+        status, headers, _ = ask(f"{daemon.url}/", method)
+        assert (status, headers["allow"]) == (405, "GET, HEAD")
+    status, headers, body = ask(f"{daemon.url}/", "HEAD")
+    assert (status, body) == (200, b"")
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+
+
+def test_programs_get_the_same_as_json(daemon: Daemon) -> None:
+    told = json.loads(daemon.page("/status.json"))
+    assert told["state"] == "attention"
+    assert told["segments"][0]["name"] == "plant"
+    lost = {one["name"]: one for one in told["drops"]}["messages_lost"]
+    assert lost["now"] is True
+    assert lost["since"] <= lost["last"] <= told["at"]
+    assert EVIL in {one["src"] for one in told["sources"]}
+
+
+# -- behind a proxy
+
+
+class Proxy(http.server.ThreadingHTTPServer):
+    """As much of a reverse proxy as it takes: /ops/relay01/ is the daemon."""
+
+    daemon_threads = True
+
+    def __init__(self, to: str) -> None:
+        self.to = to
+        super().__init__(("127.0.0.1", 0), _Forward)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/ops/relay01/"
+
+
+class _Forward(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Proxy)
+        if not self.path.startswith("/ops/relay01/"):
+            self.send_error(404)
+            return
+        status, headers, body = ask(self.server.to + self.path.removeprefix("/ops/relay01"))
+        self.send_response(status)
+        for name, value in headers.items():
+            if name not in ("connection", "server", "date"):
+                self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_args: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture(params=["python", "nginx"])
+def prefixed(request: pytest.FixtureRequest, daemon: Daemon, tmp_path: Path) -> Iterator[str]:
+    """The address of the daemon's page behind a proxy, below a prefix."""
+    if request.param == "python":
+        with Proxy(daemon.url) as proxy:
+            thread = threading.Thread(target=proxy.serve_forever)
+            thread.start()
+            yield proxy.url
+            proxy.shutdown()
+            thread.join()
+        return
+    nginx = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
+    if nginx is None:
+        pytest.skip("there is no nginx")
+    text = (Path(__file__).parents[2] / "docs/status-page.md").read_text()
+    (snippet,) = re.findall(r"```none\n(location = .*?)```", text, re.DOTALL)
+    port = free_port(socket.SOCK_STREAM)
+    snippet = snippet.replace("http://127.0.0.1:9540/", f"{daemon.url}/")
+    (tmp_path / "nginx.conf").write_text(
+        f"daemon off; pid {tmp_path}/pid; error_log {tmp_path}/error.log; events {{}}\n"
+        f"http {{ access_log off; client_body_temp_path {tmp_path}/body; proxy_temp_path {tmp_path}/proxy; "
+        f"fastcgi_temp_path {tmp_path}/f; uwsgi_temp_path {tmp_path}/u; scgi_temp_path {tmp_path}/s; "
+        f"server {{ listen 127.0.0.1:{port};\n{snippet}\n}} }}\n"
+    )
+    process = subprocess.Popen([nginx, "-c", str(tmp_path / "nginx.conf"), "-p", str(tmp_path)])
+    try:
+        url = f"http://127.0.0.1:{port}/relay01/"
+        wait(lambda: _answers(url), "nginx")
+        yield url
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return ask(url)[0] == 200
+    except OSError:
+        return False
+
+
+def test_it_works_behind_a_proxy_below_a_prefix(browser: Browser, prefixed: str) -> None:
+    browser.go(prefixed)
+    first = accepted(browser)
+    browser.until(lambda: accepted(browser) > first, "more")
+    assert browser.see("getComputedStyle(document.querySelector('.charts')).display") == "grid"
+    assert browser.said == []
+    assert all(one.startswith(prefixed) for one in browser.asked)

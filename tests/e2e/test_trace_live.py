@@ -1,0 +1,247 @@
+"""`bccn trace --live`: what is told of a message is what became of it, on real hosts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bccnd.core.observe import observe
+from bccnd.journal import files, layout
+from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.network import PORT, Net
+from tests.support import NOBODY, need_root
+
+SRC = "host-c/plain/7"
+
+
+class Traced:
+    """A trace in another process; `begun` is what it knew at first."""
+
+    def __init__(self, daemon: Daemon, *words: str) -> None:
+        command = [*daemon.prefix, str(BIN / "bccn"), "--socket", str(daemon.bus), "trace", "--live", "--json", *words]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()
+        self.begun: dict[str, Any] = json.loads(line)
+        self.end: dict[str, Any] = {}
+
+    def events(self) -> list[dict[str, Any]]:
+        """All that it has seen, once it has ended by itself."""
+        out, said = self.process.communicate(timeout=2 * PATIENCE)
+        assert said == b""
+        *found, self.end = map(json.loads, out.splitlines())
+        assert self.end["kind"] == "end"
+        there = self.end["seen"] or self.end.get("known", {}).get("state") in ("heard", "ours")
+        assert self.process.returncode == (0 if there else 1)
+        return found
+
+
+@contextmanager
+def traced(daemon: Daemon, *words: str) -> Iterator[Traced]:
+    trace = Traced(daemon, *words)
+    try:
+        yield trace
+    finally:
+        trace.process.kill()
+        trace.process.communicate()
+
+
+def known(daemon: Daemon, wanted: str) -> Traced:
+    """What is known of a message that is not worth waiting for."""
+    trace = Traced(daemon, wanted)
+    assert trace.events() == []
+    return trace
+
+
+def test_a_message_on_its_way_from_one_host_to_another(tmp_path: Path, net: Net) -> None:
+    one, two = (net.daemon(host, tmp_path, start=False) for host in "ab")
+    one.configure({"repeat": [{"channels": "alarm/>", "copies": 2, "spacing": 0}]})
+    one.start()
+    two.start()
+    with one, two, one.connect() as speaker, two.connect("alarm/") as listener:
+        me = speaker.identity()
+        with traced(one, f"{me}:*") as here, traced(two, "host-a/*:*") as there:
+            speaker.publish("alarm/fire", b"hot")
+            assert payloads(listener, 1) == [b"hot"]
+            published, *back = here.events()
+            first, second = there.events()
+        assert (published["kind"], published["sent_on"], published["receivers"]) == (
+            "published",
+            ["10.77.0.255#5400"],
+            [],
+        )
+        assert [copy["verdict"] for copy in back] == ["looped", "looped"]
+        seq = published["seq"]
+        for copy in (*back, first, second):
+            assert (copy["kind"], copy["src"], copy["seq"], copy["chan"]) == ("copy", me, seq, "alarm/fire")
+            assert (copy["peer"], copy["segment"]) == ("10.77.0.1:5400", "10.77.0.255#5400")
+        assert [copy["verdict"] for copy in (first, second)] == ["accepted", "duplicate"]
+        (receiver,) = first["receivers"]
+        assert receiver["identity"] == listener.identity()
+        assert (receiver["patterns"], receiver["fate"]) == (["alarm/"], "sent")
+        assert second["receivers"] == []
+        assert first["at_ns"] <= second["at_ns"]
+        assert "it has come" in second["before"]
+
+        # From then on it is known to have come; what became of it then is not remembered.
+        later = known(two, f"{me}:{seq}")
+        assert (later.begun["known"]["state"], later.process.returncode) == ("heard", 0)
+        assert known(one, f"{me}:{seq}").begun["known"]["state"] == "ours"
+
+
+def test_a_message_that_was_lost_on_the_way_and_one_with_a_wrong_key(tmp_path: Path, net: Net) -> None:
+    daemon = net.daemon("a", tmp_path, start=False)
+    daemon.configure({"dedup": {"horizon": "300ms"}})
+    daemon.start()
+    messages = [datagram(SRC, seq, "x", b"", KEY) for seq in range(8)]
+    with daemon, daemon.connect("x") as client:
+        net.send("c", "10.77.0.255", *messages[2:4])
+        net.run("a", "nft", "add table inet loss")
+        net.run("a", "nft", "add chain inet loss in { type filter hook prerouting priority -300; }")
+        net.run("a", "nft", f"add rule inet loss in udp dport {PORT} drop")
+        net.send("c", "10.77.0.255", messages[4])
+        net.run("a", "nft", "delete table inet loss")
+        net.send("c", "10.77.0.255", messages[5])
+        assert payloads(client, 3) == [b""] * 3
+        wait(lambda: daemon.metric("messages_lost_total") == 1)
+
+        lost = known(daemon, f"{SRC}:4")
+        assert lost.begun["known"]["state"] == "lost"
+        assert "given up as lost; the last seq was 5" in lost.begun["known"]["finding"]
+        assert lost.begun["neighbours"] == {"3": "heard", "5": "heard"}
+        assert lost.process.returncode == 1
+        assert known(daemon, f"{SRC}:1").begun["known"]["state"] == "before"
+
+        # It may come all the same, to who waits for it: so long behind the others, it is taken for a new beginning.
+        with traced(daemon, f"{SRC}:4", "--wait", "10s") as trace:
+            net.send("c", "10.77.0.255", messages[4])
+            (late,) = trace.events()
+        assert (late["verdict"], late["receivers"][0]["fate"]) == ("restart", "sent")
+        assert "given up as lost" in late["before"]
+
+        with traced(daemon, f"{SRC}:7") as trace:
+            assert trace.begun["known"]["state"] == "ahead"
+            net.send("c", "10.77.0.255", datagram(SRC, 7, "x", b"", b"another key of 32 bytes, as it is"))
+            (refused,) = trace.events()
+        assert (refused["verdict"], refused["receivers"]) == ("integrity_failed", [])
+        assert refused["stages"][-1] == {
+            "stage": "check",
+            "passed": False,
+            "finding": "the check does not fit the body",
+        }
+        assert trace.end["known"]["state"] == "ahead"
+
+
+def test_a_client_that_does_not_read(tmp_path: Path) -> None:
+    with (
+        Daemon(tmp_path / "a", {"bus": {"queue": {"messages": 4}}}) as daemon,
+        Wire(daemon.port) as wire,
+        daemon.connect("x") as slow,
+        daemon.connect("x", "*") as quick,
+    ):
+        slow.tag("slow")
+        quick.tag("quick")
+        numbers = iter(range(100_000))
+
+        def fill(field: str) -> bool:
+            wire.send(*(datagram(SRC, next(numbers), "x", b"f" * 1000) for _ in range(8)))
+            payloads(quick, 8)
+            rows = map(json.loads, daemon.tool("clients", "--json").stdout.splitlines())
+            return any(row[field] for row in rows)
+
+        wait(lambda: fill("lost"))
+        with traced(daemon, "--src", SRC) as trace:
+            wire.send(datagram(SRC, seq := next(numbers), "x", b"one too many"))
+            (copy,) = trace.events()
+        fates = {one["identity"]: one for one in copy["receivers"]}
+        assert copy["seq"] == trace.end["seq"] == seq
+        assert (fates[quick.identity()]["fate"], fates[quick.identity()]["patterns"]) == ("sent", ["x", "*"])
+        reader = fates[quick.identity()]["identity"].replace("quick", "slow")
+        assert (fates[reader]["fate"], fates[reader]["reason"]) == ("dropped", "queue_messages")
+
+        # Now there is room in the queue, but the socket is still full: it waits until it is read.
+        daemon.configure({"bus": {"queue": {"messages": 64}}})
+        daemon.reload()
+        with traced(daemon, "--src", SRC, "--seq", str(seq := next(numbers)), "--wait", "20s") as trace:
+            wire.send(datagram(SRC, seq, "x", b"waits"))
+            assert payloads(quick, 2)[-1] == b"waits"
+            while b"waits" not in payloads(slow, 1):
+                pass
+            copy, taken = trace.events()
+        fates = {one["identity"]: one for one in copy["receivers"]}
+        assert fates[reader]["fate"] == "queued"
+        assert fates[reader]["behind"] > 0
+        assert (taken["kind"], taken["identity"]) == ("taken", reader)
+        assert taken["at_ns"] >= copy["at_ns"]
+
+
+def test_a_message_that_stays_on_this_host_and_one_that_nobody_sends(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "a") as daemon, daemon.connect() as speaker, daemon.connect("x") as listener:
+        speaker.local(True)
+        with traced(daemon, f"{speaker.identity()}:*") as trace:
+            speaker.publish("x", b"")
+            (published,) = trace.events()
+        assert (published["kind"], published["local"], published["sent_on"]) == ("published", True, [])
+        assert published["seq"] == 0
+        assert [one["identity"] for one in published["receivers"]] == [listener.identity()]
+
+        with traced(daemon, f"{SRC}:1", "--wait", "200ms") as trace:
+            assert trace.begun["known"] == {
+                "state": "unknown",
+                "finding": "nothing was heard of this sender, or it was forgotten",
+            }
+            assert trace.events() == []
+        assert trace.process.returncode == 1
+
+        with traced(daemon, f"{SRC}:1") as trace:
+            trace.process.send_signal(signal.SIGINT)
+            assert trace.events() == []
+
+        for words in (["--live", "a:b:x"], ["--live"], ["--seq", "1", "x"], ["--live", "a:1", "--wait", "never"]):
+            done = daemon.tool("trace", *words)
+            assert (done.returncode, done.stdout) == (2, b""), words
+        done = daemon.tool("trace", "--live", "?:1")
+        assert (done.returncode, b"this is no sender and seq" in done.stderr) == (1, True)
+
+
+def test_it_takes_the_right_to_tap(tmp_path: Path) -> None:
+    need_root("only root can be somebody else")
+    with Daemon(tmp_path / "a", {"bus": {"path": f"@bccnd-{tmp_path}", "mode": "0666"}}) as daemon:
+        daemon.prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
+        command = [*daemon.prefix, str(BIN / "bccn"), "--socket", f"@bccnd-{tmp_path}", "trace", "--live", f"{SRC}:1"]
+        done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+        assert done.returncode == 1
+        assert b"you may not trace" in done.stderr
+        assert b"remedy: " in done.stderr
+
+
+def test_it_is_shown_for_people_with_what_a_journal_has_of_it(tmp_path: Path) -> None:
+    raw = datagram(SRC, 2, "demo/t1", b"21.5")
+    rows = [observe("accepted", "lan", 1, 1_700_000_000_000_000_000, "10.0.0.7:5400", raw)]
+    filesystem, root = files.open_root(str(tmp_path / "journal"))
+    path = layout.ObsFile("relay01", "2023-11-14", "20231114T000000Z-00000000", 0).path
+    files.write(filesystem, root, path, files.obs_table("relay01", "20231114T000000Z-00000000", 0, rows))
+    patient = {"dedup": {"horizon": "60s"}}
+    with Daemon(tmp_path / "a", patient) as daemon, Wire(daemon.port) as wire, daemon.connect("demo/") as client:
+        wire.send(datagram(SRC, 1, "demo/t1", b""), datagram(SRC, 3, "demo/t1", b""))
+        assert payloads(client, 2) == [b"", b""]
+        command = [str(BIN / "bccn"), "--socket", str(daemon.bus), "trace", "--live", f"{SRC}:2"]
+        with subprocess.Popen([*command, "--journal", str(tmp_path / "journal")], stdout=subprocess.PIPE) as trace:
+            assert trace.stdout is not None
+            head = [trace.stdout.readline().decode() for _ in range(4)]
+            wire.send(raw)
+            said = trace.stdout.read().decode()
+        assert trace.returncode == 0
+        assert head[0] == f"message 2 of {SRC}\n"
+        assert "others after it have: it may still be on its way; the last seq was 3" in head[1]
+        assert head[2:] == ["  seq 1: has come\n", "  seq 3: has come\n"]
+        assert f"a copy of {SRC}:2 (demo/t1, " in said
+        assert ": stale\n" in said
+        assert "dedup: stale: the last seq was 3, in epoch 1" in said
+        assert " recorded by relay01 on lan from 10.0.0.7:5400: accepted\n" in said

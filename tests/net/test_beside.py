@@ -1,0 +1,153 @@
+"""Programs beside the daemon: real ones, that end, fail, refuse to run and outlive nobody."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bccnd.net import beside
+from bccnd.net.beside import Program
+from bccnd.net.loop import Loop
+from tests.support import turn_until
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    one = Loop()
+    yield one
+    one.close()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "SHORTEST", 0.02)
+    monkeypatch.setattr(beside, "LONGEST", 0.08)
+
+
+def shell(text: str) -> list[str]:
+    return ["/bin/sh", "-c", text]
+
+
+def exists(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
+
+
+def test_one_that_ends_is_started_again_after_a_pause_that_grows(
+    loop: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = Program(loop, "nng", shell(f"echo >> {tmp_path}/starts; exit 3"))
+    program.start()
+    turn_until(loop, lambda: program.starts == 5, "the fifth start")
+    turn_until(loop, lambda: not program.pid, "its end")
+    program.stop()
+    assert len((tmp_path / "starts").read_text().splitlines()) == 5
+    pauses = [line.getMessage().partition("next attempt in ")[2].split()[0] for line in caplog.records]
+    assert pauses[:4] == ["0.02", "0.04", "0.08", "0.08"]
+    assert "exit code 3" in caplog.text
+
+
+def test_how_it_died_is_said(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    program = Program(loop, "nng", shell("kill -KILL $$"))
+    program.start()
+    turn_until(loop, lambda: "SIGKILL" in caplog.text, "the word")
+    program.stop()
+
+
+def test_one_that_says_that_it_cannot_run_is_left_alone(loop: Loop) -> None:
+    ended: list[int] = []
+    program = Program(loop, "nng", shell("exit 2"), lambda: ended.append(1))
+    program.start()
+    turn_until(loop, lambda: bool(ended), "its end")
+    deadline = time.monotonic() + 0.2
+    turn_until(loop, lambda: time.monotonic() > deadline, "some time to pass")
+    assert (program.starts, program.pid) == (1, 0)
+
+
+def test_what_cannot_be_started_at_all_is_said_and_tried_again(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    program = Program(loop, "nng", ["/there/is/no/such/program"])
+    program.start()
+    assert "cannot be started (No such file or directory)" in caplog.text
+    before = len(os.listdir("/proc/self/fd"))
+    turn_until(loop, lambda: caplog.text.count("cannot be started") > 3, "further attempts")
+    program.stop()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_one_that_is_stopped_ends_is_reaped_and_stays_away(loop: Loop) -> None:
+    program = Program(loop, "nng", shell("exec sleep 100"))
+    program.start()
+    pid = program.pid
+    assert exists(pid)
+    before = len(os.listdir("/proc/self/fd"))
+    program.stop()
+    turn_until(loop, lambda: not exists(pid), "the reaping")
+    assert program.pid == 0
+    assert len(os.listdir("/proc/self/fd")) == before - 2
+
+
+def test_one_that_is_stopped_while_it_waits_for_its_next_start_is_not_started(loop: Loop) -> None:
+    program = Program(loop, "nng", shell("exit 1"))
+    program.start()
+    turn_until(loop, lambda: not program.pid, "its end")
+    program.stop()
+    deadline = time.monotonic() + 0.2
+    turn_until(loop, lambda: time.monotonic() > deadline, "some time to pass")
+    assert program.starts == 1
+
+
+def test_its_input_ends_with_us(loop: Loop, tmp_path: Path) -> None:
+    # A daemon in small, which starts a program that ends with its input, and is killed.
+    said = tmp_path / "pid"
+    code = (
+        "import time\n"
+        "from bccnd.net.beside import Program\n"
+        "from bccnd.net.loop import Loop\n"
+        f"program = Program(Loop(), 'nng', ['/bin/cat'])\nprogram.start()\n"
+        f"open({str(said)!r}, 'w').write(f'{{program.pid}}\\n')\n"
+        "time.sleep(100)\n"
+    )
+    daemon = os.posix_spawn(sys.executable, [sys.executable, "-c", code], {**os.environ})
+    turn_until(loop, lambda: said.exists() and said.read_text().endswith("\n"), "the start")
+    pid = int(said.read_text())
+    assert exists(pid)
+    os.kill(daemon, signal.SIGKILL)
+    os.waitpid(daemon, 0)
+    turn_until(loop, lambda: not exists(pid) or zombie(pid), "its end")
+
+
+def zombie(pid: int) -> bool:
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_what_the_service_manager_tells_us_is_not_for_others(
+    loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", "@x")
+    monkeypatch.setenv("WATCHDOG_USEC", "1")
+    monkeypatch.setenv("KEPT", "1")
+    program = Program(loop, "nng", shell(f"env > {tmp_path}/env; exit 2"))
+    program.start()
+    turn_until(loop, lambda: not program.pid, "its end")
+    names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
+    assert "KEPT" in names
+    assert not names & {"NOTIFY_SOCKET", "WATCHDOG_USEC"}
+
+
+def test_a_module_runs_from_the_same_place_as_we_do() -> None:
+    command = beside.python("bccnd.cli.daemon", "--version")
+    assert os.path.realpath(command[0]) == os.path.realpath(sys.executable)
+    read, write = os.pipe()
+    pid = os.posix_spawn(command[0], command, {}, file_actions=[(os.POSIX_SPAWN_DUP2, write, 1)])
+    os.waitpid(pid, 0)
+    os.close(write)
+    with open(read) as out:
+        from bccnd.version import VERSION
+
+        assert out.read() == f"bccnd {VERSION}\n"

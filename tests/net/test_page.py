@@ -1,0 +1,486 @@
+"""The status page: whatever strangers are called, the page is made of the same elements; what is wrong comes first,
+with since when and what to do; and looking costs little, however much there is."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bccnd.core.counters import DROP_REASONS
+from bccnd.core.dedup import MAX_LOSERS
+from bccnd.core.history import STEP
+from bccnd.core.liveness import DEAD, HEARTBEAT, SILENT, Death
+from bccnd.core.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
+from bccnd.net import log
+from bccnd.net.clients import BusLimits
+from bccnd.net.drops import DROPS
+from bccnd.net.markup import Markup, element, joined
+from bccnd.net.page import FRESH, StatusPage
+from bccnd.net.page_facts import (
+    ATTENTION,
+    LATELY,
+    NAMED,
+    NOW,
+    OVER,
+    WELL,
+    Channel,
+    Chart,
+    Client,
+    Dropped,
+    Event,
+    Facts,
+    Finding,
+    Gateway,
+    GatewayPeer,
+    Segment,
+    Source,
+    Sources,
+    Verdict,
+    plain,
+    sentence,
+    state_of,
+)
+from bccnd.net.page_gather import CHANNELS, COMES_UP, LINES, MAX_SILENT, ROWS, Gatherer
+from bccnd.net.page_render import render
+from tests.net.test_metrics import Observed, open_segment
+from tests.support import Hub
+
+AT = 1_795_000_000.0
+EVIL = "<img src=x onerror=alert(1)>\"'&</td></table><script>alert(2)</script>"
+
+
+# -- pure: facts -> page
+
+
+def full(text: str) -> Facts:
+    """Facts in which everything that somebody else may have chosen is that text."""
+    counts = Sources(10, 8, 15.0, 1, 1, 2, 3, 4)
+    drops = [
+        Dropped(text, text, text, text, 5, 0.5, AT - 9, AT - 5, AT - 1, serious, serious, text, text)
+        for serious in (True, False)
+    ]
+    return Facts(
+        host=text,
+        version="1",
+        pid=7,
+        started=AT - 100_000,
+        at=AT,
+        state=ATTENTION,
+        findings=[Finding(text, "drops", True), Finding(text, "sources", False)],
+        charts=[Chart("accepted", "Accepted", "datagrams", 9, 1.5, [None, 0.0, 3.0, None, 1.0])],
+        drops=drops,
+        segments=[Segment(text, text, text, 9, 1.0, 5, 0.5, 4, 0.5, 3, 2, 0.1, 1)],
+        verdicts=[Verdict(text, text, True, 9, 1.0, 0.5)],
+        source_counts=counts,
+        sources=[Source(text, text, AT - 3, 1, 2, AT - 9, AT - 4)],
+        more_sources=3,
+        channels=[Channel(text, 4.0, 240, 2)],
+        more_channels=2,
+        clients=[Client(text, text, 1000, 77, 5, 5000, 0.9, 3, 2, 1, AT - 50)],
+        more_clients=1,
+        deliveries=5,
+        deliveries_rate=0.5,
+        published=6,
+        published_rate=0.6,
+        queue_bytes=5000,
+        subscriptions=1,
+        gateways=[Gateway("nng", False, 0, 0, 1, 2, 3, 4, 5)],
+        peers=[GatewayPeer("nng", text, text, AT - 9, 1, 2, 3, 4)],
+        more_peers=1,
+        events=[Event(AT - 2, "warning", text, text, text)],
+    )
+
+
+class Read(HTMLParser):
+    """A page, taken apart: elements with the names of their attributes, and the text in between."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, tuple[str, ...]]] = []
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, tuple(name for name, _ in attrs)))
+        self.found.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.elements.append((f"/{tag}", ()))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        self.elements.append(("comment", ()))
+
+    def handle_decl(self, decl: str) -> None:
+        self.elements.append(("declaration", ()))
+
+    def unknown_decl(self, data: str) -> None:
+        self.elements.append(("declaration", ()))
+
+    def handle_pi(self, data: str) -> None:
+        self.elements.append(("instruction", ()))
+
+
+HARMLESS = Read(render(full("x"))).elements
+
+
+@given(st.one_of(st.text(min_size=1), st.text("<>&\"'/=! -[]?\n\0", min_size=1), st.just(EVIL)))
+@settings(max_examples=100, deadline=None)
+def test_no_text_makes_an_element_or_an_attribute(text: str) -> None:
+    assert Read(render(full(text))).elements == HARMLESS
+
+
+def test_and_it_would_be_noticed() -> None:
+    assert Read(render(full(Markup(EVIL)))).elements != HARMLESS
+
+
+def test_what_somebody_is_called_can_be_read() -> None:
+    assert Read(render(full(EVIL))).text.count(EVIL) > 20
+
+
+def test_the_same_facts_are_there_for_programs() -> None:
+    facts = full(EVIL)
+    told = json.loads(json.dumps(plain(facts)))
+    assert set(told) == set(Facts._fields)
+    assert told["sources"][0] == facts.sources[0]._asdict()
+    assert told["source_counts"]["silent"] == 1
+
+
+@pytest.mark.parametrize("facts", [full("x"), full("x")._replace(state=WELL, findings=[], drops=[], gateways=[])])
+def test_the_page_is_made_for_everybody(facts: Facts) -> None:
+    found = Read(render(facts)).found
+    by_tag: dict[str, list[dict[str, str]]] = {}
+    for tag, attributes in found:
+        by_tag.setdefault(tag, []).append(attributes)
+    assert all(len(by_tag[tag]) == 1 for tag in ("h1", "main", "header", "footer", "title"))
+    assert len(by_tag["caption"]) == len(by_tag["table"])
+    assert all(one["scope"] in ("col", "row") for one in by_tag["th"])
+    assert all(one["aria-label"] for one in by_tag["svg"])
+    ids = [attributes["id"] for _, attributes in found if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for one in by_tag["a"]:
+        assert not one["href"].startswith("#") or one["href"][1:] in ids
+    assert [one for one in by_tag["section"] if one["aria-labelledby"] not in ids] == []
+    live = [attributes for _, attributes in found if "aria-live" in attributes]
+    assert [(one["id"], one["aria-live"]) for one in live] == [("sentence", "polite")]
+
+
+def test_nothing_in_the_page_is_forbidden_by_its_policy_and_no_address_leaves_its_place() -> None:
+    for tag, attributes in Read(render(full(EVIL))).found:
+        assert not [name for name in attributes if name == "style" or name.startswith("on")]
+        assert tag != "style"
+        for name in ("href", "src"):
+            address = attributes.get(name, "status")
+            assert address.startswith(("#", "status", "metrics", "healthz")), address
+        if tag == "script":
+            assert attributes == {"src": "status.js", "defer": ""}
+
+
+def said(findings: list[Finding]) -> str:
+    return "".join(one if isinstance(one, str) else one.text for one in sentence(findings))
+
+
+@pytest.mark.parametrize(
+    ("findings", "state", "told"),
+    [
+        ([], WELL, "All is well."),
+        ([("a", False)], OVER, "All is well now. Within the last hour: a."),
+        ([("a", True)], ATTENTION, "1 thing needs attention: a."),
+        ([("a", True), ("b", True)], ATTENTION, "2 things need attention: a, b."),
+        ([("a", True), ("b", False)], ATTENTION, "1 thing needs attention: a. Within the last hour also: b."),
+        (
+            [(str(number), True) for number in range(NAMED + 2)],
+            ATTENTION,
+            f"{NAMED + 2} things need attention: 0, 1, 2, 3, 4, 5 and 2 more.",
+        ),
+    ],
+)
+def test_one_sentence_says_how_things_are(findings: list[tuple[str, bool]], state: str, told: str) -> None:
+    found = [Finding(text, "drops", now) for text, now in findings]
+    assert state_of(found) == state
+    assert said(found) == told
+
+
+def test_what_is_going_on_is_told_with_since_when_where_and_what_to_do() -> None:
+    one = Dropped("lost", "", "m", "here", 1234, 5.6, AT - 700, AT - 65, AT - 3, True, True, "Gone.", "Look.")
+    text = Read(render(full("x")._replace(drops=[one]))).text
+    for part in ("lost on here", "going on", "1,234", "5.6/s", "3 s ago", "Gone.", "What to do: Look.", "#lost"):
+        assert part in text
+    past = Read(render(full("x")._replace(drops=[one._replace(now=False, since=None, first=None)]))).text
+    assert "over" in past
+    assert "at the start, or before" in past
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        (element("p", "a<b", title='"'), '<p title="&quot;">a&lt;b</p>'),
+        (element("p", None, [1, element("b", "x")], class_="c", hidden=True, lang=None, dir=False),
+         '<p class="c" hidden>1<b>x</b></p>'),
+        (element("meta", charset="utf-8", http_equiv="x"), '<meta charset="utf-8" http-equiv="x">'),
+        (joined("<", Markup("<i>"), ("&",)), "&lt;<i>&amp;"),
+    ],
+)  # fmt: skip
+def test_markup_is_what_it_says(part: Markup, text: str) -> None:
+    assert part == text
+
+
+# -- from a daemon
+
+
+class Daemon(Observed):
+    """As much of a daemon as people see of it; ``clock`` is moved by hand."""
+
+    host = "relay<01>"
+    refused = ""
+
+    def __init__(self, hub: Hub, segment: Any) -> None:
+        super().__init__(hub, [segment])
+        self.links.expected = []
+        self.started = time.time()
+        self.said: Iterable[log.Line] = []
+        self.channels: list[tuple[bytes, int, int]] = []
+        self.gatherer = Gatherer(self)
+
+    def carried(self) -> list[tuple[bytes, int, int]]:
+        return self.channels
+
+    def begin(self) -> None:
+        self.gatherer.begin()
+
+    def go_on(self, seconds: float) -> None:
+        """Let time pass, with a sample every few seconds."""
+        until = self.clock + seconds
+        while self.clock + STEP <= until:
+            self.clock += STEP
+            self.gatherer.sample()
+        self.clock = until
+
+    def facts(self) -> Facts:
+        return self.gatherer.facts()
+
+    def drop(self, name: str) -> Dropped:
+        (found,) = [one for one in self.facts().drops if one.name == name]
+        return found
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with Hub(tmp_path, limits=BusLimits(max_clients=50)) as hub:
+        segment = open_segment("here")
+        yield Daemon(hub, segment)
+        segment.close()
+
+
+def test_a_daemon_to_which_nothing_has_happened_is_well(daemon: Daemon) -> None:
+    daemon.begin()
+    facts = daemon.facts()
+    assert (facts.state, facts.findings) == (WELL, [])
+    # What was counted before is shown, and needs nobody now.
+    assert [one.name for one in facts.drops if one.now or one.since] == []
+    assert "No datagram has come in" in render(facts)
+    assert facts.host == "relay<01>"
+
+
+def test_a_drop_is_told_of_with_rate_and_times_until_it_is_long_over(daemon: Daemon) -> None:
+    daemon.begin()
+    daemon.go_on(60)
+    counters = daemon.segments[0].counters
+    for _ in range(4):
+        counters.verdicts[INTEGRITY_FAILED] += 10
+        counters.received += 10
+        daemon.go_on(STEP)
+    one = daemon.drop("integrity_failed")
+    wall = time.time()
+    assert (one.times, one.where, one.serious, one.now) == (40, "here", True, True)
+    assert one.rate == pytest.approx(2.0)
+    assert one.since == one.first == pytest.approx(wall - 3 * STEP, abs=1)
+    assert one.last == pytest.approx(wall, abs=1)
+    assert one.metric == 'bccnd_datagrams_total{verdict="integrity_failed"}'
+    assert said(daemon.facts().findings) == "1 thing needs attention: integrity_failed."
+    daemon.go_on(NOW + STEP)
+    assert daemon.drop("integrity_failed").rate == 0.0
+    assert said(daemon.facts().findings) == "All is well now. Within the last hour: integrity_failed."
+    daemon.go_on(LATELY)
+    assert daemon.facts().state == WELL
+    assert daemon.drop("integrity_failed").times == 40
+
+
+def test_what_is_as_it_should_be_needs_nobody(daemon: Daemon) -> None:
+    daemon.begin()
+    daemon.segments[0].counters.verdicts[DUPLICATE] += 5
+    daemon.go_on(STEP)
+    assert daemon.facts().state == WELL
+    assert not daemon.drop("duplicate").serious
+
+
+def test_every_drop_has_its_place_on_the_page(daemon: Daemon) -> None:
+    daemon.begin()
+    for reason in DROP_REASONS:
+        daemon.bus.counters.dropped[reason] += 1
+    daemon.repeater.dropped += 1
+    daemon.go_on(STEP)
+    text = render(daemon.facts())
+    shown = {one.name for one in daemon.facts().drops}
+    assert shown >= {*DROP_REASONS, "copies_dropped"}
+    assert shown - {"messages_lost"} <= {one.name for one in DROPS}
+    for name in shown:
+        assert f"<code>{name}</code>" in text
+
+
+def test_what_the_network_has_lost_is_told_by_source(daemon: Daemon) -> None:
+    daemon.begin()
+    sources = daemon.sources
+    for src, seqs in ((b"h/bad/1", (1, 5)), (b"h/worse/2", (1, 50)), (b"h/good/3", (1, 2))):
+        for seq in seqs:
+            if sources.judge(src, seq, daemon.clock) < 0:
+                sources.begin(src, seq, daemon.clock)
+    assert daemon.facts().source_counts.missing == 51
+    sources.sweep(daemon.clock + 3)
+    daemon.go_on(STEP)
+    facts = daemon.facts()
+    assert [(one.src, one.lost) for one in facts.sources] == [("h/worse/2", 48), ("h/bad/1", 3), ("h/good/3", 0)]
+    assert facts.sources[0].lost_last == pytest.approx(time.time(), abs=1)
+    assert daemon.drop("messages_lost").times == facts.source_counts.lost == 51
+    assert said(facts.findings) == "1 thing needs attention: messages_lost."
+
+
+def test_the_silent_and_the_dead_are_named(daemon: Daemon) -> None:
+    for src in (b"h/quiet/1", b"h/well/2"):
+        daemon.sources.begin(src, 1, daemon.clock)
+        daemon.liveness.beat(src, daemon.clock)
+        assert HEARTBEAT
+    daemon.liveness.dead[b"h/late/3"] = Death(daemon.clock - 20, daemon.clock - 20, 0.0)
+    source = daemon.sources.get(b"h/quiet/1")
+    assert source is not None
+    daemon.liveness._change(source, SILENT)
+    # Told of before we began, as by the daemon before us.
+    daemon.begin()
+    daemon.go_on(STEP)
+    facts = daemon.facts()
+    assert [(one.src, one.state) for one in facts.sources] == [
+        *(("h/quiet/1", "silent"), ("h/late/3", "dead"), ("h/well/2", "alive")),
+    ]
+    assert said(facts.findings) == "1 thing needs attention: 1 source is silent."
+    daemon.liveness.deaths += 1
+    daemon.gatherer.hear([(b"h/quiet/1", DEAD)])
+    daemon.go_on(STEP)
+    assert "sources have died" in said(daemon.facts().findings)
+
+
+def test_of_silent_sources_no_more_are_known_than_there_is_room_for(daemon: Daemon) -> None:
+    daemon.begin()
+    daemon.gatherer.hear((b"h/%d" % number, SILENT) for number in range(2 * MAX_SILENT))
+    assert len(daemon.gatherer._silent) == MAX_SILENT
+
+
+def test_a_gateway_that_is_not_there_and_a_refused_reload_are_told_of(daemon: Daemon) -> None:
+    daemon.begin()
+    daemon.links.expected = ["nng"]
+    daemon.refused = "reload refused: x"
+    assert said(daemon.facts().findings) == "1 thing needs attention: the last reload was refused."
+    daemon.started -= COMES_UP + 1
+    assert said(daemon.facts().findings) == (
+        "2 things need attention: gateway nng is not there, the last reload was refused."
+    )
+    assert "not there" in render(daemon.facts())
+
+
+def test_channels_come_by_what_they_carried_and_names_of_strangers_are_shown_as_they_are(daemon: Daemon) -> None:
+    daemon.channels = [(b"quiet", 1, 0), (EVIL.replace(" ", "_").encode(), 50, 3)]
+    daemon.begin()
+    daemon.channels = [(b"c/%d" % number, 2, 1) for number in range(100)]
+    daemon.go_on(STEP)
+    facts = daemon.facts()
+    assert facts.channels[0][::2] == (EVIL.replace(" ", "_"), 50)
+    assert len(facts.channels) == CHANNELS
+    assert facts.more_channels == 102 - CHANNELS
+
+
+def test_clients_come_by_what_waits_for_them(daemon: Daemon) -> None:
+    for _ in range(ROWS + 5):
+        daemon.hub.connect(b"x")
+    worst = next(reversed(daemon.bus.clients.values()))
+    worst.box.put(b"MSG x\0waits")
+    daemon.begin()
+    facts = daemon.facts()
+    assert len(facts.clients) == ROWS
+    assert facts.more_clients == 5
+    assert facts.clients[0].identity == worst.identity.decode()
+    assert facts.clients[0].queue_messages == 1
+    assert facts.queue_bytes == facts.clients[0].queue_bytes > 0
+
+
+def test_the_last_lines_of_the_log_are_there(daemon: Daemon) -> None:
+    daemon.said = [log.Line(AT, 30, "kernel_drops", "a <b>", "raise it")] * (LINES + 1)
+    daemon.begin()
+    facts = daemon.facts()
+    assert facts.events == [Event(AT, "warning", "kernel_drops", "a <b>", "raise it")] * LINES
+
+
+def test_many_who_look_within_a_second_cost_one_look(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = StatusPage(daemon)
+    page.begin()
+    pages = page.pages()
+    first = pages["/"]("")[2]
+    assert pages["/"]("")[2] is first
+    told = json.loads(pages["/status.json"]("")[2])
+    assert told["segments"][0]["accepted"] == 0
+    daemon.segments[0].counters.verdicts[ACCEPTED] += 7
+    assert json.loads(pages["/status.json"]("")[2]) == told
+    daemon.clock += FRESH
+    assert json.loads(pages["/status.json"]("")[2])["segments"][0]["accepted"] == 7
+    assert pages["/"]("")[2] is not first
+
+
+def test_style_script_and_picture_are_there_in_their_kinds(daemon: Daemon) -> None:
+    pages = StatusPage(daemon).pages()
+    kinds = {path: pages[path]("")[1].partition(";")[0] for path in pages}
+    assert kinds == {
+        "/": "text/html",
+        "/status.json": "application/json",
+        "/status.css": "text/css",
+        "/status.js": "text/javascript",
+        "/status.svg": "image/svg+xml",
+    }
+    assert all(len(pages[path]("")[2]) > 200 for path in pages)
+
+
+def least(call: Any, times: int = 7) -> float:
+    """The shortest time that it takes."""
+
+    def once() -> float:
+        began = time.perf_counter()
+        call()
+        return time.perf_counter() - began
+
+    return min(once() for _ in range(times))
+
+
+def test_looking_costs_no_more_however_many_sources_there_are(daemon: Daemon) -> None:
+    def hear(low: int, high: int) -> None:
+        for number in range(low, high):
+            daemon.sources.begin(b"host/%d/program" % number, 1, daemon.clock)
+
+    hear(0, 5_000)
+    for number in range(2 * MAX_LOSERS):
+        daemon.sources.losers[b"host/%d/program" % number] = number + 1
+    daemon.gatherer.hear((b"host/%d/program" % (number + 1000), SILENT) for number in range(MAX_SILENT))
+    daemon.begin()
+    few = least(daemon.facts)
+    hear(5_000, 60_000)
+    many = least(daemon.facts)
+    # What remains is counting those heard lately, which is half of them at the worst and all alike here.
+    assert many < 4 * few + 0.002, (few, many)

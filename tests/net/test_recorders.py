@@ -1,0 +1,78 @@
+"""What recorders tell the daemon: read as it was told, from lists of ours, and nothing else is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.core import frames
+from bccnd.net.access import Rule, everybody
+from bccnd.net.clients import Client
+from bccnd.net.recorders import MAX_REPORT, RECORDED, Recorders, report_of
+from tests.support import ANN, BOB, Hub, refusals
+
+
+@dataclass(eq=False)
+class Connection:
+    """As much of a client as matters here."""
+
+    open: bool = True
+
+
+def client() -> Client:
+    return cast(Client, Connection())
+
+
+@given(st.dictionaries(st.sampled_from(RECORDED), st.integers(0, 2**63)))
+def test_a_report_is_read_as_it_was_told(counts: dict[tuple[str, str], int]) -> None:
+    recorders = Recorders()
+    assert recorders.report(client(), report_of(counts))
+    for family, name in RECORDED:
+        assert recorders.count(family, name) == counts.get((family, name), 0)
+
+
+def test_two_recorders_count_together_and_one_that_has_gone_does_so_until_another_speaks() -> None:
+    recorders, one, two = Recorders(), client(), client()
+    named = RECORDED[0]
+    recorders.report(one, report_of({named: 3}))
+    recorders.report(two, report_of({named: 4}))
+    assert recorders.count(*named) == 7
+    recorders.report(one, report_of({named: 5}))
+    assert recorders.count(*named) == 9
+    one.open = False
+    assert recorders.count(*named) == 9
+    recorders.report(two, report_of({named: 4}))
+    assert recorders.count(*named) == 4
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"nothing", b"7", b'"x"', b'{"recorder_dropped_records/disk": "many"}', b"[" * 4000]
+)
+def test_what_makes_no_sense_is_no_report(text: bytes) -> None:
+    assert not Recorders().report(client(), text)
+
+
+def test_names_that_are_not_in_the_list_and_what_is_too_long_bring_nothing() -> None:
+    recorders = Recorders()
+    assert recorders.report(client(), b'{"made/up": 3, "recorder_dropped_records/disk": -1}')
+    assert {recorders.count(*named) for named in RECORDED} == {0}
+    assert not recorders.report(client(), b'{"x": "' + b"y" * MAX_REPORT + b'"}')
+
+
+def test_only_who_may_tap_reports_and_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    recorders, named = Recorders(), RECORDED[0]
+    rules = [Rule(uid=ANN.uid, tap=True), Rule(uid=BOB.uid, tap=False)]
+    with Hub(tmp_path, rules=rules, others=[("path", everybody)]) as hub:
+        hub.bus.on_recorder = recorders.report
+        ann, bob = hub.connect(who=ANN), hub.connect(who=BOB)
+        for peer in (ann, bob):
+            peer.send(frames.control(frames.RECORDER, report_of({named: peer.client.number})))
+        ann.send(frames.control(frames.RECORDER, b"x"))
+        assert refusals(ann.all()) == [(b"bad_report", frames.RECORDER)]
+        assert refusals(bob.all()) == [(b"not_permitted", frames.RECORDER)]
+        assert recorders.count(*named) == ann.client.number
