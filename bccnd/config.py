@@ -39,7 +39,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from bccnd.client.keys import passed_key, read_key, read_public_key
 from bccnd.core.address import read_address
 from bccnd.core.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP, check_src
-from bccnd.core.frames import DEFAULT_SOCKET
+from bccnd.core.frames import DEFAULT_SOCKET, LINKS
 from bccnd.document import Document
 from bccnd.errors import BadAddress, BadDatagram, BadKey, ConfigError, Fault
 
@@ -455,6 +455,7 @@ class AccessSettings(_Section):
     subscribe: Patterns | None = Field(default=None, max_length=1000)
     tap: bool | None = None
     tag: bool | None = None
+    link: bool | None = None
 
 
 class MetricsSettings(_Section):
@@ -566,14 +567,107 @@ class RecorderSettings(_Section):
         return self
 
 
-def _none_yet(thing: str) -> BeforeValidator:
-    """A key that is reserved: it may stand there empty, and asking for more is refused, not ignored."""
+#: what a link may speak, and what follows it
+_URL: Final = re.compile(r"(tcp|tls\+tcp|ipc|abstract)://(.+)")
 
-    def check(value: object) -> None:
-        if value:
-            raise _wrong(f"{thing} not in this version", "leave this key out, or leave it empty")
 
-    return BeforeValidator(check)
+def _url(value: str) -> str:
+    """A place that a link listens at or dials."""
+    found = _URL.fullmatch(value)
+    if found is None:
+        remedy = "write tls+tcp://host:port, tcp://host:port, or ipc:///path for this host alone"
+        raise _wrong(f"{_brief(value)} is no place for a link", remedy)
+    port = found[2].rpartition(":")[2]
+    if "tcp" in found[1] and not (":" in found[2] and re.fullmatch(r"[0-9]{1,5}", port) and int(port) <= 65_535):
+        raise _wrong(f"{_brief(value)} names no port", f"write {found[1]}://host:port")
+    return value
+
+
+Url = Annotated[Text, AfterValidator(_url)]
+Urls = Annotated[tuple[Url, ...], BeforeValidator(_as_tuple)]
+
+
+class TlsSettings(_Section):
+    """Certificates of links, as files in PEM."""
+
+    #: who vouches for the other ends
+    ca: Text = Field(min_length=1)
+    certificate: Text = Field(min_length=1)
+    key: Text = Field(min_length=1)
+    #: the name in the certificates of those whom we dial; without it, the host that is dialled
+    server_name: Text | None = Field(default=None, min_length=1)
+    #: who shows a certificate: both ends, or only who listens
+    require: Literal["both", "listener"] = "both"
+
+
+class NngSettings(_Section):
+    """Links to bridges of other segments, over NNG BUS."""
+
+    listen: Urls = Field(default=(), max_length=16)
+    dial: Urls = Field(default=(), max_length=256)
+    tls: TlsSettings | None = None
+    #: channels that go out over links, and those that are taken from them
+    send: Patterns = Field(default=("",), max_length=1000)
+    receive: Patterns = Field(default=("",), max_length=1000)
+    #: messages of senders without a name cannot be told from their copies where several bridges stand on a segment
+    nameless: bool = False
+    #: connections on all listeners together
+    max_peers: int = Field(default=256, ge=1, le=10_000)
+    #: messages that wait for one peer: half a second of a busy segment; NNG takes up to 8192
+    queue: int = Field(default=4096, ge=16, le=8192)
+
+    @model_validator(mode="after")
+    def _leads_somewhere(self) -> NngSettings:
+        urls = self.listen + self.dial
+        if not urls:
+            raise _wrong("a link that neither listens nor dials", "set listen or dial, or leave out gateways.nng")
+        for url in urls:
+            if urls.count(url) > 1:
+                raise _wrong(f"{url} stands there twice", "leave one of them out")
+        if any(url.startswith("tls") for url in urls) and self.tls is None:
+            raise _wrong(
+                "tls+tcp needs certificates", "set tls: {ca: FILE, certificate: FILE, key: FILE}, see docs/links.md"
+            )
+        return self
+
+
+class BrokerSettings(_Section):
+    """The gateway for publishers and subscribers of the TCP broker."""
+
+    #: where subscribers connect, and where publishers send to
+    tcp: Listen = None
+    udp: Listen = None
+    #: whether what publishers send goes onto the segments, too
+    broadcast: bool = False
+    #: where subscriptions are kept over restarts; without it, a file of its own in the state directory
+    state: Text | None = Field(default=None, min_length=1)
+    #: a descriptor each, and a queue
+    max_connections: int = Field(default=1024, ge=1, le=100_000)
+    #: ids that are known, connected or not
+    max_ids: int = Field(default=4096, ge=1, le=1_000_000)
+    #: for one id
+    max_subscriptions: int = Field(default=128, ge=1, le=10_000)
+    #: what may wait for one subscriber: 650 messages
+    queue: Bytes = Field(default=1 << 20, ge=4096, le=1 << 30)
+    #: after which an id that is not connected is forgotten; 0: never
+    expire: Seconds = Field(default=7 * 86_400.0)
+    #: within which a connection says its id
+    hello: Seconds = Field(default=10.0, ge=0.1, le=3600)
+    #: after which one that has subscribed to nothing and says nothing is ended; 0: never
+    idle: Seconds = Field(default=600.0)
+
+    @model_validator(mode="after")
+    def _leads_somewhere(self) -> BrokerSettings:
+        if self.tcp is None and self.udp is None:
+            raise _wrong("a broker that listens nowhere", "set tcp or udp, or leave out gateways.broker")
+        return self
+
+
+class GatewaySettings(_Section):
+    """Ways to other messaging worlds, each a process of its own; off unless configured."""
+
+    nng: NngSettings | None = None
+    broker: BrokerSettings | None = None
 
 
 class Settings(_Section):
@@ -596,7 +690,7 @@ class Settings(_Section):
     repeat: Annotated[tuple[RepeatSettings, ...], BeforeValidator(_as_tuple)] = Field(default=(), max_length=64)
     #: the first rule that speaks of a right and fits a client decides
     access: Annotated[tuple[AccessSettings, ...], BeforeValidator(_as_tuple)] = Field(default=(), max_length=1000)
-    gateways: Annotated[None, _none_yet("gateways are")] = None
+    gateways: Annotated[GatewaySettings, BeforeValidator(lambda value: value or {})] = GatewaySettings()
     recorder: Annotated[RecorderSettings, BeforeValidator(lambda value: value or {})] = RecorderSettings()
 
     @field_validator("host")
@@ -611,6 +705,8 @@ class Settings(_Section):
     def _distinct(cls, segments: tuple[SegmentSettings, ...]) -> tuple[SegmentSettings, ...]:
         labels = [segment.label for segment in segments]
         for label in labels:
+            if label in LINKS:
+                raise _wrong(f"{label} is what links are called", "give this segment another name")
             if labels.count(label) > 1:
                 raise _wrong(
                     f"two segments are called {label}", "give each a name, address, port or interface of its own"

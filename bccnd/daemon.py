@@ -22,6 +22,7 @@ from bccnd.core.annals import Annals, replay
 from bccnd.core.counters import Histogram, SegmentCounters
 from bccnd.core.dedup import DedupRules, Nameless, Sources
 from bccnd.core.egress import Egress
+from bccnd.core.history import STEP
 from bccnd.core.identity import identity, tagged, token
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door, make_door
@@ -30,9 +31,13 @@ from bccnd.core.patterns import DIALECTS
 from bccnd.core.quota import UserLimits
 from bccnd.core.repeat import Repeater, RepeatRule
 from bccnd.core.routes import Routes
+from bccnd.core.stalls import Stalls
+from bccnd.core.tally import TALLY
 from bccnd.core.trace import trace
-from bccnd.core.verdicts import INTEGRITY_FAILED, INTEGRITY_MISSING, INTEGRITY_UNKNOWN, NAMES, REPLAYED
+from bccnd.core.verdicts import NAMES
 from bccnd.errors import ConfigError
+from bccnd.gateways.names import NAMES as GATEWAYS
+from bccnd.gateways.report import no_report, read_report
 from bccnd.leaf import clock
 from bccnd.leaf.layout import DATAGRAMS, Unfinished
 from bccnd.leaf.layout import was_cast as was_cast_before
@@ -40,14 +45,21 @@ from bccnd.leaf.memory import give_back
 from bccnd.net import log, metrics
 from bccnd.net.access import Access, Admission, Rule, by_mode, everybody
 from bccnd.net.activation import Sockets
-from bccnd.net.bus import Bus, Entrance
+from bccnd.net.beside import Program, python
+from bccnd.net.bus import AFTER_REFUSAL, Bus, Entrance, Publish
 from bccnd.net.catchup import CatchUp
 from bccnd.net.clients import BusLimits
+from bccnd.net.drop_log import DropLog
+from bccnd.net.follow import Follows
 from bccnd.net.handover import Handover
+from bccnd.net.http import REASONS as VISITORS
 from bccnd.net.http import HttpServer
 from bccnd.net.intake import Intake
+from bccnd.net.links import Links
 from bccnd.net.loop import READABLE, Loop, Timer
+from bccnd.net.page import StatusPage
 from bccnd.net.peer import MAX_PROGRAM
+from bccnd.net.recorders import Recorders
 from bccnd.net.segment import Peers, Segment, SegmentOptions
 from bccnd.net.systemd import Manager
 from bccnd.net.udp import peer_name
@@ -65,31 +77,14 @@ TIDY: Final = 60.0
 DRAIN: Final = 0.6
 #: seconds between two statuses for the service manager
 TELL: Final = 10.0
+#: seconds within which gateways that somebody else starts have called
+CALLED: Final = 30.0
 #: sources that `bccn sources` can show
 MAX_LISTED: Final = 10_000
 #: receivers that a trace names
 MAX_TRACED: Final = 100
 #: bytes of a datagram that has met a bug which are kept for who looks for it
 MAX_SHOWN: Final = 2048
-#: what may be an attack, and is said: what was found, and what can be done about it
-_SUSPICIOUS: Final = {
-    INTEGRITY_MISSING: (
-        "they carry no check, and it is required",
-        "sign on these hosts too, or set integrity.required: false until all do",
-    ),
-    INTEGRITY_UNKNOWN: (
-        "their check is of another algorithm, or nobody has told us the sender's key",
-        "set the same integrity on all hosts, or integrity.unverifiable: accept until it is the same",
-    ),
-    INTEGRITY_FAILED: (
-        "their check does not fit: signed with another key, damaged, or forged",
-        "give hosts of ours the right key, and find out who the others are",
-    ),
-    REPLAYED: (
-        "their numbers were used before: sent again by somebody else, or by a program that has begun to count anew",
-        "find out which; a program of ours must begin above what it has used, as with the clock in microseconds",
-    ),
-}
 #: what this daemon is called on the segment, behind the host
 PROGRAM: Final = b"bccnd"
 
@@ -97,7 +92,8 @@ PROGRAM: Final = b"bccnd"
 class Daemon:
     """One running daemon. Raises StartError from the constructor when it cannot serve what is configured.
 
-    ``sockets`` are those that somebody has opened for us, ``manager`` is who wants to know how we are.
+    ``sockets`` are those that somebody has opened for us, ``manager`` is who wants to know how we are; ``gateways``:
+    whether those of the configuration are ours to start.
     """
 
     def __init__(
@@ -106,6 +102,8 @@ class Daemon:
         path: str | None = None,
         sockets: Sockets | None = None,
         manager: Manager | None = None,
+        *,
+        gateways: bool = True,
     ) -> None:
         settings = configuration.settings
         self._sockets = sockets or Sockets()
@@ -120,11 +118,19 @@ class Daemon:
         self._heartbeat = settings.heartbeat.interval
         self._started = time.time()
         self._limited = log.Limited()
+        #: what recorders have told of what they do not keep
+        self.recorders = Recorders()
+        self._drop_log = DropLog(self, self._limited)
         self.forward = Histogram()
+        self.stalls = Stalls()
         self.config_reloads = {"applied": 0, "refused": 0}
         #: clients that were left to us, and things that we did not understand of what was
         self.taken_over = 0
         self.state_dropped = 0
+        #: how often what is known of sources could not be written down for the next daemon
+        self.sources_not_kept = 0
+        #: those who came to the metrics listener in vain, by reason
+        self.visitors_refused = dict.fromkeys(VISITORS, 0)
         perl_safe = settings.names == "perl-safe"
         self._identify = partial(identity, settings.host.encode(), perl_safe=perl_safe)
         self._identity = self._identify(PROGRAM, os.getpid())
@@ -144,6 +150,8 @@ class Daemon:
             on_conflict=self._on_conflict,
             on_bug=self._on_bug,
         )
+        self._ingress.max_age_ns = int(settings.dedup.horizon * 1e9)
+        self._window = settings.dedup.sanity
         self._egress = Egress(door, self.sources, perl_safe=perl_safe)
         self._egress.open(self._identity)
         self.repeater = Repeater([], dialect, settings.dedup.horizon)
@@ -152,11 +160,21 @@ class Daemon:
         self._put_repeats_in_force(settings)
         self._set_groups(settings.metrics.groups)
         self.segments: list[Segment] = []
+        self._starts_gateways = gateways
+        #: what each gateway was last started with
+        self._gateways: dict[str, object] = {}
+        self.programs: dict[str, Program] = {}
+        self.links: Links
+        #: the last lines of our log, the latest first
+        self.said = log.keep_recent()
+        self._page = StatusPage(self)
+        self._follows: Follows
         with ExitStack() as undo:
             self._open(configuration, undo)
             self._close = undo.pop_all()
 
     def _open(self, configuration: Configuration, undo: ExitStack) -> None:
+        undo.callback(self.said.close)
         settings = configuration.settings
         self.loop = Loop()
         undo.callback(self.loop.close)
@@ -190,7 +208,7 @@ class Daemon:
             undo.callback(segment.close)
             self.segments.append(segment)
             # What was dropped before us was said by the daemon before us, or is said by the segment.
-            self._limited.grown(("drops", options.name), segment.kernel_drops())
+            self._limited.grown(("socket_drops", "socket_drops", options.name), segment.kernel_drops())
             for warning in segment.warnings:
                 text, _, remedy = warning.partition(". Remedy: ")
                 name = segment.options.name
@@ -198,7 +216,8 @@ class Daemon:
         listeners = self._sockets.open_metrics(settings.metrics.listen)
         self._visited = [f"http://{peer_name(listener.getsockname())}/" for listener in listeners]
         for listener in listeners:
-            undo.callback(HttpServer(self.loop, listener, metrics.pages(self)).close)
+            pages = {**metrics.pages(self), **self._page.pages()}
+            undo.callback(HttpServer(self.loop, listener, pages, self.visitors_refused).close)
         entrances = [self._open_socket(one, configuration.gids, undo) for one in settings.bus.all_sockets]
         self.bus = Bus(
             self.loop,
@@ -210,11 +229,43 @@ class Daemon:
             _bus_limits(settings),
             egress=self._egress,
             broadcast=self._broadcast,
-            listings={b"sources": self._list_sources, b"daemon": self._describe},
+            listings={
+                b"sources": self._list_sources,
+                b"daemon": self._describe,
+                b"gateways": lambda: iter(self.links),
+            },
             trace=self._trace,
+            follow=lambda client, payload: self._follows.ask(client, payload),
+            on_link=lambda payload: self.links.bring(payload),
+            on_report=lambda client, report: self.links.report(client, report),
+            on_recorder=self.recorders.report,
             handover=self._handover,
         )
         undo.callback(self.bus.close)
+        self.links = Links(
+            self._ingress,
+            self.bus.fanout,
+            frames.LINKS,
+            read_report,
+            no_report,
+            self._send,
+            copies=len(self.segments),
+            ledger=None if self._handover is None else self._handover.ledger,
+        )
+        self._follows = Follows(
+            self.loop,
+            self._ingress,
+            self.sources,
+            self._routes,
+            self.bus.fanout,
+            explain=self._trace,
+            window=lambda: self._window,
+            next_seq=self._egress.next_seq,
+            publish=self.bus.publish,
+            sent=lambda: {segment.options.name: segment.counters.sent for segment in self.segments},
+            use=self._use,
+        )
+        undo.callback(self._leave_gateways)
         if self._handover is not None:
             self._take_over(self._handover)
         ledger = None if self._handover is None else self._handover.ledger
@@ -256,7 +307,7 @@ class Daemon:
         self.state_dropped = len(lost)
         for what in lost:
             text = f"left out of what the daemon before this one has left, as it is not understood: {what}"
-            log.say("state_dropped", text, reason=what)
+            log.say("state_dropped", text, reason=what, drop="state_dropped")
         if handover.clients or found.records:
             rest = "" if unfinished is None else ", and what was being worked on"
             what = f"{_counted(self.taken_over, 'client')}, {_counted(found.sources, 'source')}{rest}"
@@ -282,12 +333,14 @@ class Daemon:
             try:
                 annals.turn(handover.new_annals())
             except OSError as error:
+                self.sources_not_kept += 1
                 self._limited.say(
                     "annals",
                     "not_kept",
                     f"what is known of sources will not outlive a restart of this daemon: {error.strerror}",
                     remedy="raise LimitNOFILE= or MemoryMax= of the service",
                     error=error.strerror or "",
+                    drop="sources_not_kept",
                 )
         return more
 
@@ -313,6 +366,7 @@ class Daemon:
                 subscribe=_encoded(rule.subscribe),
                 tap=rule.tap,
                 tag=rule.tag,
+                link=rule.link,
             )
             for rule in configuration.settings.access
         ]
@@ -342,6 +396,7 @@ class Daemon:
                     "(ip route), and whether a firewall refuses it (nft list ruleset)",
                     segment=name,
                     error=error,
+                    drop="send_errors",
                 )
         return failed
 
@@ -363,7 +418,13 @@ class Daemon:
         if interval:
             self._beat_at = self.loop.later(interval, self._beat)
             chan = HEARTBEAT + self._identity
-            self.bus.publish(self._identity, chan, b"", frames.message(chan, b""))
+            refused = self.bus.publish(self._identity, chan, b"", frames.message(chan, b""))
+            if refused and refused != "send_failed":  # that is counted, and said, where it happens
+                errors = self.bus.counters.errors
+                errors[refused] = errors.get(refused, 0) + 1
+                remedy = AFTER_REFUSAL[refused][1] if refused in AFTER_REFUSAL else "set heartbeat.interval: 0"
+                text = "our own heartbeats cannot be sent"
+                self._limited.say(("beat", refused), "dropped", text, remedy=remedy, drop=refused)
 
     def _on_heartbeat(self, src: bytes, now: float) -> None:
         waiting = bool(self.liveness.changes)
@@ -374,6 +435,7 @@ class Daemon:
     def _tell_liveness(self) -> None:
         """Tell local clients who has come alive, fallen silent or died."""
         changes, self.liveness.changes = self.liveness.changes, []
+        self._page.hear(changes)
         for src, state in changes:
             self.bus.announce(frames.LIVENESS + src, STATE_NAMES[state].encode("ascii"))
 
@@ -385,11 +447,13 @@ class Daemon:
             more.append(self._keep_annals(self._handover, self._ingress.annals, now))
         if self.liveness.changes:
             self._tell_liveness()
-        self.loop.later(SWEEP_ON if any(more) else SWEEP, self._sweep)
+        pause = SWEEP_ON if any(more) else SWEEP
+        self.stalls.come_by(now, pause)
+        self.loop.later(pause, self._sweep)
 
     def _on_bug(self, raw: bytes) -> None:
         text = f"a datagram was dropped by a bug in this daemon: {raw[:200]!r}"
-        self._limited.bug(text, verdict="internal_error", datagram=raw[:MAX_SHOWN])
+        self._limited.bug(text, verdict="internal_error", drop="internal_error", datagram=raw[:MAX_SHOWN])
 
     def _put_repeats_in_force(self, settings: Settings) -> None:
         rules = [RepeatRule(rule.channels.encode(), rule.copies, rule.spacing) for rule in settings.repeat]
@@ -412,6 +476,7 @@ class Daemon:
             remedy="give every host a 'host' of its own, and every program a name of its own",
             identity=src,
             peer=peer,
+            drop="identity_conflicts",
         )
 
     # -- life
@@ -424,7 +489,10 @@ class Daemon:
             intake.expect_late(True)
         CatchUp(loop, self.bus.fanout, patience, self._watch).begin(self._intakes)
         self._sweep()
-        loop.every(WATCH_DROPS, self._watch_drops)
+        loop.every(WATCH_DROPS, self._drop_log.watch)
+        loop.every(TALLY, self._drop_log.tell)
+        self._page.begin()
+        loop.every(STEP, self._page.sample)
         loop.every(TELL, lambda: self._manager.status(self._status()))
         self._manager.attach(loop)
         # The collector would walk every tracker in the midst of traffic. Nothing on the way of a datagram makes
@@ -436,9 +504,12 @@ class Daemon:
         log.say("ready", f"ready: {self._summary()}", version=VERSION)
         self._manager.ready(self._status())
         self._beat()
+        self._see_to_gateways(self._settings)
         try:
             loop.run()
             self._drain()
+            self.bus.close()  # with who is still there, what waits for him is gone
+            self._drop_log.end()
         finally:
             # We are ending already; being told again must not turn a clean end into a death by signal.
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -488,6 +559,7 @@ class Daemon:
         door = self._door(configuration)
         self._ingress.door = self._egress.door = door
         self.sources.configure(_dedup_rules(new))
+        self._window = new.dedup.sanity
         self.liveness.configure(_liveness_rules(new))
         self._put_repeats_in_force(new)
         if new.heartbeat.interval != self._heartbeat:
@@ -496,6 +568,8 @@ class Daemon:
                 self._beat_at.cancel()
             self._beat()
         self.nameless.horizon = new.dedup.horizon
+        self._ingress.max_age_ns = int(new.dedup.horizon * 1e9)
+        self._see_to_gateways(new)
         self.bus.configure(_bus_limits(new), self._access(configuration))
         if new.metrics.groups != self._groups:
             self._set_groups(new.metrics.groups)
@@ -506,6 +580,44 @@ class Daemon:
             found += f" and the public keys of {len(configuration.signers)} signers"
         give_back()
         log.say("reload_applied", f"reloaded: integrity {new.integrity.algorithm} with {found}")
+
+    def _see_to_gateways(self, settings: Settings) -> None:
+        """Start the gateways that are configured, anew where they are configured otherwise, or had given up."""
+        configured = {name: section for name in GATEWAYS if (section := getattr(settings.gateways, name)) is not None}
+        self.links.expected = list(configured)
+        if not self._starts_gateways:
+            self.loop.later(CALLED, self._miss_gateways)
+            return
+        for name in GATEWAYS:
+            wanted = (configured[name], settings.dedup.horizon) if name in configured else None
+            program = self.programs.get(name)
+            if wanted == self._gateways.get(name) and not (program is not None and program.hopeless):
+                continue
+            self._gateways[name] = wanted
+            starts = 0
+            if program is not None:
+                del self.programs[name]
+                program.stop()
+                starts = program.starts
+            if wanted is not None:
+                options = ["--gateway", name, "--bound", *(["--config", self._path] if self._path else [])]
+                program = self.programs[name] = Program(self.loop, name, python("bccnd.cli.daemon", *options))
+                program.starts = starts
+                program.start()
+
+    def _leave_gateways(self) -> None:
+        for program in self.programs.values():
+            program.close()
+
+    def _miss_gateways(self) -> None:
+        """Say which gateways are configured, are to be started by somebody else, and are not there."""
+        for name in [report["gateway"] for report in self.links if not report["up"]]:
+            log.say(
+                "doubtful_setting",
+                f"gateways.{name} is configured, and no such gateway runs",
+                remedy=f"systemctl enable --now bccnd-{name}, and see 'systemctl status bccnd-{name}'",
+                setting=f"gateways.{name}",
+            )
 
     def _door(self, configuration: Configuration) -> Door:
         settings, keys, signers = configuration.settings.integrity, configuration.keys, configuration.signers
@@ -536,33 +648,6 @@ class Daemon:
     def _set_groups(self, groups: dict[str, str]) -> None:
         self._groups = groups
         self._ingress.set_groups([pattern.encode() for pattern in groups.values()])
-
-    def _watch_drops(self) -> None:
-        """Say when the kernel had to drop datagrams or some were refused that may be forged, and what helps."""
-        for segment in self.segments:
-            name = segment.options.name
-            new = self._limited.grown(("drops", name), segment.kernel_drops())
-            if new:
-                log.say(
-                    "kernel_drops",
-                    f"segment {name}: the kernel dropped {new} datagrams because the receive buffer of "
-                    f"{segment.granted} bytes was full",
-                    remedy=f"raise receive_buffer of this segment, say to {2 * segment.granted}, and with it "
-                    "ReceiveBuffer= of its socket unit; or net.core.rmem_max, unless the daemon runs as root",
-                    segment=name,
-                    count=new,
-                )
-            for verdict, (finding, remedy) in _SUSPICIOUS.items():
-                new = self._limited.grown((verdict, name), segment.counters.verdicts[verdict])
-                if new:
-                    log.say(
-                        "datagrams_refused",
-                        f"segment {name}: {new} datagrams were refused ({NAMES[verdict]}): {finding}",
-                        remedy=f"'bccn tap --refused' shows from where they come and what they claim to be; {remedy}",
-                        segment=name,
-                        verdict=NAMES[verdict],
-                        count=new,
-                    )
 
     def _summary(self) -> str:
         settings = self._settings
@@ -608,8 +693,28 @@ class Daemon:
         return time.monotonic()
 
     @property
+    def refused(self) -> str:
+        """What is wrong with the configuration that the last reload has refused; empty if it has not."""
+        return self._refused
+
+    @property
+    def host(self) -> str:
+        return self._settings.host
+
+    @property
+    def started(self) -> float:
+        return self._started
+
+    def carried(self) -> list[tuple[bytes, int, int]]:
+        return self._routes.carried()
+
+    @property
     def not_kept(self) -> int:
         return 0 if self._handover is None else self._handover.unkept
+
+    @property
+    def notifications_lost(self) -> int:
+        return self._manager.lost
 
     @property
     def subscriptions(self) -> int:
@@ -655,6 +760,20 @@ class Daemon:
             "receivers": clients[:MAX_TRACED],
             "more_receivers": max(0, len(clients) - MAX_TRACED),
         }
+
+    def _use(self, ingress: Ingress | None, publish: Publish | None) -> None:
+        """Have what comes in, and what is published, take another way; None: the usual one."""
+        self.links.way = ingress or self._ingress
+        self.bus.publish_through(publish)
+        ledger = None if self._handover is None else self._handover.ledger
+        for segment, usual in zip(self.segments, self._intakes, strict=True):
+            if self.loop.watches(segment.fileno()):
+                way = usual
+                if ingress is not None:
+                    annals = self._ingress.annals
+                    way = Intake(segment, ingress, self.bus.fanout, self.forward, ledger, annals)
+                self.loop.unwatch(segment.fileno())
+                self._watch(way)
 
     def _describe(self) -> Iterator[dict[str, Any]]:
         yield {

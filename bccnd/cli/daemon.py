@@ -13,6 +13,7 @@ import click
 
 from bccnd.config import DEFAULT_PATH, load
 from bccnd.errors import ConfigError, StartError
+from bccnd.gateways.names import NAMES
 from bccnd.net import log
 from bccnd.version import VERSION
 
@@ -25,8 +26,16 @@ from bccnd.version import VERSION
     help=f"The configuration. Without it {DEFAULT_PATH} if that exists, else the defaults.",
 )
 @click.option("--check", is_flag=True, help="Check the configuration, say what is wrong with it, and exit.")
+@click.option("--no-gateways", is_flag=True, help="Leave the gateways of the configuration to services of their own.")
+@click.option(
+    "--gateway",
+    metavar="NAME",
+    type=click.Choice(NAMES),
+    help="Be not the daemon but one of its gateways, nng or broker, as a service of its own.",
+)
+@click.option("--bound", is_flag=True, hidden=True)
 @click.version_option(VERSION, message="bccnd %(version)s")
-def main(path: str | None, check: bool) -> None:
+def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, bound: bool) -> None:
     """Hand what comes over the BCCN broadcast segment to the programs of this host, and theirs to the segment.
 
     Runs in the foreground and logs to standard error. SIGTERM ends it after what is under way is done; SIGHUP
@@ -40,7 +49,7 @@ def main(path: str | None, check: bool) -> None:
       bccn --socket /tmp/bus.sock pub hello world
     """
     try:
-        configuration = load(path)
+        configuration = load(path, resolve=gateway is None)
     except ConfigError as error:
         if check:
             click.echo(str(error), err=True)
@@ -49,10 +58,16 @@ def main(path: str | None, check: bool) -> None:
             more = len(error.faults) - 1
             brief = f"{error.faults[0]}{f' (and {more} more)' if more else ''}"
             _refuse(f"cannot start:\n{error}", error.faults[0].remedy, error.reason, brief)
-        sys.exit(2)
+        # The daemon that a gateway is bound to goes on with the configuration that it has, and tries again: who edits
+        # a file has it in bad order for a while.
+        sys.exit(1 if bound else 2)
     if check:
         click.echo(f"{path or (DEFAULT_PATH if os.path.exists(DEFAULT_PATH) else 'the defaults')}: ok")
         return
+    if gateway is not None:
+        from bccnd.cli import gateway as beside
+
+        sys.exit(beside.run(gateway, configuration.settings, path, bound=bound))
     # Only a daemon that is going to run needs the rest.
     from bccnd.daemon import Daemon
     from bccnd.net.activation import Sockets
@@ -61,7 +76,9 @@ def main(path: str | None, check: bool) -> None:
     log.setup()
     try:
         manager = Manager.from_environment()
-        daemon = Daemon(configuration, path, Sockets(take_sockets(), service=manager.listens), manager)
+        daemon = Daemon(
+            configuration, path, Sockets(take_sockets(), service=manager.listens), manager, gateways=not no_gateways
+        )
     except StartError as error:
         _refuse(f"cannot start: {error}", error.remedy, error.reason, str(error))
         sys.exit(2)

@@ -23,7 +23,7 @@ import click
 
 from bccnd.cli import top as model
 from bccnd.cli.show import cells, cut, explain, fail, failure, listing, the_bus, visible
-from bccnd.cli.top import Busy, ClientRow, Figures, Look, SourceRow, Tally
+from bccnd.cli.top import Busy, ClientRow, Figures, GatewayRow, Look, SourceRow, Tally
 from bccnd.client.bus import Connection, Gap, connect
 from bccnd.client.message import Message
 from bccnd.errors import BusError
@@ -103,7 +103,16 @@ class Watch:
             self._sources = tuple(listing(asks, "sources"))
             took = time.monotonic() - started
             self._sources_due = started + took / _SHARE if took > 0.01 else 0.0
-        return Look(at, daemon, clients, self._sources)
+        return Look(at, daemon, clients, self._sources, self._look_at_gateways(asks))
+
+    @staticmethod
+    def _look_at_gateways(asks: Connection) -> tuple[dict[str, Any], ...]:
+        try:
+            return tuple(listing(asks, "gateways"))
+        except BusError as error:
+            if error.reason == "unknown_listing":  # a daemon older than this tool
+                return ()
+            raise
 
     def heard(self) -> tuple[Tally, float]:
         """What was heard since the last time, and in how many seconds."""
@@ -156,11 +165,15 @@ def draw(shown: Figures, width: int, height: int, now: float, note: str = "", de
     below = 1 + max(1, len(shown.worst_clients), len(shown.troubled_sources))
     upper = min(1 + max(1, len(shown.busy_channels), len(shown.busy_senders)), room - min(below, room // 2))
     lower = room - upper
+    ways = min(1 + max(len(shown.gateways), len(shown.peers)), lower // 2) if shown.gateways else 0
+    lower -= ways + 1 if ways else 0
     missed = f"missed {model.count(shown.unheard)}" if shown.unheard else ""
-    tables = (
+    tables = [
         (_busy("channel", shown.busy_channels, half, upper, missed), _busy("sender", shown.busy_senders, half, upper)),
         (_clients(shown.worst_clients, half, lower), _sources(shown.troubled_sources, half, lower)),
-    )
+    ]
+    if ways:
+        tables.append((_ways("gateway", shown.gateways, half, ways), _ways("peer", shown.peers, half, ways)))
     for number, (left, right) in enumerate(tables):
         if number:
             lines.append(Text(""))
@@ -245,6 +258,16 @@ def _clients(rows: Sequence[ClientRow], width: int, height: int) -> list[Text]:
         said = "waits" if row.waits else model.rate(row.published)
         cells_of.append(([row.identity, model.size(row.queued_bytes), model.count(row.lost), said], style))
     return _table(["client", "queued", "lost", "pub/s"], (6, 6, 6), cells_of, width, height)
+
+
+def _ways(title: str, rows: Sequence[GatewayRow], width: int, height: int) -> list[Text]:
+    cells_of = []
+    for row in rows:
+        style = "red" if not row.up or row.dropped_now else ""
+        peers = "" if row.peers is None else f" ({model.count(row.peers)} peers)" if row.up else " (DOWN)"
+        numbers = [model.rate(row.received), model.rate(row.sent), model.count(row.dropped)]
+        cells_of.append(([f"{row.name}{peers}", *numbers], style))
+    return _table([title, "in/s", "out/s", "drop"], (6, 6, 6), cells_of, width, height)
 
 
 def _sources(rows: Sequence[SourceRow], width: int, height: int) -> list[Text]:

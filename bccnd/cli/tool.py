@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bccnd.cli.broker_sub import broker_sub
 from bccnd.cli.direct import direct_options, messages, open_endpoint, refuse_without_direct
+from bccnd.cli.doctor import doctor
 from bccnd.cli.lines import Complaints, publish_lines
 from bccnd.cli.pipeline import pipeline
 from bccnd.cli.record import record
@@ -82,6 +84,8 @@ main.add_command(record)
 main.add_command(pipeline)
 main.add_command(replay)
 main.add_command(report)
+main.add_command(broker_sub)
+main.add_command(doctor)
 
 
 @main.command()
@@ -376,6 +380,43 @@ _SOURCE = ["source", "state", "silent", "last seq", "epoch", "missing"]
 def _source(row: dict[str, Any]) -> list[str]:
     numbers = (str(row.get(name, "")) for name in ("last_seq", "epoch", "missing"))
     return [str(row["src"]), str(row["state"]), f"{row['silent_seconds']:.1f} s", *numbers]
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with the peers of each gateway.")
+@click.pass_obj
+def gateways(path: str, as_json: bool) -> None:
+    """Show the gateways of this host, then who is at their other ends: messages and what was dropped, and why.
+
+    \b
+      bccn gateways
+      bccn gateways --json | jq '.dropped | with_entries(select(.value > 0))'
+    """
+    rows = list(_rows(path, "gateways"))
+    if as_json:
+        print_json(rows)
+        return
+    print_table(_GATEWAY, map(_gateway, rows))
+    peers = [_peer(row["gateway"], peer) for row in rows if row["up"] for peer in row["peers"]]
+    if peers:
+        click.echo()
+        print_table(_PEER, peers)
+
+
+_GATEWAY = ["gateway", "state", "peers", "in", "out", "dropped"]
+_PEER = ["gateway", "peer", "name", "since", "in", "out", "dropped", "queued"]
+
+
+def _gateway(row: dict[str, Any]) -> list[str]:
+    dropped = ", ".join(f"{reason} {count}" for reason, count in row["dropped"].items() if count)
+    state = "up" if row["up"] else "down"
+    return [row["gateway"], state, *(str(row[name]) for name in ("peers_connected", "received", "sent")), dropped]
+
+
+def _peer(name: str, peer: dict[str, Any]) -> list[str]:
+    since = time.strftime("%H:%M:%S", time.localtime(peer["since"]))
+    numbers = (str(peer[key]) for key in ("received", "sent", "dropped", "queued"))
+    return [name, str(peer["peer"]), str(peer["name"]), since, *numbers]
 
 
 def _rows(path: str, topic: str) -> Iterator[dict[str, Any]]:

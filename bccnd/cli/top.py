@@ -55,6 +55,7 @@ class Look:
     daemon: Mapping[str, Any]
     clients: tuple[Mapping[str, Any], ...] = ()
     sources: tuple[Mapping[str, Any], ...] = ()
+    gateways: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,20 @@ class SourceRow:
 
 
 @dataclass(frozen=True)
+class GatewayRow:
+    """A gateway, or one of its peers: ``name`` is that of a gateway or an address; ``received`` and ``sent`` are rates
+    per second, None at the first look. ``peers`` is None for a peer."""
+
+    name: str
+    up: bool
+    peers: int | None
+    received: float | None
+    sent: float | None
+    dropped: int
+    dropped_now: int
+
+
+@dataclass(frozen=True)
 class Figures:
     """All that is shown. ``seconds`` is the length of the interval, None when there is no look before this one or it
     was at another daemon; ``rates`` are per second and empty then, ``new`` is what was lost in the interval."""
@@ -121,6 +136,8 @@ class Figures:
     busy_senders: tuple[Busy, ...]
     worst_clients: tuple[ClientRow, ...]
     troubled_sources: tuple[SourceRow, ...]
+    gateways: tuple[GatewayRow, ...]
+    peers: tuple[GatewayRow, ...]
 
 
 def restarted(before: Look | None, after: Look) -> bool:
@@ -168,6 +185,8 @@ def figures(before: Look | None, after: Look, tally: Tally, heard_seconds: float
         busy_senders=_busiest(tally.senders, heard_seconds),
         worst_clients=_worst(before, after, seconds),
         troubled_sources=_troubled(after.sources),
+        gateways=_gateways(before, after, seconds),
+        peers=_peers(before, after, seconds),
     )
 
 
@@ -232,6 +251,58 @@ def _troubled(sources: Iterable[Mapping[str, Any]]) -> tuple[SourceRow, ...]:
     order = {"silent": 0, "dead": 1}
     rows.sort(key=lambda row: (order.get(row.state, 2), -row.missing, row.silent_seconds, row.src))
     return tuple(rows[:MAX_ROWS])
+
+
+def _gateways(before: Look | None, after: Look, seconds: float | None) -> tuple[GatewayRow, ...]:
+    known = {one["gateway"]: one for one in before.gateways} if before is not None else {}
+    rows = []
+    for one in after.gateways:
+        total = {**one, "dropped": sum(one["dropped"].values())}
+        was = known.get(one["gateway"])
+        earlier = None if was is None else {**was, "dropped": sum(was["dropped"].values())}
+        rows.append(_gateway(one["gateway"], one["up"], one["peers_connected"], earlier, total, seconds))
+    return tuple(rows)
+
+
+def _peers(before: Look | None, after: Look, seconds: float | None) -> tuple[GatewayRow, ...]:
+    """Who loses now comes first, then who has lost, then who says most."""
+    known = {
+        (one["gateway"], peer["peer"], peer["since"]): peer
+        for one in (before.gateways if before is not None else ())
+        for peer in one["peers"]
+    }
+    rows = [
+        _gateway(
+            f"{one['gateway']} {peer['peer']}{' ' if peer['name'] else ''}{peer['name']}",
+            one["up"],
+            None,
+            known.get((one["gateway"], peer["peer"], peer["since"])),
+            peer,
+            seconds,
+        )
+        for one in after.gateways
+        if one["up"]
+        for peer in one["peers"]
+    ]
+    rows.sort(key=lambda row: (-row.dropped_now, -row.dropped, -(row.received or 0.0) - (row.sent or 0.0), row.name))
+    return tuple(rows[:MAX_ROWS])
+
+
+def _gateway(
+    name: str,
+    up: bool,
+    peers: int | None,
+    was: Mapping[str, Any] | None,
+    now: Mapping[str, Any],
+    seconds: float | None,
+) -> GatewayRow:
+    def per_second(key: str) -> float | None:
+        if was is None or seconds is None:
+            return None
+        return round(max(0, int(now[key]) - int(was[key])) / seconds, 3)
+
+    lost = 0 if was is None else max(0, now["dropped"] - was["dropped"])
+    return GatewayRow(name, up, peers, per_second("received"), per_second("sent"), now["dropped"], lost)
 
 
 # -- numbers for people

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from bccnd.cli.show import (
     cut,
@@ -57,6 +58,8 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
     "bad": {"fg": "red"},
     "looped": {"dim": True},
 }
+#: seconds that a message is waited for at most
+_LONGEST: Final = 3600.0
 #: characters of a datagram that cannot be read, where no terminal says how many fit
 _START: Final = 200
 
@@ -259,11 +262,11 @@ def _subscribe(bus: Connection, verdicts: set[str]) -> None:
     bus.subscribe(*([tap] if verdicts >= set(NAMES) or not verdicts else [tap + name for name in sorted(verdicts)]))
     for refusal in bus.sync():
         if refusal.reason == "not_permitted":
-            _refuse("you may not tap: it shows what is meant for others")
+            refuse_to_tap("you may not tap: it shows what is meant for others")
         fail(explain(refusal))
 
 
-def _refuse(why: str) -> NoReturn:
+def refuse_to_tap(why: str) -> NoReturn:
     """End, for want of the right to tap."""
     fail(
         f"{why}\n  remedy: be root or in the daemon's group, or have it allowed in the daemon's configuration "
@@ -313,23 +316,69 @@ def without_newline(data: bytes) -> bytes:
     return data[:-1]
 
 
+def _duration(_context: click.Context, _param: click.Parameter, value: str) -> float:
+    """Seconds: a number of them, or one with ms, s, m or h."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?", value)
+    seconds = float(found[1]) * {"ms": 0.001, "m": 60.0, "h": 3600.0}.get(found[2], 1.0) if found else 0.0
+    if not 0 < seconds <= _LONGEST:
+        raise click.BadParameter(f"{value!r} is no time up to an hour: write 500ms, 30s, 5m or a number of seconds")
+    return seconds
+
+
 @click.command()
 @click.argument("datagram", required=False)
 @click.option("--hex", "as_hex", is_flag=True, help="DATAGRAM or the input is hexadecimal; blanks, : are left out.")
-@click.option("--json", "as_object", is_flag=True, help="The answer as a JSON object.")
-@click.pass_obj
-def trace(path: str, datagram: str | None, as_hex: bool, as_object: bool) -> None:
-    """Ask what would become of DATAGRAM, if it came in now: stage by stage, with its verdict and its receivers.
+@click.option("--json", "as_object", is_flag=True, help="The answer as a JSON object; with --live, one for each event.")
+@click.option("--live", is_flag=True, help="Follow a message instead: DATAGRAM is SRC:SEQ, or SRC:* for the next one.")
+@click.option("--src", metavar="SRC", help="--live: whose message; SRC/* for anybody below.")
+@click.option("--seq", metavar="SEQ", help="--live: which one; the next one without it.")
+@click.option(
+    "--wait", metavar="TIME", callback=_duration, default="30s", show_default=True, help="--live: for how long."
+)
+@click.option("--journal", metavar="DIR", help="--live: also what the recorder has of it, in its journal.")
+@click.pass_context
+def trace(
+    context: click.Context,
+    /,
+    datagram: str | None,
+    as_hex: bool,
+    as_object: bool,
+    live: bool,
+    src: str | None,
+    seq: str | None,
+    wait: float,
+    journal: str | None,
+) -> None:
+    """Ask what would become of DATAGRAM, if it came in now: stage by stage, with its verdict and its receivers. With
+    --live, follow a message that is sent: each copy that comes in, why it was or was not delivered, and to whom.
 
     \b
       bccn trace 'BCCN1[32]relay02/sensor/77:1:demo/t1|21.5'
       bccn trace --hex 4243434e315b...
       bccn trace < datagram.bin
+      bccn trace --live relay02/sensor/77:1042          wait for this one
+      bccn trace --live 'relay02/*:*' --wait 5m         the next one of anybody on relay02
 
     Without DATAGRAM it is read from standard input; one newline at its end is left out if the length in the envelope
     says that it is none of the datagram's. Nothing is counted, remembered or delivered. The exit code is 0 whenever
     there is an answer, also if that is no; 1 if there is none. Takes the right to tap.
+
+    With --live, what is known of the message is told at once. The exit code is 0 if it was seen, or had come before,
+    and 1 if not. Ctrl-C ends it.
     """
+    path: str = context.obj
+    if live:
+        if as_hex:
+            raise click.UsageError("--hex is for a datagram, and --live takes SRC:SEQ")
+        from bccnd.cli import trace_live  # most traces are of a datagram
+
+        sender, number = trace_live.read_wanted(datagram, src, seq)
+        patient = context.get_parameter_source("wait") is not ParameterSource.DEFAULT
+        seen = trace_live.live(path, sender, number, wait=wait, patient=patient, journal=journal, as_json=as_object)
+        sys.exit(0 if seen else 1)
+    for name, value in (("--src", src), ("--seq", seq), ("--journal", journal)):
+        if value is not None:
+            raise click.UsageError(f"{name} needs --live")
     given = sys.stdin.buffer.read(4 * bccn1.MAX_UDP) if datagram is None else os.fsencode(datagram)
     if as_hex:
         try:
@@ -345,7 +394,7 @@ def trace(path: str, datagram: str | None, as_hex: bool, as_object: bool) -> Non
             answer = json.loads(bus.ask(frames.TRACE, given))
         except BusError as error:
             if error.reason == "not_permitted":
-                _refuse("you may not trace: it shows who listens to what")
+                refuse_to_tap("you may not trace: it shows who listens to what")
             raise
     if as_object:
         click.echo(json.dumps(answer))

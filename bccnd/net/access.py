@@ -1,8 +1,8 @@
 """Who may connect, publish, subscribe, tap and take a tag.
 
 Law: for each right, the first rule that speaks of it and fits the client decides. Where no rule speaks of a right,
-everybody has it, but for the tap: that is for root, the daemon's own user and its own group, unless a rule says
-otherwise. Where rules speak of another right and none fits, only root and the daemon's own user have it.
+everybody has it, but for the tap and the links: these are for root, the daemon's own user and its own group, unless a
+rule says otherwise. Where rules speak of another right and none fits, only root and the daemon's own user have it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Rule:
     subscribe: tuple[bytes, ...] | None = None
     tap: bool | None = None
     tag: bool | None = None
+    link: bool | None = None
 
     def fits(self, peer: Peer) -> bool:
         return (
@@ -91,6 +92,7 @@ class Rights:
     subscribe: Allowed | None
     tap: bool
     tag: bool
+    link: bool
 
 
 class Access:
@@ -108,11 +110,13 @@ class Access:
 
     def rights(self, peer: Peer) -> Rights:
         ours = peer.uid in (0, self._uid)
+        trusted = ours or self._gid in peer.groups
         return Rights(
             publish=self._keys(peer, ours, "publish"),
             subscribe=self._keys(peer, ours, "subscribe"),
-            tap=bool(self._granted(peer, "tap", otherwise=ours or self._gid in peer.groups)),
+            tap=bool(self._granted(peer, "tap", otherwise=trusted)),
             tag=bool(self._granted(peer, "tag", otherwise=ours or not self._speaks_of("tag"))),
+            link=bool(self._granted(peer, "link", otherwise=trusted)),
         )
 
     def _keys(self, peer: Peer, ours: bool, right: str) -> Allowed | None:

@@ -46,11 +46,37 @@ MAX_META: Final = 128 + 20 + 20 + 5 + 4
 #: bytes of a key or pattern that are repeated to who named it
 MAX_REPEATED: Final = 1024
 #: keys of the bus itself that only the daemon may publish
-_RESERVED: Final = (b"!/bccn/", frames.TAP)
+_RESERVED: Final = (b"!/bccn/", frames.TAP, frames.LINK)
+#: what links get of what a program of this host has published, up to the datagram
+_PASSED: Final = frames.passed(0, b"")
+#: identity, key, payload, packet and client, to why it was not broadcast
+Publish = Callable[[bytes, bytes, bytes, bytes, Client | None], str]
 #: what can be done about a client that was ended, by the reason
 _AFTER_END: Final = {
     "slow": "make it read faster, or choose another blocking mode there",
     "pid_reused": "have programs close their connections, or not leave them to others, before they end",
+}
+#: refusals that a program may overlook and its people should not: what it has done, and what can be done about it
+AFTER_REFUSAL: Final = {
+    "frame_too_long": ("has sent a frame that is longer than any may be", "have it send less at once"),
+    "no_link": ("has brought what is no datagram of a link", "bring daemon and gateway to one version"),
+    "bad_report": ("has sent a gateway's report that makes no sense", "bring daemon and gateway to one version"),
+    "too_many_subscriptions": (
+        "has asked for more patterns than it, or its user, may hold",
+        "have it subscribe to a whole branch, or raise bus.max_subscriptions or bus.user.subscriptions",
+    ),
+    "not_perl_safe": (
+        "publishes on a channel that readers of the Perl module would discard; it stays on this host",
+        "choose another channel, or set names: any if there are no such readers",
+    ),
+    "no_signing_key": (
+        "publishes what cannot be signed, as there is no private key here; it stays on this host",
+        "name one in integrity.keys ('bccnd keygen --algorithm sig' makes one)",
+    ),
+    "too_long": (
+        "publishes what does not fit into one datagram; it stays on this host",
+        "have it send less in one message: 1400 bytes with sender, channel and check",
+    ),
 }
 
 
@@ -69,7 +95,9 @@ class Bus:
     ``identify`` makes an identity of a program's name and a pid, ``tagged`` puts a tag behind one (BadMessage:
     bad_tag); ``egress`` numbers and signs what clients publish and ``broadcast`` takes it to the segments: a channel
     and its datagram, giving None or the name of an error. Without an ``egress`` there is no segment, and every key is
-    a good one. ``on_quiet`` is called when the last client has left.
+    a good one. ``on_quiet`` is called when the last client has left. ``on_link`` gets what a gateway says a link has
+    brought, ``on_report`` how a gateway says that it is, ``on_recorder`` what a recorder has not kept; each may find
+    that it makes no sense.
     """
 
     def __init__(
@@ -86,7 +114,11 @@ class Bus:
         broadcast: Callable[[bytes, bytes], str | None] = lambda _chan, _datagram: None,
         listings: dict[bytes, Callable[[], Iterable[dict[str, Any]]]] | None = None,
         trace: Callable[[bytes], dict[str, Any]] | None = None,
+        follow: Callable[[Client, bytes], bytes] | None = None,
         on_quiet: Callable[[], None] = lambda: None,
+        on_link: Callable[[bytes], bool] = lambda _payload: False,
+        on_report: Callable[[Client, bytes], bool] = lambda _client, _report: False,
+        on_recorder: Callable[[Client, bytes], bool] = lambda _client, _report: False,
         handover: Handover | None = None,
     ) -> None:
         self._loop = loop
@@ -97,6 +129,9 @@ class Bus:
         self._egress = egress
         self._broadcast = broadcast
         self._on_quiet = on_quiet
+        self._on_link = on_link
+        self.on_report = on_report
+        self.on_recorder = on_recorder
         self._handover = handover
         if handover is not None:
             handover.image = self.image
@@ -110,8 +145,10 @@ class Bus:
         self.counters = self._clients.counters
         self.deliver: Callable[[list[Delivery]], None] = self._clients.deliver
         self.quota = Quota(limits.user)
-        self._control = Control(self, routes, listings or {}, trace)
-        self._draining = False
+        self._control = Control(self, routes, listings or {}, trace, follow)
+        #: where what clients publish goes
+        self._speak: Publish = self.publish
+        self._draining = self._closed = False
         self._connections = 0
         self._limited = log.Limited()
         self._inbox = Inbox(frames.MAX_PACKET) if ledger is None else LedgerInbox(ledger)
@@ -155,11 +192,12 @@ class Bus:
         try:
             self._welcome(entrance, sock)
         except Exception:  # noqa: BLE001 - no connection is worth the others
-            self._limited.bug("a client could not be welcomed, because of a bug in this daemon")
+            self._limited.bug("a client could not be welcomed, because of a bug in this daemon", drop="bug")
             client = self.clients.get(sock.fileno())
             if client is not None:
                 self._end(client, "bug", "a bug in this daemon; please report it")
             else:
+                self.counters.refused["bug"] += 1
                 sock.close()
 
     def _welcome(self, entrance: Entrance, sock: socket.socket) -> None:
@@ -310,7 +348,10 @@ class Bus:
         try:
             self._clients.work_again(had, work)
         except Exception:  # noqa: BLE001 - it is given up rather than met again and again
-            self._limited.bug("what the daemon before this one was working on is lost")
+            what = "what the daemon before this one was working on is lost"
+            self._limited.bug(what)
+            if self._handover is not None:
+                self._handover.dropped.append(f"{what}, over a bug")
         self._clients.settle()
         self._enforce_all()
 
@@ -319,7 +360,9 @@ class Bus:
 
     def _turn_away(self, sock: socket.socket, peer: Peer, reason: str, why: str, remedy: str) -> None:
         self.counters.refused[reason] += 1
-        self._limited.say((reason, peer.uid), "client_refused", why, remedy=remedy, reason=reason, **log.who(peer))
+        self._limited.say(
+            (reason, peer.uid), "client_refused", why, remedy=remedy, reason=reason, drop=reason, **log.who(peer)
+        )
         with contextlib.suppress(OSError):
             sock.send(frames.error(reason, b""))
             # What is closed unread is reported to the sender as an error, before what we have just said.
@@ -349,6 +392,7 @@ class Bus:
                 f"{client} was disconnected: {why}",
                 remedy=_AFTER_END.get(reason, ""),
                 reason=reason,
+                drop=reason,
                 **log.who(client.peer, client.identity),
             )
         client.open = False
@@ -470,7 +514,9 @@ class Bus:
         except BadFrame as bad:
             self.refuse(client, bad.reason, packet[:64])
             return
-        if verb == frames.MSG:
+        if verb == frames.MSG and key == frames.LINK:
+            self._bring(client, payload)
+        elif verb == frames.MSG:
             wait = self.quota.publish(client.account, time.monotonic())
             if wait and self._may_wait:
                 self._waiting.for_time(client, packet, wait, partial(self._take, client, packet))
@@ -482,6 +528,13 @@ class Bus:
             self._unsubscribe(client, key)
         else:
             self._control.take(client, key, payload)
+
+    def _bring(self, client: Client, payload: bytes) -> None:
+        """A gateway has got this over a link. Like what a segment sends, it is not counted against a user."""
+        if not client.rights.link:
+            self.refuse(client, "not_permitted", frames.LINK)
+        elif not self._on_link(payload):
+            self.refuse(client, "no_link", frames.LINK)
 
     def _subscribe(self, client: Client, pattern: bytes) -> None:
         if len(pattern) > self.limits.max_pattern:
@@ -536,6 +589,8 @@ class Bus:
     def _may_hold(client: Client, pattern: bytes) -> bool:
         if pattern.startswith(frames.TAP):
             return client.rights.tap
+        if pattern.startswith(frames.LINK):
+            return client.rights.link and pattern in (frames.LINK, frames.LINK_HERE)
         allowed = client.rights.subscribe
         return allowed is None or allowed.covers(pattern, client.dialect)
 
@@ -557,7 +612,7 @@ class Bus:
             if local:
                 self._clients.send(self._without_echo(client, self._routes.local(key)), packet)
             else:
-                refused = self.publish(client.identity, key, payload, packet, client)
+                refused = self._speak(client.identity, key, payload, packet, client)
         self.counters.published += 1
         client.published += 1
         if refused:
@@ -580,6 +635,11 @@ class Bus:
             receivers = self._routes.local(key)
         return self._clients.who_blocks(receivers, size, client)
 
+    def publish_through(self, publish: Publish | None) -> None:
+        """Have what clients publish go through another function, which sees to it that it is published; None: no
+        more."""
+        self._speak = publish or self.publish
+
     def publish(self, identity: bytes, key: bytes, payload: bytes, packet: bytes, client: Client | None = None) -> str:
         """Deliver a message to the clients of this host, and broadcast it if the protocol can carry it.
 
@@ -600,11 +660,14 @@ class Bus:
         except BadDatagram:  # no legal channel, but perhaps a key that someone here waits for
             self._clients.send(self._without_echo(client, self._routes.local(key)), packet)
         else:
+            route.carried += 1
             self._clients.send(self._without_echo(client, route.plain), packet)
             if route.meta:
                 meta = frames.meta(identity, seq, clock_ns, "local")
                 told = route.frame_head + meta + payload
                 self._clients.send(self._without_echo(client, route.meta), told)
+        if datagram and self._routes.links_here:
+            self._clients.send(self._routes.links_here, _PASSED + datagram)
         if datagram and self._broadcast(key, datagram):
             refused = "send_failed"
         if client is None:
@@ -643,9 +706,27 @@ class Bus:
                 f"{client} has asked for {what} and may not",
                 remedy="see access in the configuration",
                 channel=key[:MAX_REPEATED],
+                drop=reason,
+                **log.who(client.peer, client.identity),
+            )
+        elif reason in AFTER_REFUSAL:
+            what, remedy = AFTER_REFUSAL[reason]
+            self._limited.say(
+                (reason, client.peer.uid, client.peer.program),
+                "frame_refused",
+                f"{client} {what}",
+                remedy=remedy,
+                reason=reason,
+                drop=reason,
+                channel=key[:MAX_REPEATED],
                 **log.who(client.peer, client.identity),
             )
         self._clients.tell(client, frames.error(reason, key[:MAX_REPEATED]))
+
+    def set_dialect(self, client: Client, dialect: Dialect) -> None:
+        """In which dialect a client that holds no pattern writes those to come."""
+        client.dialect = dialect
+        self._routes.set_dialect(client.fd, dialect)
 
     def set_batch(self, client: Client, wanted: bool) -> None:
         """Whether messages for this client go out together."""
@@ -680,6 +761,9 @@ class Bus:
             time.sleep(0.005)
 
     def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
         self.stop_accepting()
         self._on_quiet = lambda: None
         for client in list(self.clients.values()):

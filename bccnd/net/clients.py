@@ -440,7 +440,8 @@ class Clients:
 
     def _no_room(self, client: Client, size: int) -> str:
         """Why a message of so many bytes does not fit in a box; empty when it does."""
-        if client.box.messages >= self.limits.queue_messages:
+        # What passes between segments is for one and all, and comes in bursts: a gateway has room for as many as fit.
+        if client.box.messages >= self.limits.queue_messages and client.fd not in self._routes.links_here:
             return "queue_messages"
         return self._too_many_bytes(client, size)
 
@@ -486,7 +487,7 @@ class Clients:
             remedy = "make it read faster, narrow its patterns, or raise bus.queue"
         text = f"{what}; subscribed to {patterns}"
         fields = log.who(client.peer, client.identity)
-        return log.words(text, remedy=remedy, reason=reason, patterns=patterns, **fields)
+        return log.words(text, remedy=remedy, reason=reason, drop=reason, patterns=patterns, **fields)
 
     def flush(self, client: Client) -> None:
         """Send what waits, as far as the client's socket takes it."""

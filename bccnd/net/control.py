@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bccnd.core import frames
 from bccnd.core.outbox import ORDERS, QUEUE
+from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.errors import BadMessage
 from bccnd.net.clients import HARD_MODES, SOFT_MODES, Client
@@ -32,7 +33,7 @@ Listing = Callable[[], Iterable[dict[str, Any]]]
 
 class Control:
     """The requests of a bus's clients. ``listings`` are what `!/bccn/stats` offers beside the clients, by name;
-    ``trace`` says what would become of a datagram."""
+    ``trace`` says what would become of a datagram, ``follow`` what becomes of a message."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class Control:
         routes: Routes[int],
         listings: dict[bytes, Listing],
         trace: Callable[[bytes], dict[str, Any]] | None,
+        follow: Callable[[Client, bytes], bytes] | None = None,
     ) -> None:
         self._bus = bus
         self._routes = routes
@@ -58,6 +60,9 @@ class Control:
             frames.ECHO + b"off": lambda client, _: setattr(client, "echo", False),
             frames.STATS: self._stats,
             frames.TAG: self._tag,
+            frames.DIALECT: self._dialect,
+            frames.GATEWAY: self._gateway,
+            frames.RECORDER: self._recorder,
         }
         #: what changes how a client is served
         self._lasting = {frames.META_ON, frames.META_OFF, frames.BATCH_ON, frames.BATCH_OFF}
@@ -74,6 +79,9 @@ class Control:
         if trace is not None:
             self._trace = trace
             self._handlers[frames.TRACE] = self._on_trace
+        if follow is not None:
+            self._follow = follow
+            self._handlers[frames.TRACE_LIVE] = self._on_follow
 
     def take(self, client: Client, key: bytes, payload: bytes) -> None:
         """Do what a client asks for."""
@@ -90,6 +98,8 @@ class Control:
         _, key, payload = frames.read(frame)
         if key in self._lasting:
             self._handlers[key](client, payload)
+        elif key == frames.DIALECT:
+            self._bus.set_dialect(client, DIALECTS[payload.decode("ascii")])
         elif key == frames.TAG:
             with contextlib.suppress(BadMessage):  # names may be other ones by now
                 self._bus.tag(client, payload)
@@ -140,11 +150,46 @@ class Control:
         else:
             client.kept.asked(frames.control(frames.TAG, tag))
 
+    def _dialect(self, client: Client, name: bytes) -> None:
+        """Patterns are written otherwise from now on; those that are held would mean something else."""
+        dialect = DIALECTS.get(name.decode("ascii", "replace"))
+        if dialect is None or client.subscriptions:
+            self._bus.refuse(client, "unknown_dialect" if dialect is None else "subscribed", frames.DIALECT)
+        else:
+            self._bus.set_dialect(client, dialect)
+            client.kept.asked(frames.control(frames.DIALECT, name))
+
+    def _gateway(self, client: Client, report: bytes) -> None:
+        """A gateway tells how it is."""
+        if not client.rights.link:
+            self._bus.refuse(client, "not_permitted", frames.GATEWAY)
+        elif not self._bus.on_report(client, report):
+            self._bus.refuse(client, "bad_report", frames.GATEWAY)
+        else:
+            self._bus.answer(client, frames.GATEWAY, b"")
+
+    def _recorder(self, client: Client, report: bytes) -> None:
+        """A recorder tells what it has not kept."""
+        if not client.rights.tap:
+            self._bus.refuse(client, "not_permitted", frames.RECORDER)
+        elif not self._bus.on_recorder(client, report):
+            self._bus.refuse(client, "bad_report", frames.RECORDER)
+
     def _on_trace(self, client: Client, datagram: bytes) -> None:
         if not client.rights.tap:
             self._bus.refuse(client, "not_permitted", frames.TRACE)
             return
         self._bus.answer(client, frames.TRACE, json.dumps(self._trace(datagram)).encode("ascii"))
+
+    def _on_follow(self, client: Client, payload: bytes) -> None:
+        if not client.rights.tap:
+            self._bus.refuse(client, "not_permitted", frames.TRACE_LIVE)
+            return
+        try:
+            answer = self._follow(client, payload)
+        except BadMessage as bad:
+            answer = json.dumps({"error": bad.reason}).encode("ascii")
+        self._bus.answer(client, frames.TRACE_LIVE, answer)
 
     def _stats(self, client: Client, topic: bytes) -> None:
         """A listing, page by page: the first by its name, the following ones with ``more``."""

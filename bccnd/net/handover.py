@@ -285,6 +285,7 @@ class Handover:
             f"the connection of a client will not outlive a restart of this daemon: {error.strerror}",
             remedy="raise FileDescriptorStoreMax=, LimitNOFILE= or MemoryMax= of the service",
             error=error.strerror or "",
+            drop="clients_not_kept",
         )
 
     def forget(self, client: Keeping) -> None:

@@ -22,25 +22,52 @@ MAX_HEADERS: Final = 16_384
 #: seconds for a visitor to send a request and take the answer
 PATIENCE: Final = 10.0
 
+#: why a visitor got no answer
+REASONS: Final = ("too_many_visitors", "slow_visitor", "bad_request", "bug")
+#: what a page may do: show itself, with style, script and picture from here, and ask here for more; nobody may frame
+#: it, and nothing of it is told elsewhere
+_GUARDS: Final = (
+    (
+        "content-security-policy",
+        (
+            "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        ),
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+)
+
 #: status, content type and body of a page; the argument is the request's Accept header
 Page = Callable[[str], tuple[int, str, bytes]]
 
 
 class HttpServer:
-    """Serves ``pages`` by path."""
+    """Serves ``pages`` by path. ``refused`` counts those who got no answer, by `REASONS`."""
 
-    def __init__(self, loop: Loop, listener: socket.socket, pages: Mapping[str, Page]) -> None:
+    def __init__(
+        self, loop: Loop, listener: socket.socket, pages: Mapping[str, Page], refused: dict[str, int] | None = None
+    ) -> None:
         self._loop = loop
         self._pages = pages
         self._visits: set[_Visit] = set()
         self._limited = log.Limited()
+        self._refused = dict.fromkeys(REASONS, 0) if refused is None else refused
         self._acceptor = Acceptor(loop, listener, "visitors", self._welcome)
 
     def _welcome(self, sock: socket.socket) -> None:
         if len(self._visits) >= MAX_CONNECTIONS:
+            self._refused["too_many_visitors"] += 1
             sock.close()
         else:
-            self._visits.add(_Visit(self._loop, sock, self._pages, self._visits.discard, self._limited))
+            self._visits.add(_Visit(self._loop, sock, self._pages, self._leave, self._limited))
+
+    def _leave(self, visit: _Visit, reason: str) -> None:
+        self._visits.discard(visit)
+        if reason:
+            self._refused[reason] += 1
 
     def close(self) -> None:
         for visit in list(self._visits):
@@ -56,7 +83,7 @@ class _Visit:
         loop: Loop,
         sock: socket.socket,
         pages: Mapping[str, Page],
-        on_end: Callable[[_Visit], None],
+        on_end: Callable[[_Visit, str], None],
         limited: log.Limited,
     ) -> None:
         self._loop = loop
@@ -66,7 +93,7 @@ class _Visit:
         self._limited = limited
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADERS)
         self._out = b""
-        self._timer: Timer = loop.later(PATIENCE, self.end)
+        self._timer: Timer = loop.later(PATIENCE, lambda: self.end("slow_visitor"))
         loop.watch(sock.fileno(), READABLE, self._on_event)
 
     def _on_event(self, events: int) -> None:
@@ -78,8 +105,8 @@ class _Visit:
         except OSError:
             self.end()
         except Exception:  # noqa: BLE001 - a bug of ours, which costs this visitor and nobody else
-            self._limited.bug("a visitor was cut off by a bug in this daemon")
-            self.end()
+            self._limited.bug("a visitor was cut off by a bug in this daemon", drop="bug")
+            self.end("bug")
 
     def _receive(self) -> None:
         data = self._sock.recv(MAX_HEADERS)
@@ -93,7 +120,7 @@ class _Visit:
                 return
             self._answer(event)
         except h11.RemoteProtocolError:
-            self.end()
+            self.end("bad_request")
 
     def _answer(self, request: h11.Request) -> None:
         path = request.target.split(b"?", 1)[0].decode("ascii", "replace")
@@ -111,8 +138,8 @@ class _Visit:
                 ("content-type", kind),
                 ("content-length", str(len(body))),
                 ("cache-control", "no-store"),
-                ("x-content-type-options", "nosniff"),
-                ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'"),
+                *_GUARDS,
+                *([("allow", "GET, HEAD")] if status == 405 else []),
                 ("connection", "close"),
             ],
         )
@@ -130,11 +157,11 @@ class _Visit:
         if not self._out:
             self.end()
 
-    def end(self) -> None:
-        """Close the connection, whatever it is at."""
+    def end(self, reason: str = "") -> None:
+        """Close the connection, whatever it is at; for a ``reason`` where that is no end that a visitor wants."""
         if self._sock.fileno() < 0:
             return
         self._timer.cancel()
         self._loop.unwatch(self._sock.fileno())
         self._sock.close()
-        self._on_end(self)
+        self._on_end(self, reason)

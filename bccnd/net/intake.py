@@ -97,7 +97,7 @@ class Intake:
             if one_by_one:
                 stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
                 stamps[0] = stamp
-                deliveries = self._ingress.feed_late(self._counters, datagrams, self._peers, now, stamps)
+                deliveries = self._ingress.feed_late(self._counters, datagrams, self._peers, now, stamps, wall)
             else:
                 deliveries = self._ingress.feed(self._counters, datagrams, self._peers, now, stamp)
             if deliveries:

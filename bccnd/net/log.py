@@ -1,9 +1,10 @@
 """What the daemon says: to the journal with fields and ids, or on standard error, readable for people.
 
 Law: what can happen once per datagram or per client is said once, then counted, and the count is said at most once a
-minute. A message says what happened and what to do about it. Saying it never waits for who listens: what does not go
+minute. A message says what happened and what to do about it; where something was dropped, by the name that `drops`
+and the metrics have for it. Saying it never waits for who listens: what does not go
 out is counted, and that is said before the next that does. Nobody draws on an operator's terminal: of what strangers
-can choose only what can be printed comes through.
+can choose only what can be printed comes through. The last lines stay in memory, so many and so long.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import select
 import stat
 import sys
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Final, NamedTuple, NotRequired, Protocol, TypedDict
 
 from bccnd.net.events import EVENTS
@@ -28,11 +30,17 @@ QUIET: Final = 60.0
 MAX_LINES: Final = 50
 #: things remembered; more than the daemon has to say, so that this cap only bounds a mistake
 MAX_THINGS: Final = 4096
+#: lines that stay in memory, and characters of each: a few hundred kB at the worst
+RECENT: Final = 100
+MAX_RECENT: Final = 2000
 #: bytes that a pipe takes in one piece or not at all (Linux)
 _PIECE: Final = 4096
 _NEVER: Final = -math.inf
 #: syslog's numbers for logging's
 _PRIORITIES: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
+
+#: lines of this process that nobody has seen: those that were not taken, and those beyond `MAX_LINES`
+lines_dropped: Final = {"lines_lost": 0, "lines_left_out": 0}
 
 logger = logging.getLogger("bccnd")
 
@@ -67,6 +75,9 @@ def say(event: str, text: str, /, *, remedy: str = "", trace: bool = False, **fi
 def _say(event: str, text: str, more: str, remedy: str, trace: bool, fields: Mapping[str, Value]) -> None:
     known = EVENTS.get(event)
     # A text that lists several faults has a remedy behind each of them.
+    drop = str(fields.get("drop", ""))
+    if drop and f"({drop})" not in text:
+        text = f"{text} ({drop})"
     told = f"{text}{more}" if not remedy or "\n  remedy: " in text else f"{text}{more}. Remedy: {remedy}"
     level = known.level if known is not None else logging.WARNING
     logger.log(level, "%s", told, exc_info=trace, extra={"said": _Said(event, remedy, fields)})
@@ -165,6 +176,7 @@ class Limited:
             began, lines = now, 0
         if lines >= MAX_LINES:
             self._lines[event] = (began, lines, others + 1)
+            lines_dropped["lines_left_out"] += 1
             return None
         self._lines[event] = (began, lines + 1, 0)
         if len(self._seen) >= MAX_THINGS:
@@ -318,11 +330,15 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._lost and not self._put(_of_lines_lost(self._lost)):
-            self._lost += 1
+            self._lose(self._lost + 1)
             return
         self._lost = 0
         if not self._put(record):
-            self._lost = 1
+            self._lose(1)
+
+    def _lose(self, count: int) -> None:
+        self._lost = count
+        lines_dropped["lines_lost"] += 1
 
     def _put(self, record: logging.LogRecord) -> bool:
         return self._out.put(record, printable(self._plain.format(record)))
@@ -335,12 +351,56 @@ class _Handler(logging.Handler):
         super().close()
 
 
+class Line(NamedTuple):
+    """A line that was said: when (wall clock), how grave (of logging's), which event, what, and what to do."""
+
+    when: float
+    level: int
+    event: str
+    text: str
+    remedy: str
+
+
+class Recent(logging.Handler):
+    """Keeps the last lines in memory, for who looks at the daemon and not at its log; the latest first."""
+
+    def __init__(self, lines: int = RECENT) -> None:
+        super().__init__(logging.INFO)
+        self._lines: deque[Line] = deque(maxlen=lines)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        said = getattr(record, "said", None)
+        event, remedy = (said.event, said.remedy) if isinstance(said, _Said) else ("", "")
+        text = record.getMessage()
+        if remedy:
+            text = text.removesuffix(f". Remedy: {remedy}")
+        self._lines.append(Line(record.created, record.levelno, event, _short(text), _short(remedy)))
+
+    def __iter__(self) -> Iterator[Line]:
+        return reversed(self._lines)
+
+    def close(self) -> None:
+        logger.removeHandler(self)
+        super().close()
+
+
+def _short(text: str) -> str:
+    return printable(text if len(text) <= MAX_RECENT else text[:MAX_RECENT] + "...")
+
+
+def keep_recent() -> Recent:
+    """From now on keep the last lines, until `Recent.close`."""
+    recent = Recent()
+    logger.addHandler(recent)
+    return recent
+
+
 def _of_lines_lost(count: int) -> logging.LogRecord:
     event = EVENTS["lines_lost"]
     remedy = "see that whoever takes this log reads it, and has room for it (systemctl status systemd-journald)"
-    text = f"{count} lines of this log are missing here, because nobody took them. Remedy: {remedy}"
+    text = f"{count} lines of this log are missing here, because nobody took them (lines_lost). Remedy: {remedy}"
     record = logging.LogRecord(logger.name, event.level, __file__, 0, text, None, None)
-    record.said = _Said(event.name, remedy, {"count": count})
+    record.said = _Said(event.name, remedy, {"count": count, "drop": "lines_lost"})
     return record
 
 

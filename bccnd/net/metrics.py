@@ -1,4 +1,4 @@
-"""What Prometheus and people see of the daemon.
+"""What Prometheus sees of the daemon.
 
 Law: families are made when somebody asks, from plain integers that others own; labels come from the
 configuration and from fixed lists, never from the network.
@@ -6,8 +6,8 @@ configuration and from fixed lists, never from the network.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
-from html import escape
 from typing import Protocol
 
 from prometheus_client.core import (
@@ -21,16 +21,23 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from bccnd.core.counters import LATENCY_BOUNDS, Histogram
+from bccnd.core.counters import ERROR_REASONS, LATENCY_BOUNDS, Histogram, SegmentCounters
 from bccnd.core.dedup import Nameless, Sources
 from bccnd.core.liveness import Liveness
 from bccnd.core.repeat import Repeater
+from bccnd.core.stalls import Stalls
 from bccnd.core.verdicts import NAMES
+from bccnd.net import log
+from bccnd.net.beside import Program
 from bccnd.net.bus import Bus
+from bccnd.net.links import Links
+from bccnd.net.recorders import Recorders
 from bccnd.net.segment import Segment
 from bccnd.version import VERSION
 
 PREFIX = "bccnd_"
+_WAYS = ("gateway", "direction")
+_REASON = ("gateway", "reason")
 
 
 class Observed(Protocol):
@@ -43,17 +50,34 @@ class Observed(Protocol):
     liveness: Liveness
     repeater: Repeater
     forward: Histogram
+    stalls: Stalls
     config_reloads: dict[str, int]
+    links: Links
+    recorders: Recorders
+    programs: dict[str, Program]
     taken_over: int
     state_dropped: int
+    sources_not_kept: int
+    visitors_refused: dict[str, int]
 
     @property
+    def refused(self) -> str: ...
+    @property
     def not_kept(self) -> int: ...
+    @property
+    def notifications_lost(self) -> int: ...
     @property
     def subscriptions(self) -> int: ...
     @property
     def groups(self) -> Iterable[tuple[str, int, int]]: ...
     def now(self) -> float: ...
+
+
+def all_counters(daemon: Observed) -> list[SegmentCounters]:
+    """Those of the segments, and of the links that there are or were."""
+    links = daemon.links
+    brought = [one for one in links.counters if one.received or one.name in links.expected]
+    return [*(segment.counters for segment in daemon.segments), *brought]
 
 
 class DaemonCollector(Collector):
@@ -67,6 +91,7 @@ class DaemonCollector(Collector):
         yield from self._segments()
         yield from self._sources()
         yield from self._bus()
+        yield from self._gateways()
         groups = _counter("channel_messages", "Accepted messages by configured channel group", "group")
         size = _counter("channel_bytes", "Accepted payload bytes by configured channel group", "group")
         for name, messages, total in self._daemon.groups:
@@ -78,13 +103,39 @@ class DaemonCollector(Collector):
         for result, count in self._daemon.config_reloads.items():
             reloads.add_metric([result], count)
         yield reloads
+        good = "Whether the configuration is in force that was read last: 1, or 0 where a reload has refused it"
+        yield _gauge("config_last_reload_successful", good, int(not self._daemon.refused))
         yield _gauge(
             "clients_taken_over", "Clients that were left by the daemon before this one", self._daemon.taken_over
         )
         unread = "Things left by the daemon before this one that were not understood"
         yield _counter_of("state_dropped", unread, self._daemon.state_dropped)
         yield _counter_of("clients_not_kept", "Clients that will not outlive a restart", self._daemon.not_kept)
+        yield from self._loop()
+        unwritten = "How often what is known of sources could not be written down for the next daemon"
+        yield _counter_of("sources_not_kept", unwritten, self._daemon.sources_not_kept)
+        lost = "Notifications that the service manager did not take"
+        yield _counter_of("notifications_lost", lost, self._daemon.notifications_lost)
+        for name, text, counts in (
+            (
+                "visitors_refused",
+                "Visitors of this listener who got no answer, by reason",
+                self._daemon.visitors_refused,
+            ),
+            ("log_lines_dropped", "Lines of the log that nobody has seen, by reason", log.lines_dropped),
+        ):
+            family = _counter(name, text, "reason")
+            for reason, count in counts.items():
+                family.add_metric([reason], count)
+            yield family
         yield InfoMetricFamily(PREFIX + "build", "The running version", {"version": self._version})
+
+    def _loop(self) -> Iterator[Metric]:
+        stalls = self._daemon.stalls
+        yield _counter_of("loop_stalled_seconds", "Seconds for which the daemon's loop stood still", stalls.total)
+        longest = "Longest time for which the daemon's loop stood still within the last minute or two"
+        yield _gauge("loop_stall_seconds", longest, stalls.longest(self._daemon.now()))
+        yield _gauge("clock_seconds", "The host's clock when it was asked, in seconds since 1970", time.time())
 
     def _segments(self) -> Iterator[Metric]:
         received = _counter("datagrams_received", "Datagrams read from the segment's socket", "segment")
@@ -92,11 +143,12 @@ class DaemonCollector(Collector):
         drops = _counter("socket_drops", "Datagrams the kernel dropped because the socket's buffer was full", "segment")
         sent = _counter("datagrams_sent", "Datagrams broadcast", "segment")
         errors = _counter("send_errors", "Datagrams that the kernel refused to send", "segment", "error")
-        for segment in self._daemon.segments:
-            counters = segment.counters
+        for counters in all_counters(self._daemon):
             received.add_metric([counters.name], counters.received)
             for name, count in zip(NAMES, counters.verdicts, strict=True):
                 judged.add_metric([counters.name, name], count)
+        for segment in self._daemon.segments:
+            counters = segment.counters
             drops.add_metric([counters.name], segment.kernel_drops())
             sent.add_metric([counters.name], counters.sent)
             for error, count in counters.send_errors.items():
@@ -128,6 +180,9 @@ class DaemonCollector(Collector):
         forgotten.add_metric(["expired"], sources.expired)
         forgotten.add_metric(["evicted"], sources.evicted)
         forgotten.add_metric(["nameless_evicted"], self._daemon.nameless.evicted)
+        forgotten.add_metric(["own_evicted"], sources.own_evicted)
+        forgotten.add_metric(["restarts_evicted"], sources.restarts_evicted)
+        forgotten.add_metric(["dead_evicted"], liveness.dead_evicted)
         yield forgotten
 
     def _bus(self) -> Iterator[Metric]:
@@ -143,7 +198,7 @@ class DaemonCollector(Collector):
             ("clients_refused", "Connections turned away, by reason", counters.refused),
             ("clients_ended", "Clients that the daemon disconnected, by reason", counters.ended),
             ("publishers_held", "How often a publisher was made to wait, by reason", counters.held),
-            ("client_errors", "Frames of clients that were refused, by reason", counters.errors),
+            ("client_errors", "Frames of clients that were refused, by reason", _with_zeros(counters.errors)),
         ):
             family = _counter(name, text, "reason")
             for reason, count in counts.items():
@@ -152,6 +207,30 @@ class DaemonCollector(Collector):
         untold = "Control messages for a client that were dropped because its queue was full"
         yield _counter_of("control_dropped", untold, counters.untold)
         yield self._forward()
+
+    def _gateways(self) -> Iterator[Metric]:
+        up = _gauges("gateway_up", "Whether a gateway is there and reports: 1 or 0", "gateway")
+        peers = _gauges("gateway_peers", "Peers connected to a gateway", "gateway")
+        connects = _counter("gateway_connects", "Connections of peers to a gateway", "gateway")
+        messages = _counter("gateway_messages", "Messages that a gateway got from peers or gave them", *_WAYS)
+        size = _counter("gateway_bytes", "Bytes that a gateway got from peers or gave them", *_WAYS)
+        dropped = _counter("gateway_dropped", "What a gateway let fall, or whom it let go, by reason", *_REASON)
+        links = self._daemon.links
+        for report in links:
+            name = report["gateway"]
+            up.add_metric([name], int(report["up"]))
+            peers.add_metric([name], report["peers_connected"] if report["up"] else 0)
+            connects.add_metric([name], report["connects"])
+            for way, key in (("in", "received"), ("out", "sent")):
+                messages.add_metric([name, way], report[key])
+                size.add_metric([name, way], report[f"{key}_bytes"])
+            for reason, count in report["dropped"].items():
+                dropped.add_metric([name, reason], count)
+        starts = _counter("gateway_starts", "How often this daemon has started a gateway", "gateway")
+        for name in links.expected:
+            program = self._daemon.programs.get(name)
+            starts.add_metric([name], 0 if program is None else program.starts)
+        yield from (up, peers, connects, messages, size, dropped, starts)
 
     def _forward(self) -> Metric:
         forward = self._daemon.forward
@@ -168,20 +247,29 @@ class DaemonCollector(Collector):
         )
 
 
+def _with_zeros(errors: dict[str, int]) -> dict[str, int]:
+    """All reasons, also those that there have been none of."""
+    return {**dict.fromkeys(ERROR_REASONS, 0), **errors}
+
+
 def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
     return CounterMetricFamily(PREFIX + name, text, labels=labels)
 
 
-def _counter_of(name: str, text: str, value: int) -> CounterMetricFamily:
+def _counter_of(name: str, text: str, value: float) -> CounterMetricFamily:
     return CounterMetricFamily(PREFIX + name, text, value=value)
 
 
-def _gauge(name: str, text: str, value: int) -> GaugeMetricFamily:
+def _gauges(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(PREFIX + name, text, value=value)
 
 
 def pages(daemon: Observed) -> dict[str, Callable[[str], tuple[int, str, bytes]]]:
-    """The pages of the metrics listener: ``/metrics``, ``/healthz`` and ``/``."""
+    """What programs ask the metrics listener for: ``/metrics`` and ``/healthz``; page.py has what people do."""
     registry = CollectorRegistry()
     registry.register(DaemonCollector(daemon))
     ProcessCollector(registry=registry)
@@ -193,27 +281,4 @@ def pages(daemon: Observed) -> dict[str, Callable[[str], tuple[int, str, bytes]]
     def healthz(_accept: str) -> tuple[int, str, bytes]:
         return 200, "text/plain; charset=utf-8", b"ok\n"
 
-    def status(_accept: str) -> tuple[int, str, bytes]:
-        return 200, "text/html; charset=utf-8", _status(registry).encode()
-
-    return {"/metrics": metrics, "/healthz": healthz, "/": status}
-
-
-def _status(registry: CollectorRegistry) -> str:
-    """The numbers that are not zero, as a page for people."""
-    rows = []
-    for family in registry.collect():
-        for sample in family.samples:
-            if sample.value and sample.name.startswith(PREFIX) and not sample.name.endswith(("_bucket", "_created")):
-                labels = ", ".join(f"{name} {value}" for name, value in sample.labels.items())
-                rows.append(
-                    f"<tr title='{escape(family.documentation, quote=True)}'><th scope=row>"
-                    f"{escape(sample.name.removeprefix(PREFIX))}<td>{escape(labels)}<td class=n>{sample.value:,.10g}"
-                )
-    return (
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        "<title>bccnd</title><style>:root{color-scheme:light dark}body{font:16px/1.5 system-ui;margin:2em}"
-        "th{text-align:left;font-weight:normal}td,th{padding:.1em 1em .1em 0}.n{text-align:right}</style>"
-        "<h1>bccnd</h1><p>What this daemon has counted since it started; zeros are left out. "
-        "For Prometheus: /metrics; for a health check: /healthz.<table>" + "".join(rows) + "</table></html>"
-    )
+    return {"/metrics": metrics, "/healthz": healthz}

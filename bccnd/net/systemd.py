@@ -266,7 +266,7 @@ class Manager:
         return not failed
 
     def _warn(self, text: str) -> None:
-        self._limited.say("manager", "manager_silent", text)
+        self._limited.say("manager", "manager_silent", text, drop="notifications_lost")
 
 
 def _close(descriptors: Iterable[int]) -> None:
