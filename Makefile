@@ -1,51 +1,66 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-fleet run test test-systemd wheel deb man bench bench-pipeline scale soak lint format pin clean
+.PHONY: help demo demo-fleet run ready test test-slow test-systemd test-docs \
+	wheel deb man docs bench bench-pipeline scale mesh fuzz soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 BUILT := $(VENV)/.built
 CONSTRAINTS := packaging/constraints.txt
+, := ,
 PLAY := /tmp/bccnd-play-$(shell id -u)
 
 help:
 	@echo 'make demo    set up everything, then show in a minute what bccnd does, and a page about it (loopback only)'
 	@echo 'make demo-fleet  simulate an hour of 20 hosts with known faults, and show the report that finds them'
-	@echo 'make run     a daemon in the foreground to play with (loopback only, no root)'
+	@echo 'make run     a daemon in the foreground to play with, no root (loopback only; INTERFACE=eth0: your own segment)'
+	@echo 'make ready   install what the recorder, the report and the tests need besides'
 	@echo 'make test    set up everything, then check style, types and behaviour'
+	@echo 'make test-slow  what takes longer: tables on Spark, meshes of real hosts (half an hour)'
 	@echo 'make test-systemd  boot hosts by systemd and test the package on them (root; five minutes)'
+	@echo 'make test-docs  run the commands of the documents that take long (root; Spark; ten minutes)'
 	@echo 'make wheel   build a wheel for this Python, hot path compiled, into dist/ (BCCND_PURE=1: not compiled)'
 	@echo 'make deb     build the Debian package into dist/ (DEB_VERSION=0.1.0+test2: under another version)'
 	@echo 'make man     look through the manual pages, and lay them out as text in build/man/'
+	@echo 'make docs    make the site of the documents in build/docs/ (and write what they take from elsewhere)'
 	@echo 'make bench   what a message costs, beside the least it can cost and other brokers (half an hour, a quiet machine)'
 	@echo 'make scale   what it costs as things grow; the tables and charts of docs/scaling.md (half an hour)'
+	@echo 'make mesh    what joining segments costs; the tables and the chart of docs/mesh.md (root; ten minutes)'
 	@echo 'make bench-pipeline  what the tables of 1 and 10 million rows take, and that they are right (ten minutes)'
-	@echo 'make soak    ten minutes of random frames from 50 clients, held to a model (MINUTES=10)'
+	@echo 'make fuzz    inputs that nobody would think of, for everything that reads bytes (ten minutes; ARGS=--help)'
+	@echo 'make soak    half an hour of everything at once on three hosts; a chart in build/soak (ARGS="--rounds 3")'
 	@echo 'make lint    style and types only'
 	@echo 'make format  put the style right'
 	@echo 'make pin     write the versions in use to $(CONSTRAINTS)'
 	@echo 'make clean   remove what make has made here'
 
-$(READY): pyproject.toml $(CONSTRAINTS) packaging/need.sh
+# What the daemon and its tools need, which is little and soon there; and all the rest: tests, recorder, Spark.
+$(CORE): pyproject.toml $(CONSTRAINTS) packaging/need.sh
 	@test -n '$(PYTHON)' || { echo 'bccnd needs Python 3.11 or newer: apt-get install python3'; exit 2; }
 	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || packaging/need.sh ensurepip:python3-venv
-	@echo 'installing the Python packages into $(VENV)'
+	@echo 'installing what the daemon needs into $(VENV)'
 	@'$(PYTHON)' -m venv --clear $(VENV)
-	@PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check -e '.[dev,all]'
+	@PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check -e . Cython setuptools
+	@touch $@
+
+$(READY): $(CORE)
+	@echo 'installing the other Python packages into $(VENV), Spark among them'
+	@PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check -e '.[dev,all,docs]'
 	@touch $@
 
 # The compiled modules, beside their sources: see setup.py. BCCND_PURE=1 does without them.
 SOURCES := setup.py $(wildcard bccnd/*/*.py bccnd/*/*.pxd bccnd/*/*.pyx)
 ifneq ($(or $(filter-out 0,$(BCCND_PURE)),),)
-$(BUILT): $(READY)
+$(BUILT): $(CORE)
 	@find bccnd -name '*.so' -delete
 	@touch $@
 else
-$(BUILT): $(READY) $(SOURCES)
+$(BUILT): $(CORE) $(SOURCES)
 	@packaging/need.sh cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev \
 		"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h:python3-dev"
 	@echo 'compiling the hot path'
@@ -53,54 +68,86 @@ $(BUILT): $(READY) $(SOURCES)
 	@touch $@
 endif
 
-demo: $(BUILT)
+demo: $(READY) $(BUILT)
 	@packaging/need.sh cc:gcc cc:libc6-dev socat:socat java:default-jre-headless
 	@$(BIN)/python examples/demo.py
 
-demo-fleet: $(BUILT)
+demo-fleet: $(READY) $(BUILT)
 	@packaging/need.sh java:default-jre-headless
 	@$(BIN)/python examples/fleet.py
 
-run: $(BUILT)
+# Who has never compiled anything plays without: that takes seconds instead of minutes.
+run: $(if $(wildcard bccnd/*/*.so),$(BUILT),$(CORE))
 	@install -d -m 0700 $(PLAY)
-	@echo '{host: play, segments: [{address: 127.255.255.255}], bus: {path: $(PLAY)/bus.sock}}' > $(PLAY)/bccnd.yaml
+	@echo '{$(if $(INTERFACE),,host: play$(,) )segments: [{$(if $(INTERFACE),interface: $(INTERFACE),address: 127.255.255.255)}],' \
+		'bus: {path: $(PLAY)/bus.sock}}' > $(PLAY)/bccnd.yaml
 	@echo 'In another terminal:'
 	@echo '  export BCCN_SOCKET=$(PLAY)/bus.sock PATH=$$PATH:$(CURDIR)/$(BIN)'
 	@echo "  bccn sub 'demo/'"
 	@echo '  bccn pub demo/hello world'
-	@echo '  curl http://127.0.0.1:9540/metrics'
+	@echo 'In a browser: http://127.0.0.1:9540/'
 	@echo 'Ctrl-C ends it.'
 	@trap 'rm -rf $(PLAY)' EXIT; trap : INT; $(BIN)/bccnd --config $(PLAY)/bccnd.yaml
+
+ready: $(READY) $(BUILT)
+	@packaging/need.sh java:default-jre-headless
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# What does not depend on how the hot path is built is tested once, and what tests the tests' own tools as well.
-ONCE := $(patsubst %,--ignore=tests/%,pipeline recorder journal cli/test_report.py e2e/test_fleet.py e2e/test_recorder.py \
-	e2e/test_demo.py e2e/test_bench.py e2e/test_scale.py test_packaging.py)
+# Whole programs, which wait for each other most of the time, are tested beside their parts.
+PROGRAMS := tests/e2e tests/docs
+# What depends on how the hot path is built, and so is tested on both builds.
+BOTH := $(patsubst %,tests/%,core leaf net client fuzz test_build.py)
+BOTH_PROGRAMS := $(patsubst %,tests/e2e/test_%.py,vectors local direct segments hosts interop handover slow_clients start)
 
-test: $(BUILT) lint
-	@packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
+TOOLS = @packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
 		systemd-analyze:systemd man:man-db groff:groff-base bash:bash java:default-jre-headless tcpdump:tcpdump \
-		pdftotext:poppler-utils
+		pdftotext:poppler-utils nngcat:nng-utils
+
+test: $(READY) $(BUILT) lint
+	$(TOOLS)
 	@# Ubuntu has it as a snap only: what needs a browser is skipped there
 	@packaging/need.sh chromium:chromium || true
 	@packaging/unpack-prometheus.sh .cache/prometheus
-	@echo 'the tests, with the hot path compiled'
-	BCCND_BUILD=compiled $(BIN)/python -m pytest --ignore=tests/systemd
-	@echo 'and without'
 	@rm -rf build/pure
 	@BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation --target build/pure .
-	BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(BIN)/python -m pytest \
-		--import-mode=append --ignore=tests/systemd $(ONCE)
+	@echo 'testing parts and, beside them, whole programs, first with the hot path compiled and then without; what is'
+	@echo 'found is shown when either is done, and as it comes in build/test-parts.log and build/test-programs.log'
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-parts test-programs
+
+COMPILED = BCCND_BUILD=compiled $(BIN)/python -m pytest -m 'not slow' --durations=15
+PURE = BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(BIN)/python -m pytest \
+	--import-mode=append -m 'not slow' --durations=15
+
+.PHONY: test-parts test-programs
+test-parts test-programs: SHELL := /bin/bash
+test-parts test-programs: .SHELLFLAGS := -o pipefail -c
+
+test-parts:
+	@$(COMPILED) tests $(patsubst %,--ignore=%,tests/systemd $(PROGRAMS)) | tee build/test-parts.log
+	@$(PURE) $(BOTH) | tee -a build/test-parts.log
+
+test-programs:
+	@$(COMPILED) $(PROGRAMS) | tee build/test-programs.log
+	@$(PURE) $(BOTH_PROGRAMS) | tee -a build/test-programs.log
+
+test-slow: $(READY) $(BUILT)
+	$(TOOLS)
+	BCCND_BUILD=compiled $(BIN)/python -m pytest -m slow --durations=20 --ignore=tests/systemd $(ARGS)
 
 # Where no hosts can be booted, the tests say why and are skipped; BCCND_REQUIRE_SYSTEMD=1 has them fail instead.
-test-systemd: $(BUILT)
+test-systemd: $(READY) $(BUILT)
 	@packaging/need.sh systemd-nspawn:systemd-container debootstrap:debootstrap zstd:zstd ip:iproute2 \
 		nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev || true
 	$(BIN)/python -m pytest --durations=5 tests/systemd $(ARGS)
+
+# Those that `make test` leaves out, and what stands before them in the same document.
+test-docs: $(READY) $(BUILT)
+	@packaging/need.sh unshare:util-linux ip:iproute2 java:default-jre-headless tcpdump:tcpdump jq:jq
+	BCCND_DOCS=long $(BIN)/python -m pytest --durations=10 tests/docs/test_commands.py tests/docs/test_newcomer.py $(ARGS)
 
 wheel: $(READY)
 	@rm -rf dist
@@ -119,28 +166,43 @@ man:
 		test -z "$$complaints" || { echo "$$complaints"; exit 1; }; done
 	@ls build/man
 
+docs: $(READY) $(BUILT)
+	@$(BIN)/python -m docs
+
 MATPLOTLIB = $(BIN)/python -c 'import matplotlib' 2>/dev/null || { echo 'installing matplotlib for the charts'; \
 	$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) 'matplotlib>=3.8'; }
 
-bench: $(BUILT)
+bench: $(READY) $(BUILT)
 	@packaging/need.sh taskset:util-linux
 	@packaging/unpack-peers.sh .cache/peers
 	@$(MATPLOTLIB)
 	$(BIN)/python -m tests.bench $(ARGS)
 
-bench-pipeline: $(BUILT)
+bench-pipeline: $(READY) $(BUILT)
 	@packaging/need.sh java:default-jre-headless
 	@$(BIN)/python -c 'import duckdb' 2>/dev/null || { echo 'installing DuckDB to compare with'; \
 		$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) 'duckdb>=1.0'; }
 	$(BIN)/python -m tests.bench.spark --steps $(ARGS)
 
-scale: $(BUILT)
+scale: $(READY) $(BUILT)
 	@packaging/need.sh taskset:util-linux chrt:util-linux
 	@$(MATPLOTLIB)
 	$(BIN)/python -m tests.bench.scale --docs docs/scaling.md $(ARGS)
 
+mesh: $(READY) $(BUILT)
+	@packaging/need.sh ip:iproute2 nft:nftables
+	@$(MATPLOTLIB)
+	$(BIN)/python -m tests.bench.mesh --docs docs/mesh.md $(ARGS)
+
+fuzz: $(BUILT)
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || { echo 'installing atheris, the fuzzer'; \
+		$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) 'atheris>=3.0.0'; }
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
+# `python -m tests.soak.bus` is another one: random frames from 50 clients of one daemon, held to a model.
 soak: $(BUILT)
-	$(BIN)/python -m tests.soak.bus --minutes $(or $(MINUTES),10)
+	@$(MATPLOTLIB)
+	$(BIN)/python -m tests.soak $(ARGS)
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

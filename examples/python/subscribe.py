@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+# subscribe.py - prints the messages of a pattern, as they arrive from bccnd; says on stderr what was lost.
+#   python3 ./subscribe.py /run/bccnd/bus.sock 'demo/'
+# When the daemon restarts it connects again; what is sent before that does not arrive.
+import os
+import sys
+from typing import NoReturn
+
+import bccnd
+
+
+def say(text: str) -> None:
+    print(f"subscribe.py: {text}", file=sys.stderr, flush=True)
+
+
+def print_events(bus: bccnd.Connection) -> NoReturn:
+    while True:
+        match bus.receive():
+            case bccnd.Message(chan=chan, payload=payload):
+                sys.stdout.buffer.write(b"MSG %b %b\n" % (os.fsencode(chan), payload))
+                sys.stdout.buffer.flush()
+            case bccnd.Gap(lost=lost):
+                say(f"{lost} messages were lost here: this reader is too slow")
+            case bccnd.Reconnected(seconds=seconds):
+                say(f"{bus.path}: the daemon was away for {seconds:.1f} s")
+            case bccnd.Refusal(reason=reason, key=key):
+                say(f"refused: {reason} {key}")
+
+
+def main() -> int:
+    if len(sys.argv) != 3:
+        print("usage: subscribe.py SOCKET PATTERN", file=sys.stderr)
+        return 2
+    path, pattern = sys.argv[1:]
+    try:
+        with bccnd.connect(path) as bus:
+            bus.subscribe(pattern)
+            print_events(bus)
+    except bccnd.BusError as error:
+        say(str(error))
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
