@@ -93,6 +93,9 @@ def origin(name: str) -> str:
 
 
 def pytest_configure() -> None:
+    # In the background a shell has SIGINT ignored, and whoever is started inherits that. Programs under test must not.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     compiled = listed()
     origins = {name: origin(name) for name in map(module_name, compiled)}
     wrong = mismatch(os.environ.get("BCCND_BUILD", ""), origins)

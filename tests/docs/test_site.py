@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -12,6 +11,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from docs import site
+from tests.browser import find_browser
 from tests.support import ROOT
 
 #: attributes by which a browser fetches something
@@ -134,16 +134,9 @@ def test_the_search_knows_every_page(built: Path) -> None:
         assert f'"{name.removesuffix(".md")}"' in index
 
 
-def browser() -> str:
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("there is no chromium")
-    return found
-
-
 def seen(path: Path, address: str) -> str:
     """The page as a browser has it once its scripts have run, from the disk and without any network."""
-    command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND"]
+    command = [find_browser(), "--headless", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND"]
     command += [f"--user-data-dir={path}", "--virtual-time-budget=8000", "--dump-dom", address]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from tests.e2e.browser import Browser
+from tests.browser import Browser
 from tests.e2e.harness import KEY, Daemon, Wire, datagram
 from tests.support import ROOT, free_port
 

@@ -41,9 +41,7 @@ class Sub:
     """A `bccn sub --direct` that listens when this has been made."""
 
     def __init__(self, port: int, *arguments: str | Path, address: str = BROADCAST, on: Sequence[str] = ()) -> None:
-        # Where these tests run in the background, they and what they start ignore SIGINT, as they should.
-        heeding = ["env", "--default-signal=INT"]
-        command = [*on, *heeding, str(BIN / "bccn"), "sub", "--direct", "--address", address, "--port", str(port)]
+        command = [*on, str(BIN / "bccn"), "sub", "--direct", "--address", address, "--port", str(port)]
         self.process = subprocess.Popen(
             [*command, *map(str, arguments)],
             stdin=subprocess.DEVNULL,

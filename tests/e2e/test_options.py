@@ -420,10 +420,11 @@ def sources(daemon: Daemon) -> dict[str, str]:
 
 
 def test_a_host_that_dies_is_missed_by_the_others_and_found_again(tmp_path: Path) -> None:
-    beating = {"heartbeat": {"interval": "200ms", "dead_after": 3}}
+    # So long is who is missed silent before it is dead that the silence is seen on the busiest of machines.
+    beating = {"heartbeat": {"interval": "200ms", "dead_after": 10}}
     watcher, other = Daemon(tmp_path / "a", beating), Daemon(tmp_path / "b", start=False)
     other.configure({"host": "relay02", "segments": watcher.settings["segments"], **beating})
-    with watcher, watcher.connect("!/bccn/liveness/", "heartbeat/") as client:
+    with watcher, other, watcher.connect("!/bccn/liveness/", "heartbeat/") as client:
         other.start()
         assert other.process is not None
         name = f"relay02/bccnd/{other.process.pid}"
@@ -451,7 +452,6 @@ def test_a_host_that_dies_is_missed_by_the_others_and_found_again(tmp_path: Path
         other.configure({"heartbeat": {"interval": 0}})
         other.reload()
         assert changes(client, 2) == [(name, b"silent"), (name, b"dead")]
-        assert other.stop() == 0
 
 
 def test_a_source_is_dead_after_as_many_missed_heartbeats_as_configured(tmp_path: Path) -> None:

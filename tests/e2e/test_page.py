@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.browser import Browser
+from tests.browser import Browser
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, wait
 from tests.e2e.scene import Fleet, readers, settings
 from tests.support import free_port

@@ -286,10 +286,8 @@ class Screen:
         environment = {**os.environ, "TERM": "xterm-256color"}
         environment.pop("COLUMNS", None)
         environment.pop("LINES", None)
-        # Where these tests run in the background, they and what they start ignore SIGINT, as they should.
-        heeding = ["env", "--default-signal=INT"]
         self.process = subprocess.Popen(
-            [*heeding, *command], stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
+            command, stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
         )
         self.text = ""
 

@@ -7,11 +7,8 @@ import html
 import json
 import re
 import shutil
-import socket
 import subprocess
-import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,13 +18,12 @@ import pytest
 from bccnd.pipeline.report.findings import findings
 from bccnd.pipeline.report.page import page
 from bccnd.pipeline.report.style import STYLE
+from tests.browser import Browser, find_browser
 from tests.pipeline.test_report_page import EVIL, full
 from tests.support import cannot_here
 
 #: seconds that a browser may take
 PATIENCE = 60
-#: what the browser asks for itself, when it starts
-OWN = ("update.googleapis.com", "accounts.google.com", "clients2.google.com")
 DARK = ("--blink-settings=preferredColorScheme=0",)
 
 #: looks at a page from outside, since it runs nothing itself
@@ -80,12 +76,7 @@ document.querySelector('iframe').onload = event => {
 
 @pytest.fixture(scope="module")
 def browser() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        cannot_here("there is no chromium")
-    if "snap" in str(Path(found).resolve()):
-        cannot_here("chromium is a snap, which sees none of our files")
-    return found
+    return find_browser()
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +87,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def browse(browser: str, place: Path, target: Path, *flags: str, proxy: int = 1) -> str:
+def browse(browser: str, place: Path, target: Path, *flags: str) -> str:
     """Run a browser without a window, whose only way to a network is a proxy that does not serve."""
     done = subprocess.run(
         [
@@ -104,7 +95,7 @@ def browse(browser: str, place: Path, target: Path, *flags: str, proxy: int = 1)
             *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
             *("--disable-default-apps", "--disable-extensions", "--disable-dev-shm-usage", "--mute-audio"),
             *("--disable-features=OptimizationHints,MediaRouter,Translate", "--no-default-browser-check"),
-            *(f"--proxy-server=127.0.0.1:{proxy}", "--proxy-bypass-list=<-loopback>"),
+            *("--proxy-server=127.0.0.1:1", "--proxy-bypass-list=<-loopback>"),
             *(f"--user-data-dir={place / 'profile'}", *flags, target.as_uri()),
         ],
         capture_output=True,
@@ -183,54 +174,22 @@ def test_figures_can_be_read_on_their_cells_and_cells_differ(theme: int) -> None
     assert all(later / earlier > 1.2 for earlier, later in pairwise(steps[1:]))
 
 
-class Proxy(threading.Thread):
-    """Takes note of what is asked for and gives nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._server.getsockname()[1]
-        self._asked: list[str] = []
-
-    def run(self) -> None:
-        while True:
-            try:
-                caller, _ = self._server.accept()
-            except OSError:
-                return
-            with caller, suppress(OSError):
-                caller.settimeout(2)
-                self._asked.append(caller.recv(4096).split(b"\r\n")[0].decode("ascii", "replace"))
-
-    def asked(self) -> list[str]:
-        """What was asked for since the last time, without what a browser asks for whatever it shows."""
-        found, self._asked = self._asked, []
-        return [one for one in found if not any(own in one for own in OWN)]
-
-    def end(self) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        self.join(PATIENCE)
-
-
-def test_nothing_is_fetched(browser: str, tmp_path: Path, made: Path) -> None:
-    picture = f"--screenshot={tmp_path / 'page.png'}"
-    proxy = Proxy()
-    proxy.start()
-    try:
-        browse(browser, tmp_path, made, picture, proxy=proxy.port)
-        assert proxy.asked() == []
+def test_nothing_is_fetched(tmp_path: Path, made: Path) -> None:
+    other = tmp_path / "other.html"
+    with Browser() as browser:
+        browser.go(made.as_uri())
+        assert browser.asked == [made.as_uri()]
         # It must be this test that would notice. With the policy of the page, not even this is fetched.
-        other = tmp_path / "other.html"
         other.write_text('<img src="http://192.0.2.1/x.png">')
-        browse(browser, tmp_path, other, picture, proxy=proxy.port)
-        assert proxy.asked() == ["GET http://192.0.2.1/x.png HTTP/1.1"]
+        browser.go(other.as_uri())
+        assert browser.asked[1:] == [other.as_uri(), "http://192.0.2.1/x.png"]
+        assert browser.forbidden == []
+        strict = tmp_path / "strict.html"
         policy = re.findall("<meta http-equiv[^>]*>", made.read_text())[0]
-        other.write_text(f'{policy}<img src="http://192.0.2.1/y.png"><link rel="stylesheet" href="http://192.0.2.1/">')
-        browse(browser, tmp_path, other, picture, proxy=proxy.port)
-        assert proxy.asked() == []
-    finally:
-        proxy.end()
+        strict.write_text(f'{policy}<img src="http://192.0.2.1/y.png"><link rel="stylesheet" href="http://192.0.2.1/">')
+        browser.go(strict.as_uri())
+        assert sorted(browser.forbidden) == ["http://192.0.2.1/", "http://192.0.2.1/y.png"]
+        assert set(browser.asked[3:]) == {strict.as_uri(), *browser.forbidden}
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,10 @@ class Browser:
         self._asked = 0
         self._session = ""
         self.said: list[str] = []
-        #: addresses that were asked for
+        #: addresses that the page asked for, and those of them that its own policy has kept back
         self.asked: list[str] = []
+        self.forbidden: list[str] = []
+        self._requests: dict[str, str] = {}
         targets = self.ask("Target.getTargets")["targetInfos"]
         page = next(one["targetId"] for one in targets if one["type"] == "page")
         self._session = self.ask("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
@@ -118,6 +120,9 @@ class Browser:
                 self.said.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
             case "Network.requestWillBeSent":
                 self.asked.append(params["request"]["url"])
+                self._requests[params["requestId"]] = params["request"]["url"]
+            case "Network.loadingFailed" if params.get("blockedReason") == "csp":
+                self.forbidden.append(self._requests[params["requestId"]])
 
     # -- what people do
 
