@@ -380,7 +380,7 @@ def test_the_watchdog_is_fed_while_nothing_happens_and_not_while_the_loop_stands
     began = time.monotonic()
     for _ in range(8):
         manager.until("WATCHDOG=1")
-    assert 0.6 < time.monotonic() - began < 1.4
+    assert 0.6 < time.monotonic() - began < 5
     service.signal(signal.SIGSTOP)
     time.sleep(0.05)
     manager.said()

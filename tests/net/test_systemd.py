@@ -445,9 +445,10 @@ def test_leaving_brings_out_what_waits_for_who_reads_and_gives_up_on_who_does_no
     manager.stopping()
     notified.hear()
     notified.hear()
+    monkeypatch.setattr(systemd, "FAREWELL", 20.0)
     began = time.monotonic()
     manager.close()
-    assert time.monotonic() - began < systemd.FAREWELL
+    assert time.monotonic() - began < 10
     assert notified.all()[-1].lines == ["STOPPING=1", "STATUS=stopping"]
     assert manager.lost == 0
 
@@ -455,9 +456,10 @@ def test_leaving_brings_out_what_waits_for_who_reads_and_gives_up_on_who_does_no
     manager.attach(loop)
     fill(manager)
     assert manager.store("client-1", 0)
+    monkeypatch.setattr(systemd, "FAREWELL", 0.2)
     began = time.monotonic()
     manager.close()
-    assert systemd.FAREWELL <= time.monotonic() - began < systemd.FAREWELL + 1
+    assert 0.2 <= time.monotonic() - began < 5
     assert manager.lost == 2
     assert not manager.listens
     manager.status("nobody hears this")
