@@ -97,8 +97,8 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Whole programs, which wait for each other most of the time, are tested beside their parts.
-PROGRAMS := tests/e2e tests/docs
+# Whole programs, which wait for each other most of the time, are tested beside all else.
+PROGRAMS := tests/e2e
 # What depends on how the hot path is built, and so is tested on both builds.
 BOTH := $(patsubst %,tests/%,core leaf net client fuzz test_build.py)
 BOTH_PROGRAMS := $(patsubst %,tests/e2e/test_%.py,vectors local direct segments hosts interop handover slow_clients start)

@@ -115,7 +115,7 @@ PS1= PS2=
 unset HISTFILE
 set -o pipefail
 {exported}
-export HOME=/root PYTHONUNBUFFERED=1 LANG=C.UTF-8 TERM=dumb NO_COLOR=1 PAGER=cat SYSTEMD_PAGER= EDITOR=true
+export HOME=/root LANG=C.UTF-8 TERM=dumb NO_COLOR=1 PAGER=cat SYSTEMD_PAGER= EDITOR=true
 export DEBIAN_FRONTEND=noninteractive PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 cd {self.root}
 PROMPT_COMMAND='echo $? >>{self.folder}/status'
