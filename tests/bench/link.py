@@ -82,7 +82,7 @@ class Round:
 
 
 @contextmanager
-def host(folder: Path, daemon: Path) -> Iterator[Host]:
+def host(folder: Path, daemon: Path, *, idle: bool) -> Iterator[Host]:
     link = free_port(socket.SOCK_STREAM)
     metrics = free_port(socket.SOCK_STREAM, frozenset({link}))
     udp = free_port(socket.SOCK_DGRAM)
@@ -103,6 +103,9 @@ def host(folder: Path, daemon: Path) -> Iterator[Host]:
     found = Host(folder, udp, link, metrics, process)
     try:
         until(lambda: found.metric("gateway_up", gateway="nng") == 1, "the gateway")
+        if idle:
+            for thread in os.listdir(f"/proc/{found.gateway()}/task"):
+                os.sched_setscheduler(int(thread), os.SCHED_IDLE, os.sched_param(0))
         yield found
     finally:
         process.send_signal(signal.SIGTERM)
@@ -205,12 +208,21 @@ def measure(programs: Path, near: Host, rate: int, seconds: float, first: int) -
 @click.option("--rate", default=5000, show_default=True, help="Messages a second over the link.")
 @click.option("--seconds", default=3.0, show_default=True, help="That are timed in each round.")
 @click.option("--daemon", type=click.Path(path_type=Path), default=ROOT / ".venv/bin/bccnd", show_default=True)
+@click.option("--idle", is_flag=True, help="Let the gateway have only what nobody else wants of the processors.")
 @click.option("--check", is_flag=True, help="Fail if p99 rises by more than a half.")
 @click.option("--send", "port", type=int, hidden=True)
 @click.option("--count", default=0, hidden=True)
 @click.option("--first", default=1, hidden=True)
 def main(
-    rounds: int, rate: int, seconds: float, daemon: Path, check: bool, port: int | None, count: int, first: int
+    rounds: int,
+    rate: int,
+    seconds: float,
+    daemon: Path,
+    idle: bool,
+    check: bool,
+    port: int | None,
+    count: int,
+    first: int,
 ) -> None:
     """How much longer local messages take while a link is busy."""
     if port is not None:
@@ -219,7 +231,7 @@ def main(
     programs = build(ROOT / ".cache/bench")
     pairs: list[tuple[Round, Round]] = []
     step = int(max(rate, LOCAL) * (seconds + 2))
-    with tempfile.TemporaryDirectory(prefix="bccnd-link-") as name, host(Path(name), daemon) as near:
+    with tempfile.TemporaryDirectory(prefix="bccnd-link-") as name, host(Path(name), daemon, idle=idle) as near:
         for number in range(rounds):
             quiet = measure(programs, near, 0, seconds, 1 + 2 * number * step)
             busy = measure(programs, near, rate, seconds, 1 + (2 * number + 1) * step)
