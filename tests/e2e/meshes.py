@@ -53,10 +53,12 @@ delay, jitter = map(float, sys.argv[1:3])
 
 async def carry(reader, writer):
     loop, last = asyncio.get_running_loop(), 0.0
-    while data := await reader.read(65536):
-        last = max(last, loop.time() + delay + random.random() * jitter)
-        loop.call_at(last, writer.write, data)
-    loop.call_at(last, writer.close)
+    try:
+        while data := await reader.read(65536):
+            last = max(last, loop.time() + delay + random.random() * jitter)
+            loop.call_at(last, writer.write, data)
+    finally:  # whichever way it has ended, the other side is told
+        loop.call_at(last, writer.close)
 
 def serve(host, port):
     async def one(reader, writer):
