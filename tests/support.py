@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import threading
 import time
 from collections import deque
@@ -176,6 +177,11 @@ def listens(leader: int, port: int) -> bool:
                     if fields[1].endswith(f":{port:04X}") and f"socket:[{fields[9]}]" in held:
                         return True
     return False
+
+
+def kernel_drops(sock: socket.socket) -> int:
+    """Datagrams that the kernel had no room for in a socket's buffer: SO_MEMINFO, the ninth number."""
+    return int(struct.unpack_from("=I", sock.getsockopt(socket.SOL_SOCKET, 55, 36), 32)[0])
 
 
 class Who(NamedTuple):

@@ -23,7 +23,7 @@ from bccnd.net.udp import pack_address
 from tests.leaf.books import book, got
 from tests.leaf.test_packets import SO_TIMESTAMPNS, SOCKADDR_IN, SOCKADDR_IN6, take, udp
 from tests.leaf.twins import builds, each
-from tests.support import PATIENCE, TINY, cannot_here
+from tests.support import PATIENCE, TINY, cannot_here, kernel_drops
 
 #: each of both builds, and each after the other
 PAIRS: Final = [(one, other) for one in builds("ledger") for other in builds("ledger")]
@@ -621,11 +621,6 @@ def killed(
     yield
 
 
-def overflows(sock: socket.socket) -> int:
-    """Datagrams for which a socket had no room: SO_MEMINFO, the ninth number."""
-    return int(struct.unpack("=9I", sock.getsockopt(socket.SOL_SOCKET, 55, 36))[-1])
-
-
 def spend_some_time() -> None:
     """As long as it takes to judge what has come."""
     sum(range(1000))
@@ -848,7 +843,7 @@ def test_whoever_is_killed_while_he_broadcasts_has_sent_what_the_ledger_says(led
                 break
             with killed(reader, work, drain, chance):
                 drain()
-                before, overflown = overflown, overflows(ours)
+                before, overflown = overflown, kernel_drops(ours)
                 if before != overflown:  # we were kept from reading, and what is missing may have been sent
                     continue
                 serial = layout.number_at(reader, layout.AT_SERIAL)

@@ -26,8 +26,8 @@ from tests.soak.chaos import Chaos, rests
 from tests.soak.chart import write
 from tests.soak.measure import COUNTED, MEMORY, Book, sample
 from tests.soak.stage import Stage
-from tests.soak.streams import Load, Readers, Subscriber, Witness, kernel_drops
-from tests.support import ROOT
+from tests.soak.streams import Load, Readers, Subscriber, Witness
+from tests.support import ROOT, kernel_drops
 
 #: half an hour on two cores
 ROUNDS: Final = 130

@@ -264,8 +264,3 @@ class Subscriber:
     def close(self) -> None:
         self._over = True
         self._thread.join(PATIENCE)
-
-
-def kernel_drops(sock: socket.socket) -> int:
-    """Datagrams that the kernel had no room for in a socket's buffer: SO_MEMINFO, the ninth number."""
-    return int(struct.unpack_from("=I", sock.getsockopt(socket.SOL_SOCKET, 55, 36), 32)[0])
