@@ -58,7 +58,7 @@ def here(block: Block) -> bool:
 
 
 @pytest.mark.root
-@pytest.mark.timeout(3600 if LONG else 180)
+@pytest.mark.timeout(3600 if LONG else 600)
 @pytest.mark.parametrize("document", documents())
 def test_what_a_document_says_can_be_done(document: str, tmp_path: Path) -> None:
     to_run = [block for block in blocks_of(document) if here(block)]
@@ -77,7 +77,7 @@ def follow(place: Place, to_run: list[Block]) -> None:
             must(place, block.where, "place-daemon")
         started = True
         if prepare:
-            must(place, block.where, prepare)
+            must(place, block.where, prepare, patience_for(block))
             place.rest()
         if path is not None:
             write(place, path, block.text)
@@ -102,8 +102,13 @@ def write(place: Place, path: str, text: str) -> None:
     must(place, path, f"mkdir -p \"$(dirname '{path}')\" && cp {there} '{path}'")
 
 
-def must(place: Place, where: str, text: str) -> None:
-    status = place.run(text)
+def patience_for(block: Block) -> float | None:
+    """What each command of a block may take at the most, and what is prepared for it (s); None for what is usual."""
+    return _LONG_PATIENCE if block.mark("run") == "long" else None
+
+
+def must(place: Place, where: str, text: str, patience: float | None = None) -> None:
+    status = place.run(text, patience=patience)
     if status:
         raise NotAsWritten(f"{where}: what is prepared ended with status {status}:\n{text}\n{place.shown[-4000:]}")
 
@@ -111,11 +116,10 @@ def must(place: Place, where: str, text: str) -> None:
 def obey(place: Place, block: Block, command: Command) -> None:
     start = len(place.shown)
     where = f"{block.document}:{command.line}"
-    patience = _LONG_PATIENCE if block.mark("run") == "long" else None
     # What goes on in a terminal of its own goes on behind this one.
     stays = command.stays or block.mark("terminal") == "own"
     text = f"{{ {command.text}\n}} </dev/null &" if stays and not command.stays else command.text
-    status = place.run(text, shows=command.shows, key=command.key, patience=patience)
+    status = place.run(text, shows=command.shows, key=command.key, patience=patience_for(block))
     # Whoever was interrupted may say so.
     if status != command.status and not (command.key == "\x03" and status == 130):
         raise NotAsWritten(
