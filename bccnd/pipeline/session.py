@@ -67,7 +67,7 @@ def start(
     grow to; ``conf`` are Spark's own settings, and so are ``settings``, with ``_`` for ``.``. What Java says goes to
     the file ``log``, by default one that is forgotten at once.
 
-    Raises PipelineError: no_java, bad_master, no_master, no_workers.
+    Raises PipelineError: no_java, no_localhost, bad_master, no_master, no_workers.
     """
     chosen = master or os.environ.get("MASTER") or LOCAL
     if not _MASTERS.fullmatch(chosen):
@@ -77,6 +77,7 @@ def start(
     if not re.fullmatch(r"[1-9][0-9]*[mgMG]", memory):
         raise PipelineError("bad_memory", f"{memory!r} is no size of memory", "write 512m or 2g")
     _need_java()
+    _need_localhost()
     if chosen.startswith("spark://"):
         _need_master(chosen)
     local = chosen.startswith("local") or re.match(r"spark://(127\.|localhost[:,])", chosen) is not None
@@ -126,6 +127,19 @@ def _need_java() -> None:
     if found is None or int(found[1]) < _JAVA:
         what = said.stderr.splitlines()[0] if said.stderr else f"status {said.returncode}"
         raise PipelineError("no_java", f"Spark needs Java {_JAVA} or later; {java} is {what}", _JAVA_REMEDY)
+
+
+def _need_localhost() -> None:
+    """Spark's own processes find each other by that name, which a very small system may not know. Raises
+    PipelineError: no_localhost."""
+    try:
+        socket.getaddrinfo("localhost", None)
+    except OSError as error:
+        raise PipelineError(
+            "no_localhost",
+            f"Spark needs to know where localhost is, and this system does not: {error.strerror}",
+            "add the line '127.0.0.1 localhost' to /etc/hosts",
+        ) from error
 
 
 def _need_master(master: str) -> None:

@@ -27,7 +27,7 @@ from bccnd.pipeline.build import build
 from bccnd.pipeline.inputs import Journal
 from tests.pipeline.journals import put, rows
 from tests.pipeline.threedays import SMALL, content, files
-from tests.support import ROOT
+from tests.support import ROOT, need_root
 
 
 @pytest.fixture
@@ -201,6 +201,19 @@ def test_without_java_it_says_what_to_install(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     done = CliRunner().invoke(main, ["pipeline", "build", "j", "--out", str(tmp_path / "t")])
     assert 'is openjdk version "11.0.2"' in done.output
+
+
+def test_where_nobody_is_called_localhost_it_says_what_to_write(tmp_path: Path) -> None:
+    need_root("only root can have an /etc/hosts of his own")
+    (tmp_path / "hosts").write_text("")
+    (tmp_path / "nsswitch.conf").write_text("hosts: files\n")
+    mounts = " && ".join(f"mount --bind {tmp_path / name} /etc/{name}" for name in ("hosts", "nsswitch.conf"))
+    bccn = [str(Path(sys.executable).parent / "bccn"), "pipeline", "build", "j", "--out", str(tmp_path / "t")]
+    command = ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$0" "$@"', *bccn]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "this system does not" in done.stderr
+    assert "remedy: add the line '127.0.0.1 localhost' to /etc/hosts" in done.stderr
 
 
 def bccn(*words: str | Path, **environment: str) -> subprocess.Popen[str]:
