@@ -145,6 +145,13 @@ def need_root(why: str) -> None:
         cannot_here(f"not root: {why}")
 
 
+def need_others() -> None:
+    """Somebody else is to run the programs that lie here."""
+    for folder in (ROOT, *ROOT.parents):
+        if not folder.stat().st_mode & 0o001:
+            cannot_here(f"other users cannot look into {folder}: clone the repository to somewhere else")
+
+
 def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
     with socket.socket(socket.AF_INET, kind) as probe:
         probe.bind(("127.0.0.1", 0))

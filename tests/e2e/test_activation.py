@@ -20,7 +20,7 @@ import bccnd
 from tests.activation import KILL, REFUSE, Told
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.service import Service, bound_udp
-from tests.support import BROADCAST, cannot_here, free_port, need_root
+from tests.support import BROADCAST, cannot_here, free_port, need_others, need_root
 
 GROUP = "239.255.54.12"
 SO_RCVBUFFORCE = 33
@@ -125,6 +125,7 @@ def test_two_segments_of_one_port_are_told_apart_by_their_names(service: Service
 
 def test_a_buffer_that_systemd_has_granted_is_kept(service: Service, tmp_path: Path) -> None:
     need_root("granting more than everybody gets")
+    need_others()
     most = int(Path("/proc/sys/net/core/rmem_max").read_text())
     service.bind("bus", "udp", "metrics")
     sock = dict(service.passed)["udp"]

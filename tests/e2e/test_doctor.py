@@ -16,7 +16,7 @@ import pytest
 
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, datagram, wait
 from tests.e2e.network import PORT, Net, ip
-from tests.support import NOBODY, need_root
+from tests.support import NOBODY, need_others, need_root
 
 #: what depends on the machine that the tests run on, and not on the host that is examined
 ELSEWHERE = {"clock", "service", "recorder"}
@@ -159,6 +159,7 @@ def open_folder() -> Iterator[Path]:
 
 def test_who_may_not_do_much_is_told_what_could_not_be_seen(open_folder: Path) -> None:
     need_root("only root can be somebody else")
+    need_others()
     daemon = Daemon(open_folder / "a", start=False)
     large = [{**daemon.settings["segments"][0], "receive_buffer": "1GiB"}]
     daemon.configure({"integrity": daemon.with_key(KEY), "bus": {"group": "4002"}, "segments": large})

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, wait
-from tests.support import free_port
+from tests.support import free_port, need_others
 
 
 def _has_accepted_one(daemon: Daemon) -> bool:
@@ -245,6 +245,7 @@ def test_reloading_a_bad_file_changes_nothing_and_says_so(tmp_path: Path) -> Non
 def test_it_runs_without_root(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("not root: every other test has shown it")
+    need_others()
     folder = Path("/tmp") / f"bccnd-test-{os.getpid()}"
     daemon = Daemon(folder, start=False)
     for path in (folder, daemon.config):

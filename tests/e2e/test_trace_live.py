@@ -14,7 +14,7 @@ from bccnd.core.observe import observe
 from bccnd.journal import files, layout
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.network import PORT, Net
-from tests.support import NOBODY, need_root
+from tests.support import NOBODY, need_others, need_root
 
 SRC = "host-c/plain/7"
 
@@ -212,6 +212,7 @@ def test_a_message_that_stays_on_this_host_and_one_that_nobody_sends(tmp_path: P
 
 def test_it_takes_the_right_to_tap(tmp_path: Path) -> None:
     need_root("only root can be somebody else")
+    need_others()
     with Daemon(tmp_path / "a", {"bus": {"path": f"@bccnd-{tmp_path}", "mode": "0666"}}) as daemon:
         daemon.prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
         command = [*daemon.prefix, str(BIN / "bccn"), "--socket", f"@bccnd-{tmp_path}", "trace", "--live", f"{SRC}:1"]
