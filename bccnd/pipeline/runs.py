@@ -361,8 +361,10 @@ def look_at(rows: Sequence[Row], cells: Sequence[Cell]) -> list[Cell]:
         if where not in open_cells:
             open_cells[where] = len(found)
             found.append(_start(place[where], row, begins=begins, fresh=fresh))
-        elif fresh:
-            found[open_cells[where]] = _extend(found[open_cells[where]], row)
+        else:
+            cell = found[open_cells[where]]
+            # What comes behind it is compared with where its last row came from.
+            found[open_cells[where]] = (_extend(cell, row) if fresh else cell)._replace(hi_port=row.peer_port)
     return found
 
 

@@ -218,6 +218,12 @@ def fleets(draw: st.DrawFn) -> Fleet:
     )
 
 
+def test_a_restart_that_a_receiver_cannot_tell_leaves_nothing_to_look_at_twice() -> None:
+    """From another port, with numbers above the last that it had heard."""
+    source = Source("a/old", "a", 2, start=1, own=False, copies=2, restarts=(Restart(12.025, 1),))
+    check(Fleet(HOSTS, (source,), 110, losses=(Loss("b", None, 1, 14, probability=1.0),)))
+
+
 @settings(max_examples=40, deadline=None)
 @given(fleets())
 def test_every_row_of_any_fleet_is_in_its_epoch(fleet: Fleet) -> None:
