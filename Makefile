@@ -105,7 +105,7 @@ BOTH_PROGRAMS := $(patsubst %,tests/e2e/test_%.py,vectors local direct segments 
 
 TOOLS = @packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
 		systemd-analyze:systemd man:man-db groff:groff-base bash:bash java:default-jre-headless tcpdump:tcpdump \
-		pdftotext:poppler-utils nngcat:nng-utils
+		pdftotext:poppler-utils nngcat:nng-utils curl:curl
 
 test: $(READY) $(BUILT) lint
 	$(TOOLS)
@@ -146,7 +146,7 @@ test-systemd: $(READY) $(BUILT)
 
 # Those that `make test` leaves out, and what stands before them in the same document.
 test-docs: $(READY) $(BUILT)
-	@packaging/need.sh unshare:util-linux ip:iproute2 java:default-jre-headless tcpdump:tcpdump jq:jq
+	@packaging/need.sh unshare:util-linux ip:iproute2 java:default-jre-headless tcpdump:tcpdump jq:jq curl:curl
 	BCCND_DOCS=long $(BIN)/python -m pytest --durations=10 tests/docs/test_commands.py tests/docs/test_newcomer.py $(ARGS)
 
 wheel: $(READY)

@@ -93,6 +93,9 @@ def origin(name: str) -> str:
 
 
 def pytest_configure() -> None:
+    # What a service manager has told whoever runs these tests is not meant for the daemons in them.
+    for name in ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "FDSTORE", "LISTEN_PID", "LISTEN_FDS"):
+        os.environ.pop(name, None)
     # In the background a shell has SIGINT ignored, and whoever is started inherits that. Programs under test must not.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
