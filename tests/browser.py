@@ -23,6 +23,13 @@ from tests.support import cannot_here
 
 #: seconds that a browser may take for anything
 PATIENCE: Final = 40.0
+#: without a window, and without what a browser does for itself
+QUIET: Final = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio"),
+    *("--disable-default-apps", "--disable-extensions", "--disable-dev-shm-usage"),
+    *("--disable-features=OptimizationHints,MediaRouter,Translate", "--no-default-browser-check"),
+)
 
 
 def find_browser() -> str:
@@ -46,10 +53,7 @@ class Browser:
         # It reads from descriptor 3 and writes to 4; the shell puts them there, whatever numbers they have.
         shell = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
         flags = [
-            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio"),
-            *("--disable-default-apps", "--disable-extensions", "--disable-dev-shm-usage"),
-            *("--disable-features=OptimizationHints,MediaRouter,Translate", "--no-default-browser-check"),
+            *QUIET,
             "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
             *("--force-color-profile=srgb", "--font-render-hinting=none", "--remote-debugging-pipe"),
             f"--user-data-dir={self._place.name}",

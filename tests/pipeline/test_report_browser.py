@@ -18,7 +18,7 @@ import pytest
 from bccnd.pipeline.report.findings import findings
 from bccnd.pipeline.report.page import page
 from bccnd.pipeline.report.style import STYLE
-from tests.browser import Browser, find_browser
+from tests.browser import QUIET, Browser, find_browser
 from tests.pipeline.test_report_page import EVIL, full
 from tests.support import cannot_here
 
@@ -91,10 +91,8 @@ def browse(browser: str, place: Path, target: Path, *flags: str) -> str:
     """Run a browser without a window, whose only way to a network is a proxy that does not serve."""
     done = subprocess.run(
         [
-            *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
-            *("--disable-default-apps", "--disable-extensions", "--disable-dev-shm-usage", "--mute-audio"),
-            *("--disable-features=OptimizationHints,MediaRouter,Translate", "--no-default-browser-check"),
+            browser,
+            *QUIET,
             *("--proxy-server=127.0.0.1:1", "--proxy-bypass-list=<-loopback>"),
             *(f"--user-data-dir={place / 'profile'}", *flags, target.as_uri()),
         ],
