@@ -22,7 +22,7 @@ from bccnd.client.message import Message
 from bccnd.client.session import Event, Gap, Reconnected, Refusal
 from bccnd.core import frames
 from bccnd.errors import BusError
-from tests.client.test_session import Bare, batch, frame, impatient
+from tests.client.sessions import Bare, batch, frame, impatient
 from tests.support import PATIENCE, ROOT, Hub, turning, wait
 
 Scene = Callable[[AsyncConnection], Awaitable[None]]

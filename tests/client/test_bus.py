@@ -18,7 +18,7 @@ from bccnd.client.message import Message
 from bccnd.core import frames
 from bccnd.errors import BusError
 from bccnd.net.clients import BusLimits
-from tests.client.test_session import Bare, batch, frame
+from tests.client.sessions import Bare, batch, frame
 from tests.support import PATIENCE, Do, Hub, turn_until, turning, wait
 
 

@@ -17,7 +17,7 @@ import pytest
 import bccnd
 import bccnd.aio
 from bccnd.core import frames
-from tests.client.test_session import Driven, Join
+from tests.client.sessions import Driven, Join
 from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.test_examples import SANITIZED, Examples, Subscriber, check, examples
 

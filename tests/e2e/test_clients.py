@@ -12,7 +12,7 @@ import pytest
 
 import bccnd
 from bccnd.client.session import Refusal
-from tests.client.test_session import Join, both
+from tests.client.sessions import Join, both
 from tests.e2e.harness import PATIENCE, Daemon, payloads, wait
 
 

@@ -1,0 +1,172 @@
+"""A scripted daemon for tests of the clients, and the asyncio client driven one call at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+import pytest
+
+import bccnd
+from bccnd.client.message import Message
+from bccnd.core import frames
+from tests.support import wait
+
+META = b"CMSG !/bccn/meta/on"
+
+
+BATCH = b"CMSG !/bccn/batch/on"
+
+
+def frame(key: bytes, payload: bytes = b"") -> bytes:
+    """A message as the daemon sends it to who wants to know its sender."""
+    return frames.message(key, frames.meta(b"relay02/x/7", 5, 6, "local") + payload)
+
+
+def batch(*payloads: bytes) -> bytes:
+    """Messages on one key as the daemon sends them to who wants them together."""
+    return frames.batch([frame(b"a", payload) for payload in payloads])
+
+
+class Driven:
+    """The asyncio client, one call after another: each of them runs the loop until it is done."""
+
+    def __init__(self, path: str | None = None, **options: Any) -> None:
+        self.loop = asyncio.new_event_loop()
+        try:
+            self.bus = self.run(bccnd.aio.connect(path, **options))
+        except BaseException:
+            self.loop.close()
+            raise
+
+    def run(self, coroutine: Awaitable[Any]) -> Any:
+        return self.loop.run_until_complete(coroutine)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.bus, name)
+        if not asyncio.iscoroutinefunction(value):
+            return value
+        return lambda *arguments, **options: self.run(value(*arguments, **options))
+
+    def __iter__(self) -> Iterator[Message]:
+        while True:
+            yield self.run(self.bus.__anext__())
+
+    def close(self) -> None:
+        self.bus.close()
+        assert not asyncio.all_tasks(self.loop)
+        self.loop.close()
+
+    def __enter__(self) -> Driven:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+Join = Callable[..., bccnd.Connection]
+
+
+both = pytest.mark.parametrize("join", [bccnd.connect, Driven], ids=["blocking", "asyncio"])
+
+
+class Bare:
+    """A daemon of few words, on a bare socket: ``said`` holds what each connection has sent, one after the other.
+
+    It echoes every sync, answers what ``answers`` has packets for, and turns away with ``refuses``.
+    """
+
+    def __init__(self, address: str | bytes) -> None:
+        self.address = address
+        self.said: list[list[bytes]] = []
+        self.answers: dict[bytes, list[bytes]] = {}
+        self.refuses: bytes | None = None
+        self.start()
+
+    def start(self) -> None:
+        self._connections: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(self.address)
+        self._listener.listen()
+        self._acceptor = threading.Thread(target=self._accept)
+        self._acceptor.start()
+
+    def stop(self) -> None:
+        """Go away, and leave nothing behind."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._acceptor.join()
+        self._listener.close()
+        for sock in self._connections:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for sock in self._connections:
+            sock.close()
+        self._connections, self._threads = [], []
+        if isinstance(self.address, str):
+            os.unlink(self.address)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def send(self, *packets: bytes) -> None:
+        """Send to who has come last."""
+        for packet in packets:
+            self._connections[-1].send(packet)
+
+    def heard(self, packet: bytes) -> None:
+        """Wait until who has come last has said this."""
+        wait(lambda: self.said and packet in self.said[-1], f"{packet!r}")
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.refuses is not None:
+                sock.send(self.refuses)
+                sock.close()
+                continue
+            said: list[bytes] = []
+            self.said.append(said)
+            self._connections.append(sock)
+            self._threads.append(threading.Thread(target=self._serve, args=(sock, said)))
+            self._threads[-1].start()
+
+    def _serve(self, sock: socket.socket, said: list[bytes]) -> None:
+        with contextlib.suppress(OSError):
+            while packet := sock.recv(1 << 20):
+                said.append(packet)
+                for one in [packet] if packet.startswith(b"CMSG !/bccn/sync") else self.answers.get(packet, []):
+                    sock.send(one)
+
+    def __enter__(self) -> Bare:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._listener.fileno() >= 0:
+            self.stop()
+
+
+def without_syncs(said: list[bytes]) -> list[bytes]:
+    return [packet for packet in said if not packet.startswith(b"CMSG !/bccn/sync")]
+
+
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let calls give up soon."""
+    monkeypatch.setattr("bccnd.client.bus.PATIENCE", 0.1)
+    monkeypatch.setattr("bccnd.client.aio.PATIENCE", 0.1)
