@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from tests.e2e.harness import Daemon, Wire, acting_as, datagram, wait
-from tests.e2e.test_start import refused
+from tests.e2e.starting import refused
 from tests.support import need_root
 
 ANN: Final = 61_001

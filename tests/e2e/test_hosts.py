@@ -9,7 +9,7 @@ import pytest
 import bccnd
 from tests.e2e.harness import KEY, PATIENCE, datagram, payloads, wait
 from tests.e2e.network import PORT, Net, ip
-from tests.e2e.test_start import refused
+from tests.e2e.starting import refused
 
 pytestmark = pytest.mark.root
 

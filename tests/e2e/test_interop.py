@@ -24,7 +24,7 @@ import pytest
 import bccnd
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.network import PORT, Net
-from tests.e2e.test_start import refused
+from tests.e2e.starting import refused
 from tests.support import BROADCAST, ROOT, cannot_here, listens
 
 HERE = ROOT / "tests/peers"

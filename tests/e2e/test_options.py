@@ -19,7 +19,7 @@ import pytest
 import bccnd
 from bccnd.config import Settings
 from tests.e2e.harness import BIN, KEY, Daemon, Wire, acting_as, datagram, payloads, wait
-from tests.e2e.test_start import refused
+from tests.e2e.starting import refused
 from tests.support import BROADCAST, ROOT, free_port, need_root
 from tests.test_config import option_names
 

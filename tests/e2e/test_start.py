@@ -16,21 +16,12 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.starting import refused
 from tests.support import free_port, need_others
 
 
 def _has_accepted_one(daemon: Daemon) -> bool:
     return daemon.verdicts() == {"accepted": 1}
-
-
-def refused(daemon: Daemon) -> str:
-    """Start a daemon that must not start; returns what it said."""
-    process = daemon.spawn()
-    assert process.wait(PATIENCE) == 2, daemon.said()
-    said = daemon.said()
-    assert "remedy" in said
-    assert "Traceback" not in said
-    return said
 
 
 @pytest.mark.parametrize(
