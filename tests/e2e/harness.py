@@ -30,9 +30,9 @@ PATIENCE = 20.0
 KEY = b"0123456789abcdef0123456789abcdef"
 
 
-def wait(done: Callable[[], object], what: str = "it") -> None:
+def wait(done: Callable[[], object], what: str = "it", patience: float = PATIENCE) -> None:
     """Wait until ``done()`` is true; whole programs take longer than parts."""
-    support.wait(done, what, PATIENCE)
+    support.wait(done, what, patience)
 
 
 def datagram(src: str, seq: int, chan: str, payload: bytes | str = b"", key: bytes | None = None) -> bytes:
@@ -86,14 +86,21 @@ class Daemon:
     """A running bccnd with a configuration of its own in ``folder``.
 
     Defaults to the loopback broadcast; ``settings`` are merged over that, section by section. ``prefix`` runs it
-    somewhere else (``ip netns exec NAME``).
+    somewhere else (``ip netns exec NAME``). ``patience`` is the seconds that it may take to start, answer and end.
     """
 
     def __init__(
-        self, folder: Path, settings: dict[str, Any] | None = None, *, prefix: Sequence[str] = (), start: bool = True
+        self,
+        folder: Path,
+        settings: dict[str, Any] | None = None,
+        *,
+        prefix: Sequence[str] = (),
+        start: bool = True,
+        patience: float = PATIENCE,
     ) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         self.folder = folder
+        self.patience = patience
         self.prefix = list(prefix)
         #: beside --config
         self.options: list[str] = []
@@ -104,7 +111,7 @@ class Daemon:
             "host": "relay01",
             "segments": [{"address": BROADCAST, "port": free_port(), "receive_buffer": "4MiB"}],
             "bus": {"path": str(self.bus)},
-            "metrics": {"listen": f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"},
+            "metrics": {"listen": f"127.0.0.1:{free_port()}"},
         }
         self.configure(settings or {})
         self.process: subprocess.Popen[bytes] | None = None
@@ -142,7 +149,7 @@ class Daemon:
         """Start, and wait until it serves."""
         before = self.said().count("ready: ")
         self.process = self.spawn()
-        wait(lambda: self._serves(before), f"the daemon to be ready:\n{self.said()}")
+        wait(lambda: self._serves(before), f"the daemon to be ready:\n{self.said()}", self.patience)
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start without waiting; the log goes to ``folder/log``."""
@@ -162,27 +169,27 @@ class Daemon:
         """A client with patterns that are in force when this returns."""
         client = bccnd.connect(str(self.bus))
         client.subscribe(*patterns)
-        assert client.sync(PATIENCE) == []
+        assert client.sync(self.patience) == []
         return client
 
     def raw(self) -> socket.socket:
         """A bare SEQPACKET socket."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        sock.settimeout(PATIENCE)
+        sock.settimeout(self.patience)
         sock.connect(str(self.bus))
         return sock
 
     def tool(self, *arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
         """Run ``bccn`` with this daemon's socket."""
         command = [*self.prefix, str(BIN / "bccn"), "--socket", str(self.bus), *arguments]
-        return subprocess.run(command, input=stdin, capture_output=True, timeout=PATIENCE, check=False)
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=self.patience, check=False)
 
     def page(self, path: str) -> str:
         if self.prefix:  # its loopback is not ours
             code = f"import urllib.request as u; print(u.urlopen('{self.url}{path}', timeout=10).read().decode())"
             done = subprocess.run([*self.prefix, sys.executable, "-c", code], capture_output=True, check=True)
             return done.stdout.decode()
-        with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=self.patience) as answer:
             return str(answer.read().decode())
 
     def metric(self, name: str, **labels: str) -> float:
@@ -212,14 +219,14 @@ class Daemon:
         """SIGHUP, and wait until the daemon has said what came of it."""
         before = self.said().count("reload")
         self.signal(signal.SIGHUP)
-        wait(lambda: self.said().count("reload") > before, "the reload")
+        wait(lambda: self.said().count("reload") > before, "the reload", self.patience)
 
     def stop(self) -> int:
         """SIGTERM; the exit status."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.terminate()
-        return self.process.wait(PATIENCE)
+        return self.process.wait(self.patience)
 
     def memory(self) -> int:
         """Resident bytes."""
