@@ -44,7 +44,11 @@ class Recorder:
         """Start, and wait until it records."""
         before = self.said().count("recording what")
         self.process = self.spawn()
-        wait(lambda: self.said().count("recording what") > before or self.ended(), f"a recorder:\n{self.said()}")
+        wait(
+            lambda: self.said().count("recording what") > before or self.ended(),
+            f"a recorder:\n{self.said()}",
+            self.daemon.patience,
+        )
         assert not self.ended(), self.said()
 
     def ended(self) -> bool:
@@ -62,12 +66,12 @@ class Recorder:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.terminate()
-        return self.process.wait(PATIENCE)
+        return self.process.wait(self.daemon.patience)
 
     def kill(self) -> None:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(PATIENCE)
+        self.process.wait(self.daemon.patience)
 
     def __enter__(self) -> Recorder:
         return self

@@ -22,9 +22,15 @@ class Service(Daemon):
     """
 
     def __init__(
-        self, folder: Path, settings: dict[str, Any] | None = None, *, barred: int = 0, prefix: Sequence[str] = ()
+        self,
+        folder: Path,
+        settings: dict[str, Any] | None = None,
+        *,
+        barred: int = 0,
+        prefix: Sequence[str] = (),
+        patience: float = PATIENCE,
     ) -> None:
-        super().__init__(folder, settings, prefix=prefix, start=False)
+        super().__init__(folder, settings, prefix=prefix, start=False, patience=patience)
         self.passed: list[tuple[str, socket.socket]] = []
         self.manager = Notified(folder / "notify")
         self.environment: dict[str, str] = {}
@@ -71,7 +77,7 @@ class Service(Daemon):
     def refused(self) -> str:
         """Start a daemon that must not start; what it says in its log, which the manager is told too."""
         process = self.spawn()
-        assert process.wait(PATIENCE) == 2, self.said()
+        assert process.wait(self.patience) == 2, self.said()
         said = self.said()
         assert "remedy" in said
         assert "Traceback" not in said

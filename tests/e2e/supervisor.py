@@ -22,8 +22,8 @@ from tests.e2e.service import Service
 class Supervisor(Service):
     """A service that is started again whenever it has ended, by `again`."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any] | None = None) -> None:
-        super().__init__(folder, settings)
+    def __init__(self, folder: Path, settings: dict[str, Any] | None = None, *, patience: float = PATIENCE) -> None:
+        super().__init__(folder, settings, patience=patience)
         self.bind("bus", "udp")
         self.manager.sock.settimeout(0.1)
         #: what is kept, by name
@@ -68,7 +68,7 @@ class Supervisor(Service):
         ready = self._ready
         self.process = self.spawn()
         self.starts += 1
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.patience
         while self._ready == ready:
             assert self.process.poll() is None, f"the daemon ended:\n{self.said()}"
             assert time.monotonic() < deadline, f"the daemon is not ready:\n{self.said()}"
@@ -78,7 +78,7 @@ class Supervisor(Service):
         """End the daemon by a signal, and wait until it has."""
         assert self.process is not None
         self.process.send_signal(number)
-        self.process.wait(PATIENCE)
+        self.process.wait(self.patience)
 
     def again(self, number: int) -> None:
         """End the daemon by a signal and start another one."""

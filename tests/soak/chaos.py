@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from tests.e2e.harness import Daemon, wait
@@ -175,4 +176,9 @@ class Chaos:
 def rests(stage: Stage, clients: dict[str, int]) -> None:
     """Wait until all who came have left: only who belongs here is still connected."""
     for name, daemon in stage.daemons.items():
-        wait(lambda daemon=daemon, name=name: daemon.metric("clients") <= clients[name], f"{name} to be left alone")  # type: ignore[misc]
+        most = clients[name]
+        wait(partial(_has_at_most, daemon, most), f"{name} to have no more than {most} clients", daemon.patience)
+
+
+def _has_at_most(daemon: Daemon, clients: int) -> bool:
+    return daemon.metric("clients") <= clients

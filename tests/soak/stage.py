@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests import support
-from tests.e2e import harness, supervisor
 from tests.e2e.harness import KEY, Daemon
 from tests.e2e.recorders import Recorder
 from tests.e2e.supervisor import Supervisor
@@ -58,9 +57,6 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # Half an hour on a machine that others use as well: nothing is wrong before it has had a minute.
-        harness.PATIENCE = PATIENCE
-        vars(supervisor)["PATIENCE"] = PATIENCE
         self._stack = ExitStack()
         try:
             self._build()
@@ -69,11 +65,11 @@ class Stage:
             raise
 
     def _build(self) -> None:
-        self.link = f"tcp://127.0.0.1:{free_port(socket.SOCK_STREAM)}"
-        self.tcp, self.udp = free_port(socket.SOCK_STREAM), free_port()
+        self.link = f"tcp://127.0.0.1:{free_port()}"
+        self.tcp, self.udp = free_port(), free_port()
         broker = {"tcp": f"127.0.0.1:{self.tcp}", "udp": f"127.0.0.1:{self.udp}", "state": str(self.folder / "ids")}
         recorder = {"journal": str(self.folder / "journal"), "rotate": 20, "host": "relay01"}
-        self.relay = Supervisor(self.folder / "relay01", {})
+        self.relay = Supervisor(self.folder / "relay01", patience=PATIENCE)
         self._stack.enter_context(self.relay)
         # A port that nobody holds while the daemon is down may be somebody else's when it comes back.
         self.relay.bind("metrics")
@@ -96,7 +92,7 @@ class Stage:
 
     def _host(self, name: str, port: int, **more: Any) -> Daemon:
         folder = self.folder / name
-        daemon = Daemon(folder, {}, start=False)
+        daemon = Daemon(folder, start=False, patience=PATIENCE)
         daemon.configure({**settings(name, folder, port, **more), "integrity": daemon.with_key(KEY)})
         daemon.start()
         return self._stack.enter_context(daemon)
