@@ -18,8 +18,7 @@ from bccnd.core.routes import CACHE
 from bccnd.net.clients import BusLimits
 from bccnd.net.page_gather import MAX_SILENT
 from bccnd.net.page_render import render
-from tests.net.test_metrics import open_segment
-from tests.net.test_page import Daemon
+from tests.net.pages import Daemon, open_segment
 from tests.support import Hub
 
 

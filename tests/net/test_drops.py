@@ -19,7 +19,7 @@ from bccnd.net.drops import DROPS, SAID_WHERE_IT_FALLS, Drop, counted, rows, ser
 from bccnd.net.http import REASONS as VISITORS
 from bccnd.net.page_gather import LOST
 from bccnd.net.recorders import RECORDED
-from tests.net.test_metrics import Observed, busy, daemon, hub  # noqa: F401 - fixtures
+from tests.net.pages import Observed
 from tests.support import ROOT
 
 RUNBOOK: Final = ROOT / "docs/runbook.md"
@@ -131,7 +131,7 @@ def key(drop: Drop) -> tuple[str, frozenset[tuple[str, str]]]:
     return f"{drop.family}_total", frozenset({(drop.label, drop.name)} if drop.label else ())
 
 
-def test_what_is_counted_is_what_a_scrape_shows_name_by_name(busy: Observed) -> None:  # noqa: F811
+def test_what_is_counted_is_what_a_scrape_shows_name_by_name(busy: Observed) -> None:
     samples = busy.samples()
     places: Counter[tuple[str, str]] = Counter()
     for one in counted(busy):
@@ -154,7 +154,7 @@ def test_what_is_counted_is_what_a_scrape_shows_name_by_name(busy: Observed) -> 
     assert set(places) == ours
 
 
-def test_a_family_that_counts_what_falls_has_its_place_in_the_table(busy: Observed) -> None:  # noqa: F811
+def test_a_family_that_counts_what_falls_has_its_place_in_the_table(busy: Observed) -> None:
     families = {name.removeprefix("bccnd_") for name in busy.families() if name.startswith("bccnd_")}
     known = {drop.family for drop in DROPS}
     counters = {
@@ -173,7 +173,7 @@ def test_a_family_that_counts_what_falls_has_its_place_in_the_table(busy: Observ
             assert dict(pairs)[label] in labels[family]
 
 
-def test_a_tally_leaves_to_others_what_they_tell_themselves(busy: Observed) -> None:  # noqa: F811
+def test_a_tally_leaves_to_others_what_they_tell_themselves(busy: Observed) -> None:
     told = {(family, name) for family, name, _ in rows(counted(busy))}
     assert ("datagrams", "looped") in told
     assert not {family for family, _ in told} & {"gateway_dropped", "recorder_dropped_records"}

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pytest
-from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
@@ -20,30 +17,20 @@ from bccnd.core.counters import (
     HOLD_REASONS,
     LATENCY_BOUNDS,
     REFUSE_REASONS,
-    Histogram,
 )
-from bccnd.core.dedup import Nameless, Sources
-from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import make_door
-from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.liveness import LivenessRules
 from bccnd.core.patterns import DIALECTS
-from bccnd.core.repeat import Repeater, RepeatRule
-from bccnd.core.stalls import Stalls
+from bccnd.core.repeat import RepeatRule
 from bccnd.core.verdicts import NAMES
 from bccnd.gateways.names import NAMES as GATEWAYS
 from bccnd.gateways.names import REASONS as GATEWAY_REASONS
 from bccnd.gateways.report import Peer as GatewayPeer
-from bccnd.gateways.report import Status, no_report, read_report
+from bccnd.gateways.report import Status
 from bccnd.net import metrics
 from bccnd.net.access import Access
-from bccnd.net.beside import Program
-from bccnd.net.bus import Bus
 from bccnd.net.clients import BusLimits
-from bccnd.net.links import Links
-from bccnd.net.recorders import Recorders
-from bccnd.net.segment import Segment, SegmentOptions
 from bccnd.version import VERSION
-from tests.support import BROADCAST, Hub, Peer, free_port
+from tests.net.pages import HOSTILE, Observed
 
 #: the families that the README promises, and their labels
 PROMISED = {
@@ -91,125 +78,6 @@ REASONS = {
 }
 #: what a label may be called
 LABELS = {"segment", "verdict", "reason", "error", "group", "cause", "result", "le", "version", "gateway", "direction"}
-#: a name that tries to leave its place
-HOSTILE = "a\"b\\c\n<script>alert('x')</script>}"
-
-
-class Observed:
-    """As much of a daemon as is shown, out of the real parts."""
-
-    def __init__(self, hub: Hub, segments: list[Segment]) -> None:
-        self.hub = hub
-        self.segments = segments
-        self.bus: Bus = hub.bus
-        self.sources: Sources = hub.sources
-        self.nameless = Nameless(2.0)
-        self.liveness = Liveness(self.sources, LivenessRules(), 0.0)
-        self.repeater = Repeater([], DIALECTS["path"], 2.0)
-        self.forward = Histogram()
-        self.stalls = Stalls()
-        self.refused = ""
-        self.config_reloads = {"applied": 1, "refused": 2}
-        ingress = Ingress(make_door("none", ()), hub.sources, self.nameless, hub.routes)
-        self.links = Links(
-            ingress,
-            hub.bus.fanout,
-            ["nng"],
-            read_report,
-            no_report,
-            lambda _datagram: None,
-            copies=1,
-            ledger=None,
-        )
-        self.links.expected = ["nng", "broker"]
-        self.recorders = Recorders()
-        self.programs: dict[str, Program] = {}
-        self.taken_over = 3
-        self.state_dropped = 4
-        self.sources_not_kept = 9
-        self.not_kept = 5
-        self.visitors_refused = {"too_many_visitors": 6, "slow_visitor": 0, "bad_request": 7, "bug": 0}
-        self.notifications_lost = 8
-        self.clock = 1000.0
-
-    @property
-    def subscriptions(self) -> int:
-        return self.hub.routes.subscriptions
-
-    @property
-    def groups(self) -> Iterable[tuple[str, int, int]]:
-        return [("cardsys", 3, 300), ("logs", 0, 0)]
-
-    def now(self) -> float:
-        return self.clock
-
-    def page(self, path: str, accept: str = "") -> tuple[int, str, str]:
-        status, kind, body = metrics.pages(self)[path](accept)
-        return status, kind, body.decode()
-
-    def families(self) -> dict[str, Metric]:
-        """The exposition as Prometheus reads it, by name of the family."""
-        return {family.name: family for family in read_plain(self.page("/metrics")[2])}
-
-    def samples(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-        """Values by name and labels, the prefix taken off; no series stands twice."""
-        found: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
-        for family in self.families().values():
-            for sample in family.samples:
-                place = sample.name.removeprefix(metrics.PREFIX), frozenset(sample.labels.items())
-                assert place not in found
-                found[place] = sample.value
-        return found
-
-    def value(self, name: str, **labels: str) -> float:
-        return self.samples()[name, frozenset(labels.items())]
-
-
-def open_segment(name: str) -> Segment:
-    return Segment(SegmentOptions(name, BROADCAST, free_port(), bind="0.0.0.0", receive_buffer=65_536, largest=1500))
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
-    with Hub(tmp_path, limits=BusLimits(max_clients=3)) as one:
-        yield one
-
-
-@pytest.fixture
-def daemon(hub: Hub) -> Iterator[Observed]:
-    segments = [open_segment("here"), open_segment(HOSTILE)]
-    yield Observed(hub, segments)
-    for segment in segments:
-        segment.close()
-
-
-@pytest.fixture
-def busy(daemon: Observed) -> Observed:
-    """A daemon to which everything that is counted has happened."""
-    hub = daemon.hub
-    segment = daemon.segments[0]
-    segment.broadcast(b"hello")
-    segment.broadcast(b"x" * 70_000)
-    for number in range(len(NAMES)):
-        segment.counters.verdicts[number] = number + 1
-    segment.counters.received = sum(segment.counters.verdicts)
-    daemon.sources.begin(b"silent", 1, 900.0)
-    daemon.sources.begin(b"a/b/1", 1, 1000.0)
-    daemon.sources.judge(b"a/b/1", 2, 1000.0)
-    daemon.sources.judge(b"a/b/1", 5, 1000.0)
-    daemon.forward.add(3e-5)
-    daemon.forward.add(9.0)
-    client: Peer = hub.connect(b"cardsys/", b"x")
-    hub.connect()
-    hub.connect()
-    hub.knock()
-    client.publish(b"x", b"1", b"2")
-    client.publish(b"no channel", b"")
-    client.send(b"nonsense", frames.subscribe(b"!/cred/1/2/3/x"))
-    assert len(client.all()) == 5
-    for reason in DROP_REASONS:
-        daemon.bus.counters.dropped[reason] += 1
-    return daemon
 
 
 def test_every_promised_name_is_there_with_its_labels(busy: Observed) -> None:
@@ -328,37 +196,37 @@ def test_the_histogram_is_cumulative_and_complete(busy: Observed) -> None:
     assert busy.value("forward_seconds_sum") == pytest.approx(9.00003)
 
 
-def test_what_waits_for_a_slow_client_is_shown(daemon: Observed) -> None:
-    slow = daemon.hub.connect(b"x")
-    daemon.bus.deliver([((slow.client.fd,), b"MSG x\0" + b"y" * 1000)] * 1000)
+def test_what_waits_for_a_slow_client_is_shown(observed: Observed) -> None:
+    slow = observed.hub.connect(b"x")
+    observed.bus.deliver([((slow.client.fd,), b"MSG x\0" + b"y" * 1000)] * 1000)
     assert slow.client.box.bytes > 0
-    assert daemon.value("queue_bytes") == slow.client.box.bytes
+    assert observed.value("queue_bytes") == slow.client.box.bytes
 
 
-def test_a_daemon_that_has_just_started_shows_every_series_that_it_can(daemon: Observed) -> None:
+def test_a_daemon_that_has_just_started_shows_every_series_that_it_can(observed: Observed) -> None:
     for name, reasons in REASONS.items():
         for reason in reasons:
-            assert daemon.value(name, reason=reason) == 0
+            assert observed.value(name, reason=reason) == 0
     for name in NAMES:
-        assert daemon.value("datagrams_total", segment="here", verdict=name) == 0
+        assert observed.value("datagrams_total", segment="here", verdict=name) == 0
 
 
-def test_a_gateway_that_is_configured_is_shown_before_it_has_told_anything(daemon: Observed) -> None:
+def test_a_gateway_that_is_configured_is_shown_before_it_has_told_anything(observed: Observed) -> None:
     for name in GATEWAYS:
-        assert daemon.value("gateway_up", gateway=name) == daemon.value("gateway_peers", gateway=name) == 0
-        assert daemon.value("gateway_starts_total", gateway=name) == 0
+        assert observed.value("gateway_up", gateway=name) == observed.value("gateway_peers", gateway=name) == 0
+        assert observed.value("gateway_starts_total", gateway=name) == 0
         for reason in GATEWAY_REASONS:
-            assert daemon.value("gateway_dropped_total", gateway=name, reason=reason) == 0
+            assert observed.value("gateway_dropped_total", gateway=name, reason=reason) == 0
     for verdict in NAMES:
-        assert daemon.value("datagrams_total", segment="nng", verdict=verdict) == 0
+        assert observed.value("datagrams_total", segment="nng", verdict=verdict) == 0
 
 
-def test_what_a_gateway_tells_is_shown_for_as_long_as_it_is_there(daemon: Observed) -> None:
+def test_what_a_gateway_tells_is_shown_for_as_long_as_it_is_there(observed: Observed) -> None:
     told = Status("nng", [GatewayPeer("10.0.0.2:5410", "tcp://b:5410")], 5, 500, 7, 700, 2, {"queue_full": 3})
-    teller = daemon.hub.connect()
-    assert daemon.links.report(teller.client, told.report())
-    daemon.links.late = 4
-    value = daemon.value
+    teller = observed.hub.connect()
+    assert observed.links.report(teller.client, told.report())
+    observed.links.late = 4
+    value = observed.value
     assert (value("gateway_up", gateway="nng"), value("gateway_peers", gateway="nng")) == (1, 1)
     assert value("gateway_connects_total", gateway="nng") == 2
     assert value("gateway_messages_total", gateway="nng", direction="in") == 5
@@ -369,20 +237,20 @@ def test_what_a_gateway_tells_is_shown_for_as_long_as_it_is_there(daemon: Observ
     assert value("gateway_dropped_total", gateway="nng", reason="late") == 4
     assert value("gateway_up", gateway="broker") == 0
     teller.close()
-    daemon.hub.settle()
+    observed.hub.settle()
     assert (value("gateway_up", gateway="nng"), value("gateway_peers", gateway="nng")) == (0, 0)
     assert value("gateway_messages_total", gateway="nng", direction="in") == 5
 
 
-def test_control_messages_for_which_there_was_no_room_are_counted(daemon: Observed) -> None:
-    daemon.bus.configure(BusLimits(queue_messages=1), Access((), DIALECTS["path"], 0, 0))
-    slow = daemon.hub.connect()
+def test_control_messages_for_which_there_was_no_room_are_counted(observed: Observed) -> None:
+    observed.bus.configure(BusLimits(queue_messages=1), Access((), DIALECTS["path"], 0, 0))
+    slow = observed.hub.connect()
     slow.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     slow.send(*[frames.request(frames.SYNC, b"x" * 1000)] * 50)
-    daemon.hub.settle()
-    assert daemon.value("control_dropped_total") > 0
+    observed.hub.settle()
+    assert observed.value("control_dropped_total") > 0
     told = len(slow.all())
-    assert told + daemon.value("control_dropped_total") == 50
+    assert told + observed.value("control_dropped_total") == 50
 
 
 def test_a_hostile_name_stays_a_label(busy: Observed) -> None:
@@ -390,100 +258,100 @@ def test_a_hostile_name_stays_a_label(busy: Observed) -> None:
     assert found == {"here", HOSTILE, "nng"}
 
 
-def test_the_health_page_says_ok(daemon: Observed) -> None:
-    assert daemon.page("/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
+def test_the_health_page_says_ok(observed: Observed) -> None:
+    assert observed.page("/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
 
 
-def test_there_are_no_other_pages(daemon: Observed) -> None:
-    assert set(metrics.pages(daemon)) == {"/metrics", "/healthz"}
+def test_there_are_no_other_pages(observed: Observed) -> None:
+    assert set(metrics.pages(observed)) == {"/metrics", "/healthz"}
 
 
 # -- liveness, repeats, conflicts
 
 
-def test_who_is_silent_and_who_has_died_is_counted(daemon: Observed) -> None:
+def test_who_is_silent_and_who_has_died_is_counted(observed: Observed) -> None:
     for src in (b"a", b"b", b"c"):
-        daemon.sources.begin(src, 1, 0.0)
-        daemon.liveness.beat(src, 0.0)
-    assert (daemon.value("sources_silent"), daemon.value("source_deaths_total")) == (0, 0)
+        observed.sources.begin(src, 1, 0.0)
+        observed.liveness.beat(src, 0.0)
+    assert (observed.value("sources_silent"), observed.value("source_deaths_total")) == (0, 0)
     seen = []
     for quarter in range(1, 73):
         now = quarter / 4
         if now == 7.0:
-            daemon.sources.judge(b"c", 2, now)
-            daemon.liveness.beat(b"c", now)
-        daemon.liveness.sweep(now)
-        seen.append(tuple(daemon.value(name) for name in ("sources_silent", "source_deaths_total", "sources")))
+            observed.sources.judge(b"c", 2, now)
+            observed.liveness.beat(b"c", now)
+        observed.liveness.sweep(now)
+        seen.append(tuple(observed.value(name) for name in ("sources_silent", "source_deaths_total", "sources")))
     # Silent after 7.5 s, dead after 17.5; the dead are no longer tracked, which is an end like any other.
     assert [seen[29], seen[30], seen[-1]] == [(0, 0, 3), (2, 0, 3), (1, 2, 1)]
-    assert daemon.value("sources_forgotten_total", cause="expired") == 2
+    assert observed.value("sources_forgotten_total", cause="expired") == 2
 
 
-def test_whose_heartbeats_there_was_no_room_to_watch_is_counted(daemon: Observed) -> None:
-    daemon.liveness.configure(LivenessRules(max_watched=1))
+def test_whose_heartbeats_there_was_no_room_to_watch_is_counted(observed: Observed) -> None:
+    observed.liveness.configure(LivenessRules(max_watched=1))
     for src in (b"a", b"b", b"c"):
-        daemon.sources.begin(src, 1, 0.0)
-        daemon.liveness.beat(src, 0.0)
-    assert daemon.value("heartbeats_unwatched_total") == 2
+        observed.sources.begin(src, 1, 0.0)
+        observed.liveness.beat(src, 0.0)
+    assert observed.value("heartbeats_unwatched_total") == 2
 
 
-def test_who_is_alive_is_who_was_heard_within_the_intervals_that_mean_death(daemon: Observed) -> None:
-    daemon.sources.begin(b"old", 1, 970.0)
-    daemon.sources.begin(b"young", 1, 986.0)
-    assert daemon.value("sources_alive") == 1  # within 3 times 5 s before 1000
-    daemon.liveness.configure(LivenessRules(interval=10.0, dead_after=3))
-    assert daemon.value("sources_alive") == 2
-    assert "30 s" in daemon.families()["bccnd_sources_alive"].documentation
-    daemon.liveness.configure(LivenessRules(interval=10.0, dead_after=1))
-    assert daemon.value("sources_alive") == 0
+def test_who_is_alive_is_who_was_heard_within_the_intervals_that_mean_death(observed: Observed) -> None:
+    observed.sources.begin(b"old", 1, 970.0)
+    observed.sources.begin(b"young", 1, 986.0)
+    assert observed.value("sources_alive") == 1  # within 3 times 5 s before 1000
+    observed.liveness.configure(LivenessRules(interval=10.0, dead_after=3))
+    assert observed.value("sources_alive") == 2
+    assert "30 s" in observed.families()["bccnd_sources_alive"].documentation
+    observed.liveness.configure(LivenessRules(interval=10.0, dead_after=1))
+    assert observed.value("sources_alive") == 0
 
 
-def test_conflicts_of_identity_are_counted_each_time(daemon: Observed) -> None:
-    daemon.sources.claim(b"own/p/1")
-    assert daemon.value("identity_conflicts_total") == 0
+def test_conflicts_of_identity_are_counted_each_time(observed: Observed) -> None:
+    observed.sources.claim(b"own/p/1")
+    assert observed.value("identity_conflicts_total") == 0
     for seq in (1, 2, 2):
-        daemon.sources.conflict(b"own/p/1", seq)
-    assert daemon.value("identity_conflicts_total") == 3
+        observed.sources.conflict(b"own/p/1", seq)
+    assert observed.value("identity_conflicts_total") == 3
 
 
-def test_copies_for_which_there_was_no_room_are_counted(daemon: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_for_which_there_was_no_room_are_counted(observed: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeat, "MAX_WAITING", 2)
-    daemon.repeater.configure([RepeatRule(b"a", 4, 1.0)], DIALECTS["path"], 2.0)
+    observed.repeater.configure([RepeatRule(b"a", 4, 1.0)], DIALECTS["path"], 2.0)
     for _ in range(3):
-        daemon.repeater.add(b"a", b"x", 0.0)
-    assert daemon.value("copies_dropped_total") == 3
+        observed.repeater.add(b"a", b"x", 0.0)
+    assert observed.value("copies_dropped_total") == 3
 
 
 @pytest.mark.parametrize("cause", ["expired", "evicted", "nameless_evicted"])
-def test_every_cause_is_there_from_the_beginning(daemon: Observed, cause: str) -> None:
-    assert daemon.value("sources_forgotten_total", cause=cause) == 0
+def test_every_cause_is_there_from_the_beginning(observed: Observed, cause: str) -> None:
+    assert observed.value("sources_forgotten_total", cause=cause) == 0
 
 
 @pytest.mark.parametrize(
     "name", ["sources_silent", "source_deaths_total", "identity_conflicts_total", "copies_dropped_total"]
 )
-def test_what_has_not_happened_yet_is_nought_and_there(daemon: Observed, name: str) -> None:
-    assert daemon.value(name) == 0
+def test_what_has_not_happened_yet_is_nought_and_there(observed: Observed, name: str) -> None:
+    assert observed.value(name) == 0
 
 
 # -- the daemon itself
 
 
-def test_a_configuration_that_was_refused_is_shown_until_a_good_one_is_read(daemon: Observed) -> None:
-    assert daemon.value("config_last_reload_successful") == 1
-    daemon.refused = "reload refused: no such key"
-    assert daemon.value("config_last_reload_successful") == 0
+def test_a_configuration_that_was_refused_is_shown_until_a_good_one_is_read(observed: Observed) -> None:
+    assert observed.value("config_last_reload_successful") == 1
+    observed.refused = "reload refused: no such key"
+    assert observed.value("config_last_reload_successful") == 0
 
 
-def test_how_long_the_loop_stood_still_is_shown(daemon: Observed) -> None:
-    assert (daemon.value("loop_stalled_seconds_total"), daemon.value("loop_stall_seconds")) == (0, 0)
-    daemon.stalls.come_by(997.0, 0.25)
-    assert daemon.value("loop_stall_seconds") == 2.75  # it still does: nobody has come by
-    daemon.stalls.come_by(1000.0, 0.25)
-    assert (daemon.value("loop_stalled_seconds_total"), daemon.value("loop_stall_seconds")) == (2.75, 2.75)
+def test_how_long_the_loop_stood_still_is_shown(observed: Observed) -> None:
+    assert (observed.value("loop_stalled_seconds_total"), observed.value("loop_stall_seconds")) == (0, 0)
+    observed.stalls.come_by(997.0, 0.25)
+    assert observed.value("loop_stall_seconds") == 2.75  # it still does: nobody has come by
+    observed.stalls.come_by(1000.0, 0.25)
+    assert (observed.value("loop_stalled_seconds_total"), observed.value("loop_stall_seconds")) == (2.75, 2.75)
 
 
-def test_the_clock_is_the_hosts_at_the_moment_of_the_scrape(daemon: Observed) -> None:
+def test_the_clock_is_the_hosts_at_the_moment_of_the_scrape(observed: Observed) -> None:
     before = time.time()
-    shown = daemon.value("clock_seconds")
+    shown = observed.value("clock_seconds")
     assert before <= shown <= time.time()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,9 @@ from bccnd.net.page_facts import (
     sentence,
     state_of,
 )
-from bccnd.net.page_gather import CHANNELS, COMES_UP, LINES, MAX_SILENT, ROWS, Gatherer
+from bccnd.net.page_gather import CHANNELS, COMES_UP, LINES, MAX_SILENT, ROWS
 from bccnd.net.page_render import render
-from tests.net.test_metrics import Observed, open_segment
+from tests.net.pages import Daemon, open_segment
 from tests.support import Hub
 
 AT = 1_795_000_000.0
@@ -238,42 +238,6 @@ def test_markup_is_what_it_says(part: Markup, text: str) -> None:
 
 
 # -- from a daemon
-
-
-class Daemon(Observed):
-    """As much of a daemon as people see of it; ``clock`` is moved by hand."""
-
-    host = "relay<01>"
-    refused = ""
-
-    def __init__(self, hub: Hub, segment: Any) -> None:
-        super().__init__(hub, [segment])
-        self.links.expected = []
-        self.started = time.time()
-        self.said: Iterable[log.Line] = []
-        self.channels: list[tuple[bytes, int, int]] = []
-        self.gatherer = Gatherer(self)
-
-    def carried(self) -> list[tuple[bytes, int, int]]:
-        return self.channels
-
-    def begin(self) -> None:
-        self.gatherer.begin()
-
-    def go_on(self, seconds: float) -> None:
-        """Let time pass, with a sample every few seconds."""
-        until = self.clock + seconds
-        while self.clock + STEP <= until:
-            self.clock += STEP
-            self.gatherer.sample()
-        self.clock = until
-
-    def facts(self) -> Facts:
-        return self.gatherer.facts()
-
-    def drop(self, name: str) -> Dropped:
-        (found,) = [one for one in self.facts().drops if one.name == name]
-        return found
 
 
 @pytest.fixture
