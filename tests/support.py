@@ -6,6 +6,7 @@ sockets, end a client, look at a queue, and say what must have become of all of 
 
 from __future__ import annotations
 
+import itertools
 import os
 import select
 import signal
@@ -22,6 +23,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, NoReturn
 
 import pytest
+from hypothesis import settings
 
 from bccnd.core import frames
 from bccnd.core.dedup import DedupRules, Sources
@@ -152,11 +154,19 @@ def need_others() -> None:
             cannot_here(f"other users cannot look into {folder}: clone the repository to somewhere else")
 
 
-def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+#: below the ports that the kernel gives to sockets that ask for none in particular; where test processes share a
+#: network, each has its own thousand
+_PORTS: Final = itertools.count(10_000 + 1000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")))
+
+
+def free_port() -> int:
+    """A port that no other test uses: each test process has a network namespace of its own, and counts."""
+    return next(_PORTS)
+
+
+def examples(count: int) -> int:
+    """How many examples a property is tried on: ``count`` in the profile ``full``, a quarter in ``quick``."""
+    return count if settings.get_current_profile_name() == "full" else max(count // 4, 5)
 
 
 def group(leader: int) -> set[int]:

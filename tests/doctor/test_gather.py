@@ -109,7 +109,7 @@ def test_a_segment_is_tried_out_and_nothing_of_it_stays() -> None:
 
 
 def test_the_metrics_are_asked_for() -> None:
-    closed = free_port(socket.SOCK_STREAM)
+    closed = free_port()
     assert look_at_metrics(None).where == ""
     facts = look_at_metrics(("127.0.0.1", closed))
     assert (facts.where, facts.exposed, facts.trouble) == (f"127.0.0.1:{closed}", False, "Connection refused")

@@ -104,7 +104,7 @@ def settings(folder: Path, daemon: Daemon) -> dict[str, Any]:
         "metrics": {"groups": {"cards": "cardsys/"}},
         "gateways": {
             "broker": {
-                "tcp": f"127.0.0.1:{free_port(socket.SOCK_STREAM)}",
+                "tcp": f"127.0.0.1:{free_port()}",
                 "udp": f"127.0.0.1:{free_port()}",
                 "state": str(folder / "broker"),
             }

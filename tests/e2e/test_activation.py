@@ -94,7 +94,7 @@ def test_what_is_configured_and_was_not_passed_is_opened_as_usual(service: Servi
 def test_metrics_are_served_where_they_were_passed(service: Service) -> None:
     service.bind("metrics")
     where = service.settings["metrics"]["listen"]
-    elsewhere = f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+    elsewhere = f"127.0.0.1:{free_port()}"
     service.configure({"metrics": {"listen": elsewhere}})
     service.start()
     assert f"metrics http://{where}/; from systemd: metrics {where}" in service.said()

@@ -402,7 +402,7 @@ def test_all_that_a_daemon_drops_has_one_name_and_one_count_everywhere(daemon: D
 
 
 def test_what_the_broker_drops_has_one_name_and_one_count_everywhere(tmp_path: Path) -> None:
-    tcp, udp = free_port(socket.SOCK_STREAM), free_port()
+    tcp, udp = free_port(), free_port()
     state = tmp_path / "a" / "subscriptions.json"
     section: dict[str, Any] = {"tcp": f"127.0.0.1:{tcp}", "udp": f"127.0.0.1:{udp}", "hello": 1.0, "state": str(state)}
     section |= {"max_connections": 3, "max_ids": 2, "max_subscriptions": 1}
@@ -474,7 +474,7 @@ def gateways(daemon: Daemon) -> list[dict[str, Any]]:
 
 
 def test_what_the_recorder_drops_has_one_name_and_one_count_everywhere(tmp_path: Path) -> None:
-    listen = f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+    listen = f"127.0.0.1:{free_port()}"
     settings = {
         "bus": {"queue": {"messages": 10}},
         "recorder": {"journal": str(tmp_path / "journal"), "metrics": {"listen": listen}},

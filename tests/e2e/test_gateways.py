@@ -22,7 +22,7 @@ from tests.support import free_port
 
 
 def broker(**more: Any) -> dict[str, Any]:
-    return {"gateways": {"broker": {"tcp": f"127.0.0.1:{free_port(socket.SOCK_STREAM)}", **more}}}
+    return {"gateways": {"broker": {"tcp": f"127.0.0.1:{free_port()}", **more}}}
 
 
 def serves(daemon: Daemon) -> bool:

@@ -26,7 +26,7 @@ pytest.importorskip("pynng")
 
 
 def place() -> str:
-    return f"tcp://127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+    return f"tcp://127.0.0.1:{free_port()}"
 
 
 def linked(count: int, *daemons: Daemon) -> None:

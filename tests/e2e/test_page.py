@@ -317,7 +317,7 @@ def prefixed(request: pytest.FixtureRequest, daemon: Daemon, tmp_path: Path) -> 
         pytest.skip("there is no nginx")
     text = (Path(__file__).parents[2] / "docs/status-page.md").read_text()
     (snippet,) = re.findall(r"```none\n(location = .*?)```", text, re.DOTALL)
-    port = free_port(socket.SOCK_STREAM)
+    port = free_port()
     snippet = snippet.replace("http://127.0.0.1:9540/", f"{daemon.url}/")
     (tmp_path / "nginx.conf").write_text(
         f"daemon off; pid {tmp_path}/pid; error_log {tmp_path}/error.log; events {{}}\n"

@@ -22,7 +22,7 @@ class Prometheus:
     """A server with one target, asked over HTTP."""
 
     def __init__(self, program: str, folder: Path, target: str) -> None:
-        self._url = f"http://127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+        self._url = f"http://127.0.0.1:{free_port()}"
         config = folder / "prometheus.yaml"
         job = {"job_name": "bccnd", "scrape_interval": "200ms", "scrape_timeout": "200ms"}
         config.write_text(json.dumps({"scrape_configs": [{**job, "static_configs": [{"targets": [target]}]}]}))

@@ -216,7 +216,7 @@ def fill(place: Path) -> None:
 @pytest.mark.root
 def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
     """The disk of log and journal both; somebody else fills it, and clears it again."""
-    listen = f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+    listen = f"127.0.0.1:{free_port()}"
     disk = tmp_path / "disk"
     with small_disk(disk, "4m"):
         settings = {"journal": str(disk / "journal"), "metrics": {"listen": listen}, "rotate": "1h"}
@@ -345,7 +345,7 @@ def test_files_go_when_they_are_old(tmp_path: Path) -> None:
 
 def test_what_waits_for_a_journal_that_is_away_is_bounded_and_is_written_when_it_is_back(tmp_path: Path) -> None:
     """spool_size, and a journal whose place cannot be written to for a while."""
-    listen = f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+    listen = f"127.0.0.1:{free_port()}"
     settings = {"spool": str(tmp_path / "waiting"), "spool_size": "1MiB", "rotate_size": "256KiB", "rotate": "1h"}
     with daemon_with(tmp_path, {**settings, "metrics": {"listen": listen}}) as daemon, Recorder(daemon) as recorder:
         (tmp_path / "journal").rmdir()

@@ -32,7 +32,7 @@ class Prometheus:
         ]
         every = {"scrape_interval": "2s", "evaluation_interval": "500ms"}
         config.write_text(json.dumps({"global": every, "rule_files": [RULES.name], "scrape_configs": jobs}))
-        self.url = f"http://127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+        self.url = f"http://127.0.0.1:{free_port()}"
         self._log = (folder / "prometheus.log").open("wb")
         self._process = subprocess.Popen(
             [

@@ -56,7 +56,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         cannot_here("there is no IPv6: nothing that could not be sent to")
     folder = tmp_path_factory.mktemp("live")
     daemon = Daemon(folder / "a", start=False)
-    recorder_at = f"127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+    recorder_at = f"127.0.0.1:{free_port()}"
     # Loopback takes no multicast: each datagram for this segment is an error.
     broken = {"name": "broken", "address": "ff02::bcc", "interface": "lo", "port": free_port()}
     daemon.configure(
@@ -68,7 +68,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
             "gateways": {
                 "nng": {"listen": [f"ipc://{folder}/nng"]},
                 "broker": {
-                    "tcp": f"127.0.0.1:{free_port(socket.SOCK_STREAM)}",
+                    "tcp": f"127.0.0.1:{free_port()}",
                     "udp": f"127.0.0.1:{free_port()}",
                     "state": str(folder / "broker.json"),
                 },

@@ -27,7 +27,7 @@ LINK: Final = b"MSG !/link/\0"
 
 
 def url() -> str:
-    return f"tcp://127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+    return f"tcp://127.0.0.1:{free_port()}"
 
 
 def place(where: str) -> tuple[str, int]:

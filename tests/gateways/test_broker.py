@@ -67,7 +67,7 @@ class Running:
         self.folder = folder
         self.voice = Ear()
         self.said = self.voice.said
-        self.tcp, self.udp = free_port(socket.SOCK_STREAM), free_port()
+        self.tcp, self.udp = free_port(), free_port()
         self.section: dict[str, Any] = {
             "tcp": f"127.0.0.1:{self.tcp}",
             "udp": f"127.0.0.1:{self.udp}",
@@ -325,7 +325,7 @@ def test_addresses_are_written_as_people_write_them() -> None:
 
 
 def test_it_serves_over_ipv6(tmp_path: Path) -> None:
-    port = free_port(socket.SOCK_STREAM)
+    port = free_port()
     with (
         Running(tmp_path / "broker", str(tmp_path / "none"), tcp=f"[::1]:{port}", udp=f"[::1]:{port}") as broker,
         socket.create_connection(("::1", port), PATIENCE) as one,
@@ -360,7 +360,7 @@ asyncio.run(gateway.run(asyncio.Event()))
 
 
 def test_strangers_cannot_take_the_descriptors_that_the_broker_needs_itself(tmp_path: Path) -> None:
-    port = free_port(socket.SOCK_STREAM)
+    port = free_port()
     address = ("127.0.0.1", port)
     log = tmp_path / "log"
     few = ["sh", "-c", 'ulimit -n 40; exec "$@"', "sh", sys.executable, "-c", SERVE, str(tmp_path), f"127.0.0.1:{port}"]

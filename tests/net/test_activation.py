@@ -259,7 +259,7 @@ def test_metrics_are_served_wherever_they_are_passed(stack: ExitStack) -> None:
     sockets = Sockets([("metrics", tcp_socket()), ("metrics", tcp_socket("127.0.0.2"))])
     stack.callback(sockets.close)
     sockets.assign([], [], metrics=True)
-    passed = sockets.open_metrics(("127.0.0.1", free_port(socket.SOCK_STREAM)))
+    passed = sockets.open_metrics(("127.0.0.1", free_port()))
     assert [one.getsockname()[0] for one in passed] == ["127.0.0.1", "127.0.0.2"]
 
 

@@ -87,7 +87,7 @@ def test_a_log_that_has_gone_meanwhile_is_not_waited_for(tmp_path: Path, start: 
 
 
 def test_what_is_served_tells_of_the_process_too(start: Callable[[], Recorder]) -> None:
-    port = free_port(socket.SOCK_STREAM)
+    port = free_port()
     serve(start(), ("127.0.0.1", port))
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         page = answer.read().decode()
