@@ -20,8 +20,8 @@ from bccnd.core.integrity import Algorithm, Crc32, Door, Hmac
 from bccnd.core.signatures import Signatures
 from tests.core.material import reason_of
 from tests.core.world import OWN, World
+from tests.e2e.brokers import Broker
 from tests.e2e.harness import Wire, payloads
-from tests.e2e.test_broker import Broker
 from tests.support import ROOT
 
 GUIDE: Final = (ROOT / "docs/security.md").read_text()

@@ -1,0 +1,177 @@
+"""A daemon with the TCP broker, its publisher and its subscribers as plain sockets, for the tests of several files."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+from tests.e2e.harness import PATIENCE, Daemon, payloads, wait
+from tests.support import free_port
+
+MESSAGE: Final = 1603
+_NUMBERS: Final = count(1)
+
+
+class Got(NamedTuple):
+    """A message to a subscriber, taken apart by hand."""
+
+    peer: bytes
+    topic: bytes
+    kind: int
+    data: bytes
+
+
+def took_apart(raw: bytes) -> Got:
+    assert len(raw) == MESSAGE
+    return Got(raw[:50].rstrip(b"\0"), raw[50:101].rstrip(b"\0"), raw[101], raw[102:].rstrip(b"\0"))
+
+
+def asking(kind: int, topic: bytes = b"") -> bytes:
+    return bytes([kind]) + topic + bytes(51 - len(topic))
+
+
+class Sub:
+    """A subscriber. With ``receive_buffer`` it has little room for what it does not read."""
+
+    def __init__(self, port: int, name: bytes | None = None, *topics: bytes, receive_buffer: int = 0) -> None:
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if receive_buffer:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.sock.settimeout(PATIENCE)
+        self.sock.connect(("127.0.0.1", port))
+        if name is not None:
+            self.sock.sendall(name.ljust(11, b"\0") + b"".join(asking(0, topic) for topic in topics))
+
+    @property
+    def address(self) -> bytes:
+        return b"%b:%d" % (self.sock.getsockname()[0].encode(), self.sock.getsockname()[1])
+
+    def say(self, *requests: bytes) -> None:
+        self.sock.sendall(b"".join(requests))
+
+    def subscribe(self, *topics: bytes) -> None:
+        self.say(*(asking(0, topic) for topic in topics))
+
+    def hear(self) -> Got:
+        """The next message, but for the marks of `Broker.settle`."""
+        while (got := self.hear_any()).topic.startswith(b"mark/"):
+            pass
+        return got
+
+    def hear_any(self) -> Got:
+        data = b""
+        while len(data) < MESSAGE:
+            chunk = self.sock.recv(MESSAGE - len(data))
+            assert chunk, f"closed after {len(data)} bytes of a message"
+            data += chunk
+        return took_apart(data)
+
+    def ended(self) -> bool:
+        """Whether the broker closes the connection within a long time, without another message."""
+        try:
+            return self.sock.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+class Broker:
+    """A daemon with a broker beside it, its publisher, and its subscribers, which are closed with it."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any] | None = None, **section: Any) -> None:
+        self.tcp, self.udp = free_port(), free_port()
+        self.state = folder / "subscriptions.json"
+        broker = {"tcp": f"127.0.0.1:{self.tcp}", "udp": f"127.0.0.1:{self.udp}", "state": self.state.name, **section}
+        self.daemon = Daemon(folder, {**(settings or {}), "gateways": {"broker": broker}}, start=False)
+        self.publisher = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.publisher.bind(("127.0.0.1", 0))
+        self.subs: list[Sub] = []
+
+    def start(self) -> None:
+        before = self.daemon.said().count("the broker serves")
+        self.daemon.start()
+        self.wait_until_ready(before)
+
+    def wait_until_ready(self, before: int) -> None:
+        wait(lambda: self.daemon.said().count("the broker serves") > before, "the broker")
+        # And it has reached the daemon.
+        wait(self.pid, "the broker to be on the bus")
+
+    def row(self) -> dict[str, Any]:
+        """What the daemon knows of the broker's connection."""
+        rows = map(json.loads, self.daemon.tool("clients", "--json").stdout.splitlines())
+        return next((row for row in rows if row["dialect"] == "broker"), {})
+
+    def pid(self) -> int:
+        return int(self.row().get("pid", 0))
+
+    @property
+    def address(self) -> bytes:
+        return b"127.0.0.1:%d" % self.publisher.getsockname()[1]
+
+    def sub(self, name: bytes | None, *topics: bytes, receive_buffer: int = 0) -> Sub:
+        one = Sub(self.tcp, name, *topics, receive_buffer=receive_buffer)
+        self.subs.append(one)
+        return one
+
+    def ready(self, name: bytes, *topics: bytes) -> Sub:
+        """A subscriber whose subscriptions are in force, with the broker and on the bus."""
+        one = self.sub(name, *topics)
+        self.settle(one)
+        return one
+
+    def settle(self, one: Sub) -> None:
+        """Wait until all that it has asked for is in force, and take what it has not read: the last thing that it asks
+        for is a mark, and the bus hears of the mark from who has asked the bus for all before it."""
+        number = next(_NUMBERS)
+        mark = b"mark/%d" % number
+        with self.daemon.connect(mark.decode()) as bus:
+            one.subscribe(mark)
+            deadline = time.monotonic() + PATIENCE
+            one.sock.settimeout(0.02)
+            heard = False
+            while not heard:
+                assert time.monotonic() < deadline, "a subscription that never comes into force"
+                self.publish(mark, 3, b"is it there")
+                with suppress(TimeoutError):
+                    heard = bool(one.sock.recv(1, socket.MSG_PEEK))
+            one.sock.settimeout(PATIENCE)
+            self.publish(mark, 3, b"it is")
+            while one.hear_any()[1:] != (mark, 3, b"it is"):
+                pass
+            while payloads(bus, 1) != [b"it is"]:
+                pass
+        one.say(asking(1, mark))
+
+    def publish(self, topic: bytes, kind: int, content: bytes) -> None:
+        self.send(topic.ljust(50, b"\0") + bytes([kind]) + content)
+
+    def send(self, *datagrams: bytes) -> None:
+        for one in datagrams:
+            self.publisher.sendto(one, ("127.0.0.1", self.udp))
+
+    def dropped(self, reason: str) -> float:
+        return self.daemon.metric("gateway_dropped_total", gateway="broker", reason=reason)
+
+    def peers(self) -> float:
+        return self.daemon.metric("gateway_peers", gateway="broker")
+
+    def __enter__(self) -> Broker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for one in self.subs:
+            one.close()
+        self.publisher.close()
+        self.daemon.__exit__(kind, error, trace)
