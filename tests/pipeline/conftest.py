@@ -14,15 +14,13 @@ from tests.pipeline import threedays
 
 #: seconds that a test may take: some make all tables several times, each time with a Spark of its own
 PATIENCE = 600
-#: what stays with the quick tests of those that need Spark: that a journal becomes tables, and what is said where not
-QUICK = "test_build.py"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.timeout(PATIENCE))
-            if item.path.name != QUICK and "spark" in getattr(item, "fixturenames", ()):
+            if "spark" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.slow)
 
 

@@ -10,12 +10,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bccnd.pipeline.report.facts import Channel, Clock, Course, Delivery, Epoch, Facts, Link, Refusals, Silence
 from bccnd.pipeline.schema import TABLES
 
 #: a Saturday, 10:00 UTC, in microseconds
 START: Final = 1_795_255_200_000_000
 MINUTE: Final = 60_000_000
 DAY: Final = "2026-11-21"
+HOUR: Final = 60 * MINUTE
+#: a name that would be markup if it were not escaped
+EVIL: Final = '<script>alert("1")</script>$x$&amp;'
 
 _TYPES: Final[Mapping[str, pa.DataType]] = {
     "bigint": pa.int64(),
@@ -131,3 +135,27 @@ def write(
     )
     for table in ("messages", "missed", "liveness", "integrity", "skew"):
         put(root, table, [])
+
+
+def full(name: str = "h01/app/7", hosts: int = 3) -> Facts:
+    """Something of everything."""
+    names = tuple(f"h{number:02d}" for number in range(1, hosts + 1))
+    return Facts(
+        start=START,
+        end=START + HOUR,
+        step=MINUTE,
+        hosts=names,
+        senders=1,
+        messages=36_000,
+        links=tuple(Link(host, name, 36_000, 36_000, 34_000, 2000, 0, 0, 0, 0) for host in names),
+        receivers={host: Course((600,) * 60, (33,) * 60, (0,) * 60) for host in names},
+        sending={name: Course((1800,) * 60, (99,) * 60, (0,) * 60)},
+        epochs=tuple(Epoch(name, number, START + number, START + HOUR, "restart", 3) for number in range(2, 7)),
+        silences=(Silence(None, name, START + HOUR // 2, None, "open", "heartbeat"),),
+        delivery=(Delivery(frozenset(names), 30_000), Delivery(frozenset(names[:1]), 4000)),
+        channels=(Channel(name, 36_000, 3_600_000, 120, False, 600, name, 36_000),),
+        refusals=(Refusals(name, "integrity_failed", 40, 3, (name,), 1, START, START + 9),),
+        clocks=(Clock("h02", "h01", -5, 2_500_000, 90, 500),),
+        all_messages=36_000,
+        all_channels=1,
+    )

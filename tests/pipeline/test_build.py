@@ -25,9 +25,10 @@ from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import inputs, schema
 from bccnd.pipeline.build import build
 from bccnd.pipeline.inputs import Journal
+from tests.pipeline.commands import bccn
 from tests.pipeline.journals import put, rows
-from tests.pipeline.threedays import SMALL, content, files
-from tests.support import ROOT, need_root
+from tests.pipeline.threedays import content, files
+from tests.support import need_root
 
 
 @pytest.fixture
@@ -216,20 +217,7 @@ def test_where_nobody_is_called_localhost_it_says_what_to_write(tmp_path: Path) 
     assert "remedy: add the line '127.0.0.1 localhost' to /etc/hosts" in done.stderr
 
 
-def bccn(*words: str | Path, **environment: str) -> subprocess.Popen[str]:
-    """The command in a process of its own, with a Spark of its own."""
-    settings = [word for name, value in SMALL.items() for word in ("--conf", f"{name}={value}")]
-    code = "import sys; from bccnd.cli.tool import main; sys.argv[0] = 'bccn'; main()"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, words), *settings],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
+@pytest.mark.slow
 def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: Path, tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     with bccn("pipeline", "build", small, "--out", tables, "--master", "local[1]") as running:
@@ -247,7 +235,6 @@ def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: 
     assert set(os.listdir(tables)) <= {"_lock", "_new"}
 
 
-@pytest.mark.slow
 def test_the_summary_is_for_programs_too(spark: SparkSession, small: Path, built: Path, tmp_path: Path) -> None:
     words = ("pipeline", "build", small, "--out", tmp_path / "tables", "--master", "local[2]", "--json")
     with bccn(*words) as running:

@@ -16,7 +16,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.test_build import bccn
+from tests.pipeline.commands import bccn
 from tests.pipeline.threedays import content
 
 CLASS = Path(pyspark.__file__).parent / "bin/spark-class"
@@ -91,7 +91,6 @@ def listeners(group: int) -> set[str]:
     return addresses
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_killed_at_work_changes_nothing(
     spark: SparkSession,
     small: Path,

@@ -19,7 +19,7 @@ from bccnd.pipeline.report.findings import findings
 from bccnd.pipeline.report.page import page
 from bccnd.pipeline.report.style import STYLE
 from tests.browser import QUIET, Browser, find_browser
-from tests.pipeline.test_report_page import EVIL, full
+from tests.pipeline.reporting import EVIL, full
 from tests.support import cannot_here
 
 #: seconds that a browser may take
@@ -74,6 +74,10 @@ document.querySelector('iframe').onload = event => {
 </script>"""
 
 
+#: Chromium takes seconds for each page
+slow = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def browser() -> str:
     return find_browser()
@@ -116,6 +120,7 @@ def look(browser: str, place: Path, made: Path, width: int, flags: Sequence[str]
     return measured
 
 
+@slow
 @pytest.mark.parametrize(
     ("width", "flags"),
     [(1280, ()), (390, ()), (390, DARK), (320, ())],
@@ -139,6 +144,7 @@ def test_everything_fits_and_can_be_read(
     assert seen["least"][0][0] >= 4.5, seen["least"]
 
 
+@slow
 def test_what_is_measured_would_be_noticed(browser: str, tmp_path: Path, made: Path) -> None:
     broken = tmp_path / "broken.html"
     wide = '<p style="width: 600px; color: #999">too wide, too pale</p>'
@@ -172,6 +178,7 @@ def test_figures_can_be_read_on_their_cells_and_cells_differ(theme: int) -> None
     assert all(later / earlier > 1.2 for earlier, later in pairwise(steps[1:]))
 
 
+@slow
 def test_nothing_is_fetched(tmp_path: Path, made: Path) -> None:
     other = tmp_path / "other.html"
     with Browser() as browser:
@@ -190,6 +197,7 @@ def test_nothing_is_fetched(tmp_path: Path, made: Path) -> None:
         assert set(browser.asked[3:]) == {strict.as_uri(), *browser.forbidden}
 
 
+@slow
 @pytest.mark.parametrize(
     ("name", "size", "flags", "bright"),
     [("desk", "1280,6000", (), True), ("phone", "390,6000", (), True), ("dark", "1280,6000", DARK, False)],
@@ -210,6 +218,7 @@ def test_screenshots(
         assert touched[part * 1000 : (part + 1) * 1000].any()
 
 
+@slow
 def test_paper(browser: str, tmp_path: Path, made: Path) -> None:
     if shutil.which("pdftotext") is None:
         cannot_here("there is no pdftotext")

@@ -13,41 +13,14 @@ import pytest
 
 from bccnd.errors import PipelineError
 from bccnd.pipeline.report import charts
-from bccnd.pipeline.report.facts import Channel, Clock, Course, Delivery, Epoch, Facts, Link, Refusals, Silence
+from bccnd.pipeline.report.facts import Delivery, Facts, Link
 from bccnd.pipeline.report.findings import findings
 from bccnd.pipeline.report.page import PRINTED, ROWS, page, set_name
 from bccnd.pipeline.report.style import STYLE
 from bccnd.pipeline.report.svg import INKS, drawing, written
 from bccnd.pipeline.report.write import put, report
 from tests.pipeline import reporting
-
-START = reporting.START
-HOUR = 60 * reporting.MINUTE
-EVIL = '<script>alert("1")</script>$x$&amp;'
-
-
-def full(name: str = "h01/app/7", hosts: int = 3) -> Facts:
-    """Something of everything."""
-    names = tuple(f"h{number:02d}" for number in range(1, hosts + 1))
-    return Facts(
-        start=START,
-        end=START + HOUR,
-        step=reporting.MINUTE,
-        hosts=names,
-        senders=1,
-        messages=36_000,
-        links=tuple(Link(host, name, 36_000, 36_000, 34_000, 2000, 0, 0, 0, 0) for host in names),
-        receivers={host: Course((600,) * 60, (33,) * 60, (0,) * 60) for host in names},
-        sending={name: Course((1800,) * 60, (99,) * 60, (0,) * 60)},
-        epochs=tuple(Epoch(name, number, START + number, START + HOUR, "restart", 3) for number in range(2, 7)),
-        silences=(Silence(None, name, START + HOUR // 2, None, "open", "heartbeat"),),
-        delivery=(Delivery(frozenset(names), 30_000), Delivery(frozenset(names[:1]), 4000)),
-        channels=(Channel(name, 36_000, 3_600_000, 120, False, 600, name, 36_000),),
-        refusals=(Refusals(name, "integrity_failed", 40, 3, (name,), 1, START, START + 9),),
-        clocks=(Clock("h02", "h01", -5, 2_500_000, 90, 500),),
-        all_messages=36_000,
-        all_channels=1,
-    )
+from tests.pipeline.reporting import EVIL, HOUR, START, full
 
 
 def made(facts: Facts, title: str = "") -> str:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from bccnd.errors import PipelineError
 from bccnd.pipeline.stream import Span, changed, once, touched
-from tests.pipeline.test_build import bccn
+from tests.pipeline.commands import bccn
 from tests.pipeline.threedays import arrive, content, files
 
 
