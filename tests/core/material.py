@@ -1,6 +1,6 @@
-"""What the tests of the core are made of: legal fields, good datagrams, and ways to spoil them.
+"""Strategies for the tests of the core: legal fields, good datagrams, and ways to spoil them.
 
-Fields are drawn from small alphabets on purpose: two draws often meet, and what is special about a byte comes up often.
+Fields are drawn from small alphabets on purpose: two draws often meet, and special bytes come up often.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1
 from bccnd.errors import BccndError
+from tests import support
 
 #: keys of the least length that the configuration allows
 KEY = b"0123456789abcdef"
@@ -22,12 +23,16 @@ GRAPHIC = bytes(range(0x21, 0x7F))
 #: bytes that mean something somewhere in a datagram, and a few that mean nothing
 MARKS = b"[]:=|!?*/ab01 \0\n\xff"
 
+#: the verdicts that parsing alone can give
+OF_THE_PARSE = {
+    *("bad_envelope", "length_mismatch", "unsupported_version"),
+    *("bad_body", "bad_src", "bad_seq", "bad_channel", "bad_target"),
+}
+
 
 def examples(count: int) -> settings:
-    """So many examples, however slow the machine is."""
-    return settings(
-        max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-    )
+    """The settings for a property that needs ``count`` examples in the profile ``full``; see `support.examples`."""
+    return settings(max_examples=support.examples(count))
 
 
 def over(alphabet: bytes, low: int, high: int) -> st.SearchStrategy[bytes]:
@@ -43,7 +48,7 @@ def of_length(alphabet: bytes, low: int, high: int) -> st.SearchStrategy[bytes]:
 
 
 def reason_of(call: Callable[..., object], *args: Any) -> str:
-    """The reason for which a call refuses; empty when it does not. Whatever is not of our family passes through."""
+    """The reason of the BccndError that a call raises; empty when it raises none. Other exceptions pass through."""
     try:
         call(*args)
     except BccndError as refused:
@@ -92,31 +97,9 @@ def checks() -> st.SearchStrategy[bytes]:
 
 
 def fragments() -> st.SearchStrategy[bytes]:
-    """Bytes that look like a datagram from afar."""
-    pieces = st.one_of(
-        st.sampled_from(
-            [
-                b"BCCN1",
-                b"BCCN2",
-                b"[",
-                b"]",
-                b":",
-                b"|",
-                b"=",
-                b"0",
-                b"1",
-                b"3",
-                b"12",
-                b"hmac",
-                b"crc32",
-                b"a/b",
-                b"!",
-                b"?",
-            ]
-        ),
-        st.binary(max_size=3),
-    )
-    return st.lists(pieces, max_size=16).map(b"".join)
+    """Bytes made of pieces of datagrams."""
+    words = b"BCCN1 BCCN2 [ ] : | = 0 1 3 12 hmac crc32 a/b ! ?".split()
+    return st.lists(st.one_of(st.sampled_from(words), st.binary(max_size=3)), max_size=16).map(b"".join)
 
 
 def near_misses() -> st.SearchStrategy[bytes]:

@@ -20,8 +20,7 @@ from bccnd.core.integrity import Door, make_door
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from tests import vectors
-from tests.core.material import reason_of
-from tests.core.test_bccn1 import OF_THE_PARSE
+from tests.core.material import OF_THE_PARSE, reason_of
 from tests.vectors import AT_DOORS, DELIVERED, DOORS, KEYS, SEQUENCES, UNCHECKED, VECTORS, DoorVectors, Rules, Vector
 
 NS = 1_700_000_000_000_000_000
