@@ -1,7 +1,7 @@
 """docs/configuration.md, made of the settings themselves and of what bccnd.yaml(5) says of them.
 
-Law: nothing about a key is written here but an example. Its meaning and default stand in the manual page (which a test
-holds to the settings), its type and bounds in the settings, and whether a reload suffices in the daemon.
+Nothing about a key is written here but an example. Its meaning stands in the manual page, into which docs/defaults.py
+writes its default, its type and bounds in the settings, and whether a reload suffices in the daemon.
 """
 
 from __future__ import annotations
@@ -158,6 +158,8 @@ class Key:
     type: str
     bounds: str
     required: bool
+    #: None also where it is made when it is needed
+    default: Any
 
 
 def keys(model: type[BaseModel] = Settings, path: str = "") -> Iterator[Key]:
@@ -168,7 +170,7 @@ def keys(model: type[BaseModel] = Settings, path: str = "") -> Iterator[Key]:
         listed = inner is not None and _is_list(field.annotation)
         if inner is None or listed:
             kind = _kind(field.annotation, field.metadata)
-            yield Key(here, kind, _bounds(kind, field.metadata), field.is_required())
+            yield Key(here, kind, _bounds(kind, field.metadata), field.is_required(), field.get_default())
         if inner is not None:
             yield from keys(inner, f"{here}.")
 
@@ -243,11 +245,16 @@ def effect(path: str) -> str:
     return next((how for section, how in _SERVICES.items() if path.startswith(f"{section}.")), _RELOAD)
 
 
+def in_words(default: str) -> bool:
+    """Whether the manual page describes a default, and does not give it as it is written in the file."""
+    return " " in default or default in ("none", "empty", "everybody")
+
+
 def _default(part: Part, key: Key) -> str:
     if key.required:
         return "none: it must be there"
     said = part.default or ""
-    return said if " " in said or said in ("none", "empty", "everybody") else f"`{said}`"
+    return said if in_words(said) else f"`{said}`"
 
 
 def _told(part: Part, key: Key) -> Iterator[str]:
@@ -284,9 +291,9 @@ def _said_here(text: str) -> str:
     return text
 
 
-def page() -> str:
-    """The whole document."""
-    found = sections(MANUAL.read_text())
+def page(manual: str) -> str:
+    """The whole document, from the text of the manual page."""
+    found = sections(manual)
     (about,) = [section for section in found if section.title == "Description"]
     (examples,) = [section for section in found if section.title == "Examples"]
     known = {key.path: key for key in keys()}

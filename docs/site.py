@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from docs import excerpts, reference
+from docs import defaults, excerpts, reference, runbook
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
@@ -133,13 +133,26 @@ def stage(into: Path) -> None:
         _show(inside, into)
 
 
+def generated() -> dict[Path, str]:
+    """The files that hold something from elsewhere, as they should be: the manual page of the configuration with its
+    defaults, the documents with their tables and excerpts."""
+    manual = defaults.filled(reference.MANUAL.read_text())
+    texts = {path: path.read_text() for path in sorted(DOCS.glob("*.md"))}
+    texts[DOCS / "configuration.md"] = reference.page(manual)
+    texts[DOCS / "runbook.md"] = runbook.filled(texts[DOCS / "runbook.md"])
+    return {reference.MANUAL: manual, **{path: excerpts.filled(text) for path, text in texts.items()}}
+
+
+def outdated() -> list[Path]:
+    """The files that `write` would change."""
+    return [path for path, text in generated().items() if not path.exists() or path.read_text() != text]
+
+
 def write() -> None:
     """Write anew what stands in documents and comes from elsewhere."""
-    (DOCS / "configuration.md").write_text(reference.page())
-    for path in sorted(DOCS.glob("*.md")):
-        text = path.read_text()
-        if (filled := excerpts.filled(text)) != text:
-            path.write_text(filled)
+    texts = generated()
+    for path in outdated():
+        path.write_text(texts[path])
 
 
 def build(into: Path, staged: Path) -> int:
