@@ -1,4 +1,4 @@
-"""What is compiled and what is not: the list in setup.py, the files beside it, and the wheels that come of them."""
+"""Compiled modules: the list in setup.py, the declarations beside them, the check that none is stale, the wheels."""
 
 from __future__ import annotations
 
@@ -20,57 +20,30 @@ import pytest
 from bccnd.leaf import clock
 from tests.conftest import SUFFIX, listed, mismatch, module_name, origin, sources, stale
 from tests.support import ROOT, cannot_here
-from tests.test_house import repository
+from tests.tree import repository
 
 COMPILED: Final = listed()
-#: the leaves that there are in C terms too
+#: the modules that are written a second time in Cython
 LEAVES: Final = [Path(source).stem for source in COMPILED if source.endswith(".pyx")]
 
 
-# -- the list
-
-
-def test_the_list_names_files_that_there_are_and_each_once() -> None:
+def test_the_list_and_the_files_in_cython_agree() -> None:
     assert [source for source in COMPILED if not (ROOT / source).is_file()] == []
-    assert len({module_name(source) for source in COMPILED}) == len(COMPILED) > 10
-    assert {Path(source).suffix for source in COMPILED} <= {".py", ".pyx"}
-
-
-def test_whatever_is_compiled_has_its_declarations_beside_it() -> None:
     assert [source for source in COMPILED if not (ROOT / source).with_suffix(".pxd").is_file()] == []
-
-
-@pytest.mark.parametrize("kind", ["pxd", "pyx"])
-def test_every_file_in_c_terms_belongs_to_a_module_that_is_compiled(kind: str) -> None:
-    modules = {module_name(source) for source in COMPILED}
-    found = [str(path.relative_to(ROOT)) for path in (ROOT / "bccnd").rglob(f"*.{kind}")]
-    assert [name for name in found if module_name(name) not in modules] == []
-    assert found
-
-
-def test_only_leaves_are_written_in_c_terms_and_each_of_them_also_in_plain_ones() -> None:
-    written = [source for source in COMPILED if source.endswith(".pyx")]
-    assert written == [f"bccnd/leaf/{name}.pyx" for name in LEAVES]
+    listed_modules = [module_name(source) for source in COMPILED]
+    assert len(set(listed_modules)) == len(listed_modules) > 10
+    cython = [path.relative_to(ROOT) for kind in ("pxd", "pyx") for path in (ROOT / "bccnd").rglob(f"*.{kind}")]
+    assert [path for path in cython if module_name(str(path)) not in listed_modules] == []
+    # Each module in Cython is in the leaf, and there in plain Python too.
+    assert [path for path in cython if path.suffix == ".pyx" and path.parent != Path("bccnd/leaf")] == []
     assert [name for name in LEAVES if not (ROOT / f"bccnd/leaf/{name}.py").is_file()] == []
-    assert {"index", "keyed", "packets", "scan"} <= set(LEAVES)
 
 
-# -- what is loaded
-
-
-def test_what_is_loaded_is_what_this_run_is_about() -> None:
+def test_the_build_under_test_is_the_one_that_is_loaded() -> None:
     kinds = {importlib.import_module(module_name(source)).__file__.endswith(SUFFIX) for source in COMPILED}  # type: ignore[union-attr]
     wanted = os.environ.get("BCCND_BUILD")
     assert kinds == ({wanted == "compiled"} if wanted else kinds)
     assert kinds == {clock.COMPILED}
-
-
-def leaf(name: str) -> ModuleType:
-    module = importlib.import_module(f"bccnd.leaf.{name}")
-    assert module.__file__ is not None
-    if not module.__file__.endswith(SUFFIX):
-        pytest.skip("not compiled: there is nothing to compare")
-    return module
 
 
 def is_public(name: str) -> bool:
@@ -83,7 +56,7 @@ def assigned(node: ast.stmt) -> list[str]:
 
 
 def plain_names(name: str) -> dict[str, set[str]]:
-    """What a plain leaf offers: its names, with the attributes of those that are classes, and are not their bases'."""
+    """The public names of a plain module, each with its own public attributes if it is a class."""
     found: dict[str, set[str]] = {}
     for node in ast.parse((ROOT / f"bccnd/leaf/{name}.py").read_text()).body:
         if isinstance(node, ast.ClassDef):
@@ -101,9 +74,10 @@ def plain_names(name: str) -> dict[str, set[str]]:
     return {one: attributes for one, attributes in found.items() if is_public(one)}
 
 
+@pytest.mark.skipif(not clock.COMPILED, reason="not compiled: there is nothing to compare")
 @pytest.mark.parametrize("name", LEAVES)
-def test_a_compiled_leaf_offers_what_the_plain_one_does_and_nothing_else(name: str) -> None:
-    module = leaf(name)
+def test_a_compiled_module_offers_what_the_plain_one_does_and_nothing_else(name: str) -> None:
+    module = importlib.import_module(f"bccnd.leaf.{name}")
     offered = {one: thing for one, thing in vars(module).items() if is_public(one)}
     compiled = {
         one: set(filter(is_public, vars(thing))) if isinstance(thing, type) else set()
@@ -111,23 +85,15 @@ def test_a_compiled_leaf_offers_what_the_plain_one_does_and_nothing_else(name: s
         if not isinstance(thing, ModuleType) and getattr(thing, "__module__", module.__name__) == module.__name__
     }
     assert compiled == plain_names(name)
-
-
-@pytest.mark.parametrize("name", LEAVES)
-def test_their_constants_are_the_same(name: str) -> None:
-    module = leaf(name)
     for node in ast.parse((ROOT / f"bccnd/leaf/{name}.py").read_text()).body:
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        # That the one is the compiled one, and the other is not, is all in which they differ.
+        # Only whether it is compiled may differ.
         if isinstance(value, ast.Constant) and assigned(node) != ["COMPILED"]:
             assert [getattr(module, text) for text in assigned(node) if is_public(text)] in ([], [value.value])
 
 
-# -- the look before the tests
-
-
 def tree(root: Path, names: dict[str, str]) -> None:
-    """Files, the one a second younger than the other."""
+    """Write files, each a second younger than the one before."""
     for age, (name, text) in enumerate(names.items()):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -149,41 +115,33 @@ FILES: Final = {
 }
 
 
-def test_a_module_is_made_of_its_source_and_all_declarations_that_it_knows_of(tmp_path: Path) -> None:
+def test_a_module_is_made_of_its_source_and_the_declarations_that_it_uses(tmp_path: Path) -> None:
     tree(tmp_path, FILES)
     assert listed(tmp_path) == ["bccnd/core/one.py", "bccnd/leaf/two.pyx"]
     core, deep = tmp_path / "bccnd/core", tmp_path / "bccnd/leaf"
     expected = {core / "one.py", core / "one.pxd", core / "other.pxd", deep / "two.pxd"}
     assert sources(tmp_path, "bccnd/core/one.py") == expected
     assert sources(tmp_path, "bccnd/leaf/two.pyx") == {deep / "two.pyx", deep / "two.pxd"}
-    # What there is here is read as it is meant.
     clients = {str(path.relative_to(ROOT)) for path in sources(ROOT, "bccnd/net/clients.py")}
     assert {"bccnd/net/clients.py", "bccnd/net/clients.pxd", "bccnd/core/runs.pxd", "bccnd/leaf/scan.pxd"} <= clients
 
 
-@pytest.mark.parametrize(
-    ("touched", "wrong"),
-    [
-        ("bccnd/core/one.py", ["core/one"]),
-        ("bccnd/core/one.pxd", ["core/one"]),
-        ("bccnd/core/other.pxd", ["core/one"]),
-        ("bccnd/leaf/two.pyx", ["leaf/two"]),
-        ("bccnd/leaf/two.pxd", ["core/one", "leaf/two"]),
-        ("bccnd/leaf/two.py", []),
-        ("bccnd/core/other.py", []),
-        ("setup.py", []),
-    ],
-)
-def test_a_compiled_module_is_stale_once_anything_that_it_is_made_of_has_changed(
-    tmp_path: Path, touched: str, wrong: list[str]
-) -> None:
-    tree(tmp_path, FILES)
-    assert stale(tmp_path, listed(tmp_path)) == []
-    os.utime(tmp_path / touched, (2_000_000, 2_000_000))
-    assert stale(tmp_path, listed(tmp_path)) == [f"bccnd/{name}{SUFFIX} is older than {touched}" for name in wrong]
-
-
-def test_and_one_that_nobody_would_make_any_more_is_a_stranger(tmp_path: Path) -> None:
+def test_a_compiled_module_is_stale_once_anything_that_it_is_made_of_has_changed(tmp_path: Path) -> None:
+    stale_after = {
+        "bccnd/core/one.py": ["core/one"],
+        "bccnd/core/one.pxd": ["core/one"],
+        "bccnd/core/other.pxd": ["core/one"],
+        "bccnd/leaf/two.pyx": ["leaf/two"],
+        "bccnd/leaf/two.pxd": ["core/one", "leaf/two"],
+        "bccnd/leaf/two.py": [],
+        "bccnd/core/other.py": [],
+        "setup.py": [],
+    }
+    for touched, wrong in stale_after.items():
+        tree(tmp_path, FILES)
+        assert stale(tmp_path, listed(tmp_path)) == []
+        os.utime(tmp_path / touched, (2_000_000, 2_000_000))
+        assert stale(tmp_path, listed(tmp_path)) == [f"bccnd/{name}{SUFFIX} is older than {touched}" for name in wrong]
     tree(tmp_path, {**FILES, f"bccnd/core/gone{SUFFIX}": "", "bccnd/core/gone.other-python.so": ""})
     (line,) = stale(tmp_path, listed(tmp_path))
     assert line.startswith(f"bccnd/core/gone{SUFFIX} is of a module that is not compiled any more")
@@ -193,15 +151,12 @@ def test_what_is_wanted_is_what_must_be_there() -> None:
     pure = {"a": "/x/a.py", "b": "/x/b.py"}
     compiled = {"a": f"/x/a{SUFFIX}", "b": f"/x/b{SUFFIX}"}
     mixed = {"a": pure["a"], "b": compiled["b"]}
-    for wanted, good in (("", [pure, compiled]), ("pure", [pure]), ("compiled", [compiled])):
+    for wanted, good in (("", [pure, compiled]), ("pure", [pure]), ("compiled", [compiled]), ("Pure", [])):
         for origins in (pure, compiled, mixed):
             assert bool(mismatch(wanted, origins)) is (origins not in good)
-    assert mismatch("compiled", mixed) == ["a is not compiled: /x/a.py"]
-    assert mismatch("pure", mixed) == [f"b is compiled: /x/b{SUFFIX}"]
-    assert mismatch("Pure", pure) == ["BCCND_BUILD is 'Pure': choose compiled or pure"]
 
 
-def test_a_run_about_the_other_build_ends_before_it_begins() -> None:
+def test_a_run_for_the_other_build_ends_before_it_begins() -> None:
     compiled = origin("bccnd.leaf.scan").endswith(SUFFIX)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--import-mode=append", "tests/test_build.py"],
@@ -212,13 +167,7 @@ def test_a_run_about_the_other_build_ends_before_it_begins() -> None:
         check=False,
     )
     assert done.returncode == 4
-    said = done.stdout + done.stderr
-    assert "these are no modules to test" in said
-    assert f"bccnd.leaf.scan is {'' if compiled else 'not '}compiled" in said
-    assert "Remedy: run make" in said
-
-
-# -- wheels
+    assert f"bccnd.leaf.scan is {'' if compiled else 'not '}compiled" in done.stdout + done.stderr
 
 
 def wheel(folder: Path, **environment: str) -> Path:
@@ -264,6 +213,7 @@ def kinds_loaded(folder: Path) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_the_wheel_that_is_not_compiled_needs_no_compiler_and_fits_everywhere(tmp_path: Path) -> None:
     found = wheel(tmp_path, BCCND_PURE="1", CC="/bin/false", CXX="/bin/false")
     assert found.name.endswith("-py3-none-any.whl")

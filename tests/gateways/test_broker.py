@@ -37,7 +37,7 @@ from bccnd.net.log import Limited
 from tests.e2e.harness import PATIENCE, Daemon, wait
 from tests.e2e.network import Net
 from tests.support import ROOT, free_port
-from tests.test_house import IMPURE, imported
+from tests.tree import IMPURE, imported
 
 PURE: Final = ("codec", "topics", "sessions", "queue")
 
