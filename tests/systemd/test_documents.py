@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from tests.docs.blocks import Block, commands, pattern
-from tests.docs.test_commands import blocks_of, documents
+from tests.docs.follow import blocks_of, documents
 from tests.systemd.conftest import Hosts
 from tests.systemd.host import Host
 from tests.systemd.test_recorder import give_pyarrow
