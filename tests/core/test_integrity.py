@@ -1,4 +1,4 @@
-"""The door: sums against the standard library, every verdict, and the quick way in against the slow one."""
+"""The integrity check: sums against the standard library, every verdict, and the fast path against the rules."""
 
 from __future__ import annotations
 
@@ -44,36 +44,10 @@ def checked(check: bytes, body: bytes = BODY, magic: bytes = b"BCCN1") -> bytes:
 
 @given(st.binary(max_size=200), st.binary(max_size=300))
 @examples(300)
-def test_hmac_is_the_head_of_the_standard_one_for_any_key_and_body(key: bytes, body: bytes) -> None:
+def test_sums_are_those_of_the_standard_library(key: bytes, body: bytes) -> None:
+    # tests/leaf/test_keyed.py tries the edges of HMAC.
     assert Hmac(key).sum(body) == hmac_sum(key, body)
-
-
-@pytest.mark.parametrize("length", [0, 1, 16, 63, 64, 65, 127, 128, 129, 1000])
-def test_hmac_is_right_at_the_edges_of_the_block(length: int) -> None:
-    key = bytes(range(256)) * 4
-    assert Hmac(key[:length]).sum(BODY) == hmac_sum(key[:length], BODY)
-
-
-def test_hmac_of_the_known_answer() -> None:
-    # RFC 4231, test case 2, cut to 8 bytes.
-    assert Hmac(b"Jefe").sum(b"what do ya want for nothing?") == b"5bdcc146bf60754e"
-
-
-@given(st.lists(st.binary(max_size=40), max_size=4))
-@examples(100)
-def test_a_sum_does_not_depend_on_the_sums_before_it(bodies: list[bytes]) -> None:
-    algorithm = Hmac(KEY)
-    assert [algorithm.sum(body) for body in bodies] == [hmac_sum(KEY, body) for body in bodies]
-
-
-@given(st.binary(max_size=300))
-@examples(200)
-def test_crc32_is_that_of_zlib_in_eight_lowercase_digits(body: bytes) -> None:
     assert Crc32().sum(body) == crc_sum(body)
-
-
-def test_crc32_of_the_known_answer() -> None:
-    assert Crc32().sum(b"123456789") == b"cbf43926"
 
 
 # -- the table
@@ -98,77 +72,69 @@ TABLE: list[tuple[str, Door, bytes, str]] = [
     ("nothing configured, a check, accepted", LENIENT_OPEN, signed(KEY), ""),
     ("signed by the key", STRICT, signed(KEY), ""),
     ("signed by another key", STRICT, signed(OTHER_KEY), "integrity_failed"),
-    ("signed by another key, lenient", LENIENT, signed(OTHER_KEY), "integrity_failed"),
     ("signed by the second key", ROTATING, signed(OTHER_KEY), ""),
     ("signed by the third key", ROTATING, signed(THIRD_KEY), ""),
     ("signed by none of the keys", ROTATING, signed(b"x" * 16), "integrity_failed"),
     ("unsigned, required", STRICT, checked(b""), "integrity_missing"),
-    ("unsigned, required, lenient", LENIENT, checked(b""), "integrity_missing"),
     ("unsigned, not required", KEYED, checked(b""), ""),
     ("required although nothing is configured", door(required=True), checked(b""), "integrity_missing"),
     ("another algorithm", STRICT, checked(b"crc32=" + crc_sum(BODY)), "integrity_unknown"),
     ("another algorithm, lenient", LENIENT, checked(b"crc32=" + crc_sum(BODY)), ""),
     ("algorithm in capitals", STRICT, signed(KEY).replace(b"hmac", b"HMAC"), "integrity_unknown"),
-    ("algorithm with more behind", STRICT, signed(KEY).replace(b"hmac", b"hmac2"), "integrity_unknown"),
     ("sum in capitals", STRICT, checked(b"hmac=" + hmac_sum(KEY, BODY).upper()), "integrity_failed"),
     ("sum too short", STRICT, checked(b"hmac=" + hmac_sum(KEY, BODY)[:-1]), "integrity_failed"),
     ("sum too long", STRICT, checked(b"hmac=" + hmac_sum(KEY, BODY) + b"0"), "integrity_failed"),
-    ("sum with a second equals sign", STRICT, checked(b"hmac==" + hmac_sum(KEY, BODY)), "integrity_failed"),
     ("sum over the whole datagram", STRICT, checked(b"hmac=" + hmac_sum(KEY, checked(b""))), "integrity_failed"),
     ("crc32", CRC, checked(b"crc32=" + crc_sum(BODY)), ""),
     ("crc32 of something else", CRC, checked(b"crc32=" + crc_sum(BODY + b"x")), "integrity_failed"),
-    ("crc32 in capitals", CRC, checked(b"crc32=" + crc_sum(b"123456789").upper(), b"123456789"), "integrity_failed"),
     ("hmac where crc32 is configured", CRC, signed(KEY), "integrity_unknown"),
     ("empty sum", STRICT, checked(b"hmac="), "bad_envelope"),
     ("empty algorithm", STRICT, checked(b"=" + hmac_sum(KEY, BODY)), "bad_envelope"),
-    ("no equals sign", STRICT, checked(b"hmac"), "bad_envelope"),
-    ("empty sum, lenient", LENIENT, checked(b"hmac="), "bad_envelope"),
-    ("empty sum, nothing configured", OPEN, checked(b"hmac="), "bad_envelope"),
-    ("empty datagram", STRICT, b"", "bad_envelope"),
     ("no closing bracket", OPEN, b"BCCN1[7a:1:c|x", "bad_envelope"),
     ("no closing bracket, but a length that would fit", OPEN, b"BCCN1[8|", "bad_envelope"),
     ("right sum, leading zero in the length", STRICT, signed(KEY).replace(b"[", b"[0"), "bad_envelope"),
     ("right sum, one byte more", STRICT, signed(KEY) + b"x", "length_mismatch"),
-    ("right sum, one byte less", STRICT, signed(KEY)[:-1], "length_mismatch"),
     ("wrong length comes before a missing check", STRICT, checked(b"") + b"x", "length_mismatch"),
-    ("wrong length comes before another version", STRICT, checked(b"", magic=b"BCCN2") + b"x", "length_mismatch"),
     ("another version, signed", STRICT, signed(KEY, magic=b"BCCN2"), "unsupported_version"),
-    ("another version, signed by the second key", ROTATING, signed(OTHER_KEY, magic=b"X"), "unsupported_version"),
     ("another version, forged", STRICT, signed(OTHER_KEY, magic=b"BCCN2"), "integrity_failed"),
-    ("another version, unsigned", STRICT, checked(b"", magic=b"BCCN2"), "integrity_missing"),
-    ("another version, unknown algorithm", STRICT, checked(b"sig=00", magic=b"BCCN2"), "integrity_unknown"),
     ("another version, unknown algorithm, lenient", LENIENT, checked(b"sig=0", magic=b"BC"), "unsupported_version"),
     ("another version, nothing configured", OPEN, checked(b"", magic=b"BCCN2"), "unsupported_version"),
     ("longer than the table of starts, signed", STRICT, signed(KEY, LONG), ""),
-    ("longer than the table of starts, second key", ROTATING, signed(OTHER_KEY, LONG), ""),
     ("longer than the table of starts, forged", STRICT, signed(OTHER_KEY, LONG), "integrity_failed"),
     ("longer than the table of starts, unsigned", OPEN, checked(b"", LONG), ""),
-    ("longer than the table of starts, cut", OPEN, checked(b"", LONG)[:-1], "length_mismatch"),
     ("no body", STRICT, signed(KEY, b""), ""),
     ("a body of brackets", STRICT, signed(KEY, b"]]["), ""),
 ]
 
 
-@pytest.mark.parametrize(("name", "at", "raw", "reason"), TABLE, ids=[row[0] for row in TABLE])
-def test_the_door_gives_its_verdict(name: str, at: Door, raw: bytes, reason: str) -> None:
-    assert reason_of(at.admit, raw) == reason
-    if not reason:
-        assert at.admit(raw) == raw.partition(b"]")[2]
+def check_rows(rows: list[tuple[str, Door, bytes, str]]) -> None:
+    """Each row of a table gets its verdict, and its body where it is accepted."""
+    for name, at, raw, reason in rows:
+        assert reason_of(at.admit, raw) == reason, name
+        assert reason or at.admit(raw) == raw.partition(b"]")[2], name
 
 
-@pytest.mark.parametrize("length", [0, 9, 10, 99, 100, 1498, 1499, 1500, 1501])
-@pytest.mark.parametrize("key", [KEY, OTHER_KEY])
-def test_a_body_of_any_length_gets_in_by_any_key(length: int, key: bytes) -> None:
-    body = b"x" * length
-    assert ROTATING.admit(signed(key, body)) == body
-    assert OPEN.admit(checked(b"", body)) == body
+def no_byte_can_be_changed(at: Door, raw: bytes) -> None:
+    assert reason_of(at.admit, raw) == ""
+    for byte in range(len(raw)):
+        spoiled = raw[:byte] + bytes([raw[byte] ^ 1]) + raw[byte + 1 :]
+        assert reason_of(at.admit, spoiled) != "", byte
 
 
-@pytest.mark.parametrize("byte", range(len(signed(KEY))))
-def test_no_byte_of_a_signed_datagram_can_be_changed(byte: int) -> None:
-    raw = signed(KEY)
-    spoiled = raw[:byte] + bytes([raw[byte] ^ 1]) + raw[byte + 1 :]
-    assert reason_of(STRICT.admit, spoiled) != ""
+def test_each_datagram_gets_its_verdict() -> None:
+    check_rows(TABLE)
+
+
+def test_no_byte_of_a_signed_datagram_can_be_changed() -> None:
+    no_byte_can_be_changed(STRICT, signed(KEY))
+
+
+def test_a_body_of_any_length_is_accepted_by_any_key() -> None:
+    for length in (0, 9, 10, 99, 100, 1498, 1499, 1500, 1501):
+        body = b"x" * length
+        for key in (KEY, OTHER_KEY):
+            assert ROTATING.admit(signed(key, body)) == body
+        assert OPEN.admit(checked(b"", body)) == body
 
 
 @pytest.mark.parametrize(
@@ -183,13 +149,9 @@ def test_the_usual_case_needs_no_examination(at: Door, raw: bytes, monkeypatch: 
     assert at.admit(raw) == raw.partition(b"]")[2]
 
 
-def test_the_first_key_signs() -> None:
+def test_the_first_key_signs_and_without_keys_nothing_is_signed() -> None:
     assert ROTATING.seal(BODY) == b"hmac=" + hmac_sum(KEY, BODY)
-    assert CRC.seal(BODY) == b"crc32=" + crc_sum(BODY)
     assert door(Crc32(), Hmac(KEY)).seal(BODY) == b"crc32=" + crc_sum(BODY)
-
-
-def test_nothing_is_signed_where_nothing_is_configured() -> None:
     assert OPEN.seal(BODY) == b""
 
 
@@ -322,56 +284,50 @@ def test_each_algorithm_has_a_door_that_seals_with_its_first_key(
 
 
 @pytest.mark.parametrize("algorithm", ["none", "crc32", "hmac", "sig"])
-@pytest.mark.parametrize("required", [False, True])
-@pytest.mark.parametrize("accept", [False, True])
-def test_a_door_that_was_made_is_as_strict_as_it_was_told(algorithm: str, required: bool, accept: bool) -> None:
+def test_what_make_door_gives_is_as_strict_as_it_is_told(algorithm: str) -> None:
     keys = {"hmac": [KEY], "sig": [PRIVATE]}.get(algorithm, [])
     signers = {b"": [PUBLIC]} if algorithm == "sig" else {}
-    made = make_door(algorithm, keys, signers, required=required, accept_unverifiable=accept)
     # Where there is no algorithm there is nothing to require.
-    unsigned = "integrity_missing" if required and algorithm != "none" else ""
-    assert reason_of(made.admit, checked(b"")) == unsigned
-    assert reason_of(made.admit, checked(b"md5=00")) == ("" if accept else "integrity_unknown")
+    missing = "" if algorithm == "none" else "integrity_missing"
+    for required, unsigned in ((False, ""), (True, missing)):
+        for accept, foreign in ((False, "integrity_unknown"), (True, "")):
+            made = make_door(algorithm, keys, signers, required=required, accept_unverifiable=accept)
+            assert reason_of(made.admit, checked(b"")) == unsigned
+            assert reason_of(made.admit, checked(b"md5=00")) == foreign
+    usual = make_door(algorithm, keys, signers)
+    assert (reason_of(usual.admit, checked(b"")), reason_of(usual.admit, checked(b"md5=00"))) == (
+        missing,
+        "integrity_unknown",
+    )
 
 
-def test_unless_told_otherwise_a_check_is_required() -> None:
-    assert reason_of(make_door("hmac", [KEY]).admit, checked(b"")) == "integrity_missing"
-
-
-NO_DOORS: list[tuple[str, list[bytes], dict[bytes, list[bytes]], str]] = [
-    ("md5", [], {}, "there is no algorithm 'md5'"),
-    ("", [], {}, "there is no algorithm ''"),
-    ("HMAC", [KEY], {}, "there is no algorithm 'HMAC'"),
-    ("none", [KEY], {}, "none takes no keys"),
-    ("crc32", [KEY], {}, "crc32 takes no keys"),
-    ("none", [], {b"": [PUBLIC]}, "none takes no signers"),
-    ("crc32", [], {b"": [PUBLIC]}, "crc32 takes no signers"),
-    ("hmac", [KEY], {b"": [PUBLIC]}, "hmac takes no signers"),
-    ("hmac", [], {}, "hmac needs a key"),
-    ("hmac", [b""], {}, "an empty key"),
-    ("hmac", [KEY, b""], {}, "an empty key"),
-    ("hmac", [PRIVATE], {}, "a key for signatures"),
-    ("hmac", [KEY, PUBLIC], {}, "a key for signatures"),
-    ("sig", [KEY], {}, "no private key"),
-    ("sig", [PUBLIC], {}, "no private key"),
-    ("sig", [b""], {}, "no private key"),
-    ("sig", [PRIVATE, OTHER_PRIVATE], {}, "sig signs with one key"),
-]
-
-
-@pytest.mark.parametrize(("algorithm", "keys", "signers", "reason"), NO_DOORS)
-def test_there_is_no_door_for_another_algorithm_or_with_keys_that_do_not_go_with_it(
-    algorithm: str, keys: list[bytes], signers: dict[bytes, list[bytes]], reason: str
+@pytest.mark.parametrize(
+    ("algorithm", "keys", "signers"),
+    [
+        ("md5", [], {}),
+        ("", [], {}),
+        ("HMAC", [KEY], {}),
+        ("none", [KEY], {}),
+        ("crc32", [KEY], {}),
+        ("none", [], {b"": [PUBLIC]}),
+        ("crc32", [], {b"": [PUBLIC]}),
+        ("hmac", [KEY], {b"": [PUBLIC]}),
+        ("hmac", [], {}),
+        ("hmac", [KEY, b""], {}),
+        ("hmac", [PRIVATE], {}),
+        ("hmac", [KEY, PUBLIC], {}),
+        ("sig", [KEY], {}),
+        ("sig", [PUBLIC], {}),
+        ("sig", [b""], {}),
+        ("sig", [PRIVATE, OTHER_PRIVATE], {}),
+        *(("sig", [PRIVATE], {b"a": [PUBLIC, bad]}) for bad in (b"", KEY, PRIVATE)),
+    ],
+)
+def test_unknown_algorithms_and_keys_that_do_not_go_with_them_are_refused(
+    algorithm: str, keys: list[bytes], signers: dict[bytes, list[bytes]]
 ) -> None:
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError):
         make_door(algorithm, keys, signers)
-    assert reason in str(caught.value)
-
-
-def test_there_is_no_door_with_a_signer_that_is_none() -> None:
-    for bad in (b"", KEY, PRIVATE):
-        with pytest.raises(ValueError):
-            make_door("sig", [PRIVATE], {b"a": [PUBLIC, bad]})
 
 
 # -- signatures at the door
@@ -390,34 +346,20 @@ SIG_TABLE: list[tuple[str, Door, bytes, str]] = [
     ("signed, and we sign nothing", VERIFYING, by_sig(PRIVATE), ""),
     ("signed by another one for himself", SIGNING, by_sig(OTHER_PRIVATE, OF_B), ""),
     ("signed by another one", SIGNING, by_sig(OTHER_PRIVATE), "integrity_failed"),
-    ("signed by another one, lenient", MIGRATING, by_sig(OTHER_PRIVATE), "integrity_failed"),
     ("signed by our own key for another one", SIGNING, by_sig(PRIVATE, OF_B), "integrity_failed"),
     ("of one who has no key", SIGNING, by_sig(PRIVATE, OF_C), "integrity_unknown"),
-    ("of one who has no key, optional", OPTIONAL, by_sig(PRIVATE, OF_C), "integrity_unknown"),
     ("of one who has no key, lenient", MIGRATING, by_sig(PRIVATE, OF_C), ""),
     ("nonsense of one who has no key, lenient", MIGRATING, checked(b"sig=00", OF_C), ""),
     ("unsigned", SIGNING, checked(b""), "integrity_missing"),
-    ("unsigned, lenient", MIGRATING, checked(b""), "integrity_missing"),
     ("unsigned, optional", OPTIONAL, checked(b""), ""),
-    ("unsigned, optional, of one who has no key", OPTIONAL, checked(b"", OF_C), ""),
     ("by hmac", SIGNING, signed(KEY), "integrity_unknown"),
-    ("by hmac, lenient", MIGRATING, signed(KEY), ""),
     ("a sum that is too short", SIGNING, checked(b"sig=" + sig_sum(PRIVATE, BODY)[:-1]), "integrity_failed"),
-    ("a sum that is too long", SIGNING, checked(b"sig=" + sig_sum(PRIVATE, BODY) + b"0"), "integrity_failed"),
     ("a sum in capitals", SIGNING, checked(b"sig=" + sig_sum(PRIVATE, BODY).upper()), "integrity_failed"),
-    ("no sum", SIGNING, checked(b"sig="), "bad_envelope"),
-    ("algorithm in capitals", SIGNING, by_sig(PRIVATE).replace(b"sig", b"SIG"), "integrity_unknown"),
-    ("one byte more", SIGNING, by_sig(PRIVATE) + b"x", "length_mismatch"),
     ("another version", SIGNING, by_sig(PRIVATE, magic=b"BCCN2"), "unsupported_version"),
-    ("another version, forged", SIGNING, by_sig(OTHER_PRIVATE, magic=b"BCCN2"), "integrity_failed"),
-    ("another version, unsigned", SIGNING, checked(b"", magic=b"BCCN2"), "integrity_missing"),
     ("another version, unsigned, optional", OPTIONAL, checked(b"", magic=b"BCCN2"), "unsupported_version"),
     ("no body", SIGNING, by_sig(PRIVATE, b""), "integrity_unknown"),
-    ("longer than the table of starts", SIGNING, by_sig(PRIVATE, LONG), ""),
     ("longer than the table of starts, forged", SIGNING, by_sig(OTHER_PRIVATE, LONG), "integrity_failed"),
-    ("where only hmac is known", STRICT, by_sig(PRIVATE), "integrity_unknown"),
     ("where nothing is known", OPEN, by_sig(PRIVATE), "integrity_unknown"),
-    ("where nothing is known, lenient", LENIENT_OPEN, by_sig(PRIVATE), ""),
     ("signed, beside hmac", MIXED, by_sig(PRIVATE), ""),
     ("hmac, beside signatures", MIXED, signed(KEY), ""),
     ("another hmac, beside signatures", MIXED, signed(OTHER_KEY), "integrity_failed"),
@@ -425,18 +367,12 @@ SIG_TABLE: list[tuple[str, Door, bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "at", "raw", "reason"), SIG_TABLE, ids=[row[0] for row in SIG_TABLE])
-def test_the_door_for_signatures_gives_its_verdict(name: str, at: Door, raw: bytes, reason: str) -> None:
-    assert reason_of(at.admit, raw) == reason
-    if not reason:
-        assert at.admit(raw) == raw.partition(b"]")[2]
+def test_each_datagram_gets_its_verdict_where_signatures_are_verified() -> None:
+    check_rows(SIG_TABLE)
 
 
-@pytest.mark.parametrize("byte", range(len(by_sig(PRIVATE))))
-def test_no_byte_of_a_datagram_with_a_signature_can_be_changed(byte: int) -> None:
-    raw = by_sig(PRIVATE)
-    spoiled = raw[:byte] + bytes([raw[byte] ^ 1]) + raw[byte + 1 :]
-    assert reason_of(SIGNING.admit, spoiled) != ""
+def test_no_byte_of_a_datagram_with_a_signature_can_be_changed() -> None:
+    no_byte_can_be_changed(SIGNING, by_sig(PRIVATE))
 
 
 def test_signatures_are_verified_by_the_letter_and_never_compared() -> None:
@@ -454,7 +390,7 @@ def test_where_nobody_signs_nothing_can_be_sealed() -> None:
     assert SIGNING.seal(BODY) == b"sig=" + sig_sum(PRIVATE, BODY)
 
 
-# -- the quick way in is a short cut and no other way
+# -- the fast path accepts the same
 
 
 class Unrepeatable(Hmac):
