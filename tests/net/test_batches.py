@@ -93,6 +93,16 @@ def clog(hub: Hub, peer: Peer, waiting: int = 1) -> int:
     return count
 
 
+def fill(hub: Hub, peer: Peer) -> int:
+    """Fill a client's socket, and leave its queue empty; how many large messages that took."""
+    count = clog(hub, peer) - 1
+    collect(peer, count + 1)
+    for number in range(count):
+        from_segment(hub, [peer], numbered(number, 1, LARGE))
+    assert peer.client.box.messages == 0
+    return count
+
+
 def accounted(packets: Iterable[bytes]) -> int:
     found = opened(packets)
     return sum(packet.startswith(b"MSG ") for packet in found) + gaps(found)
@@ -162,34 +172,14 @@ class Wire:
 
 def test_what_comes_in_one_round_comes_in_one_packet_and_only_while_it_is_wanted(hub: Hub) -> None:
     one = hub.connect(b"a")
-    for wanted in (False, True, False, True):
+    for wanted in (False, True, True, False, False, True):
         batch(hub, one, wanted=wanted)
+        assert hub.bus._clients._batched == ({one.client.fd} if wanted else set())
         for count in (2, 5, 1, 100):
             from_segment(hub, [one], numbered(0, count))
-            got = one.all()
-            assert opened(got) == numbered(0, count)
-            assert got == ([frames.batch(numbered(0, count))] if wanted else numbered(0, count))
+            assert one.all() == ([frames.batch(numbered(0, count))] if wanted else numbered(0, count))
         one.publish(b"a", *(frame[6:] for frame in numbered(0, 3)))
         assert opened(one.all()) == numbered(0, 3)
-
-
-def test_a_new_client_is_not_in_batch_mode_whatever_others_are(hub: Hub) -> None:
-    batched(hub, b"a")
-    one = hub.connect(b"a")
-    one.publish(b"a", b"x")
-    assert one.all() == [b"MSG a\0x"]
-
-
-def test_to_switch_on_twice_is_to_switch_on_and_so_it_is_with_off(hub: Hub) -> None:
-    one = batched(hub, b"a")
-    batch(hub, one)
-    from_segment(hub, [one], numbered(0, 2))
-    assert one.all() == [frames.batch(numbered(0, 2))]
-    batch(hub, one, wanted=False)
-    batch(hub, one, wanted=False)
-    from_segment(hub, [one], numbered(0, 2))
-    assert one.all() == numbered(0, 2)
-    assert hub.bus._clients._batched == set()
 
 
 def test_nothing_waits_for_more_to_come(hub: Hub) -> None:
@@ -206,14 +196,10 @@ def test_nothing_waits_for_more_to_come(hub: Hub) -> None:
     assert one.waiting() == []
 
 
-def test_off_sends_first_what_has_gathered(hub: Hub) -> None:
+def test_on_and_off_stand_between_the_messages_before_and_behind_them(hub: Hub) -> None:
     one = batched(hub, b"a")
     one.send(*numbered(0, 3), frames.request(frames.BATCH_OFF), *numbered(3, 2))
     assert one.all() == [frames.batch(numbered(0, 3)), *numbered(3, 2)]
-
-
-def test_and_on_puts_nothing_together_that_came_before(hub: Hub) -> None:
-    one = hub.connect(b"a")
     one.send(*numbered(0, 2), frames.request(frames.BATCH_ON), *numbered(2, 3))
     assert one.all() == [*numbered(0, 2), frames.batch(numbered(2, 3))]
 
@@ -392,12 +378,14 @@ def test_a_message_that_is_too_large_for_any_batch_comes_as_it_is_in_its_place(h
     assert (hub.bus.counters.deliveries, dropped(hub)) == (5, {})
 
 
-def test_a_message_that_no_packet_can_hold_is_a_gap_in_its_place(hub: Hub) -> None:
-    one = batched(hub, b"a")
-    from_segment(hub, [one], [*numbered(0, 2), *numbered(2, 1, b"y" * 20_000_000), *numbered(3, 2)])
-    in_place(collect(one, 5), list(range(5)))
-    assert dropped(hub) == {"too_big": 1}
-    assert hub.bus.counters.deliveries == 4
+@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
+def test_a_message_that_no_packet_can_hold_is_a_gap_in_its_place(hub: Hub, together: bool) -> None:
+    pair = [hub.connect(b"a"), hub.connect(b"a")]
+    batch(hub, *pair, wanted=together)
+    from_segment(hub, pair, [*numbered(0, 2), *numbered(2, 1, b"y" * 20_000_000), *numbered(3, 2)])
+    for one in pair:
+        in_place(collect(one, 5), list(range(5)))
+    assert (hub.bus.counters.deliveries, dropped(hub)) == (8, {"too_big": 2})
     nothing_waits(hub)
 
 
@@ -440,21 +428,6 @@ def test_what_the_socket_does_not_take_is_queued_and_the_newest_is_lost_and_told
     nothing_waits(narrow)
 
 
-def test_gaps_stand_where_messages_are_missing_however_often(narrow: Hub) -> None:
-    one = batched(narrow, b"a")
-    sent, got = 0, list[bytes]()
-    for _ in range(8):
-        from_segment(narrow, [one], numbered(sent, 40, LARGE[:20_000]))
-        sent += 40
-        got += some(one, 5)
-        narrow.turn(2)
-    got += collect(one, sent - accounted(got))
-    in_place(got, list(range(sent)))
-    assert sum(packet.startswith(b"CMSG !/bccn/gap") for packet in got) > 1
-    assert gaps(opened(got)) == sum(dropped(narrow).values()) == one.client.loss > 0
-    nothing_waits(narrow)
-
-
 def test_control_messages_wait_in_their_place_between_batches(narrow: Hub) -> None:
     one = batched(narrow, b"a")
     count = clog(narrow, one)
@@ -472,19 +445,6 @@ def test_control_messages_wait_in_their_place_between_batches(narrow: Hub) -> No
         *numbered(count + 3, 3),
         frames.control(frames.SYNC, b"%d" % (count + 3)),
     ]
-
-
-def test_with_soft_discard_nothing_waits_but_the_gap(narrow: Hub) -> None:
-    one = batched(narrow, b"a")
-    mode(one, soft="discard")
-    from_segment(narrow, [one], numbered(0, 50, LARGE))
-    assert (one.client.box.messages, one.client.box.bytes, len(one.client.box)) == (0, 0, 1)
-    got = collect(one, 50)
-    in_place(got, list(range(50)))
-    assert dropped(narrow) == {"not_queued": gaps(opened(got))}
-    assert 0 < gaps(opened(got)) < 50
-    from_segment(narrow, [one], numbered(50, 2))
-    assert one.all() == [frames.batch(numbered(50, 2))]
 
 
 @pytest.mark.parametrize(("soft", "hard"), [("error", "discard"), ("queue", "error")])
@@ -513,23 +473,27 @@ def test_who_has_asked_to_be_ended_is_ended_and_the_others_get_all_of_it(narrow:
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
-def test_with_hard_block_publishers_of_this_host_lose_nothing(narrow: Hub, together: bool) -> None:
+@pytest.mark.parametrize(("soft", "hard", "waiting"), [("block", "discard", 1), ("queue", "block", 20)])
+@pytest.mark.parametrize("blocked", [False, True])
+def test_a_publisher_that_has_to_wait_loses_nothing(
+    narrow: Hub, together: bool, soft: str, hard: str, waiting: int, blocked: bool
+) -> None:
     one, publisher = narrow.connect(b"a"), narrow.connect()
     batch(narrow, one, wanted=together)
-    mode(one, hard="block")
-    publisher.send(*numbered(0, 400, LARGE[:1200]))
+    count = clog(narrow, one) if blocked else fill(narrow, one)
+    mode(one, soft=soft, hard=hard)
+    # More than the queue has places for, and all of it is read at once.
+    publisher.send(*numbered(count, 200))
     narrow.settle()
-    assert one.client.box.messages <= 20
     assert publisher.client.held is not None
-    got = collect(one, 400)
-    in_place(got, list(range(400)))
+    assert one.client.box.messages == waiting
+    in_place(collect(one, count + 200), list(range(count + 200)))
     assert dropped(narrow) == {}
-    assert gaps(opened(got)) == 0
     nothing_waits(narrow)
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
-def test_nor_do_they_when_the_queue_is_nearly_full_and_many_publish_at_once(tmp_path: Path, together: bool) -> None:
+def test_nor_do_many_that_publish_at_once_when_the_queue_is_nearly_full(tmp_path: Path, together: bool) -> None:
     # However many come in one round: none is published for which there is no room any more.
     with Hub(tmp_path, limits=BusLimits(queue_messages=200, queue_bytes=60 << 20)) as hub:
         one, publishers = hub.connect(b"a"), [hub.connect() for _ in range(5)]
@@ -546,55 +510,24 @@ def test_nor_do_they_when_the_queue_is_nearly_full_and_many_publish_at_once(tmp_
         nothing_waits(hub)
 
 
-@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
-def test_with_soft_block_no_more_than_was_under_way_waits(narrow: Hub, together: bool) -> None:
-    one, publisher = narrow.connect(b"a"), narrow.connect()
-    batch(narrow, one, wanted=together)
-    mode(one, soft="block")
-    count = clog(narrow, one)
-    publisher.send(*numbered(count, 200))
-    narrow.settle()
-    assert publisher.client.held is not None
-    assert one.client.box.messages == 1
-    in_place(collect(one, count + 200), list(range(count + 200)))
-    assert dropped(narrow) == {}
-
-
-@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
-@pytest.mark.parametrize(("soft", "hard"), [("block", "discard"), ("queue", "block")])
-def test_a_publisher_that_finds_the_socket_full_and_nothing_waiting_loses_nothing(
-    narrow: Hub, together: bool, soft: str, hard: str
-) -> None:
-    one, publisher = narrow.connect(b"a"), narrow.connect()
-    batch(narrow, one, wanted=together)
-    count = clog(narrow, one) - 1
-    collect(one, count + 1)
-    mode(one, soft=soft, hard=hard)
-    for number in range(count):
-        from_segment(narrow, [one], numbered(number, 1, LARGE))
-    assert one.client.box.messages == 0
-    # More than the queue has places for, and all of it is read at once.
-    publisher.send(*numbered(count, 60))
-    narrow.settle()
-    assert one.client.box.messages == (1 if soft == "block" else 20)
-    in_place(collect(one, count + 60), list(range(count + 60)))
-    assert dropped(narrow) == {}
-
-
 @pytest.mark.parametrize("hard", [name.decode() for name in HARD_MODES])
 @pytest.mark.parametrize("soft", [name.decode() for name in SOFT_MODES])
 @pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
 def test_in_every_mode_what_was_got_and_what_was_told_is_what_was_sent(
-    narrow: Hub, soft: str, hard: str, order: str
+    narrow: Hub, soft: str, hard: str, order: str, together: bool
 ) -> None:
-    one, plain = batched(narrow, b"a"), narrow.connect(b"a")
+    one, plain = narrow.connect(b"a"), narrow.connect(b"a")
+    batch(narrow, one, wanted=together)
     mode(one, soft, hard, order)
     got: list[bytes] = []
     sent = 0
     for round_ in range(24):
         if one.client.open:
-            from_segment(narrow, [one], numbered(sent, 5, LARGE[: 1000 * (round_ % 7) + 5000]))
-            sent += 5
+            from_segment(narrow, [one], numbered(sent, 10, LARGE[: 1000 * (round_ % 7) + 5000]))
+            sent += 10
+        if soft == "discard":
+            assert (one.client.box.messages, one.client.box.bytes) == (0, 0)
         if round_ % 6 == 5:
             got += [packet for packet in one.waiting() if packet]
             narrow.turn(2)
@@ -605,6 +538,7 @@ def test_in_every_mode_what_was_got_and_what_was_told_is_what_was_sent(
     else:
         got += collect(one, sent - accounted(got))
         assert gaps(opened(got)) == sum(dropped(narrow).values()) == one.client.loss
+        assert set(dropped(narrow)) == {"not_queued" if soft == "discard" else "queue_messages"}
     found = numbers(got)
     assert len(set(found)) == len(found)
     if order == "queue" and one.client.open:
@@ -678,10 +612,7 @@ def test_who_is_ended_by_what_is_sent_when_it_switches_leaves_no_mark_on_its_des
     narrow: Hub, wanted: bytes
 ) -> None:
     one = batched(narrow, b"a")
-    count = clog(narrow, one) - 1
-    collect(one, count + 1)
-    for number in range(count):
-        from_segment(narrow, [one], numbered(number, 1, LARGE))
+    count = fill(narrow, one)
     mode(one, soft="error")
     one.send(*numbered(count, 3), frames.request(wanted))
     narrow.turn()
@@ -694,10 +625,7 @@ def test_a_publisher_that_is_ended_by_its_own_batch_in_the_middle_of_its_message
     narrow: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = batched(narrow, b"a"), batched(narrow, b"a")
-    count = clog(narrow, one) - 1
-    collect(one, count + 1)
-    for number in range(count):
-        from_segment(narrow, [one], numbered(number, 1, LARGE))
+    count = fill(narrow, one)
     one.send(frames.control(frames.TAG, b"mine"))  # so that nobody else is called the same
     mode(one, soft="error")
     mode(other, hard="block")
@@ -730,12 +658,15 @@ def test_who_leaves_with_a_batch_open_leaves_nothing_behind(hub: Hub) -> None:
     nothing_waits(hub)
 
 
-def test_what_nobody_is_there_for_any_more_is_counted_message_by_message(hub: Hub) -> None:
-    one = batched(hub, b"a")
+@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
+def test_what_is_for_a_client_that_has_left_is_counted_message_by_message(hub: Hub, together: bool) -> None:
+    one, other = hub.connect(b"a"), hub.connect(b"a")
+    batch(hub, one, wanted=together)
     one.close()
-    hub.bus.deliver(to([one], numbered(0, 7)))
+    hub.bus.deliver(to([one, other], numbered(0, 7)))
     hub.bus._clients.send_batches()
-    assert (hub.bus.counters.deliveries, dropped(hub)) == (0, {"client_gone": 7})
+    assert other.waiting() == numbered(0, 7)
+    assert (hub.bus.counters.deliveries, dropped(hub)) == (7, {"client_gone": 7})
 
 
 def test_who_is_ended_with_a_batch_open_gets_what_it_was_due_before(hub: Hub) -> None:
@@ -813,46 +744,12 @@ def test_a_socket_that_is_full_in_the_middle_keeps_the_order_and_the_rest_waits(
     nothing_waits(hub)
 
 
-def test_what_does_not_fit_any_more_is_lost_in_its_place(narrow: Hub) -> None:
-    one = slow(narrow, b"a")
-    narrow.bus.deliver(to([one], numbered(0, 60, b"x" * 1000)))
-    assert one.client.box.messages == 20
-    got = collect(one, 60)
-    in_place(got, list(range(60)))
-    assert got[-1] == frames.gap(60 - len(got) + 1)
-    assert dropped(narrow) == {"queue_messages": gaps(got)}
-
-
-def test_with_soft_discard_what_follows_a_gap_comes_behind_it(hub: Hub) -> None:
-    one = slow(hub, b"a")
-    mode(one, soft="discard")
-    sent = 0
-    got: list[bytes] = []
-    for _ in range(10):
-        hub.bus.deliver(to([one], numbered(sent, 10, b"x" * 1000)))
-        sent += 10
-        got += one.waiting()
-        hub.turn(2)
-    got += collect(one, sent - accounted(got))
-    in_place(got, list(range(sent)))
-    assert dropped(hub) == {"not_queued": gaps(got)}
-
-
 def test_one_that_is_too_large_for_the_socket_as_it_is_comes_in_its_place(hub: Hub) -> None:
     one, other = slow(hub, b"a"), hub.connect(b"a")
     sent = [*numbered(0, 2), *numbered(2, 1, b"y" * 50_000), *numbered(3, 2)]
     hub.bus.deliver(to([one, other], sent))
     assert one.waiting() == other.waiting() == sent
     assert hub.bus.counters.deliveries == 10
-
-
-def test_one_that_no_socket_takes_is_a_gap_in_its_place(hub: Hub) -> None:
-    one, other = hub.connect(b"a"), hub.connect(b"a")
-    hub.bus.deliver(to([one, other], [*numbered(0, 2), *numbered(2, 1, b"y" * 20_000_000), *numbered(3, 2)]))
-    for each in (one, other):
-        in_place(collect(each, 5), list(range(5)))
-    assert dropped(hub) == {"too_big": 2}
-    assert hub.bus.counters.deliveries == 8
 
 
 def test_who_is_ended_in_the_middle_has_no_hole_and_costs_the_others_nothing(hub: Hub) -> None:
@@ -866,32 +763,6 @@ def test_who_is_ended_in_the_middle_has_no_hole_and_costs_the_others_nothing(hub
     assert got == sent[: len(got)]
     assert dropped(hub) == {"client_ended": 1, "client_gone": 49 - len(got)}
     assert hub.bus.counters.deliveries == 100 + len(got)
-
-
-def test_who_has_gone_is_counted_message_by_message(hub: Hub) -> None:
-    one, other = hub.connect(b"a"), hub.connect(b"a")
-    one.close()
-    hub.bus.deliver(to([one, other], numbered(0, 10)))
-    assert other.waiting() == numbered(0, 10)
-    assert dropped(hub) == {"client_gone": 10}
-    assert hub.bus.counters.deliveries == 10
-
-
-def test_messages_for_different_receivers_keep_their_order_at_each(hub: Hub) -> None:
-    one, other, both = hub.connect(b"a"), hub.connect(b"b"), hub.connect(b"a", b"b")
-    wire = Wire(hub)
-    for chan in (b"a", b"b"):  # known from now on
-        wire.bring(chan, b"0")
-    for each in (one, other, both):
-        each.waiting()
-    found: list[Delivery] = []
-    for number in range(30):
-        receivers, key = ((one, both), b"a") if number % 3 else ((other, both), b"b")
-        found += to(receivers, [frames.message(key, b"%d" % number)])
-    hub.bus.deliver(found)
-    assert [int(frame.partition(b"\0")[2]) for frame in both.waiting()] == list(range(30))
-    assert [int(frame.partition(b"\0")[2]) for frame in one.waiting()] == [n for n in range(30) if n % 3]
-    assert [int(frame.partition(b"\0")[2]) for frame in other.waiting()] == [n for n in range(30) if not n % 3]
 
 
 def test_more_than_the_kernel_takes_with_one_call_arrives(hub: Hub) -> None:
