@@ -1,7 +1,7 @@
-"""Routes: whatever clients do, a channel goes to just those whom the naive matcher names.
+"""Routes: after any sequence of operations, a channel goes to just those receivers that the naive matcher finds.
 
-A state machine lets receivers of all dialects come, go, subscribe, change their name and ask for meta, with so few
-remembered channels that the memory is swapped all the time.
+A state machine lets receivers of all dialects join, leave, subscribe, change their name and ask for meta, with so small
+a cache that its generations are swapped all the time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -26,18 +25,7 @@ from tests.core.material import examples, reason_of
 RECEIVERS = range(4)
 IDENTITIES = [b"h/a/1", b"h/a/1/2", b"h/a/2", b"h/b/1", b"h2/a/1", b"h/a/1"]
 CHANNELS = [
-    b"!",
-    b"!h",
-    b"!h/a",
-    b"!h/a/1",
-    b"!h/a/1/*",
-    b"!h/*",
-    b"!h2",
-    b"!1",
-    b"!h/",
-    b"!*",
-    b"!nobody",
-    b"!h/a/1/2",
+    *(b"!", b"!h", b"!h/a", b"!h/a/1", b"!h/a/1/*", b"!h/*", b"!h2", b"!1", b"!h/", b"!*", b"!nobody", b"!h/a/1/2"),
 ]
 #: what patterns of the bus begin with; each of the last two has a tree of its own
 BUS, TREES = b"!/", (b"!/", SECRET, TAP)
@@ -47,8 +35,8 @@ REFUSED = [b"!/", b"!/a", b"!?", b"!?a", b"", b"a b", b"a:b", b"a|b", b"x" * 102
 
 
 class RoutesMachine(RuleBasedStateMachine):
-    """The index beside a list of who holds what. After every step all channels of a small pool are asked for, so that
-    each of them has been remembered before whatever comes next."""
+    """The routes beside a list of all subscriptions. After every step all channels of a small pool are looked up, so
+    that each of them is cached before the next step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,13 +144,13 @@ class RoutesMachine(RuleBasedStateMachine):
     # -- what must hold
 
     def begins(self, text: bytes) -> bytes:
-        """What decides which patterns may take which keys: these begin in the same way."""
+        """The kind of a key or pattern: patterns take only keys of their kind."""
         if text.startswith((SECRET, TAP)):
             return SECRET if text.startswith(SECRET) else TAP
         return BUS if text.startswith(b"!" if self.forms else BUS) else b""
 
     def takers(self, key: bytes) -> set[int]:
-        """Who takes a key by a pattern."""
+        """The receivers that a pattern gives a key."""
         begins = self.begins(key)
         return {
             receiver
@@ -254,7 +242,7 @@ class RoutesMachine(RuleBasedStateMachine):
 
 
 TestRoutesMachine = RoutesMachine.TestCase
-TestRoutesMachine.settings = examples(50)
+TestRoutesMachine.settings = examples(60)
 
 
 def routes_of(dialect: str, *patterns: bytes, cache: int = 4096) -> Routes[int]:
@@ -267,173 +255,21 @@ def routes_of(dialect: str, *patterns: bytes, cache: int = 4096) -> Routes[int]:
 
 
 @pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
-def test_who_takes_everything_does_not_take_the_business_of_the_bus(dialect: str) -> None:
-    mark = naive.separator(dialect)
-    routes = routes_of(dialect, b"", b"*", b">", mark, b"!/cred/whoami", b"!" + mark)
-    takers = routes.local(b"!/cred/whoami")
-    assert 4 in takers
-    assert not {0, 1, 2, 3} & set(takers)
+def test_secret_messages_and_the_tap_need_patterns_that_ask_for_them(dialect: str) -> None:
+    tails = [b"", b"*", b">", b"*/", b"c*/", b"t*/*", b"+/", b"/"]
+    sly = [b"", b"*", b">", b"/", b"!*", b"!", b"!*/", b"!*/*/", b"!.", *(b"!/" + tail for tail in tails)]
+    for forms in (True, False):
+        routes: Routes[bytes] = Routes(DIALECTS[dialect], forms=forms)
+        for text in [*sly, b"!/cred/1/2/3/", b"!/tap/looped"]:
+            routes.join(text, b"h/p/1")
+            routes.subscribe(text, text)
+        assert routes.local(b"!/cred/1/2/3/x") == (b"!/cred/1/2/3/",)
+        assert {name: who for name, who in zip(NAMES, routes.taps, strict=True) if who} == {
+            "looped": (b"!/tap/looped",)
+        }
 
 
-def test_bus_patterns_of_sbus_work_on_bus_keys() -> None:
-    routes = routes_of("path", b"!/", b"!/bccn/*", b"!/bccn/", b"!/>", b"!*", b"!*/", b"!/cred/")
-    assert sorted(routes.local(b"!/bccn/whoami")) == [0, 1, 2, 3, 5]
-    assert sorted(routes.local(b"!/bccn/meta/on")) == [0, 2, 3, 5]
-
-
-@pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
-@pytest.mark.parametrize("forms", [True, False])
-def test_secret_messages_and_the_tap_need_patterns_that_ask_for_them(dialect: str, forms: bool) -> None:
-    sly = [
-        b"",
-        b"*",
-        b"!*",
-        b"!",
-        b"!/",
-        b"!/*",
-        b"!/>",
-        b"!/*/",
-        b"!*/",
-        b"!*/*/",
-        b"!/c*/",
-        b"!/t*/*",
-        b"!/+/",
-        b"!//",
-    ]
-    routes: Routes[bytes] = Routes(DIALECTS[dialect], forms=forms)
-    for text in [*sly, b"!/cred/1/2/3/", b"!/tap/looped"]:
-        routes.join(text, b"h/p/1")
-        routes.subscribe(text, text)
-    assert routes.local(b"!/cred/1/2/3/x") == (b"!/cred/1/2/3/",)
-    assert {name: who for name, who in zip(NAMES, routes.taps, strict=True) if who} == {"looped": (b"!/tap/looped",)}
-
-
-# -- several dialects at once
-
-
-def speaking(*patterns: tuple[str, bytes], cache: int = 4096) -> Routes[str]:
-    """Routes whose receivers are called by their dialects; each has one pattern."""
-    routes: Routes[str] = Routes(DIALECTS["path"], cache)
-    for dialect, text in patterns:
-        routes.join(dialect, b"h/p/1", DIALECTS[dialect])
-        routes.subscribe(dialect, text)
-    return routes
-
-
-@pytest.mark.parametrize(
-    ("pattern", "chan", "reached"),
-    [
-        (b"a/>", b"a/b/c", ["path"]),
-        (b"a/>", b"a/>", ["path", "sbus", "broker", "sbus-dot"]),
-        (b"a/", b"a/b/c", ["path", "sbus"]),
-        (b"a/", b"a/", ["path", "sbus", "broker", "sbus-dot"]),
-        (b"a.", b"a.b.c", ["sbus-dot"]),
-        (b"a/*", b"a", ["broker"]),
-        # Where tokens end at dots, a slash is a byte like any other.
-        (b"a/*", b"a/b", ["path", "sbus", "broker", "sbus-dot"]),
-        (b"a/*", b"a/b/c", ["broker", "sbus-dot"]),
-        (b"a.*", b"a.b", ["path", "sbus", "sbus-dot"]),
-        (b"a.*", b"a.b.c", ["path", "sbus"]),
-        (b"a/+", b"a/b", ["broker"]),
-        (b"*", b"a/b", ["broker", "sbus-dot"]),
-        (b"*", b"a.b", ["path", "sbus", "broker"]),
-        (b"", b"a/b.c", ["path", "sbus", "broker", "sbus-dot"]),
-        (b"a.b/c", b"a.b/c", ["path", "sbus", "broker", "sbus-dot"]),
-    ],
-)
-def test_one_text_means_to_each_what_his_dialect_says(pattern: bytes, chan: bytes, reached: list[str]) -> None:
-    routes = speaking(*((dialect, pattern) for dialect in naive.DIALECT_NAMES))
-    assert sorted(routes.find(chan).plain) == sorted(reached)
-    assert sorted(routes.local(chan)) == sorted(reached)
-    routes.leave(reached[0])
-    assert sorted(routes.find(chan).plain) == sorted(reached[1:])
-
-
-def test_who_names_no_dialect_speaks_that_of_the_groups() -> None:
-    routes: Routes[int] = Routes(DIALECTS["sbus-dot"])
-    routes.join(1, b"h/p/1")
-    routes.join(2, b"h/p/2", DIALECTS["path"])
-    routes.set_groups([b"a."])
-    for receiver in (1, 2):
-        routes.subscribe(receiver, b"a.")
-    assert (routes.find(b"a.b").plain, routes.find(b"a.b").groups) == ((1,), (0,))
-
-
-# -- where there are no forms
-
-
-def test_without_forms_keys_with_a_mark_are_plain_and_no_channels() -> None:
-    routes: Routes[int] = Routes(DIALECTS["sbus"], forms=False)
-    for receiver, text in enumerate([b"!x", b"!*", b"!", b"", b"!/x"]):
-        routes.join(receiver, b"!x")
-        routes.subscribe(receiver, text)
-    for key, reached in ((b"!x", [0, 1, 3]), (b"!", [1, 2, 3]), (b"!x/y", [3]), (b"!/x", [4]), (b"x y", [3])):
-        assert reason_of(routes.find, key) in ("bad_channel", "bad_target")
-        assert sorted(routes.local(key)) == reached
-    assert sorted(routes.find(b"x").plain) == [3]
-
-
-# -- another name
-
-
-@pytest.mark.parametrize("cache", [1, 4096])
-def test_who_is_renamed_is_reached_by_the_new_name_only_and_keeps_the_rest(cache: int) -> None:
-    routes = routes_of("path", b"c", b"c", cache=cache)
-    routes.set_meta(0, True)
-    for chan in (b"!h/p/0", b"!h/p/0/spare", b"!h/p/0/*", b"!h", b"!other", b"c"):
-        routes.find(chan)
-    routes.rename(0, b"h/p/0/spare")
-    assert routes.find(b"!h/p/0").nobody
-    for chan in (b"!h/p/0/spare", b"!h/p/0/*"):
-        assert (routes.find(chan).meta, routes.find(chan).plain) == ((0,), ())
-    routes.rename(0, b"other/p/0")
-    assert routes.find(b"!h/p/0/*").nobody
-    assert (routes.find(b"!h").plain, routes.find(b"!other").meta, routes.find(b"!").meta) == ((1,), (0,), (0,))
-    assert (routes.find(b"c").plain, routes.find(b"c").meta) == ((1,), (0,))
-    assert (len(routes), routes.subscriptions, routes.patterns(0)) == (2, 2, {b"c": 1})
-
-
-def test_two_of_one_name_are_renamed_each_for_himself() -> None:
-    routes: Routes[int] = Routes(DIALECTS["path"])
-    for receiver in (1, 2):
-        routes.join(receiver, b"h/p/1")
-    routes.rename(1, b"h/p/1/a")
-    assert (routes.find(b"!h/p/1").plain, routes.find(b"!h/p/1/a").plain) == ((2,), (1,))
-    routes.rename(1, b"h/p/1")
-    assert sorted(routes.find(b"!h/p/1").plain) == [1, 2]
-
-
-# -- the tap
-
-
-@pytest.mark.parametrize(
-    ("pattern", "names"),
-    [
-        (b"!/tap/", NAMES),
-        (b"!/tap/*", NAMES),
-        (b"!/tap/>", NAMES),
-        (b"!/tap/duplicate", ("duplicate",)),
-        (b"!/tap/integrity_*", ("integrity_missing", "integrity_unknown", "integrity_failed")),
-        (b"!/tap/dup", ()),
-        (b"!/tap/duplicate/", ()),
-        (b"!/tap", ()),
-        (b"!/*/duplicate", ()),
-        (b"!/", ()),
-        (b"", ()),
-        (b"!/tap/d*e", ()),
-    ],
-)
-@pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
-def test_the_tap_is_for_the_verdicts_that_a_pattern_names(dialect: str, pattern: bytes, names: tuple[str, ...]) -> None:
-    routes = routes_of(dialect, pattern, pattern)
-    expected = tuple((0, 1) if name in names else () for name in NAMES) if names else ()
-    assert routes.taps == expected
-    routes.leave(0)
-    routes.unsubscribe(1, pattern)
-    assert routes.taps == ()
-
-
-def test_taps_change_no_route_that_is_remembered() -> None:
+def test_taps_and_secret_patterns_change_no_cached_route() -> None:
     routes = routes_of("path", b"c")
     kept = routes.find(b"c")
     routes.subscribe(0, b"!/tap/")
@@ -442,50 +278,19 @@ def test_taps_change_no_route_that_is_remembered() -> None:
     assert routes.known.get(b"c") is kept
 
 
-def test_patterns_of_the_bus_take_no_directed_message() -> None:
+def test_a_pattern_takes_no_directed_message() -> None:
     routes = routes_of("path", b"!h/p/7", b"!", b"!*")
     assert routes.find(b"!h/p/7").nobody
     assert routes.find(b"!other").nobody
+    for key in (b"!h p", b"!", b"!h/p/0", b"!h:p"):
+        assert routes_of("path", b"", key, b"*").local(key) == ()
 
 
-@pytest.mark.parametrize("key", [b"!h p", b"!", b"!h/p/0", b"!h:p"])
-def test_a_directed_key_that_is_no_channel_names_nobody(key: bytes) -> None:
-    assert routes_of("path", b"", key, b"*").local(key) == ()
-
-
-def test_the_all_form_reaches_those_without_a_pattern() -> None:
-    routes: Routes[int] = Routes(DIALECTS["path"])
-    assert routes.find(b"!").plain == ()
-    assert not routes.find(b"!").nobody
-    routes.join(7, b"h/p/1")
-    assert routes.find(b"!").plain == (7,)
-
-
-def test_many_of_one_identity_are_all_reached() -> None:
-    routes: Routes[int] = Routes(DIALECTS["path"])
-    for receiver in range(3):
-        routes.join(receiver, b"h/p/1")
-    assert sorted(routes.find(b"!h/p/1").plain) == [0, 1, 2]
-    routes.leave(1)
-    assert sorted(routes.find(b"!h/p/1").plain) == [0, 2]
-
-
-@given(st.lists(st.integers(0, 12), max_size=60), st.integers(1, 5))
-@examples(200)
-def test_a_flood_of_channels_is_bounded_and_changes_no_answer(chans: list[int], cache: int) -> None:
-    routes = routes_of("path", b"c/1", b"c/*", b"c/1*", cache=cache)
-    for number in chans:
-        chan = b"c/%d" % number
-        takers = {1} | ({0} if number == 1 else set()) | ({2} if chan.startswith(b"c/1") else set())
-        assert set(routes.find(chan).plain) == takers
-        assert len(routes.known) + len(routes._old) <= 2 * cache
-
-
-@pytest.mark.parametrize("form", [b"c/%d", b"!h/%d"])
-def test_what_is_remembered_of_a_flood_stays_below_the_cap(form: bytes) -> None:
+def test_a_flood_of_channels_leaves_the_caches_bounded() -> None:
     routes = routes_of("path", b"", cache=10)
     for number in range(1000):
-        routes.find(form % number)
+        routes.find(b"c/%d" % number)
+        routes.find(b"!h/%d" % number)
         assert max(len(routes.known), len(routes._old), len(routes._addressed)) <= 10
 
 
@@ -501,14 +306,14 @@ def test_a_channel_seen_before_is_one_look_up() -> None:
     assert routes.known.get(b"c") is first
 
 
-@pytest.mark.parametrize("chan", [b"!", b"!h", b"!h/p/0", b"!nobody"])
-def test_an_addressed_channel_is_remembered_until_somebody_comes_or_goes(chan: bytes) -> None:
+def test_an_addressed_channel_is_cached_until_a_receiver_joins() -> None:
     routes = routes_of("path", b"c")
-    first = routes.find(chan)
+    channels = (b"!", b"!h", b"!h/p/0", b"!nobody")
+    first = [routes.find(chan) for chan in channels]
     routes.subscribe(0, b"other/*")
-    assert routes.find(chan) is first
+    assert all(routes.find(chan) is one for chan, one in zip(channels, first, strict=True))
     routes.join(9, b"h/p/9")
-    assert routes.find(chan) is not first
+    assert not any(routes.find(chan) is one for chan, one in zip(channels, first, strict=True))
 
 
 def test_a_refused_channel_is_not_remembered() -> None:
@@ -530,79 +335,23 @@ def test_a_literal_pattern_forgets_its_own_channel_only() -> None:
     assert sorted(routes.find(b"a").plain) == [0, 9]
 
 
-def test_a_literal_pattern_reaches_a_channel_of_the_elder_generation() -> None:
-    routes = routes_of("path", b"a", cache=1)
-    routes.join(9, b"h/p/9")
-    routes.find(b"a")
-    routes.find(b"b")
-    routes.subscribe(9, b"a")
-    assert sorted(routes.find(b"a").plain) == [0, 9]
-    routes.find(b"b")
-    routes.unsubscribe(9, b"a")
-    assert routes.find(b"a").plain == (0,)
-
-
 def test_the_longest_channel_has_a_route() -> None:
     routes = routes_of("path", b"")
     assert routes.find(b"c" * bccn1.MAX_CHAN).plain == (0,)
     assert routes.find(b"/" * bccn1.MAX_CHAN).plain == (0,)
 
 
-# -- keys of the bus, in every dialect
-
-
 @pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
-@pytest.mark.parametrize(
-    ("pattern", "key", "matches"),
-    [
-        (b"!/bccn/liveness/", b"!/bccn/liveness/relay01/cardsys/7", True),
-        (b"!/bccn/liveness/relay01/", b"!/bccn/liveness/relay01/cardsys/7", True),
-        (b"!/bccn/liveness/relay01/*/7", b"!/bccn/liveness/relay01/cardsys/7", True),
-        (b"!/bccn/liveness/>", b"!/bccn/liveness/relay01.lan/cardsys/7", True),
-        (b"!/bccn/liveness/relay01", b"!/bccn/liveness/relay01.lan", False),
-        (b"!/bccn/liveness/relay01.", b"!/bccn/liveness/relay01.lan", False),
-        (b"!/bccn/liveness/relay01.*", b"!/bccn/liveness/relay01.lan", True),
-        (b"!/bccn/*", b"!/bccn/a.b", True),
-        (b"!/bccn/*", b"!/bccn/a/b", False),
-        (b"!/bccn/+", b"!/bccn/a", False),
-        (b"!/bccn/+", b"!/bccn/+", True),
-        (b"!/", b"!/bccn/a", True),
-        (b"!/>", b"!/bccn/a", True),
-        (b"!.bccn.", b"!/bccn/a", False),
-    ],
-)
-def test_keys_of_the_bus_are_matched_by_slashes_in_every_dialect(
-    dialect: str, pattern: bytes, key: bytes, matches: bool
-) -> None:
-    routes = routes_of(dialect, pattern)
-    assert routes.local(key) == ((0,) if matches else ())
-    assert routes.unsubscribe(0, pattern)
-    assert routes.local(key) == ()
-
-
-# -- whose heartbeats go a way
-
-
-@pytest.mark.parametrize(
-    ("chan", "src"),
-    [
-        (b"heartbeat/relay01/cardsys/7", b"relay01/cardsys/7"),
-        (b"heartbeat/a", b"a"),
-        (b"heartbeat//", b"/"),
-        (b"heartbeat/heartbeat/a", b"heartbeat/a"),
-        (b"heartbeat/", b""),
-        (b"heartbeat", b""),
-        (b"heartbeats/a", b""),
-        (b"heartbeat.a", b""),
-        (b"Heartbeat/a", b""),
-        (b"x/heartbeat/a", b""),
-        (b"!heartbeat/a", b""),
-        (b"!", b""),
-    ],
-)
-@pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
-def test_a_route_knows_whose_heartbeats_go_that_way(dialect: str, chan: bytes, src: bytes) -> None:
-    route = routes_of(dialect, b"").find(chan)
-    assert route.heartbeat == src
-    # There is something to do even where nobody has subscribed.
-    assert routes_of(dialect).find(chan).special == bool(src or chan.startswith(b"!h"))
+def test_a_route_knows_the_source_of_heartbeats_on_it(dialect: str) -> None:
+    srcs = {
+        b"heartbeat/relay01/cardsys/7": b"relay01/cardsys/7",
+        b"heartbeat/a": b"a",
+        b"heartbeat//": b"/",
+        b"heartbeat/heartbeat/a": b"heartbeat/a",
+        b"!heartbeat/a": b"",
+    }
+    others = (b"heartbeat/", b"heartbeat", b"heartbeats/a", b"heartbeat.a", b"Heartbeat/a", b"x/heartbeat/a", b"!")
+    for chan, src in {**srcs, **dict.fromkeys(others, b"")}.items():
+        assert routes_of(dialect, b"").find(chan).heartbeat == src, chan
+        # A heartbeat has an effect without subscribers, too.
+        assert routes_of(dialect).find(chan).special == bool(src or chan.startswith(b"!h")), chan
