@@ -63,16 +63,15 @@ def test_what_it_does_not_know_is_refused_and_never_left_out(page: str) -> None:
         manual.sections(page)
 
 
-def test_every_word_of_the_page_of_the_configuration_is_there() -> None:
+def test_every_word_of_the_page_of_the_configuration_is_kept() -> None:
     text = reference.MANUAL.read_text()
     told = " ".join(
         f"{part.name} {part.default or ''} {' '.join(part.paragraphs)}"
         for section in manual.sections(text)
         for part in section.parts
     )
-    words = [word for line in text.splitlines() if not line.startswith(".") for word in re.findall(r"[a-z]{3,}", line)]
-    assert len(words) > 1000
-    assert [word for word in words if word not in told] == []
+    words = {word for line in text.splitlines() if not line.startswith(".") for word in re.findall(r"[a-z]{3,}", line)}
+    assert {word for word in words if word not in told} == set()
 
 
 def test_no_line_begins_with_what_would_be_a_list_or_a_heading() -> None:

@@ -1,56 +1,73 @@
-"""The reference of the configuration: complete, as committed what the generator gives, and its examples good ones."""
+"""The generated parts of documents are up to date, and the examples of the configuration reference are good ones."""
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from pydantic import BaseModel
 
-from bccnd.config import Settings, read
-from bccnd.errors import ConfigError
-from docs import reference
-from tests.support import ROOT
+from bccnd.config import read
+from docs import __main__ as generator
+from docs import defaults, reference, runbook, site
 
-KEYS = list(reference.keys())
-
-
-def test_the_page_is_what_the_settings_and_the_manual_give_now() -> None:
-    assert (ROOT / "docs/configuration.md").read_text() == reference.page(reference.MANUAL.read_text()), "run: make docs"
+KEYS = {key.path: key for key in list(reference.keys())}
+MANUAL = reference.MANUAL.read_text()
 
 
-def test_every_key_of_the_settings_stands_there_once() -> None:
-    lines = reference.page(reference.MANUAL.read_text()).splitlines()
-    for key in KEYS:
-        assert lines.count(f"### `{key.path}`") == 1, key.path
-    assert len([line for line in lines if line.startswith("### ")]) == len(KEYS) > 80
-    assert {key.path for key in KEYS} == set(reference.EXAMPLES)
+def test_the_generated_parts_of_documents_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert generator.main(["--check"]) == 0, capsys.readouterr().err
 
 
-def told(path: str) -> str:
-    """What the page says of a key."""
-    return reference.page(reference.MANUAL.read_text()).split(f"### `{path}`\n")[1].split("\n### ")[0]
+def test_what_is_out_of_date_is_named_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(site.DOCS, tmp_path / "docs", ignore=shutil.ignore_patterns("*.py", "*.svg", "*.png", "__*"))
+    manual = tmp_path / "bccnd.yaml.5"
+    manual.write_text(MANUAL.replace("max_datagram Pq 1500", "max_datagram Pq 1400"))
+    monkeypatch.setattr(site, "ROOT", tmp_path)
+    monkeypatch.setattr(site, "DOCS", tmp_path / "docs")
+    monkeypatch.setattr(reference, "MANUAL", manual)
+    (tmp_path / "docs/runbook.md").write_text(f"before\n{runbook.BEGIN}\nold\n{runbook.END}\nbehind\n")
+    assert generator.main(["--check"]) == 1
+    complaints = capsys.readouterr().err
+    assert "bccnd.yaml.5" in complaints
+    assert "runbook.md" in complaints
+    assert "clients.md" not in complaints
+    assert generator.main(["--write"]) == 0
+    assert generator.main(["--check"]) == 0
+    assert manual.read_text() == MANUAL
+    assert "\nbehind\n" in (tmp_path / "docs/runbook.md").read_text()
+    assert generator.main(["--chekc"]) == 2
+
+
+def test_a_key_without_an_entry_or_the_reverse_is_an_error() -> None:
+    for page in (MANUAL.replace(".It Cm names Pq any\n", ""), MANUAL + ".It Cm tea Pq 1\n"):
+        with pytest.raises(ValueError, match=r"names|tea"):
+            defaults.filled(page)
+    with pytest.raises(ValueError, match=r"bus\.group"):
+        defaults.filled(MANUAL.replace(".It Cm bus.group Pq the one", ".It Cm bus.group Pq bccn\n.Cm"))
 
 
 @pytest.mark.parametrize(
-    ("path", "says"),
+    ("path", "holds"),
     [
-        ("segments.port", ["whole number, from 1 to 65,535", "Default: `5400`", "restart bccnd"]),
-        ("dedup.horizon", ["duration, above 0 s to 1 h", "Default: `2s`", "reload"]),
-        ("dedup.late", ["one of `drop`, `deliver`", "reload"]),
-        ("segments.receive_buffer", ["size, from 4 KiB to 1 GiB", "Default: `64MiB`"]),
-        ("bus.sockets.path", ["none: it must be there", "restart bccnd"]),
-        ("integrity.signers", ["mapping: beginning of a src to list: file with a public key"]),
-        ("metrics.groups", ["mapping: text to text, at most 64 entries"]),
-        ("gateways.nng.queue", ["restart bccnd-nng", "from 16 to 8,192"]),
+        ("segments.port", ["1 to 65,535", "`5400`", "restart bccnd"]),
+        ("dedup.horizon", ["duration", "1 h", "`2s`", "reload"]),
+        ("dedup.late", ["`drop`, `deliver`", "reload"]),
+        ("segments.receive_buffer", ["size", "4 KiB to 1 GiB", "`64MiB`"]),
+        ("bus.sockets.path", ["none", "restart bccnd"]),
+        ("metrics.groups", ["mapping", "64 entries"]),
+        ("gateways.nng.queue", ["restart bccnd-nng", "16 to 8,192"]),
         ("recorder.rotate", ["restart bccnd-recorder"]),
-        ("bus.user.rate", ["number, from 0 to 1,000,000,000"]),
     ],
 )
-def test_what_stands_about_a_key(path: str, says: list[str]) -> None:
-    for text in says:
-        assert text in told(path)
+def test_an_entry_holds_the_type_the_bounds_the_default_and_the_effect(path: str, holds: list[str]) -> None:
+    entry = reference.page(MANUAL).split(f"### `{path}`\n")[1].split("\n### ")[0]
+    assert [text for text in holds if text not in entry] == []
 
 
 def at(value: Any, path: list[str]) -> Any:
@@ -62,38 +79,10 @@ def at(value: Any, path: list[str]) -> Any:
     return value
 
 
-def default(path: list[str]) -> Any:
-    """The default of a key; None of one that has none, or whose section is not there."""
-    model: type[BaseModel] = Settings
-    for name in path[:-1]:
-        (model, *_) = reference._models(model.model_fields[name].annotation)
-    field = model.model_fields[path[-1]]
-    return None if field.is_required() else field.get_default(call_default_factory=True)
-
-
-@pytest.mark.parametrize("path", reference.EXAMPLES)
-def test_an_example_is_a_good_file_that_sets_its_key_to_something_else(path: str) -> None:
-    text = reference.EXAMPLES[path]
-    keys = path.split(".")
-    if path in ("recorder.payload.channels", "recorder.payload.payload"):
-        assert "payload: [{" in text
-    assert at(yaml.safe_load(text), keys) is not None
-    settings = read(text, "example", resolve=False).settings
-    assert at(settings, keys) != default(keys)
-
-
-def test_a_bad_example_would_be_noticed() -> None:
-    with pytest.raises(ConfigError):
-        read("segments: [{port: 0}]", "example", resolve=False)
-
-
-def test_a_type_of_which_nobody_has_said_how_it_is_written_is_an_error() -> None:
-    from typing import Annotated
-
-    from pydantic import AfterValidator
-
-    def new(value: str) -> str:
-        return value
-
-    with pytest.raises(ValueError, match="new"):
-        reference._kind(Annotated[str, AfterValidator(new)])
+def test_each_key_has_an_example_that_sets_it_to_something_else_than_its_default() -> None:
+    assert set(reference.EXAMPLES) == set(KEYS)
+    for path, text in reference.EXAMPLES.items():
+        keys = path.split(".")
+        settings = read(text, path, resolve=False).settings
+        assert at(yaml.safe_load(text), keys) is not None, path
+        assert at(settings, keys) != KEYS[path].default, path

@@ -1,10 +1,7 @@
-"""The security guide: each cell of its tables is tried on the daemon's way in; each test that it names is there."""
+"""The security guide: each cell of its tables about datagrams is tried on the daemon's way in."""
 
 from __future__ import annotations
 
-import ast
-import re
-import time
 from binascii import crc32
 from collections.abc import Callable
 from functools import cache
@@ -18,7 +15,6 @@ from bccnd.core.bccn1 import build
 from bccnd.core.dedup import DedupRules
 from bccnd.core.integrity import Algorithm, Crc32, Door, Hmac
 from bccnd.core.signatures import Signatures
-from tests.core.material import reason_of
 from tests.core.world import OWN, World
 from tests.e2e.brokers import Broker
 from tests.e2e.harness import Wire, payloads
@@ -161,16 +157,13 @@ def rows() -> list[tuple[str, str, str]]:
     return found
 
 
-def test_all_that_is_tried_stands_in_the_guide_and_the_other_way_round() -> None:
-    assert {what for what, _, _ in rows()} == set(TRIED)
-    assert {scheme for _, scheme, _ in rows()} == {"none", "crc32", "hmac", "sig", "hmac, monotonic", "sig, monotonic"}
-
-
-@pytest.mark.parametrize(("what", "scheme", "said"), rows(), ids=[f"{scheme}-{what}" for what, scheme, _ in rows()])
-def test_a_cell_of_the_guide_is_what_becomes_of_it(what: str, scheme: str, said: str) -> None:
-    verdict = TRIED[what](Scheme(scheme))
-    assert f"`{verdict}`" in said
-    assert said.startswith("**in**") == (verdict in IN)
+def test_a_cell_of_the_guide_is_what_becomes_of_it() -> None:
+    found = rows()
+    assert {what for what, _, _ in found} == set(TRIED)
+    assert {scheme for _, scheme, _ in found} == {"none", "crc32", "hmac", "sig", "hmac, monotonic", "sig, monotonic"}
+    tried = [(what, scheme, cell, TRIED[what](Scheme(scheme))) for what, scheme, cell in found]
+    wrong = [one for one in tried if f"`{one[3]}`" not in one[2] or one[2].startswith("**in**") != (one[3] in IN)]
+    assert wrong == []
 
 
 def test_where_numbers_only_rise_and_nothing_is_checked_one_datagram_silences_its_sender() -> None:
@@ -180,13 +173,7 @@ def test_where_numbers_only_rise_and_nothing_is_checked_one_datagram_silences_it
     assert world.verdict(datagram(None, TRUE, 101), now=LATER) == "replayed"
 
 
-def test_what_was_said_to_one_fleet_can_be_said_to_another_one_with_the_same_key() -> None:
-    heard = datagram(Hmac(SHARED), TRUE, 100)
-    assert Scheme("hmac").world().verdict(heard) == "accepted"
-    assert Scheme("hmac, monotonic").world().verdict(heard) == "accepted"
-
-
-def test_a_loss_can_be_hidden_by_who_can_make_the_missing_number() -> None:
+def test_a_loss_can_be_hidden_only_with_a_check_of_the_missing_number() -> None:
     for name, hidden in (("none", True), ("crc32", True), ("hmac", False), ("sig", False)):
         scheme = Scheme(name)
         world = scheme.world()
@@ -203,58 +190,20 @@ def test_what_is_missing_at_the_end_is_not_noticed_by_numbers() -> None:
     assert (world.sources.missing, world.sources.lost) == (0, 0)
 
 
-@pytest.mark.parametrize("key", [SHARED, WRONG])
-def test_a_check_hides_nothing(key: bytes) -> None:
-    raw = datagram(Hmac(key), TRUE, 100, b"the secret")
-    assert raw.endswith(TRUE + b":100:c/1|the secret")
-
-
 @pytest.mark.parametrize(("name", "costs"), [("crc32", 15), ("hmac", 22), ("sig", 133)])
-def test_what_a_check_takes_of_a_datagram(name: str, costs: int) -> None:
+def test_the_bytes_that_a_check_takes(name: str, costs: int) -> None:
     assert len(datagram(Scheme(name).true, TRUE, 100)) - len(datagram(None, TRUE, 100)) == costs
 
 
-def test_a_signature_takes_many_times_as_long_to_check() -> None:
-    def spent(name: str) -> float:
-        scheme = Scheme(name)
-        forged = datagram(scheme.outsider, TRUE, 100)
-        begin = time.process_time()
-        for _ in range(500):
-            reason_of(scheme.door.admit, forged)
-        return time.process_time() - begin
-
-    assert min(spent("sig") for _ in range(3)) > 5 * min(spent("hmac") for _ in range(3))
-
-
-def test_rules_bound_what_strangers_may_do_through_the_broker(tmp_path: Path) -> None:
+def test_a_publisher_of_the_broker_is_bound_by_rules_and_broadcast_under_this_hosts_check(tmp_path: Path) -> None:
     rules = [{"program": "bccnd-broker", "publish": ["upb/"]}, {"publish": [""]}]
-    with Broker(tmp_path / "a", {"access": rules}) as broker, broker.daemon.connect("") as bus:
-        broker.publish(b"door/front", 3, b"open")
-        broker.publish(b"upb/end", 3, b"of it")
-        assert payloads(bus, 1) == [b"of it"]
-
-
-def test_with_broadcast_strangers_speak_under_this_hosts_check(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "a", broadcast=True)
+    broker = Broker(tmp_path / "a", {"access": rules}, broadcast=True)
     broker.daemon.configure({"integrity": broker.daemon.with_key(SHARED)})
-    with broker, Wire(broker.daemon.port) as wire:
-        broker.publish(b"upb/door", 3, b"open")
+    with broker, Wire(broker.daemon.port) as wire, broker.daemon.connect("") as bus:
+        broker.publish(b"door/front", 3, b"open")
+        broker.publish(b"upb/door", 3, b"of it")
+        assert payloads(bus, 1) == [b"of it"]
         heard = wire.hear(b"upb/door|")
         body = heard.partition(b"]")[2]
         assert body.startswith(b"relay01/bccnd-broker/")
         assert b":hmac=" + Hmac(SHARED).sum(body) + b"]" in heard
-
-
-def named() -> list[tuple[str, str]]:
-    return sorted(set(re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", GUIDE)))
-
-
-def test_the_guide_names_the_tests_of_what_it_says() -> None:
-    assert len(named()) > 30
-
-
-@pytest.mark.parametrize(("path", "name"), named())
-def test_a_test_that_the_guide_names_is_there(path: str, name: str) -> None:
-    tree = ast.parse((ROOT / path).read_text())
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    assert not name or (name in functions and name.startswith("test_"))
