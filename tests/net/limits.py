@@ -1,0 +1,34 @@
+"""Limits of this process, lowered for a while."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def lowered(which: int, value: int) -> Iterator[None]:
+    before = resource.getrlimit(which)
+    resource.setrlimit(which, (value, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(which, before)
+
+
+@contextmanager
+def no_descriptors_left() -> Iterator[None]:
+    """This process can open nothing more."""
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    with lowered(resource.RLIMIT_NOFILE, lowest_free):
+        yield
+
+
+@contextmanager
+def no_file_larger_than(size: int) -> Iterator[None]:
+    """No file of this process grows beyond so many bytes."""
+    with lowered(resource.RLIMIT_FSIZE, size):
+        yield
