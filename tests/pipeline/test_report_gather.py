@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.errors import PipelineError
@@ -48,23 +49,15 @@ def test_the_columns_that_are_read_are_those_that_are_written() -> None:
 def test_sums_are_exact(tables: Path) -> None:
     facts = gather(Tables(str(tables)))
     assert (facts.start, facts.end, facts.step) == (START, START + 60 * MINUTE, MINUTE)
-    assert facts.hosts == HOSTS
-    assert facts.senders == 3
+    assert (facts.hosts, facts.senders) == (HOSTS, 3)
     links = {(link.host, link.sender): link for link in facts.links}
     assert len(links) == 9
     assert links["h02", "relay/9"] == Link("h02", "relay/9", 3600, 3540, 3390, 150, 60, 0, 0, 0)
     assert links["h02", "h01/app/7"].ratio == 150 / 3600
     assert links["h02", "h02/app/7"].lost == 0
-    # h01 and h03 hear relay/9, h02 hears two others; nobody's own messages count
-    assert facts.due == 7 * 3600
-    assert facts.lost == 2 * 150 + 3 * 60
-    assert facts.rest is None
-    assert facts.folded == {}
-    assert facts.missing == ()
-
-
-def test_courses_are_of_what_others_sent(tables: Path) -> None:
-    facts = gather(Tables(str(tables)))
+    # h01 and h03 hear relay/9, h02 hears two others; messages of the own host do not count
+    assert (facts.due, facts.lost) == (7 * 3600, 2 * 150 + 3 * 60)
+    assert (facts.rest, facts.folded, facts.missing) == (None, {}, ())
     assert facts.receivers["h02"] == Course((120,) * 60, (1,) * 30 + (11,) * 30, (0,) * 60)
     assert facts.receivers["h03"].lost == (1,) * 60
     assert facts.sending["relay"].lost == (3,) * 30 + (8,) * 30
@@ -121,37 +114,39 @@ def test_more_hosts_than_a_word_has_bits(tmp_path: Path) -> None:
 
 
 def test_everything_else_that_happened(tables: Path) -> None:
-    put(
-        tables,
-        "epochs",
-        [
-            *({"src": "a", "epoch": 1, "first_ts": START, "last_ts": START, "hosts": 3, "cause": "first"},),
-            *({"src": "a", "epoch": 2, "first_ts": START + 9, "last_ts": START + 99, "hosts": 2, "cause": "masked"},),
-        ],
-    )
-    put(
-        tables,
-        "liveness",
-        [
-            {"host": None, "src": "a", "from_ts": START + 5, "to_ts": None, "kind": "open", "basis": "heartbeat"},
-            {"host": "h01", "src": "a", "from_ts": START, "to_ts": START + 7, "kind": "gap", "basis": "any"},
-        ],
-    )
-    put(
-        tables,
-        "skew",
-        [
-            {"host": "h01", "ref_host": "h01", "n": 5},
-            {"host": "h02", "ref_host": "h01", "p05_us": -5, "p50_us": 10, "p95_us": 20, "n": 100},
-        ],
-    )
-    put(
-        tables,
-        "skew",
-        [{"host": "h02", "ref_host": "h01", "p05_us": -9, "p50_us": 40, "p95_us": 50, "n": 300}],
-        day="2026-11-22",
-    )
-    put(tables, "messages", [{"src": "a", "first_ts": START + at} for at in range(11)])
+    for table, rows, day in (
+        (
+            "epochs",
+            [
+                {"src": "a", "epoch": 1, "first_ts": START, "last_ts": START, "hosts": 3, "cause": "first"},
+                {"src": "a", "epoch": 2, "first_ts": START + 9, "last_ts": START + 99, "hosts": 2, "cause": "masked"},
+            ],
+            DAY,
+        ),
+        (
+            "liveness",
+            [
+                {"host": None, "src": "a", "from_ts": START + 5, "to_ts": None, "kind": "open", "basis": "heartbeat"},
+                {"host": "h01", "src": "a", "from_ts": START, "to_ts": START + 7, "kind": "gap", "basis": "any"},
+            ],
+            DAY,
+        ),
+        (
+            "skew",
+            [
+                {"host": "h01", "ref_host": "h01", "n": 5},
+                {"host": "h02", "ref_host": "h01", "p05_us": -5, "p50_us": 10, "p95_us": 20, "n": 100},
+            ],
+            DAY,
+        ),
+        (
+            "skew",
+            [{"host": "h02", "ref_host": "h01", "p05_us": -9, "p50_us": 40, "p95_us": 50, "n": 300}],
+            "2026-11-22",
+        ),
+        ("messages", [{"src": "a", "first_ts": START + at} for at in range(11)], DAY),
+    ):
+        put(tables, table, rows, day)
     facts = gather(Tables(str(tables)))
     assert facts.epochs == (Epoch("a", 2, START + 9, START + 99, "masked", 2),)
     assert facts.silences == (
@@ -163,43 +158,27 @@ def test_everything_else_that_happened(tables: Path) -> None:
 
 
 def test_a_datagram_that_many_hosts_refuse_counts_once(tables: Path) -> None:
-    def row(host: str, claimed: str | None, count: int) -> dict[str, object]:
-        return {
-            "win": START,
-            "host": host,
-            "peer_ip": "192.0.2.66",
-            "claimed_src": claimed,
-            "algo": "hmac",
-            "verdict": "integrity_failed",
-            "n": count,
-            "first_ts": START + count,
-            "last_ts": START + 100 + count,
-        }
-
-    put(tables, "integrity", [row("h01", "a", 7), row("h01", "b", 2), row("h02", "a", 7), row("h03", None, 1)])
+    same = {"win": START, "peer_ip": "192.0.2.66", "algo": "hmac", "verdict": "integrity_failed"}
+    rows = [
+        {**same, "host": host, "claimed_src": claimed, "n": n, "first_ts": START + n, "last_ts": START + 100 + n}
+        for host, claimed, n in (("h01", "a", 7), ("h01", "b", 2), ("h02", "a", 7), ("h03", None, 1))
+    ]
+    put(tables, "integrity", rows)
     assert gather(Tables(str(tables))).refusals == (
         Refusals("192.0.2.66", "integrity_failed", 9, 3, ("a", "b"), 2, START + 1, START + 107),
     )
 
 
 def test_channels_with_their_busiest_minute_and_sender(tables: Path) -> None:
-    def row(src: str, minute: int, count: int) -> dict[str, object]:
-        return {
-            "win": START + minute * MINUTE,
-            "chan": "alarm",
-            "src": src,
-            "msgs": count,
-            "bytes": count * 9,
-            "p50_len": 9,
-            "p99_len": count,
-            "directed": src == "b",
-        }
-
-    put(tables, "channel_traffic", [row("a", 0, 5000), row("a", 1, 1), row("b", 1, 6000)])
+    rows = [
+        {"win": START + minute * MINUTE, "chan": "alarm", "src": src, "msgs": n, "bytes": n * 9, "p50_len": 9}
+        | {"p99_len": n, "directed": src == "b"}
+        for src, minute, n in (("a", 0, 5000), ("a", 1, 1), ("b", 1, 6000))
+    ]
+    put(tables, "channel_traffic", rows)
     facts = gather(Tables(str(tables)))
     assert facts.channels[0] == Channel("alarm", 11_001, 99_009, 6000, True, 6001, "b", 6000)
-    assert facts.all_messages == 11_001 + 3 * 3600
-    assert facts.all_channels == 4
+    assert (facts.all_messages, facts.all_channels) == (11_001 + 3 * 3600, 4)
 
 
 def test_beyond_what_a_page_can_show_only_sums_are_kept(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,25 +195,20 @@ def test_beyond_what_a_page_can_show_only_sums_are_kept(tables: Path, monkeypatc
     assert sum(link.lost for link in total) == sum(link.lost for link in whole.links)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 50), st.integers(0, 9)))),
     st.integers(min_value=1, max_value=10),
 )
 def test_a_tally_knows_its_sums_whatever_it_leaves_out(batches: list[list[tuple[str, int, int]]], cap: int) -> None:
     tally = Tally(["who"], {"n": "sum", "top": "max"}, "n", cap)
-    for batch in batches:
-        who, n, top = ([row[place] for row in batch] for place in range(3))
-        tally.add(
-            pa.table(
-                {"who": pa.array(who, pa.string()), "n": pa.array(n, pa.int64()), "top": pa.array(top, pa.int64())}
-            )
-        )
+    shape = pa.schema([("who", pa.string()), ("n", pa.int64()), ("top", pa.int64())])
     sums: dict[str, int] = {}
     tops: dict[str, int] = {}
-    for name, number, top_of in (row for batch in batches for row in batch):
-        sums[name] = sums.get(name, 0) + number
-        tops[name] = max(tops.get(name, 0), top_of)
+    for batch in batches:
+        tally.add(pa.Table.from_pylist([dict(zip(shape.names, row, strict=True)) for row in batch], schema=shape))
+        for name, number, top in batch:
+            sums[name] = sums.get(name, 0) + number
+            tops[name] = max(tops.get(name, 0), top)
     rows = tally.rows()
     assert len(rows) == min(cap, len(sums))
     assert sum(row["n"] for row in rows) + tally.rest["n"] == sum(sums.values())
@@ -243,7 +217,7 @@ def test_a_tally_knows_its_sums_whatever_it_leaves_out(batches: list[list[tuple[
     assert all(row["top"] == tops[row["who"]] for row in rows)
 
 
-@pytest.mark.parametrize("rows", [200_000, 1_600_000])
+@pytest.mark.parametrize("rows", [200_000, pytest.param(1_600_000, marks=pytest.mark.slow)])
 def test_memory_does_not_grow_with_the_tables(tmp_path: Path, rows: int) -> None:
     write(tmp_path, HOSTS, SENDERS, minutes=1)
     path = put(tmp_path, "link_loss", [])
@@ -285,46 +259,44 @@ def refused(where: Path | str) -> str:
 
 
 def test_places_without_tables(tmp_path: Path) -> None:
-    assert "there is no such folder" in refused(tmp_path / "nowhere")
     (tmp_path / "file").write_text("x")
-    assert "it is no folder" in refused(tmp_path / "file")
     (tmp_path / "empty").mkdir()
-    assert "host_dim and link_loss are not there" in refused(tmp_path / "empty")
-    assert "no-such-scheme" in refused("no-such-scheme://x/y")
-
-
-def test_tables_in_which_nothing_is(tmp_path: Path) -> None:
     for table in schema.TABLES:
-        put(tmp_path, table, [])
-    assert refused(tmp_path) == f"{tmp_path}: there is nothing in these tables"
+        put(tmp_path / "tables", table, [])
+    for place, said in (
+        (tmp_path / "nowhere", "no such folder"),
+        (tmp_path / "file", "no folder"),
+        (tmp_path / "empty", "host_dim and link_loss"),
+        (tmp_path / "tables", "nothing in these tables"),
+        ("no-such-scheme://x/y", "no-such-scheme"),
+    ):
+        assert said in refused(place)
 
 
 def test_files_that_are_no_part_of_a_table(tables: Path) -> None:
     foreign = tables / "link_loss" / f"day={DAY}" / "foreign.parquet"
-    pq.write_table(pa.table({"host": ["a"], "src": ["b"]}), foreign)
-    assert f"{foreign} is no part of the table link_loss: it has no column win" in refused(tables)
-    pq.write_table(pq.read_table(foreign.parent / "part-00000.parquet", partitioning=None), foreign)
-    wrong = pq.read_table(foreign, partitioning=None)
-    pq.write_table(
-        wrong.set_column(wrong.schema.get_field_index("seen"), "seen", pa.array(["1"] * len(wrong))), foreign
-    )
-    assert "it has seen as string" in refused(tables)
-    foreign.write_bytes(b"no parquet at all")
-    assert f"{foreign} cannot be read" in refused(tables)
+    wrong = pq.read_table(foreign.parent / "part-00000.parquet", partitioning=None)
+    wrong = wrong.set_column(wrong.schema.get_field_index("seen"), "seen", pa.array(["1"] * len(wrong)))
+    for table, said in (
+        (pa.table({"host": ["a"], "src": ["b"]}), "link_loss: it has no column win"),
+        (wrong, "it has seen as string"),
+        (None, "cannot be read"),
+    ):
+        if table is None:
+            foreign.write_bytes(b"no parquet at all")
+        else:
+            pq.write_table(table, foreign)
+        detail = refused(tables)
+        assert (str(foreign) in detail, said in detail) == (True, True), detail
 
 
-def test_files_that_are_not_finished_are_nobodys(tables: Path) -> None:
+def test_files_that_are_not_finished_are_left_out_and_tables_that_are_not_there_are_named(tables: Path) -> None:
     whole = gather(Tables(str(tables)))
     (tables / "link_loss" / f"day={DAY}" / ".part.parquet").write_bytes(b"half a file")
     (tables / "link_loss" / f"day={DAY}" / "_SUCCESS").write_bytes(b"")
     (tables / "_state").mkdir()
     assert gather(Tables(str(tables))) == whole
-
-
-def test_tables_that_are_not_there_are_named(tables: Path) -> None:
-    for path in sorted((tables / "skew").rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    (tables / "skew").rmdir()
+    shutil.rmtree(tables / "skew")
     assert gather(Tables(str(tables))).missing == ("skew",)
 
 
