@@ -1,4 +1,4 @@
-"""What the journal keeps of a datagram: all that can be read by the letter, and nothing else."""
+"""What is recorded of a datagram: all that can be parsed, and nothing else."""
 
 from __future__ import annotations
 
@@ -60,37 +60,33 @@ def test_keys_fit_in_64_signed_bits_and_keep_the_order(one: int, other: int) -> 
     assert (seq_key(one) < seq_key(other)) == (one < other)
 
 
-@pytest.mark.parametrize(
-    ("peer", "parts"),
-    [
-        ("10.0.0.1:5400", ("10.0.0.1", 5400)),
-        ("[fe80::1]:5400", ("fe80::1", 5400)),
-        ("local", ("local", 0)),
-        ("10.0.0.1:", ("10.0.0.1:", 0)),
-    ],
-)
-def test_a_peer_is_an_address_and_a_port(peer: str, parts: tuple[str, int]) -> None:
-    assert split_peer(peer) == parts
+def test_a_peer_is_an_address_and_a_port() -> None:
+    assert split_peer("10.0.0.1:5400") == ("10.0.0.1", 5400)
+    assert split_peer("[fe80::1]:5400") == ("fe80::1", 5400)
+    assert split_peer("local") == ("local", 0)
+    assert split_peer("10.0.0.1:") == ("10.0.0.1:", 0)
 
 
-#: pieces of datagrams, good ones and such as are nearly good
+#: pieces of datagrams, good and nearly good
 _PIECES = st.sampled_from(
     (
-        *(b"BCCN1[", b"BCCN2[", b"12", b"0", b"07", b":hmac=ab", b":=x", b":a=]", b"]", b"a/b", b"a*", b"a/", b":"),
         *(
+            b"BCCN1[",
+            b"BCCN2[",
+            b"12",
+            b"0",
+            b"07",
+            b":hmac=ab",
+            b":=x",
+            b":a=]",
+            b"]",
+            b"a/b",
+            b"a*",
+            b"a/",
+            b":",
             b"7",
-            b"18446744073709551616",
-            b"00009",
-            b"x/y",
-            b"!",
-            b"!?",
-            b"!a/1",
-            b"|",
-            b"payload",
-            b"\xff",
-            b" ",
-            b"\n",
         ),
+        *(b"18446744073709551616", b"00009", b"x/y", b"!", b"!?", b"!a/1", b"|", b"payload", b"\xff", b" ", b"\n"),
     )
 )
 
