@@ -1,0 +1,68 @@
+"""What happens to one source, written as a line of words, and played to the trackers.
+
+    5 8 @1 6:stale ~6:duplicate @3.25 sweep lost=1
+
+- ``8``: a datagram with this seq comes and is accepted; ``6:stale``: it gets this verdict; ``~6``: a link brings it
+- ``@3.25``: it is now this time, in seconds; before the first of these it is 0
+- ``sweep``, ``forget``, ``claim``, ``release:30``: the method of `Sources`, with the time at which a release ends
+- ``lost=1``: this counter of `Sources`; ``epoch=2``: the epoch of the source; ``tracked=0``: the number of trackers
+"""
+
+from __future__ import annotations
+
+from bccnd.core.dedup import UNHEARD, Sources
+from bccnd.core.verdicts import NAMES
+
+SRC = b"host/program/1"
+COUNTERS = ("missing", "lost", "restarts", "jumps")
+
+
+def receive(sources: Sources, src: bytes, seq: int, now: float) -> int:
+    """The verdict, reached as `ingress` does it for a datagram that is in order."""
+    verdict = sources.judge(src, seq, now)
+    return sources.begin(src, seq, now) if verdict == UNHEARD else verdict
+
+
+def receive_by_link(sources: Sources, src: bytes, seq: int, now: float) -> int:
+    sources.cautious = True
+    verdict = receive(sources, src, seq, now)
+    sources.cautious = False
+    return verdict
+
+
+def counter(sources: Sources, name: str) -> int:
+    if name == "epoch":
+        return sources.epoch(SRC)
+    return len(sources) if name == "tracked" else int(getattr(sources, name))
+
+
+def play(sources: Sources, scenario: str) -> None:
+    """Play a scenario; at its end each of COUNTERS is what the scenario said last, or 0."""
+    now = 0.0
+    counts = dict.fromkeys(COUNTERS, 0)
+    for number, word in enumerate(scenario.split()):
+        where = f"word {number}, {word}"
+        verb, _, argument = word.partition(":")
+        if word.startswith("@"):
+            now = float(word[1:])
+        elif verb == "sweep":
+            sources.sweep(now)
+        elif verb == "claim":
+            sources.claim(SRC)
+        elif verb == "release":
+            sources.release(SRC, float(argument))
+        elif verb == "forget":
+            source = sources.get(SRC)
+            assert source is not None, where
+            sources.forget(source)
+        elif "=" in word:
+            name, _, count = word.partition("=")
+            assert (where, counter(sources, name)) == (where, int(count))
+            counts[name] = int(count)
+        elif verb.startswith("~"):
+            verdict = receive_by_link(sources, SRC, int(verb[1:]), now)
+            assert (where, NAMES[verdict]) == (where, argument or "accepted")
+        else:
+            assert (where, NAMES[receive(sources, SRC, int(verb), now)]) == (where, argument or "accepted")
+    for name in COUNTERS:
+        assert (name, counter(sources, name)) == (name, counts[name])
