@@ -3,29 +3,24 @@ packets."""
 
 from __future__ import annotations
 
-import asyncio
-import re
-import select
 import signal
-import subprocess
 from collections.abc import Iterator
-from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 import bccnd
-import bccnd.aio
 from bccnd.core import frames
-from tests.client.sessions import Driven, Join
-from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, payloads, wait
-from tests.e2e.test_examples import SANITIZED, Examples, Subscriber, check, examples
+from tests.client.sessions import Join, both
+from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram
+from tests.e2e.subscribers import Examples, examples
 
-__all__ = ["check", "examples"]
+__all__ = ["examples"]
 
 COUNT = 1000
 NUMBERS = [b"%d" % number for number in range(COUNT)]
-both = pytest.mark.parametrize("join", [bccnd.connect, Driven], ids=["blocking", "asyncio"])
+_SENDERS = count(1)
 
 
 @pytest.fixture
@@ -44,22 +39,23 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with Daemon(tmp_path / "a") as daemon:
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with Daemon(tmp_path_factory.mktemp("daemon")) as daemon:
         yield daemon
 
 
-def all_at_once(daemon: Daemon, chan: str, sender: str = "sensor") -> None:
-    """Have the daemon find so many datagrams when it looks."""
+def all_at_once(daemon: Daemon, chan: str) -> None:
+    """Have the daemon find so many datagrams when it looks, from a sender that is new to it."""
+    sender = f"relay02/sensor/{next(_SENDERS)}"
     with Wire(daemon.port) as wire:
         daemon.signal(signal.SIGSTOP)
-        wire.send(*(datagram(f"relay02/{sender}/1", number + 1, chan, b"%d" % number) for number in range(COUNT)))
+        wire.send(*(datagram(sender, number + 1, chan, b"%d" % number) for number in range(COUNT)))
         daemon.signal(signal.SIGCONT)
 
 
 @both
-def test_who_asks_for_batches_receives_what_others_do_in_fewer_packets(
+def test_with_batches_a_client_receives_what_others_do_in_fewer_packets(
     daemon: Daemon, sizes: list[int], join: Join
 ) -> None:
     with daemon.connect("a/") as plain, join(str(daemon.bus), batch=True) as batched:
@@ -75,7 +71,7 @@ def test_who_asks_for_batches_receives_what_others_do_in_fewer_packets(
 
 
 @both
-def test_what_is_told_in_between_stays_in_its_place(daemon: Daemon, sizes: list[int], join: Join) -> None:
+def test_refusals_and_large_messages_stay_in_their_place(daemon: Daemon, sizes: list[int], join: Join) -> None:
     large = b"x" * 100_000
     with join(str(daemon.bus), batch=True) as bus:
         bus.subscribe("a")
@@ -140,21 +136,6 @@ def test_what_a_slow_program_has_lost_is_told_in_its_place(tmp_path: Path, sizes
         assert bus.receive(0) is None
 
 
-@both
-def test_the_next_daemon_sends_batches_again(daemon: Daemon, sizes: list[int], join: Join) -> None:
-    with join(str(daemon.bus), batch=True) as bus:
-        bus.subscribe("a/")
-        bus.sync()
-        assert daemon.stop() == 0
-        daemon.log.unlink()  # what it said before is no sign that it serves again
-        daemon.start()
-        assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
-        assert bus.sync() == []
-        all_at_once(daemon, "a/b")
-        assert payloads(bus, COUNT) == NUMBERS
-        assert 0 < len(sizes) < COUNT / 4
-
-
 def test_the_tap_comes_in_batches(daemon: Daemon, sizes: list[int]) -> None:
     with bccnd.connect(str(daemon.bus), batch=True) as bus:
         bus.subscribe("!/tap/", "a/")
@@ -172,60 +153,13 @@ def test_the_tap_comes_in_batches(daemon: Daemon, sizes: list[int]) -> None:
         assert len(sizes) < COUNT / 4
 
 
-def test_a_loop_that_takes_one_message_each_time_forgets_none(daemon: Daemon, sizes: list[int]) -> None:
-    with bccnd.connect(str(daemon.bus), batch=True) as bus, select.epoll() as epoll:
-        epoll.register(bus, select.EPOLLIN)
-        bus.subscribe("a/")
-        bus.sync()
-        all_at_once(daemon, "a/b")
-        got: list[bytes] = []
-        while len(got) < COUNT:
-            assert epoll.poll(PATIENCE)
-            event = bus.receive(0)
-            if isinstance(event, bccnd.Message):
-                got.append(event.payload)
-        assert got == NUMBERS
-        assert len(sizes) < COUNT / 4
-        assert not epoll.poll(0)
-
-
-def test_tasks_share_what_comes_in_batches(daemon: Daemon, sizes: list[int]) -> None:
-    async def receive(bus: bccnd.aio.AsyncConnection) -> list[int]:
-        got = []
-        while (event := await bus.receive(1)) is not None:
-            assert isinstance(event, bccnd.Message)
-            got.append(int(event.payload))
-        return got
-
-    async def main() -> None:
-        async with await bccnd.aio.connect(str(daemon.bus), batch=True) as bus:
-            await bus.subscribe("a/")
-            await bus.sync()
-            all_at_once(daemon, "a/b")
-            shares = await asyncio.gather(*(receive(bus) for _ in range(3)))
-            assert all(share == sorted(share) for share in shares)
-            assert sorted(number for share in shares for number in share) == list(range(COUNT))
-
-    asyncio.run(main())
-    assert 0 < len(sizes) < COUNT / 4
-
-
-def test_a_batch_from_a_client_is_refused(daemon: Daemon) -> None:
-    with daemon.raw() as raw, daemon.connect("a") as bus:
-        raw.send(frames.batch([b"MSG a\0x"]))
-        assert raw.recv(1 << 16).startswith(b"CMSG !/bccn/error\0unknown_verb ")
-        assert bus.receive(0) is None
-
-
 # -- in C
 
 
 def test_the_c_example_prints_what_comes_in_batches(daemon: Daemon, examples: Examples) -> None:
-    folder = examples.folder("c")
-    program = examples.program("c", 1)
     with (
-        Subscriber(daemon, folder, [*program, str(daemon.bus), "a/"]) as plain,
-        Subscriber(daemon, folder, [*program, "-b", str(daemon.bus), "a/"]) as batched,
+        examples.subscribe("c", daemon, "a/") as plain,
+        examples.subscribe("c", daemon, "a/", "-b") as batched,
         daemon.connect() as client,
     ):
         all_at_once(daemon, "a/b")
@@ -238,61 +172,6 @@ def test_the_c_example_prints_what_comes_in_batches(daemon: Daemon, examples: Ex
             one.wait_for(b"MSG a/end \0binary\n\0\n")
             assert one.complained() == b""
             assert one.printed() == b"".join(b"MSG a/%b\n" % line for line in wanted)
-
-
-def test_the_c_example_tells_what_it_has_missed_of_batches(tmp_path: Path, examples: Examples) -> None:
-    count = 20_000
-    with (
-        Daemon(tmp_path / "a", {"bus": {"queue": {"messages": 100}}}) as daemon,
-        Subscriber(
-            daemon, examples.folder("c"), [*examples.program("c", 1), "-b", str(daemon.bus), "flood/"]
-        ) as subscriber,
-        daemon.connect() as client,
-    ):
-        subscriber.signal(signal.SIGSTOP)
-        for number in range(count):
-            client.publish("flood/x", b"%d" % number)
-        assert client.sync(PATIENCE) == []
-        subscriber.signal(signal.SIGCONT)
-
-        def told() -> tuple[list[int], int]:
-            lost = re.findall(rb"(\d+) messages were lost", subscriber.complained())
-            printed = re.findall(rb"MSG flood/x (\d+)\n", subscriber.printed())
-            return [int(number) for number in printed], sum(map(int, lost))
-
-        wait(lambda: len(told()[0]) + told()[1] >= count, f"{count} messages and gaps")
-        numbers, lost = told()
-        assert lost > 0
-        assert numbers == sorted(set(numbers))
-        assert len(numbers) + lost == count
-
-
-@pytest.mark.parametrize("loop", ["drain", "poll"])
-def test_the_header_and_the_daemon_mean_the_same_batches(daemon: Daemon, check: Path, loop: str) -> None:
-    steps = f"ctl !/bccn/meta/on - ctl !/bccn/batch/on - sub a/ sync 20000 {loop} {COUNT} sync 20000"
-    with (
-        check.with_suffix(".batches").open("w+b") as out,
-        subprocess.Popen(
-            [str(check), str(daemon.bus), "65537", *steps.split()], stdin=subprocess.DEVNULL, stdout=out, env=SANITIZED
-        ) as program,
-    ):
-
-        def lines() -> list[str]:
-            return check.with_suffix(".batches").read_text().splitlines()
-
-        try:
-            wait(lambda: lines()[-1:] == ["sync 0"], "its subscription")
-            all_at_once(daemon, "a/b")
-            wait(lambda: lines()[-1:] == ["sync 0"] and f"{loop} 0" in lines(), "all of it")
-            pattern = partial(re.fullmatch, rf"message key={b'a/b'.hex()} payload=(\w+) .* seq=(\d+) ns=\d+")
-            found = [match for line in lines() if (match := pattern(line))]
-            assert [bytes.fromhex(match[1]) for match in found] == NUMBERS
-            assert [int(match[2]) for match in found] == [number + 1 for number in range(COUNT)]
-            assert all(f"src={b'relay02/sensor/1'.hex()}" in match[0] for match in found)
-            # Nearly all were waiting behind another one, in the buffer.
-            assert lines().count("pending 0") < COUNT / 4
-        finally:
-            program.kill()
 
 
 def test_a_packet_of_one_and_a_large_one_are_read_however_they_come(daemon: Daemon) -> None:

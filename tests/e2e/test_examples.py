@@ -1,9 +1,8 @@
 """The examples in other languages, compiled and run as their own first lines say; and the header for C, fed with
-packets that no daemon would send."""
+packets that no daemon would send. In the fast tests only the examples in C."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
@@ -12,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -22,135 +21,34 @@ import pytest
 import bccnd
 from bccnd.core import frames
 from bccnd.errors import BadFrame
-from tests import support
 from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, wait
-from tests.support import ROOT, cannot_here
+from tests.e2e.subscribers import (
+    HEADER,
+    LANGUAGES,
+    SANITIZED,
+    SOCKET,
+    THOROUGH,
+    Examples,
+    Subscriber,
+    check,
+    compiled,
+    examples,
+)
 
-#: where the bus is in the examples' own comments
-SOCKET = "/run/bccnd/bus.sock"
-#: the folder under examples/, the tool it takes, the sources of a subscriber and of a publisher
-LANGUAGES = {
-    "c": ("cc", "subscribe.c", "publish.c"),
-    "perl": ("perl", "subscribe.pl", "publish.pl"),
-    "go": ("go", "main.go", "main.go"),
-    "shell": ("socat", "subscribe.sh", "publish.sh"),
-    # That Python which has bccnd.
-    "python": (sys.executable, "subscribe.py", "publish.py"),
-}
-#: those that say what was lost and refused, and connect again
-THOROUGH = ["c", "perl", "go", "python"]
+__all__ = ["check", "examples"]
+
 BINARY = bytes(range(256)) + b"\n\0\n"
 MAX_PACKET = 409_600
 
 
-def need(language: str) -> None:
-    tool = LANGUAGES[language][0]
-    if shutil.which(tool) is None:
-        # `make` installs no Go; everything else must be there where CI is set.
-        pytest.skip("there is no go") if tool == "go" else cannot_here(f"there is no {tool}")
+def these(languages: Iterable[str]) -> pytest.MarkDecorator:
+    """Run a test for each of these languages; in the fast tests only for C."""
+    return pytest.mark.parametrize(
+        "language", [pytest.param(one, marks=[] if one == "c" else pytest.mark.slow) for one in languages]
+    )
 
 
-class Examples:
-    """Copies of the examples, built by the commands that their first lines name."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._built: dict[str, Path] = {}
-
-    def lines(self, language: str, part: int) -> list[str]:
-        """The command lines in the comment at the top of a source: part 1 subscribes, part 2 publishes."""
-        source = ROOT / "examples" / language / LANGUAGES[language][part]
-        name = "subscribe" if part == 1 else "publish"
-        head = source.read_text()[:1500]
-        found = re.findall(rf"^(?: \*|#|//)(?: {{3}}|\t)(.*{name}.* {SOCKET}.*?)(?: \*/)?$", head, re.MULTILINE)
-        assert found, f"{source} does not say how it is run"
-        return [line.replace("python3 ", f"{sys.executable} ") for line in found]
-
-    def folder(self, language: str) -> Path:
-        """Where an example's lines can be run; its first one or two have been built."""
-        if language not in self._built:
-            need(language)
-            here = shutil.copytree(ROOT / "examples" / language, self._folder / language)
-            for part in (1, 2):
-                for line in self.lines(language, part):
-                    build, also_run, _ = line.partition(" && ")
-                    if also_run:
-                        done = subprocess.run(["sh", "-c", build], cwd=here, capture_output=True, check=False)
-                        assert (done.returncode, done.stderr) == (0, b"")
-            self._built[language] = here
-        return self._built[language]
-
-    def program(self, language: str, part: int) -> list[str]:
-        """The program itself, without the arguments, as the first line has it."""
-        here = self.folder(language)
-        return [
-            word if not word.startswith("./") else str(here / word)
-            for word in self.lines(language, part)[0].partition(f" {SOCKET}")[0].split(" && ")[-1].split()
-        ]
-
-    def subscribe(self, language: str, daemon: Daemon, pattern: str = "demo/") -> Subscriber:
-        return Subscriber(daemon, self.folder(language), [*self.program(language, 1), str(daemon.bus), pattern])
-
-    def publish(
-        self, language: str, bus: Path | str, *arguments: str | bytes, stdin: bytes = b""
-    ) -> subprocess.CompletedProcess[bytes]:
-        command = [*self.program(language, 2), str(bus), *arguments]
-        return subprocess.run(command, input=stdin, capture_output=True, timeout=PATIENCE, check=False)
-
-
-class Subscriber:
-    """An example that runs and has subscribed, and what it has printed."""
-
-    def __init__(self, daemon: Daemon, folder: Path, command: list[str]) -> None:
-        number = len(list(folder.iterdir()))
-        self._out, self._err = folder / f"{number}.out", folder / f"{number}.err"
-        with self._out.open("wb") as out, self._err.open("wb") as err:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder, start_new_session=True
-            )
-        try:
-            wait(lambda: self._has_subscribed(daemon), f"{command} to subscribe")
-        except BaseException:
-            self.close()
-            raise
-
-    def _has_subscribed(self, daemon: Daemon) -> bool:
-        """Whether the daemon knows it so; that there are more subscriptions than before may be somebody else's doing,
-        or be hidden by who has left since."""
-        clients = [json.loads(line) for line in daemon.tool("clients", "--json").stdout.splitlines()]
-        ours = support.group(self._process.pid)
-        return any(client["pid"] in ours and client["subscriptions"] for client in clients)
-
-    def signal(self, number: int) -> None:
-        """Whatever it consists of gets a signal."""
-        os.killpg(self._process.pid, number)
-
-    def printed(self) -> bytes:
-        return self._out.read_bytes()
-
-    def complained(self) -> bytes:
-        return self._err.read_bytes()
-
-    def wait_for(self, text: bytes) -> None:
-        wait(lambda: text in self.printed(), f"{text[:80]!r} in {self.printed()[-200:]!r}, {self.complained()!r}")
-
-    def close(self) -> None:
-        self.signal(signal.SIGCONT)
-        self.signal(signal.SIGTERM)
-        self._process.wait(PATIENCE)
-
-    def __enter__(self) -> Subscriber:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
-    return Examples(tmp_path_factory.mktemp("examples"))
+every_language, every_thorough_one = these(LANGUAGES), these(THOROUGH)
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +67,7 @@ def next_message(client: bccnd.Connection) -> bccnd.Message:
 # -- the programs
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@every_language
 def test_an_example_does_what_its_first_lines_say(daemon: Daemon, examples: Examples, language: str) -> None:
     folder = examples.folder(language)
 
@@ -193,7 +91,7 @@ def test_an_example_does_what_its_first_lines_say(daemon: Daemon, examples: Exam
             assert subscriber.complained() == b""
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@every_language
 def test_a_subscriber_prints_payloads_byte_for_byte(daemon: Daemon, examples: Examples, language: str) -> None:
     large = b"L" * 200_000 + b"."
     with examples.subscribe(language, daemon) as subscriber, Wire(daemon.port) as wire, daemon.connect() as client:
@@ -211,7 +109,7 @@ def test_a_subscriber_prints_payloads_byte_for_byte(daemon: Daemon, examples: Ex
             assert subscriber.printed() == b"".join(b"MSG demo/" + one + b"\n" for one in wanted)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@every_language
 def test_a_publisher_sends_payloads_byte_for_byte(daemon: Daemon, examples: Examples, language: str) -> None:
     def sent(*arguments: str | bytes, stdin: bytes = b"") -> None:
         done = examples.publish(language, daemon.bus, "demo/x", *arguments, stdin=stdin)
@@ -240,7 +138,7 @@ def test_a_publisher_sends_payloads_byte_for_byte(daemon: Daemon, examples: Exam
         }.get(language, "publish")
 
 
-@pytest.mark.parametrize("language", THOROUGH)
+@every_thorough_one
 def test_a_publisher_says_what_was_refused(daemon: Daemon, examples: Examples, language: str) -> None:
     with daemon.connect("demo/") as client:
         largest = b"x" * (MAX_PACKET - len("MSG demo/x") - 1)
@@ -258,6 +156,7 @@ def test_a_publisher_says_what_was_refused(daemon: Daemon, examples: Examples, l
         assert got[1].payload == b"before"
 
 
+@pytest.mark.slow
 def test_a_shell_complains_of_what_is_too_large_for_it(daemon: Daemon, examples: Examples) -> None:
     with daemon.connect("demo/") as client:
         large = b"y" * 200_000
@@ -267,30 +166,37 @@ def test_a_shell_complains_of_what_is_too_large_for_it(daemon: Daemon, examples:
         assert next_message(client).payload == b"the next"
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_what_a_stopped_subscriber_misses_is_told_to_it(daemon: Daemon, examples: Examples, language: str) -> None:
-    count = 2000
-    with examples.subscribe(language, daemon, "flood/") as subscriber, daemon.connect() as client:
-        subscriber.signal(signal.SIGSTOP)
+@every_language
+def test_what_a_stopped_subscriber_misses_is_reported_by_it(daemon: Daemon, examples: Examples, language: str) -> None:
+    with examples.subscribe(language, daemon, "flood/") as subscriber:
+        miss_some(daemon, subscriber, 2000)
+    if language == "c":  # it can ask for batches, of which its socket holds more
+        with examples.subscribe(language, daemon, "flood/", "-b") as subscriber:
+            miss_some(daemon, subscriber, 20_000)
+
+
+def miss_some(daemon: Daemon, subscriber: Subscriber, count: int) -> None:
+    subscriber.signal(signal.SIGSTOP)
+    with daemon.connect() as client:
         for number in range(count):
             client.publish("flood/x", b"%d\n" % number)
         assert client.sync(PATIENCE) == []
-        subscriber.signal(signal.SIGCONT)
+    subscriber.signal(signal.SIGCONT)
 
-        def told() -> tuple[list[int], int]:
-            printed = subscriber.printed()
-            gaps = re.findall(rb"CMSG !/bccn/gap (\d+)", printed) + re.findall(
-                rb"(\d+) messages were lost", subscriber.complained()
-            )
-            return [int(number) for number in re.findall(rb"MSG flood/x (\d+)\n", printed)], sum(map(int, gaps))
+    def reported() -> tuple[list[int], int]:
+        text = subscriber.printed()
+        lost = re.findall(rb"CMSG !/bccn/gap (\d+)", text)
+        lost += re.findall(rb"(\d+) messages were lost", subscriber.complained())
+        return [int(number) for number in re.findall(rb"MSG flood/x (\d+)\n", text)], sum(map(int, lost))
 
-        wait(lambda: len(told()[0]) + told()[1] >= count, f"{count} messages and gaps, not {told()}")
-        numbers, lost = told()
-        assert lost > 0
-        assert numbers == sorted(set(numbers))
-        assert len(numbers) + lost == count
+    wait(lambda: len(reported()[0]) + reported()[1] >= count, f"{count} messages and gaps, not {reported()}")
+    numbers, lost = reported()
+    assert lost > 0
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) + lost == count
 
 
+@pytest.mark.slow
 def test_subscribers_come_back_when_the_daemon_does(tmp_path: Path, examples: Examples) -> None:
     languages = [one for one in THOROUGH if one != "go" or shutil.which("go")]
     with Daemon(tmp_path / "a") as daemon:
@@ -310,7 +216,7 @@ def test_subscribers_come_back_when_the_daemon_does(tmp_path: Path, examples: Ex
                 subscriber.close()
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@every_language
 def test_an_example_ends_with_a_word_where_it_cannot_work(tmp_path: Path, examples: Examples, language: str) -> None:
     nobody = str(tmp_path / "bus.sock")
     done = examples.publish(language, nobody, "demo/x", "y")
@@ -331,21 +237,8 @@ def test_an_example_ends_with_a_word_where_it_cannot_work(tmp_path: Path, exampl
 
 # -- the header for C
 
-HEADER = ROOT / "examples/c"
-CHECK = ROOT / "tests/peers/header_check.c"
-#: nothing leaks where nothing is allocated, and looking for it is forbidden in some containers
-SANITIZED = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
-STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 
-
-def compiled(out: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
-    compiler = options[0]
-    if shutil.which(compiler) is None:
-        cannot_here(f"there is no {compiler}")
-    command = [*options, *STRICT, "-I", str(HEADER), "-o", str(out)]
-    return subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("standard", ["c99", "c11", "gnu17", "c++11", "c++17"])
 def test_the_header_stands_alone_and_gives_no_warning(tmp_path: Path, standard: str) -> None:
     compiler = "c++" if "+" in standard else "cc"
@@ -432,19 +325,6 @@ class Checked:
             self._kill()
 
 
-@pytest.fixture(scope="module")
-def check(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("check") / "header_check"
-    sanitizers = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    nothing = program.with_suffix(".c")
-    nothing.write_text("int main(void) { return 0; }\n")
-    if compiled(program, "cc", *sanitizers, str(nothing)).returncode:
-        cannot_here("this cc has no sanitizers")
-    done = compiled(program, "cc", "-std=c99", *sanitizers, str(CHECK))
-    assert (done.returncode, done.stderr) == (0, b"")
-    return program
-
-
 def shown(kind: str, key: bytes = b"", payload: bytes = b"", reason: bytes = b"", lost: int = 0, meta: str = "") -> str:
     """An event as header_check prints it."""
     return f"{kind} key={key.hex()} payload={payload.hex()} reason={reason.hex()} lost={lost}{meta}"
@@ -456,67 +336,51 @@ def with_meta(src: bytes, seq: int, received_ns: int, peer: bytes) -> str:
 
 BAD = "receive EBADMSG"
 MOST = 2**64 - 1
+BAD_PACKETS: list[bytes] = [
+    *(b"MSG a", b"MSG ", b"MSG", b"M", b"\0", b"msg a\0b", b"SUB a", b"CMSG", b"CMSGx"),
+    *(b"MSGS ", b"MSGS 1", b"MSGS \0", b"MSGS 0\0"),
+    # counts that are none, or not that of the messages behind them
+    *(b"MSGS " + count + b"\0\x06\0\0\0MSG a\0" for count in (b"-1", b"x", b"%d" % MOST, b"%d" % (MOST + 2), b"2")),
+    b"MSGS 2\0\x06\0\0\0MSG a\0\x06\0\0\0MSG a",
+    # behind a count of one: lengths that do not fit, and what is no message
+    *(b"MSGS 1\0" + rest for rest in (b"", b"\x06\0\0", b"\x06\0\0\0", b"\x06\0\0\0MSG a", b"\0\0\0\0")),
+    *(
+        b"MSGS 1\0" + length + b"MSG a\0"
+        for length in (b"\x07\0\0\0", b"\xff\xff\xff\xff", b"\xfc\xff\xff\xff", b"\x06\0\0\x80", b"\x05\0\0\0")
+    ),
+    *(
+        b"MSGS 1\0" + rest
+        for rest in (
+            *(b"\x06\0\0\0MSG a\0\0", b"\x06\0\0\0MSG ab", b"\x0a\0\0\0MSG ab", b"\x03\0\0\0MSG"),
+            *(b"\x07\0\0\0CMSG a\0", b"\x06\0\0\0MSG a\0\x06\0\0\0MSG a\0"),
+        )
+    ),
+    *(
+        b"CMSG !/bccn/gap" + rest
+        for rest in (b"", b"\0", b"\0-1", b"\x001\0", b"\0" + b"9" * 1000, b"\0%d" % (MOST + 1))
+    ),
+]
 PACKETS: list[tuple[bytes, str]] = [
     (b"MSG a/b\0hello", shown("message", b"a/b", b"hello")),
     (b"MSG a\0", shown("message", b"a")),
     (b"MSG \0x", shown("message", b"", b"x")),
     (b"MSG a\0\0b\0", shown("message", b"a", b"\0b\0")),
-    (b"MSG a", BAD),
-    (b"MSG ", BAD),
-    (b"MSG", BAD),
-    (b"M", BAD),
-    (b"\0", BAD),
-    (b"msg a\0b", BAD),
     (b"MSGS 1\0\x08\0\0\0MSG a\0bc", shown("message", b"a", b"bc")),
     (b"MSGS 01\0\x06\0\0\0MSG a\0", shown("message", b"a")),
     (b"MSGS 1\0\x05\0\0\0MSG \0", shown("message")),
     (b"MSGS 1\0\x08\0\0\0MSG a\0\0\0", shown("message", b"a", b"\0\0")),
-    (b"MSGS ", BAD),
-    (b"MSGS 1", BAD),
-    (b"MSGS \0", BAD),
-    (b"MSGS 0\0", BAD),
-    (b"MSGS -1\0\x06\0\0\0MSG a\0", BAD),
-    (b"MSGS x\0\x06\0\0\0MSG a\0", BAD),
-    (b"MSGS %d\0\x06\0\0\0MSG a\0" % MOST, BAD),
-    (b"MSGS %d\0\x06\0\0\0MSG a\0" % (MOST + 2), BAD),
-    (b"MSGS 1\0", BAD),
-    (b"MSGS 1\0\x06\0\0", BAD),
-    (b"MSGS 1\0\x06\0\0\0", BAD),
-    (b"MSGS 1\0\x06\0\0\0MSG a", BAD),
-    (b"MSGS 1\0\x07\0\0\0MSG a\0", BAD),
-    (b"MSGS 1\0\xff\xff\xff\xffMSG a\0", BAD),
-    (b"MSGS 1\0\xfc\xff\xff\xffMSG a\0", BAD),
-    (b"MSGS 1\0\x06\0\0\x80MSG a\0", BAD),
-    (b"MSGS 1\0\x05\0\0\0MSG a\0", BAD),
-    (b"MSGS 1\0\x06\0\0\0MSG a\0\0", BAD),
-    (b"MSGS 1\0\x06\0\0\0MSG ab", BAD),
-    (b"MSGS 1\0\x0a\0\0\0MSG ab", BAD),
-    (b"MSGS 1\0\x03\0\0\0MSG", BAD),
-    (b"MSGS 1\0\0\0\0\0", BAD),
-    (b"MSGS 1\0\x07\0\0\0CMSG a\0", BAD),
-    (b"MSGS 2\0\x06\0\0\0MSG a\0", BAD),
-    (b"MSGS 2\0\x06\0\0\0MSG a\0\x06\0\0\0MSG a", BAD),
-    (b"MSGS 1\0\x06\0\0\0MSG a\0\x06\0\0\0MSG a\0", BAD),
-    (b"SUB a", BAD),
-    (b"CMSG", BAD),
-    (b"CMSGx", BAD),
     (b"CMSG ", shown("answer")),
     (b"CMSG !/bccn/whoami", shown("answer", b"!/bccn/whoami")),
     (b"CMSG !/bccn/whoami\0me", shown("answer", b"!/bccn/whoami", b"me")),
     (b"CMSG !/bccn/gap\x0017", shown("gap", b"!/bccn/gap", b"17", lost=17)),
     (b"CMSG !/bccn/gap\0%d" % MOST, shown("gap", b"!/bccn/gap", b"%d" % MOST, lost=MOST)),
-    (b"CMSG !/bccn/gap\0%d" % (MOST + 1), BAD),
-    (b"CMSG !/bccn/gap\0" + b"9" * 1000, BAD),
-    (b"CMSG !/bccn/gap\0-1", BAD),
-    (b"CMSG !/bccn/gap\x001\0", BAD),
-    (b"CMSG !/bccn/gap\0", BAD),
-    (b"CMSG !/bccn/gap", BAD),
     (b"CMSG !/bccn/error\0too_long a/b", shown("refusal", b"a/b", b"a/b", b"too_long")),
     (b"CMSG !/bccn/error\0bad a b\0c", shown("refusal", b"a b", b"a b\0c", b"bad")),
     (b"CMSG !/bccn/error\0empty ", shown("refusal", reason=b"empty")),
     (b"CMSG !/bccn/error\0empty", shown("refusal", reason=b"empty")),
     (b"CMSG !/bccn/error\0", shown("refusal")),
     (b"CMSG !/bccn/error", shown("refusal")),
+    *((packet, BAD) for packet in BAD_PACKETS),
 ]
 HEAD = b"r/s/1:7:99:[::1]:5400|"
 META = with_meta(b"r/s/1", 7, 99, b"[::1]:5400")
@@ -672,11 +536,12 @@ def test_the_largest_batch_fits_where_the_header_says_so(check: Path) -> None:
             assert len(got) == 7001
 
 
-@pytest.mark.parametrize("packet", [packet for packet, _ in PACKETS if packet.startswith(b"MSGS ")])
-def test_of_a_batch_nothing_is_read_behind_its_end(check: Path, packet: bytes) -> None:
-    with Checked(check, size=len(packet) + 1) as checked:  # the sanitizer would see it
-        checked.send(packet)
-        assert checked.end() == in_python(packet)
+def test_of_a_batch_nothing_is_read_behind_its_end(check: Path) -> None:
+    for packet, _ in PACKETS:
+        if packet.startswith(b"MSGS "):
+            with Checked(check, size=len(packet) + 1) as checked:  # the sanitizer would see it
+                checked.send(packet)
+                assert checked.end() == in_python(packet), packet
 
 
 def test_what_is_left_of_a_batch_goes_with_its_connection(check: Path) -> None:
@@ -686,7 +551,7 @@ def test_what_is_left_of_a_batch_goes_with_its_connection(check: Path) -> None:
         assert checked.end("receive EBADF") == [shown("message", b"a"), "pending 1", "next 0", "close EBADF"]
 
 
-def test_a_packet_larger_than_the_buffer_is_told_and_dropped(check: Path) -> None:
+def test_a_packet_larger_than_the_buffer_is_reported_and_dropped(check: Path) -> None:
     with Checked(check, size=20) as checked:
         checked.send(b"MSG a\0" + b"1" * 13, b"MSG a\0" + b"2" * 14, b"MSG a\0" + b"3" * 100_000, b"MSG a\x004")
         first, last = shown("message", b"a", b"1" * 13), shown("message", b"a", b"4")
