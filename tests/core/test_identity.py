@@ -100,24 +100,8 @@ def test_a_perl_safe_token_stays_what_it_is(name: bytes, limit: int) -> None:
 
 
 def tags() -> st.SearchStrategy[bytes]:
-    known = [
-        *(
-            b"",
-            b"spare",
-            b"7",
-            b"a.b",
-            b"x" * MAX_TAG,
-            b"*",
-            b"?",
-            b"!",
-            b"a/b",
-            b"a:b",
-            b"a|b",
-            b"a b",
-            b"\xc3\xa9",
-            b"\0",
-        ),
-    ]
+    legal = [b"spare", b"7", b"a.b", b"x" * MAX_TAG]
+    known = [*legal, b"", b"*", b"?", b"!", b"a/b", b"a:b", b"a|b", b"a b", b"\xc3\xa9", b"\0"]
     return st.one_of(st.sampled_from(known), st.binary(min_size=1, max_size=MAX_TAG + 2))
 
 

@@ -91,6 +91,10 @@ def test_charges_are_kept_as_long_as_a_client_is_there() -> None:
     assert (quota.account(1000), len(quota)) == (None, 0)
 
 
+def test_the_default_limits_are_those_of_the_contract() -> None:
+    assert UserLimits() == UserLimits(clients=750, subscriptions=65_536, queue_bytes=64 << 20, rate=0.0)
+
+
 # -- how fast
 
 
