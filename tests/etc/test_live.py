@@ -1,14 +1,15 @@
-"""Rules and dashboard, held to a real daemon and a real recorder that a real Prometheus scrapes: every metric that they
-name is there with its labels and their values, every expression has an answer, and real trouble raises the alert."""
+"""Rules and dashboard, held to a real daemon and recorder: every metric that they name is served with its labels and
+their values; and a real Prometheus answers every expression and raises the alerts of real trouble."""
 
 from __future__ import annotations
 
 import re
 import signal
-import socket
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,45 +19,61 @@ from prometheus_client.parser import text_string_to_metric_families
 from bccnd.daemon import SWEEP
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, wait
 from tests.e2e.recorders import Recorder
-from tests.etc.live import Prometheus
-from tests.etc.promql import Matcher, Selector, named
-from tests.etc.rulebook import OWN, TARGET, dashboard, records, rules, shown, unit_tests
+from tests.etc.promql import Matcher, named
+from tests.etc.rulebook import OWN, RULES, TARGET, dashboard, records, rules, shown, unit_tests
+from tests.prometheus import Prometheus
 from tests.support import cannot_here, free_port
 
-#: what there is only when something has gone wrong that does not here
-ABSENT: Final = {
-    "count(ALERTS": "an alert that fires is waited for by a test of its own",
-    "> 0": "what is left out while it is nought",
-}
+#: parts of expressions that may have no answer: alerts that fire, and what is left out while it is 0
+MAYBE_EMPTY: Final = ("count(ALERTS", "> 0")
 #: labels that rules give themselves
 GIVEN: Final = {"alertname", "alertstate", "severity", "where"}
 
 
 class Live(NamedTuple):
     daemon: Daemon
-    prometheus: Prometheus
-    #: every sample that is served: names, and the labels that come with them
+    #: where the recorder serves its metrics
+    recorder: str
+    #: the labels of every sample that is served, by its name
     samples: dict[str, list[dict[str, str]]]
 
+    def labels(self, metrics: Iterable[str]) -> set[str]:
+        """The labels that samples of these metrics, or of what these are recorded of, have."""
+        return TARGET | {
+            name
+            for one in metrics
+            for metric in origins(one)
+            for sample in self.samples.get(metric, [])
+            for name in sample
+        }
 
-def ipv6_here() -> bool:
-    return Path("/proc/net/if_inet6").exists()
+
+def origins(metric: str) -> set[str]:
+    """The metrics that a record is made of; of any other metric itself."""
+    if metric not in records:
+        return {metric}
+    return {origin for one in named(records[metric]).selectors for origin in origins(one.metric)}
 
 
-def served(url: str) -> Iterator[tuple[str, dict[str, str]]]:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=PATIENCE) as answer:
-        for family in text_string_to_metric_families(answer.read().decode()):
-            for sample in family.samples:
-                yield sample.name, dict(sample.labels)
+def trouble(daemon: Daemon) -> None:
+    """Forgeries, messages of which a third does not arrive, and a client whose messages cannot be sent."""
+    src, lost = f"a/b/{time.time_ns()}", daemon.metric("messages_lost_total")
+    with Wire(daemon.port) as wire, daemon.connect("cards/") as client:
+        client.publish("cards/own", b"x")
+        for seq in range(1, 31):
+            wire.send(datagram(src, seq, "cards/tx", b"x", KEY))
+            wire.send(datagram(src, 1000 + seq, "cards/tx", b"x", b"not the key of this segment"))
+        wire.send(*(datagram(src, seq, "cards/tx", b"x", KEY) for seq in range(60, 91)))
+        wait(lambda: daemon.metric("messages_lost_total") == lost + 29, "the loss to be counted")
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    if not ipv6_here():
-        cannot_here("there is no IPv6: nothing that could not be sent to")
+    if not Path("/proc/net/if_inet6").exists():
+        cannot_here("without IPv6 there is no segment that cannot be sent to")
     folder = tmp_path_factory.mktemp("live")
     daemon = Daemon(folder / "a", start=False)
-    recorder_at = f"127.0.0.1:{free_port()}"
+    recorder = f"127.0.0.1:{free_port()}"
     # Loopback takes no multicast: each datagram for this segment is an error.
     broken = {"name": "broken", "address": "ff02::bcc", "interface": "lo", "port": free_port()}
     daemon.configure(
@@ -73,38 +90,45 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
                     "state": str(folder / "broker.json"),
                 },
             },
-            "recorder": {"journal": str(folder / "journal"), "metrics": {"listen": recorder_at}},
+            "recorder": {"journal": str(folder / "journal"), "metrics": {"listen": recorder}},
         }
     )
     daemon.start()
     with daemon, Recorder(daemon):
-        prometheus = Prometheus(folder, {"bccnd": daemon.settings["metrics"]["listen"], "bccnd-recorder": recorder_at})
-        try:
-            wait(lambda: len(prometheus.ask("up == 1")) == 2, "Prometheus to have scraped both")
-            trouble(daemon)
-            samples: dict[str, list[dict[str, str]]] = {}
-            for url in (daemon.url, f"http://{recorder_at}"):
-                for name, labels in served(url):
-                    samples.setdefault(name, []).append(labels)
-            yield Live(daemon, prometheus, samples)
-        finally:
-            prometheus.close()
+        trouble(daemon)
+        samples: dict[str, list[dict[str, str]]] = defaultdict(list)
+        for url in (daemon.url, f"http://{recorder}"):
+            with urllib.request.urlopen(f"{url}/metrics", timeout=PATIENCE) as answer:
+                for family in text_string_to_metric_families(answer.read().decode()):
+                    for sample in family.samples:
+                        samples[sample.name].append(dict(sample.labels))
+        yield Live(daemon, recorder, dict(samples))
 
 
-def trouble(daemon: Daemon) -> None:
-    """Somebody who forges, somebody of whose messages a third does not arrive, a program that may not be sent."""
-    with Wire(daemon.port) as wire, daemon.connect("cards/") as client:
-        client.publish("cards/own", b"x")
-        for seq in range(1, 31):
-            wire.send(datagram("a/b/1", seq, "cards/tx", b"x", KEY))
-            wire.send(datagram("a/b/1", 1000 + seq, "cards/tx", b"x", b"not the key of this segment"))
-        wire.send(*(datagram("a/b/1", seq, "cards/tx", b"x", KEY) for seq in range(60, 91)))
-        # Beyond the horizon; what is missing until then is lost.
-        wait(lambda: daemon.metric("messages_lost_total") == 29, "the loss to be counted")
+@pytest.fixture(scope="module")
+def prometheus(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """A server with the rules, whose alerts wait for a second only. It scrapes every two seconds, since a busy host
+    takes one to answer."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    text, count = re.subn(r"^( +for:) \w+$", r"\1 1s", RULES.read_text(), flags=re.MULTILINE)
+    assert count
+    (folder / RULES.name).write_text(text)
+    targets = {"bccnd": live.daemon.settings["metrics"]["listen"], "bccnd-recorder": live.recorder}
+    config = {
+        "global": {"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "500ms"},
+        "rule_files": [RULES.name],
+        "scrape_configs": [
+            {"job_name": job, "static_configs": [{"targets": [target]}]} for job, target in targets.items()
+        ],
+    }
+    with Prometheus(folder, config) as server:
+        wait(lambda: len(server.ask("up == 1")) == 2, "Prometheus to have scraped both")
+        trouble(live.daemon)
+        yield server
 
 
 def fits(matcher: Matcher, samples: list[dict[str, str]]) -> bool:
-    """Whether a matcher speaks of something: its label is there, and each value that it names."""
+    """Whether samples have the label of a matcher, and each value that it names."""
     values = {labels[matcher.label] for labels in samples if matcher.label in labels}
     if "~" not in matcher.sign:
         return matcher.value in values
@@ -113,84 +137,51 @@ def fits(matcher: Matcher, samples: list[dict[str, str]]) -> bool:
     )
 
 
-def found_wanting(selector: Selector, live: Live) -> str:
-    """What there is to say against a selector, as things are."""
-    if selector.metric in OWN or selector.metric in records():
-        return ""  # those are asked of Prometheus itself
-    if selector.metric not in live.samples:
-        return f"{selector.metric} is served by nobody"
-    for matcher in selector.matchers:
-        if matcher.label not in TARGET and not fits(matcher, live.samples[selector.metric]):
-            return f"{selector}: {matcher.label} never is {matcher.value}"
-    return ""
-
-
-def test_this_test_would_notice(live: Live) -> None:
-    assert found_wanting(Selector("bccnd_datagrams"), live)
-    assert found_wanting(Selector("bccnd_datagrams_total", (Matcher("verdict", "=", "lost"),)), live)
-    assert found_wanting(Selector("bccnd_datagrams_total", (Matcher("verdict", "=~", "stale|lost"),)), live)
-    assert found_wanting(Selector("bccnd_datagrams_total", (Matcher("reason", "!=", "lost"),)), live)
-    assert not found_wanting(Selector("bccnd_datagrams_total", (Matcher("verdict", "=~", "stale|bad_.*"),)), live)
-
-
-def test_every_metric_of_a_rule_is_served_with_its_labels(live: Live) -> None:
-    for rule in rules():
-        found = named(rule["expr"])
-        assert [text for one in found.selectors if (text := found_wanting(one, live))] == []
-        labels = {name for samples in live.samples.values() for sample in samples for name in sample}
-        assert found.labels <= labels | TARGET
-
-
-def test_every_label_that_an_alert_tells_of_is_there(live: Live) -> None:
-    for rule in rules():
-        text = str(rule.get("annotations", ""))
-        mentioned = set(re.findall(r"\$labels\.(\w+)", text))
-        samples = [
-            sample
-            for one in named(rule["expr"]).selectors
-            for metric in ({one.metric} if one.metric not in records() else sources(one.metric))
-            for sample in live.samples.get(metric, [{}])
-        ]
-        labels = {name for sample in samples for name in sample} | TARGET | GIVEN
-        labels |= set(re.findall(r'label_replace\(.*?, "(\w+)"', rule["expr"]))
-        assert mentioned <= labels, rule["alert"]
-
-
-def sources(record: str) -> set[str]:
-    """The metrics that a record is made of, by whatever way."""
-    found: set[str] = set()
-    for one in named(records()[record]).selectors:
-        found |= sources(one.metric) if one.metric in records() else {one.metric}
+def faults(expression: str, live: Live) -> list[str]:
+    """The selectors of an expression that nothing served fits."""
+    found = []
+    for selector in named(expression).selectors:
+        if selector.metric in OWN or selector.metric in records:
+            continue
+        samples = live.samples.get(selector.metric, [])
+        if not samples or any(not fits(one, samples) for one in selector.matchers if one.label not in TARGET):
+            found.append(str(selector))
     return found
 
 
+def test_a_metric_label_or_value_that_is_not_served_would_be_found(live: Live) -> None:
+    for wrong in ("s", '_total{verdict="lost"}', '_total{verdict=~"stale|lost"}', '_total{reason!="lost"}'):
+        assert faults(f"bccnd_datagrams{wrong}", live), wrong
+    assert not faults('bccnd_datagrams_total{verdict=~"stale|bad_.*"}', live)
+
+
+def test_rules_name_metrics_and_labels_that_are_served(live: Live) -> None:
+    for rule in rules:
+        found = named(rule["expr"])
+        assert faults(rule["expr"], live) == []
+        assert found.labels <= live.labels(live.samples)
+        labels = live.labels(one.metric for one in found.selectors) | GIVEN
+        labels |= set(re.findall(r'label_replace\(.*?, "(\w+)"', rule["expr"]))
+        assert set(re.findall(r"\$labels\.(\w+)", str(rule.get("annotations", "")))) <= labels, rule
+
+
 def test_every_series_of_the_unit_tests_could_be(live: Live) -> None:
-    for group in unit_tests()["tests"]:
-        for series in group["input_series"]:
-            (one,) = named(series["series"]).selectors
-            if one.metric in OWN:
-                continue
-            assert one.metric in live.samples, series
-            labels = {name for sample in live.samples[one.metric] for name in sample} | TARGET | {"site"}
-            assert {matcher.label for matcher in one.matchers} <= labels, series
-            for matcher in one.matchers:
+    for series in (series["series"] for group in unit_tests for series in group["input_series"]):
+        ((metric, matchers),) = named(series).selectors
+        if metric not in OWN:
+            assert {matcher.label for matcher in matchers} <= live.labels([metric]) | {"site"}, series
+            for matcher in matchers:
                 if matcher.label in ("verdict", "reason", "cause", "gateway", "direction"):
-                    assert fits(matcher, live.samples[one.metric]), series
+                    assert fits(matcher, live.samples[metric]), series
 
 
-def test_every_metric_of_the_dashboard_is_served_with_its_labels(live: Live) -> None:
+def test_the_dashboard_names_metrics_and_labels_that_are_served(live: Live) -> None:
     for text in shown():
-        found = named(text)
-        # ".+" stands for whatever is chosen above
-        assert [wrong for one in found.selectors if (wrong := found_wanting(one, live))] == [], text
-    for panel in dashboard()["panels"]:
-        for target in panel.get("targets", []):
-            labels = set(TARGET)
-            for one in named(target["expr"]).selectors:
-                for metric in sources(one.metric) if one.metric in records() else {one.metric}:
-                    labels |= {name for sample in live.samples.get(metric, []) for name in sample}
-            assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= labels, target
-    for variable in dashboard()["templating"]["list"]:
+        assert faults(text, live) == [], text
+    for target in (target for panel in dashboard["panels"] for target in panel.get("targets", [])):
+        labels = live.labels(one.metric for one in named(target["expr"]).selectors)
+        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= labels, target
+    for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
             asked = re.fullmatch(r"label_values\((\w+)(?:\{.*\})?, (\w+)\)", variable["query"]["query"])
             assert asked is not None
@@ -198,27 +189,29 @@ def test_every_metric_of_the_dashboard_is_served_with_its_labels(live: Live) -> 
             assert asked[2] in TARGET
 
 
-def test_everything_recorded_and_every_panel_has_an_answer(live: Live) -> None:
-    for name in records():
-        wait(lambda name=name: live.prometheus.ask(name), f"{name} to be recorded")  # type: ignore[misc]
+@pytest.mark.slow
+def test_every_record_and_every_panel_has_an_answer(prometheus: Prometheus) -> None:
+    for name in records:
+        wait(partial(prometheus.ask, name), f"{name} to be recorded")
     for text in shown():
-        if not any(part in text for part in ABSENT):
-            wait(lambda text=text: live.prometheus.ask(text), f"an answer to {text}")  # type: ignore[misc]
+        if any(part in text for part in MAYBE_EMPTY):
+            prometheus.ask(text)  # is not refused
         else:
-            live.prometheus.ask(text)  # is not refused at least
+            wait(partial(prometheus.ask, text), f"an answer to {text}")
 
 
-def test_real_trouble_raises_the_alerts_that_it_should_and_no_others(live: Live) -> None:
+@pytest.mark.slow
+def test_real_trouble_raises_the_alerts_that_it_should_and_no_others(live: Live, prometheus: Prometheus) -> None:
     with Wire(live.daemon.port) as wire, live.daemon.connect("x") as client:
 
         def firing() -> dict[str, dict[str, str]]:
-            # What keeps coming: forgeries, and messages that the second segment does not take.
+            # Trouble that goes on: forgeries, and messages that the second segment does not take.
             wire.send(datagram("a/b/1", 5000, "cards/tx", b"x", b"not the key of this segment"))
             client.publish("x", b"x")
             time.sleep(0.05)
             return {
                 f"{one['labels']['alertname']} {one['labels']['severity']}": {**one["labels"], **one["annotations"]}
-                for one in live.prometheus.alerts()
+                for one in prometheus.alerts()
                 if one["state"] == "firing"
             }
 
@@ -228,15 +221,15 @@ def test_real_trouble_raises_the_alerts_that_it_should_and_no_others(live: Live)
     instance = live.daemon.settings["metrics"]["listen"]
     integrity = found["BccndIntegrity warning"]
     assert (integrity["verdict"], integrity["segment"]) == ("integrity_failed", "lan")
-    assert integrity["description"].startswith(f"{instance} refuses ")
+    assert instance in integrity["description"]
     assert f"{instance} loses 32" in found["BccndLoss warning"]["summary"]  # 29 of 90
     assert found["BccndSendErrors warning"]["error"] == "ENETUNREACH"
-    # More fails on that segment than goes out, and programs are told so; a third of all is lost; nobody is at the link.
+    # More fails on that segment than goes out, clients get errors, a third of all is lost, and the link has no peer.
     also = {"BccndSendErrors critical", "BccndLoss critical", "BccndLinkPeers critical", "BccndClientErrors warning"}
     assert set(found) - expected <= also
 
 
-def test_a_daemon_that_stood_still_says_for_how_long(tmp_path: Path) -> None:
+def test_metrics_tell_how_long_a_daemon_stood_still_and_of_a_refused_reload(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a") as daemon:
         assert daemon.metric("loop_stall_seconds") == 0
         daemon.signal(signal.SIGSTOP)
@@ -244,18 +237,12 @@ def test_a_daemon_that_stood_still_says_for_how_long(tmp_path: Path) -> None:
         time.sleep(8 * SWEEP)
         held = time.monotonic() - stopped
         daemon.signal(signal.SIGCONT)
-        # What the pause has left of the time until it would have come by is no stall.
+        # What the pause has left of the time until the next sweep is no stall.
         wait(lambda: daemon.metric("loop_stalled_seconds_total") >= held - SWEEP, "the stall to be counted")
         assert daemon.metric("loop_stall_seconds") >= held - SWEEP
-
-
-def test_a_configuration_that_was_refused_is_shown_until_it_is_mended(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a") as daemon:
-        assert daemon.metric("config_last_reload_successful") == 1
         good = daemon.config.read_text()
-        daemon.config.write_text("{nonsense: true}")
-        daemon.reload()
-        assert daemon.metric("config_last_reload_successful") == 0
-        daemon.config.write_text(good)
-        daemon.reload()
-        assert daemon.metric("config_last_reload_successful") == 1
+        for text, successful in (("{nonsense: true}", 0), (good, 1)):
+            assert daemon.metric("config_last_reload_successful") == 1 - successful
+            daemon.config.write_text(text)
+            daemon.reload()
+            assert daemon.metric("config_last_reload_successful") == successful
