@@ -42,11 +42,8 @@ from bccnd.core.bccn1 import MAX_RECEIVE, MAX_SEND, MAX_UDP, check_src
 from bccnd.core.frames import DEFAULT_SOCKET, LINKS
 from bccnd.document import Document
 from bccnd.errors import BadAddress, BadDatagram, BadKey, ConfigError, Fault
+from bccnd.paths import DEFAULT_PATH, KEY_FOLDER
 
-DEFAULT_PATH: Final = "/etc/bccnd/bccnd.yaml"
-
-#: from where the unit passes keys to the daemon
-KEY_FOLDER: Final = "/etc/bccnd/keys"
 _RESTART: Final = "'systemctl restart bccnd' (clients stay connected)"
 
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
@@ -289,7 +286,9 @@ Patterns = Annotated[tuple[Text, ...], BeforeValidator(_as_tuple)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=False)
+    # The schema is built once, at the first validation, and not for each section when this is imported; so defaults
+    # are made without validation, too.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=False, defer_build=True)
 
 
 class SegmentSettings(_Section):
@@ -423,12 +422,12 @@ class BusSettings(SocketSettings):
     path: BusAddress = Field(default=DEFAULT_SOCKET, min_length=1)
     #: each with its own path, mode, group and dialect
     sockets: Annotated[tuple[SocketSettings, ...], BeforeValidator(_as_tuple)] = Field(default=(), max_length=16)
-    queue: QueueSettings = QueueSettings()
+    queue: QueueSettings = QueueSettings.model_construct()
     #: each client takes a descriptor; the usual limit of a service is 1024 soft, 524288 hard
     max_clients: int = Field(default=1000, ge=1, le=100_000)
     #: per client: some 400 bytes each
     max_subscriptions: int = Field(default=4096, ge=1, le=1_000_000)
-    user: UserSettings = UserSettings()
+    user: UserSettings = UserSettings.model_construct()
     #: long enough for a program that is paused by garbage collection, short enough that nobody is stuck
     patience: Seconds = Field(default=5.0, le=3600)
 
@@ -544,12 +543,12 @@ class RecorderSettings(_Section):
     rotate: Seconds = Field(default=60.0, ge=1, le=86_400)
     #: of the log, which is a few times larger than the file that it becomes
     rotate_size: Bytes = Field(default=64 << 20, ge=64 << 10, le=1 << 30)
-    keep: KeepSettings = KeepSettings()
+    keep: KeepSettings = KeepSettings.model_construct()
     #: the first rule that fits a channel decides
     payload: Annotated[tuple[PayloadSettings, ...], BeforeValidator(_payload_rules)] = Field(
         default=(PayloadSettings(payload="record"),), max_length=1000
     )
-    metrics: RecorderMetricsSettings = RecorderMetricsSettings()
+    metrics: RecorderMetricsSettings = RecorderMetricsSettings.model_construct()
 
     @field_validator("host")
     @classmethod
@@ -677,21 +676,23 @@ class Settings(_Section):
     host: str = Field(default_factory=socket.gethostname, min_length=1, max_length=64)
     names: Literal["any", "perl-safe"] = "any"
     segments: Annotated[tuple[SegmentSettings, ...], BeforeValidator(_as_tuple)] = Field(
-        default=(SegmentSettings(),), max_length=64
+        default=(SegmentSettings.model_construct(),), max_length=64
     )
     #: the largest datagram accepted; what we send is never above 1400 bytes
     max_datagram: Bytes = Field(default=MAX_RECEIVE, ge=MAX_SEND, le=MAX_UDP)
-    integrity: IntegritySettings = IntegritySettings()
-    dedup: DedupSettings = DedupSettings()
-    bus: BusSettings = BusSettings()
-    metrics: MetricsSettings = MetricsSettings()
-    heartbeat: HeartbeatSettings = HeartbeatSettings()
+    integrity: IntegritySettings = IntegritySettings.model_construct()
+    dedup: DedupSettings = DedupSettings.model_construct()
+    bus: BusSettings = BusSettings.model_construct()
+    metrics: MetricsSettings = MetricsSettings.model_construct()
+    heartbeat: HeartbeatSettings = HeartbeatSettings.model_construct()
     #: the first rule that fits a channel decides
     repeat: Annotated[tuple[RepeatSettings, ...], BeforeValidator(_as_tuple)] = Field(default=(), max_length=64)
     #: the first rule that speaks of a right and fits a client decides
     access: Annotated[tuple[AccessSettings, ...], BeforeValidator(_as_tuple)] = Field(default=(), max_length=1000)
-    gateways: Annotated[GatewaySettings, BeforeValidator(lambda value: value or {})] = GatewaySettings()
-    recorder: Annotated[RecorderSettings, BeforeValidator(lambda value: value or {})] = RecorderSettings()
+    gateways: Annotated[GatewaySettings, BeforeValidator(lambda value: value or {})] = GatewaySettings.model_construct()
+    recorder: Annotated[RecorderSettings, BeforeValidator(lambda value: value or {})] = (
+        RecorderSettings.model_construct()
+    )
 
     @field_validator("host")
     @classmethod

@@ -24,7 +24,6 @@ from pydantic_core import PydanticUndefined
 
 from bccnd.cli import daemon, record, sbusd, tool
 from bccnd.config import (
-    DEFAULT_PATH,
     BrokerSettings,
     BusSettings,
     MetricsSettings,
@@ -33,6 +32,7 @@ from bccnd.config import (
     SegmentSettings,
     Settings,
 )
+from bccnd.paths import DEFAULT_PATH
 from bccnd.recorder import recorder
 from tests.support import ROOT, cannot_here
 

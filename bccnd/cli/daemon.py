@@ -11,11 +11,12 @@ import sys
 
 import click
 
-from bccnd.config import DEFAULT_PATH, load
 from bccnd.errors import ConfigError, StartError
 from bccnd.gateways.names import NAMES
-from bccnd.net import log
+from bccnd.paths import DEFAULT_PATH
 from bccnd.version import VERSION
+
+# The configuration and the log are imported where they are used: --help and --version need neither.
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -48,6 +49,9 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
       bccn --socket /tmp/bus.sock sub '' &
       bccn --socket /tmp/bus.sock pub hello world
     """
+    from bccnd.config import load
+    from bccnd.net import log
+
     try:
         configuration = load(path, resolve=gateway is None)
     except ConfigError as error:
@@ -87,6 +91,7 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
 
 def _refuse(text: str, remedy: str, reason: str, brief: str) -> None:
     """Say why there will be no daemon, to the log and to the service manager."""
+    from bccnd.net import log
     from bccnd.net.systemd import Manager
 
     manager = Manager.from_environment()

@@ -13,11 +13,12 @@ import signal
 import sys
 from typing import Final
 
-from bccnd.config import DEFAULT_PATH, Settings
+from bccnd.config import Settings
 from bccnd.errors import StartError
 from bccnd.gateways.base import Gateway
 from bccnd.net import log
 from bccnd.net.systemd import Manager
+from bccnd.paths import DEFAULT_PATH
 
 #: what its share of the processor is worth less than that of the daemon
 _NICE: Final = 5

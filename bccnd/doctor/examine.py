@@ -9,11 +9,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from bccnd.config import DEFAULT_PATH, Configuration, Settings, load
+from bccnd.config import Configuration, Settings, load
 from bccnd.doctor import daemon, host, judge_daemon, judge_host, judge_network, network
 from bccnd.doctor.facts import DaemonAnswer, Unit
 from bccnd.doctor.finding import Finding, by_hand, not_checked
 from bccnd.errors import ConfigError, Fault
+from bccnd.paths import DEFAULT_PATH
 from bccnd.version import VERSION
 
 #: settings whose faults may be due to who looks: what they name is the daemon's to read

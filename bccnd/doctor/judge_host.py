@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from bccnd.config import KEY_FOLDER
 from bccnd.doctor.facts import BusSocket, Clock, Descriptors, Disk, KeyFile, Member, Unit
 from bccnd.doctor.finding import Finding, look, not_checked, ok, wrong
 from bccnd.errors import Fault
+from bccnd.paths import KEY_FOLDER
 
 #: seconds before its end within which a certificate is to be made anew
 SOON: Final = 30 * 86_400.0
