@@ -1,5 +1,4 @@
-"""Every option does what it says, through the real daemon: a table of who shows what, and the tests that no other
-file has."""
+"""Options of the configuration through the real daemon, as far as no other file tests them."""
 
 from __future__ import annotations
 
@@ -17,118 +16,11 @@ from typing import Any
 import pytest
 
 import bccnd
-from bccnd.config import Settings
 from tests.e2e.harness import BIN, KEY, Daemon, Wire, acting_as, datagram, payloads, wait
 from tests.e2e.starting import refused
-from tests.support import BROADCAST, ROOT, free_port, need_root
-from tests.test_config import option_names
+from tests.support import BROADCAST, free_port, need_root
 
 SRC = "host-c/plain/7"
-_LINKS = "../gateways/test_nng.py"
-_RELOADED = "test_a_reload_gives_the_broker_its_new_settings_and_ids_their_subscriptions"
-_FALLS = "test_what_falls_is_counted_while_the_peer_is_there_and_exactly_once_it_reads_again"
-_AWAY = "test_what_waits_for_a_journal_that_is_away_is_bounded_and_is_written_when_it_is_back"
-#: each option of the configuration, and the test that shows it; those without a file's name stand here
-SHOWN = {
-    "host": "test_the_host_is_the_first_part_of_every_name",
-    "names": "test_interop.py::test_perl_safe_names_reach_the_perl_reader",
-    "segments.name": "test_a_segment_is_called_in_metrics_as_the_configuration_calls_it",
-    "segments.address": "test_segments.py::test_two_hosts_talk_over_any_kind_of_segment",
-    "segments.port": "test_segments_on_two_ports_are_heard_and_sent_to",
-    "segments.bind": "test_segments.py::test_two_hosts_talk_over_any_kind_of_segment",
-    "segments.interface": "test_segments.py::test_what_comes_over_several_segments_is_one_message_from_one_identity",
-    "segments.hop_limit": "test_segments.py::test_multicast_passes_as_many_routers_as_it_may",
-    "segments.receive_buffer": "test_hostile.py::test_the_kernels_drops_are_counted_at_once_and_said_with_a_remedy",
-    "max_datagram": "test_interop.py::test_a_datagram_of_1500_bytes_is_taken_and_one_of_1501_is_oversize",
-    "integrity.algorithm": "test_each_algorithm_lets_its_own_in_and_nothing_else",
-    "integrity.keys": "test_rotation.py::test_a_key_rotation_at_10_000_datagrams_a_second_loses_and_repeats_nothing",
-    "integrity.signers": "test_rotation.py::test_signatures_let_nothing_else_in",
-    "integrity.required": "test_interop.py::test_an_unsigned_sender_is_heard_where_no_check_is_required",
-    "integrity.unverifiable": "test_interop.py::test_a_sender_with_another_key_or_algorithm_is_refused",
-    "dedup.sanity": "test_a_leap_is_loss_below_sanity_and_a_new_beginning_from_there_on",
-    "dedup.horizon": "test_after_the_horizon_what_is_missing_is_lost_and_an_old_number_is_a_restart",
-    "dedup.late": "test_what_was_overtaken_is_dropped_or_delivered_once",
-    "dedup.freshness": "test_rotation.py::test_a_replay_of_a_signed_datagram_is_refused_where_numbers_only_rise",
-    "dedup.expire": "test_a_silent_source_is_forgotten_in_time",
-    "dedup.max_sources": "test_hostile.py::test_a_flood_of_channels_sources_and_targets_grows_no_memory_without_bound",
-    "bus.path": "test_start.py::test_the_socket_of_a_dead_daemon_is_replaced",
-    "bus.mode": "test_start.py::test_the_socket_has_the_configured_mode",
-    "bus.group": "test_the_socket_belongs_to_the_configured_group",
-    "bus.dialect": "test_patterns_are_read_in_the_configured_dialect",
-    "bus.sockets.path": "test_several_sockets_serve_one_bus_each_in_its_dialect",
-    "bus.sockets.mode": "test_the_mode_of_an_abstract_address_holds_though_it_has_no_file",
-    "bus.sockets.group": "test_the_mode_of_an_abstract_address_holds_though_it_has_no_file",
-    "bus.sockets.dialect": "test_several_sockets_serve_one_bus_each_in_its_dialect",
-    "bus.queue.messages": "test_hostile.py::test_a_client_that_stops_reading_loses_its_own_messages_and_knows_how_many",
-    "bus.queue.bytes": "test_a_queue_is_capped_in_bytes_as_well",
-    "bus.max_clients": "test_hostile.py::test_more_clients_than_allowed_are_refused_and_told",
-    "bus.max_subscriptions": "test_a_client_may_hold_so_many_patterns_and_no_more",
-    "bus.user.clients": "test_access.py::test_one_user_can_take_up_no_more_than_his_share",
-    "bus.user.subscriptions": "test_access.py::test_one_user_can_take_up_no_more_than_his_share",
-    "bus.user.queue_bytes": "test_access.py::test_one_user_can_take_up_no_more_than_his_share",
-    "bus.user.rate": "test_access.py::test_who_publishes_faster_than_he_may_is_slowed_and_loses_nothing",
-    "bus.patience": "test_access.py::test_nobody_waits_longer_than_the_patience_for_a_client_that_reads_nothing",
-    "metrics.listen": "test_metrics_may_be_off",
-    "metrics.groups": "test_channels_are_counted_by_their_groups_and_groups_can_be_reloaded",
-    "heartbeat.interval": "test_a_host_that_dies_is_missed_by_the_others_and_found_again",
-    "heartbeat.dead_after": "test_a_source_is_dead_after_as_many_missed_heartbeats_as_configured",
-    "repeat.channels": "test_loss.py::test_copies_are_the_same_datagram_spaced_and_hold_nothing_up",
-    "repeat.copies": "test_loss.py::test_with_one_datagram_in_ten_lost_sending_twice_loses_one_message_in_a_hundred",
-    "repeat.spacing": "test_loss.py::test_copies_are_the_same_datagram_spaced_and_hold_nothing_up",
-    "access.user": "test_access.py::test_rules_by_user_hold_and_are_told_counted_and_logged_once",
-    "access.group": "test_access.py::test_rules_by_group_take_supplementary_groups_and_rules_by_program_its_name",
-    "access.program": "test_access.py::test_rules_by_group_take_supplementary_groups_and_rules_by_program_its_name",
-    "access.publish": "test_access.py::test_rules_by_user_hold_and_are_told_counted_and_logged_once",
-    "access.subscribe": "test_access.py::test_rules_by_user_hold_and_are_told_counted_and_logged_once",
-    "access.tap": "test_access.py::test_a_reload_takes_from_living_clients_what_they_may_no_longer_have",
-    "access.link": "../net/test_links.py::test_carrying_takes_a_right",
-    "access.tag": "test_access.py::test_a_reload_takes_from_living_clients_what_they_may_no_longer_have",
-    "gateways.nng.listen": "test_nng.py::test_each_message_arrives_once_on_the_other_segment",
-    "gateways.nng.dial": "test_nng.py::test_each_message_arrives_once_on_the_other_segment",
-    "gateways.nng.tls.ca": f"{_LINKS}::test_who_listens_takes_those_whose_certificate_is_vouched_for",
-    "gateways.nng.tls.certificate": f"{_LINKS}::test_who_listens_takes_those_whose_certificate_is_vouched_for",
-    "gateways.nng.tls.key": f"{_LINKS}::test_files_that_are_missing_or_open_to_others_stop_the_start",
-    "gateways.nng.tls.server_name": f"{_LINKS}::test_who_dials_looks_at_certificate_and_name",
-    "gateways.nng.tls.require": f"{_LINKS}::test_who_shows_none_does_not_get_in_unless_none_is_asked_for",
-    "gateways.nng.send": f"{_LINKS}::test_filters_and_names_in_both_directions",
-    "gateways.nng.receive": f"{_LINKS}::test_filters_and_names_in_both_directions",
-    "gateways.nng.nameless": f"{_LINKS}::test_filters_and_names_in_both_directions",
-    "gateways.nng.max_peers": f"{_LINKS}::test_there_are_as_many_peers_as_may_be",
-    "gateways.nng.queue": f"{_LINKS}::{_FALLS}",
-    "gateways.broker.tcp": "test_broker.py::test_publications_go_to_subscribers_as_they_came_and_to_the_bus_as_text",
-    "gateways.broker.udp": "test_broker.py::test_publications_go_to_subscribers_as_they_came_and_to_the_bus_as_text",
-    "gateways.broker.broadcast": "test_broker.py::test_with_broadcast_two_hosts_are_one",
-    "gateways.broker.state": "test_broker.py::test_subscriptions_outlive_the_broker_and_the_daemon",
-    "gateways.broker.max_connections": "test_broker.py::test_a_flood_of_connections_is_turned_away_and_ends_by_itself",
-    "gateways.broker.max_ids": "test_broker.py::test_known_ids_are_capped_and_the_longest_absent_gives_way",
-    "gateways.broker.max_subscriptions": f"test_broker.py::{_RELOADED}",
-    "gateways.broker.queue": "test_broker.py::test_a_subscriber_that_does_not_read_costs_its_own_queue_only",
-    "gateways.broker.expire": "test_broker.py::test_an_id_that_was_away_for_long_begins_anew",
-    "gateways.broker.hello": "test_broker.py::test_a_flood_of_connections_is_turned_away_and_ends_by_itself",
-    "gateways.broker.idle": "test_broker.py::test_who_has_subscribed_to_nothing_and_says_nothing_is_ended",
-    "recorder.journal": "test_recorder.py::test_the_journal_is_what_was_on_the_wire_and_agrees_with_the_daemon",
-    "recorder.host": "test_recorder.py::test_records_stand_under_the_configured_host_and_wait_in_the_configured_spool",
-    "recorder.spool": "test_recorder.py::test_records_stand_under_the_configured_host_and_wait_in_the_configured_spool",
-    "recorder.spool_size": f"test_recorder.py::{_AWAY}",
-    "recorder.rotate": "test_recorder.py::test_files_are_finished_at_a_size_and_at_a_time",
-    "recorder.rotate_size": "test_recorder.py::test_files_are_finished_at_a_size_and_at_a_time",
-    "recorder.keep.age": "test_recorder.py::test_files_go_when_they_are_old",
-    "recorder.keep.size": "test_recorder.py::test_files_are_finished_at_a_size_and_at_a_time",
-    "recorder.payload.channels": "test_recorder.py::test_what_must_not_be_kept_is_on_no_disk",
-    "recorder.payload.payload": "test_recorder.py::test_what_must_not_be_kept_is_on_no_disk",
-    "recorder.metrics.listen": "test_recorder.py::test_a_full_disk_pauses_recording_and_nothing_else",
-}
-
-
-def test_every_option_has_a_test_and_a_word_in_the_reference() -> None:
-    names = list(option_names(Settings))
-    assert sorted(SHOWN) == sorted(names)
-    for name, shown in SHOWN.items():
-        file, _, test = shown.rpartition("::")
-        text = (Path(__file__).parent / (file or Path(__file__).name)).read_text()
-        assert f"\ndef {test}(" in text, f"{name} names a test that is not there: {shown}"
-    reference = (ROOT / "docs/configuration.md").read_text()
-    assert [name for name in names if f"`{name}`" not in reference] == []
 
 
 def daemon_with(folder: Path, **settings: Any) -> Daemon:
