@@ -354,23 +354,6 @@ def test_looking_without_waiting_finds_what_is_there(bare: Bare) -> None:
     play(bare.address, scene)
 
 
-def test_iterating_gives_messages_and_goes_on_after_an_absence(bare: Bare) -> None:
-    bare.answers[b"SUB a"] = [frames.gap(3), frame(b"a", b"x")]
-
-    async def scene(bus: AsyncConnection) -> None:
-        await bus.subscribe("a")
-        seen = 0
-        async for message in bus:
-            assert message.payload == b"x"
-            seen += 1
-            if seen == 3:
-                break
-            await asyncio.to_thread(bare.restart)
-        assert (bus.lost, bus.reconnects) == (9, 2)
-
-    play(bare.address, scene)
-
-
 def test_the_descriptor_is_that_of_the_socket_of_the_day(bare: Bare) -> None:
     async def scene(bus: AsyncConnection) -> None:
         assert bus.fileno() >= 0
@@ -442,14 +425,6 @@ def test_many_who_wait_in_vain_are_all_told_and_later_ones_are_sent(
         assert [packet for packet in bare.said[1] if packet.startswith(b"MSG")] == [b"MSG a\0at last"]
 
     play(bare.address, scene)
-
-
-def test_who_connects_to_nobody_leaves_nothing_open(tmp_path: Path) -> None:
-    before = set(os.listdir("/proc/self/fd"))
-    with pytest.raises(BusError) as caught:
-        asyncio.run(bccnd.aio.connect(str(tmp_path / "nowhere.sock")))
-    assert caught.value.reason == "no_daemon"
-    assert set(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_program_that_forgets_to_close_is_not_held_up(bare: Bare) -> None:
