@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import socket
 import struct
 import tempfile
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, frames, tape
@@ -30,12 +29,12 @@ from bccnd.net.bus import Bus
 from bccnd.net.clients import BusLimits, Client
 from bccnd.net.handover import MAX_TRIES, Handover
 from bccnd.net.memfd import WORTH, File
-from tests.core.material import examples
+from tests.net.limits import no_file_larger_than
 from tests.net.successors import Killed, Site, Trap, broadcasts, drop, nothing_left_open, taken_apart
-from tests.support import ANN, BOB, TINY, Peer, gaps, messages, need_root, refusals, slow, turn_until
+from tests.support import ANN, BOB, TINY, Peer, examples, gaps, messages, need_root, refusals, slow, turn_until
 
 #: lines of our code at which a daemon is killed, in each scenario; 0 for each of them
-POINTS: Final = int(os.environ.get("BCCND_POINTS", "40"))
+POINTS: Final = int(os.environ.get("BCCND_POINTS", str(examples(40))))
 #: what is killed in the midst of something is not closed by anybody
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -427,6 +426,13 @@ def leave(site: Site, name: str, *contents: bytes) -> None:
         site.store.put(name, fd)
 
 
+def append(site: Site, peer: Peer, record: bytes) -> None:
+    """Add to what the daemon has written of a client."""
+    file = File(os.dup(site.store.file(f"client-{peer.client.number}")))
+    file.append(record)
+    file.close()
+
+
 def test_half_of_what_belongs_to_a_client_is_dropped_and_said(site: Site) -> None:
     one, other, third = site.connect(b"a"), site.connect(b"a"), site.connect(b"a")
     site.kill()
@@ -445,25 +451,33 @@ def test_half_of_what_belongs_to_a_client_is_dropped_and_said(site: Site) -> Non
     assert third.all() == [b"MSG a\0x"]
 
 
+def start(size: int = 16) -> bytes:
+    return b"bccntap1" + size.to_bytes(8, "little")
+
+
 @pytest.mark.parametrize(
     "content",
     [
         b"",
         b"nonsense" * 10,
         b"bccntap2" + bytes(100),
-        b"bccntap1" + (16).to_bytes(8, "little"),
-        b"bccntap1" + (16).to_bytes(8, "little") + tape.record(tape.HEAD, b'{"version": 99}'),
-        b"bccntap1" + (16).to_bytes(8, "little") + tape.head(),
-        b"bccntap1" + (16).to_bytes(8, "little") + tape.head(program="x", started=1, dialect="klingon", since=1.0),
-        b"bccntap1" + (16).to_bytes(8, "little") + tape.head(program="\u00fc", started=[], dialect=3, since=None),
+        start(),
+        start() + tape.record(tape.HEAD, b'{"version": 99}'),
+        start() + tape.head(),
+        start() + tape.head(program="x", started=1, dialect="klingon", since=1.0),
+        start() + tape.head(program="\u00fc", started=[], dialect=3, since=None),
+        tape.record(tape.TOOK, number=3),  # behind what is there: more than the queue holds
     ],
 )
 def test_a_tape_that_is_not_understood_costs_its_client_and_nobody_else(site: Site, content: bytes) -> None:
     one, other = site.connect(b"a"), site.connect(b"a")
     site.kill()
-    file = site.store.file(f"client-{one.client.number}")
-    os.ftruncate(file, 0)
-    os.pwrite(file, content, 0)
+    fd = site.store.file(f"client-{one.client.number}")
+    if content == tape.record(tape.TOOK, number=3):
+        append(site, one, content)
+    else:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, content, 0)
     site.start()
     assert len(site.handover.dropped) == 1
     assert f"connection {one.client.number}" in site.handover.dropped[0]
@@ -473,20 +487,18 @@ def test_a_tape_that_is_not_understood_costs_its_client_and_nobody_else(site: Si
     assert other.all() == [b"MSG a\0x"]
     account = site.bus.quota.account(os.geteuid())
     assert account is not None
-    assert (account.clients, account.subscriptions) == (1, 1)
+    assert (account.clients, account.subscriptions, account.queue_bytes) == (1, 1, 0)
     site.die()
     assert site.handover.dropped == []
-    assert len(site.bus.clients) == 1
+    assert [client.number for client in site.bus.clients.values()] == [other.client.number]
 
 
 def test_records_that_are_not_known_are_left_out_and_said_and_the_rest_counts(site: Site) -> None:
     one = site.connect(b"a")
     site.kill()
-    file = File(os.dup(site.store.file(f"client-{one.client.number}")))
-    file.append(tape.record(200, b"x"))
-    file.append(tape.record(tape.ASKED, frames.control(b"future/mode", b"")))
-    file.append(tape.record(tape.HOLDS, b"b", 2))
-    file.close()
+    append(site, one, tape.record(200, b"x"))
+    append(site, one, tape.record(tape.ASKED, frames.control(b"future/mode", b"")))
+    append(site, one, tape.record(tape.HOLDS, b"b", 2))
     site.start()
     assert len(site.handover.dropped) == 2
     assert "200" in site.handover.dropped[0]
@@ -494,22 +506,6 @@ def test_records_that_are_not_known_are_left_out_and_said_and_the_rest_counts(si
     assert site.routes.patterns(one.client.fd) == {b"a": 1, b"b": 2}
     # What it does not understand of what others have written it does not tell the client.
     assert one.all() == []
-
-
-def test_records_that_cannot_be_cost_the_client(site: Site) -> None:
-    one, other = site.connect(b"a"), site.connect(b"b")
-    site.kill()
-    file = File(os.dup(site.store.file(f"client-{one.client.number}")))
-    file.append(tape.record(tape.TOOK, number=3))
-    file.close()
-    site.start()
-    assert one.ended()
-    assert len(site.handover.dropped) == 1
-    assert len(site.bus.clients) == 1
-    assert site.bus.clients[other.client.fd].number == other.client.number
-    account = site.bus.quota.account(os.geteuid())
-    assert account is not None
-    assert (account.clients, account.subscriptions, account.queue_bytes) == (1, 1, 0)
 
 
 def test_what_is_no_socket_and_no_file_of_ours_is_dropped_and_said(site: Site) -> None:
@@ -537,13 +533,17 @@ def test_what_is_no_socket_and_no_file_of_ours_is_dropped_and_said(site: Site) -
     assert one.all() == [b"MSG a\0x"]
 
 
-@pytest.mark.parametrize("magic", [b"bccnled0", bytes(8)])
-def test_a_ledger_of_another_version_is_dropped_and_said_and_clients_stay(site: Site, magic: bytes) -> None:
+@pytest.mark.parametrize("magic", [b"bccnled0", bytes(8), b""])
+def test_a_ledger_that_is_not_understood_is_dropped_and_clients_stay(site: Site, magic: bytes) -> None:
     one, other = site.connect(b"a"), slow(site, b"a")
-    one.publish(b"a", *(b"%d" % number * 100 for number in range(30)))
+    payloads = [b"%d" % number * 100 for number in range(30)]
+    one.publish(b"a", *payloads)
     site.settle()
-    site.handover.ledger.memory[:8] = magic
+    site.handover.ledger.memory[: len(magic)] = magic
     site.kill()
+    if not magic:
+        site.store.forget("ledger")
+        leave(site, "ledger", b"bccnled1")
     site.start()
     assert len(site.handover.dropped) == 1
     assert "ledger" in site.handover.dropped[0]
@@ -553,23 +553,7 @@ def test_a_ledger_of_another_version_is_dropped_and_said_and_clients_stay(site: 
         site.settle()
         site.die()
         assert site.handover.dropped == []
-    assert messages(other.all(), b"a") == [b"%d" % number * 100 for number in range(30)] + [b"more"] * 2
-
-
-def test_without_a_ledger_clients_stay_too(site: Site) -> None:
-    one, other = site.connect(b"a"), slow(site, b"a")
-    one.publish(b"a", *(b"%d" % number * 100 for number in range(30)))
-    site.settle()
-    site.kill()
-    site.store.forget("ledger")
-    leave(site, "ledger", b"bccnled1")
-    site.start()
-    assert len(site.store.kept["ledger"]) == 1
-    assert len(site.handover.dropped) == 1
-    site.die()
-    assert site.handover.dropped == []
-    assert messages(other.all(), b"a") == [b"%d" % number * 100 for number in range(30)]
-    assert messages(one.all(), b"a") == [b"%d" % number * 100 for number in range(30)]
+    assert messages(other.all(), b"a") == messages(one.all(), b"a") == [*payloads, b"more", b"more"]
 
 
 # -- who cannot be kept
@@ -580,11 +564,12 @@ def test_whom_the_store_does_not_take_is_served_and_counted(site: Site, caplog: 
     site.store.full = True
     unkept = [site.connect(b"a") for _ in range(3)]
     assert site.handover.unkept == 3
-    assert len([one for one in caplog.records if "outlive" in one.getMessage()]) == 1
+    assert sum("outlive" in message for message in caplog.messages) == 1
     sleeper = slow(site, b"a")
-    kept.publish(b"a", *(b"%d" % number * 100 for number in range(30)))
+    payloads = [b"%d" % number * 100 for number in range(30)]
+    kept.publish(b"a", *payloads)
     for one in (kept, *unkept, sleeper):
-        assert messages(one.all(), b"a") == [b"%d" % number * 100 for number in range(30)]
+        assert messages(one.all(), b"a") == payloads
     assert [name for name in site.store.kept if name.startswith("client-")] == [f"client-{kept.client.number}"]
     site.store.full = False
     late = site.connect(b"a")
@@ -616,19 +601,16 @@ def test_so_is_one_for_whom_there_is_no_slot(site: Site) -> None:
 
 def test_so_is_one_for_whom_there_is_no_memory_any_more(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     one, other = slow(site, b"a"), site.connect(b"a")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
-    try:
-        other.publish(b"a", *(b"%d" % number * 300 for number in range(60)))
+    payloads = [b"%d" % number * 300 for number in range(60)]
+    with no_file_larger_than(20_000):
+        other.publish(b"a", *payloads)
         site.settle()
         assert site.handover.unkept == 1
         assert f"client-{one.client.number}" not in site.store.kept
         third = site.connect(b"b")
         assert third.client.kept.slot == 0
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert messages(one.all(), b"a") == messages(other.all(), b"a") == [b"%d" % number * 300 for number in range(60)]
-    assert len([one for one in caplog.records if "outlive" in one.getMessage()]) == 1
+    assert messages(one.all(), b"a") == messages(other.all(), b"a") == payloads
+    assert sum("outlive" in message for message in caplog.messages) == 1
     site.die()
     assert one.ended()
     assert {client.number for client in site.bus.clients.values()} == {other.client.number, third.client.number}
@@ -738,27 +720,16 @@ class Run:
         return [taken_apart(got) for got in self.got], broadcasts(self.site.sent), states
 
 
-def explore(folder: Path, scenario: Scenario, points: int = POINTS, seed: int = 0) -> None:
-    """Play a scenario with a daemon that is killed, at so many lines of our code or at each of them."""
-
-    def play(trap: Trap, second: Trap | None = None) -> tuple[bool, tuple[Any, ...]]:
-        with Site(folder, limits=scenario.limits, segment=True) as site:
-            run = Run(site, scenario)
-            killed = run.play(trap, second)
-            return killed, run.account()
-
-    chance = random.Random(seed)
-    count = Trap()
-    _, expected = play(count)
-    assert expected == play(Trap())[1], "it is not the same each time"
-    lines = range(1, count.lines + 1)
-    for at in lines if not points else sorted(chance.sample(lines, min(points, len(lines)))):
-        second = chance.choice([0, 0, chance.randint(1, 1500)])
-        with nothing_left_open():
-            killed, found = play(Trap(at), Trap(second) if second else None)
-        assert killed, (at, count.lines)
-        for ours, theirs in zip(found, expected, strict=True):
-            assert ours == theirs, (at, second)
+def play(scenario: Scenario, trap: Trap, second: Trap | None = None) -> tuple[bool, tuple[Any, ...]]:
+    """Whether a daemon was killed in a scenario, and what clients have noticed of it."""
+    with (
+        nothing_left_open(),
+        tempfile.TemporaryDirectory() as folder,
+        Site(Path(folder), limits=scenario.limits, segment=True) as site,
+    ):
+        run = Run(site, scenario)
+        killed = run.play(trap, second)
+        return killed, run.account()
 
 
 def told(seq: int, chan: bytes, payload: bytes, src: bytes = b"far/prog/1") -> bytes:
@@ -856,8 +827,17 @@ SCENARIOS: Final = {
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_wherever_a_daemon_is_killed_everybody_gets_everything_once(tmp_path: Path, name: str) -> None:
-    explore(tmp_path, SCENARIOS[name])
+def test_wherever_a_daemon_is_killed_everybody_gets_everything_once(name: str) -> None:
+    chance, count = random.Random(0), Trap()
+    _, expected = play(SCENARIOS[name], count)
+    assert expected == play(SCENARIOS[name], Trap())[1], "it is not the same each time"
+    lines = range(1, count.lines + 1)
+    for at in lines if not POINTS else sorted(chance.sample(lines, min(POINTS, len(lines)))):
+        second = chance.choice([0, 0, chance.randint(1, 1500)])
+        killed, found = play(SCENARIOS[name], Trap(at), Trap(second) if second else None)
+        assert killed, (at, count.lines)
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours == theirs, (at, second)
 
 
 # -- in the midst of sending, which is compiled: as if it had come so far
@@ -1129,9 +1109,7 @@ def test_a_torn_end_of_a_tape_was_never_written(site: Site) -> None:
     before = shown(site, one, published=False)
     for torn in (tape.record(tape.PUT, b"MSG a\0torn" * 50)[:-1], tape.record(tape.TOOK, number=9)[:20], b"\5"):
         site.kill()
-        file = File(os.dup(site.store.file(f"client-{one.client.number}")))
-        file.append(torn)
-        file.close()
+        append(site, one, torn)
         site.start()
         assert site.handover.dropped == []
         assert shown(site, one, published=False) == before
@@ -1159,7 +1137,7 @@ _STEP: Final = st.one_of(
 )
 
 
-@examples(int(os.environ.get("BCCND_STEPS", "60")))
+@settings(max_examples=examples(60))
 @given(st.lists(_STEP, min_size=1, max_size=12), st.floats(0, 1, exclude_max=True), st.floats(0, 3))
 def test_whatever_clients_do_and_wherever_a_daemon_is_killed_nobody_notices(
     drawn: list[tuple[Any, list[Any]]], at: float, second: float
@@ -1169,20 +1147,8 @@ def test_whatever_clients_do_and_wherever_a_daemon_is_killed_nobody_notices(
         if what == "net":
             arguments = [told(seq, b"a/x" if seq % 3 else b"b", b"%d" % seq * 50) for seq in arguments]
         steps.append((what, *arguments))
-    scenario = Scenario(SIX, steps, BusLimits(queue_messages=8))
-
-    def play(trap: Trap, second: Trap | None = None) -> tuple[Any, ...]:
-        with (
-            nothing_left_open(),
-            tempfile.TemporaryDirectory() as folder,
-            Site(Path(folder), limits=scenario.limits, segment=True) as site,
-        ):
-            run = Run(site, scenario)
-            run.play(trap, second)
-            return run.account()
-
-    count = Trap()
-    expected = play(count)
-    found = play(Trap(1 + int(at * count.lines)), Trap(1 + int(1500 * second)) if second < 1 else None)
+    scenario, count = Scenario(SIX, steps, BusLimits(queue_messages=8)), Trap()
+    _, expected = play(scenario, count)
+    _, found = play(scenario, Trap(1 + int(at * count.lines)), Trap(1 + int(1500 * second)) if second < 1 else None)
     for ours, theirs in zip(found, expected, strict=True):
         assert ours == theirs
