@@ -69,6 +69,7 @@ def elsewhere(text: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_site_is_whole_and_fetches_nothing_from_elsewhere(tmp_path: Path) -> None:
     built = tmp_path / "html"
     # Any warning, also about a link or an anchor, is a failure.
