@@ -1,6 +1,6 @@
 # bccnd: `make demo` shows it, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-fleet run ready test test-slow test-systemd test-docs \
+.PHONY: help demo demo-fleet run ready test test-all test-slow test-systemd test-docs test-mutants coverage \
 	wheel deb man docs bench bench-pipeline scale mesh fuzz soak lint format pin clean
 
 # The system's Python first: it is the one that services run on, and the fastest build of it.
@@ -20,10 +20,13 @@ help:
 	@echo 'make demo-fleet  simulate an hour of 20 hosts with known faults, and show the report that finds them'
 	@echo 'make run     a daemon in the foreground to play with, no root (loopback only; INTERFACE=eth0: your own segment)'
 	@echo 'make ready   install what the recorder, the report and the tests need besides'
-	@echo 'make test    set up everything, then check style, types and behaviour'
-	@echo 'make test-slow  what takes longer: tables on Spark, meshes of real hosts (half an hour)'
+	@echo 'make test    style, types and behaviour: five minutes, ten where things must be installed (ARGS=tests/core: a part)'
+	@echo 'make test-all  all tests there are: what make test runs, on more examples, and all below (root; TIME_ALL)'
+	@echo 'make test-slow  Spark, demonstrations, browsers, meshes of real hosts, long histories (TIME_SLOW)'
 	@echo 'make test-systemd  boot hosts by systemd and test the package on them (root; five minutes)'
 	@echo 'make test-docs  run the commands of the documents that take long (root; Spark; ten minutes)'
+	@echo 'make test-mutants  put small faults into the core, and see that the tests find them (TIME_MUTANTS)'
+	@echo 'make coverage  branches of the package that the tests reach, measured on the plain build (TIME_COVERAGE)'
 	@echo 'make wheel   build a wheel for this Python, hot path compiled, into dist/ (BCCND_PURE=1: not compiled)'
 	@echo 'make deb     build the Debian package into dist/ (DEB_VERSION=0.1.0+test2: under another version)'
 	@echo 'make man     look through the manual pages, and lay them out as text in build/man/'
@@ -97,52 +100,81 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Whole programs, which wait for each other most of the time, are tested beside all else.
-PROGRAMS := tests/e2e
-# What depends on how the hot path is built, and so is tested on both builds.
-BOTH := $(patsubst %,tests/%,core leaf net client fuzz test_build.py)
-BOTH_PROGRAMS := $(patsubst %,tests/e2e/test_%.py,vectors local direct segments hosts interop handover slow_clients start)
+# Test processes, each with a network of its own; more than cores, as whole programs wait for each other most of the time.
+WORKERS ?= 3
+PYTEST = $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --durations=15
+COMPILED = BCCND_BUILD=compiled $(PYTEST)
+PURE = BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(PYTEST) --import-mode=append
 
-TOOLS = @packaging/need.sh git:git cc:gcc cc:libc6-dev c++:g++ socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
-		systemd-analyze:systemd man:man-db groff:groff-base bash:bash java:default-jre-headless tcpdump:tcpdump \
-		pdftotext:poppler-utils nngcat:nng-utils curl:curl
+# The tests of what setup.py compiles, which `make test` repeats on the plain build; tests/leaf compares both by itself.
+PLAIN := $(patsubst %,tests/core/test_%.py,runs annals counters dedup frames ingress integrity roster routes vectors) \
+	$(patsubst %,tests/net/test_%.py,batches bus loop model modes segment)
+# What `make test-all` repeats.
+PLAIN_ALL := $(patsubst %,tests/%,core leaf net client fuzz test_build.py) \
+	$(patsubst %,tests/e2e/test_%.py,vectors local direct segments hosts interop handover slow_clients start)
 
-test: $(READY) $(BUILT) lint
+TOOLS = @packaging/need.sh git:git cc:gcc cc:libc6-dev socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
+		systemd-analyze:systemd man:man-db groff:groff-base bash:bash curl:curl nngcat:nng-utils tcpdump:tcpdump
+# Ubuntu has Chromium as a snap only: what needs a browser is skipped there.
+MORE_TOOLS = @packaging/need.sh c++:g++ go:golang-go zsh:zsh fish:fish java:default-jre-headless pdftotext:poppler-utils \
+		jq:jq unshare:util-linux dh:debhelper /usr/share/perl5/Debian/Debhelper/Sequence/python3.pm:dh-python; \
+	packaging/need.sh chromium:chromium || true; packaging/unpack-prometheus.sh .cache/prometheus
+
+.PHONY: test-compiled test-plain plain more-tools
+test: $(READY) $(BUILT)
 	$(TOOLS)
-	@# Ubuntu has it as a snap only: what needs a browser is skipped there
-	@packaging/need.sh chromium:chromium || true
-	@packaging/unpack-prometheus.sh .cache/prometheus
+ifdef ARGS
+	@$(COMPILED) -m 'not slow' $(ARGS)
+else
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line lint test-plain
+endif
+
+# The package without what is compiled, to be found before this folder.
+plain:
 	@rm -rf build/pure
-	@BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check --no-deps --no-build-isolation --target build/pure .
-	@echo 'testing parts and, beside them, whole programs, first with the hot path compiled and then without; what is'
-	@echo 'found is shown when either is done, and as it comes in build/test-parts.log and build/test-programs.log'
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-parts test-programs
+	@mkdir -p build/pure
+	@cp -r bccnd build/pure/
+	@find build/pure -name '*.so' -delete
 
-COMPILED = BCCND_BUILD=compiled $(BIN)/python -m pytest -m 'not slow' --durations=15
-PURE = BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(BIN)/python -m pytest \
-	--import-mode=append -m 'not slow' --durations=15
+test-compiled:
+	@$(COMPILED) -m 'not slow' --ignore=tests/systemd tests
 
-.PHONY: test-parts test-programs
-test-parts test-programs: SHELL := /bin/bash
-test-parts test-programs: .SHELLFLAGS := -o pipefail -c
+# Behind the other build, so that each has the machine to itself.
+test-plain: test-compiled plain
+	@$(PURE) -m 'not slow' $(PLAIN)
 
-test-parts:
-	@$(COMPILED) tests $(patsubst %,--ignore=%,tests/systemd $(PROGRAMS)) | tee build/test-parts.log
-	@$(PURE) $(BOTH) | tee -a build/test-parts.log
-
-test-programs:
-	@$(COMPILED) $(PROGRAMS) | tee build/test-programs.log
-	@$(PURE) $(BOTH_PROGRAMS) | tee -a build/test-programs.log
-
-test-slow: $(READY) $(BUILT)
+more-tools:
 	$(TOOLS)
-	BCCND_BUILD=compiled $(BIN)/python -m pytest -m slow --durations=20 --ignore=tests/systemd $(ARGS)
+	$(MORE_TOOLS)
+
+test-all: $(READY) $(BUILT) more-tools lint plain
+	@$(COMPILED) --hypothesis-profile=full -m 'not slow' --ignore=tests/systemd tests
+	@$(PURE) --hypothesis-profile=full $(PLAIN_ALL)
+	@$(MAKE) --no-print-directory test-slow test-systemd test-docs test-mutants
+
+test-slow: $(READY) $(BUILT) more-tools
+	$(COMPILED) --hypothesis-profile=full -m slow --ignore=tests/systemd tests $(ARGS)
+
+# A sample of the mutants of the core; `python -m tests.mutation --help` says more.
+test-mutants: $(READY) plain
+	$(BIN)/python -m tests.mutation bccnd/core --sample 60 $(ARGS)
+
+coverage: $(READY) plain
+	@mkdir -p build/coverage
+	@rm -f build/coverage/data*
+	@COVERAGE_FILE=build/coverage/data BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) \
+		$(BIN)/python -m coverage run --branch --source=bccnd -m pytest -q --import-mode=append -m 'not slow' \
+		tests/core tests/leaf tests/net tests/client tests/gateways tests/recorder tests/journal
+	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage html -q -d build/coverage
+	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage report --skip-covered --include='*/bccnd/core/*' \
+		--fail-under=95
+	@echo 'line by line, with the other parts: build/coverage/index.html'
 
 # Where no hosts can be booted, the tests say why and are skipped; BCCND_REQUIRE_SYSTEMD=1 has them fail instead.
 test-systemd: $(READY) $(BUILT)
 	@packaging/need.sh systemd-nspawn:systemd-container debootstrap:debootstrap zstd:zstd ip:iproute2 \
 		nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev || true
-	$(BIN)/python -m pytest --durations=5 tests/systemd $(ARGS)
+	BCCND_BUILD=compiled $(BIN)/python -m pytest --durations=5 tests/systemd $(ARGS)
 
 # Those that `make test` leaves out, and what stands before them in the same document.
 test-docs: $(READY) $(BUILT)
