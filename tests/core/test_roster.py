@@ -1,4 +1,4 @@
-"""Who is tracked: found, in line, cheap in memory, and without long pauses."""
+"""The table of sources: found, in LRU order, cheap in memory, and without long pauses."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 import tracemalloc
 from collections import OrderedDict
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,12 +17,11 @@ from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.roster import Roster, Source
 from tests.core.material import examples
 
-#: what is done, and to whom
+#: operations and sources
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "touch", "remove"]), st.integers(0, 9)), max_size=60)
 
 
-def test_who_is_forgotten_is_free_at_once() -> None:
-    """The daemon does not have the collector look at what is old."""
+def test_a_forgotten_source_is_freed_without_the_garbage_collector() -> None:
     sources = Sources(DedupRules(max_sources=10, horizon=1.0, expire=60.0))
     gc.collect()
     gc.disable()
@@ -66,7 +66,7 @@ def test_a_roster_is_an_ordered_dictionary(steps: list[tuple[str, int]], expecte
 
 @given(st.lists(st.integers(0, 5), max_size=30))
 @examples(200)
-def test_the_line_is_put_in_order_by_rank_and_otherwise_stays_as_it_is(ranks: list[int]) -> None:
+def test_put_in_order_sorts_by_rank_and_is_stable(ranks: list[int]) -> None:
     roster = Roster(0)
     line = []
     for number, rank in enumerate(ranks):
@@ -78,8 +78,6 @@ def test_the_line_is_put_in_order_by_rank_and_otherwise_stays_as_it_is(ranks: li
     line.sort(key=lambda source: source.rank)
     assert list(roster.oldest_first()) == line
     assert list(roster.newest_first()) == line[::-1]
-    assert len(roster) == len(ranks)
-    # And it is a line like any other.
     for source in line[::2]:
         roster.remove(source)
     assert list(roster.oldest_first()) == line[1::2]
@@ -87,12 +85,10 @@ def test_the_line_is_put_in_order_by_rank_and_otherwise_stays_as_it_is(ranks: li
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.floats(0, 1)), max_size=40), st.floats(-1, 22))
 @examples(200)
-def test_those_heard_since_are_counted_whatever_their_places_lag_behind(
-    heard: list[tuple[float, float]], since: float
-) -> None:
+def test_heard_since_counts_although_places_in_line_lag_behind(heard: list[tuple[float, float]], since: float) -> None:
     roster = Roster(0)
     times = []
-    # As trackers keep it: who is heard comes to the end of the line once its rank is due, a second after the last time.
+    # As trackers keep it: a source comes to the end of the line once its rank is due, a second after the last time.
     for number, (came, later) in enumerate(sorted(heard)):
         source = Source(b"host/%d" % number, 1, came)
         source.rank, source.heard = came + 1.0, came + later
@@ -119,6 +115,7 @@ class Fleet:
         self.liveness.beat(src, now)
 
 
+@pytest.mark.slow
 def test_100_000_senders_with_heartbeats_and_gaps_fit_in_60_mb() -> None:
     """`python -m tests.bench.trackers` shows the same in resident memory."""
     tracemalloc.start()
@@ -155,6 +152,7 @@ def evictions() -> list[int]:
     return took
 
 
+@pytest.mark.slow
 def test_no_eviction_waits_for_all_the_others() -> None:
     """Measured as a ratio, and twice, so that nothing else on this machine has a part in it: to build one large
     dictionary anew would take thousands of times as long as the usual eviction, each time at the same one."""
