@@ -83,9 +83,9 @@ class Round:
 
 @contextmanager
 def host(folder: Path, daemon: Path, *, idle: bool) -> Iterator[Host]:
-    link = free_port()
+    link = free_port(socket.SOCK_STREAM)
     metrics = free_port(socket.SOCK_STREAM, frozenset({link}))
-    udp = free_port()
+    udp = free_port(socket.SOCK_DGRAM)
     key = folder / "hmac.key"
     key.touch(mode=0o600)
     key.write_bytes(KEY)

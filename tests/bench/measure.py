@@ -290,9 +290,9 @@ def run_once(
     run = Run(case.name, fan_out, mode, number, attempt, messages)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bccnd-bench-")))
-        tcp = free_port()
+        tcp = free_port(socket.SOCK_STREAM)
         metrics = free_port(socket.SOCK_STREAM, frozenset({tcp}))
-        place = Place(folder, programs, daemon, free_port(), tcp, metrics)
+        place = Place(folder, programs, daemon, free_port(socket.SOCK_DGRAM), tcp, metrics)
         wait_until_quiet(rules)
         stack.enter_context(leave_alone())
         busy, own, start = machine_busy(), own_busy(), time.monotonic()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -59,8 +60,8 @@ def run_once(point: Point, number: int, attempt: int, programs: Path, daemon: Pa
     found = [Sample(point.axis, line, point.x, number, attempt) for line in lines]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bccnd-scale-")))
-        metrics = free_port()
-        place = Place(folder, programs, daemon, free_port(), metrics, metrics)
+        metrics = free_port(socket.SOCK_STREAM)
+        place = Place(folder, programs, daemon, free_port(socket.SOCK_DGRAM), metrics, metrics)
         measure.wait_until_quiet(rules)
         stack.enter_context(measure.leave_alone())
         busy, own, start = measure.machine_busy(), measure.own_busy(), time.monotonic()
