@@ -15,12 +15,11 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tests.fuzz.seeds import CORPUS, name_of
+from tests.fuzz.replay import CORPUS, FINDINGS, name_of
 from tests.fuzz.targets import TARGETS, Target
 from tests.support import ROOT
 
 OUT: Final = ROOT / "build" / "fuzz"
-FINDINGS: Final = ROOT / "tests" / "fuzz" / "findings"
 #: seconds for one input, which takes milliseconds; it hangs then
 PATIENCE: Final = 20
 #: megabytes of the process: what is bounded stays far below

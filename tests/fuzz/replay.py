@@ -7,6 +7,7 @@ that is how the two builds are compared.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import struct
 import sys
@@ -16,14 +17,18 @@ from pathlib import Path
 from tests.fuzz import plain
 
 LENGTH = struct.Struct("<I")
+CORPUS = Path(__file__).parent / "corpus"
+FINDINGS = Path(__file__).parent / "findings"
+
+
+def name_of(data: bytes) -> str:
+    """The name of an input's file: a hash of its content."""
+    return hashlib.sha256(data).hexdigest()[:12]
 
 
 def kept(target: str) -> list[Path]:
     """The files of a target in the repository."""
-    here = Path(__file__).parent
-    return sorted(
-        path for kind in ("corpus", "findings") for path in (here / kind / target).glob("*") if path.is_file()
-    )
+    return sorted(path for folder in (CORPUS, FINDINGS) for path in (folder / target).glob("*") if path.is_file())
 
 
 def answer(name: str) -> None:

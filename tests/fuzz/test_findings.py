@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fuzz.replay import kept
-from tests.fuzz.seeds import CORPUS, SEEDS, name_of
+from tests.fuzz.replay import CORPUS, kept
 from tests.fuzz.targets import TARGETS
 
 pytest.importorskip("pyarrow")
@@ -23,37 +22,25 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_all_that_was_kept_and_found_is_still_well(name: str) -> None:
+def test_all_that_was_kept_and_found_is_still_well_and_has_one_outcome(name: str) -> None:
     run = TARGETS[name].load()
-    for path in kept(name):
+    paths = kept(name)
+    assert paths
+    for number, path in enumerate(paths):
         try:
-            run(path.read_bytes())
+            outcome = repr(run(path.read_bytes()))
+            assert number >= 10 or repr(run(path.read_bytes())) == outcome
         except Exception as error:
             error.add_note(f"run it again: python -m tests.fuzz.replay {name} {path}")
             raise
 
 
-@pytest.mark.parametrize("name", TARGETS)
-def test_the_same_bytes_come_to_the_same(name: str) -> None:
-    run = TARGETS[name].load()
-    for path in kept(name)[:10]:
-        data = path.read_bytes()
-        assert repr(run(data)) == repr(run(data)), path
+def test_every_corpus_has_a_target_and_is_small() -> None:
+    assert {path.name for path in CORPUS.iterdir()} == set(TARGETS)
+    assert sum(path.stat().st_size for path in CORPUS.glob("*/*")) < 1 << 20
 
 
-def test_every_target_has_a_corpus_and_every_corpus_a_target() -> None:
-    assert {path.name for path in CORPUS.iterdir()} == set(TARGETS) == set(SEEDS)
-    assert all(kept(name) for name in TARGETS)
-
-
-def test_the_corpus_is_small_and_called_after_what_it_holds() -> None:
-    files = [path for name in TARGETS for path in (CORPUS / name).iterdir()]
-    assert sum(path.stat().st_size for path in files) < 1 << 20
-    assert [path for path in files if path.name != name_of(path.read_bytes())] == []
-
-
-def test_what_is_wrong_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A target must fail where the code and its oracle differ: here the slow matcher has forgotten a pattern."""
+def test_a_target_fails_where_the_code_and_its_oracle_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     run = TARGETS["patterns"].load()
     run(b"\0a/*\na/b\na/b")
     monkeypatch.setattr("tests.fuzz.targets.bus.naive.matches", lambda *_: False)

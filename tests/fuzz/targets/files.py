@@ -12,16 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 
 from bccnd.core.capture import Datagram, Reader, Tally, unwrap
 from bccnd.core.observe import observe
 from bccnd.errors import JournalError
 from bccnd.recorder import logfile
 from bccnd.recorder import rows as packed
-from bccnd.recorder.convert import convert, read_stretches, sessions_table
+from bccnd.recorder.convert import convert, read_stretches
 from bccnd.recorder.stretch import Head, Stretch
 
 _PORT: Final = 5400
@@ -151,10 +149,3 @@ def rows(data: bytes) -> object:
     if seen:
         assert packed.unpack(packed.pack(seen)) == seen
     return found, seen, packed.gap_in(data)
-
-
-def make_sessions() -> bytes:
-    """A file as the recorder writes it, to begin with."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(sessions_table(Head("relay01", "j1", 1, "0", [Stretch(1, 2, 0, 0)]), [Stretch(1, 2, 0, 0)]), sink)
-    return bytes(sink.getvalue())
