@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core import outbox
@@ -149,7 +149,9 @@ def agrees(box: Outbox, naive: Naive) -> None:
         assert box.head() == naive.line[naive.at_head()]
 
 
-@given(deeds(SKIP, CLEAR))
+@given(deeds(SKIP, SKIP, CLEAR))
+@example([Deed("put", b"MSG a\0"), Deed("lose", number=4), Deed("skip")])
+@example([Deed("set_order", number=STACK), Deed("put", b"MSG a\0"), Deed("lose", number=2), Deed("take"), Deed("skip")])
 @examples(500)
 def test_an_outbox_agrees_with_a_list(history: list[Deed]) -> None:
     box, naive = play(history, agrees)
