@@ -1,4 +1,4 @@
-"""Packet captures, read from their bytes: every format, every way a datagram is wrapped, and whatever is broken."""
+"""Packet captures, read from their bytes: every format, every encapsulation of a datagram, and damage."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from tests.core.captures import (
     statistics,
     udp,
 )
+from tests.core.material import reason_of
 
 PORT = 5400
 T = 1_700_000_000_123_456_000
@@ -63,7 +64,6 @@ def refused(data: bytes) -> str:
     assert caught.value.reason == "bad_capture"
     assert caught.value.remedy
     assert "x.pcap" in caught.value.detail
-    assert "\n" not in caught.value.detail
     return caught.value.detail
 
 
@@ -78,26 +78,26 @@ def wanted(count: int = 3) -> list[Datagram]:
     return [Datagram(T + number * 1_000_000, "10.0.0.1:4000", b"%d" % number) for number in range(count)]
 
 
+def one_by_one(*found: bytes) -> bytes:
+    return section() + b"".join(found)
+
+
 FILES: dict[str, bytes] = {
-    **{
-        f"pcap {order} {magic:x}": pcap(frames(), order=order, magic=magic) for order in "<>" for magic in (MICRO, NANO)
-    },
+    **{f"pcap {order} {unit:x}": pcap(frames(), order=order, magic=unit) for order in "<>" for unit in (MICRO, NANO)},
     **{f"pcapng {order}": pcapng(frames(), order=order) for order in "<>"},
     "sections of both orders": pcapng(frames()[:1]) + pcapng(frames()[1:], order=">"),
-    "interfaces of two kinds": section()
-    + interface(101, resolution=9)
-    + enhanced(Frame(T, ipv4(udp(b"0"))), per_second=10**9)
-    + interface(1, resolution=0x80 | 20)
-    + enhanced(frames()[1], 1, per_second=2**20)
-    + interface(1, offset=1_000_000_000)
-    + enhanced(Frame(T + 2_000_000 - 10**18, frames()[2].data), 2),
-    "blocks that say nothing": section()
-    + block(99, b"abc")
-    + interface()
-    + b"".join(map(enhanced, frames()[:1]))
-    + block(4, b"\0" * 8)
-    + statistics(0)
-    + b"".join(map(enhanced, frames()[1:])),
+    "interfaces of two kinds": one_by_one(
+        interface(101, resolution=9),
+        enhanced(Frame(T, ipv4(udp(b"0"))), per_second=10**9),
+        interface(1, resolution=0x80 | 20),
+        enhanced(frames()[1], 1, per_second=2**20),
+        interface(1, offset=1_000_000_000),
+        enhanced(Frame(T + 2_000_000 - 10**18, frames()[2].data), 2),
+    ),
+    "blocks that say nothing": one_by_one(
+        *(block(99, b"abc"), interface(), enhanced(frames()[0]), block(4, b"\0" * 8), statistics(0)),
+        *map(enhanced, frames()[1:]),
+    ),
 }
 
 
@@ -119,25 +119,22 @@ def test_nanoseconds_are_kept() -> None:
     assert datagrams(pcap([one], magic=MICRO))[0][0].stamp == T
 
 
-def test_an_old_packet_block_is_a_packet() -> None:
+def test_packet_blocks_of_other_kinds() -> None:
     one = frames()[0]
     units = one.stamp // 1000
     head = struct.pack("<HHIIII", 0, 5, units >> 32, units & 0xFFFFFFFF, len(one.data), one.wire)
-    assert datagrams(section() + interface() + block(2, head + one.data))[0] == wanted(1)
-
-
-def test_a_packet_without_a_time_is_counted() -> None:
-    one = frames()[0]
+    assert datagrams(one_by_one(interface(), block(2, head + one.data)))[0] == wanted(1)
+    # A packet without a time, or with an impossible one, is counted.
     simple = block(3, struct.pack("<I", one.wire) + one.data)
     late = Frame(capture.MAX_STAMP, one.data)
-    found, tally = datagrams(section() + interface() + simple + enhanced(one) + enhanced(late))
+    found, tally = datagrams(one_by_one(interface(), simple, enhanced(one), enhanced(late)))
     assert found == wanted(1)
     assert counts(tally) == {"packets": 3, "datagrams": 1, "malformed": 2}
 
 
-def test_what_the_capturing_host_missed_is_its_last_word_on_each_interface() -> None:
-    data = section() + interface() + interface() + statistics(3) + statistics(5) + statistics(7, 1) + statistics(9, 2)
-    assert read(data + section() + interface() + statistics(100))[1].dropped == 112
+def test_the_last_statistics_of_each_interface_count() -> None:
+    data = one_by_one(interface(), interface(), statistics(3), statistics(5), statistics(7, 1), statistics(9, 2))
+    assert read(data + one_by_one(interface(), statistics(100)))[1].dropped == 112
 
 
 # -- what is no capture
@@ -147,17 +144,14 @@ def test_what_the_capturing_host_missed_is_its_last_word_on_each_interface() -> 
     ("data", "why"),
     [
         (b"", "is empty"),
-        (b"\xd4\xc3", "is no capture"),
-        (b"PAR1" * 10, "is no capture"),
-        (b"some text that somebody wrote", "is no capture"),
+        *((data, "is no capture") for data in (b"\xd4\xc3", b"PAR1" * 10, b"some text", pcap([])[:23])),
         (b"\x1f\x8b\x08\0\0\0", "is compressed"),
-        (pcap([])[:23], "is no capture"),
         (struct.pack("<IHHiIII", MICRO, 3, 4, 0, 0, 0, 1), "version 3"),
         (block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 2, 0, -1)), "version 2"),
         (block(0x0A0D0D0A, struct.pack("<IHHq", 0x11111111, 1, 0, -1)), "without a byte order"),
     ],
 )
-def test_what_is_no_capture_is_said_in_a_line(data: bytes, why: str) -> None:
+def test_what_is_no_capture_is_refused(data: bytes, why: str) -> None:
     assert why in refused(data)
 
 
@@ -165,19 +159,22 @@ def test_what_is_no_capture_is_said_in_a_line(data: bytes, why: str) -> None:
     "data",
     [
         pcap(frames()) + struct.pack("<IIII", 1, 0, 2**31, 2**31),
-        pcapng(frames()) + struct.pack("<II", 6, 13) + b"\0" * 20,
-        pcapng(frames()) + struct.pack("<II", 6, 8) + b"\0" * 20,
-        pcapng(frames()) + struct.pack("<II", 6, capture.MAX_BLOCK + 4) + b"\0" * 20,
-        pcapng(frames()) + block(99, b"1234")[:-1] + b"x",
-        pcapng(frames()) + enhanced(frames()[0], 1),
-        pcapng(frames()) + block(6, struct.pack("<IIIII", 0, 0, 0, 100, 100) + b"x" * 50),
-        pcapng(frames()) + block(6, b"\0" * 8),
-        pcapng(frames()) + block(1, b"\0" * 4),
         section() + interface() * (capture.MAX_INTERFACES + 1),
+        *(
+            pcapng(frames()) + more
+            for more in (
+                *(struct.pack("<II", 6, size) + b"\0" * 20 for size in (13, 8, capture.MAX_BLOCK + 4)),
+                block(99, b"1234")[:-1] + b"x",
+                enhanced(frames()[0], 1),
+                block(6, struct.pack("<IIIII", 0, 0, 0, 100, 100) + b"x" * 50),
+                block(6, b"\0" * 8),
+                block(1, b"\0" * 4),
+            )
+        ),
     ],
     ids=range(10),
 )
-def test_damage_is_said_and_where(data: bytes) -> None:
+def test_damage_is_refused_with_its_place(data: bytes) -> None:
     assert "is damaged at byte " in refused(data)
 
 
@@ -190,24 +187,20 @@ def test_the_end_of_one_that_was_cut_off_is_counted(make: Callable[[Iterable[Fra
         assert found == wanted(2)
         assert tally.cut_short == 1
     assert datagrams(data[:whole])[1].cut_short == 0
-
-
-def test_one_without_packets_is_a_capture() -> None:
-    assert counts(datagrams(pcap([]))[1]) == counts(datagrams(section())[1]) == {}
+    # One without packets is a capture.
+    assert counts(datagrams(make([]))[1]) == {}
 
 
 @given(st.binary(max_size=300), st.sampled_from(sorted(FILES)), st.integers(0, 400), st.integers(0, 60))
-def test_whatever_the_bytes_are_there_is_one_way_to_fail(noise: bytes, name: str, at: int, less: int) -> None:
+def test_any_bytes_are_read_or_refused_as_a_bad_capture(noise: bytes, name: str, at: int, less: int) -> None:
     data = FILES[name]
-    reasons = set()
-    try:
-        _, tally = datagrams(data[:at] + noise + data[at + less :])
-    except JournalError as error:
-        reasons.add(error.reason)
-    else:
-        others = tally.other + tally.unknown_link + tally.fragments + tally.truncated + tally.malformed
-        assert tally.packets == tally.datagrams + others
-    assert reasons <= {"bad_capture"}
+    spoiled = data[:at] + noise + data[at + less :]
+    if reason := reason_of(datagrams, spoiled):
+        assert reason == "bad_capture"
+        return
+    tally = datagrams(spoiled)[1]
+    others = tally.other + tally.unknown_link + tally.fragments + tally.truncated + tally.malformed
+    assert tally.packets == tally.datagrams + others
 
 
 # -- how a datagram is wrapped
@@ -220,47 +213,44 @@ DESTINATION = (60, b"\0" + b"\0" * 6)
 AUTHENTICATION = (51, b"\x04" + b"\0" * 22)
 ATOMIC = (44, b"\0" + b"\0\0" + b"\0\0\0\x07")
 
+PEER4, PEER6 = "10.0.0.1:4000", "[fe80::1]:4000"
+EXTENDED = ipv6(udp(BODY), extensions=[HOP, DESTINATION, ROUTING, AUTHENTICATION, ATOMIC, DESTINATION])
+TAGS = (0x9100, 0x88A8, 0x8100)
+
 WRAPPED: dict[str, tuple[int, bytes, str]] = {
-    "ethernet": (1, ether(INSIDE4), "10.0.0.1:4000"),
-    "ethernet, padded": (1, ether(INSIDE4, padding=b"\0" * 20), "10.0.0.1:4000"),
-    "ethernet, tagged": (1, ether(INSIDE4, tags=[0x8100]), "10.0.0.1:4000"),
-    "ethernet, tagged twice": (1, ether(INSIDE4, tags=[0x88A8, 0x8100]), "10.0.0.1:4000"),
-    "ethernet, tagged three times": (1, ether(INSIDE6, tags=[0x9100, 0x88A8, 0x8100]), "[fe80::1]:4000"),
-    "options": (1, ether(ipv4(udp(BODY), options=b"\x94\x04\0\0" * 10)), "10.0.0.1:4000"),
-    "must not be fragmented": (1, ether(ipv4(udp(BODY), fragment=0x4000)), "10.0.0.1:4000"),
-    "ipv6": (1, ether(INSIDE6), "[fe80::1]:4000"),
-    "ipv6, extended": (
-        1,
-        ether(ipv6(udp(BODY), extensions=[HOP, DESTINATION, ROUTING, AUTHENTICATION, ATOMIC, DESTINATION])),
-        "[fe80::1]:4000",
-    ),
-    "raw": (101, INSIDE4, "10.0.0.1:4000"),
-    "raw, of old": (12, INSIDE6, "[fe80::1]:4000"),
-    "ipv4 alone": (228, INSIDE4, "10.0.0.1:4000"),
-    "ipv6 alone": (229, INSIDE6, "[fe80::1]:4000"),
-    "null": (0, null(INSIDE4), "10.0.0.1:4000"),
-    "null of another machine": (0, null(INSIDE6, ">"), "[fe80::1]:4000"),
-    "loop": (108, null(INSIDE4, ">"), "10.0.0.1:4000"),
-    "cooked": (113, sll(INSIDE4), "10.0.0.1:4000"),
-    "cooked, tagged": (113, sll(INSIDE6, tags=[0x8100]), "[fe80::1]:4000"),
-    "cooked, tagged twice": (113, sll(INSIDE4, tags=[0x88A8, 0x8100]), "10.0.0.1:4000"),
-    "cooked anew": (276, sll2(INSIDE4), "10.0.0.1:4000"),
-    "cooked anew, tagged": (276, sll2(INSIDE6, tags=[0x8100]), "[fe80::1]:4000"),
-    "cooked anew, tagged twice": (276, sll2(INSIDE4, tags=[0x88A8, 0x8100]), "10.0.0.1:4000"),
+    "ethernet": (1, ether(INSIDE4), PEER4),
+    "ethernet, padded": (1, ether(INSIDE4, padding=b"\0" * 20), PEER4),
+    "ethernet, tagged": (1, ether(INSIDE4, tags=TAGS[2:]), PEER4),
+    "ethernet, tagged twice": (1, ether(INSIDE4, tags=TAGS[1:]), PEER4),
+    "ethernet, tagged three times": (1, ether(INSIDE6, tags=TAGS), PEER6),
+    "options": (1, ether(ipv4(udp(BODY), options=b"\x94\x04\0\0" * 10)), PEER4),
+    "must not be fragmented": (1, ether(ipv4(udp(BODY), fragment=0x4000)), PEER4),
+    "no payload": (1, ether(ipv4(udp(b""))), PEER4),
+    "ipv6": (1, ether(INSIDE6), PEER6),
+    "ipv6, extended": (1, ether(EXTENDED), PEER6),
+    "raw": (101, INSIDE4, PEER4),
+    "raw, of old": (12, INSIDE6, PEER6),
+    "ipv4 alone": (228, INSIDE4, PEER4),
+    "ipv6 alone": (229, INSIDE6, PEER6),
+    "null": (0, null(INSIDE4), PEER4),
+    "null of another machine": (0, null(INSIDE6, ">"), PEER6),
+    "loop": (108, null(INSIDE4, ">"), PEER4),
+    "cooked": (113, sll(INSIDE4), PEER4),
+    "cooked, tagged": (113, sll(INSIDE6, tags=TAGS[2:]), PEER6),
+    "cooked, tagged twice": (113, sll(INSIDE4, tags=TAGS[1:]), PEER4),
+    "cooked, version 2": (276, sll2(INSIDE4), PEER4),
+    "cooked, version 2, tagged": (276, sll2(INSIDE6, tags=TAGS[2:]), PEER6),
+    "cooked, version 2, tagged twice": (276, sll2(INSIDE4, tags=TAGS[1:]), PEER4),
 }
 
 
 @pytest.mark.parametrize("name", WRAPPED)
-def test_a_datagram_is_found_however_it_is_wrapped(name: str) -> None:
+def test_a_datagram_is_found_however_it_is_wrapped_and_never_if_it_was_cut_off(name: str) -> None:
     link, data, peer = WRAPPED[name]
     tally = Tally()
-    assert unwrap(Packet(T, link, data, len(data)), PORT, tally) == Datagram(T, peer, BODY)
+    body = b"" if name == "no payload" else BODY
+    assert unwrap(Packet(T, link, data, len(data)), PORT, tally) == Datagram(T, peer, body)
     assert counts(tally) == {"packets": 1, "datagrams": 1}
-
-
-@pytest.mark.parametrize("name", WRAPPED)
-def test_what_was_cut_off_is_never_a_datagram(name: str) -> None:
-    link, data, _ = WRAPPED[name]
     whole = len(data) - 20 if "padded" in name else len(data)
     found = [unwrap(Packet(T, link, data[:end], len(data)), PORT, Tally()) for end in range(whole)]
     assert found == [None] * whole
@@ -305,16 +295,11 @@ def test_what_is_no_whole_datagram_for_us_is_counted_by_its_reason(name: str) ->
     assert tally.links == ({127} if why == "unknown_link" else set())
 
 
-def test_strange_links_are_not_remembered_without_end() -> None:
+def test_unknown_links_are_remembered_up_to_a_number() -> None:
     tally = Tally()
     for link in range(1000, 2000):
         unwrap(Packet(T, link, b"", 0), PORT, tally)
     assert (tally.unknown_link, len(tally.links)) == (1000, 8)
-
-
-def test_an_empty_datagram_is_one() -> None:
-    data = ether(ipv4(udp(b"")))
-    assert unwrap(Packet(T, 1, data, len(data)), PORT, Tally()) == Datagram(T, "10.0.0.1:4000", b"")
 
 
 @given(st.sampled_from(sorted(WRAPPED)), st.binary(max_size=80), st.integers(0, 100))

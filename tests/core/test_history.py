@@ -1,4 +1,4 @@
-"""What counters did: rates over what they are asked for, beginnings and ends to a sample, an hour in slots."""
+"""The history of counters: rates, when they began and ceased to rise, and an hour in slots."""
 
 from __future__ import annotations
 
@@ -40,16 +40,11 @@ def test_a_rate_is_over_the_time_that_is_asked_for(
     assert history(*counts).rate("x", T0 + now, count, seconds) == pytest.approx(rate)
 
 
-def test_a_counter_that_comes_later_has_risen_from_nothing() -> None:
+def test_a_counter_that_comes_later_has_risen_from_nothing_and_one_that_goes_is_forgotten() -> None:
     made = history(5, 5)
-    made.sample(T0 + 10, {"x": 5, "new": 3})
+    made.sample(T0 + 10, {"new": 3})
     assert made.rise("new") == Rise(T0 + 10, T0 + 10, T0 + 10)
     assert made.rate("new", T0 + 10, 3, 10.0) == pytest.approx(0.3)
-
-
-def test_a_counter_that_is_not_sampled_any_more_is_forgotten() -> None:
-    made = history(0, 1)
-    made.sample(T0 + 10, {})
     assert made.rise("x") is None
     made.sample(T0 + 15, {"x": 2})
     assert made.rise("x") == Rise(T0 + 15, T0 + 15, T0 + 15)
@@ -65,21 +60,22 @@ def test_a_counter_that_is_not_sampled_any_more_is_forgotten() -> None:
         ([(0, 0), (5, 1), (10, 2)], Rise(5, 5, 10)),
         ([(0, 0), (5, 1), (5 + QUIET, 2)], Rise(5, 5, 5 + QUIET)),
         ([(0, 0), (5, 1), (6 + QUIET, 2)], Rise(5, 6 + QUIET, 6 + QUIET)),
-        ([(0, 7)], Rise(None, None, None)),  # from before anybody looked
+        ([(0, 7)], Rise(None, None, None)),  # from before the first sample
         ([(0, 7), (5, 7)], Rise(None, None, None)),
         ([(0, 7), (5, 8)], Rise(None, 5, 5)),
         ([(0, 7), (5, 3)], Rise(None, 5, 5)),
         ([(0, 7), (5, 0)], Rise(None, None, None)),
     ],
 )
-def test_it_is_known_since_when_and_when_last_a_counter_rose(samples: list[tuple[float, int]], rise: Rise) -> None:
+def test_a_rise_has_a_beginning_and_an_end(samples: list[tuple[float, int]], rise: Rise) -> None:
     made = History()
     for now, count in samples:
         made.sample(now, {"x": count})
     assert made.rise("x") == rise
 
 
-def test_the_chart_is_an_hour_in_slots_and_says_what_is_not_known() -> None:
+def test_the_chart_is_an_hour_in_slots_with_gaps_where_nothing_is_known() -> None:
+    assert History(["x"]).chart("x", T0) == [None] * SLOTS
     made = history(0, 3, step=SLOT)
     made.sample(T0 + SLOT + 5, {"x": 4})
     chart = made.chart("x", T0 + 2 * SLOT)
@@ -88,10 +84,6 @@ def test_the_chart_is_an_hour_in_slots_and_says_what_is_not_known() -> None:
     assert set(chart[:-3]) == {None}
     assert made.chart("x", T0 + SLOTS * SLOT)[0] == 4
     assert made.chart("x", T0 + (SLOTS + 1) * SLOT) == [0] * SLOTS
-
-
-def test_before_the_first_sample_nothing_is_known() -> None:
-    assert History(["x"]).chart("x", T0) == [None] * SLOTS
 
 
 COUNTS = st.lists(st.integers(0, 2**70), min_size=1, max_size=60)
