@@ -174,12 +174,12 @@ coverage: $(READY) plain
 test-systemd: $(READY) $(BUILT)
 	@packaging/need.sh systemd-nspawn:systemd-container debootstrap:debootstrap zstd:zstd ip:iproute2 \
 		nsenter:util-linux cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev || true
-	BCCND_BUILD=compiled $(BIN)/python -m pytest --durations=5 tests/systemd $(ARGS)
+	BCCND_BUILD=compiled $(BIN)/python -m pytest --host-network --durations=5 tests/systemd $(ARGS)
 
 # Those that `make test` leaves out, and what stands before them in the same document.
 test-docs: $(READY) $(BUILT)
 	@packaging/need.sh unshare:util-linux ip:iproute2 java:default-jre-headless tcpdump:tcpdump jq:jq curl:curl
-	BCCND_DOCS=long $(BIN)/python -m pytest --durations=10 tests/docs/test_commands.py tests/docs/test_newcomer.py $(ARGS)
+	BCCND_DOCS=long $(BIN)/python -m pytest --host-network --durations=10 tests/docs/test_commands.py tests/docs/test_newcomer.py $(ARGS)
 
 wheel: $(READY)
 	@rm -rf dist

@@ -137,9 +137,14 @@ def origin(name: str) -> str:
     return "nowhere" if spec is None or spec.origin is None else spec.origin
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    help_ = "stay in this machine's own network, as tests must that fetch packages"
+    parser.addoption("--host-network", action="store_true", help=help_)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     runs_tests = "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", default=None)
-    if runs_tests and namespaces_permitted():
+    if runs_tests and not config.getoption("--host-network") and namespaces_permitted():
         enter_network_namespace()
     # What a service manager has told whoever runs these tests is not meant for the daemons in them.
     for name in ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "FDSTORE", "LISTEN_PID", "LISTEN_FDS"):
