@@ -17,7 +17,7 @@ import pytest
 
 from bccnd.client.endpoint import Endpoint
 from bccnd.client.message import Message
-from tests.client.test_endpoint import Segment, hasty, heard, segment, until_now
+from tests.client.segments import Segment, hasty, heard, segment, until_now
 from tests.e2e.harness import KEY
 from tests.support import PATIENCE
 
