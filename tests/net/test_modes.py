@@ -1,4 +1,4 @@
-"""What clients ask to be done with messages that they do not take: echo, modes, orders, and who waits for whom."""
+"""Modes of clients that read slowly: echo, soft and hard limits, orders, rates, and which publishers wait."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import socket
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -63,12 +62,11 @@ def is_held(peer: Peer) -> bool:
     return peer.client.held is not None
 
 
-def is_patient(peer: Peer) -> bool:
-    return peer.client.patient
-
-
-def is_here(peer: Peer) -> bool:
-    return peer.client.open
+def blocked(hub: Hub, soft: str = "block", hard: str = "") -> tuple[Peer, Peer, int]:
+    """A client that blocks, a publisher, and how many messages have been sent to the client."""
+    one, publisher = slow(hub, b"a"), hub.connect()
+    mode(one, soft, hard)
+    return one, publisher, clog(hub, one)
 
 
 def let_pass(hub: Hub, peer: Peer, seconds: float) -> None:
@@ -82,38 +80,29 @@ def let_pass(hub: Hub, peer: Peer, seconds: float) -> None:
 # -- echo
 
 
-@pytest.mark.parametrize(
-    ("pattern", "key"),
-    [
-        (b"a", b"a"),
-        (b"", b"a"),
-        (b"two words", b"two words"),
-        (b"!/app/", b"!/app/x"),
-        (b"b", b"!"),
-        (b"b", b"!relay01/*"),
-    ],
-)
+#: patterns, and keys whose messages they or the name of the host fit
+ECHOED = [(b"a", b"a"), (b"", b"a"), (b"two words", b"two words"), (b"!/app/", b"!/app/x"), (b"b", b"!relay01/*")]
+
+
 @pytest.mark.parametrize("meta", [False, True])
-def test_without_echo_a_publisher_hears_everybody_but_itself(hub: Hub, pattern: bytes, key: bytes, meta: bool) -> None:
-    one, other = hub.connect(pattern), hub.connect(pattern)
-    if meta:
-        one.send(frames.request(frames.META_ON))
-        other.send(frames.request(frames.META_ON))
-    for wanted, expected in ((b"off", 0), (b"on", 1)):
-        one.send(frames.request(frames.ECHO + wanted))
-        one.publish(key, b"mine")
-        assert len(messages(one.all(), key)) == expected
-        assert len(messages(other.all(), key)) == 1
-        other.publish(key, b"other's")
-        assert [payload[-7:] for payload in messages(one.all(), key)] == [b"other's"]
-        assert len(messages(other.all(), key)) == 1
-
-
-def test_echo_is_on_to_begin_with(hub: Hub) -> None:
-    one = hub.connect(b"a")
-    assert one.client.echo
-    one.publish(b"a", b"x")
-    assert messages(one.all(), b"a") == [b"x"]
+def test_without_echo_a_publisher_gets_the_messages_of_all_others(hub: Hub, meta: bool) -> None:
+    for pattern, key in ECHOED:
+        one, other = hub.connect(pattern), hub.connect(pattern)
+        assert one.client.echo
+        if meta:
+            one.send(frames.request(frames.META_ON))
+            other.send(frames.request(frames.META_ON))
+        for wanted, expected in ((b"off", 0), (b"on", 1)):
+            one.send(frames.request(frames.ECHO + wanted))
+            one.publish(key, b"mine")
+            assert len(messages(one.all(), key)) == expected
+            assert len(messages(other.all(), key)) == 1
+            other.publish(key, b"other's")
+            assert [payload[-7:] for payload in messages(one.all(), key)] == [b"other's"]
+            assert len(messages(other.all(), key)) == 1
+        one.close()
+        other.close()
+        turn_until(hub.loop, lambda: not hub.bus.clients, "the end of both")
 
 
 # -- soft modes: the socket is full
@@ -174,10 +163,8 @@ def test_a_client_that_is_ended_in_the_middle_of_a_batch_gets_nothing_of_what_fo
     assert messages(filter(None, one.waiting()), b"a") == []
 
 
-def test_with_soft_block_publishers_of_this_host_wait_until_all_that_waits_was_taken(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, soft="block")
-    count = clog(small, one)
+def test_with_soft_block_local_publishers_wait_until_all_that_waits_was_taken(small: Hub) -> None:
+    one, publisher, count = blocked(small)
     publisher.publish(b"a", *numbered(count, 200))
     small.settle()
     assert is_held(publisher)
@@ -190,23 +177,19 @@ def test_with_soft_block_publishers_of_this_host_wait_until_all_that_waits_was_t
     assert publisher.all() == []
 
 
-def test_the_segment_never_waits(small: Hub) -> None:
-    one = slow(small, b"a")
+def test_neither_the_segment_nor_the_daemon_itself_waits(small: Hub) -> None:
+    small.egress.open(b"relay01/bccnd/1")
+    one, daemons = slow(small, b"a"), slow(small, b"!/bccn/", b"heartbeat/")
     mode(one, soft="block", hard="block")
     from_segment(small, one, *numbered(0, 100))
     assert one.client.box.messages == 20
     packets = one.all()
     assert gaps(packets) == small.bus.counters.dropped["queue_messages"] == 100 - len(messages(packets, b"a")) > 0
-
-
-def test_nor_does_the_daemon_itself(small: Hub) -> None:
-    small.egress.open(b"relay01/bccnd/1")
-    one = slow(small, b"!/bccn/", b"heartbeat/")
-    mode(one, soft="block", hard="block")
+    mode(daemons, soft="block", hard="block")
     for number in range(100):
         small.bus.announce(frames.LIVENESS + b"x", b"%d" % number)
         small.bus.publish(b"relay01/bccnd/1", b"heartbeat/x", b"", b"MSG heartbeat/x\0")
-    packets = one.all()
+    packets = daemons.all()
     assert sum(packet.startswith(b"MSG") for packet in packets) + gaps(packets) == 200
 
 
@@ -217,9 +200,9 @@ def test_with_hard_error_a_client_whose_queue_is_full_is_ended(small: Hub) -> No
     one = slow(small, b"a")
     mode(one, hard="error")
     clog(small, one, 20)
-    assert is_here(one)
+    assert one.client.open
     from_segment(small, one, PART)
-    assert not is_here(one)
+    assert not one.client.open
     assert small.bus.counters.ended["slow"] == 1
     assert dropped(small) == {"client_ended": 1, "client_gone": 20}
     assert small.bus.queue_bytes == 0
@@ -244,31 +227,21 @@ def test_with_hard_block_publishers_wait_while_the_queue_is_full_and_go_on_when_
     assert dropped(small) == {}
 
 
-def test_with_hard_block_and_a_queue_that_is_full_in_bytes_publishers_wait_too(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=BusLimits(queue_messages=10_000, queue_bytes=20_000)) as hub:
-        one, publisher = slow(hub, b"a"), hub.connect()
-        mode(one, hard="block")
-        publisher.publish(b"a", *numbered(0, 100))
-        hub.settle()
-        assert is_held(publisher)
-        assert one.client.box.bytes <= 20_000
-        assert numbers(collect(one, 100)) == list(range(100))
-        assert dropped(hub) == {}
-
-
 @pytest.mark.parametrize("short", [0, 1, 10, 50, 100])
-def test_with_hard_block_nothing_is_lost_to_the_particulars_of_the_sender(tmp_path: Path, short: int) -> None:
-    with Hub(tmp_path, limits=BusLimits(queue_bytes=20_000)) as hub:
+def test_with_hard_block_and_a_queue_that_is_full_in_bytes_publishers_wait_too(tmp_path: Path, short: int) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_messages=10_000, queue_bytes=20_000)) as hub:
         one, publisher = slow(hub, b"a"), hub.connect()
         mode(one, hard="block")
         one.send(frames.request(frames.META_ON))
         one.all()
         count = clog(hub, one, 15)
-        # As it was sent it still fits, but not with what is put before it.
+        # As it was sent it still fits, but not with what meta puts before it.
         room = 20_000 - one.client.box.bytes - len(b"MSG a\0") - short
-        publisher.publish(b"a", b"x" * room)
+        publisher.publish(b"a", b"x" * room, *numbered(0, 50))
         hub.settle()
-        assert gaps(collect(one, count + 1)) == 0
+        assert is_held(publisher)
+        assert one.client.box.bytes <= 20_000
+        assert gaps(collect(one, count + 51)) == 0
         assert dropped(hub) == {}
 
 
@@ -306,9 +279,8 @@ def test_a_client_holds_up_its_own_user_and_root_holds_up_everybody(
 
 
 def test_messages_for_others_do_not_wait(small: Hub) -> None:
-    one, other, publisher = slow(small, b"a"), small.connect(b"b"), small.connect()
-    mode(one, soft="block")
-    clog(small, one)
+    _, publisher, _ = blocked(small)
+    other = small.connect(b"b")
     publisher.publish(b"b", b"x")
     publisher.publish(b"!/a", b"x")
     assert messages(other.all(), b"b") == [b"x"]
@@ -332,9 +304,7 @@ def test_whatever_the_form_of_the_key_its_publisher_waits(small: Hub, key: bytes
 
 
 def test_what_a_publisher_sends_behind_a_message_that_waits_is_done_behind_it(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, soft="block")
-    count = clog(small, one)
+    one, publisher, count = blocked(small)
     publisher.publish(b"a", b"%04d" % count)
     publisher.send(b"SUB b", b"CMSG !/bccn/sync\0now")
     small.settle()
@@ -445,24 +415,28 @@ def test_many_publishers_that_wait_all_go_on_and_each_keeps_its_order(small: Hub
         assert [number % 1000 for number in found if number // 1000 == place] == list(range(40))
 
 
-def test_a_publisher_that_ends_while_it_waits_loses_nothing(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, soft="block")
-    count = clog(small, one)
+def test_a_publisher_that_ends_while_it_waits_loses_nothing_and_costs_no_turns(
+    small: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, publisher, count = blocked(small)
     publisher.publish(b"a", *numbered(count, 50))
     small.settle()
     assert is_held(publisher)
     publisher.close()
-    small.turn(50)
+    events: list[object] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(small.bus, "_on_event", lambda *event: events.append(event))
+        small.turn(50)
+    assert events == []
     assert publisher.client.open
+    assert not small.loop.watches(publisher.client.fd)
     assert numbers(collect(one, count + 50)) == list(range(count + 50))
     turn_until(small.loop, lambda: len(small.bus.clients) == 1, "the end of the publisher")
 
 
-def test_a_publisher_that_shuts_its_side_while_it_waits_loses_nothing_and_hears_on(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect(b"b")
-    mode(one, soft="block")
-    count = clog(small, one)
+def test_a_publisher_that_shuts_its_side_while_it_waits_loses_nothing_and_gets_on(small: Hub) -> None:
+    one, publisher, count = blocked(small)
+    publisher.send(b"SUB b")
     publisher.publish(b"a", *numbered(count, 10))
     publisher.sock.shutdown(socket.SHUT_WR)
     small.turn(20)
@@ -472,76 +446,34 @@ def test_a_publisher_that_shuts_its_side_while_it_waits_loses_nothing_and_hears_
     assert publisher.hear() == b"MSG b\0x"
 
 
-def test_a_publisher_that_has_ended_costs_no_turns_while_it_waits(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, soft="block")
-    clog(small, one)
-    publisher.publish(b"a", b"x")
-    small.settle()
-    publisher.close()
-    calls = 0
-    original = small.bus._on_event
-
-    def counted(client: Any, events: int) -> None:
-        nonlocal calls
-        calls += 1
-        original(client, events)
-
-    small.bus._on_event = counted  # type: ignore[method-assign]
-    small.turn(100)
-    assert not small.loop.watches(publisher.client.fd)
-    assert calls == 0
-
-
-def test_when_the_blocker_ends_its_publishers_go_on(small: Hub) -> None:
-    one, other, publisher = slow(small, b"a"), small.connect(b"a"), small.connect()
-    mode(one, soft="block")
-    clog(small, one)
-    publisher.publish(b"a", *numbered(0, 10))
-    small.settle()
-    assert is_held(publisher)
-    one.close()
-    assert numbers(collect(other, 10)) == list(range(10))
-    assert publisher.all() == []
-    assert small.bus._waiting._held == {}
-
-
-def test_when_the_blocker_is_ended_by_its_own_wish_its_publishers_go_on(small: Hub) -> None:
-    one, other, publisher = slow(small, b"a"), small.connect(b"a"), small.connect()
-    mode(one, soft="block", hard="error")
-    clog(small, one)
-    publisher.publish(b"a", b"0000")
-    small.settle()
-    from_segment(small, one, *numbered(0, 30))
-    assert not one.client.open
-    assert numbers(collect(other, 1)) == [0]
-
-
-@pytest.mark.parametrize("soft", [name.decode() for name in SOFT_MODES if name != b"block"])
-def test_a_mode_that_no_longer_blocks_lets_publishers_go_on(small: Hub, soft: str) -> None:
-    one, other, publisher = slow(small, b"a"), small.connect(b"a"), small.connect()
-    mode(one, soft="block")
-    count = clog(small, one)
+@pytest.mark.parametrize("cause", ["end", "full queue", "queue", "discard", "error"])
+def test_a_client_that_no_longer_blocks_lets_publishers_go_on(small: Hub, cause: str) -> None:
+    one, publisher, count = blocked(small, hard="error" if cause == "full queue" else "")
+    other = small.connect(b"a")
     publisher.publish(b"a", b"%04d" % count)
     small.settle()
     assert is_held(publisher)
-    mode(one, soft=soft)
+    if cause == "end":
+        one.close()
+    elif cause == "full queue":
+        from_segment(small, one, *numbered(0, 30))
+    else:
+        mode(one, soft=cause)
     assert numbers(collect(other, 1)) == [count]
     assert publisher.all() == []
-    if soft == "error":
+    assert small.bus._waiting._held == {}
+    if cause in ("queue", "discard"):
+        packets = one.all()
+        assert numbers(packets)[:count] == list(range(count))
+        assert len(messages(packets, b"a")) + gaps(packets) == count + 1
+        assert gaps(packets) == (cause == "discard")
+    else:
         assert not one.client.open
-        return
-    packets = one.all()
-    assert numbers(packets)[:count] == list(range(count))
-    assert len(messages(packets, b"a")) + gaps(packets) == count + 1
-    assert gaps(packets) == (soft == "discard")
 
 
-def test_a_mode_that_still_blocks_lets_nobody_go_on(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, soft="block")
-    clog(small, one)
-    publisher.publish(b"a", b"x")
+def test_a_mode_that_still_blocks_lets_no_publisher_go_on(small: Hub) -> None:
+    one, publisher, _ = blocked(small)
+    publisher.publish(b"a", *numbered(0, 100))
     small.settle()
     for again in ({"soft": "block"}, {"hard": "block"}, {"hard": "error"}, {"order": "stack"}):
         mode(one, **again)
@@ -549,24 +481,15 @@ def test_a_mode_that_still_blocks_lets_nobody_go_on(small: Hub) -> None:
     one.send(frames.request(frames.ECHO + b"off"))
     small.settle()
     assert is_held(publisher)
-
-
-def test_from_soft_block_to_hard_block_publishers_wait_only_for_a_full_queue(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, soft="block")
-    clog(small, one)
-    publisher.publish(b"a", *numbered(0, 100))
-    small.settle()
     assert one.client.box.messages == 1
+    # From now on publishers wait only for a full queue.
     mode(one, soft="queue", hard="block")
     assert is_held(publisher)
     assert one.client.box.messages == 20
 
 
-def test_a_blocker_that_takes_its_pattern_back_holds_up_only_what_already_waits(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, soft="block")
-    count = clog(small, one)
+def test_a_blocker_that_takes_its_pattern_back_blocks_only_what_already_waits(small: Hub) -> None:
+    one, publisher, count = blocked(small)
     publisher.publish(b"a", *numbered(count, 5))
     one.send(b"UNSUB a")
     small.settle()
@@ -582,12 +505,10 @@ def test_who_has_read_nothing_for_too_long_is_waited_for_no_more_until_it_has_re
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.05)) as hub:
-        one, publisher = slow(hub, b"a"), hub.connect()
-        mode(one, soft="block")
-        count = clog(hub, one)
+        one, publisher, count = blocked(hub)
         publisher.publish(b"a", *numbered(count, 100))
         turn_until(hub.loop, lambda: hub.bus.counters.published == 100, "the end of patience")
-        assert not is_patient(one)
+        assert not one.client.patient
         assert publisher.all() == []
         (line,) = [message for message in caplog.messages if "has read nothing for 0.05 s" in message]
         assert "Remedy" in line
@@ -595,7 +516,7 @@ def test_who_has_read_nothing_for_too_long_is_waited_for_no_more_until_it_has_re
         assert len(messages(packets, b"a")) + gaps(packets) == count + 100
         assert gaps(packets) == sum(dropped(hub).values()) > 0
         # From now on it is waited for again.
-        assert is_patient(one)
+        assert one.client.patient
         clog(hub, one)
         publisher.publish(b"a", b"x")
         hub.settle()
@@ -617,11 +538,9 @@ def test_who_has_not_read_for_long_when_the_first_publisher_comes_ends_nobody(sm
     assert len(messages(packets, b"a")) + gaps(packets) == count + 1
 
 
-def test_without_patience_nobody_waits(tmp_path: Path) -> None:
+def test_without_patience_no_publisher_waits(tmp_path: Path) -> None:
     with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.0)) as hub:
-        one, publisher = slow(hub, b"a"), hub.connect()
-        mode(one, soft="block")
-        count = clog(hub, one)
+        one, publisher, count = blocked(hub)
         publisher.publish(b"a", *numbered(0, 100))
         assert publisher.all() == []
         packets = one.all()
@@ -640,20 +559,11 @@ def test_who_reads_however_slowly_is_waited_for(hub: Hub) -> None:
     for _ in range(5):
         assert one.sock.recv(10_000)
         let_pass(hub, one, hub.bus.limits.patience + 1)
-        assert is_patient(one), "it has read something in the meantime"
+        assert one.client.patient, "it has read something in the meantime"
         assert is_held(publisher)
     let_pass(hub, one, hub.bus.limits.patience + 1)
-    assert not is_patient(one), "it has read nothing any more"
+    assert not one.client.patient, "it has read nothing any more"
     assert not is_held(publisher)
-
-
-def test_a_blocker_that_reads_a_bit_at_a_time_loses_nothing(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=BusLimits(queue_messages=5, patience=5)) as hub:
-        one, publisher = slow(hub, b"a"), hub.connect()
-        mode(one, hard="block")
-        publisher.publish(b"a", *numbered(0, 300))
-        assert numbers(collect(one, 300)) == list(range(300))
-        assert dropped(hub) == {}
 
 
 def test_holding_up_again_and_again_leaves_no_timers_behind(small: Hub) -> None:
@@ -729,27 +639,19 @@ def test_all_clients_of_a_user_share_one_rate(tmp_path: Path) -> None:
         turn_until(hub.loop, lambda: hub.bus.counters.published == 105)
 
 
-def test_the_rate_of_one_user_is_nothing_to_another(tmp_path: Path) -> None:
+def test_a_rate_is_of_one_user_and_outlives_its_connections(tmp_path: Path) -> None:
     with rated(tmp_path, 1.0) as hub:
         ann, bob = hub.connect(who=ANN), hub.connect(b"a", who=BOB)
-        ann.publish(b"a", b"1", b"2", b"3")
-        hub.settle()
-        assert is_held(ann)
-        bob.publish(b"a", b"4")
-        assert messages(bob.all(), b"a") == [b"1", b"4"]
-
-
-def test_to_leave_and_to_come_back_gains_nothing(tmp_path: Path) -> None:
-    with rated(tmp_path, 1.0) as hub:
-        ann = hub.connect(who=ANN)
         ann.publish(b"a", b"1")
         ann.all()
         ann.close()
-        turn_until(hub.loop, lambda: not hub.bus.clients)
+        turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
         again = hub.connect(who=ANN)
         again.publish(b"a", b"2")
         hub.settle()
         assert is_held(again)
+        bob.publish(b"a", b"3")
+        assert messages(bob.all(), b"a") == [b"1", b"3"]
 
 
 def test_other_frames_than_messages_cost_nothing(tmp_path: Path) -> None:
@@ -797,16 +699,15 @@ def test_a_rate_and_a_blocker_together_lose_nothing_and_charge_once(tmp_path: Pa
 # -- the end of the bus
 
 
-def test_drain_takes_what_those_have_sent_who_wait(small: Hub) -> None:
-    one, other, publisher = slow(small, b"a"), small.connect(b"a"), small.connect()
-    mode(one, soft="block")
-    count = clog(small, one)
+def test_drain_takes_what_publishers_that_wait_have_sent(small: Hub) -> None:
+    one, publisher, count = blocked(small)
+    other = small.connect(b"a")
     publisher.publish(b"a", *(b"%04d" % number for number in range(count, count + 100)))
     small.settle()
     assert is_held(publisher)
     small.bus.stop_accepting()
     one.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-    small.bus.drain(time.monotonic() + 5)
+    small.bus.drain(time.monotonic() + 60)
     assert numbers(other.waiting()) == list(range(count, count + 100))
     packets = one.waiting()
     assert len(messages(packets, b"a")) + gaps(packets) == count + 100
@@ -819,7 +720,7 @@ def test_drain_takes_what_those_have_sent_who_are_slowed(tmp_path: Path) -> None
         publisher.publish(b"a", *numbered(0, 50))
         publisher.close()
         hub.settle()
-        hub.bus.drain(time.monotonic() + 5)
+        hub.bus.drain(time.monotonic() + 60)
         assert numbers(one.waiting()) == list(range(50))
 
 
@@ -838,26 +739,15 @@ def test_a_client_that_ends_during_drain_leaves_nothing_open(tmp_path: Path) -> 
 # -- reloading
 
 
-def test_a_reload_lets_nobody_go_on_who_still_has_to_wait(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, soft="block")
-    count = clog(small, one)
-    publisher.publish(b"a", *numbered(count, 50))
+def test_after_a_reload_publishers_still_wait_and_a_larger_queue_loses_nothing(small: Hub) -> None:
+    one, publisher, count = blocked(small, hard="block")
+    publisher.publish(b"a", *numbered(count, 200))
     small.settle()
     small.reload()
     small.settle()
     assert is_held(publisher)
-    assert numbers(collect(one, count + 50)) == list(range(count + 50))
-
-
-def test_a_reload_with_a_larger_queue_loses_nothing(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    mode(one, hard="block")
-    publisher.publish(b"a", *numbered(0, 200))
-    small.settle()
-    assert is_held(publisher)
     small.reload(BusLimits(queue_messages=50))
-    assert numbers(collect(one, 200)) == list(range(200))
+    assert numbers(collect(one, count + 200)) == list(range(count + 200))
     assert dropped(small) == {}
 
 
@@ -871,11 +761,9 @@ def test_a_reload_with_a_smaller_queue_drops_nothing_that_waits(small: Hub) -> N
     assert packets[-1] == frames.gap(1)
 
 
-def test_a_shorter_patience_holds_also_for_those_who_wait_already(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
+def test_a_shorter_patience_holds_also_for_publishers_that_wait_already(small: Hub) -> None:
     small.reload(dataclasses.replace(small.bus.limits, patience=3600.0))
-    mode(one, soft="block")
-    clog(small, one)
+    _, publisher, _ = blocked(small)
     publisher.publish(b"a", b"x")
     small.settle()
     assert is_held(publisher)
