@@ -75,6 +75,8 @@ class Place:
         spaces = ["--mount", "--pid", "--ipc", "--uts", *([] if bare else ["--net"])]
         self._process = subprocess.Popen(
             [
+                # A test process has a network of its own; its parent has that of the machine.
+                *(["nsenter", f"--net=/proc/{os.getppid()}/ns/net"] if bare else []),
                 *("unshare", *spaces, "--propagation", "private", "--fork", "--kill-child"),
                 *("sh", str(_HERE / "place.sh"), str(folder), str(root), "shared" if bare else "own", *sorted(seen)),
             ],

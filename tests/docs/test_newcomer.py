@@ -6,7 +6,6 @@ Needs a network to install from, and the ports that the README names.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -40,14 +39,13 @@ def section() -> list[Block]:
 @pytest.mark.skipif(os.environ.get("BCCND_DOCS") != "long", reason="needs a network: make test-docs does it")
 def test_a_newcomer_comes_from_a_clone_to_a_picture(tmp_path: Path) -> None:
     need_root("a host of its own takes namespaces")
-    with socket.socket() as probe:
-        if probe.connect_ex(("127.0.0.1", _PORT)) == 0:
-            cannot_here(f"port {_PORT} of this machine is in use")
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
     with Place(tmp_path / "place", _PATIENCE, root=clone, bare=True) as place:
+        if place.run(f"curl -s http://127.0.0.1:{_PORT}/ >/dev/null") == 0:
+            cannot_here(f"port {_PORT} of this machine is in use")
         follow(place, section())
-        assert place.run("curl -sf http://127.0.0.1:9540/ | grep -qi bccnd") == 0, place.shown
+        assert place.run(f"curl -sf http://127.0.0.1:{_PORT}/ | grep -qi bccnd") == 0, place.shown
         assert place.run("test $(grep -c '<svg' page/index.html) -gt 0 && grep -q clock/there page/index.html") == 0
 
 
