@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hmac
 import select
 import socket
 import threading
 import time
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any, Final
@@ -28,7 +26,6 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-import bccnd
 from bccnd.client.endpoint import Endpoint
 from bccnd.client.message import Message
 from bccnd.core import signatures
@@ -57,10 +54,6 @@ BYTES: Final = bytes(range(256))
 
 
 # -- opening and closing
-
-
-def test_the_package_offers_it() -> None:
-    assert bccnd.Endpoint is Endpoint
 
 
 def test_nothing_is_opened_before_open_and_closing_gives_all_back(segment: Segment) -> None:
@@ -97,29 +90,21 @@ def test_with_opens_and_closes_whatever_happens(segment: Segment) -> None:
     assert refused(endpoint.fileno).reason == "not_open"
 
 
-USES: dict[str, Callable[[Endpoint], object]] = {
-    "fileno": lambda one: one.fileno(),
-    "send": lambda one: one.send("x", "y"),
-    "send_all": lambda one: one.send_all("y"),
-    "send_to": lambda one: one.send_to("x", "y"),
-    "send_topic": lambda one: one.send_topic("x", "y"),
-    "recv": lambda one: one.recv(),
-    "recv(0)": lambda one: one.recv(0),
-    "receive": lambda one: one.receive("x"),
-    "dispatch": lambda one: one.dispatch(),
-    "heartbeat_start": lambda one: one.heartbeat_start(1),
-    "iteration": lambda one: next(iter(one)),
-}
+USES: list[Callable[[Endpoint], object]] = [
+    *(lambda one: one.fileno(), lambda one: one.send("x", "y"), lambda one: one.send_all("y")),
+    *(lambda one: one.send_to("x", "y"), lambda one: one.send_topic("x", "y"), lambda one: one.recv()),
+    *(lambda one: one.recv(0), lambda one: one.receive("x"), lambda one: one.dispatch()),
+    *(lambda one: one.heartbeat_start(1), lambda one: next(iter(one))),
+]
 
 
-@pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_what_needs_a_socket_says_that_there_is_none(segment: Segment, use: Callable[[Endpoint], object]) -> None:
+def test_what_needs_a_socket_says_that_there_is_none(segment: Segment) -> None:
     endpoint = segment.closed("a")
     for _ in ("before it was opened", "and after it was closed"):
-        seq = endpoint.seq
-        error = refused(lambda: use(endpoint))
-        assert (error.reason, error.detail) == ("not_open", "call open() first")
-        assert endpoint.seq == seq
+        for use in USES:
+            seq = endpoint.seq
+            assert refused(lambda use=use: use(endpoint)).reason == "not_open"  # type: ignore[misc]
+            assert endpoint.seq == seq
         endpoint.open()
         endpoint.close()
 
@@ -139,32 +124,37 @@ def test_what_needs_no_socket_works_without_one(segment: Segment) -> None:
 @pytest.mark.parametrize(
     ("options", "reason", "said"),
     [
-        ({"address": "localhost"}, "bad_address", "write it in numbers"),
-        ({"address": ""}, "bad_address", "'' is no address"),
+        ({"address": "localhost"}, "bad_address", "localhost"),
+        ({"address": ""}, "bad_address", "''"),
         ({"address": "10.0.0.0/24"}, "bad_address", "10.0.0.0/24"),
-        ({"port": 0}, "bad_port", "write 1 to 65535"),
-        ({"port": 65_536}, "bad_port", "port is 65536; write 1 to 65535"),
+        ({"port": 0}, "bad_port", "1 to 65535"),
+        ({"port": 65_536}, "bad_port", "65536"),
         ({"port": -1}, "bad_port", "-1"),
+        ({"hop_limit": 256}, "bad_hop_limit", "256"),
+        ({"hop_limit": -2}, "bad_hop_limit", "-2"),
+        ({"speed_window": -1}, "bad_speed_window", "-1"),
+        ({"largest": -1}, "bad_largest", "-1"),
     ],
     ids=str,
 )
-def test_an_address_or_a_port_that_is_none_is_refused_at_once(options: dict[str, Any], reason: str, said: str) -> None:
+def test_an_option_that_means_nothing_is_refused_at_once(options: dict[str, Any], reason: str, said: str) -> None:
+    before = descriptors()
     error = refused(lambda: Endpoint("a", **options))
-    assert error.reason == reason
-    assert said in error.detail
+    assert (error.reason, said in error.detail) == (reason, True)
+    assert descriptors() == before
 
 
 @pytest.mark.parametrize(
     ("options", "reason", "said"),
     [
-        ({"address": "127.0.0.1"}, "no_broadcast_address", "127.0.0.1 is not a broadcast address of this host"),
-        ({"address": "::1"}, "no_broadcast_address", "multicast group"),
-        ({"bind": "127.0.0.1"}, "bind_misses_broadcast", "receives no broadcast"),
-        ({"bind": "nonsense"}, "bind_misses_broadcast", "leave out 'bind'"),
-        ({"interface": "nosuch0"}, "no_interface", "there is no interface nosuch0"),
-        ({"interface": "x" * 40}, "no_interface", "name one of: "),
+        ({"address": "127.0.0.1"}, "no_broadcast_address", "127.0.0.1"),
+        ({"address": "::1"}, "no_broadcast_address", "multicast"),
+        ({"bind": "127.0.0.1"}, "bind_misses_broadcast", "broadcast"),
+        ({"bind": "nonsense"}, "bind_misses_broadcast", "'bind'"),
+        ({"interface": "nosuch0"}, "no_interface", "nosuch0"),
+        ({"interface": "x" * 40}, "no_interface", "lo"),
         ({"address": "239.1.2.3", "interface": "nosuch0"}, "no_interface", "nosuch0"),
-        ({"address": "239.1.2.3", "interface": "lo", "bind": "127.0.0.1"}, "bind_misses_broadcast", "no multicast"),
+        ({"address": "239.1.2.3", "interface": "lo", "bind": "127.0.0.1"}, "bind_misses_broadcast", "multicast"),
     ],
     ids=str,
 )
@@ -174,36 +164,18 @@ def test_a_segment_that_cannot_be_reached_is_refused_with_a_remedy(
     before = descriptors()
     endpoint = segment.closed("a", **options)
     error = refused(endpoint.open)
-    assert error.reason == reason
-    assert said in error.detail
-    assert "remedy: " in error.detail
+    assert (error.reason, said in error.detail, "remedy: " in error.detail) == (reason, True, True)
     assert endpoint.error() == error.detail
     assert descriptors() == before
     assert refused(endpoint.fileno).reason == "not_open"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"address": "239.1.2.3", "interface": "lo", "hop_limit": 256}, id="hop_limit above 255"),
-        pytest.param({"address": "239.1.2.3", "interface": "lo", "hop_limit": -2}, id="hop_limit below 0"),
-        pytest.param({"speed_window": -1}, id="speed_window below 0"),
-        pytest.param({"largest": -1}, id="largest below 0"),
-    ],
-)
-def test_options_that_mean_nothing_are_refused_at_once(segment: Segment, options: dict[str, Any]) -> None:
-    before = descriptors()
-    assert refused(lambda: segment.closed("a", **options)).detail
-    assert descriptors() == before
-
-
-def test_a_port_of_a_program_that_does_not_share_it_is_told_and_opens_when_it_is_gone(segment: Segment) -> None:
+def test_a_port_of_a_program_that_does_not_share_it_is_refused_and_opens_when_it_is_gone(segment: Segment) -> None:
     endpoint = segment.closed("a")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as selfish:
         selfish.bind(("", segment.port))
         error = refused(endpoint.open)
-        assert error.reason == "port_in_use"
-        assert "every BCCN program must set SO_REUSEADDR" in error.detail
+        assert (error.reason, "SO_REUSEADDR" in error.detail) == ("port_in_use", True)
         assert endpoint.error() == error.detail
     assert endpoint.open() is True
     assert endpoint.error() is None
@@ -220,16 +192,13 @@ def test_programs_that_share_the_port_all_hear_everything_also_the_sender(segmen
         assert heard(endpoint)[:4] == ("d/4", 1, "x", b"from elsewhere")
 
 
-GROUPS = [
-    pytest.param({"address": "239.1.2.3", "interface": "lo"}, id="IPv4"),
-    pytest.param({"address": "239.1.2.3", "interface": "lo", "bind": "239.1.2.3"}, id="IPv4, bound to the group"),
-    pytest.param({"address": "239.1.2.3", "interface": "lo", "hop_limit": 7}, id="IPv4, over routers"),
-]
+GROUPS: list[dict[str, Any]] = [{}, {"bind": "239.1.2.3"}, {"hop_limit": 7}]
 
 
-@pytest.mark.parametrize("options", GROUPS)
+@pytest.mark.parametrize("options", GROUPS, ids=str)
 def test_a_multicast_group_works_like_broadcast(segment: Segment, options: dict[str, Any]) -> None:
-    one, two = (segment.endpoint(name, keys=[KEY], **options) for name in ("a/b/1", "a/b/2"))
+    options = {"address": "239.1.2.3", "interface": "lo", "keys": [KEY], **options}
+    one, two = (segment.endpoint(name, **options) for name in ("a/b/1", "a/b/2"))
     one.send("x/y", "to the group")
     for endpoint in (one, two):
         message = heard(endpoint)
@@ -252,25 +221,19 @@ def test_groups_and_broadcast_on_one_port_stay_apart(segment: Segment) -> None:
 # -- name and seq
 
 
-@pytest.mark.parametrize(
-    ("given", "name"),
-    [(None, "?"), ("", "?"), ("?", "?"), ("a", "a"), ("a/b/1", "a/b/1"), ("??", "??"), ("n" * 128, "n" * 128)],
-    ids=str,
-)
-def test_the_name_is_what_was_set_and_nothing_is_a_question_mark(
-    segment: Segment, given: str | None, name: str
-) -> None:
+def test_the_name_is_what_was_set_and_nothing_is_a_question_mark(segment: Segment) -> None:
     endpoint = segment.endpoint("before")
     assert endpoint.name == "before"
-    endpoint.name = given
-    assert endpoint.name == name
-    endpoint.send("x")
-    assert heard(endpoint).src == name
-    assert segment.closed(given).name == name  # type: ignore[arg-type]
+    for set_to, name in ((None, "?"), ("", "?"), *((name, name) for name in ("?", "a", "a/b/1", "??", "n" * 128))):
+        endpoint.name = set_to
+        assert endpoint.name == name
+        endpoint.send("x")
+        assert heard(endpoint).src == name
+        assert segment.closed(set_to).name == name  # type: ignore[arg-type]
     assert segment.closed().name == "?"
 
 
-BAD_NAMES = ["a b", "a:b", "a|b", "a\n", "a\0", "a/", "a*", "*", "\xfc", "\udcff", "n" * 129]
+BAD_NAMES = ["a b", "a:b", "a|b", "a\n", "a\0", "a/", "a*", "*", "\xfc", "\udcff", "n" * 129, "\ud800"]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
@@ -278,17 +241,11 @@ def test_a_name_that_no_src_can_be_is_refused_and_the_old_one_stays(segment: Seg
     assert refused(lambda: segment.closed(name)).reason == "bad_src"
     endpoint = segment.endpoint("before")
     error = refused(lambda: setattr(endpoint, "name", name))
-    assert error.reason == "bad_src"
-    assert repr(name) in error.detail
+    assert (error.reason, repr(name) in error.detail or not name.isascii()) == ("bad_src", True)
     assert endpoint.name == "before"
     seq = endpoint.seq
     assert refused(lambda: endpoint.send(name, "x", "")).reason == "bad_src"
     assert endpoint.seq == seq
-
-
-def test_half_a_character_is_refused_like_any_other_bad_name(segment: Segment) -> None:
-    assert refused(lambda: segment.closed("\ud800")).reason == "bad_src"
-    assert refused(lambda: segment.endpoint("a").send("\ud800")).reason == "bad_channel"
 
 
 def test_the_seq_begins_at_the_clock_so_that_a_restart_is_never_old(segment: Segment) -> None:
@@ -309,58 +266,40 @@ def test_every_send_takes_the_next_seq_and_it_can_be_read_and_set(segment: Segme
         assert endpoint.send("x") == number
     assert endpoint.seq == 0  # behind the last number of 64 bits comes the first
     assert [message.seq for message in until_now(endpoint)] == [start, start + 1, start + 2, 1, 0, 2**64 - 1]
-
-
-@pytest.mark.parametrize("number", [-1, 2**64])
-def test_a_seq_beyond_64_bits_is_refused(segment: Segment, number: int) -> None:
-    endpoint = segment.closed("a")
     before = endpoint.seq
-    assert refused(lambda: setattr(endpoint, "seq", number)).reason == "bad_seq"
-    assert endpoint.seq == before
+    for number in (-1, 2**64):
+        assert refused(lambda number=number: setattr(endpoint, "seq", number)).reason == "bad_seq"  # type: ignore[misc]
+        assert endpoint.seq == before
 
 
 # -- sending
 
 
-@pytest.mark.parametrize(
-    ("parts", "found"),
-    [
+def test_a_datagram_is_what_was_sent_byte_for_byte(segment: Segment) -> None:
+    """Arguments that may be left out, None, text and bytes; what each of them may hold is in the table of vectors."""
+    endpoint, wire = segment.endpoint("me/1"), segment.wire
+    send: Callable[..., int] = endpoint.send
+    for parts, (src, chan, payload) in (
         (("x",), ("me/1", "x", b"")),
-        (("x", "text"), ("me/1", "x", b"text")),
-        (("x", b"bytes"), ("me/1", "x", b"bytes")),
         (("x", "\xfc \u20ac"), ("me/1", "x", "\xfc \u20ac".encode())),
+        (("x", BYTES), ("me/1", "x", BYTES)),
         (("x", None), ("me/1", "x", b"")),
         ((None, "x", "p"), ("me/1", "x", b"p")),
         (("", "x", "p"), ("?", "x", b"p")),
-        (("?", "x", "p"), ("?", "x", b"p")),
         (("you/2", "x", "p"), ("you/2", "x", b"p")),
         (("you/2", "x", None), ("you/2", "x", b"")),
-        (("you/2", "!", b""), ("you/2", "!", b"")),
-        (("x", BYTES), ("me/1", "x", BYTES)),
-        (("c" * 1024, "p"), ("me/1", "c" * 1024, b"p")),
-    ],
-    ids=lambda value: ascii(value)[:40],
-)
-def test_a_datagram_is_what_was_said_byte_for_byte(
-    segment: Segment, parts: tuple[Any, ...], found: tuple[str, str, bytes]
-) -> None:
-    endpoint = segment.endpoint("me/1")
-    src, chan, payload = found
-    wire = segment.wire
-    send: Callable[..., int] = endpoint.send
-    seq = send(*parts)
-    assert wire.hear(b"BCCN1") == datagram(src, seq, chan, payload)
-    assert heard(endpoint)[:4] == (src, seq, chan, payload)
-    assert endpoint.name == "me/1"
+    ):
+        seq = send(*parts)
+        assert wire.hear(b":%d:" % seq) == datagram(src, seq, chan, payload)
+        assert heard(endpoint)[:4] == (src, seq, chan, payload)
+        assert endpoint.name == "me/1"
 
 
 def test_the_short_forms_send_what_they_stand_for(segment: Segment) -> None:
-    endpoint = segment.endpoint("me/1")
-    wire = segment.wire
+    endpoint, wire = segment.endpoint("me/1"), segment.wire
     calls: list[tuple[Callable[[], int], str, bytes]] = [
         (lambda: endpoint.send_all("p"), "!", b"p"),
         (lambda: endpoint.send_all(), "!", b""),
-        (lambda: endpoint.send_to("you/2", "p"), "!you/2", b"p"),
         (lambda: endpoint.send_to("you/*", b"p"), "!you/*", b"p"),
         (lambda: endpoint.send_to("you"), "!you", b""),
         (lambda: endpoint.send_topic("x/y", "p"), "x/y", b"p"),
@@ -371,45 +310,23 @@ def test_the_short_forms_send_what_they_stand_for(segment: Segment) -> None:
         assert wire.hear(b":%d:" % seq) == datagram("me/1", seq, chan, payload)
 
 
-BAD_CHANNELS: list[tuple[Any, str]] = [
-    ("", "bad_channel"),
-    (None, "bad_channel"),
-    ("a b", "bad_channel"),
-    ("a:b", "bad_channel"),
-    ("a|b", "bad_channel"),
-    ("a\n", "bad_channel"),
-    ("\0", "bad_channel"),
-    ("\xfc", "bad_channel"),
-    ("! ", "bad_channel"),
-    ("c" * 1025, "bad_channel"),
-    ("!?", "bad_target"),
-    ("!?x", "bad_target"),
-    ("!/bccn/stats", "bad_target"),
-]
+BAD_CHANNELS: list[Any] = ["", None, "a b", "c" * 1025, "\ud800"]
+BAD_TARGETS: list[Any] = ["!?", "!?x", "!/bccn/stats"]
 
 
-@pytest.mark.parametrize(("chan", "reason"), BAD_CHANNELS, ids=lambda value: ascii(value)[:20])
-def test_a_channel_that_is_none_is_refused_and_takes_no_number(segment: Segment, chan: Any, reason: str) -> None:
+def test_a_channel_or_target_that_is_none_is_refused_and_takes_no_number(segment: Segment) -> None:
     endpoint = segment.endpoint("a")
     seq = endpoint.seq
-    error = refused(lambda: endpoint.send(chan, "x"))
-    assert error.reason == reason
-    assert endpoint.error() == error.detail
-    assert error.detail
-    assert endpoint.notify(chan) is False
-    assert endpoint.error() == error.detail
+    for chan in (*BAD_CHANNELS, *BAD_TARGETS):
+        error = refused(lambda chan=chan: endpoint.send(chan, "x"))  # type: ignore[misc]
+        assert error.reason == ("bad_target" if chan in BAD_TARGETS else "bad_channel"), chan
+        assert endpoint.error() == error.detail
+        assert error.detail
+        assert endpoint.notify(chan) is False
+        assert endpoint.error() == error.detail
+    for target in ("?", "?/b", "/x", ""):  # no name is not all of them
+        assert refused(lambda target=target: endpoint.send_to(target, "x")).reason == "bad_target"  # type: ignore[misc]
     assert endpoint.seq == seq
-    assert until_now(endpoint) == []
-
-
-@pytest.mark.parametrize("target", ["?", "?/b", "/x"])
-def test_a_target_that_can_be_nobody_is_refused(segment: Segment, target: str) -> None:
-    assert refused(lambda: segment.endpoint("a").send_to(target)).reason == "bad_target"
-
-
-def test_a_message_to_no_name_does_not_go_to_everyone(segment: Segment) -> None:
-    endpoint = segment.endpoint("a")
-    assert refused(lambda: endpoint.send_to("", "for one only")).reason == "bad_target"
     assert until_now(endpoint) == []
 
 
@@ -417,23 +334,19 @@ SIG: Final = signatures.generate()
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"algorithm": "crc32"}, {"keys": [KEY]}, {"keys": [SIG], "algorithm": "sig"}],
-    ids=["none", "crc32", "hmac", "sig"],
+    "options", [{}, {"algorithm": "crc32"}, {"keys": [KEY]}, {"keys": [SIG], "algorithm": "sig"}], ids=str
 )
 def test_a_datagram_of_1400_bytes_goes_out_and_one_more_byte_does_not(
     segment: Segment, options: dict[str, Any]
 ) -> None:
-    endpoint = segment.endpoint("a/b/1", **options)
-    wire = segment.wire
+    endpoint, wire = segment.endpoint("a/b/1", **options), segment.wire
     endpoint.send("x/y", b"." * 1200)
     payload = b"." * (1200 + 1400 - len(wire.hear(b"BCCN1")))
     endpoint.send("x/y", payload)
     assert len(wire.hear(b"BCCN1")) == 1400
     seq = endpoint.seq
     error = refused(lambda: endpoint.send("x/y", payload + b"."))
-    assert error.reason == "too_long"
-    assert error.detail == "1401 bytes, and a datagram has at most 1400"
+    assert (error.reason, "1401" in error.detail) == ("too_long", True)
     assert endpoint.notify("x/y", payload + b".") is False
     assert endpoint.error() == error.detail
     assert endpoint.seq == seq
@@ -453,10 +366,18 @@ def test_a_message_tells_all_that_is_known_of_it(segment: Segment) -> None:
     )
 
 
-def test_senders_on_any_port_are_heard_and_told_apart(segment: Segment) -> None:
+def broadcaster(ends: ExitStack, host: str = "") -> socket.socket:
+    """A socket on a port that the kernel chooses."""
+    sock = ends.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    sock.bind((host, 0))
+    return sock
+
+
+def test_senders_on_any_port_are_received_and_told_apart(segment: Segment) -> None:
     endpoint = segment.endpoint("a")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    with ExitStack() as ends:
+        other = broadcaster(ends)
         other.sendto(datagram("?", 1, "x"), (BROADCAST, segment.port))
         assert heard(endpoint).peer == f"127.0.0.1:{other.getsockname()[1]}"
 
@@ -475,22 +396,18 @@ def test_nothing_to_receive_is_none_when_the_time_is_over(segment: Segment) -> N
     assert time.monotonic() >= before + 0.05
 
 
-@pytest.mark.parametrize("timeout", [None, PATIENCE])
+@pytest.mark.parametrize("timeout", [None, PATIENCE, 1e9, float("inf")])
 def test_receiving_waits_for_a_message_to_come(segment: Segment, timeout: float | None) -> None:
     endpoint, other = segment.endpoint("a"), segment.endpoint("b")
     with soon(lambda: other.send("x", "at last")):
         message = endpoint.recv(timeout)
     assert message is not None
     assert message.payload == b"at last"
-
-
-@pytest.mark.parametrize("timeout", [1e9, float("inf")])
-def test_a_very_long_time_to_wait_is_one_too(segment: Segment, timeout: float) -> None:
-    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
-    with soon(lambda: other.send("x")):
-        assert endpoint.recv(timeout) is not None
-    with soon(lambda: other.send("x")):
-        assert endpoint.receive("x", timeout) is not None
+    if timeout is not None:
+        with soon(lambda: other.send("x", "again")):
+            message = endpoint.receive("x", timeout)
+        assert message is not None
+        assert message.payload == b"again"
 
 
 def test_iterating_gives_messages_as_they_come_and_ends_with_the_socket(segment: Segment) -> None:
@@ -519,37 +436,18 @@ def test_a_flood_of_what_is_dropped_lets_the_caller_go_on(segment: Segment, monk
 # -- for whom
 
 
-def test_directed_messages_reach_whom_they_name_and_nobody_else(segment: Segment) -> None:
-    names = ["h/p/1", "h/p/1/7", "h/p/1/7/9", "h/p/12", "h/p", "h/q/1", "h2/p/1", "h", "h/p/1/w-3", "h/p/1/w-3/0", "?"]
-    targets = {
-        "h/p/1": {"h/p/1"},
-        "h/p/1/*": {"h/p/1", "h/p/1/7", "h/p/1/7/9", "h/p/1/w-3", "h/p/1/w-3/0"},
-        "h/p/1/7": {"h/p/1/7"},
-        "h/p/1/7/*": {"h/p/1/7", "h/p/1/7/9"},
-        "h/p": {"h/p/1", "h/p/1/7", "h/p/1/7/9", "h/p/12", "h/p", "h/p/1/w-3", "h/p/1/w-3/0"},
-        "h/p/*": {"h/p/1", "h/p/1/7", "h/p/1/7/9", "h/p/12", "h/p", "h/p/1/w-3", "h/p/1/w-3/0"},
-        "h": set(names) - {"h2/p/1", "?"},
-        "h/*": set(names) - {"h2/p/1", "?"},
-        "h/p/1/w-3": {"h/p/1/w-3", "h/p/1/w-3/0"},
-        "h/p/1/w-3/0": {"h/p/1/w-3/0"},
-        "h/": set(),
-        "*": set(),
-        "h/p/2": set(),
-        "H": set(),
-    }
-    everyone = [segment.endpoint(name) for name in names]
-    sender = segment.endpoint("sender")
-    for target in targets:
+def test_what_is_directed_elsewhere_is_counted_and_not_received(segment: Segment) -> None:
+    """Which target reaches which name is in the table of vectors."""
+    endpoint, sender = segment.endpoint("h/p/1"), segment.endpoint("sender")
+    for target in ("h/p/1", "h/*", "h/p/2", "H"):
         sender.send_to(target, target)
     sender.send_all("the end")
-    for endpoint in everyone:
-        messages = judged(endpoint, len(targets) + 1)
-        mine = [target.encode() for target, reached in targets.items() if endpoint.name in reached]
-        assert payloads(messages) == [*mine, b"the end"], endpoint.name
-        assert {message.form for message in messages[:-1]} <= {"directed"}
-        assert messages[-1].form == "all"
-        assert verdicts(endpoint).get("not_addressed", 0) == len(targets) - len(mine)
-        assert endpoint.stats()["TQMC"]["*"] == len(mine) + 1
+    messages = judged(endpoint, 5)
+    assert [(message.payload, message.form) for message in messages] == [
+        *((b"h/p/1", "directed"), (b"h/*", "directed"), (b"the end", "all"))
+    ]
+    assert verdicts(endpoint) == {"accepted": 3, "not_addressed": 2}
+    assert endpoint.stats()["TQMC"]["*"] == 3
 
 
 def test_who_is_addressed_follows_the_name(segment: Segment) -> None:
@@ -566,34 +464,32 @@ def test_who_is_addressed_follows_the_name(segment: Segment) -> None:
 
 
 PATTERNS = ["", "a/", "a/b", "a/*", "a/*/c", "a/>", ">", "*", "a", "a/b*", "*b", "!", "a/*b"]
+#: channels, and the patterns that match
+MATCHES: dict[str, set[str]] = {
+    "a": {"", ">", "*", "a"},
+    "a/b": {"", "a/", "a/b", "a/*", "a/>", ">", "a/b*"},
+    "a/bc": {"", "a/", "a/*", "a/>", ">", "a/b*"},
+    "a/b/c": {"", "a/", "a/*/c", "a/>", ">"},
+    "a/": {"", "a/", "a/*", "a/>", ">"},
+    "b": {"", ">", "*"},
+    "b/a": {"", ">"},
+    "!": set(PATTERNS),
+    "!me/1": set(PATTERNS),
+    "!me": set(PATTERNS),
+    "!you": set(),
+}
 
 
-@pytest.mark.parametrize(
-    ("chan", "wanted"),
-    [
-        ("a", {"", ">", "*", "a"}),
-        ("a/b", {"", "a/", "a/b", "a/*", "a/>", ">", "a/b*"}),
-        ("a/bc", {"", "a/", "a/*", "a/>", ">", "a/b*"}),
-        ("a/b/c", {"", "a/", "a/*/c", "a/>", ">"}),
-        ("a/", {"", "a/", "a/*", "a/>", ">"}),
-        ("b", {"", ">", "*"}),
-        ("b/a", {"", ">"}),
-        ("!", set(PATTERNS)),
-        ("!me/1", set(PATTERNS)),
-        ("!me", set(PATTERNS)),
-        ("!you", None),
-    ],
-)
-def test_a_message_calls_the_callbacks_whose_pattern_matches(
-    segment: Segment, chan: str, wanted: set[str] | None
-) -> None:
+def test_a_message_calls_the_callbacks_whose_pattern_matches(segment: Segment) -> None:
     endpoint = segment.endpoint("me/1")
     called: list[str] = []
     for pattern in PATTERNS:
         endpoint.listen(pattern, lambda message, pattern=pattern: called.append(pattern))  # type: ignore[misc]
-    endpoint.send(chan, "x")
-    wait(lambda: endpoint.dispatch() or sum(verdicts(endpoint).values()))
-    assert called == [pattern for pattern in PATTERNS if pattern in (wanted or set())]
+    for number, (chan, wanted) in enumerate(MATCHES.items(), start=1):
+        endpoint.send(chan, "x")
+        wait(lambda number=number: (endpoint.dispatch(), sum(verdicts(endpoint).values()) == number)[1])  # type: ignore[misc]
+        assert called == [pattern for pattern in PATTERNS if pattern in wanted], chan
+        called.clear()
 
 
 def dispatched(endpoint: Endpoint, count: int) -> None:
@@ -656,14 +552,18 @@ def test_dispatch_counts_messages_also_those_that_nobody_listens_for(segment: Se
     assert endpoint.recv(0) is None
 
 
-def test_one_dispatch_takes_a_bounded_number(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_dispatch_and_one_receive_take_a_bounded_number(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bccnd.client.endpoint.MAX_TAKEN", 4)
     endpoint = segment.endpoint("a")
     for _ in range(10):
         endpoint.send("x")
     assert select.select([endpoint], [], [], PATIENCE)[0]
-    counts = [endpoint.dispatch() for _ in range(3)]
-    assert counts == [4, 4, 2]
+    assert [endpoint.dispatch() for _ in range(3)] == [4, 4, 2]
+    for _ in range(10):
+        endpoint.send("x")
+    assert select.select([endpoint], [], [], PATIENCE)[0]
+    assert endpoint.receive("x") is not None
+    assert endpoint.stats()["TQMC"]["*"] == 14
 
 
 def test_listening_twice_calls_twice_and_is_taken_back_once_each(segment: Segment) -> None:
@@ -775,37 +675,31 @@ def test_dispatch_also_takes_what_receive_has_put_aside(segment: Segment) -> Non
 # -- in a program's own loop
 
 
-def test_in_a_select_loop_messages_arrive_without_busy_waiting(segment: Segment) -> None:
+def polling(endpoint: Endpoint, ends: ExitStack) -> list[Callable[[float], object]]:
+    """Ways to wait for an endpoint for so many seconds; what they give is empty while there is nothing."""
+    poll, epoll = select.poll(), ends.enter_context(select.epoll())
+    poll.register(endpoint, select.POLLIN)
+    epoll.register(endpoint, select.POLLIN)
+    return [
+        lambda seconds: select.select([endpoint], [], [], seconds)[0],
+        lambda seconds: poll.poll(seconds * 1000),
+        lambda seconds: epoll.poll(seconds),
+    ]
+
+
+def test_in_a_loop_of_their_own_programs_are_woken_once_for_each_message(segment: Segment) -> None:
     endpoint, other, log = segment.endpoint("a"), segment.endpoint("b"), Log()
     endpoint.listen("x", log("x"))
-    assert select.select([endpoint], [], [], 0.01)[0] == []
-    rounds = 0
-    for number in range(5):
-        with soon(lambda number=number: other.send("x", str(number)), 0.02):  # type: ignore[misc]
-            while len(log.calls) == number:
-                assert select.select([endpoint], [], [], PATIENCE)[0] == [endpoint]
-                endpoint.dispatch()
-                rounds += 1
-    assert log.taken() == [("x", b"%d" % number) for number in range(5)]
-    assert rounds == 5
-    assert select.select([endpoint], [], [], 0)[0] == []
-
-
-@pytest.mark.parametrize("kind", ["poll", "epoll"])
-def test_in_a_poll_loop_messages_arrive(segment: Segment, kind: str) -> None:
-    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
-    with contextlib.ExitStack() as ends:
-        poll: Any = getattr(select, kind)()
-        if kind == "epoll":
-            ends.enter_context(poll)
-        poll.register(endpoint, select.POLLIN)
-        assert poll.poll(0) == []
-        other.send("x", "1")
-        assert poll.poll(PATIENCE) == [(endpoint.fileno(), select.POLLIN)]
-        message = endpoint.recv(0)
-        assert message is not None
-        assert message.payload == b"1"
-        assert poll.poll(0) == []
+    with ExitStack() as ends:
+        ready = polling(endpoint, ends)
+        for number in range(6):
+            assert not any(poll(0) for poll in ready)
+            with soon(lambda number=number: other.send("x", str(number)), 0.02):  # type: ignore[misc]
+                assert ready[number % 3](PATIENCE)
+                assert all(poll(0) for poll in ready)
+                assert endpoint.dispatch() == 1
+        assert not any(poll(0) for poll in ready)
+    assert log.taken() == [("x", b"%d" % number) for number in range(6)]
 
 
 def test_in_asyncio_messages_arrive_without_busy_waiting(segment: Segment) -> None:
@@ -852,39 +746,26 @@ def test_notify_is_true_or_false_and_then_error_says_why(segment: Segment) -> No
     assert endpoint.error() == "call open() first"
 
 
-CLEARING: dict[str, Callable[[Endpoint], object]] = {
-    "notify": lambda one: one.notify("x"),
-    "send": lambda one: one.send("x"),
-    "send_all": lambda one: one.send_all(),
-    "send_to": lambda one: one.send_to("x"),
-    "send_topic": lambda one: one.send_topic("x"),
-    "open": lambda one: one.open(),
-}
-KEEPING: dict[str, Callable[[Endpoint], object]] = {
-    "error": lambda one: one.error(),
-    "stats": lambda one: one.stats(),
-    "beat": lambda one: one.beat(),
-    "a beat that fails": lambda one: one.beat("x" * 2000),
-}
+CLEARING: list[Callable[[Endpoint], object]] = [
+    *(lambda one: one.notify("x"), lambda one: one.send("x"), lambda one: one.send_all()),
+    *(lambda one: one.send_to("x"), lambda one: one.send_topic("x"), lambda one: one.open()),
+]
+KEEPING: list[Callable[[Endpoint], object]] = [
+    *(lambda one: one.error(), lambda one: one.stats(), lambda one: one.beat(), lambda one: one.beat("x" * 2000)),
+]
 
 
-@pytest.mark.parametrize("call", CLEARING.values(), ids=CLEARING)
-def test_an_error_is_cleared_by_the_next_operation(segment: Segment, call: Callable[[Endpoint], object]) -> None:
+def test_an_error_stays_until_the_next_operation(segment: Segment) -> None:
     endpoint = segment.endpoint("a")
-    endpoint.notify("")
-    assert endpoint.error()
-    call(endpoint)
-    assert endpoint.error() is None
-
-
-@pytest.mark.parametrize("call", KEEPING.values(), ids=KEEPING)
-def test_an_error_stays_until_then(segment: Segment, call: Callable[[Endpoint], object]) -> None:
-    endpoint = segment.endpoint("a")
-    endpoint.notify("")
-    error = endpoint.error()
-    call(endpoint)
-    assert endpoint.error() == error
-    assert error
+    for clear in CLEARING:
+        endpoint.notify("")
+        error = endpoint.error()
+        assert error
+        for keep in KEEPING:
+            keep(endpoint)
+            assert endpoint.error() == error
+        clear(endpoint)
+        assert endpoint.error() is None
 
 
 def test_receive_takes_everything_and_gives_what_belongs_to_its_channel(segment: Segment) -> None:
@@ -912,41 +793,21 @@ def test_receive_takes_everything_and_gives_what_belongs_to_its_channel(segment:
     assert stats["TQMC"]["*"] == 6
 
 
-def test_receive_waits_until_its_time_is_over(segment: Segment) -> None:
-    endpoint = segment.endpoint("a")
+def test_receive_waits_until_its_time_is_over_or_a_message_of_any_channel_comes(segment: Segment) -> None:
+    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
     assert endpoint.receive("x") is None
     assert endpoint.receive("x", -1) is None
     before = time.monotonic()
     assert endpoint.receive("x", 0.03) is None
     assert time.monotonic() >= before + 0.03
-
-
-def test_receive_waits_for_a_message_of_its_channel_to_come(segment: Segment) -> None:
-    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
-    with soon(lambda: other.send("x", "at last")):
-        message = endpoint.receive("x", PATIENCE)
-    assert message is not None
-    assert message.payload == b"at last"
-
-
-def test_a_message_of_any_channel_ends_the_wait_so_that_the_caller_can_look_after_it(segment: Segment) -> None:
-    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
-    before = time.monotonic()
     with soon(lambda: other.send("y", "for later")):
-        assert endpoint.receive("x", PATIENCE) is None
-    assert time.monotonic() < before + PATIENCE
+        assert endpoint.receive("x", float("inf")) is None  # so that the caller can look after it
     message = endpoint.receive("y")
     assert message is not None
     assert message.payload == b"for later"
-
-
-def test_with_messages_of_other_channels_there_receive_does_not_wait(segment: Segment) -> None:
-    endpoint, other = segment.endpoint("a"), segment.endpoint("b")
     other.send("y", "for later")
     assert select.select([endpoint], [], [], PATIENCE)[0]
-    before = time.monotonic()
-    assert endpoint.receive("x", 2.0) is None
-    assert time.monotonic() < before + 2.0
+    assert endpoint.receive("x", float("inf")) is None
 
 
 def test_with_a_message_of_its_channel_waiting_receive_does_not_wait(segment: Segment) -> None:
@@ -954,12 +815,10 @@ def test_with_a_message_of_its_channel_waiting_receive_does_not_wait(segment: Se
     for payload in ("1", "2"):
         endpoint.send("x", payload)
     wait(lambda: endpoint.receive("y") or endpoint.stats()["QMC"].get("x") == 2)
-    before = time.monotonic()
     for data in (b"1", b"2"):
-        message = endpoint.receive("x", PATIENCE)
+        message = endpoint.receive("x", float("inf"))
         assert message is not None
         assert message.payload == data
-    assert time.monotonic() < before + PATIENCE
 
 
 def test_recv_gives_what_was_put_aside_first_in_the_order_of_its_coming(segment: Segment) -> None:
@@ -981,22 +840,10 @@ def test_what_waits_in_channels_is_there_after_closing(segment: Segment) -> None
 
 
 def test_stats_of_one_that_has_heard_nothing(segment: Segment) -> None:
-    empty = {
-        "QSC": 0,
-        "SEEN_QS": [],
-        "ACTIVE_QS": [],
-        "QMC": {},
-        "TQMC": {"*": 0},
-        "VERDICTS": {},
-        "DROPPED": 0,
-    }
+    empty = {"QSC": 0, "SEEN_QS": [], "ACTIVE_QS": [], "QMC": {}, "TQMC": {"*": 0}, "VERDICTS": {}, "DROPPED": 0}
     assert segment.closed("a").stats() == empty
-    assert segment.endpoint("a", dedup=True, speed_window=5).stats() == {
-        **empty,
-        "DDC": 0,
-        "DDO": None,
-        "SS": {"*": 0.0},
-    }
+    more = {"DDC": 0, "DDO": None, "SS": {"*": 0.0}}
+    assert segment.endpoint("a", dedup=True, speed_window=5).stats() == {**empty, **more}
 
 
 def test_stats_tell_what_dedup_remembers(segment: Segment) -> None:
@@ -1066,11 +913,9 @@ def test_without_dedup_copies_are_messages(segment: Segment) -> None:
 
 def test_the_same_name_at_another_address_is_another_sender(segment: Segment) -> None:
     endpoint = segment.endpoint("a", dedup=True)
-    for host in ("127.0.0.1", "127.0.0.2"):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-            other.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-            other.bind((host, 0))
-            other.sendto(datagram("b", 1, "x"), (BROADCAST, segment.port))
+    with ExitStack() as ends:
+        for host in ("127.0.0.1", "127.0.0.2"):
+            broadcaster(ends, host).sendto(datagram("b", 1, "x"), (BROADCAST, segment.port))
     assert [message.peer.partition(":")[0] for message in judged(endpoint, 2)] == ["127.0.0.1", "127.0.0.2"]
 
 
@@ -1078,13 +923,9 @@ def test_the_same_name_from_another_port_is_the_same_sender_but_for_the_unknown(
     endpoint = segment.endpoint("a", dedup=True)
     with ExitStack() as ends:
         for _ in range(2):
-            other = ends.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            other.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-            for raw in (
-                *(datagram("b", 1, "x", "1"), datagram("b", 1, "x", "2")),
-                *(datagram("?", 1, "x", "1"), datagram("?", 1, "x", "2"), datagram("?", 1, "x", "1")),
-            ):
-                other.sendto(raw, (BROADCAST, segment.port))
+            other = broadcaster(ends)
+            for src, payload in (("b", "1"), ("b", "2"), ("?", "1"), ("?", "2"), ("?", "1")):
+                other.sendto(datagram(src, 1, "x", payload), (BROADCAST, segment.port))
         messages = judged(endpoint, 10)
     assert [(message.src, message.payload) for message in messages] == [
         *[("b", b"1"), ("?", b"1"), ("?", b"2")],
@@ -1138,193 +979,48 @@ def public_pem(private: Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> bytes
     return private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
-def body(src: str, seq: int, chan: str, payload: bytes = b"") -> bytes:
-    return f"{src}:{seq}:{chan}|".encode() + payload
-
-
-def checked(algo: str, total: str, inner: bytes) -> bytes:
-    """A datagram with a check that is what it is."""
-    return b"BCCN1[%d:%s=%s]%b" % (len(inner), algo.encode(), total.encode(), inner)
-
-
-def hmac_of(inner: bytes) -> str:
-    return hmac.digest(KEY, inner, "sha256")[:8].hex()
-
-
-def test_each_algorithm_puts_its_own_check_on_the_wire(segment: Segment) -> None:
-    wire = segment.wire
-    private = Ed25519PrivateKey.generate()
-    inner = body("a", 1, "x", b"p")
-    expected = {
-        "none": b"BCCN1[7]a:1:x|p",
-        "crc32": checked("crc32", f"{zlib.crc32(inner):08x}", inner),
-        "hmac": datagram("a", 1, "x", "p", KEY),
-        "sig": checked("sig", private.sign(inner).hex(), inner),
-    }
-    for algorithm, raw in expected.items():
-        keys = {"hmac": [KEY], "sig": [pem(private)]}.get(algorithm, [])
-        endpoint = segment.endpoint("a", algorithm=algorithm, keys=keys)
-        endpoint.seq = 1
-        endpoint.send("x", "p")
-        assert wire.hear(b"BCCN1") == raw
-        endpoint.close()
-
-
 @pytest.mark.parametrize(
-    ("options", "verdict"),
+    ("options", "unsigned", "signed"),
     [
-        ({}, "accepted"),
-        ({"algorithm": "none"}, "accepted"),
-        ({"keys": [KEY]}, "integrity_missing"),
-        ({"algorithm": "crc32"}, "integrity_missing"),
-        ({"keys": [KEY], "required": False}, "accepted"),
-        ({"algorithm": "crc32", "required": False}, "accepted"),
-        ({"keys": [KEY], "accept_unverifiable": True}, "integrity_missing"),
+        ({}, "accepted", "integrity_unknown"),
+        ({"accept_unverifiable": True}, "accepted", "accepted"),
+        ({"algorithm": "crc32"}, "integrity_missing", "integrity_unknown"),
+        ({"keys": [KEY]}, "integrity_missing", "accepted"),
+        ({"keys": [KEY.decode()]}, "integrity_missing", "accepted"),
+        ({"keys": (OTHER_KEY, KEY), "required": False}, "accepted", "accepted"),
+        ({"keys": [OTHER_KEY], "accept_unverifiable": True}, "integrity_missing", "integrity_failed"),
     ],
     ids=str,
 )
-def test_what_carries_no_check(segment: Segment, options: dict[str, Any], verdict: str) -> None:
+def test_what_options_make_of_a_check(segment: Segment, options: dict[str, Any], unsigned: str, signed: str) -> None:
+    """Every kind of check and fault is in the table of vectors; here are the options that have a default."""
     endpoint = segment.endpoint("a", **options)
-    segment.wire.send(datagram("b", 1, "x"))
-    assert len(judged(endpoint, 1)) == (verdict == "accepted")
-    assert verdicts(endpoint) == {verdict: 1}
-
-
-@pytest.mark.parametrize(
-    ("options", "verdict"),
-    [
-        ({"keys": [KEY]}, "accepted"),
-        ({"keys": [KEY.decode()]}, "accepted"),
-        ({"keys": [OTHER_KEY, KEY]}, "accepted"),
-        ({"keys": (KEY, OTHER_KEY), "required": False}, "accepted"),
-        ({"keys": [OTHER_KEY]}, "integrity_failed"),
-        ({"keys": [OTHER_KEY], "required": False, "accept_unverifiable": True}, "integrity_failed"),
-        ({}, "integrity_unknown"),
-        ({"required": False}, "integrity_unknown"),
-        ({"algorithm": "crc32"}, "integrity_unknown"),
-        ({"algorithm": "crc32", "required": False}, "integrity_unknown"),
-        ({"accept_unverifiable": True}, "accepted"),
-        ({"algorithm": "crc32", "accept_unverifiable": True}, "accepted"),
-    ],
-    ids=str,
-)
-def test_what_is_signed_by_hmac(segment: Segment, options: dict[str, Any], verdict: str) -> None:
-    endpoint = segment.endpoint("a", **options)
-    segment.wire.send(datagram("b", 1, "x", "p", KEY))
-    assert len(judged(endpoint, 1)) == (verdict == "accepted")
-    assert verdicts(endpoint) == {verdict: 1}
-
-
-def test_a_check_that_does_not_fit_is_no_check(segment: Segment) -> None:
-    by_key, by_crc = segment.endpoint("a", keys=[KEY]), segment.endpoint("a", algorithm="crc32")
-    signed, inner = datagram("b", 1, "x", "p", KEY), body("b", 1, "x", b"p")
-    total = f"{zlib.crc32(inner):08x}"
-    forged = {
-        "hmac": [
-            signed[:-1] + b"q",
-            signed.replace(b"b:1", b"c:1"),
-            checked("hmac", hmac_of(inner).upper(), inner),
-            checked("hmac", hmac_of(inner)[:8], inner),
-            checked("hmac", hmac_of(inner) + "0", inner),
-        ],
-        "crc32": [
-            checked("crc32", "00000000", inner),
-            checked("crc32", total + "0", inner),
-            checked("crc32", total, body("b", 1, "x", b"q")),
-        ],
-    }
-    segment.wire.send(*forged["hmac"], *forged["crc32"])
-    for endpoint, name in ((by_key, "hmac"), (by_crc, "crc32")):
-        assert judged(endpoint, 8) == []
-        # What is of the other kind cannot be told here.
-        assert verdicts(endpoint) == {"integrity_failed": len(forged[name]), "integrity_unknown": 8 - len(forged[name])}
-    segment.wire.send(signed, checked("crc32", total, inner))
-    for endpoint in (by_key, by_crc):
-        assert payloads(judged(endpoint, 10)) == [b"p"]
-
-
-def test_keys_are_changed_without_losing_a_message(segment: Segment) -> None:
-    """The first key signs, all verify: at each step of a change whoever stands at the step before or behind it hears
-    and is heard."""
-    steps = [[KEY], [KEY, OTHER_KEY], [OTHER_KEY, KEY], [OTHER_KEY]]
-    fleet = [segment.endpoint(f"step/{number}", keys=keys) for number, keys in enumerate(steps)]
-    for endpoint in fleet:
-        endpoint.send("x", endpoint.name)
-    heard_by = [{message.src for message in judged(endpoint, len(fleet))} for endpoint in fleet]
-    for number, sources in enumerate(heard_by):
-        assert {f"step/{near}" for near in (number - 1, number, number + 1) if 0 <= near < len(steps)} <= sources
-    assert heard_by[0] == {"step/0", "step/1"}
-    assert heard_by[3] == {"step/2", "step/3"}
-    assert verdicts(fleet[0]) == {"accepted": 2, "integrity_failed": 2}
+    for number, (raw, verdict) in enumerate(
+        ((datagram("b", 1, "x"), unsigned), (datagram("b", 2, "x", "p", KEY), signed)), start=1
+    ):
+        segment.wire.send(raw)
+        before = verdicts(endpoint).get(verdict, 0)
+        assert len(judged(endpoint, number)) == (verdict == "accepted")
+        assert verdicts(endpoint)[verdict] == before + 1
 
 
 def test_one_message_may_be_signed_with_another_key(segment: Segment) -> None:
     wire = segment.wire
     plain, usual = segment.endpoint("a"), segment.endpoint("b", keys=[KEY])
-    for endpoint in (plain, usual):
-        for seq in (
-            endpoint.send("x", "p", key=OTHER_KEY),
-            endpoint.send(None, "x", "p", key=OTHER_KEY.decode()),
-            endpoint.send_topic("x", "p", key=OTHER_KEY),
+    for one in (plain, usual):
+        for seq, chan in (
+            (one.send("x", "p", key=OTHER_KEY), "x"),
+            (one.send(None, "x", "p", key=OTHER_KEY.decode()), "x"),
+            (one.send_topic("x", "p", key=OTHER_KEY), "x"),
+            (one.send_all("p", key=OTHER_KEY), "!"),
+            (one.send_to("c", "p", key=OTHER_KEY), "!c"),
         ):
-            assert wire.hear(b":%d:" % seq) == datagram(endpoint.name, seq, "x", "p", OTHER_KEY)
-        seq = endpoint.send_all("p", key=OTHER_KEY)
-        assert wire.hear(b":%d:" % seq) == datagram(endpoint.name, seq, "!", "p", OTHER_KEY)
-        seq = endpoint.send_to("c", "p", key=OTHER_KEY)
-        assert wire.hear(b":%d:" % seq) == datagram(endpoint.name, seq, "!c", "p", OTHER_KEY)
+            assert wire.hear(b":%d:" % seq) == datagram(one.name, seq, chan, "p", OTHER_KEY)
     seq = usual.send("x", "p")  # the next one is as usual
     assert wire.hear(b":%d:" % seq) == datagram("b", seq, "x", "p", KEY)
     assert payloads(judged(usual, 11)) == [b"p"]
     assert verdicts(usual) == {"accepted": 1, "integrity_failed": 10}
-
-
-def test_signatures_are_verified_by_the_key_of_the_longest_prefix(segment: Segment) -> None:
-    host, program, rest, stranger = (Ed25519PrivateKey.generate() for _ in range(4))
-    signers: Mapping[str, Sequence[bytes | str]] = {
-        "h": [public_pem(host)],
-        "h/p": [public_pem(rest), public_pem(program).decode()],
-        "": [public_pem(rest)],
-    }
-    receiver = segment.endpoint("r", algorithm="sig", signers=signers)
-    table = [
-        ("h/q/1", host, "accepted"),
-        ("h", host, "accepted"),
-        ("h/p/1", program, "accepted"),
-        ("h/p/1", rest, "accepted"),
-        ("h/p/1", host, "integrity_failed"),
-        ("h/q/1", rest, "integrity_failed"),
-        ("h/q/1", stranger, "integrity_failed"),
-        ("h2/q/1", rest, "accepted"),
-        ("h2/q/1", host, "integrity_failed"),
-        ("?", rest, "accepted"),
-    ]
-    for number, (name, private, _) in enumerate(table):
-        sender = segment.endpoint(name, algorithm="sig", keys=[pem(private)])
-        sender.send("x", str(number))
-        sender.close()
-    messages = judged(receiver, len(table))
-    assert payloads(messages) == [b"%d" % n for n, (*_, verdict) in enumerate(table) if verdict == "accepted"]
-    assert verdicts(receiver) == {"accepted": 6, "integrity_failed": 4}
-
-
-@pytest.mark.parametrize(("accept", "verdict"), [(False, "integrity_unknown"), (True, "accepted")])
-def test_a_signature_of_somebody_without_a_key_cannot_be_verified(segment: Segment, accept: bool, verdict: str) -> None:
-    private = Ed25519PrivateKey.generate()
-    signers = {"h": [public_pem(private)]}
-    receiver = segment.endpoint("r", algorithm="sig", signers=signers, accept_unverifiable=accept)
-    sender = segment.endpoint("other/1", algorithm="sig", keys=[pem(private)])
-    sender.send("x")
-    judged(receiver, 1)
-    assert verdicts(receiver) == {verdict: 1}
-
-
-def test_who_has_only_public_keys_cannot_send(segment: Segment) -> None:
-    endpoint = segment.endpoint("a", algorithm="sig", signers={"": [public_pem(Ed25519PrivateKey.generate())]})
-    seq = endpoint.seq
-    assert refused(lambda: endpoint.send("x")).reason == "no_signing_key"
-    assert endpoint.notify("x") is False
-    assert "private key" in (endpoint.error() or "")
-    assert endpoint.seq == seq
+    assert refused(lambda: plain.send("x", key="")).reason == "bad_key"
 
 
 ED25519 = Ed25519PrivateKey.generate()
@@ -1345,99 +1041,53 @@ CURVE = ec.generate_private_key(ec.SECP256R1())
         {"algorithm": "sig", "signers": {"a": [KEY]}},
         {"algorithm": "sig", "signers": {"a": [pem(ED25519)]}},
         {"algorithm": "sig", "signers": {"a": [public_pem(ED25519), public_pem(CURVE)]}},
-    ],
-    ids=[
-        *("no such algorithm", "nor with a key", "hmac without", "hmac with none", "sig with a shared key"),
-        *("sig with a public key", "another curve", "with a phrase", "no public key", "a private one in its place"),
-        "another public curve",
+        # What would not protect: a key for each character or byte, an empty one, keys that are never used.
+        {"keys": KEY.decode()},
+        {"keys": KEY},
+        {"keys": [b""]},
+        {"keys": [KEY], "algorithm": "none"},
+        {"keys": [KEY], "algorithm": "crc32"},
+        {"keys": [pem(ED25519)]},
+        {"keys": [pem(ED25519)] * 2, "algorithm": "sig"},
+        {"keys": [KEY], "signers": {"a": [public_pem(ED25519)]}},
     ],
 )
-def test_keys_that_are_none_are_refused_at_once(options: dict[str, Any]) -> None:
+def test_keys_that_cannot_be_used_are_refused_at_once(options: dict[str, Any]) -> None:
     error = refused(lambda: Endpoint("a", BROADCAST, 5400, **options))
-    assert error.reason == "bad_key"
-    assert error.detail
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"keys": KEY.decode()}, id="one text is taken for a key per character"),
-        pytest.param({"keys": KEY}, id="bytes are taken for a key per byte"),
-        pytest.param({"keys": [b""]}, id="an empty key protects nothing"),
-        pytest.param({"keys": [KEY], "algorithm": "none"}, id="a key that is never used"),
-        pytest.param({"keys": [KEY], "algorithm": "crc32"}, id="a key that crc32 never uses"),
-        pytest.param({"keys": [pem(ED25519)]}, id="a key for signatures, used as a shared one"),
-        pytest.param({"keys": [pem(ED25519)] * 2, "algorithm": "sig"}, id="a second private key"),
-        pytest.param({"keys": [KEY], "signers": {"a": [public_pem(ED25519)]}}, id="public keys that hmac never uses"),
-    ],
-)
-def test_keys_that_would_not_protect_are_refused_at_once(options: dict[str, Any]) -> None:
-    assert refused(lambda: Endpoint("a", BROADCAST, 5400, **options)).reason == "bad_key"
-
-
-def test_an_empty_key_for_one_message_is_refused(segment: Segment) -> None:
-    assert refused(lambda: segment.endpoint("a").send("x", key="")).reason == "bad_key"
+    assert (error.reason, bool(error.detail)) == ("bad_key", True)
 
 
 # -- hostile input
 
 
+#: one of each kind; the table of vectors has them all
 HOSTILE: list[tuple[bytes, str]] = [
-    (b"", "bad_envelope"),
-    (b"\0", "bad_envelope"),
-    (BYTES, "bad_envelope"),
-    (b"GET / HTTP/1.1\r\n\r\n", "bad_envelope"),
-    (b"BCCN1", "bad_envelope"),
-    (b"BCCN1[", "bad_envelope"),
-    (b"BCCN1[]", "bad_envelope"),
-    (b"BCCN1[-1]", "bad_envelope"),
-    (b"BCCN1[07]a:1:x|p", "bad_envelope"),
-    (b"BCCN1[7:]a:1:x|p", "bad_envelope"),
-    (b"BCCN1[7:hmac=]a:1:x|p", "bad_envelope"),
-    (b"[7]a:1:x|p", "bad_envelope"),
+    *((raw, "bad_envelope") for raw in (b"", b"\0", BYTES, b"BCCN1[]", b"BCCN1[7:hmac=]a:1:x|p")),
     (b"BCCN1[8]a:1:x|p", "length_mismatch"),
-    (b"BCCN1[6]a:1:x|p", "length_mismatch"),
-    (b"BCCN1[99999]a:1:x|p", "length_mismatch"),
     (b"BCCN2[7]a:1:x|p", "unsupported_version"),
     (b"BCCN1[7:hmac=0123456789abcdef]a:1:x|p", "integrity_unknown"),
     (b"BCCN1[0]", "bad_body"),
-    (b"BCCN1[6]a:1:xp", "bad_body"),
-    (b"BCCN1[5]a:1|p", "bad_body"),
-    (b"BCCN1[9]a:1:x:y|p", "bad_body"),
-    (b"BCCN1[6]:1:x|p", "bad_src"),
-    (b"BCCN1[8]a/:1:x|p", "bad_src"),
-    (b"BCCN1[7]*:1:x|p", "bad_src"),
     (b"BCCN1[7]\xff:1:x|p", "bad_src"),
-    (b"BCCN1[6]a::x|p", "bad_seq"),
-    (b"BCCN1[8]a:-1:x|p", "bad_seq"),
     (b"BCCN1[7]a:\xb9:x|p", "bad_seq"),
-    (b"BCCN1[26]a:18446744073709551616:x|p", "bad_seq"),
-    (b"BCCN1[6]a:1:|p", "bad_channel"),
     (b"BCCN1[7]a:1: |p", "bad_channel"),
     (b"BCCN1[8]a:1:!?|p", "bad_target"),
-    (b"BCCN1[9]a:1:!/x|p", "bad_target"),
     (b"BCCN1[9]a:1:!zz|p", "not_addressed"),
-    (datagram("a", 1, "x", b"." * 1500), "oversize"),
-    (b"\xff" * 9000, "oversize"),
-    (b"\xff" * 65_507, "oversize"),
+    *((raw, "oversize") for raw in (datagram("a", 1, "x", b"." * 1500), b"\xff" * 9000, b"\xff" * 65_507)),
     (b"BCCN1[7]a:1:x|p", "accepted"),
 ]
 
 
 def test_what_is_not_acceptable_is_counted_and_never_raises(segment: Segment) -> None:
     endpoint = segment.endpoint("me", dedup=True)
-    expected: dict[str, int] = {}
     for number, (raw, verdict) in enumerate(HOSTILE, start=1):
         segment.wire.send(raw)
-        messages = judged(endpoint, number)
-        expected[verdict] = expected.get(verdict, 0) + 1
-        assert verdicts(endpoint) == expected, raw[:60]
-        assert len(messages) == (verdict == "accepted")
+        assert len(judged(endpoint, number)) == (verdict == "accepted")
+        assert verdicts(endpoint) == Counter(name for _, name in HOSTILE[:number]), raw[:60]
     # Nothing of it has left a trace elsewhere.
     stats = endpoint.stats()
     assert (stats["QSC"], stats["TQMC"], stats["DDC"], stats["DROPPED"]) == (1, {"*": 1, "x": 1}, 1, 0)
     for call in (endpoint.dispatch, lambda: endpoint.receive("x"), lambda: endpoint.recv(0)):
-        segment.wire.send(*(raw for raw, _ in HOSTILE[:20]))
+        segment.wire.send(*(raw for raw, _ in HOSTILE[:14]))
         call()
     assert endpoint.error() is None
 
@@ -1537,16 +1187,6 @@ def test_what_dedup_remembers_is_capped_and_the_oldest_goes_first(
     assert endpoint.stats()["DDC"] == 3
 
 
-def test_one_receive_takes_a_bounded_number(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bccnd.client.endpoint.MAX_TAKEN", 4)
-    endpoint = segment.endpoint("a")
-    for _ in range(10):
-        endpoint.send("x")
-    assert select.select([endpoint], [], [], PATIENCE)[0]
-    assert endpoint.receive("x") is not None
-    assert endpoint.stats()["TQMC"]["*"] == 4
-
-
 # -- heartbeats
 
 
@@ -1590,9 +1230,7 @@ def test_heartbeats_end_with_stop_with_close_and_with_another_start(segment: Seg
     endpoint, other = segment.endpoint("a"), segment.endpoint("b")
     before = threads_of_heartbeats()
     ends: list[Callable[[], object]] = [
-        endpoint.heartbeat_stop,
-        lambda: endpoint.heartbeat_start(3600),
-        endpoint.close,
+        *(endpoint.heartbeat_stop, lambda: endpoint.heartbeat_start(3600), endpoint.close)
     ]
     for end in ends:
         endpoint.heartbeat_start(0.001)
@@ -1618,37 +1256,25 @@ def test_heartbeats_follow_the_name(segment: Segment) -> None:
     assert {(message.src, message.chan) for message in beats(other, 2)} == {("a/2", "heartbeat/a/2")}
 
 
-@pytest.mark.parametrize("interval", [0, -1, 0.0])
-def test_an_interval_that_is_none_is_refused(segment: Segment, interval: float) -> None:
-    assert refused(lambda: segment.endpoint("a").heartbeat_start(interval)).reason == "bad_interval"
-
-
-def test_a_heartbeat_needs_a_name(segment: Segment) -> None:
-    assert refused(lambda: segment.endpoint().heartbeat_start()).reason == "no_name"
-
-
-@pytest.mark.parametrize("interval", [float("nan"), float("inf"), 1e12])
+@pytest.mark.parametrize(
+    ("options", "arguments", "reason"),
+    [
+        *(({}, (interval,), "bad_interval") for interval in (0, -1, 0.0, float("nan"), float("inf"), 1e12)),
+        ({}, (1, "x" * 2000), "too_long"),
+        ({"algorithm": "sig", "signers": {"": [public_pem(ED25519)]}}, (1, ""), "no_signing_key"),
+        ({"name": "?"}, (), "no_name"),
+    ],
+    ids=str,
+)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_an_interval_that_no_clock_knows_is_refused(segment: Segment, interval: float) -> None:
-    endpoint = segment.endpoint("a")
+def test_heartbeats_that_can_never_be_sent_are_refused(
+    segment: Segment, options: dict[str, Any], arguments: tuple[Any, ...], reason: str
+) -> None:
+    endpoint = segment.endpoint(**{"name": "a", **options})
     try:
-        assert refused(lambda: endpoint.heartbeat_start(interval)).reason == "bad_interval"
+        assert refused(lambda: endpoint.heartbeat_start(*arguments)).reason == reason
     finally:
         endpoint.close()
-
-
-@pytest.mark.parametrize(
-    ("options", "status", "reason"),
-    [
-        ({}, "x" * 2000, "too_long"),
-        ({"algorithm": "sig", "signers": {"": [public_pem(ED25519)]}}, "", "no_signing_key"),
-    ],
-    ids=["too long", "cannot be signed"],
-)
-def test_heartbeats_that_can_never_be_sent_are_refused(
-    segment: Segment, options: dict[str, Any], status: str, reason: str
-) -> None:
-    assert refused(lambda: segment.endpoint("a", **options).heartbeat_start(1, status)).reason == reason
 
 
 def test_a_heartbeat_never_clears_an_error_nor_makes_one(segment: Segment) -> None:
