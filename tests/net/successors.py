@@ -41,6 +41,7 @@ from bccnd.net.intake import Intake
 from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.segment import Peers, Segment, SegmentOptions
+from tests.net.packets import unbatched
 from tests.support import BROADCAST, PATIENCE, ROOT, Hub, Peer, Who, free_port, turn
 
 _OURS: Final = str(ROOT / "bccnd") + os.sep
@@ -331,9 +332,8 @@ def drop(handover: Handover) -> None:
 def _drop_bus(bus: Bus) -> None:
     for client in getattr(bus, "clients", {}).values():
         client.sock.close()
-    for name in ("_identifier",):
-        if hasattr(bus, name):
-            getattr(bus, name).close()
+    if hasattr(bus, "_identifier"):
+        bus._identifier.close()
 
 
 @contextmanager
@@ -356,13 +356,12 @@ def nothing_left_open() -> Iterator[None]:
 def taken_apart(packets: Iterable[bytes]) -> list[bytes]:
     """Frames, whether they came in batches or not; of a sender's particulars, the name alone."""
     found = []
-    for packet in packets:
-        for frame in frames.read_batch(packet) if packet.startswith(b"MSGS ") else [packet]:
-            verb, key, payload = frames.read(frame)
-            with suppress(BadFrame):
-                src, seq, _, _, rest = frames.read_meta(payload)
-                frame = b"%b %b\0%b:%b|%b" % (verb, key, src, b"seq" if seq else b"0", rest)
-            found.append(frame)
+    for frame in unbatched(packets):
+        verb, key, payload = frames.read(frame)
+        with suppress(BadFrame):
+            src, seq, _, _, rest = frames.read_meta(payload)
+            frame = b"%b %b\0%b:%b|%b" % (verb, key, src, b"seq" if seq else b"0", rest)
+        found.append(frame)
     return found
 
 

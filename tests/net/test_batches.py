@@ -23,6 +23,7 @@ from bccnd.core.integrity import Door
 from bccnd.core.quota import UserLimits
 from bccnd.core.runs import LENGTH, MAX_PORTION
 from bccnd.net.clients import HARD_MODES, SOFT_MODES, BusLimits
+from tests.net.packets import is_batch, unbatched
 from tests.support import Hub, Peer, dropped, gaps, messages, slow, turn_until
 
 #: a few of them are more than the kernel keeps for one client, whatever it has been asked to keep
@@ -50,25 +51,13 @@ def mode(peer: Peer, soft: str = "", hard: str = "", order: str = "") -> None:
     peer.hub.settle()
 
 
-def is_batch(packet: bytes) -> bool:
-    return packet.startswith(b"MSGS ")
-
-
-def opened(packets: Iterable[bytes]) -> list[bytes]:
-    """The frames of the packets, whichever way they came."""
-    found: list[bytes] = []
-    for packet in packets:
-        found += frames.read_batch(packet) if is_batch(packet) else [packet]
-    return found
-
-
 def numbered(first: int, count: int, tail: bytes = b"") -> list[bytes]:
     """Messages with numbers; what is large enough waits."""
     return [b"MSG a\0%06d" % number + tail for number in range(first, first + count)]
 
 
 def numbers(packets: Iterable[bytes]) -> list[int]:
-    return [int(payload[:6]) for payload in messages(opened(packets), b"a")]
+    return [int(payload[:6]) for payload in messages(unbatched(packets), b"a")]
 
 
 def to(peers: Iterable[Peer], found: Iterable[bytes]) -> list[Delivery]:
@@ -104,7 +93,7 @@ def fill(hub: Hub, peer: Peer) -> int:
 
 
 def accounted(packets: Iterable[bytes]) -> int:
-    found = opened(packets)
+    found = unbatched(packets)
     return sum(packet.startswith(b"MSG ") for packet in found) + gaps(found)
 
 
@@ -131,7 +120,7 @@ def some(peer: Peer, count: int) -> list[bytes]:
 def in_place(packets: Iterable[bytes], due: list[int]) -> None:
     """What was got is what was due, and each gap stands for just as many of them where it stands."""
     place = 0
-    for frame in opened(packets):
+    for frame in unbatched(packets):
         if frame.startswith(b"MSG "):
             assert numbers([frame]) == [due[place]]
             place += 1
@@ -179,7 +168,7 @@ def test_what_comes_in_one_round_comes_in_one_packet_and_only_while_it_is_wanted
             from_segment(hub, [one], numbered(0, count))
             assert one.all() == ([frames.batch(numbered(0, count))] if wanted else numbered(0, count))
         one.publish(b"a", *(frame[6:] for frame in numbered(0, 3)))
-        assert opened(one.all()) == numbered(0, 3)
+        assert unbatched(one.all()) == numbered(0, 3)
 
 
 def test_nothing_waits_for_more_to_come(hub: Hub) -> None:
@@ -251,7 +240,7 @@ def test_keys_of_every_form_go_into_the_same_batch_in_their_order(hub: Hub) -> N
     publisher.send(*(frames.message(key, b"%d" % number) for number, key in enumerate(sent)))
     expected = [frames.message(key, b"%d" % number) for number, key in enumerate(sent)]
     got = one.all()
-    assert opened(got) == expected
+    assert unbatched(got) == expected
     assert all(map(is_batch, got))
     assert max(len(frames.read_batch(packet)) for packet in got) > 1
     assert hub.bus.counters.published == len(sent)
@@ -303,7 +292,7 @@ def test_with_and_without_batches_side_by_side_both_get_all_of_it(hub: Hub, firs
     hub.turn(1)
     assert together.waiting() == [frames.batch(numbered(0, 21))]
     plain.send(*numbered(21, 5))
-    assert opened(plain.all()) == opened(together.all()) == numbered(21, 5)
+    assert unbatched(plain.all()) == unbatched(together.all()) == numbered(21, 5)
     assert hub.bus.counters.deliveries == 2 * 26
 
 
@@ -327,12 +316,12 @@ def test_meta_goes_into_batches(hub: Hub) -> None:
     hub.turn()
     got = meta.all()
     assert all(map(is_batch, got))
-    found = [frames.read_meta(payload) for payload in messages(opened(got), b"a")]
+    found = [frames.read_meta(payload) for payload in messages(unbatched(got), b"a")]
     assert [(one[1], one[3], one[4]) for one in found[:3]] == [
         (number, "10.0.0.9:5400", b"%d" % number) for number in (1, 2, 3)
     ]
     assert [(one[3], one[4]) for one in found[3:]] == [("local", b"4")]
-    assert messages(opened(plain.all()), b"a") == [b"1", b"2", b"3", b"4"]
+    assert messages(unbatched(plain.all()), b"a") == [b"1", b"2", b"3", b"4"]
 
 
 def test_the_tap_goes_into_batches_in_its_order(hub: Hub) -> None:
@@ -358,7 +347,7 @@ def test_what_is_more_than_a_packet_holds_is_split_and_no_packet_is_made_smaller
     sent = numbered(0, 300, b"x" * 1000)
     from_segment(hub, [one], sent)
     got = one.all()
-    assert opened(got) == sent
+    assert unbatched(got) == sent
     assert all(len(packet) <= MAX_BATCH for packet in got)
     assert all(len(packet) > MAX_BATCH - 1100 for packet in got[:-1])
     assert len(got) == 5
@@ -419,7 +408,7 @@ def test_what_the_socket_does_not_take_is_queued_and_the_newest_is_lost_and_told
     assert one.client.account.queue_bytes == one.client.box.bytes > 0
     got = collect(one, count + 53)
     in_place(got, list(range(count + 53)))
-    assert gaps(opened(got)) == 34 == one.client.loss
+    assert gaps(unbatched(got)) == 34 == one.client.loss
     assert dropped(narrow) == {"queue_messages": 34}
     assert narrow.bus.counters.deliveries == count + 53 - 34
     # What has waited went out together too.
@@ -438,7 +427,7 @@ def test_control_messages_wait_in_their_place_between_batches(narrow: Hub) -> No
     got: list[bytes] = []
     while not got or not got[-1].endswith(b"\0%d" % (count + 3)):
         got.append(one.hear())
-    assert opened(got) == [
+    assert unbatched(got) == [
         *(frame for number in range(count) for frame in numbered(number, 1, LARGE)),
         *numbered(count, 3),
         frames.control(frames.SYNC, b"%d" % count),
@@ -461,8 +450,8 @@ def test_who_has_asked_to_be_ended_is_ended_and_the_others_get_all_of_it(narrow:
     assert narrow.bus.counters.ended == {"slow": 1, "pid_reused": 0, "bug": 0}
     got = one.waiting()
     # What it has got has no hole that it was not told of.
-    assert numbers(got) == list(range(len(opened(got))))
-    assert narrow.bus.counters.deliveries == len(opened(got)) + 2 * count
+    assert numbers(got) == list(range(len(unbatched(got))))
+    assert narrow.bus.counters.deliveries == len(unbatched(got)) + 2 * count
     lost = dropped(narrow)
     assert lost["client_ended"] == 1
     assert set(lost) <= {"client_ended", "client_gone"}
@@ -537,7 +526,7 @@ def test_in_every_mode_what_was_got_and_what_was_told_is_what_was_sent(
         got += [packet for packet in one.waiting() if packet]
     else:
         got += collect(one, sent - accounted(got))
-        assert gaps(opened(got)) == sum(dropped(narrow).values()) == one.client.loss
+        assert gaps(unbatched(got)) == sum(dropped(narrow).values()) == one.client.loss
         assert set(dropped(narrow)) == {"not_queued" if soft == "discard" else "queue_messages"}
     found = numbers(got)
     assert len(set(found)) == len(found)
@@ -603,7 +592,7 @@ def test_a_queue_that_is_full_in_bytes_is_full_for_batches_too(tmp_path: Path) -
         assert 60_000 < one.client.box.bytes <= 100_000
         got = collect(one, 60)
         in_place(got, list(range(60)))
-        assert dropped(hub) == {"queue_bytes": gaps(opened(got))}
+        assert dropped(hub) == {"queue_bytes": gaps(unbatched(got))}
         nothing_waits(hub)
 
 
@@ -792,7 +781,7 @@ class Reader:
             except BlockingIOError:
                 return
             assert packet, "it was ended"
-            self.got += opened([packet])
+            self.got += unbatched([packet])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -849,7 +838,7 @@ def test_whoever_is_in_batch_mode_and_when_everybody_gets_what_is_due_in_its_pla
             assert all(one.peer.client.box.messages <= 30 for one in readers)
         for one in readers:
             while accounted(one.got) < len(one.due):
-                one.got += opened([one.peer.hear()])
+                one.got += unbatched([one.peer.hear()])
             hub.turn()
             one.read(1)
         for one in readers:
