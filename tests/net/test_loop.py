@@ -1,4 +1,4 @@
-"""The loop: timers in order, signals from the loop, nothing after unwatch, and `soon` at the end of the round."""
+"""The event loop: timers in order, signals, no calls after unwatch, and `soon` at the end of the round."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ def loop() -> Iterator[Loop]:
     one.close()
 
 
-class Pipe:
-    """A pipe whose ends are closed at the end."""
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """A pipe with something to read in it: where to read, where to write."""
+    out, into = os.pipe2(os.O_NONBLOCK)
+    os.write(into, b"x")
+    yield out, into
+    os.close(out)
+    os.close(into)
 
-    def __init__(self) -> None:
-        self.out, self.into = os.pipe2(os.O_NONBLOCK)
 
-    def __enter__(self) -> Pipe:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self.out)
-        os.close(self.into)
+other_pipe = pipe
 
 
 def test_timers_are_called_in_the_order_of_their_times_and_never_early(loop: Loop) -> None:
@@ -95,92 +94,76 @@ def test_a_timer_armed_by_a_timer_waits_for_a_later_round(loop: Loop) -> None:
     assert called == ["first", "end of the round", "second"]
 
 
-def test_soon_runs_when_all_of_the_round_have_been_served(loop: Loop) -> None:
+def test_soon_runs_when_all_of_the_round_have_been_served(
+    loop: Loop, pipe: tuple[int, int], other_pipe: tuple[int, int]
+) -> None:
     called: list[str] = []
-    with Pipe() as one, Pipe() as other:
-        for pipe in (one, other):
-            os.write(pipe.into, b"x")
 
-            def on_ready(_events: int, pipe: Pipe = pipe) -> None:
-                os.read(pipe.out, 1)
-                called.append("served")
-                loop.soon(lambda: called.append("soon"))
+    def on_ready(fd: int, _events: int) -> None:
+        os.read(fd, 1)
+        called.append("served")
+        loop.soon(lambda: called.append("soon"))
 
-            loop.watch(pipe.out, READABLE, on_ready)
-        turn(loop)
+    for out, _ in (pipe, other_pipe):
+        loop.watch(out, READABLE, partial(on_ready, out))
+    turn(loop)
     assert called == ["served", "served", "soon", "soon"]
-
-
-def test_soon_from_within_soon_is_still_called(loop: Loop) -> None:
-    called: list[str] = []
     loop.soon(lambda: loop.soon(lambda: called.append("inner")))
     turn(loop)
-    assert called == ["inner"]
+    assert called[4:] == ["inner"]
 
 
-def test_what_is_unwatched_within_a_round_is_not_called_any_more(loop: Loop) -> None:
+def test_what_is_unwatched_within_a_round_is_not_called_any_more(
+    loop: Loop, pipe: tuple[int, int], other_pipe: tuple[int, int]
+) -> None:
     called: list[int] = []
-    with Pipe() as one, Pipe() as other:
-        ends = (one.out, other.out)
-        for pipe in (one, other):
-            os.write(pipe.into, b"x")
 
-            def on_ready(_events: int, fd: int = pipe.out) -> None:
-                called.append(fd)
-                for each in ends:
-                    loop.unwatch(each)
+    def on_ready(events: int) -> None:
+        called.append(events)
+        for out, _ in (pipe, other_pipe):
+            loop.unwatch(out)
 
-            loop.watch(pipe.out, READABLE, on_ready)
-        turn(loop, 3)
-        assert len(called) == 1
-        loop.unwatch(one.out)  # to do so twice is no fault
+    for out, _ in (pipe, other_pipe):
+        loop.watch(out, READABLE, on_ready)
+    turn(loop, 3)
+    assert len(called) == 1
+    loop.unwatch(pipe[0])  # to do so twice is no fault
 
 
-def test_a_descriptor_is_told_what_it_is_ready_for(loop: Loop) -> None:
-    told: dict[str, int] = {}
-    pipe = Pipe()
-    loop.watch(pipe.out, READABLE, lambda events: told.__setitem__("out", events))
-    loop.watch(pipe.into, WRITABLE, lambda events: told.__setitem__("into", events))
+def test_a_callback_gets_what_its_descriptor_is_ready_for(loop: Loop) -> None:
+    ready: dict[str, int] = {}
+    out, into = os.pipe2(os.O_NONBLOCK)
+    loop.watch(out, READABLE, partial(ready.__setitem__, "out"))
+    loop.watch(into, WRITABLE, partial(ready.__setitem__, "into"))
     turn(loop)
-    assert told == {"into": WRITABLE}
-    os.write(pipe.into, b"x")
+    assert ready == {"into": WRITABLE}
+    os.write(into, b"x")
     turn(loop)
-    assert told["out"] == READABLE
-    loop.unwatch(pipe.into)
-    os.close(pipe.into)
-    told.clear()
+    assert ready["out"] == READABLE
+    loop.unwatch(into)
+    os.close(into)
+    ready.clear()
     turn(loop)
-    assert told["out"] & GONE
-    loop.unwatch(pipe.out)
-    os.close(pipe.out)
+    assert ready["out"] & GONE
+    loop.unwatch(out)
+    os.close(out)
 
 
-def test_change_takes_effect_at_the_next_round(loop: Loop) -> None:
+def test_change_takes_effect_at_the_next_round_and_watching_again_takes_the_new_callback(
+    loop: Loop, pipe: tuple[int, int]
+) -> None:
     called: list[int] = []
-    with Pipe() as pipe:
-        os.write(pipe.into, b"x")
-        loop.watch(pipe.out, 0, called.append)
+    again: list[int] = []
+    loop.watch(pipe[0], 0, called.append)
+    for wanted, calls in ((0, 0), (READABLE | HALF_CLOSED, 1), (0, 1)):
+        loop.change(pipe[0], wanted)
         turn(loop)
-        assert called == []
-        loop.change(pipe.out, READABLE | HALF_CLOSED)
-        turn(loop)
-        assert called == [READABLE]
-        loop.change(pipe.out, 0)
-        turn(loop)
-        assert called == [READABLE]
-        loop.unwatch(pipe.out)
-
-
-def test_a_descriptor_that_is_watched_again_gets_its_new_callback(loop: Loop) -> None:
-    called: list[str] = []
-    with Pipe() as pipe:
-        os.write(pipe.into, b"x")
-        loop.watch(pipe.out, READABLE, lambda _events: called.append("old"))
-        loop.unwatch(pipe.out)
-        loop.watch(pipe.out, READABLE, lambda _events: called.append("new"))
-        turn(loop)
-        loop.unwatch(pipe.out)
-    assert called == ["new"]
+        assert called == [READABLE] * calls
+    loop.unwatch(pipe[0])
+    loop.watch(pipe[0], READABLE, again.append)
+    turn(loop)
+    loop.unwatch(pipe[0])
+    assert (len(called), again) == (1, [READABLE])
 
 
 def test_a_signal_is_delivered_by_the_loop_and_not_by_the_handler(loop: Loop) -> None:
@@ -219,18 +202,16 @@ def test_a_signal_that_nobody_asked_for_harms_nobody(loop: Loop) -> None:
         signal.signal(signal.SIGUSR2, before)
 
 
-def test_stop_finishes_the_round(loop: Loop) -> None:
+def test_stop_finishes_the_round(loop: Loop, pipe: tuple[int, int]) -> None:
     called: list[str] = []
 
     def on_ready(_events: int) -> None:
         loop.stop()
         loop.soon(lambda: called.append("soon"))
 
-    with Pipe() as pipe:
-        os.write(pipe.into, b"x")
-        loop.watch(pipe.out, READABLE, on_ready)
-        loop.run()
-        loop.unwatch(pipe.out)
+    loop.watch(pipe[0], READABLE, on_ready)
+    loop.run()
+    loop.unwatch(pipe[0])
     assert called == ["soon"]
 
 
