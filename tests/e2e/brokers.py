@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from contextlib import suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
+from bccnd.cli.show import listing
 from tests.e2e.harness import PATIENCE, Daemon, payloads, wait
 from tests.support import free_port
 
@@ -107,8 +107,15 @@ class Broker:
 
     def row(self) -> dict[str, Any]:
         """What the daemon knows of the broker's connection."""
-        rows = map(json.loads, self.daemon.tool("clients", "--json").stdout.splitlines())
-        return next((row for row in rows if row["dialect"] == "broker"), {})
+        return self._listed("clients", "dialect")
+
+    def report(self) -> dict[str, Any]:
+        """What the broker has reported to the daemon."""
+        return self._listed("gateways", "gateway")
+
+    def _listed(self, topic: str, key: str) -> dict[str, Any]:
+        with self.daemon.connect() as bus:
+            return next((row for row in listing(bus, topic) if row[key] == "broker"), {})
 
     def pid(self) -> int:
         return int(self.row().get("pid", 0))
@@ -129,25 +136,26 @@ class Broker:
         return one
 
     def settle(self, one: Sub) -> None:
-        """Wait until all that it has asked for is in force, and take what it has not read: the last thing that it asks
-        for is a mark, and the bus hears of the mark from who has asked the bus for all before it."""
-        number = next(_NUMBERS)
-        mark = b"mark/%d" % number
+        """Wait until all that it has asked for is in force, and take what it has not read.
+
+        The last thing that it asks for is a mark; when a mark has come over the broker and over the bus, both know of
+        all that was asked for before.
+        """
+        mark = b"mark/%d" % next(_NUMBERS)
         with self.daemon.connect(mark.decode()) as bus:
             one.subscribe(mark)
             deadline = time.monotonic() + PATIENCE
             one.sock.settimeout(0.02)
-            heard = False
-            while not heard:
-                assert time.monotonic() < deadline, "a subscription that never comes into force"
+            heard = passed = False
+            while not (heard and passed):
+                assert time.monotonic() < deadline, f"a subscription that never comes into force: {heard}, {passed}"
                 self.publish(mark, 3, b"is it there")
+                passed = passed or bool(payloads(bus, 1, 0.02))
                 with suppress(TimeoutError):
                     heard = bool(one.sock.recv(1, socket.MSG_PEEK))
             one.sock.settimeout(PATIENCE)
             self.publish(mark, 3, b"it is")
             while one.hear_any()[1:] != (mark, 3, b"it is"):
-                pass
-            while payloads(bus, 1) != [b"it is"]:
                 pass
         one.say(asking(1, mark))
 

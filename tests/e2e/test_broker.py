@@ -17,19 +17,35 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 import bccnd
 from bccnd.net.log import MAX_LINES
 from tests.e2e.brokers import MESSAGE, Broker, asking
-from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.harness import BIN, PATIENCE, Wire, datagram, payloads, wait
 from tests.support import ROOT, cannot_here, free_port
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One broker for all tests with usual settings; as it remembers subscriptions, each test has IDs of its own."""
+    with Broker(tmp_path_factory.mktemp("broker") / "a", max_subscriptions=1100) as one:
+        yield one
+
+
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
+def broker(lasting: Broker) -> Iterator[Broker]:
+    yield lasting
+    while lasting.subs:
+        lasting.subs.pop().close()
+    wait(lambda: lasting.peers() == 0, "the subscribers to be gone")
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Broker]:
+    """A broker for one test that ends or reconfigures it."""
     with Broker(tmp_path / "a") as one:
         yield one
 
@@ -49,7 +65,7 @@ VALUES: Final = [
 
 
 def test_publications_go_to_subscribers_as_they_came_and_to_the_bus_as_text(broker: Broker) -> None:
-    one = broker.ready(b"C1", b"upb/room/temp")
+    one = broker.ready(b"VALUES", b"upb/room/temp")
     with broker.daemon.connect("upb/room/temp") as bus, Wire(broker.daemon.port) as wire:
         for kind, content, shown in VALUES:
             broker.publish(b"upb/room/temp", kind, bytes.fromhex(content))
@@ -70,7 +86,8 @@ def test_publications_go_to_subscribers_as_they_came_and_to_the_bus_as_text(brok
 
 
 def test_what_the_bus_has_goes_to_subscribers_as_text(broker: Broker) -> None:
-    one = broker.ready(b"C1", b"cardsys/+/tx", b"long")
+    before = broker.dropped("no_topic")
+    one = broker.ready(b"TEXT", b"cardsys/+/tx", b"long")
     with Wire(broker.daemon.port) as wire, bccnd.connect(str(broker.daemon.bus)) as bus:
         bus.publish("cardsys/relay/tx", "from here")
         assert one.hear() == (b"127.0.0.1:0", b"cardsys/relay/tx", 3, b"from here")
@@ -83,13 +100,13 @@ def test_what_the_bus_has_goes_to_subscribers_as_text(broker: Broker) -> None:
         bus.publish("long", b"y" * 2000)  # only programs of this host get what fits in no datagram
         assert one.hear().data == b"y" * 1500
         # The all form and directed messages are no topics.
-        everything = broker.ready(b"C2", b"*")
+        everything = broker.ready(b"TEXT2", b"*")
         bus.send_all("to all")
         bus.send_to("relay01/*", "to some")
         bus.publish("x" * 51, "too long for a topic")
         bus.publish("last", "one")
         assert everything.hear() == (b"127.0.0.1:0", b"last", 3, b"one")
-        wait(lambda: broker.dropped("no_topic") == 1, "the count")
+        wait(lambda: broker.dropped("no_topic") == before + 1, "the count")
 
 
 def test_requests_may_come_in_any_pieces(broker: Broker) -> None:
@@ -157,8 +174,8 @@ def test_wildcards_are_those_of_the_protocol_for_both_ways_in(broker: Broker) ->
 
 
 def test_a_message_comes_once_however_many_patterns_match(broker: Broker) -> None:
-    one = broker.ready(b"C1", b"a/b", b"a/b", b"a/+", b"*", b"+/*", b"a/*/b")
-    other = broker.ready(b"C2", b"a/b")
+    one = broker.ready(b"ONCE", b"a/b", b"a/b", b"a/+", b"*", b"+/*", b"a/*/b")
+    other = broker.ready(b"ONCE2", b"a/b")
     broker.publish(b"a/b", 3, b"first")
     with bccnd.connect(str(broker.daemon.bus)) as bus:
         bus.publish("a/b", "second")
@@ -179,7 +196,7 @@ def test_a_message_comes_once_however_many_patterns_match(broker: Broker) -> Non
 
 def test_topics_that_no_channel_can_hold_are_escaped_both_ways(broker: Broker) -> None:
     topics = [b"a b/c", b"50%", b"!bang", b"caf\xc3\xa9:x|y", b"\xff\x01", b"x" * 49 + b" "]
-    one = broker.ready(b"C1", *topics, b"+/d e")
+    one = broker.ready(b"ESCAPED", *topics, b"+/d e")
     with broker.daemon.connect("") as bus:
         for topic in [*topics, b"any thing/d e"]:
             broker.publish(topic, 3, b"out")
@@ -200,6 +217,7 @@ def test_topics_that_no_channel_can_hold_are_escaped_both_ways(broker: Broker) -
         assert one.hear().topic == b"50%"
 
 
+@pytest.mark.slow
 def test_with_broadcast_two_hosts_are_one(tmp_path: Path) -> None:
     segments = {"segments": [{"address": "127.255.255.255", "port": free_port()}]}
     with (
@@ -224,40 +242,45 @@ def test_with_broadcast_two_hosts_are_one(tmp_path: Path) -> None:
 
 
 def test_a_second_one_with_an_id_is_closed_and_the_first_one_stays(broker: Broker) -> None:
-    first = broker.ready(b"C1", b"a")
-    second = broker.sub(b"C1", b"b")
+    before = broker.dropped("duplicate_id")
+    first = broker.ready(b"SAME", b"a")
+    second = broker.sub(b"SAME", b"b")
     assert second.ended()
     broker.publish(b"b", 3, b"not for the first")
     broker.publish(b"a", 3, b"hello")
     assert first.hear().data == b"hello"
-    wait(lambda: broker.dropped("duplicate_id") == 1, "the count")
+    wait(lambda: broker.dropped("duplicate_id") == before + 1, "the count")
     # An id is all of its eleven bytes.
     assert broker.ready(b"elevenbytes", b"a") is not broker.ready(b"elevenbyte", b"a")
 
 
-@pytest.mark.parametrize("how", ["disconnect", "close", "reset"])
-def test_who_comes_back_has_its_subscriptions(broker: Broker, how: str) -> None:
-    one = broker.ready(b"C1", b"a/+", b"b")
-    one.say(asking(1, b"b"))
-    broker.settle(one)  # a reset takes with it what was not read yet
-    if how == "disconnect":
-        one.say(asking(2, b"whatever stands here"))
-        assert one.ended()
-    elif how == "reset":
-        one.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    one.close()
-    wait(lambda: broker.peers() == 0, "it to be gone")
-    # And the bus has nothing more to do for it.
-    wait(lambda: broker.row()["patterns"] == [], "its patterns to be taken back")
-    broker.publish(b"a/x", 3, b"missed")
-    again = broker.sub(b"C1")
-    broker.settle(again)
-    broker.publish(b"b", 3, b"taken back")
-    broker.publish(b"a/x", 3, b"hello again")
-    assert again.hear().data == b"hello again"
+def test_a_subscriber_that_comes_back_has_its_subscriptions(broker: Broker) -> None:
+    for how in (b"disconnect", b"close", b"reset"):
+        one = broker.ready(how, b"a/+", b"b")
+        one.say(asking(1, b"b"))
+        broker.settle(one)  # a reset takes with it what was not read yet
+        if how == b"disconnect":
+            one.say(asking(2, b"whatever stands here"))
+            assert one.ended()
+        elif how == b"reset":
+            one.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        one.close()
+        wait(lambda: broker.peers() == 0, "it to be gone")
+        # And the bus has nothing more to do for it.
+        wait(lambda: broker.row()["patterns"] == [], "its patterns to be taken back")
+        broker.publish(b"a/x", 3, b"missed")
+        again = broker.sub(how)
+        broker.settle(again)
+        broker.publish(b"b", 3, b"taken back")
+        broker.publish(b"a/x", 3, b"hello again")
+        assert again.hear().data == b"hello again"
+        again.close()
+        wait(lambda: broker.peers() == 0, "it to be gone")
 
 
-def test_subscriptions_outlive_the_broker_and_the_daemon(broker: Broker) -> None:
+@pytest.mark.slow
+def test_subscriptions_outlive_the_broker_and_the_daemon(alone: Broker) -> None:
+    broker = alone
     one = broker.ready(b"C1", b"a/+")
     wait(lambda: broker.state.exists() and b"a/+" in broker.state.read_bytes(), "the file")
     # The broker dies; the daemon starts another.
@@ -294,6 +317,7 @@ def test_subscriptions_outlive_the_broker_and_the_daemon(broker: Broker) -> None
         assert four.hear().data == b"after everything"
 
 
+@pytest.mark.slow
 def test_an_id_that_was_away_for_long_begins_anew(tmp_path: Path) -> None:
     with Broker(tmp_path / "a", expire="1s") as broker:
         broker.ready(b"C1", b"a").close()
@@ -307,17 +331,9 @@ def test_an_id_that_was_away_for_long_begins_anew(tmp_path: Path) -> None:
         assert one.hear().data == b"from now on"
 
 
-def test_a_damaged_file_is_set_aside_and_stops_nothing(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "a")
-    broker.state.write_bytes(b'{"format": "bccnd-broker-1", "ids": [{"id')
-    with broker:
-        assert f"{broker.state} cannot be read" in broker.daemon.said()
-        assert Path(f"{broker.state}.damaged").exists()
-        broker.ready(b"C1", b"a")
-        wait(broker.state.exists, "a new one")
-
-
-def test_a_reload_gives_the_broker_its_new_settings_and_ids_their_subscriptions(broker: Broker) -> None:
+@pytest.mark.slow
+def test_a_reload_gives_the_broker_its_new_settings_and_ids_their_subscriptions(alone: Broker) -> None:
+    broker = alone
     one = broker.ready(b"C1", b"a")
     said = broker.daemon.said().count("the broker serves")
     section = {**broker.daemon.settings["gateways"]["broker"], "max_subscriptions": 2}
@@ -335,45 +351,25 @@ def test_a_reload_gives_the_broker_its_new_settings_and_ids_their_subscriptions(
     assert [two.hear().topic for _ in range(2)] == [b"b", b"a"]
 
 
-def test_known_ids_are_capped_and_the_longest_absent_gives_way(tmp_path: Path) -> None:
-    with Broker(tmp_path / "a", max_ids=2) as broker:
-        for name in (b"OLD", b"NEW"):
-            broker.ready(name, b"a").close()
-            wait(lambda: broker.peers() == 0, "it to be gone")
-        other, new = broker.ready(b"OTHER", b"b"), broker.sub(b"NEW")
-        broker.settle(new)
-        broker.publish(b"a", 3, b"NEW is still known")
-        assert new.hear().data == b"NEW is still known"
-        assert broker.sub(b"OLD").ended()  # all ids that there may be are connected
-        other.close()
-        wait(lambda: broker.peers() == 1, "it to be gone")
-        old = broker.ready(b"OLD", b"b")
-        broker.publish(b"a", 3, b"OLD has been forgotten")
-        broker.publish(b"b", 3, b"but for what is new")
-        assert old.hear().topic == b"b"
-        wait(lambda: broker.dropped("too_many_ids") == 1, "the count")
-
-
-def test_where_subscribers_want_very_much_the_broker_chooses_by_itself(tmp_path: Path) -> None:
+def test_of_very_many_subscriptions_the_bus_is_asked_for_everything(broker: Broker) -> None:
     topics = [b"t/%d" % number for number in range(1050)]
-    with Broker(tmp_path / "a", max_subscriptions=1100) as broker:
-        one = broker.ready(b"C1", *topics)
-        assert broker.row()["patterns"] == ["*"]
-        with bccnd.connect(str(broker.daemon.bus)) as bus:
-            for chan in ("t/1049", "u/1", "t/1", "t/1050", "t/700"):
-                bus.publish(chan, "hello")
+    one = broker.ready(b"MANY", *topics)
+    assert broker.row()["patterns"] == ["*"]
+    with bccnd.connect(str(broker.daemon.bus)) as bus:
+        for chan in ("t/1049", "u/1", "t/1", "t/1050", "t/700"):
+            bus.publish(chan, "hello")
         assert [one.hear().topic for _ in range(3)] == [b"t/1049", b"t/1", b"t/700"]
         one.say(*(asking(1, topic) for topic in topics[1:]))
         wait(lambda: broker.row()["patterns"] == ["t/0"], "it to ask for less")
-        with bccnd.connect(str(broker.daemon.bus)) as bus:
-            bus.publish("t/1", "no more")
-            bus.publish("t/0", "but this")
+        bus.publish("t/1", "no more")
+        bus.publish("t/0", "but this")
         assert one.hear().data == b"but this"
 
 
 # -- those who mean no good
 
 
+@pytest.mark.slow
 def test_a_subscriber_that_does_not_read_costs_its_own_queue_only(tmp_path: Path) -> None:
     with Broker(tmp_path / "a", queue="64KiB") as broker:
         slow = broker.sub(b"SLOW", b"flood", receive_buffer=4096)
@@ -386,8 +382,8 @@ def test_a_subscriber_that_does_not_read_costs_its_own_queue_only(tmp_path: Path
             if number % 20 == 19:  # as quickly as they are taken, and no quicker: UDP drops what is too quick
                 heard += [struct.unpack("!BI", quick.hear().data.ljust(5, b"\0")[:5])[1] for _ in range(20)]
         assert heard == list(range(total))
-        wait(lambda: broker_row(broker.daemon)["received"] > total, "a report behind all of it")
-        rows = broker_row(broker.daemon)
+        wait(lambda: broker.report()["received"] > total, "a report behind all of it")
+        rows = broker.report()
         assert broker.dropped("queue_full") > 0
         (peer,) = [one for one in rows["peers"] if one["name"] == "SLOW"]
         assert peer["dropped"] == broker.dropped("queue_full")
@@ -405,13 +401,7 @@ def test_a_subscriber_that_does_not_read_costs_its_own_queue_only(tmp_path: Path
         assert slow.hear().data == b"it is well again"
 
 
-def broker_row(daemon: Daemon) -> dict[str, Any]:
-    """What the daemon tells of the broker."""
-    rows = [json.loads(line) for line in daemon.tool("gateways", "--json").stdout.splitlines()]
-    (row,) = [row for row in rows if row["gateway"] == "broker"]
-    return dict(row)
-
-
+@pytest.mark.slow
 def test_a_burst_that_the_network_takes_needs_no_room_in_the_queue(tmp_path: Path) -> None:
     with Broker(tmp_path / "a", queue="8KiB") as broker:
         one = broker.ready(b"C1", b"a")
@@ -426,6 +416,7 @@ def test_a_burst_that_the_network_takes_needs_no_room_in_the_queue(tmp_path: Pat
         assert broker.dropped("queue_full") == 0
 
 
+@pytest.mark.slow
 def test_a_broker_that_stands_still_costs_nobody_else_and_says_what_it_has_missed(tmp_path: Path) -> None:
     with Broker(tmp_path / "a", {"bus": {"queue": {"messages": 16}}}, queue="16MiB") as broker:
         one = broker.ready(b"C1", b"a")
@@ -447,6 +438,7 @@ def test_a_broker_that_stands_still_costs_nobody_else_and_says_what_it_has_misse
         assert 16 < len(heard) < total
 
 
+@pytest.mark.slow
 def test_a_flood_of_connections_is_turned_away_and_ends_by_itself(tmp_path: Path) -> None:
     with Broker(tmp_path / "a", max_connections=20, hello="500ms") as broker:
         one = broker.ready(b"C1", b"a")
@@ -462,7 +454,9 @@ def test_a_flood_of_connections_is_turned_away_and_ends_by_itself(tmp_path: Path
         wait(lambda: broker.peers() == 2, "both to be seen")
 
 
-def test_rubbish_is_counted_and_touches_nobody(broker: Broker) -> None:
+@pytest.mark.slow
+def test_rubbish_is_counted_and_touches_nobody(alone: Broker) -> None:
+    broker = alone
     one = broker.ready(b"C1", b"*")
     broker.send(
         *(b"", b"a/b", b"a/b".ljust(50, b"\0"), b"a/b".ljust(50, b"\0") + b"\x04hello", os.urandom(40)),
@@ -493,7 +487,8 @@ def test_rubbish_is_counted_and_touches_nobody(broker: Broker) -> None:
     assert [record["id"] for record in json.loads(broker.state.read_bytes())["ids"]] == ["C1"]
 
 
-def test_who_has_subscribed_to_nothing_and_says_nothing_is_ended(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_silent_subscriber_without_subscriptions_is_ended(tmp_path: Path) -> None:
     with Broker(tmp_path / "a", idle="1s", hello="500ms") as broker:
         one, idle = broker.ready(b"C1", b"a"), broker.sub(b"IDLE")
         assert idle.ended()
@@ -505,6 +500,7 @@ def test_who_has_subscribed_to_nothing_and_says_nothing_is_ended(tmp_path: Path)
 # -- as people see it
 
 
+@pytest.mark.slow
 def test_programs_in_c_read_and_write_the_same_bytes(broker: Broker, tmp_path: Path) -> None:
     compiler = shutil.which("cc") or cannot_here("there is no cc")
     for name in ("subscriber", "publisher"):
@@ -536,14 +532,14 @@ def test_programs_in_c_read_and_write_the_same_bytes(broker: Broker, tmp_path: P
 
 
 def test_the_tool_subscribes_and_the_figures_say_who_is_there(broker: Broker) -> None:
-    arguments = ("broker-sub", f"127.0.0.1:{broker.tcp}", "--id", "C1", "-n", "2", "upb/*", "once")
+    arguments = ("broker-sub", f"127.0.0.1:{broker.tcp}", "--id", "TOOL", "-n", "2", "upb/*", "once")
     tool = subprocess.Popen([BIN / "bccn", *arguments], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
     wait(lambda: {"upb/*", "once"} <= set(broker.row().get("patterns", [])), "its subscriptions on the bus")
 
     def seen() -> list[tuple[str, int]]:
-        return [(peer["name"], peer["received"]) for peer in broker_row(broker.daemon)["peers"]]
+        return [(peer["name"], peer["received"]) for peer in broker.report()["peers"]]
 
-    wait(lambda: seen() == [("C1", 2)], "a report of it")
+    wait(lambda: seen() == [("TOOL", 2)], "a report of it")
     broker.publish(b"upb/temp", 1, bytes.fromhex("097e"))
     assert tool.stdout is not None
     assert tool.stdout.readline().decode() == f"{broker.address.decode()} - upb/temp - SHORT_REAL - 24.30\n"
