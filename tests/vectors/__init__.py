@@ -1,7 +1,6 @@
-"""The table of wire vectors, read: the one list that the core, `Endpoint` and the daemon are held to.
+"""Reads the table of wire vectors, with which the core, `Endpoint` and the daemon are tested.
 
-README.md beside this file describes the table. Nothing here knows bccnd: sums come from hmac, zlib and cryptography, so
-that a fault of ours cannot hide in what it is compared with.
+README.md beside this file describes the table. Nothing here imports bccnd: sums come from hmac, zlib and cryptography.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import hmac
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -190,16 +189,11 @@ def sealed(key: str | None, body: bytes) -> bytes:
 
 
 def _vector(raw: dict[str, Any]) -> Vector:
-    more = dict(raw)
+    more = {**raw, **{name: tuple(raw.get(name, ())) for name in ("reaches", "misses")}}
+    more |= {name: latin(raw[name]) for name in ("datagram", "over") if name in raw}
     if "fields" in raw:
-        fields = dict(raw["fields"])
-        seq = int(fields.pop("seq"))
-        more["fields"] = Fields(**{name: latin(text) for name, text in fields.items()}, seq=seq)
-    for name in ("reaches", "misses"):
-        more[name] = tuple(raw.get(name, ()))
-    for name in ("datagram", "over"):
-        if name in raw:
-            more[name] = latin(raw[name])
+        texts = {name: latin(text) for name, text in raw["fields"].items() if name != "seq"}
+        more["fields"] = Fields(**texts, seq=int(raw["fields"]["seq"]))
     return Vector(**more)
 
 
@@ -210,10 +204,8 @@ def _door(raw: dict[str, Any]) -> DoorVectors:
 
 
 def _step(raw: dict[str, Any]) -> Step:
-    more = {**raw, "datagram": latin(raw["datagram"])}
-    if "from" in more:
-        more["peer"] = more.pop("from")
-    return Step(**more)
+    renamed = {"peer" if name == "from" else name: what for name, what in raw.items()}
+    return Step(**{**renamed, "datagram": latin(raw["datagram"])})
 
 
 def _sequence(raw: dict[str, Any]) -> Sequence:
@@ -224,7 +216,7 @@ def _sequence(raw: dict[str, Any]) -> Sequence:
 
 _TABLE: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("bccn1.json").read_text(encoding="ascii"))
 
-#: the name under which somebody receives, in doors and sequences
+#: the identity of the receiver, in doors and sequences
 RECEIVER: Final[str] = _TABLE["receiver"]
 #: the longest datagram that a receiver takes
 LARGEST: Final[int] = _TABLE["largest"]
@@ -238,16 +230,11 @@ SEQUENCES: Final = tuple(_sequence(raw) for raw in _TABLE["sequences"])
 UNCHECKED: Final = DOORS["unchecked"]
 
 
-def at_doors() -> Iterator[tuple[DoorVectors, Vector]]:
-    """Every vector with the door that it is for, the plain ones first."""
-    for vector in VECTORS:
-        yield UNCHECKED, vector
-    for door in DOORS.values():
-        for vector in door.vectors:
-            yield door, vector
-
-
-AT_DOORS: Final = tuple(at_doors())
+#: every vector with the door that it is for, the plain ones first
+AT_DOORS: Final = (
+    *((UNCHECKED, vector) for vector in VECTORS),
+    *((door, vector) for door in DOORS.values() for vector in door.vectors),
+)
 
 
 def name_of(case: object) -> str | None:
