@@ -6,7 +6,6 @@ import inspect
 import mmap
 import os
 import random
-import resource
 import signal
 import socket
 import time
@@ -24,6 +23,8 @@ from bccnd.net import memfd
 from bccnd.net.kept import NOTHING, Kept, OnTape
 from bccnd.net.memfd import File
 from tests.leaf.books import book
+from tests.net.limits import no_file_larger_than
+from tests.support import examples
 
 FD: Final = 50
 HEAD: Final = tape.head()
@@ -56,13 +57,8 @@ def case() -> Iterator[Case]:
 
 
 def test_all_that_can_be_said_can_be_said_where_nothing_is_kept() -> None:
-    said = {name: one for name, one in inspect.getmembers(Kept, inspect.isfunction) if not name.startswith("_")}
-    assert said.keys() == {
-        name for name, one in inspect.getmembers(OnTape, inspect.isfunction) if not name.startswith("_")
-    }
-    for name, one in said.items():
-        ours, theirs = inspect.signature(one), inspect.signature(getattr(OnTape, name))
-        assert ours == theirs, name
+    for name, one in inspect.getmembers(OnTape, inspect.isfunction):
+        assert name.startswith("_") or inspect.signature(one) == inspect.signature(getattr(Kept, name)), name
     NOTHING.put(b"x")
     NOTHING.counts(published=3)
     NOTHING.begins()
@@ -150,36 +146,41 @@ def test_on_tape_comes_first(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "what",
-    ["put", "lost", "lost_here", "took", "holds", "drops", "asked", "waits", "goes_on", "counts"],
+    ("what", "arguments"),
+    [
+        *(("put", (b"MSG a\0",)), ("lost", ()), ("lost_here", ()), ("took", (1,)), ("holds", (b"a",))),
+        *(("drops", (b"a", 1)), ("asked", (b"CMSG echo/off\0",)), ("waits", (b"MSG a\0",))),
+        *(("goes_on", ()), ("counts", ())),
+    ],
 )
-def test_who_cannot_be_written_down_any_more_is_given_up_with_the_reason(case: Case, what: str) -> None:
-    arguments: dict[str, tuple[object, ...]] = {
-        "put": (b"MSG a\0",),
-        "took": (1,),
-        "holds": (b"a",),
-        "drops": (b"a", 1),
-        "asked": (b"CMSG echo/off\0",),
-        "waits": (b"MSG a\0",),
-    }
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (case.file.end + 10, before[1]))
-    try:
-        getattr(case.kept, what)(*arguments.get(what, ()))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+def test_who_cannot_be_written_down_any_more_is_given_up_with_the_reason(
+    case: Case, what: str, arguments: tuple[object, ...]
+) -> None:
+    with no_file_larger_than(case.file.end + 10):
+        getattr(case.kept, what)(*arguments)
     assert len(case.failures) == 1
     assert case.failures[0].strerror
     assert case.records() == []
+
+
+def send(case: Case, fd: int) -> None:
+    """Empty a queue of 300, one and two at a time, and wait to be killed."""
+    sender = Sender(case.ledger)
+    for number in range(0, 300, 3):
+        sender.waited(fd, b"%d" % number, 1, case.kept.length)
+        case.kept.took(1)
+        sender.waited(fd, b"%d" % (number + 1), 2, case.kept.length)
+        case.kept.took(2)
+        if number % 60 == 0:
+            case.file.replace(HEAD + tape.record(tape.TOOK, number=number + 3))
+    signal.pause()
 
 
 def test_whoever_is_killed_while_he_empties_a_queue_has_sent_what_tape_and_ledger_say() -> None:
     chance = random.Random(11)
     hits = 0
     with book() as (memory, _):
-        for _ in range(800):
-            if hits == 15:
-                break
+        while hits < examples(15):
             case = Case(memory)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             theirs.setblocking(False)
@@ -193,19 +194,11 @@ def test_whoever_is_killed_while_he_empties_a_queue_has_sent_what_tape_and_ledge
                 pid = os.fork()
                 if not pid:
                     with suppress(BaseException):
-                        sender = Sender(case.ledger)
-                        for number in range(0, 300, 3):
-                            sender.waited(ours.fileno(), b"%d" % number, 1, case.kept.length)
-                            case.kept.took(1)
-                            sender.waited(ours.fileno(), b"%d" % (number + 1), 2, case.kept.length)
-                            case.kept.took(2)
-                            if number % 60 == 0:
-                                case.file.replace(HEAD + tape.record(tape.TOOK, number=number + 3))
-                        signal.pause()
+                        send(case, ours.fileno())
                     os._exit(1)
-                end = time.monotonic() + chance.random() * 0.004
                 while case.file.end == os.fstat(case.file.fd).st_size:
                     pass
+                end = time.monotonic() + chance.random() * 0.004
                 while time.monotonic() < end:
                     pass
                 os.kill(pid, signal.SIGKILL)
@@ -227,4 +220,3 @@ def test_whoever_is_killed_while_he_empties_a_queue_has_sent_what_tape_and_ledge
             assert told < file.end
             file.close()
             case.file.close()
-        assert hits == 15
