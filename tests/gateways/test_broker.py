@@ -36,16 +36,14 @@ from bccnd.gateways.broker_tcp import MAX_REQUESTS, listen, text_of
 from bccnd.net.log import Limited
 from tests.e2e.harness import PATIENCE, Daemon, wait
 from tests.e2e.network import Net
+from tests.refusals import refused
 from tests.support import ROOT, free_port
 from tests.tree import IMPURE, imported
 
-PURE: Final = ("codec", "topics", "sessions", "queue")
 
-
-@pytest.mark.parametrize("name", PURE)
-def test_what_decides_asks_nobody_for_the_time_or_the_world(name: str) -> None:
-    path = ROOT / f"bccnd/gateways/broker_{name}.py"
-    assert not {one[0] for one in imported(path)} & IMPURE
+def test_what_decides_imports_nothing_impure() -> None:
+    for name in ("codec", "topics", "sessions", "queue"):
+        assert not {one[0] for one in imported(ROOT / f"bccnd/gateways/broker_{name}.py")} & IMPURE, name
 
 
 class Ear(Limited):
@@ -239,11 +237,10 @@ def test_an_address_that_stays_taken_is_refused_with_a_remedy(tmp_path: Path) ->
         taken = f"127.0.0.1:{other.getsockname()[1]}"
         with Running(tmp_path / "broker", str(tmp_path / "none"), takeover=0.2, tcp=taken) as broker:
             assert broker.refused is not None
-            assert broker.refused.detail == f"cannot listen on {taken} (TCP): Address already in use"
+            assert taken in broker.refused.detail
             assert "gateways.broker.tcp" in broker.refused.remedy
-    with pytest.raises(StartError) as refused:
+    with refused("cannot_listen", kind=StartError):
         listen(socket.SOCK_DGRAM, ("192.0.2.1", 1))
-    assert refused.value.reason == "cannot_listen"
 
 
 def test_a_file_that_cannot_be_written_is_said_and_stops_nothing(tmp_path: Path) -> None:
@@ -259,6 +256,7 @@ def test_a_file_that_cannot_be_written_is_said_and_stops_nothing(tmp_path: Path)
             pass
 
 
+@pytest.mark.slow
 def test_a_crowd_of_changes_makes_few_files(tmp_path: Path) -> None:
     state = tmp_path / "broker" / "subscriptions.json"
     with Running(tmp_path / "broker", str(tmp_path / "none")) as broker, broker.sub(b"C1", b"a") as one:
@@ -277,6 +275,7 @@ def test_a_crowd_of_changes_makes_few_files(tmp_path: Path) -> None:
     assert 1 <= written <= asked / 10
 
 
+@pytest.mark.slow
 def test_a_flood_of_requests_waits_its_turn(nowhere: Running) -> None:
     flood = b"".join(request(SUBSCRIBE, b"t/+") + request(UNSUBSCRIBE, b"t/+") for _ in range(3 * MAX_REQUESTS))
     with nowhere.sub(b"FLOOD") as one, nowhere.sub(b"C2", b"a") as other:
@@ -296,13 +295,12 @@ def test_a_flood_of_requests_waits_its_turn(nowhere: Running) -> None:
 def test_messages_are_not_held_back_to_fill_a_segment(nowhere: Running) -> None:
     with nowhere.sub(b"C1", b"a") as one:
         nowhere.published_until_heard(one, b"a")
+        assert nowhere.gateway.status.connects == 1
         # The broker's own end of the connection, as the kernel knows it.
-        service = nowhere.gateway.status
-        assert service.connects == 1
         (mine,) = [
             fd
             for fd in map(int, os.listdir("/proc/self/fd"))
-            if fd != one.fileno() and _peer_of(fd) == one.getsockname()
+            if fd != one.fileno() and peer_of(fd) == one.getsockname()
         ]
         with socket.socket(fileno=os.dup(mine)) as other:
             assert other.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
@@ -310,7 +308,7 @@ def test_messages_are_not_held_back_to_fill_a_segment(nowhere: Running) -> None:
             assert 0 < other.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 60_000
 
 
-def _peer_of(fd: int) -> object:
+def peer_of(fd: int) -> object:
     try:
         with socket.socket(fileno=os.dup(fd)) as other:
             return other.getpeername()
@@ -411,6 +409,7 @@ sock.sendto(b"a".ljust(50, b"\\0") + b"\\3hello", ("10.77.0.1", 5401))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @pytest.mark.parametrize("busy", [False, True], ids=["while nothing is sent", "while something is on its way"])
 def test_a_subscriber_whose_host_has_vanished_is_ended(tmp_path: Path, net: Net, busy: bool) -> None:

@@ -148,16 +148,13 @@ def test_there_are_no_other_requests(kind: int) -> None:
     assert read_request(bytes([kind]) + bytes(51)) is None
 
 
-def test_what_stands_behind_the_nul_is_nothing() -> None:
+def test_what_stands_behind_the_nul_is_nothing_and_what_is_too_long_is_cut() -> None:
     assert read_hello(b"C1\0leftover") == b"C1"
     assert read_hello(b"elevenbytes") == b"elevenbytes"
     assert read_hello(bytes(11)) == b""
     assert read_request(b"\0a/b\0" + b"x" * 47) == (SUBSCRIBE, b"a/b")
-    # A topic that fills its field is a byte too long, and whoever reads the request can see it.
+    # A topic that fills its field is a byte too long, and a reader of the request can see it.
     assert read_request(b"\0" + b"x" * 51) == (SUBSCRIBE, b"x" * 51)
-
-
-def test_what_is_too_long_for_its_field_is_cut_and_an_address_keeps_its_nul() -> None:
     made = message("[" + "f" * 80 + "]:1", b"t", STRING, b"x" * 1501)
     assert len(made) == MESSAGE
     assert made[49] == 0
