@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -98,15 +97,20 @@ def test_each_message_arrives_once_on_the_other_segment(tmp_path: Path) -> None:
             assert [one for one, times in rest.items() if times > 1] == []
         assert a.metric("datagrams_total", segment="nng", verdict="accepted") == 1
         assert b.metric("datagrams_total", segment="nng", verdict="accepted") == 21
+        # Gateways report once a second.
+        length = len(datagram("near/p/1", 1, "x/y", b"and back"))
+        wait(lambda: a.metric("gateway_bytes_total", gateway="nng", direction="in") == length, "the bytes")
         assert a.metric("gateway_messages_total", gateway="nng", direction="in") == 1
+        wait(lambda: a.metric("gateway_messages_total", gateway="nng", direction="out") == 21, "the messages")
+        assert b"tcp://127.0.0.1:" in b.tool("gateways").stdout
 
 
 @pytest.mark.parametrize(
     "links",
-    [[(0, 1), (1, 2), (2, 0)], [(0, 1), (1, 2)], [(0, 1), (1, 0)]],
-    ids=["a ring", "a chain", "two links between two"],
+    [[(0, 1), (1, 2), (2, 0)], pytest.param([(0, 1), (1, 0)], marks=pytest.mark.slow)],
+    ids=["a ring", "two links between two"],
 )
-def test_over_rings_and_chains_each_message_arrives_once(tmp_path: Path, links: list[tuple[int, int]]) -> None:
+def test_over_rings_each_message_arrives_once(tmp_path: Path, links: list[tuple[int, int]]) -> None:
     with mesh(tmp_path, links) as daemons, ExitStack() as stack:
         programs = stack.enter_context(clients(*((daemon, "x/") for daemon in daemons)))
         for number, daemon in enumerate(daemons):
@@ -139,34 +143,19 @@ def test_two_bridges_on_one_segment_carry_each_message_once(tmp_path: Path) -> N
 
 
 def test_what_a_link_brings_is_checked_like_everything(tmp_path: Path) -> None:
-    """Signed with the key of another source: refused on arrival, and nobody behind gets it."""
-    keys = tmp_path / "keys"
-    keys.mkdir()
+    """A message that the bridge has signed with a key that is not known here goes to no client and no segment."""
     for name in ("good", "bad"):
-        done = subprocess.run(
-            [str(BIN / "bccn"), "keygen", "--algorithm", "sig", str(keys / name)],
-            check=False,
-            capture_output=True,
-        )
-        assert done.returncode == 0, done.stderr
+        command = [str(BIN / "bccn"), "keygen", "--algorithm", "sig", str(tmp_path / name)]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def settings(host: str, key: str, **nng: list[str]) -> dict[str, Any]:
+        integrity = {"algorithm": "sig", "keys": [f"{tmp_path}/{key}"], "signers": {"": [f"{tmp_path}/{key}.pub"]}}
+        return {"host": host, "integrity": integrity, "gateways": {"nng": nng}}
+
     where = place()
-    integrity = {
-        "algorithm": "sig",
-        "keys": [str(keys / "good")],
-        "signers": {"": [str(keys / "good.pub")], "far": [str(keys / "good.pub")]},
-    }
-    forged = {**integrity, "keys": [str(keys / "bad")]}
     with (
-        Daemon(tmp_path / "a", {"host": "a", "integrity": integrity, "gateways": {"nng": {"listen": [where]}}}) as a,
-        # It trusts its own key as well, and so passes on what it signs.
-        Daemon(
-            tmp_path / "b",
-            {
-                "host": "far",
-                "integrity": {**forged, "signers": {"": [str(keys / "bad.pub")]}},
-                "gateways": {"nng": {"dial": [where]}},
-            },
-        ) as b,
+        Daemon(tmp_path / "a", settings("a", "good", listen=[where])) as a,
+        Daemon(tmp_path / "b", settings("far", "bad", dial=[where])) as b,
     ):
         linked(1, a, b)
         with clients((a, ""), (b, "none")) as (client, forger), Wire(a.port) as on_a:
@@ -176,6 +165,7 @@ def test_what_a_link_brings_is_checked_like_everything(tmp_path: Path) -> None:
             assert [one for one in on_a.rest() if b"forged" in one] == []
 
 
+@pytest.mark.slow
 def test_after_kill_9_of_a_gateway_or_a_daemon_it_goes_on(tmp_path: Path) -> None:
     with mesh(tmp_path, [(0, 1)]) as (a, b), a.connect("x/") as client:
         seq = 0
@@ -207,37 +197,28 @@ def test_after_kill_9_of_a_gateway_or_a_daemon_it_goes_on(tmp_path: Path) -> Non
         assert not [number for number, times in Counter(got[1:]).items() if times > 1]
 
 
-def test_peers_are_shown(tmp_path: Path) -> None:
-    with mesh(tmp_path, [(0, 1)]) as (a, b):
-        with Wire(a.port) as wire:
-            wire.send(datagram("far/p/1", 1, "x/y", b"x"))
-        wait(lambda: b.metric("gateway_messages_total", gateway="nng", direction="in") == 1, "the count")
-        assert b.metric("gateway_bytes_total", gateway="nng", direction="in") == len(
-            datagram("far/p/1", 1, "x/y", b"x")
-        )
-        wait(lambda: a.metric("gateway_messages_total", gateway="nng", direction="out") == 1, "the count")
-        assert b"tcp://127.0.0.1:" in b.tool("gateways").stdout
-
-
 @contextmanager
 def two_hosts(net: Net, folder: Path) -> Iterator[tuple[Daemon, Daemon]]:
     """Two linked hosts whose segments are not the wire that the link uses."""
-    segments = {
-        host: {"address": f"10.7{number}.0.255", "interface": f"lan{number - 7}"}
-        for host, number in (("a", 7), ("b", 8))
-    }
-    daemons = {}
-    for host, gateway in (("a", {"listen": ["tcp://10.77.0.1:5402"]}), ("b", {"dial": ["tcp://10.77.0.1:5402"]})):
-        daemons[host] = net.daemon(host, folder, {**segments[host], "bind": "0.0.0.0"}, start=False)
-        daemons[host].configure({"gateways": {"nng": gateway}})
-    with daemons["a"] as a, daemons["b"] as b:
+    daemons = []
+    for host, address, interface, way in (("a", "10.77.0.255", "lan0", "listen"), ("b", "10.78.0.255", "lan1", "dial")):
+        segment = {"address": address, "interface": interface, "bind": "0.0.0.0"}
+        daemons.append(net.daemon(host, folder, segment, start=False))
+        daemons[-1].configure({"gateways": {"nng": {way: ["tcp://10.77.0.1:5402"]}}})
+    with daemons[0] as a, daemons[1] as b:
         a.start()
         b.start()
         linked(1, a, b)
         yield a, b
 
 
+def ages(received: Iterable[bytes]) -> list[float]:
+    """Seconds since messages were sent, which say when that was."""
+    return [(time.monotonic_ns() - int(payload)) * 1e-9 for payload in received]
+
+
 @pytest.mark.root
+@pytest.mark.slow
 def test_a_link_that_stood_still_brings_nothing_late(net: Net, tmp_path: Path) -> None:
     """The way between two hosts is cut without either being told, and mended."""
     if shutil.which("nft") is None:
@@ -261,19 +242,19 @@ def test_a_link_that_stood_still_brings_nothing_late(net: Net, tmp_path: Path) -
                 assert a.metric("gateway_peers", gateway="nng") == 0
             net.run("b", "nft", "flush chain inet cut in")
             net.run("b", "nft", "flush chain inet cut out")
-            ages: list[float] = []
+            found: list[float] = []
             deadline = time.monotonic() + PATIENCE
-            while not ages or min(ages) > 0.2:  # until it flows again
+            while not found or min(found) > 0.2:  # until it flows again
                 assert time.monotonic() < deadline, a.said() + b.said()
                 sender.publish("x/y", b"%d" % time.monotonic_ns())
-                got = payloads(client, 100, timeout=0.05)
-                ages += [(time.monotonic_ns() - int(payload)) * 1e-9 for payload in got]
+                found += ages(payloads(client, 100, timeout=0.05))
             # Nothing is older than a copy may be, and what reading it here has taken.
-            assert max(ages) < 2.5, (length, max(ages))
+            assert max(found) < 2.5, (length, max(found))
         linked(1, a, b)
 
 
 @pytest.mark.root
+@pytest.mark.slow
 def test_a_link_that_cannot_carry_what_is_sent_brings_nothing_late(net: Net, tmp_path: Path) -> None:
     if shutil.which("tc") is None:
         cannot_here("there is no tc: apt-get install iproute2")
@@ -282,20 +263,14 @@ def test_a_link_that_cannot_carry_what_is_sent_brings_nothing_late(net: Net, tmp
         net.run(
             "a", "tc", "qdisc", "add", "dev", "lan0", "root", "tbf", "rate", "80kbit", "burst", "3000", "latency", "1s"
         )
-        ages: list[float] = []
+        found: list[float] = []
         deadline = time.monotonic() + PATIENCE
         while "behind: the link is ended" not in a.said():
             assert time.monotonic() < deadline, a.said()
             sender.publish("x/y", b"%d" % time.monotonic_ns() + b" " * 130)
-            ages += [(time.monotonic_ns() - int(payload)) * 1e-9 for payload in payloads(client, 1, timeout=0.005)]
-        ages += [(time.monotonic_ns() - int(payload)) * 1e-9 for payload in payloads(client, 10_000, timeout=1.0)]
-        assert ages
-        assert max(ages) < 3.0  # what waits here for its turn is a second of it at most
+            found += ages(payloads(client, 1, timeout=0.005))
+        found += ages(payloads(client, 10_000, timeout=1.0))
+        assert found
+        assert max(found) < 3.0  # what waits here for its turn is a second of it at most
         net.run("a", "tc", "qdisc", "del", "dev", "lan0", "root")
         linked(1, a, b)
-
-
-def test_a_local_message_costs_the_daemon_nothing_while_no_peer_is_there(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a", {"gateways": {"nng": {"listen": [place()]}}}) as daemon:
-        wait(lambda: daemon.metric("gateway_up", gateway="nng") == 1, "the gateway")
-        assert b"!/link/" not in daemon.tool("clients", "--json").stdout

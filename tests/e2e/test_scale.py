@@ -7,17 +7,16 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from tests.bench import scale_report
 from tests.bench.measure import Rules, judge
 from tests.bench.programs import ROOT, CannotBuild, build
-from tests.bench.scale_axes import AXES, Point
-from tests.bench.scale_charts import CHARTS, roomy, short, ticks
+from tests.bench.scale_axes import AXES
 from tests.bench.scale_measure import Sample, shorter
-from tests.bench.scale_report import Findings, Key, cpu, fit, put_into, verdicts
+from tests.bench.scale_report import Findings, Key, fit, put_into, verdicts
 from tests.bench.summary import Spread
 from tests.support import cannot_here
 
@@ -47,6 +46,7 @@ def scale(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_programs")
 def test_a_quick_run_measures_each_point_and_fills_in_a_page(tmp_path: Path) -> None:
     page = tmp_path / "docs" / "page.md"
@@ -84,6 +84,7 @@ def test_a_quick_run_measures_each_point_and_fills_in_a_page(tmp_path: Path) -> 
     assert drawn == {"scaling-sources.svg"} or (not drawn and "no charts: matplotlib is missing" in done.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_programs")
 def test_a_point_that_cannot_be_measured_is_refused_and_has_no_figure(tmp_path: Path) -> None:
     daemon = tmp_path / "broken"
@@ -111,26 +112,16 @@ def test_what_cannot_be_asked_for_is_said_before_anything_runs(tmp_path: Path) -
         assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("axis", AXES)
-def test_every_point_is_of_a_line_and_its_messages_make_even_shares(axis: str) -> None:
-    for quick in (False, True):
-        points = AXES[axis].points(quick)
+def test_every_point_is_of_a_line_and_its_messages_make_even_shares() -> None:
+    for axis, quick in product(AXES.values(), (False, True)):
+        points = axis.points(quick)
         assert len({(point.line, point.x) for point in points}) == len(points)
         for point in points:
-            assert point.line in {line.name for line in AXES[axis].lines}
+            assert point.line in {line.name for line in axis.lines}
             assert (point.stream.warm + point.stream.messages) % point.unit == 0
-            few = shorter(point, Rules(messages=1000))
-            assert few.messages > 0
-            assert few.messages % point.unit == 0
-
-
-def test_the_page_has_a_place_for_every_table_and_names_every_chart() -> None:
-    page = (ROOT / "docs/scaling.md").read_text()
-    places = re.findall(r"<!-- scale:(\w+) -->\n", page)
-    assert sorted(places) == sorted({*AXES, "about", "capacity", "deliveries", "constants", "segments"})
-    assert page.count("<!-- /scale -->") == len(places)
-    assert set(re.findall(r"\]\((scaling[-\w]*\.svg)\)", page)) == set(CHARTS)
-    assert {chart.name for chart in (ROOT / "docs").glob("scaling*.svg")} == set(CHARTS)
+            few = shorter(point, Rules(messages=1000)).messages
+            assert few > 0
+            assert few % point.unit == 0
 
 
 SAMPLE = Sample("patterns", "bccnd", 1, 1, messages=1000, fan_out=1, cpu_ns=1000.0)
@@ -184,21 +175,3 @@ def test_only_what_stands_between_the_markers_is_replaced() -> None:
     assert missing == ["about"]
     assert page == PAGE.replace("old\n", "| patterns per client | bccnd |\n| ---: | ---: |\n| 1 | 1,000 |\n")
     assert put_into(page, found)[0] == page
-
-
-def test_what_stands_beside_the_axes_of_a_chart() -> None:
-    assert [short(x) for x in (0.5, 1, 1000, 4000, 10_000, 100_000, 1_000_000)] == [
-        *("0.5", "1", "1,000", "4,000", "10k", "100k", "1M"),
-    ]
-    assert roomy((1, 16, 1000, 4000, 10_000, 100_000), 0.15) == {1, 16, 1000, 10_000, 100_000}
-    assert ticks(900, 6000) == [1000, 2000, 5000]
-    assert ticks(900, 600_000) == [1000, 10_000, 100_000]
-    assert all(panel.axis in AXES for panels in CHARTS.values() for panel in panels)
-    for panel in (panel for panels in CHARTS.values() for panel in panels):
-        assert {curve.line for curve in panel.curves} <= {line.name for line in AXES[panel.axis].lines}
-
-
-def test_a_value_that_is_not_known_is_not_shown() -> None:
-    assert scale_report.plain(None) == scale_report.per_second(None) == scale_report.ranged(None) == ""
-    assert cpu(replace(SAMPLE, cpu_ns=0.0)) is None
-    assert isinstance(AXES["burst"].points(True)[0], Point)
