@@ -1,9 +1,10 @@
-"""What Prometheus and people see: the promised names, labels of a bounded set, numbers that are those of the parts."""
+"""Metrics: the promised names with labels of a bounded set, and values that are those of the parts."""
 
 from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
@@ -80,6 +81,12 @@ REASONS = {
 LABELS = {"segment", "verdict", "reason", "error", "group", "cause", "result", "le", "version", "gateway", "direction"}
 
 
+def reading(observed: Observed) -> Callable[..., float]:
+    """The values of one exposition, by name and labels."""
+    found = observed.samples()
+    return lambda name, **labels: found[name, frozenset(labels.items())]
+
+
 def test_every_promised_name_is_there_with_its_labels(busy: Observed) -> None:
     found = busy.samples()
     for name, labels in PROMISED.items():
@@ -88,27 +95,25 @@ def test_every_promised_name_is_there_with_its_labels(busy: Observed) -> None:
         assert all(set(one) == labels for one in seen), name
 
 
-@pytest.mark.parametrize("accept", ["", "text/plain", "application/openmetrics-text; version=1.0.0"])
-def test_the_exposition_is_understood_by_the_parser_of_its_kind(busy: Observed, accept: str) -> None:
-    status, kind, text = busy.page("/metrics", accept)
-    assert status == 200
-    strict = kind.startswith("application/openmetrics-text")
-    assert strict == accept.startswith("application/openmetrics-text")
-    families = list((read_openmetrics if strict else read_plain)(text))
-    assert any(family.name == "bccnd_datagrams" for family in families)
+def test_the_pages_are_understood_by_the_parsers_of_their_kinds(busy: Observed) -> None:
+    for accept in ("", "text/plain", "application/openmetrics-text; version=1.0.0"):
+        status, kind, text = busy.page("/metrics", accept)
+        assert status == 200
+        strict = kind.startswith("application/openmetrics-text")
+        assert strict == accept.startswith("application/openmetrics-text")
+        families = list((read_openmetrics if strict else read_plain)(text))
+        assert any(family.name == "bccnd_datagrams" for family in families)
+    assert busy.page("/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
+    assert set(metrics.pages(busy)) == {"/metrics", "/healthz"}
 
 
-def test_counters_end_in_total_and_nothing_else_does(busy: Observed) -> None:
-    for family in busy.families().values():
-        if family.name.startswith(metrics.PREFIX):
-            for sample in family.samples:
-                assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
-
-
-def test_every_family_is_explained_and_ours_carry_the_prefix(busy: Observed) -> None:
+def test_every_family_has_the_prefix_and_a_text_and_only_counters_end_in_total(busy: Observed) -> None:
     for family in busy.families().values():
         assert family.name.startswith((metrics.PREFIX, "process_")), family.name
         assert family.documentation, family.name
+        if family.name.startswith(metrics.PREFIX):
+            for sample in family.samples:
+                assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
 
 
 def test_no_label_comes_from_the_network_or_from_a_client(busy: Observed) -> None:
@@ -126,62 +131,56 @@ def test_no_label_comes_from_the_network_or_from_a_client(busy: Observed) -> Non
     peer.all()
     after = set(busy.samples())
     assert after == before
-    errors = {reason: busy.value("client_errors_total", reason=reason) for reason in ERROR_REASONS}
+    value = reading(busy)
+    errors = {reason: value("client_errors_total", reason=reason) for reason in ERROR_REASONS}
     assert len(errors) == sum(name == "client_errors_total" for name, _ in after)
     reasons = {reason for reason, count in errors.items() if count}
     assert reasons == {"bad_channel", "unknown_verb", "not_permitted", "unknown_control", "not_subscribed"}
 
 
 def test_the_numbers_are_those_of_the_parts(busy: Observed) -> None:
-    value = busy.value
+    value = reading(busy)
     for number, name in enumerate(NAMES):
         assert value("datagrams_total", segment="here", verdict=name) == number + 1
-    assert value("datagrams_received_total", segment="here") == sum(range(1, len(NAMES) + 1))
-    assert value("datagrams_received_total", segment=HOSTILE) == 0
-    assert value("datagrams_sent_total", segment="here") == 1
-    assert value("send_errors_total", segment="here", error="EMSGSIZE") == 1
-    assert value("socket_drops_total", segment="here") == 0
-    assert value("sources") == 2
-    assert value("sources_alive") == 1
-    assert value("messages_missing") == 2
-    assert value("messages_lost_total") == 0
-    assert value("source_restarts_total") == 0
-    assert value("clients") == 3
-    assert value("clients_refused_total", reason="too_many_clients") == 1
-    assert value("subscriptions") == 2
-    assert value("published_total") == 3
-    assert value("deliveries_total") == 2
-    assert value("deliveries_dropped_total", reason="too_big") == 1
-    assert value("client_errors_total", reason="bad_channel") == 1
-    assert value("queue_bytes") == 0
-    assert value("channel_messages_total", group="cardsys") == 3
-    assert value("channel_bytes_total", group="cardsys") == 300
-    assert value("config_reloads_total", result="refused") == 2
-    assert value("clients_taken_over") == 3
-    assert value("state_dropped_total") == 4
-    assert value("clients_not_kept_total") == 5
-    assert value("visitors_refused_total", reason="bad_request") == 7
-    assert value("notifications_lost_total") == 8
-    assert value("sources_not_kept_total") == 9
+    found = {dict(pairs).get("segment") for name, pairs in busy.samples() if name == "datagrams_total"}
+    assert found == {"here", HOSTILE, "nng"}
+    for segment, count in {"here": sum(range(1, len(NAMES) + 1)), HOSTILE: 0}.items():
+        assert value("datagrams_received_total", segment=segment) == count
+        assert sum(value("datagrams_total", segment=segment, verdict=name) for name in NAMES) == count
+    expected: list[tuple[float, str, dict[str, str]]] = [
+        (1, "datagrams_sent_total", {"segment": "here"}),
+        (1, "send_errors_total", {"segment": "here", "error": "EMSGSIZE"}),
+        (0, "socket_drops_total", {"segment": "here"}),
+        (2, "sources", {}),
+        (1, "sources_alive", {}),
+        (2, "messages_missing", {}),
+        (0, "messages_lost_total", {}),
+        (0, "source_restarts_total", {}),
+        (3, "clients", {}),
+        (1, "clients_refused_total", {"reason": "too_many_clients"}),
+        (2, "subscriptions", {}),
+        (3, "published_total", {}),
+        (2, "deliveries_total", {}),
+        (1, "deliveries_dropped_total", {"reason": "too_big"}),
+        (1, "client_errors_total", {"reason": "bad_channel"}),
+        (0, "queue_bytes", {}),
+        (3, "channel_messages_total", {"group": "cardsys"}),
+        (300, "channel_bytes_total", {"group": "cardsys"}),
+        (2, "config_reloads_total", {"result": "refused"}),
+        (3, "clients_taken_over", {}),
+        (4, "state_dropped_total", {}),
+        (5, "clients_not_kept_total", {}),
+        (7, "visitors_refused_total", {"reason": "bad_request"}),
+        (8, "notifications_lost_total", {}),
+        (9, "sources_not_kept_total", {}),
+        (1, "build_info", {"version": VERSION}),
+    ]
+    assert [(value(name, **labels), name, labels) for _, name, labels in expected] == expected
     assert value("log_lines_dropped_total", reason="lines_left_out") >= 0
-    assert value("build_info", version=VERSION) == 1
-
-
-def test_what_was_missing_becomes_lost_and_is_counted_once(busy: Observed) -> None:
+    # What is missing becomes lost in time.
     busy.sources.sweep(1010.0)
-    assert busy.value("messages_missing") == 0
-    assert busy.value("messages_lost_total") == 2
-
-
-def test_the_sum_over_verdicts_is_the_number_read(busy: Observed) -> None:
-    found = busy.samples()
-    for segment in ("here", HOSTILE):
-        judged = sum(
-            value
-            for (name, pairs), value in found.items()
-            if name == "datagrams_total" and ("segment", segment) in pairs
-        )
-        assert judged == busy.value("datagrams_received_total", segment=segment)
+    value = reading(busy)
+    assert (value("messages_missing"), value("messages_lost_total")) == (0, 2)
 
 
 def test_the_histogram_is_cumulative_and_complete(busy: Observed) -> None:
@@ -203,30 +202,31 @@ def test_what_waits_for_a_slow_client_is_shown(observed: Observed) -> None:
     assert observed.value("queue_bytes") == slow.client.box.bytes
 
 
-def test_a_daemon_that_has_just_started_shows_every_series_that_it_can(observed: Observed) -> None:
+def test_every_series_is_there_from_the_beginning(observed: Observed) -> None:
+    value = reading(observed)
     for name, reasons in REASONS.items():
         for reason in reasons:
-            assert observed.value(name, reason=reason) == 0
-    for name in NAMES:
-        assert observed.value("datagrams_total", segment="here", verdict=name) == 0
-
-
-def test_a_gateway_that_is_configured_is_shown_before_it_has_told_anything(observed: Observed) -> None:
-    for name in GATEWAYS:
-        assert observed.value("gateway_up", gateway=name) == observed.value("gateway_peers", gateway=name) == 0
-        assert observed.value("gateway_starts_total", gateway=name) == 0
-        for reason in GATEWAY_REASONS:
-            assert observed.value("gateway_dropped_total", gateway=name, reason=reason) == 0
+            assert value(name, reason=reason) == 0
     for verdict in NAMES:
-        assert observed.value("datagrams_total", segment="nng", verdict=verdict) == 0
+        assert value("datagrams_total", segment="here", verdict=verdict) == 0
+        assert value("datagrams_total", segment="nng", verdict=verdict) == 0
+    for gateway in GATEWAYS:
+        for name in ("gateway_up", "gateway_peers", "gateway_starts_total"):
+            assert value(name, gateway=gateway) == 0
+        for reason in GATEWAY_REASONS:
+            assert value("gateway_dropped_total", gateway=gateway, reason=reason) == 0
+    for cause in ("expired", "evicted", "nameless_evicted"):
+        assert value("sources_forgotten_total", cause=cause) == 0
+    for name in ("sources_silent", "source_deaths_total", "identity_conflicts_total", "copies_dropped_total"):
+        assert value(name) == 0
 
 
-def test_what_a_gateway_tells_is_shown_for_as_long_as_it_is_there(observed: Observed) -> None:
+def test_the_report_of_a_gateway_is_shown_while_it_is_connected(observed: Observed) -> None:
     told = Status("nng", [GatewayPeer("10.0.0.2:5410", "tcp://b:5410")], 5, 500, 7, 700, 2, {"queue_full": 3})
     teller = observed.hub.connect()
     assert observed.links.report(teller.client, told.report())
     observed.links.late = 4
-    value = observed.value
+    value = reading(observed)
     assert (value("gateway_up", gateway="nng"), value("gateway_peers", gateway="nng")) == (1, 1)
     assert value("gateway_connects_total", gateway="nng") == 2
     assert value("gateway_messages_total", gateway="nng", direction="in") == 5
@@ -238,6 +238,7 @@ def test_what_a_gateway_tells_is_shown_for_as_long_as_it_is_there(observed: Obse
     assert value("gateway_up", gateway="broker") == 0
     teller.close()
     observed.hub.settle()
+    value = reading(observed)
     assert (value("gateway_up", gateway="nng"), value("gateway_peers", gateway="nng")) == (0, 0)
     assert value("gateway_messages_total", gateway="nng", direction="in") == 5
 
@@ -253,19 +254,6 @@ def test_control_messages_for_which_there_was_no_room_are_counted(observed: Obse
     assert told + observed.value("control_dropped_total") == 50
 
 
-def test_a_hostile_name_stays_a_label(busy: Observed) -> None:
-    found = {dict(pairs).get("segment") for name, pairs in busy.samples() if name == "datagrams_total"}
-    assert found == {"here", HOSTILE, "nng"}
-
-
-def test_the_health_page_says_ok(observed: Observed) -> None:
-    assert observed.page("/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
-
-
-def test_there_are_no_other_pages(observed: Observed) -> None:
-    assert set(metrics.pages(observed)) == {"/metrics", "/healthz"}
-
-
 # -- liveness, repeats, conflicts
 
 
@@ -274,16 +262,17 @@ def test_who_is_silent_and_who_has_died_is_counted(observed: Observed) -> None:
         observed.sources.begin(src, 1, 0.0)
         observed.liveness.beat(src, 0.0)
     assert (observed.value("sources_silent"), observed.value("source_deaths_total")) == (0, 0)
-    seen = []
+    seen = {}
     for quarter in range(1, 73):
         now = quarter / 4
         if now == 7.0:
             observed.sources.judge(b"c", 2, now)
             observed.liveness.beat(b"c", now)
         observed.liveness.sweep(now)
-        seen.append(tuple(observed.value(name) for name in ("sources_silent", "source_deaths_total", "sources")))
+        if quarter in (30, 31, 72):
+            seen[now] = [observed.value(name) for name in ("sources_silent", "source_deaths_total", "sources")]
     # Silent after 7.5 s, dead after 17.5; the dead are no longer tracked, which is an end like any other.
-    assert [seen[29], seen[30], seen[-1]] == [(0, 0, 3), (2, 0, 3), (1, 2, 1)]
+    assert seen == {7.5: [0, 0, 3], 7.75: [2, 0, 3], 18.0: [1, 2, 1]}
     assert observed.value("sources_forgotten_total", cause="expired") == 2
 
 
@@ -322,22 +311,10 @@ def test_copies_for_which_there_was_no_room_are_counted(observed: Observed, monk
     assert observed.value("copies_dropped_total") == 3
 
 
-@pytest.mark.parametrize("cause", ["expired", "evicted", "nameless_evicted"])
-def test_every_cause_is_there_from_the_beginning(observed: Observed, cause: str) -> None:
-    assert observed.value("sources_forgotten_total", cause=cause) == 0
-
-
-@pytest.mark.parametrize(
-    "name", ["sources_silent", "source_deaths_total", "identity_conflicts_total", "copies_dropped_total"]
-)
-def test_what_has_not_happened_yet_is_nought_and_there(observed: Observed, name: str) -> None:
-    assert observed.value(name) == 0
-
-
 # -- the daemon itself
 
 
-def test_a_configuration_that_was_refused_is_shown_until_a_good_one_is_read(observed: Observed) -> None:
+def test_a_refused_configuration_is_shown_until_a_good_one_is_read(observed: Observed) -> None:
     assert observed.value("config_last_reload_successful") == 1
     observed.refused = "reload refused: no such key"
     assert observed.value("config_last_reload_successful") == 0
@@ -346,7 +323,7 @@ def test_a_configuration_that_was_refused_is_shown_until_a_good_one_is_read(obse
 def test_how_long_the_loop_stood_still_is_shown(observed: Observed) -> None:
     assert (observed.value("loop_stalled_seconds_total"), observed.value("loop_stall_seconds")) == (0, 0)
     observed.stalls.come_by(997.0, 0.25)
-    assert observed.value("loop_stall_seconds") == 2.75  # it still does: nobody has come by
+    assert observed.value("loop_stall_seconds") == 2.75  # it still does
     observed.stalls.come_by(1000.0, 0.25)
     assert (observed.value("loop_stalled_seconds_total"), observed.value("loop_stall_seconds")) == (2.75, 2.75)
 

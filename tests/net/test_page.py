@@ -1,5 +1,4 @@
-"""The status page: whatever strangers are called, the page is made of the same elements; what is wrong comes first,
-with since when and what to do; and looking costs little, however much there is."""
+"""The status page: hostile names change none of its elements, what is wrong comes first, and looking costs little."""
 
 from __future__ import annotations
 
@@ -11,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.counters import DROP_REASONS
 from bccnd.core.dedup import MAX_LOSERS
 from bccnd.core.history import STEP
-from bccnd.core.liveness import DEAD, HEARTBEAT, SILENT, Death
+from bccnd.core.liveness import DEAD, SILENT, Death
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
 from bccnd.net import log
 from bccnd.net.clients import BusLimits
@@ -137,20 +136,13 @@ HARMLESS = Read(render(full("x"))).elements
 
 
 @given(st.one_of(st.text(min_size=1), st.text("<>&\"'/=! -[]?\n\0", min_size=1), st.just(EVIL)))
-@settings(max_examples=100, deadline=None)
 def test_no_text_makes_an_element_or_an_attribute(text: str) -> None:
     assert Read(render(full(text))).elements == HARMLESS
 
 
-def test_and_it_would_be_noticed() -> None:
+def test_a_hostile_text_can_be_read_and_would_be_noticed_as_markup() -> None:
     assert Read(render(full(Markup(EVIL)))).elements != HARMLESS
-
-
-def test_what_somebody_is_called_can_be_read() -> None:
     assert Read(render(full(EVIL))).text.count(EVIL) > 20
-
-
-def test_the_same_facts_are_there_for_programs() -> None:
     facts = full(EVIL)
     told = json.loads(json.dumps(plain(facts)))
     assert set(told) == set(Facts._fields)
@@ -159,7 +151,7 @@ def test_the_same_facts_are_there_for_programs() -> None:
 
 
 @pytest.mark.parametrize("facts", [full("x"), full("x")._replace(state=WELL, findings=[], drops=[], gateways=[])])
-def test_the_page_is_made_for_everybody(facts: Facts) -> None:
+def test_the_page_is_accessible(facts: Facts) -> None:
     found = Read(render(facts)).found
     by_tag: dict[str, list[dict[str, str]]] = {}
     for tag, attributes in found:
@@ -254,11 +246,15 @@ def test_a_daemon_to_which_nothing_has_happened_is_well(daemon: Daemon) -> None:
     assert (facts.state, facts.findings) == (WELL, [])
     # What was counted before is shown, and needs nobody now.
     assert [one.name for one in facts.drops if one.now or one.since] == []
-    assert "No datagram has come in" in render(facts)
     assert facts.host == "relay<01>"
+    daemon.segments[0].counters.verdicts[DUPLICATE] += 5
+    daemon.go_on(STEP)
+    assert daemon.facts().state == WELL
+    assert not daemon.drop("duplicate").serious
 
 
-def test_a_drop_is_told_of_with_rate_and_times_until_it_is_long_over(daemon: Daemon) -> None:
+def test_a_drop_is_shown_with_rate_and_times_until_it_is_long_over(daemon: Daemon) -> None:
+    began = time.time()
     daemon.begin()
     daemon.go_on(60)
     counters = daemon.segments[0].counters
@@ -268,10 +264,11 @@ def test_a_drop_is_told_of_with_rate_and_times_until_it_is_long_over(daemon: Dae
         daemon.go_on(STEP)
     one = daemon.drop("integrity_failed")
     wall = time.time()
+    slack = 1 + wall - began
     assert (one.times, one.where, one.serious, one.now) == (40, "here", True, True)
     assert one.rate == pytest.approx(2.0)
-    assert one.since == one.first == pytest.approx(wall - 3 * STEP, abs=1)
-    assert one.last == pytest.approx(wall, abs=1)
+    assert one.since == one.first == pytest.approx(wall - 3 * STEP, abs=slack)
+    assert one.last == pytest.approx(wall, abs=slack)
     assert one.metric == 'bccnd_datagrams_total{verdict="integrity_failed"}'
     assert said(daemon.facts().findings) == "1 thing needs attention: integrity_failed."
     daemon.go_on(NOW + STEP)
@@ -280,14 +277,6 @@ def test_a_drop_is_told_of_with_rate_and_times_until_it_is_long_over(daemon: Dae
     daemon.go_on(LATELY)
     assert daemon.facts().state == WELL
     assert daemon.drop("integrity_failed").times == 40
-
-
-def test_what_is_as_it_should_be_needs_nobody(daemon: Daemon) -> None:
-    daemon.begin()
-    daemon.segments[0].counters.verdicts[DUPLICATE] += 5
-    daemon.go_on(STEP)
-    assert daemon.facts().state == WELL
-    assert not daemon.drop("duplicate").serious
 
 
 def test_every_drop_has_its_place_on_the_page(daemon: Daemon) -> None:
@@ -304,7 +293,8 @@ def test_every_drop_has_its_place_on_the_page(daemon: Daemon) -> None:
         assert f"<code>{name}</code>" in text
 
 
-def test_what_the_network_has_lost_is_told_by_source(daemon: Daemon) -> None:
+def test_what_the_network_has_lost_is_shown_by_source(daemon: Daemon) -> None:
+    began = time.time()
     daemon.begin()
     sources = daemon.sources
     for src, seqs in ((b"h/bad/1", (1, 5)), (b"h/worse/2", (1, 50)), (b"h/good/3", (1, 2))):
@@ -316,7 +306,7 @@ def test_what_the_network_has_lost_is_told_by_source(daemon: Daemon) -> None:
     daemon.go_on(STEP)
     facts = daemon.facts()
     assert [(one.src, one.lost) for one in facts.sources] == [("h/worse/2", 48), ("h/bad/1", 3), ("h/good/3", 0)]
-    assert facts.sources[0].lost_last == pytest.approx(time.time(), abs=1)
+    assert facts.sources[0].lost_last == pytest.approx(time.time(), abs=1 + time.time() - began)
     assert daemon.drop("messages_lost").times == facts.source_counts.lost == 51
     assert said(facts.findings) == "1 thing needs attention: messages_lost."
 
@@ -325,7 +315,6 @@ def test_the_silent_and_the_dead_are_named(daemon: Daemon) -> None:
     for src in (b"h/quiet/1", b"h/well/2"):
         daemon.sources.begin(src, 1, daemon.clock)
         daemon.liveness.beat(src, daemon.clock)
-        assert HEARTBEAT
     daemon.liveness.dead[b"h/late/3"] = Death(daemon.clock - 20, daemon.clock - 20, 0.0)
     source = daemon.sources.get(b"h/quiet/1")
     assert source is not None
@@ -342,10 +331,6 @@ def test_the_silent_and_the_dead_are_named(daemon: Daemon) -> None:
     daemon.gatherer.hear([(b"h/quiet/1", DEAD)])
     daemon.go_on(STEP)
     assert "sources have died" in said(daemon.facts().findings)
-
-
-def test_of_silent_sources_no_more_are_known_than_there_is_room_for(daemon: Daemon) -> None:
-    daemon.begin()
     daemon.gatherer.hear((b"h/%d" % number, SILENT) for number in range(2 * MAX_SILENT))
     assert len(daemon.gatherer._silent) == MAX_SILENT
 
@@ -423,12 +408,12 @@ def test_style_script_and_picture_are_there_in_their_kinds(daemon: Daemon) -> No
 
 
 def least(call: Any, times: int = 7) -> float:
-    """The shortest time that it takes."""
+    """The least processor time that it takes."""
 
     def once() -> float:
-        began = time.perf_counter()
+        began = time.thread_time()
         call()
-        return time.perf_counter() - began
+        return time.thread_time() - began
 
     return min(once() for _ in range(times))
 
@@ -446,5 +431,4 @@ def test_looking_costs_no_more_however_many_sources_there_are(daemon: Daemon) ->
     few = least(daemon.facts)
     hear(5_000, 60_000)
     many = least(daemon.facts)
-    # What remains is counting those heard lately, which is half of them at the worst and all alike here.
     assert many < 4 * few + 0.002, (few, many)
