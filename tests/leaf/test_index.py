@@ -1,6 +1,6 @@
-"""From bytes to what belongs to them: whatever is put in and taken out, what is found is what a dictionary finds.
+"""The index by parts of bytes finds what a dictionary finds, after any sequence of operations.
 
-What has been asked for lately may be found by a short cut; so everything here is asked for again and again.
+The compiled one has a cache of recent lookups in front; so everything here is looked up again and again.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.leaf.twins import each, examples
 
-#: as often as it takes to have everything in front that ever comes there
+#: so many lookups bring an entry into the cache, if it ever comes there
 OFTEN: Final = 10
-#: look alike from behind, by which the short cut goes
+#: with the same end, from which the cache computes its slot
 ALIKE: Final = [b"host%d/program/77" % number for number in range(6)]
 #: the last eight bytes, as a number, and the length make the same sum: they meet although they differ in both
 SUMS: Final = [b"12345671", b"x02345671", b"yy/2345671", b"zzz.2345671"]
@@ -27,28 +27,17 @@ BEGINNINGS: Final = [b"d" + b"c" * 7, b"d" + b"c" * 8, b"", b"\xf8" + b"\xff" * 
 LENGTHS: Final = [bytes([65 + size % 26]) * size for size in (1, 2, 7, 8, 9, 254, 255, 256, 257, 258, 2000)]
 ENDS: Final = [head + b"e" * 250 for head in (b"123456", b"654321", b"1234567", b"7654321")]
 KEYS: Final = [
-    b"",
-    b"\0",
-    b"\0\0",
-    b"a",
-    b"a\0",
-    b"\0a",
-    b"a" * 8 + b"\0",
-    *ALIKE,
-    *SUMS,
-    *BEGINNINGS[:2],
-    BEGINNINGS[3],
-    *LENGTHS,
-    *ENDS,
+    *(b"", b"\0", b"\0\0", b"a", b"a\0", b"\0a", b"a" * 8 + b"\0"),
+    *(*ALIKE, *SUMS, *BEGINNINGS[:2], BEGINNINGS[3], *LENGTHS, *ENDS),
 ]
 
 
 class Value:
-    """Something that belongs to a key; equal to nothing but itself."""
+    """A value, equal to nothing but itself."""
 
 
 class Machine(RuleBasedStateMachine):
-    """Two indexes, each beside a dictionary. They share what they look with, so they take turns."""
+    """Two indexes, each beside a dictionary; the compiled ones share some state, so they take turns."""
 
     leaf: Any
 
@@ -116,7 +105,7 @@ class Machine(RuleBasedStateMachine):
             for key in list(model):
                 value = model.pop(key)
                 assert index.pop(key) is value
-                # Nobody has it any more but this name, and the call that asks.
+                # No references are left but this name and the argument of this call.
                 assert sys.getrefcount(value) == 2
             assert len(index) == 0
 
@@ -128,7 +117,7 @@ def test_an_index_agrees_with_a_dictionary(index: Any) -> None:
 
 
 @each("index")
-@pytest.mark.parametrize("expected", [0, 1, 512, 20_000])
+@pytest.mark.parametrize("expected", [0, 512, 20_000])
 def test_with_thousands_of_entries_it_agrees_too(index: Any, expected: int) -> None:
     chance = random.Random(expected)
     one, model = index.Index(expected), dict[bytes, Value]()
@@ -156,39 +145,36 @@ def test_a_part_is_within_the_bytes_or_an_error(index: Any, raw: bytes, start: i
         value = Value()
         one.put(raw[start:end], value)
         assert all(one.part(raw, start, end) is value for _ in range(OFTEN))
-    else:
+        return
+    far = ((0, sys.maxsize), (sys.maxsize, sys.maxsize), (-sys.maxsize - 1, 0), (-sys.maxsize - 1, sys.maxsize))
+    for first, last in ((start, end), *far):
         with pytest.raises(IndexError):
-            one.part(raw, start, end)
-
-
-@each("index")
-@pytest.mark.parametrize(
-    ("start", "end"),
-    [(0, sys.maxsize), (sys.maxsize, sys.maxsize), (-sys.maxsize - 1, 0), (-sys.maxsize - 1, sys.maxsize), (1, 0)],
-)
-def test_far_beyond_the_bytes_nothing_is_looked_at(index: Any, start: int, end: int) -> None:
-    with pytest.raises(IndexError):
-        index.Index().part(b"abc", start, end)
+            one.part(raw, first, last)
 
 
 # -- one after the other
 
 
 @each("index")
-@pytest.mark.parametrize("expected", [0, 255, 256, 1000, 5000])
-def test_shard_by_shard_everybody_is_met_once(index: Any, expected: int) -> None:
-    one = index.Index(expected)
-    values = {b"key %d" % number: Value() for number in range(1000)}
-    for key, value in values.items():
-        one.put(key, value)
-    assert one.shards() == 1 + expected // 256
-    met = [value for shard in range(one.shards()) for value in one.values(shard)]
-    assert len(met) == len(set(map(id, met))) == 1000
-    assert set(map(id, met)) == set(map(id, values.values()))
+def test_the_shards_together_have_every_value_once_and_keep_no_reference(index: Any) -> None:
+    for expected in (0, 255, 256, 1000, 5000):
+        one = index.Index(expected)
+        values = [Value() for _ in range(1000)]
+        for number, value in enumerate(values):
+            one.put(b"key %d" % number, value)
+        assert one.shards() == 1 + expected // 256
+        for shard in (-sys.maxsize - 1, -1, one.shards(), sys.maxsize):
+            with pytest.raises(IndexError):
+                one.values(shard)
+        first = values[0]
+        before = sys.getrefcount(first)
+        met = sorted(id(value) for shard in range(one.shards()) for value in one.values(shard))
+        assert met == sorted(map(id, values))
+        assert sys.getrefcount(first) == before
 
 
 @each("index")
-def test_who_was_there_all_the_time_is_met_whatever_comes_and_goes(index: Any) -> None:
+def test_a_value_that_stays_is_met_once_while_others_come_and_go(index: Any) -> None:
     chance = random.Random(7)
     one = index.Index(5000)
     stays = {b"stays %d" % number: Value() for number in range(500)}
@@ -204,26 +190,6 @@ def test_who_was_there_all_the_time_is_met_whatever_comes_and_goes(index: Any) -
     assert len(kept) == len(set(map(id, kept))) == 500
 
 
-@each("index")
-@pytest.mark.parametrize("shard", [-sys.maxsize - 1, -1, 3, 4, sys.maxsize])
-def test_there_are_no_other_shards(index: Any, shard: int) -> None:
-    one = index.Index(600)
-    assert one.shards() == 3
-    with pytest.raises(IndexError):
-        one.values(shard)
-
-
-@each("index")
-def test_to_meet_somebody_keeps_nobody(index: Any) -> None:
-    one, value = index.Index(), Value()
-    one.put(b"key", value)
-    before = sys.getrefcount(value)
-    met = one.values(0)
-    met.clear()
-    assert sys.getrefcount(value) == before
-    assert one.get(b"key") is value
-
-
 # -- what has been asked for before
 
 
@@ -233,60 +199,37 @@ def in_front(one: Any, key: bytes) -> None:
 
 
 @each("index")
-@pytest.mark.parametrize("key", [b"", b"a", b"12345678", b"x" * 255, b"y" * 256, b"z" * 257, b"w" * 2000], ids=len)
-def test_after_it_was_taken_out_or_replaced_the_old_one_is_never_found(index: Any, key: bytes) -> None:
-    one, first, second = index.Index(), Value(), Value()
-    one.put(key, first)
-    in_front(one, key)
-    one.put(key, second)
-    assert all(one.part(key, 0, len(key)) is second for _ in range(OFTEN))
-    assert one.get(key) is second
-    assert one.pop(key) is second
-    assert one.pop(key) is None
-    assert all(one.part(key, 0, len(key)) is None for _ in range(OFTEN))
-    one.put(key, first)
-    assert one.part(key, 0, len(key)) is first
-    assert len(one) == 1
+def test_after_it_was_taken_out_or_replaced_the_old_value_is_never_found(index: Any) -> None:
+    for key in (b"", b"a", b"12345678", b"x" * 255, b"y" * 256, b"z" * 257, b"w" * 2000):
+        one, first, second = index.Index(), Value(), Value()
+        assert all(one.part(key, 0, len(key)) is None for _ in range(OFTEN))
+        one.put(key, first)
+        in_front(one, key)
+        one.put(key, second)
+        assert all(one.part(key, 0, len(key)) is second for _ in range(OFTEN))
+        assert one.get(key) is second
+        assert one.pop(key) is second
+        assert one.pop(key) is None
+        assert all(one.part(key, 0, len(key)) is None for _ in range(OFTEN))
+        one.put(key, first)
+        assert one.part(key, 0, len(key)) is first
+        assert len(one) == 1
 
 
 @each("index")
 @pytest.mark.parametrize("keys", [ALIKE, SUMS, BEGINNINGS, ENDS], ids=["alike", "sums", "beginnings", "ends"])
-def test_who_look_alike_from_behind_are_told_apart(index: Any, keys: list[bytes]) -> None:
+def test_keys_that_meet_in_the_cache_are_told_apart(index: Any, keys: list[bytes]) -> None:
     one = index.Index()
     values = {key: Value() for key in keys}
     for key, value in values.items():
         one.put(key, value)
     for gone in keys:
-        for _ in range(OFTEN):
-            for key in keys:
-                assert one.part(key, 0, len(key)) is values.get(key)
+        for key in keys * OFTEN:
+            assert one.part(key, 0, len(key)) is values.get(key)
         for key in values:
             in_front(one, key)
         assert one.pop(gone) is values.pop(gone)
-        # Also those of whom nobody has taken anything out are still where they were.
         assert all(one.part(key, 0, len(key)) is values.get(key) for key in keys)
-
-
-@each("index")
-def test_what_was_not_there_is_found_once_it_is(index: Any) -> None:
-    one, value = index.Index(), Value()
-    assert all(one.part(b"a/b", 0, 3) is None for _ in range(3 * OFTEN))
-    one.put(b"a/b", value)
-    assert all(one.part(b"a/b", 0, 3) is value for _ in range(3 * OFTEN))
-
-
-@each("index")
-def test_each_index_has_its_own_entries(index: Any) -> None:
-    pair = index.Index(), index.Index(5000)
-    values = Value(), Value()
-    for one, value in zip(pair, values, strict=True):
-        one.put(b"key", value)
-    for _ in range(OFTEN):
-        for one, value in zip(pair, values, strict=True):
-            assert one.part(b"key", 0, 3) is value
-    pair[0].pop(b"key")
-    assert pair[0].part(b"key", 0, 3) is None
-    assert pair[1].part(b"key", 0, 3) is values[1]
 
 
 # -- nothing is kept
@@ -300,25 +243,25 @@ def used(one: Any, key: bytes) -> None:
 
 
 @each("index")
-@pytest.mark.parametrize("size", [1, 20, 256, 257])
 @pytest.mark.parametrize("how", ["pop", "replace", "del"])
-def test_what_was_taken_out_belongs_to_nobody(index: Any, size: int, how: str) -> None:
-    key, value, one = b"k" * size, Value(), index.Index()
-    before = sys.getrefcount(value)
-    one.put(key, value)
-    used(one, key)
-    assert sys.getrefcount(value) > before
-    if how == "pop":
-        assert one.pop(key) is value
-    elif how == "replace":
-        one.put(key, Value())
-    else:
-        del one
-    assert sys.getrefcount(value) == before
+def test_no_reference_is_kept_to_what_was_taken_out(index: Any, how: str) -> None:
+    for size in (1, 20, 256, 257):
+        key, value, one = b"k" * size, Value(), index.Index()
+        before = sys.getrefcount(value)
+        one.put(key, value)
+        used(one, key)
+        assert sys.getrefcount(value) > before
+        if how == "pop":
+            assert one.pop(key) is value
+        elif how == "replace":
+            one.put(key, Value())
+        else:
+            del one
+        assert sys.getrefcount(value) == before
 
 
 @each("index")
-def test_keys_and_what_they_were_looked_for_in_are_not_kept_either(index: Any) -> None:
+def test_no_reference_is_kept_to_keys_and_to_what_was_searched(index: Any) -> None:
     key, raw, one = b"a key of ours", b"<a key of ours>", index.Index()
     before = sys.getrefcount(key), sys.getrefcount(raw)
     one.put(key, Value())
@@ -334,7 +277,7 @@ def test_keys_and_what_they_were_looked_for_in_are_not_kept_either(index: Any) -
 
 
 @each("index")
-def test_to_ask_gives_nobody_a_share(index: Any) -> None:
+def test_a_lookup_keeps_no_reference(index: Any) -> None:
     key, value, one = b"key", Value(), index.Index()
     one.put(key, value)
     used(one, key)
@@ -346,18 +289,3 @@ def test_to_ask_gives_nobody_a_share(index: Any) -> None:
     found = one.part(key, 0, 3)
     assert found is value
     assert sys.getrefcount(value) == before + 1
-
-
-@each("index")
-def test_who_came_and_went_in_great_numbers_has_left_nothing(index: Any) -> None:
-    one = index.Index()
-    values = [Value() for _ in range(5000)]
-    for number, value in enumerate(values):
-        key = b"source %d of many" % number
-        one.put(key, value)
-        used(one, key)
-        assert one.pop(key) is value
-    del value
-    # The list has each of them, and these two lines for a moment.
-    kept = [one for one in values if sys.getrefcount(one) > 3]
-    assert kept == []

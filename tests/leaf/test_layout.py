@@ -1,4 +1,4 @@
-"""Where things stand in a ledger: what was put there is found there, and nothing there can hurt who reads it."""
+"""The layout of a ledger: what was written is read again, and a reader copes with whatever stands there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import mmap
 import struct
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,17 +43,8 @@ def test_nothing_overlaps_and_everything_is_within() -> None:
     assert sum(segment[-1]) <= layout.SEGMENT_SIZE
     # The kernel wants these at addresses of eight bytes.
     assert layout.CAST_NAME + layout.NAME <= layout.CAST
-    for at in (
-        layout.SLOTS,
-        layout.PACKETS,
-        layout.VECTORS,
-        layout.CASTS,
-        layout.CAST,
-        layout.INBOX,
-        layout.SEGMENT,
-        layout.SEGMENT_SIZE,
-    ):
-        assert at % 8 == 0
+    aligned = (layout.SLOTS, layout.PACKETS, layout.VECTORS, layout.CASTS, layout.CAST, layout.INBOX)
+    assert not any(at % 8 for at in (*aligned, layout.SEGMENT, layout.SEGMENT_SIZE))
 
 
 def test_only_what_begins_and_ends_as_ours_is_a_ledger() -> None:
@@ -71,22 +61,15 @@ def test_only_what_begins_and_ends_as_ours_is_a_ledger() -> None:
         assert not layout.is_ledger(small)
 
 
-def test_a_new_ledger_knows_of_nothing() -> None:
-    with book() as (_, reader):
-        assert layout.unfinished(reader) is None
-        assert layout.armed(reader) is None
-        for number in (0, 1, layout.MAX_SLOTS - 1):
-            assert layout.slot(reader, number) == layout.Slot(0, 0, 0, 0)
-
-
-def test_slots_stand_side_by_side() -> None:
+def test_slots_stand_side_by_side_and_are_empty_in_a_new_ledger() -> None:
     highest = 2**64 - 1
-    numbers = [0, 1, 2, layout.MAX_SLOTS - 1]
+    slots = {n: layout.Slot(n + 1, highest - n, n, highest) for n in (0, 1, 2, layout.MAX_SLOTS - 1)}
     with book() as (memory, reader):
-        for number in numbers:
-            layout.put_slot(memory, number, layout.Slot(number + 1, highest - number, number, highest))
-        for number in numbers:
-            assert layout.slot(reader, number) == layout.Slot(number + 1, highest - number, number, highest)
+        assert (layout.unfinished(reader), layout.armed(reader)) == (None, None)
+        assert {layout.slot(reader, number) for number in slots} == {layout.Slot(0, 0, 0, 0)}
+        for number, slot in slots.items():
+            layout.put_slot(memory, number, slot)
+        assert {number: layout.slot(reader, number) for number in slots} == slots
         assert layout.slot(reader, 3) == layout.Slot(0, 0, 0, 0)
         assert not any(reader[layout.PACKETS : layout.PACKETS + 4096])
 
@@ -124,13 +107,13 @@ def test_an_input_of_a_kind_that_we_do_not_know_is_none() -> None:
             assert layout.unfinished(reader) is None
 
 
-@pytest.mark.parametrize("size", [layout.NOTHING, layout.INBOX_SIZE + 1, layout.NOTHING - 1])
-def test_a_packet_that_has_not_come_or_cannot_be_is_none(size: int) -> None:
+def test_a_packet_that_has_not_come_or_cannot_be_is_none() -> None:
     with book() as (memory, reader):
         layout.put_number(memory, layout.AT_KIND, layout.PACKET)
         layout.put_number(memory, layout.AT_OPEN, 1)
-        struct.pack_into("=I", memory, layout.INBOX + layout.DONE, size)
-        assert layout.unfinished(reader) is None
+        for size in (layout.NOTHING, layout.INBOX_SIZE + 1, layout.NOTHING - 1):
+            struct.pack_into("=I", memory, layout.INBOX + layout.DONE, size)
+            assert layout.unfinished(reader) is None
         struct.pack_into("=I", memory, layout.INBOX + layout.DONE, layout.INBOX_SIZE)
         found = layout.unfinished(reader)
         assert found is not None

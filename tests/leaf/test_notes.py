@@ -1,4 +1,4 @@
-"""Notes: what is taken is what was put in, laid out as the module says, in both builds alike."""
+"""The buffer of notes: what is taken is what was put in, in the layout that the module documents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.leaf.twins import each, examples
 
-#: where somebody might look who has miscounted
+#: places of a caller that has miscounted
 BEYOND: Final = (-sys.maxsize - 1, -sys.maxsize, -1, sys.maxsize)
 PLACE: Final = st.one_of(st.integers(-3, 300), st.sampled_from(BEYOND))
 
@@ -34,28 +34,19 @@ def test_a_part_of_bytes_is_noted_behind_its_size_or_not_at_all(notes: Any, raw:
 
 
 @each("notes")
-@pytest.mark.parametrize("size", [0, 1, 238, 239, 240, 255, 256])
-def test_what_is_noted_without_a_kind_has_a_size_below_all_kinds(notes: Any, size: int) -> None:
+def test_a_note_has_a_size_below_all_kinds_or_its_kind_and_its_size(notes: Any) -> None:
     assert notes.LONGEST == 239
-    assert notes.Notes().add(b"x" * size, 0, size) is (1 <= size <= notes.LONGEST)
-
-
-@each("notes")
-@pytest.mark.parametrize("kind", [240, 241, 255])
-@pytest.mark.parametrize("size", [0, 1, 255, 256, 20_000, 65_535])
-def test_a_note_of_a_kind_says_which_and_how_long(notes: Any, kind: int, size: int) -> None:
+    for size in (0, 1, 238, 239, 240, 255, 256):
+        assert notes.Notes().add(b"x" * size, 0, size) is (1 <= size <= notes.LONGEST)
     one = notes.Notes()
-    one.put(kind, b"y" * size)
-    assert one.take(9, 0, 0.0) == head(3 + size, 9, 0, 0.0) + struct.pack("=BH", kind, size) + b"y" * size
-
-
-@each("notes")
-@pytest.mark.parametrize(("kind", "size"), [(0, 1), (239, 1), (256, 1), (-1, 1), (250, 65_536)])
-def test_what_no_reader_could_read_is_refused(notes: Any, kind: int, size: int) -> None:
-    one = notes.Notes()
-    with pytest.raises(ValueError, match="no such kind"):
-        one.put(kind, b"z" * size)
-    assert one.used == 0
+    for kind in (240, 241, 255):
+        for size in (0, 1, 255, 256, 20_000, 65_535):
+            one.put(kind, b"y" * size)
+            assert one.take(9, 0, 0.0) == head(3 + size, 9, 0, 0.0) + struct.pack("=BH", kind, size) + b"y" * size
+    for kind, size in ((0, 1), (239, 1), (256, 1), (-1, 1), (250, 65_536)):
+        with pytest.raises(ValueError):
+            one.put(kind, b"z" * size)
+        assert one.used == 0
 
 
 @each("notes")

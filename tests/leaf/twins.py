@@ -1,6 +1,6 @@
-"""The leaves under test: each as it is imported here and, where that one is compiled, also its plain twin.
+"""The modules of bccnd/leaf under test: each as it is imported here and, where that is compiled, also the plain one.
 
-So one run with the compiled modules compares both of them with what they are to do, and by that with one another.
+So one run with the compiled modules tests both.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from typing import Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-#: what is there once for every build; hypothesis need not warn of it
+from tests import support
+
+#: a test is run once for each build; hypothesis need not warn of it
 EACH: Final = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.differing_executors]
-#: leaves that are made of another one: a plain twin is to be made of a plain one
+#: a module that uses another one: the plain build of it is to use the plain build of that
 MADE_OF: Final = {"ledger": "packets"}
 
 
 @contextmanager
 def _of_its_kind(name: str) -> Iterator[None]:
-    """While a plain twin is loaded, it finds the plain twin of what it is made of."""
+    """While a plain build is loaded, it finds the plain build of the module that it uses."""
     if name not in MADE_OF:
         yield
         return
@@ -42,7 +44,7 @@ def _of_its_kind(name: str) -> Iterator[None]:
 
 
 def builds(name: str) -> list[ModuleType]:
-    """The builds of a leaf that there are here."""
+    """The builds of a module that there are here."""
     module = importlib.import_module(f"bccnd.leaf.{name}")
     assert module.__file__ is not None
     plain = Path(module.__file__).with_name(f"{name}.py")
@@ -62,11 +64,11 @@ def is_compiled(module: Any) -> bool:
 
 
 def each(name: str) -> pytest.MarkDecorator:
-    """A test is made once for each build of a leaf, which it is given by its name."""
+    """Run a test once for each build of a module; it gets the build as an argument of the module's name."""
     found = builds(name)
     return pytest.mark.parametrize(name, found, ids=["compiled" if is_compiled(one) else "plain" for one in found])
 
 
 def examples(count: int) -> settings:
-    """So many examples, however slow the machine is."""
-    return settings(max_examples=count, deadline=None, suppress_health_check=EACH)
+    """The settings for a property that needs ``count`` examples in the profile ``full``; see `support.examples`."""
+    return settings(max_examples=support.examples(count), suppress_health_check=EACH)
