@@ -193,13 +193,6 @@ def test_on_and_off_stand_between_the_messages_before_and_behind_them(hub: Hub) 
     assert one.all() == [*numbered(0, 2), frames.batch(numbered(2, 3))]
 
 
-def test_what_another_switches_changes_the_order_of_nobodys_messages(hub: Hub) -> None:
-    one, other = batched(hub, b"a"), hub.connect(b"a")
-    hub.bus.deliver(to([one, other], numbered(0, 3)))
-    other.send(frames.request(frames.BATCH_ON), *numbered(3, 2), frames.request(frames.BATCH_OFF), *numbered(5, 1))
-    assert numbers(one.all()) == numbers(other.all()) == list(range(6))
-
-
 # -- order
 
 
@@ -277,23 +270,6 @@ def test_those_who_do_not_get_each_its_own(hub: Hub) -> None:
     assert other.waiting() == [frames.batch([b"MSG b\x00%d" % number for number in (1, 3, 5)])]
     (packet,) = both.waiting()
     assert [frame[-1:] for frame in frames.read_batch(packet)] == [b"0", b"1", b"2", b"3", b"4", b"5"]
-
-
-@pytest.mark.parametrize("first", ["plain", "batched"])
-def test_with_and_without_batches_side_by_side_both_get_all_of_it(hub: Hub, first: str) -> None:
-    pair = hub.connect(b"a"), hub.connect(b"a")
-    plain, together = pair if first == "plain" else pair[::-1]
-    batch(hub, together)
-    hub.bus.deliver(to(pair, numbered(0, 20)))
-    assert plain.waiting() == numbered(0, 20)
-    assert together.waiting() == []
-    hub.bus.deliver(to(pair, numbered(20, 1)))
-    assert plain.waiting() == numbered(20, 1)
-    hub.turn(1)
-    assert together.waiting() == [frames.batch(numbered(0, 21))]
-    plain.send(*numbered(21, 5))
-    assert unbatched(plain.all()) == unbatched(together.all()) == numbered(21, 5)
-    assert hub.bus.counters.deliveries == 2 * 26
 
 
 def test_without_echo_a_publisher_in_batch_mode_hears_everybody_but_itself(hub: Hub) -> None:
@@ -502,12 +478,11 @@ def test_nor_do_many_that_publish_at_once_when_the_queue_is_nearly_full(tmp_path
 @pytest.mark.parametrize("hard", [name.decode() for name in HARD_MODES])
 @pytest.mark.parametrize("soft", [name.decode() for name in SOFT_MODES])
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
 def test_in_every_mode_what_was_got_and_what_was_told_is_what_was_sent(
-    narrow: Hub, soft: str, hard: str, order: str, together: bool
+    narrow: Hub, soft: str, hard: str, order: str
 ) -> None:
-    one, plain = narrow.connect(b"a"), narrow.connect(b"a")
-    batch(narrow, one, wanted=together)
+    """Without batches: test_modes.py."""
+    one, plain = batched(narrow, b"a"), narrow.connect(b"a")
     mode(one, soft, hard, order)
     got: list[bytes] = []
     sent = 0
@@ -554,35 +529,6 @@ def test_what_waits_goes_out_together_in_the_order_of_choice(narrow: Hub, order:
     # Behind the last one that there was room for: first in a stack, last elsewhere.
     assert (place == in_kernel) if order == "stack" else (place == len(got) - 1)
     assert dropped(narrow) == {"queue_messages": 6}
-
-
-def test_to_switch_while_messages_wait_changes_their_packets_and_nothing_else(narrow: Hub) -> None:
-    one = batched(narrow, b"a")
-    count = clog(narrow, one)
-    from_segment(narrow, [one], numbered(count, 10))
-    batch(narrow, one, wanted=False)
-    from_segment(narrow, [one], numbered(count + 10, 5))
-    got = collect(one, count + 15)
-    in_place(got, list(range(count + 15)))
-    assert got[-15:] == numbered(count, 15)
-    count = clog(narrow, one)
-    from_segment(narrow, [one], numbered(count, 10))
-    batch(narrow, one)
-    got = collect(one, count + 10)
-    in_place(got, list(range(count + 10)))
-    assert frames.read_batch(got[-1])[-10:] == numbered(count, 10)
-
-
-def test_what_has_waited_is_sent_before_what_has_just_gathered(narrow: Hub) -> None:
-    one = batched(narrow, b"a")
-    count = clog(narrow, one, 3)
-    got = one.waiting()
-    narrow.bus.deliver(to([one], numbered(count, 4)))
-    assert one.client.box.messages == 3
-    narrow.bus._clients.flush(one.client)
-    assert one.client.box.messages == 0
-    got += collect(one, count + 4 - accounted(got))
-    in_place(got, list(range(count + 4)))
 
 
 def test_a_queue_that_is_full_in_bytes_is_full_for_batches_too(tmp_path: Path) -> None:
@@ -712,25 +658,6 @@ def test_the_end_of_the_bus_sends_what_has_gathered(hub: Hub) -> None:
 
 
 # -- many deliveries at once, a packet for each
-
-
-@pytest.mark.parametrize(("count", "size"), [(100, 10), (50, 1000), (30, 3000)])
-def test_a_socket_that_is_full_in_the_middle_keeps_the_order_and_the_rest_waits(
-    hub: Hub, count: int, size: int
-) -> None:
-    one, other = slow(hub, b"a"), hub.connect(b"a")
-    sent = numbered(0, count, b"x" * size)
-    hub.bus.deliver(to([one, other], sent))
-    assert other.waiting() == sent
-    in_kernel = count - one.client.box.messages
-    assert 0 < in_kernel < count
-    assert hub.bus.counters.deliveries == count + in_kernel
-    assert one.client.account.queue_bytes == one.client.box.bytes
-    hub.bus.deliver(to([one], numbered(count, 2)))
-    assert collect(one, count + 2) == [*sent, *numbered(count, 2)]
-    assert hub.bus.counters.deliveries == 2 * count + 2
-    assert dropped(hub) == {}
-    nothing_waits(hub)
 
 
 def test_one_that_is_too_large_for_the_socket_as_it_is_comes_in_its_place(hub: Hub) -> None:

@@ -238,6 +238,10 @@ def test_the_listing_of_clients_says_who_waits_and_what_waits_for_whom(town: Hub
     assert [row["queued"] for row in rows] == [1, 0, 0]
     assert rows[0]["queued_bytes"] == 10_006
     assert [row["published"] for row in rows] == [0, 0, 0]
+    assert [(row["subscriptions"], row["patterns"]) for row in rows] == [(1, ["a"]), (0, []), (0, [])]
+    assert [row["lost"] for row in rows] == [0, 0, 0]
+    assert [row["pid"] for row in rows] == [one.client.peer.pid for one in (ann, bob, asker)]
+    assert rows[0]["identity"] == ann.client.identity.decode()
     assert rows[1]["identity"].endswith("/tag")
     assert [row["program"] for row in rows] == ["ann", "ann", "bob"]
     assert {row["dialect"] for row in rows} == {"path"}

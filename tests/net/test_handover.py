@@ -118,48 +118,16 @@ def test_a_client_is_what_it_was_and_holds_what_it_held(site: Site) -> None:
 @pytest.mark.parametrize("dialect", ["path", "sbus", "sbus-dot", "broker"])
 def test_so_is_one_of_another_dialect(tmp_path: Path, dialect: str) -> None:
     with Site(tmp_path, others=[dialect]) as site:
-        one = site.connect(b"a/+", b"a.", b"a/>", b"a/", door=1)
-        other = site.connect()
-        before = shown(site, one)
+        one, other = site.connect(b"a/+", b"a.", b"a/>", b"a/", door=1), site.connect()
+        before, got = shown(site, one), list[list[bytes]]()
         assert before["dialect"] == dialect
-        site.die()
-        assert shown(site, one) == before
-        other.publish(b"a/b", b"x")
-        other.publish(b"a.b", b"y")
-        got = one.all()
-        site.die()
-        other.publish(b"a/b", b"x")
-        other.publish(b"a.b", b"y")
-        assert one.all() == got
-        assert got
-
-
-def test_what_waits_comes_in_its_order_behind_a_gap_where_there_was_one(tmp_path: Path) -> None:
-    for order in (b"queue", b"stack", b"random"):
-        folder = tmp_path / order.decode()
-        folder.mkdir()
-        got = []
-        for dies in (False, True):
-            with Site(folder, limits=BusLimits(queue_messages=6)) as site:
-                sleeper, publisher = slow(site, b"a"), site.connect()
-                sleeper.send(b"CMSG order/" + order)
-                for number in range(40):
-                    publisher.publish(b"a", b"%d" % number * (100 + number % 7))
-                site.settle()
-                assert sleeper.client.loss > 0
-                before = shown(site, sleeper, published=False)
-                for _ in range(2 * dies):
-                    site.die()
-                    assert shown(site, sleeper, published=False) == before
-                some = [sleeper.hear() for _ in range(3)]
-                site.settle()
-                publisher.publish(b"a", b"last")
-                if dies:
-                    site.die()
-                some += sleeper.all()
-                assert gaps(some) + len(messages(some, b"a")) == 41
-                got.append(some)
-        assert got[0] == got[1]
+        for _ in range(2):
+            site.die()
+            assert shown(site, one) == before
+            other.publish(b"a/b", b"x")
+            other.publish(b"a.b", b"y")
+            got.append(one.all())
+        assert got[0] == got[1] != []
 
 
 def test_the_charges_of_users_go_on(tmp_path: Path) -> None:
@@ -377,25 +345,6 @@ def test_who_publishes_too_fast_goes_on_with_the_packet_that_waited(tmp_path: Pa
         assert len(site.sent) == 30
 
 
-def test_who_waits_for_a_reader_goes_on_waiting_and_nothing_is_lost(site: Site) -> None:
-    reader, publisher, witness = slow(site, b"a"), site.connect(), site.connect(b"a")
-    reader.send(b"CMSG blocking/soft/block")
-    site.settle()
-    publisher.publish(b"a", *(b"%d" % number * 100 for number in range(60)))
-    turn_until(site.loop, lambda: publisher.client.held is not None)
-    for end in (site.die, site.die, partial(_stop, site)):
-        waits = publisher.client.waits
-        before = len(site.sent)
-        end()
-        site.turn(5)
-        assert publisher.client.waits == waits is not None
-        assert len(site.sent) == before
-        assert len(reader.client.box) == 1
-    assert heard(reader, b"a", 60) == [b"%d" % number * 100 for number in range(60)]
-    assert heard(witness, b"a", 60) == [b"%d" % number * 100 for number in range(60)]
-    assert len(broadcasts(site.sent)) == 60
-
-
 def _stop(site: Site) -> None:
     site.stop()
     site.start()
@@ -451,8 +400,7 @@ def test_half_of_what_belongs_to_a_client_is_dropped_and_said(site: Site) -> Non
     assert third.all() == [b"MSG a\0x"]
 
 
-def start(size: int = 16) -> bytes:
-    return b"bccntap1" + size.to_bytes(8, "little")
+HEADER: Final = b"bccntap1" + (16).to_bytes(8, "little")
 
 
 @pytest.mark.parametrize(
@@ -461,11 +409,11 @@ def start(size: int = 16) -> bytes:
         b"",
         b"nonsense" * 10,
         b"bccntap2" + bytes(100),
-        start(),
-        start() + tape.record(tape.HEAD, b'{"version": 99}'),
-        start() + tape.head(),
-        start() + tape.head(program="x", started=1, dialect="klingon", since=1.0),
-        start() + tape.head(program="\u00fc", started=[], dialect=3, since=None),
+        HEADER,
+        HEADER + tape.record(tape.HEAD, b'{"version": 99}'),
+        HEADER + tape.head(),
+        HEADER + tape.head(program="x", started=1, dialect="klingon", since=1.0),
+        HEADER + tape.head(program="\u00fc", started=[], dialect=3, since=None),
         tape.record(tape.TOOK, number=3),  # behind what is there: more than the queue holds
     ],
 )
