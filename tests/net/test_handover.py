@@ -119,14 +119,15 @@ def test_a_client_is_what_it_was_and_holds_what_it_held(site: Site) -> None:
 def test_so_is_one_of_another_dialect(tmp_path: Path, dialect: str) -> None:
     with Site(tmp_path, others=[dialect]) as site:
         one, other = site.connect(b"a/+", b"a.", b"a/>", b"a/", door=1), site.connect()
-        before, got = shown(site, one), list[list[bytes]]()
-        assert before["dialect"] == dialect
+        got: list[list[bytes]] = []
         for _ in range(2):
-            site.die()
-            assert shown(site, one) == before
+            before = shown(site, one)
+            assert before["dialect"] == dialect
             other.publish(b"a/b", b"x")
             other.publish(b"a.b", b"y")
             got.append(one.all())
+            site.die()
+            assert shown(site, one) == before
         assert got[0] == got[1] != []
 
 
