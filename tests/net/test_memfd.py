@@ -5,17 +5,17 @@ from __future__ import annotations
 import mmap
 import os
 import random
-import resource
 import signal
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Final
 
 import pytest
 
 from bccnd.net import memfd
 from bccnd.net.memfd import WORTH, File
+from tests.net.limits import no_file_larger_than
 
 HEADER: Final = 16
 
@@ -31,17 +31,6 @@ def fd() -> Iterator[int]:
 def again(fd: int) -> File:
     """As who comes next has the file: by another descriptor."""
     return File(os.dup(fd))
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """Nobody lets a file grow beyond ``size`` bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_new_file_is_empty_and_belongs_to_nobody_else(fd: int) -> None:
@@ -175,7 +164,7 @@ def test_it_is_said_when_a_file_has_grown_and_again_when_it_is_twice_as_large(fd
 def test_where_there_is_no_room_it_is_said_and_what_was_there_stays(fd: int, spare: int) -> None:
     one = again(fd)
     one.append(b"x" * 4000)
-    with files_of_at_most(one.end + spare):
+    with no_file_larger_than(one.end + spare):
         with pytest.raises(OSError) as failed:
             one.append(b"y" * 100)
         assert "large" in str(failed.value)

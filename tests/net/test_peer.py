@@ -1,4 +1,4 @@
-"""Who is at the other end: what the kernel says, who has gone since, whose pid is somebody else's now."""
+"""Credentials of clients: what the kernel knows of a process, processes that have ended, pids that were reused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 import os
 import resource
 import socket
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from bccnd.net.access import everybody
 from bccnd.net.clients import BusLimits
 from bccnd.net.listen import listen_abstract
 from bccnd.net.peer import MAX_PROGRAM, UNKNOWN, Identifier, credentials
+from tests.net.limits import lowered
 from tests.support import (
     ANN,
     BOB,
@@ -114,12 +114,17 @@ def test_another_process_is_known_by_its_user_its_groups_and_a_harmless_name(
         assert not set(peer.program) & set(b"/*?!:|\0 \n")
 
 
-def test_a_process_that_has_gone_keeps_its_user_but_not_its_name(
+def test_a_process_that_has_ended_keeps_its_user_but_not_its_name(
     identifier: Identifier, listener: socket.socket
 ) -> None:
     with connected(listener, ANN) as (process, served):
-        process.end()
-        peer = identifier.identify(served)
+        for ended in (False, True):
+            if ended:
+                process.end()
+            before = len(os.listdir("/proc/self/fd"))
+            for _ in range(20):
+                peer = identifier.identify(served)
+            assert len(os.listdir("/proc/self/fd")) == before
         assert peer == (process.pid, ANN.uid, ANN.gid, frozenset({ANN.gid}), UNKNOWN, 0)
         assert credentials(served) == (process.pid, ANN.uid, ANN.gid)
 
@@ -147,29 +152,14 @@ def test_a_process_that_has_gone_is_not_taken_for_the_one_that_has_its_pid_now(
     cannot_here("somebody else is always quicker to take the next pid")
 
 
-def test_identifying_leaves_no_descriptor_open(identifier: Identifier, listener: socket.socket) -> None:
-    with connected(listener, ANN) as (process, served):
-        for ended in (False, True):
-            if ended:
-                process.end()
-            before = len(os.listdir("/proc/self/fd"))
-            for _ in range(20):
-                identifier.identify(served)
-            assert len(os.listdir("/proc/self/fd")) == before
-
-
 @contextlib.contextmanager
 def descriptors_left(count: int) -> Iterator[None]:
     """This process can open so many more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    probes = [os.open("/dev/null", os.O_RDONLY) for _ in range(count + 1)]
+    probes = [os.dup(0) for _ in range(count + 1)]
     for probe in probes:
         os.close(probe)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (probes[-1], hard))
-    try:
+    with lowered(resource.RLIMIT_NOFILE, probes[-1]):
         yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_without_any_descriptor_left_a_peer_is_known_all_the_same(
@@ -197,17 +187,13 @@ def test_the_last_descriptor_goes_to_a_client_that_is_known_by_name(hub: Hub) ->
         assert waiting[0].all() == []
 
 
-def test_what_identifies_can_be_closed_twice() -> None:
+def test_an_identifier_can_be_closed_twice() -> None:
     identifier = Identifier()
     identifier.close()
-    # Somebody else's by now.
-    other = os.open("/dev/null", os.O_RDONLY)
-    try:
+    # By now its number may be that of another file.
+    with open(os.devnull) as other:
         identifier.close()
-        os.fstat(other)
-    finally:
-        with contextlib.suppress(OSError):
-            os.close(other)
+        os.fstat(other.fileno())
 
 
 # -- on the bus
@@ -224,25 +210,20 @@ def test_the_identity_of_a_client_is_made_of_what_the_kernel_says(town: Hub) -> 
     ]
 
 
-def test_a_client_whose_process_was_gone_before_it_was_welcomed_has_no_name_and_is_served(town: Hub) -> None:
-    ann = town.knock(ANN)
-    assert ann.process is not None
-    ann.process.end()
+def test_a_client_whose_process_has_ended_is_served(town: Hub) -> None:
+    before, after = town.knock(ANN), town.knock(BOB)
+    assert before.process is not None
+    assert after.process is not None
+    before.process.end()
     town.turn()
-    (client,) = town.bus.clients.values()
-    assert client.identity == b"relay01/unknown/%d" % ann.process.pid
-    assert client.peer.uid == ANN.uid
-    ann.send(b"SUB a", b"MSG a\0x")
-    assert ann.all() == [b"MSG a\0x"]
-
-
-def test_a_client_whose_process_has_left_its_connection_to_others_is_served_on(town: Hub) -> None:
-    ann = town.connect(b"a", who=ANN)
-    assert ann.process is not None
-    ann.process.end()
-    ann.publish(b"a", b"x")
-    assert ann.all() == [b"MSG a\0x"]
-    assert ann.client.open
+    unknown, known = town.bus.clients.values()
+    assert unknown.identity == b"relay01/unknown/%d" % before.process.pid
+    assert unknown.peer.uid == ANN.uid
+    after.process.end()
+    for peer, client in ((before, unknown), (after, known)):
+        peer.client = client
+        peer.send(b"SUB a", b"MSG a\0x", b"UNSUB a")
+        assert peer.all() == [b"MSG a\0x"]
 
 
 # -- a pid that belongs to somebody else now
@@ -252,10 +233,6 @@ def pretend_older(peer: Peer) -> None:
     """As if the client had been opened by a process that had this pid before."""
     client = peer.client
     client.peer = client.peer._replace(started=client.peer.started - 1)
-
-
-def is_here(peer: Peer) -> bool:
-    return peer.client.open
 
 
 def test_when_a_pid_has_been_reused_who_held_it_before_is_ended(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
@@ -276,7 +253,7 @@ def test_when_a_pid_has_been_reused_who_held_it_before_is_ended(hub: Hub, caplog
     assert hub.bus.quota.account(os.geteuid()).clients == 2  # type: ignore[union-attr]
 
 
-def test_several_who_held_a_reused_pid_are_all_ended_whatever_their_tag(hub: Hub) -> None:
+def test_all_clients_of_a_reused_pid_are_ended_whatever_their_tag(hub: Hub) -> None:
     old = [hub.connect() for _ in range(3)]
     old[1].send(frames.request(frames.TAG, b"tag"))
     old[1].all()
@@ -289,18 +266,12 @@ def test_several_who_held_a_reused_pid_are_all_ended_whatever_their_tag(hub: Hub
     assert set(hub.egress._speakers) == {new.client.identity}
 
 
-def test_many_connections_of_one_process_live_side_by_side(hub: Hub) -> None:
+def test_clients_of_one_process_live_side_by_side_also_where_its_start_is_not_known(hub: Hub) -> None:
     peers = [hub.connect() for _ in range(5)]
+    peers[0].client.peer = peers[0].client.peer._replace(started=0)
+    peers.append(hub.connect())
     assert len({peer.client.identity for peer in peers}) == 1
     assert all(peer.client.open for peer in peers)
-
-
-def test_where_it_is_not_known_when_a_process_started_nobody_is_ended(hub: Hub) -> None:
-    old = hub.connect()
-    old.client.peer = old.client.peer._replace(started=0)
-    new = hub.connect()
-    assert old.client.open
-    assert new.client.open
 
 
 def test_one_that_waits_as_a_publisher_or_holds_up_others_is_ended_too(hub: Hub) -> None:
@@ -336,17 +307,15 @@ def test_the_bus_is_not_quiet_while_a_pid_changes_hands(tmp_path: Path) -> None:
     assert quiet == [1]
 
 
-def test_who_has_a_reused_pid_is_not_refused_because_of_who_held_it_before(tmp_path: Path) -> None:
-    for limits in (BusLimits(max_clients=1), BusLimits(user=UserLimits(clients=1))):
-        folder = tmp_path / str(limits.max_clients)
-        folder.mkdir()
-        with Hub(folder, limits=limits) as hub:
-            old = hub.connect()
-            pretend_older(old)
-            hub.knock()
-            hub.turn()
-            assert old.ended()
-            assert len(hub.bus.clients) == 1
+@pytest.mark.parametrize("limits", [BusLimits(max_clients=1), BusLimits(user=UserLimits(clients=1))])
+def test_a_limit_does_not_count_clients_of_a_reused_pid(tmp_path: Path, limits: BusLimits) -> None:
+    with Hub(tmp_path, limits=limits) as hub:
+        old = hub.connect()
+        pretend_older(old)
+        hub.knock()
+        hub.turn()
+        assert old.ended()
+        assert len(hub.bus.clients) == 1
 
 
 # -- outside of our pid namespace
@@ -436,10 +405,3 @@ def test_a_tag_of_one_without_a_pid_is_no_name_of_another_one(hub: Hub) -> None:
     told = refusals(other.all())
     assert one.client.identity != other.client.identity
     assert told or other.client.identity.startswith(other.client.base)
-
-
-def test_credentials_are_those_of_the_moment_of_connecting() -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        raw = ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        assert credentials(ours) == struct.unpack("=iII", raw)
