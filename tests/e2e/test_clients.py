@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,14 @@ import pytest
 import bccnd
 from bccnd.client.session import Refusal
 from tests.client.sessions import Join, both
-from tests.e2e.harness import PATIENCE, Daemon, payloads, wait
+from tests.e2e.harness import PATIENCE, Daemon, payloads
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One for the tests that leave it running."""
+    with Daemon(tmp_path_factory.mktemp("daemon") / "d", {"bus": {"queue": {"messages": 3000}}}) as daemon:
+        yield daemon
 
 
 def restart(daemon: Daemon) -> None:
@@ -28,46 +36,60 @@ def kill(daemon: Daemon) -> None:
     daemon.start()
 
 
-def back(bus: bccnd.Connection) -> None:
-    """Wait until a connection says that it was away; nothing but that may come."""
-    event = bus.receive(PATIENCE)
-    assert isinstance(event, bccnd.Reconnected), event
-    assert 0 < event.seconds < 2 * PATIENCE
+@both
+def test_a_client_reports_an_absence_and_goes_on_with_all_that_it_has_asked_for(join: Join, tmp_path: Path) -> None:
+    with Daemon(tmp_path / "d") as daemon, join(str(daemon.bus)) as bus:
+        name = bus.identity()
+        bus.subscribe("a", "a", "b/", "gone")
+        bus.unsubscribe("gone")
+        bus.tag("door")
+        bus.echo(False)
+        bus.blocking(soft="discard", hard="block")
+        bus.order("stack")
+        assert bus.sync() == []
+        for times, end in enumerate((restart, kill), 1):
+            end(daemon)
+            event = bus.receive(PATIENCE)
+            assert isinstance(event, bccnd.Reconnected), event
+            assert event.seconds > 0
+            assert bus.reconnects == times
+            assert bus.identity() == f"{name}/door"
+            bus.publish("a", "mine")
+            assert bus.sync(PATIENCE) == []
+            with daemon.connect() as other:
+                other.publish("gone", "x")
+                other.publish("a", "1")
+                assert payloads(bus, 1) == [b"1"]
+                other.publish("b/c", "2")
+                assert payloads(bus, 1) == [b"2"]
+        bus.tag("")
+        bus.echo(True)
+        assert bus.identity() == name
+        bus.unsubscribe("a")
+        assert bus.sync() == []
+        bus.publish("a", "held once more")
+        assert payloads(bus, 1) == [b"held once more"]
+        bus.unsubscribe("a")
+        assert bus.sync() == []
+        bus.publish("a", "not held")
+        bus.publish("b/c", "held")
+        assert payloads(bus, 1) == [b"held"]
+        bus.unsubscribe("a")
+        assert bus.sync() == [Refusal("not_subscribed", "a")]
 
 
 @both
-def test_a_subscriber_hears_of_an_absence_and_goes_on_with_what_it_holds(join: Join, tmp_path: Path) -> None:
-    with Daemon(tmp_path / "d") as daemon, join(str(daemon.bus)) as bus:
-        bus.subscribe("a", "a", "b/", "gone")
-        bus.unsubscribe("gone")
-        assert bus.sync() == []
-        with daemon.connect() as other:
-            other.publish("a", "1")
-        assert payloads(bus, 1) == [b"1"]
-        for times, end in enumerate((restart, kill), 1):
-            end(daemon)
-            back(bus)
-            assert bus.reconnects == times
-            with daemon.connect() as other:
-                other.publish("gone", "x")
-                other.publish("a", "2")
-                other.publish("b/c", "3")
-                other.sync(PATIENCE)
-            assert payloads(bus, 2) == [b"2", b"3"]
-        with daemon.connect() as other:
-            bus.unsubscribe("a")
-            assert bus.sync() == []
-            other.publish("a", "held once more")
-            assert payloads(bus, 1) == [b"held once more"]
-            bus.unsubscribe("a")
-            assert bus.sync() == []
-            other.publish("a", "not held")
-            other.publish("b/c", "held")
-            assert payloads(bus, 1) == [b"held"]
-            bus.unsubscribe("a")
-            assert bus.sync() == [Refusal("not_subscribed", "a")]
+def test_refusals_are_errors_where_an_answer_is_waited_for(join: Join, daemon: Daemon) -> None:
+    with join(str(daemon.bus)) as bus:
+        with pytest.raises(bccnd.BusError) as caught:
+            bus.tag("two words")
+        assert caught.value.reason == "bad_tag"
+        with pytest.raises(bccnd.BusError) as caught:
+            bus.ask(b"!/bccn/nosuch")
+        assert caught.value.reason == "unknown_control"
 
 
+@pytest.mark.slow
 @both
 def test_under_traffic_a_killed_daemon_costs_messages_but_neither_order_nor_doubles(join: Join, tmp_path: Path) -> None:
     over = threading.Event()
@@ -100,8 +122,19 @@ def test_under_traffic_a_killed_daemon_costs_messages_but_neither_order_nor_doub
 
 
 @both
-def test_the_largest_packets_go_through_and_larger_ones_are_refused_here(join: Join, tmp_path: Path) -> None:
+def test_a_question_to_a_daemon_that_is_restarted_is_answered_by_the_new_one(join: Join, tmp_path: Path) -> None:
     with Daemon(tmp_path / "d") as daemon, join(str(daemon.bus)) as bus:
+        name = bus.identity()
+        daemon.stop()
+        thread = threading.Thread(target=daemon.start)
+        thread.start()
+        assert bus.ask(b"!/bccn/whoami", timeout=PATIENCE) == name.encode()
+        thread.join()
+
+
+@both
+def test_the_largest_packets_go_through_and_larger_ones_are_refused_here(join: Join, daemon: Daemon) -> None:
+    with join(str(daemon.bus)) as bus:
         bus.subscribe("a")
         largest = "x" * (409_600 - len("MSG a\0"))
         bus.publish("a", largest)
@@ -114,9 +147,9 @@ def test_the_largest_packets_go_through_and_larger_ones_are_refused_here(join: J
 
 
 @both
-def test_a_slow_reader_knows_of_every_message_that_it_has_or_has_not_got(join: Join, tmp_path: Path) -> None:
+def test_a_slow_reader_knows_of_every_message_that_it_has_or_has_not_got(join: Join, daemon: Daemon) -> None:
     count = 6000
-    with Daemon(tmp_path / "d") as daemon, join(str(daemon.bus)) as bus, daemon.connect() as publisher:
+    with join(str(daemon.bus)) as bus, daemon.connect() as publisher:
         bus.subscribe("a")
         bus.sync()
         for number in range(count):
@@ -136,7 +169,7 @@ def test_a_slow_reader_knows_of_every_message_that_it_has_or_has_not_got(join: J
         assert 0 < bus.lost == count - len(got)
 
 
-def test_what_many_tasks_publish_arrives_in_the_order_of_each(tmp_path: Path) -> None:
+def test_what_many_tasks_publish_arrives_in_the_order_of_each(daemon: Daemon) -> None:
     tasks, each = 30, 100
 
     async def publish(path: str) -> None:
@@ -149,102 +182,13 @@ def test_what_many_tasks_publish_arrives_in_the_order_of_each(tmp_path: Path) ->
             await asyncio.gather(*(one(task) for task in range(tasks)))
             assert await bus.sync(PATIENCE) == []
 
-    with Daemon(tmp_path / "d", {"bus": {"queue": {"messages": tasks * each}}}) as daemon:
-        with daemon.connect("task/") as bus:
-            thread = threading.Thread(target=lambda: asyncio.run(publish(str(daemon.bus))))
-            thread.start()
-            heard: dict[str, list[int]] = {}
-            for _ in range(tasks * each):
-                event = bus.receive(PATIENCE)
-                assert isinstance(event, bccnd.Message)
-                heard.setdefault(event.chan, []).append(int(event.payload))
-            thread.join()
-        assert heard == {f"task/{task}": list(range(each)) for task in range(tasks)}
-
-
-@both
-def test_who_asks_when_the_daemon_was_restarted_is_answered_by_the_new_one(join: Join, tmp_path: Path) -> None:
-    with Daemon(tmp_path / "d") as daemon, join(str(daemon.bus)) as bus:
-        name = bus.identity()
-        daemon.stop()
-        thread = threading.Thread(target=daemon.start)
+    with daemon.connect("task/") as bus:
+        thread = threading.Thread(target=lambda: asyncio.run(publish(str(daemon.bus))))
         thread.start()
-        assert bus.ask(b"!/bccn/whoami", timeout=PATIENCE) == name.encode()
+        heard: dict[str, list[int]] = {}
+        for _ in range(tasks * each):
+            event = bus.receive(PATIENCE)
+            assert isinstance(event, bccnd.Message)
+            heard.setdefault(event.chan, []).append(int(event.payload))
         thread.join()
-
-
-@both
-def test_one_too_many_gets_its_place_when_another_leaves(join: Join, tmp_path: Path) -> None:
-    with Daemon(tmp_path / "d", {"bus": {"max_clients": 1}}) as daemon:
-        first = daemon.connect()
-        with join(str(daemon.bus)) as bus:
-            assert bus.receive(PATIENCE) == Refusal("too_many_clients", "")
-            first.close()
-            back(bus)
-            bus.subscribe("a")
-            bus.publish("a", "here")
-            assert payloads(bus, 1) == [b"here"]
-
-
-@both
-def test_tag_and_modes_are_in_force_and_stay_so(join: Join, tmp_path: Path) -> None:
-    with Daemon(tmp_path / "d") as daemon, join(str(daemon.bus)) as bus:
-        name = bus.identity()
-        bus.subscribe("a")
-        bus.tag("door")
-        bus.echo(False)
-        bus.blocking(soft="discard", hard="block")
-        bus.order("stack")
-        assert bus.sync() == []
-        for ended in (False, True):
-            if ended:
-                restart(daemon)
-                back(bus)
-            assert bus.identity() == f"{name}/door"
-            bus.publish("a", "mine")
-            with daemon.connect() as other:
-                other.publish("a", "theirs")
-            assert payloads(bus, 1) == [b"theirs"]
-        with pytest.raises(bccnd.BusError) as caught:
-            bus.tag("two words")
-        assert caught.value.reason == "bad_tag"
-        bus.tag("")
-        bus.echo(True)
-        assert bus.identity() == name
-        bus.publish("a", "mine")
-        assert payloads(bus, 1) == [b"mine"]
-        with pytest.raises(bccnd.BusError) as caught:
-            bus.ask(b"!/bccn/nosuch")
-        assert caught.value.reason == "unknown_control"
-
-
-def test_a_loop_that_only_looks_when_it_is_told_to_survives_a_restart(tmp_path: Path) -> None:
-    """As `select` and `loop.add_reader` use the blocking client."""
-    with Daemon(tmp_path / "d") as daemon, bccnd.connect(str(daemon.bus)) as bus:
-        bus.subscribe("a")
-        bus.sync()
-
-        async def hear() -> list[object]:
-            loop = asyncio.get_running_loop()
-            heard: list[object] = []
-            done = asyncio.Event()
-
-            def look() -> None:
-                while (event := bus.receive(0)) is not None:
-                    heard.append(event)
-                    if isinstance(event, bccnd.Message):
-                        done.set()
-
-            loop.add_reader(bus, look)
-            await asyncio.to_thread(restart, daemon)
-            await asyncio.to_thread(wait, lambda: bus.reconnects == 1, "the client to be back")
-            with daemon.connect() as other:
-                other.publish("a", "x")
-            async with asyncio.timeout(PATIENCE):
-                await done.wait()
-            loop.remove_reader(bus)
-            return heard
-
-        away, message = asyncio.run(hear())
-        assert isinstance(away, bccnd.Reconnected)
-        assert isinstance(message, bccnd.Message)
+    assert heard == {f"task/{task}": list(range(each)) for task in range(tasks)}
