@@ -5,7 +5,6 @@ Nothing here knows how the daemon works inside; the wire format is written once 
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
 import re
@@ -14,33 +13,20 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import bccnd
-from tests import support
-from tests.support import BROADCAST, free_port
+from tests.support import BROADCAST, free_port, metric
+from tests.support import PATIENCE as PATIENCE
+from tests.support import datagram as datagram
+from tests.support import wait as wait
 
 BIN = Path(sys.executable).parent
-#: generous, because it only matters when something is broken
-PATIENCE = 20.0
 KEY = b"0123456789abcdef0123456789abcdef"
-
-
-def wait(done: Callable[[], object], what: str = "it", patience: float = PATIENCE) -> None:
-    """Wait until ``done()`` is true; whole programs take longer than parts."""
-    support.wait(done, what, patience)
-
-
-def datagram(src: str, seq: int, chan: str, payload: bytes | str = b"", key: bytes | None = None) -> bytes:
-    """A BCCN1 datagram, signed if there is a key."""
-    data = payload.encode() if isinstance(payload, str) else payload
-    body = f"{src}:{seq}:{chan}|".encode() + data
-    check = b":hmac=" + hmac.digest(key, body, "sha256")[:8].hex().encode() if key else b""
-    return b"BCCN1[%d%b]%b" % (len(body), check, body)
 
 
 class Wire:
@@ -194,11 +180,7 @@ class Daemon:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of the samples of a metric that carry these labels."""
-        total = 0.0
-        for found in re.finditer(rf"^bccnd_{name}(\{{.*\}})? (\S+)$", self.page("/metrics"), re.MULTILINE):
-            if all(f'{key}="{value}"' in (found[1] or "") for key, value in labels.items()):
-                total += float(found[2])
-        return total
+        return metric(self.page("/metrics"), name, **labels)
 
     def verdicts(self) -> dict[str, int]:
         """Verdicts that are not zero; checks on the way that they add up to what was read."""

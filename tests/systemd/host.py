@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from tests import support
+from tests.support import metric
 from tests.systemd.stage import PREFIX, CannotBoot, Layer, cgroups, remove_cgroup
 
 #: for one command on a host; generous, because it only matters when something is broken
@@ -30,11 +30,8 @@ _GUARD: Final = "read -r x; kill -KILL $(cat /proc/$1/task/$1/children); sleep 1
 
 
 def wait(done: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    """Wait until ``done()`` is true."""
-    deadline = time.monotonic() + patience
-    while not done():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.01)
+    """Wait until ``done()`` is true; a whole host takes longer than a program."""
+    support.wait(done, what, patience)
 
 
 class Host:
@@ -216,11 +213,7 @@ class Host:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of the samples of a metric that carry these labels."""
-        total = 0.0
-        for found in re.finditer(rf"^bccnd_{name}(\{{.*\}})? (\S+)$", self.page(), re.MULTILINE):
-            if all(f'{key}="{value}"' in (found[1] or "") for key, value in labels.items()):
-                total += float(found[2])
-        return total
+        return metric(self.page(), name, **labels)
 
     def kernel_drops(self) -> int:
         """Datagrams that the kernel did not keep for sockets of the segment's port."""
