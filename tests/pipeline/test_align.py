@@ -15,6 +15,7 @@ from bccnd.pipeline import align, runs
 from bccnd.pipeline.align import FIRST, JUMP, MASKED, RESTART, Alignment, Run
 from bccnd.pipeline.runs import BLOCK, MINUTE, NEW, Cell, Row
 from bccnd.pipeline.simulate import SECOND, Fleet, Heard, Loss, Recording, Restart, Simulation, Source, simulate
+from tests.support import examples
 
 HOSTS = ("a", "b", "c")
 #: one that does not ask its host's daemon, and numbers from 1 whenever it starts
@@ -130,24 +131,20 @@ def test_restarts_are_found_whether_all_noticed_at_once_or_took_the_first_number
 
 
 def test_a_receiver_that_missed_a_whole_epoch_is_placed_by_the_others() -> None:
-    fleet = Fleet(
-        HOSTS,
-        (old(restarts=(Restart(30.05, 1), Restart(40.05, 1))),),
-        90,
-        losses=(Loss("c", None, 25, 45, every=1),),
-        offsets={"c": 1.5},
-    )
-    assert check(fleet) == [FIRST, RESTART, RESTART]
-
-
-def test_a_receiver_that_came_back_after_the_new_numbers_had_passed_the_old_ones_is_placed_by_the_others() -> None:
-    fleet = Fleet(HOSTS, (old(restarts=(Restart(20.05, 1),)),), 90, losses=(Loss("c", None, 15, 60, every=1),))
-    assert check(fleet) == [FIRST, RESTART]
+    missed = Loss("c", None, 25, 45, every=1)
+    source = old(restarts=(Restart(30.05, 1), Restart(40.05, 1)))
+    assert check(Fleet(HOSTS, (source,), 90, losses=(missed,), offsets={"c": 1.5})) == [FIRST, RESTART, RESTART]
+    # It came back after the new numbers had passed the old ones.
+    source = old(restarts=(Restart(20.05, 1),))
+    assert check(Fleet(HOSTS, (source,), 90, losses=(Loss("c", None, 15, 60, every=1),))) == [FIRST, RESTART]
 
 
 def test_the_clock_as_first_number_makes_a_restart_a_jump() -> None:
-    fleet = Fleet(HOSTS, (Source("a/new/1", "a", 10, restarts=(Restart(20.05),)),), 60, offsets={"b": 2})
-    assert check(fleet) == [FIRST, JUMP]
+    source = Source("a/new/1", "a", 10, restarts=(Restart(20.05),))
+    assert check(Fleet(HOSTS, (source,), 60, offsets={"b": 2})) == [FIRST, JUMP]
+    # Also where no other host hears it.
+    source = Source("a/new/1", "a", 10, copies=2, restarts=(Restart(20.05),))
+    assert check(Fleet(("a",), (source,), 40)) == [FIRST, JUMP]
 
 
 def test_a_loss_of_more_than_a_jump_at_one_receiver_is_no_jump_for_the_others() -> None:
@@ -160,21 +157,10 @@ def test_a_restart_that_no_daemon_noticed_is_masked() -> None:
     """The daemon forgets a dead source and begins anew with it; or it takes new numbers for copies until they pass the
     old ones, and only the port tells."""
     died = old(heartbeat=2, until=90, restarts=(Restart(40.05, 1),), rate=5)
-    silence = (
-        Loss("a", None, 15, 40.5, every=1),
-        Loss("b", None, 15, 40.5, every=1),
-        Loss("c", None, 15, 40.5, every=1),
-    )
+    silence = tuple(Loss(host, None, 15, 40.5, every=1) for host in HOSTS)
     assert check(Fleet(HOSTS, (died,), 90, losses=silence)) == [FIRST, MASKED]
     quick = Source("a/old", "a", 50, start=1, own=False, restarts=(Restart(0.505, 1),))
     assert check(Fleet(HOSTS, (quick,), 20)) == [FIRST, MASKED]
-
-
-def test_epochs_of_a_sender_that_nobody_else_hears() -> None:
-    assert check(Fleet(("a",), (Source("a/new/1", "a", 10, copies=2, restarts=(Restart(20.05),)),), 40)) == [
-        FIRST,
-        JUMP,
-    ]
 
 
 def test_days_whose_rows_go_elsewhere_are_marked_otherwise() -> None:
@@ -224,7 +210,7 @@ def test_a_restart_that_a_receiver_cannot_tell_leaves_nothing_to_look_at_twice()
     check(Fleet(HOSTS, (source,), 110, losses=(Loss("b", None, 1, 14, probability=1.0),)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(fleets())
 def test_every_row_of_any_fleet_is_in_its_epoch(fleet: Fleet) -> None:
     """One receiver, e, hears all, so that there is evidence of every restart."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from bccnd.cli.tool import main
@@ -48,98 +48,78 @@ def test_all_tables_are_there_for_all_days(spark: SparkSession, built: Path) -> 
     assert sum(row[6] for row in found["integrity"]) == 60
 
 
-def spoil_name(journal: Path) -> str:
-    path = files(journal)[0].with_name("copy.parquet")
-    shutil.copyfile(files(journal)[0], path)
-    return "copy.parquet is no file of a journal: its name is not one that a recorder gives"
+def copy_as(name: str) -> Callable[[Path], object]:
+    """Spoil a journal by a copy of its first file under another name, made of ``journal`` and ``first``."""
+
+    def spoil(journal: Path) -> None:
+        path = files(journal)[0]
+        known = layout.read_path(str(path.relative_to(journal)))
+        assert known
+        shutil.copyfile(
+            path, path.with_name(name.format(journal=known.journal_id, first=known.first, on=known.first + 7))
+        )
+
+    return spoil
 
 
-def spoil_twice(journal: Path) -> str:
-    path = files(journal)[0]
-    name = layout.read_path(str(path.relative_to(journal)))
-    assert name
-    shutil.copyfile(path, path.with_name(f"{name.journal_id}-{name.first}.parquet"))
-    return "holds the same records as"
+def rewrite(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], object]:
+    """Spoil a journal by a change to its second file."""
+
+    def spoil(journal: Path) -> None:
+        path = files(journal)[1]
+        pq.write_table(change(pq.read_table(path, partitioning=None)), path)
+
+    return spoil
 
 
-def spoil_overlap(journal: Path) -> str:
-    path = files(journal)[0]
-    name = layout.read_path(str(path.relative_to(journal)))
-    assert name
-    shutil.copyfile(path, path.with_name(f"{name.journal_id}-{name.first + 7:012d}.parquet"))
-    return f"{name.first + 7:012d}.parquet holds the same records as"
+def unsigned(table: pa.Table) -> pa.Table:
+    index = table.schema.get_field_index("rec_no")
+    return table.set_column(index, "rec_no", table["rec_no"].cast(pa.uint64()))
 
 
-def replace(journal: Path, change: Callable[[pa.Table], pa.Table]) -> str:
-    path = files(journal)[1]
-    pq.write_table(change(pq.read_table(path, partitioning=None)), path)
-    return f"{path} is no file of a journal: "
-
-
-def spoil_foreign(journal: Path) -> str:
-    return replace(journal, lambda table: pa.table({"a": [1, 2]})) + "it has no column host"
-
-
-def spoil_unsigned(journal: Path) -> str:
-    def change(table: pa.Table) -> pa.Table:
-        index = table.schema.get_field_index("rec_no")
-        return table.set_column(index, "rec_no", table["rec_no"].cast(pa.uint64()))
-
-    return replace(journal, change) + "its column rec_no is uint64, not int64"
-
-
-def spoil_column(journal: Path) -> str:
-    return replace(journal, lambda table: table.drop_columns(["epoch"])) + "it has no column epoch"
-
-
-def spoil_bytes(journal: Path) -> str:
+def cut(journal: Path) -> None:
     path = files(journal)[2]
     path.write_bytes(path.read_bytes()[:-10])
-    return f"{path} is no file of a journal: it cannot be read: "
 
 
-def spoil_sessions(journal: Path) -> str:
-    path = next((journal / "sessions").rglob("*.parquet"))
-    pq.write_table(pa.table({"host": ["x"]}), path)
-    return f"{path} is no file of a journal: it has no column journal_id"
+def foreign_sessions(journal: Path) -> None:
+    pq.write_table(pa.table({"host": ["x"]}), next((journal / "sessions").rglob("*.parquet")))
 
 
-def spoil_all(journal: Path) -> str:
+def empty(journal: Path) -> None:
     for path in files(journal):
         path.unlink()
-    return f"the journal at {journal} has no records yet"
-
-
-def spoil_folder(journal: Path) -> str:
-    shutil.rmtree(journal / "obs")
-    return f"there is no journal at {journal}: no folder obs in it"
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    ("spoil", "said"),
     [
-        spoil_name,
-        spoil_twice,
-        spoil_overlap,
-        spoil_foreign,
-        spoil_unsigned,
-        spoil_column,
-        spoil_bytes,
-        spoil_sessions,
-        spoil_all,
-        spoil_folder,
+        (copy_as("copy.parquet"), "copy.parquet is no file of a journal"),
+        (copy_as("{journal}-{first}.parquet"), "holds the same records as"),
+        (copy_as("{journal}-{on:012d}.parquet"), "holds the same records as"),
+        (rewrite(lambda table: pa.table({"a": [1, 2]})), "{second} is no file of a journal: it has no column host"),
+        (rewrite(unsigned), "{second} is no file of a journal: its column rec_no is uint64"),
+        (
+            rewrite(lambda table: table.drop_columns(["epoch"])),
+            "{second} is no file of a journal: it has no column epoch",
+        ),
+        (cut, "{third} is no file of a journal: it cannot be read"),
+        (foreign_sessions, "it has no column journal_id"),
+        (empty, "{journal} has no records"),
+        (lambda journal: shutil.rmtree(journal / "obs"), "no journal at {journal}"),
     ],
 )
 def test_a_bad_journal_is_named_and_changes_nothing(
-    spark: SparkSession, journal: Path, tmp_path: Path, spoil: Callable[[Path], str]
+    spark: SparkSession, journal: Path, tmp_path: Path, spoil: Callable[[Path], object], said: str
 ) -> None:
     tables = tmp_path / "tables"
     (tables / "messages/day=2026-01-01").mkdir(parents=True)
-    said = spoil(journal)
+    _, second, third, *_ = files(journal)
+    spoil(journal)
     with pytest.raises(PipelineError) as refused:
         build(spark, str(journal), str(tables))
     message, remedy = str(refused.value).splitlines()
-    assert said in message
+    assert said.format(journal=journal, second=second, third=third) in message
     assert remedy.startswith("  remedy: ")
     assert os.listdir(tables / "messages") == ["day=2026-01-01"]
 
@@ -174,34 +154,31 @@ def test_rows_of_a_day_come_with_a_margin(spark: SparkSession, small: Path) -> N
 # -- the command
 
 
-def test_the_command_line_is_checked_first(tmp_path: Path) -> None:
-    for words in (["--master", "nonsense"], ["--memory", "much"], ["--conf", "x"]):
-        done = CliRunner().invoke(main, ["pipeline", "build", "j", "--out", str(tmp_path / "t"), *words])
-        assert done.exit_code == 2, done.output
-        assert "Traceback" not in done.output
+def run(tmp_path: Path, *words: str) -> Result:
+    done = CliRunner().invoke(main, ["pipeline", "build", "j", "--out", str(tmp_path / "t"), *words])
+    assert "Traceback" not in done.output
     assert not (tmp_path / "t").exists()
+    return done
 
 
-def test_a_master_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    done = CliRunner().invoke(
-        main, ["pipeline", "build", "j", "--out", str(tmp_path / "t"), "--master", "spark://127.0.0.1:1"]
-    )
+def test_what_is_wrong_with_a_command_line_or_a_master_is_one_line(tmp_path: Path) -> None:
+    for words in (["--master", "nonsense"], ["--memory", "much"], ["--conf", "x"]):
+        assert run(tmp_path, *words).exit_code == 2
+    done = run(tmp_path, "--master", "spark://127.0.0.1:1")
     assert done.exit_code == 1
-    assert "no Spark master answers at spark://127.0.0.1:1: Connection refused\n  remedy: " in done.output
+    assert "spark://127.0.0.1:1: Connection refused\n  remedy: " in done.output
 
 
 def test_without_java_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    done = CliRunner().invoke(main, ["pipeline", "build", "j", "--out", str(tmp_path / "t")])
-    assert done.exit_code == 1
-    assert "apt-get install default-jre-headless" in done.output
+    done = run(tmp_path)
+    assert (done.exit_code, "apt-get install default-jre-headless" in done.output) == (1, True)
     old = tmp_path / "java"
     old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     old.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    done = CliRunner().invoke(main, ["pipeline", "build", "j", "--out", str(tmp_path / "t")])
-    assert 'is openjdk version "11.0.2"' in done.output
+    assert 'openjdk version "11.0.2"' in run(tmp_path).output
 
 
 def test_where_nobody_is_called_localhost_it_says_what_to_write(tmp_path: Path) -> None:

@@ -15,16 +15,19 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+import bccnd
 from bccnd.core.capture import Tally
 from bccnd.core.dedup import DedupRules
-from bccnd.core.observe import seq_of
+from bccnd.core.frames import read_tapped
+from bccnd.core.observe import observe, seq_of
 from bccnd.errors import JournalError
 from bccnd.journal import layout, schema
 from bccnd.pipeline import captures
-from bccnd.pipeline.captures import CaptureSet, CaptureSettings, Summary, ingest
+from bccnd.pipeline.captures import CaptureSet, CaptureSettings, ingest
 from bccnd.version import VERSION
 from tests.core.captures import Frame, enhanced, ether, interface, ipv4, pcap, pcapng, section, statistics, udp
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
+from tests.refusals import refused
 from tests.support import cannot_here
 
 #: 2023-11-14 22:13:20 UTC, in nanoseconds
@@ -103,18 +106,14 @@ def test_every_datagram_is_a_row(tmp_path: Path) -> None:
         "payload": b"yes",
     }
     (session,) = sessions_of(tmp_path / "j")
-    assert session["start_ts"].timestamp() == 1_700_000_000
-    assert session["end_ts"].timestamp() == 1_700_000_009
+    assert [session[name].timestamp() for name in ("start_ts", "end_ts")] == [1_700_000_000, 1_700_000_009]
     assert (session["socket_drops"], session["tap_gaps"], session["version"]) == (0, 0, VERSION)
     assert done.verdicts == {"accepted": 2, "bad_envelope": 1}
     assert (done.rows, done.files, done.tally.packets, done.tally.other) == (3, 1, 5, 2)
-
-
-def test_payloads_are_left_out_where_nobody_wants_them(tmp_path: Path) -> None:
-    path = put(tmp_path / "x.pcap", pcap([said(1, 7)]))
-    ingest([path], str(tmp_path / "j"), CaptureSettings("relay02", payload=False))
-    (row,) = rows_of(tmp_path / "j")
-    assert (row["payload"], row["chan"], row["len"]) == (None, "a/b", 28)
+    # Without payloads, where they are not wanted; the rest is the same.
+    ingest([path], str(tmp_path / "k"), CaptureSettings("relay02", payload=False))
+    first, *_ = rows_of(tmp_path / "k")
+    assert (first["payload"], first["chan"], first["len"]) == (None, "a/b", 28)
 
 
 def test_what_the_capturing_host_missed_is_in_the_session(tmp_path: Path) -> None:
@@ -146,16 +145,15 @@ def test_a_file_has_the_rows_of_one_day(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_verdicts_depend_on_the_time_of_the_stamps(tmp_path: Path) -> None:
     frames = [said(0, 1), said(0.1, 1), said(0.2, 3), said(0.3, 2), said(3, 3), said(3.1, 4)]
-    assert verdicts(frames, SETTINGS, tmp_path) == [
-        *("accepted", "duplicate", "accepted", "stale", "restart", "accepted")
-    ]
+    expected = ["accepted", "duplicate", "accepted", "stale", "restart", "accepted"]
+    assert verdicts(frames, SETTINGS, tmp_path) == expected
     late = CaptureSettings("relay02", rules=DedupRules(deliver_late=True))
     assert verdicts(frames, late, tmp_path)[3] == "reordered"
-
-
-def test_a_clock_that_is_set_back_is_no_time_that_passes_backwards(tmp_path: Path) -> None:
+    # A clock that is set back is no time that passes backwards.
     frames = [said(100, 1), said(0, 1), said(1, 1), said(4, 1)]
-    assert verdicts(frames, SETTINGS, tmp_path) == ["accepted", "duplicate", "duplicate", "restart"]
+    other = tmp_path / "set back"
+    other.mkdir()
+    assert verdicts(frames, SETTINGS, other) == ["accepted", "duplicate", "duplicate", "restart"]
 
 
 def test_who_is_silent_for_a_day_is_forgotten_as_by_a_daemon(tmp_path: Path) -> None:
@@ -210,9 +208,10 @@ def test_rotated_captures_are_read_in_the_order_of_time(tmp_path: Path) -> None:
     assert ingest([whole], str(tmp_path / "k"), SETTINGS).verdicts == done.verdicts
 
 
-def test_captures_that_overlap_are_read_side_by_side(tmp_path: Path) -> None:
+def test_captures_that_overlap_are_read_side_by_side_and_compressed_ones_as_they_are(tmp_path: Path) -> None:
     frames = [said(number, number + 1) for number in range(30)]
-    paths = [put(tmp_path / "even", pcap(frames[::2])), put(tmp_path / "odd", pcapng(frames[1::2]))]
+    packed = put(tmp_path / "x.pcap.gz", gzip.compress(pcap(frames[::2])))
+    paths = [packed, put(tmp_path / "odd", pcapng(frames[1::2]))]
     assert ingest(paths, str(tmp_path / "j"), SETTINGS).verdicts == {"accepted": 30}
     assert [seq_of(row["seq_key"]) for row in rows_of(tmp_path / "j")] == list(range(1, 31))
 
@@ -236,11 +235,6 @@ def test_of_a_thousand_rotated_captures_one_is_open_at_a_time(tmp_path: Path, mo
         next(packets)
         assert len(opened) <= number + 1
         next(packets)
-
-
-def test_a_compressed_capture_is_read_as_it_is(tmp_path: Path) -> None:
-    path = put(tmp_path / "x.pcap.gz", gzip.compress(pcap(said(number, number + 1) for number in range(30))))
-    assert ingest([path], str(tmp_path / "j"), SETTINGS).verdicts == {"accepted": 30}
 
 
 def test_it_is_told_how_far_it_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,74 +278,42 @@ def broken(kind: str, folder: Path) -> list[str]:
         *(("one of two", "bad_capture"), ("missing", "unreadable"), ("a folder", "unreadable")),
     ],
 )
-def test_what_cannot_be_read_leaves_the_journal_as_it_was(tmp_path: Path, kind: str, reason: str) -> None:
+def test_what_cannot_be_read_leaves_the_journal_as_it_was(
+    tmp_path: Path, kind: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So that what is damaged behind its beginning has filled some files by then.
+    monkeypatch.setattr(captures, "ROWS", 10)
+    monkeypatch.setattr(captures, "PART", 5)
     journal = tmp_path / "j"
     ingest([put(tmp_path / "before.pcap", pcap([said(-100, 1)]))], str(journal), SETTINGS)
     before = all_files(journal)
     with pytest.raises(JournalError) as caught:
         ingest(broken(kind, tmp_path), str(journal), SETTINGS)
-    assert caught.value.reason == reason
-    assert caught.value.remedy
-    assert "\n" not in caught.value.detail
+    assert (caught.value.reason, bool(caught.value.remedy), "\n" in caught.value.detail) == (reason, True, False)
     assert all_files(journal) == before
     assert {path.name for path in journal.iterdir()} == {"obs", "sessions"}
 
 
-def test_a_capture_that_is_damaged_behind_its_beginning_is_not_half_in_the_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(captures, "ROWS", 10)
-    monkeypatch.setattr(captures, "PART", 5)
-    with pytest.raises(JournalError):
-        ingest(broken("damaged", tmp_path), str(tmp_path / "j"), SETTINGS)
-    assert all_files(tmp_path / "j") == {}
-
-
-def test_a_host_that_no_folder_can_be_named_after_is_refused(tmp_path: Path) -> None:
+def test_a_host_or_a_journal_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     path = put(tmp_path / "x.pcap", pcap([said(1, 1)]))
-    with pytest.raises(JournalError) as caught:
+    with refused("bad_host", kind=JournalError):
         ingest([path], str(tmp_path / "j"), CaptureSettings("../up"))
-    assert caught.value.reason == "bad_host"
-
-
-def test_a_journal_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    path = put(tmp_path / "x.pcap", pcap([said(1, 1)]))
-    with pytest.raises(JournalError) as caught:
+    with refused("unwritable", kind=JournalError):
         ingest([path], path, SETTINGS)
-    assert caught.value.reason == "unwritable"
 
 
 # -- the real thing
 
 
 @pytest.mark.parametrize(
-    "options",
-    [["-i", "lo"], ["-i", "any", "-y", "LINUX_SLL2"], ["-i", "any", "-y", "LINUX_SLL"]],
+    "options", [["-i", "lo"], ["-i", "any", "-y", "LINUX_SLL2"], ["-i", "any", "-y", "LINUX_SLL"]], ids=" ".join
 )
 def test_what_tcpdump_captures_is_judged_as_a_daemon_judges_it(tmp_path: Path, options: list[str]) -> None:
     tcpdump = shutil.which("tcpdump") or cannot_here("there is no tcpdump")
     with Daemon(tmp_path / "a") as daemon, Wire(daemon.port) as wire:
         capture = str(tmp_path / "x.pcap")
-        dump = subprocess.Popen(
-            [
-                tcpdump,
-                *options,
-                "-U",
-                "--immediate-mode",
-                "-s",
-                "2048",
-                "-B",
-                "4096",
-                "-Z",
-                "root",
-                "-w",
-                capture,
-                "udp",
-                "port",
-                str(daemon.port),
-            ],
-            stderr=subprocess.PIPE,
-        )
+        words = f"-U --immediate-mode -s 2048 -B 4096 -Z root udp port {daemon.port}".split()
+        dump = subprocess.Popen([tcpdump, *options, "-w", capture, *words], stderr=subprocess.PIPE)
         try:
             assert dump.stderr is not None
             wait(lambda: b"listening on" in dump.stderr.readline(), "tcpdump")  # type: ignore[union-attr]
@@ -365,9 +327,8 @@ def test_what_tcpdump_captures_is_judged_as_a_daemon_judges_it(tmp_path: Path, o
             dump.communicate()
     done = ingest([capture], str(tmp_path / "j"), CaptureSettings("relay01", port=daemon.port))
     rows = rows_of(tmp_path / "j")
-    assert [(row["verdict"], row["src"], row["peer_port"], row["len"]) for row in rows] == [
-        (row["verdict"], row["src"], row["peer_port"], row["len"]) for row in tapped
-    ]
+    names = ("verdict", "src", "peer_port", "len")
+    assert [[row[name] for name in names] for row in rows] == [[row[name] for name in names] for row in tapped]
     assert done.tally.datagrams == len(traffic)
     assert len({row["verdict"] for row in rows}) >= 6
     assert abs(rows[0]["ts"].timestamp() - time.time()) < 60
@@ -375,26 +336,16 @@ def test_what_tcpdump_captures_is_judged_as_a_daemon_judges_it(tmp_path: Path, o
 
 def taps(daemon: Daemon, wire: Wire, traffic: list[bytes]) -> Rows:
     """Send it, and give what the tap of a daemon tells of it."""
-    import bccnd
-    from bccnd.core.frames import read_tapped
-    from bccnd.core.observe import observe
-
     with bccnd.connect(str(daemon.bus)) as tap:
         tap.subscribe("!/tap/")
         tap.sync()
         wire.send(*traffic)
-        found = []
-        for message in tap:
-            row = observe(*read_tapped(message.chan.encode(), message.payload))
-            found.append({**row._asdict(), "len": row.length})
-            if len(found) == len(traffic):
-                return found
-    raise AssertionError
+        found = [observe(*read_tapped(one.chan.encode(), one.payload)) for _, one in zip(traffic, tap, strict=False)]
+    return [{**row._asdict(), "len": row.length} for row in found]
 
 
 def test_the_rows_can_be_read_as_one_data_set(tmp_path: Path) -> None:
-    done: Summary = ingest(
-        [put(tmp_path / "x.pcap", pcap([said(1, 1), said(90_000, 2)]))], str(tmp_path / "j"), SETTINGS
-    )
+    path = put(tmp_path / "x.pcap", pcap([said(1, 1), said(90_000, 2)]))
+    done = ingest([path], str(tmp_path / "j"), SETTINGS)
     found = ds.dataset(tmp_path / "j" / "obs", schema=schema.OBS, format="parquet").to_table()
     assert found.num_rows == done.rows == 2

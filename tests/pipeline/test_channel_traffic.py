@@ -18,20 +18,19 @@ from tests.pipeline.frames import at, told
 Row = tuple[float, str, str, str, int]
 
 
+SHAPE = pa.schema(
+    [
+        *(("day", pa.date32()), ("win", pa.timestamp("us", "UTC")), ("src", pa.string()), ("chan", pa.string())),
+        *(("form", pa.string()), ("len", pa.int32())),
+    ]
+)
+
+
 def traffic(spark: SparkSession, rows: list[Row]) -> DataFrame:
     """Messages: second, src, chan, form, length."""
-    return spark.createDataFrame(
-        pa.table(
-            {
-                "day": pa.array([datetime.date(2026, 3, 1)] * len(rows), pa.date32()),
-                "win": pa.array([at(row[0] // 60 * 60) for row in rows], pa.timestamp("us", "UTC")),
-                "src": pa.array([row[1] for row in rows], pa.string()),
-                "chan": pa.array([row[2] for row in rows], pa.string()),
-                "form": pa.array([row[3] for row in rows], pa.string()),
-                "len": pa.array([row[4] for row in rows], pa.int32()),
-            }
-        )
-    )
+    day = datetime.date(2026, 3, 1)
+    columns = zip(*((day, at(row[0] // 60 * 60), *row[1:]) for row in rows), strict=True)
+    return spark.createDataFrame(pa.table([list(column) for column in columns], schema=SHAPE))
 
 
 def test_messages_bytes_and_lengths_of_a_minute(spark: SparkSession) -> None:
@@ -45,7 +44,7 @@ def test_messages_bytes_and_lengths_of_a_minute(spark: SparkSession) -> None:
     ]
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(
     st.lists(
         st.tuples(

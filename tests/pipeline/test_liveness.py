@@ -99,21 +99,16 @@ def test_without_heartbeats_a_minute_or_twenty_distances(spark: SparkSession) ->
 
 
 def test_a_receiver_that_was_not_recording_knows_nothing(spark: SparkSession) -> None:
-    rows = [
-        *beats("m/p/1", (0, 100), (160, 300)),
-        *beats("m/p/1", (0, 300), host="h2"),
-    ]
+    one = beats("m/p/1", (0, 100), (160, 300))
+    rows = [*one, *beats("m/p/1", (0, 300), host="h2")]
     times = [("h1", "j1", 0.0, 101.0), ("h1", "j1", 159.0, 300.0), ("h2", "j2", 0.0, 300.0)]
-    assert silences(spark, rows, *times) == [("h1", "m/p/1", 100.0, 160.0, "host_down", "heartbeat")]
+    down = [("h1", "m/p/1", 100.0, 160.0, "host_down", "heartbeat")]
+    assert silences(spark, rows, *times) == down
+    # Alone, too: when nobody was recording nobody was silent.
+    assert silences(spark, one, *times[:2]) == down
     # It was back for longer than can be explained, and heard nothing.
     times[1] = ("h1", "j1", 140.0, 300.0)
     assert silences(spark, rows, *times) == [("h1", "m/p/1", 100.0, 160.0, "gap", "heartbeat")]
-
-
-def test_when_nobody_was_recording_nobody_was_silent(spark: SparkSession) -> None:
-    rows = beats("m/p/1", (0, 100), (160, 300))
-    times = [("h1", "j1", 0.0, 101.0), ("h1", "j1", 159.0, 300.0)]
-    assert silences(spark, rows, *times) == [("h1", "m/p/1", 100.0, 160.0, "host_down", "heartbeat")]
 
 
 def test_a_journal_without_sessions_counts_from_its_first_row_to_its_last(spark: SparkSession) -> None:

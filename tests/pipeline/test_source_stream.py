@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from bccnd.errors import PipelineError
 from bccnd.journal import layout
@@ -23,6 +23,7 @@ from bccnd.pipeline.source.bccn import BccnSource
 from bccnd.pipeline.source.journals import Found
 from bccnd.pipeline.source.stream import FORGOTTEN, Gap, Offsets, Slice, StreamReader, steps
 from tests.pipeline.journals import T, put, rows
+from tests.support import examples
 
 ONE = "20231114T000000Z-00000001"
 TWO = "20231114T010000Z-00000002"
@@ -92,23 +93,19 @@ def age(path: Path, seconds: float) -> None:
 def test_what_is_there_comes_and_then_what_is_new(tmp_path: Path) -> None:
     put(tmp_path, "a", ONE, 0, rows(0, 10))
     follower = Follower(tmp_path)
-    assert numbers(follower.step()) == list(range(10))
-    assert follower.step() == []
+    end = follower.plan()
+    first = follower.read({}, end)
     put(tmp_path, "a", ONE, 10, rows(10, 5))
+    follower.begin()
+    assert follower.read({}, end) == first  # a batch can be made again
+    follower.at = end
     put(tmp_path, "b", TWO, 0, rows(0, 3))
+    assert numbers(first) == list(range(10))
     assert Counter(row["host"] for row in follower.step()) == {"a": 5, "b": 3}
     assert follower.at == {"a": {ONE: 15}, "b": {TWO: 3}}
     assert follower.step() == []
-
-
-def test_a_batch_can_be_made_again(tmp_path: Path) -> None:
-    put(tmp_path, "a", ONE, 0, rows(0, 10))
-    follower = Follower(tmp_path)
-    end = follower.plan()
-    first = follower.read({}, end)
-    put(tmp_path, "a", ONE, 10, rows(10, 10))
-    follower.begin()
-    assert follower.read({}, end) == first
+    put(tmp_path, "a", ONE, 10, rows(10, 25))  # a file that is written again, with more
+    assert numbers(follower.step()) == list(range(15, 35))
 
 
 def test_nothing_is_no_journal_to_wait_for_but_a_file_is_none(tmp_path: Path) -> None:
@@ -166,20 +163,17 @@ def test_what_retention_has_taken_is_one_row(tmp_path: Path) -> None:
     assert follower.step() == []
 
 
-def test_what_was_taken_before_anybody_looked_is_a_gap_too(tmp_path: Path) -> None:
-    put(tmp_path, "a", ONE, 30, rows(30, 2))
-    follower = Follower(tmp_path)
-    assert [(row["rec_no"], row["verdict"]) for row in follower.step()] == [
-        *((1, "journal_gap"), (30, "accepted"), (31, "accepted"))
-    ]
-
-
-def test_one_that_counts_from_1_lacks_nothing(tmp_path: Path) -> None:
-    put(tmp_path, "a", ONE, 1, rows(1, 5))
-    follower = Follower(tmp_path, maxRecordsPerBatch="2")
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [(30, [(1, "journal_gap"), (30, "accepted"), (31, "accepted")]), (1, [(1, "accepted"), (2, "accepted")])],
+    ids=["taken before anybody looked", "counted from 1"],
+)
+def test_a_journal_that_does_not_begin_with_0(tmp_path: Path, first: int, expected: list[tuple[int, str]]) -> None:
+    put(tmp_path, "a", ONE, first, rows(first, 2))
+    follower = Follower(tmp_path, maxRecordsPerBatch="1")
     follower.run()
-    assert [(row["rec_no"], row["verdict"]) for row in follower.got] == [(n, "accepted") for n in range(1, 6)]
-    assert follower.at == {"a": {ONE: 6}}
+    assert [(row["rec_no"], row["verdict"]) for row in follower.got] == expected
+    assert follower.at == {"a": {ONE: first + 2}}
 
 
 def test_what_is_taken_between_plan_and_reading_is_a_gap(tmp_path: Path) -> None:
@@ -193,14 +187,6 @@ def test_what_is_taken_between_plan_and_reading_is_a_gap(tmp_path: Path) -> None
     (gap,) = follower.read({}, end)
     assert (gap["rec_no"], gap["verdict"]) == (1, "journal_gap")
     assert gap["ts"] is not None
-
-
-def test_a_file_that_is_written_again_with_more_is_read_from_where_we_were(tmp_path: Path) -> None:
-    put(tmp_path, "a", ONE, 0, rows(0, 10))
-    follower = Follower(tmp_path)
-    follower.step()
-    put(tmp_path, "a", ONE, 0, rows(0, 25))
-    assert numbers(follower.step()) == list(range(10, 25))
 
 
 def test_journals_that_are_gone_are_forgotten_and_not_taken_up_again(tmp_path: Path) -> None:
@@ -236,7 +222,7 @@ def test_what_is_available_now_is_what_was_there_when_it_was_asked(tmp_path: Pat
     assert len(set(follower.seen())) == 30
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=8),
     st.randoms(use_true_random=False),
@@ -324,4 +310,3 @@ def test_spark_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None
     ]
     last = sorted((tmp_path / "checkpoint/offsets").iterdir(), key=lambda path: path.name)[-1]
     assert json.loads(last.read_text().splitlines()[-1]) == {"a": {ONE: 50}, "b": {TWO: 5}}
-    assert ReadMaxRows(5).max_rows == 5
