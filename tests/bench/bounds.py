@@ -1,58 +1,39 @@
 """What the figures are held against with --check.
 
-Law: a bound is a ratio of two cases of the same run, never a time, so that it holds on any machine; and a bound that
-was asked for and has no figure does not hold.
+A bound is a ratio of two cases of the same run, never a time, so that it holds on any machine; and a bound that was
+asked for and has no figure does not hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
-from tests.bench.summary import FLOOR, Key, Spread, Summary, Value, cpu, p50, together
+from tests.bench.measure import Run
+from tests.bench.summary import FLOOR, Key, Summary, Verdict, cpu, p50, together
 
+Value = Callable[[Run], float | None]
 WHAT: Final[dict[Value, str]] = {cpu: "CPU", p50: "median latency", together: "CPU, clients included"}
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(NamedTuple):
     """At most so much of the other case."""
 
-    above: str
-    below: str
-    fan_out: int
-    mode: str
+    above: Key
+    below: Key
     most: float
-    value: Value = cpu
-
-    def __str__(self) -> str:
-        what = WHAT[self.value]
-        return f"{what} of {self.above}, of that of {self.below}, {self.mode}, fan-out {self.fan_out}"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What came of a bound."""
-
-    bound: Bound
-    figure: Spread | None
+    value: Value
 
     @property
-    def holds(self) -> bool:
-        return self.figure is not None and self.figure.median <= self.bound.most
-
-    def __str__(self) -> str:
-        if self.figure is None:
-            return f"does not hold: {self.bound}: no figure; at most {self.bound.most:.2f}"
-        said = "holds" if self.holds else "does not hold"
-        spread = f"{self.figure.least:.3f} to {self.figure.most:.3f}"
-        return f"{said}: {self.bound}: {self.figure.median:.3f} ({spread}); at most {self.bound.most:.2f}"
+    def what(self) -> str:
+        above, below = self.above, self.below
+        what = WHAT[self.value]
+        return f"{what} of {above.case}, of that of {below.case}, {above.mode}, fan-out {above.fan_out}"
 
 
 def at(above: str, below: str, mode: str, most: dict[int, float], value: Value = cpu) -> Iterator[Bound]:
     for fan_out, limit in most.items():
-        yield Bound(above, below, fan_out, mode, limit, value)
+        yield Bound(Key(above, fan_out, mode), Key(below, fan_out, mode), limit, value)
 
 
 BOUNDS: Final = (
@@ -71,10 +52,8 @@ BOUNDS: Final = (
 
 def judge(summary: Summary, asked: set[Key]) -> list[Verdict]:
     """The bounds between cases that were asked for."""
-    verdicts = []
-    for bound in BOUNDS:
-        above = Key(bound.above, bound.fan_out, bound.mode)
-        below = above.of(bound.below)
-        if {above, below} <= asked:
-            verdicts.append(Verdict(bound, summary.ratio(above, below, bound.value)))
-    return verdicts
+    return [
+        Verdict(one.what, summary.ratio(one.above, one.below, one.value), one.most)
+        for one in BOUNDS
+        if {one.above, one.below} <= asked
+    ]

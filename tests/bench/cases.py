@@ -1,6 +1,6 @@
 """What is compared: how each relay is started, how it is known to be up, who sends to it and who subscribes.
 
-Law: all cases get the same messages, of the same size, at the same pace, to the same number of clients; where a relay
+All cases get the same messages, of the same size, at the same pace, to the same number of clients; where a relay
 can do a thing in several ways, it gets the way that is best for it.
 """
 
@@ -10,7 +10,6 @@ import json
 import os
 import pwd
 import shutil
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +31,6 @@ WINDOW: Final = 128
 UNPACKED: Final = ROOT / ".cache/peers"
 #: subscriptions of each of the clients in bccnd_patterns; all but one of all of them match nothing
 PATTERNS: Final = 50
-#: tried in turn for what has to have a port
-PORTS: Final = range(45600, 45700)
 #: deliveries of one run in saturation, and what that must come to in messages
 DELIVERIES, LEAST, MOST = 320_000, 8_000, 120_000
 
@@ -244,16 +241,3 @@ CASES: Final = {
         ),
     )
 }
-
-
-def free_port(kind: socket.SocketKind, taken: frozenset[int] = frozenset()) -> int:
-    """The first port that nobody has, on any address of this host."""
-    for port in PORTS:
-        with socket.socket(socket.AF_INET, kind) as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-            if port not in taken:
-                return port
-    raise OSError(f"no free port from {PORTS.start} to {PORTS.stop - 1}")

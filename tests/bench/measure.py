@@ -1,6 +1,6 @@
 """One run of one case: a relay of its own, its clients, its load, and what that took.
 
-Law: a figure counts only if nothing was lost, nothing came twice or out of order, and nobody else had more than a
+A figure counts only if nothing was lost, nothing came twice or out of order, and nobody else had more than a
 little of the machine meanwhile. Everything else is a run that did not count, with the reason, and is kept as well.
 """
 
@@ -15,12 +15,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final, NamedTuple, TypeVar
 
-from tests.bench.cases import BROADCAST, SIZE, WINDOW, Case, Place, free_port
+from tests.bench.cases import BROADCAST, SIZE, WINDOW, Case, Place
+from tests.support import free_port
 
 #: messages a second when they are paced, and for how long
 PACE: Final = 2000
@@ -53,21 +54,17 @@ class Rules:
     patience: float = PATIENCE
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, kw_only=True)
+class Result:
     """What came of one run."""
 
-    case: str
-    fan_out: int
-    mode: str
-    round: int
-    #: 1 for the first
-    attempt: int = 1
     messages: int = 0
-    #: processor time of the relay for a message (of all listeners where there is none), user and system
+    #: processor time for a message, user and system: of the relay (of all listeners where there is none), of all
+    #: clients together (nothing where there is no relay), and of the sender, to whom the kernel's way to the sockets is
+    #: charged on loopback
     cpu_ns: float = 0.0
-    #: the same of all clients together; nothing where there is no relay
     clients_ns: float = 0.0
+    sender_ns: float = 0.0
     messages_per_second: float = 0.0
     p50_us: float | None = None
     p99_us: float | None = None
@@ -76,9 +73,26 @@ class Run:
     bad: int = 0
     #: share of a processor that others had
     foreign: float = 0.0
+    #: resident, at the end; and how much of it was not there when the first message came
     rss_kib: int | None = None
+    grown_kib: int | None = None
     #: why it does not count; empty if it does
     refused: str = ""
+
+
+R = TypeVar("R", bound=Result)
+
+
+@dataclass(frozen=True)
+class Run(Result):
+    """What came of one run of a case."""
+
+    case: str
+    fan_out: int
+    mode: str
+    round: int
+    #: 1 for the first
+    attempt: int = 1
 
 
 def cpu_of(pid: int) -> int:
@@ -170,6 +184,7 @@ class Programs:
         for process in reversed(self.running):
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
+                process.send_signal(signal.SIGCONT)  # it may stand still
                 try:
                     process.wait(PATIENCE)
                 except subprocess.TimeoutExpired:
@@ -179,13 +194,15 @@ class Programs:
                 process.stdout.close()
 
 
-def wait_for(done: Callable[[], bool], process: subprocess.Popen[str], programs: Programs) -> None:
-    deadline = time.monotonic() + PATIENCE
+def wait_for(
+    done: Callable[[], bool], process: subprocess.Popen[str], programs: Programs, patience: float = PATIENCE
+) -> None:
+    deadline = time.monotonic() + patience
     while not done():
         if process.poll() is not None:
             raise Failed(f"it ended at once: {programs.last_words()}")
         if time.monotonic() > deadline:
-            raise Failed(f"it does not come up: {programs.last_words()}")
+            raise Failed(f"waited in vain for it: {programs.last_words()}")
         time.sleep(0.02)
 
 
@@ -246,79 +263,112 @@ def clients(case: Case, place: Place, fan_out: int, messages: int) -> list[str]:
     return [str(place.programs / "drain"), *words, *case.clients]
 
 
-def measure(case: Case, place: Place, fan_out: int, mode: str, messages: int, run: Run) -> Run:
-    """Start everything, send, wait until it has arrived, and end everything. Raises Failed."""
+def is_stopped(process: subprocess.Popen[str]) -> bool:
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+class Taken(NamedTuple):
+    """What a load took: the reports of sender and receivers, and nanoseconds of the relay for all that is measured and
+    for each message before that; KiB that it had resident at first and at the end."""
+
+    sent: dict[str, Any]
+    got: dict[str, Any]
+    used: int
+    warm: float
+    empty: int
+    rss: int | None
+
+    def result(self, blank: R, case: Case, messages: int, total: int, deliveries: int) -> R:
+        """``messages`` of ``total`` were measured, which had to come to so many deliveries."""
+        latency = self.got["latency"]
+        return replace(
+            blank,
+            messages=messages,
+            cpu_ns=self.used / messages,
+            clients_ns=0.0 if case.alone else self.got["cpu_ns"] / total,
+            sender_ns=self.sent["cpu_ns"] / messages,
+            p50_us=latency["p50_us"] if latency["n"] else None,
+            p99_us=latency["p99_us"] if latency["n"] else None,
+            rss_kib=self.rss,
+            grown_kib=None if self.rss is None else self.rss - self.empty,
+            lost=deliveries - self.got["n"],
+            bad=sum(self.got.get(name, 0) for name in ("bad", "gap", "back", "closed")),
+        )
+
+
+def take(
+    case: Case, place: Place, fan_out: int, total: int, command: list[str], *, warm: int = 0, pause: float = 0.0
+) -> Taken:
+    """Start everything, send, wait until it has arrived, and end everything. The load stops itself behind ``warm``
+    messages, and goes on after ``pause`` seconds; what comes before is not measured. Raises Failed."""
     programs = Programs(place.folder)
+    before, empty, warmed = 0, 0, 0.0
     try:
         relay = None if case.alone else start_relay(case, place, fan_out, programs)
-        receivers = programs.start(clients(case, place, fan_out, messages), subprocess.PIPE)
+        receivers = programs.start(clients(case, place, fan_out, total), subprocess.PIPE)
         wait_for_ready(receivers, programs)
         time.sleep(0.1)  # for the floor, which has not accepted them all yet
-        before = cpu_of(relay.pid) if relay else 0
-        sent = programs.result(programs.start(load(case, place, fan_out, mode, messages), subprocess.PIPE))
-        got = programs.result(receivers)
+        if relay:
+            before, empty = cpu_of(relay.pid), rss_of(relay.pid)
+        sender = programs.start(command, subprocess.PIPE)
+        if warm:
+            assert sender.stdout is not None
+            if sender.stdout.readline() != "warm\n":
+                raise Failed(f"what comes before does not arrive: {programs.last_words()}")
+            wait_for(lambda: is_stopped(sender), sender, programs)
+            time.sleep(pause)
+            if relay:
+                now = cpu_of(relay.pid)
+                warmed, before = (now - before) / warm, now
+            sender.send_signal(signal.SIGCONT)
+        sent, got = programs.result(sender), programs.result(receivers)
         if relay is not None and relay.poll() is not None:
             raise Failed(f"the relay ended: {programs.last_words()}")
         used = cpu_of(relay.pid) - before if relay else got["cpu_ns"]
-        rss = rss_of(relay.pid) if relay else None
+        return Taken(sent, got, used, warmed, empty, rss_of(relay.pid) if relay else None)
     finally:
         programs.end()
-    seconds = sent["seconds"] if case.alone else got["seconds"]
-    latency = got["latency"]
-    return Run(
-        *(run.case, run.fan_out, run.mode, run.round, run.attempt),
-        messages=messages,
-        cpu_ns=used / messages,
-        clients_ns=0.0 if case.alone else got["cpu_ns"] / messages,
-        messages_per_second=messages / seconds if seconds else 0.0,
-        p50_us=latency["p50_us"] if latency["n"] else None,
-        p99_us=latency["p99_us"] if latency["n"] else None,
-        lost=case.deliveries(fan_out, messages) - got["n"],
-        bad=sum(got.get(name, 0) for name in ("bad", "gap", "back", "closed")),
-        rss_kib=rss,
-    )
+
+
+def attempt(
+    go: Callable[[Place, list[R]], list[R]], blank: list[R], programs: Path, daemon: Path, rules: Rules, beside: float
+) -> list[R]:
+    """One run in a place of its own, and the judgement of it. ``beside`` is the share of a processor that is the run's
+    own although nobody waits for it."""
+    with tempfile.TemporaryDirectory(prefix="bccnd-bench-") as folder:
+        place = Place(Path(folder), programs, daemon, free_port(), free_port(), free_port())
+        wait_until_quiet(rules)
+        with leave_alone():
+            busy, own, start = machine_busy(), own_busy(), time.monotonic()
+            try:
+                found = go(place, blank)
+            except (Failed, OSError) as error:
+                return [replace(one, refused=f"failed: {error}") for one in blank]
+            taken = time.monotonic() - start
+            foreign = max(0.0, ((machine_busy() - busy) - (own_busy() - own)) / taken - beside)
+    return [replace(one, foreign=round(foreign, 4), refused=judge(one, foreign, rules)) for one in found]
 
 
 def run_once(
-    case: Case, fan_out: int, mode: str, number: int, attempt: int, programs: Path, daemon: Path, rules: Rules
-) -> Run:
-    """One run with all that belongs to it, and the judgement of it."""
+    case: Case, fan_out: int, mode: str, number: int, tried: int, programs: Path, daemon: Path, rules: Rules
+) -> list[Run]:
+    """One run of a case."""
     messages = rules.messages or case.messages(fan_out)
     if mode == "paced":
         messages = int(PACE * rules.paced_seconds)
     messages -= messages % fan_out
-    run = Run(case.name, fan_out, mode, number, attempt, messages)
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bccnd-bench-")))
-        tcp = free_port(socket.SOCK_STREAM)
-        metrics = free_port(socket.SOCK_STREAM, frozenset({tcp}))
-        place = Place(folder, programs, daemon, free_port(socket.SOCK_DGRAM), tcp, metrics)
-        wait_until_quiet(rules)
-        stack.enter_context(leave_alone())
-        busy, own, start = machine_busy(), own_busy(), time.monotonic()
-        try:
-            run = measure(case, place, fan_out, mode, messages, run)
-        except Failed as error:
-            return changed(run, refused=f"failed: {error}")
-        taken = time.monotonic() - start
-        foreign = max(0.0, ((machine_busy() - busy) - (own_busy() - own)) / taken - case.beside)
-    return changed(run, foreign=round(foreign, 4), refused=judge(run, foreign, rules))
+
+    def go(place: Place, blank: list[Run]) -> list[Run]:
+        taken = take(case, place, fan_out, messages, load(case, place, fan_out, mode, messages))
+        run = taken.result(blank[0], case, messages, messages, case.deliveries(fan_out, messages))
+        seconds = taken.sent["seconds"] if case.alone else taken.got["seconds"]
+        return [replace(run, messages_per_second=messages / seconds if seconds else 0.0)]
+
+    blank = Run(case.name, fan_out, mode, number, tried, messages=messages)
+    return attempt(go, [blank], programs, daemon, rules, case.beside)
 
 
-def changed(run: Run, **values: Any) -> Run:
-    return Run(**{**vars(run), **values})
-
-
-class Counted(Protocol):
-    """What is known of a run's deliveries."""
-
-    @property
-    def lost(self) -> int: ...
-    @property
-    def bad(self) -> int: ...
-
-
-def judge(run: Counted, foreign: float, rules: Rules) -> str:
+def judge(run: Result, foreign: float, rules: Rules) -> str:
     """Why a run does not count."""
     if run.lost or run.bad:
         return f"{run.lost} of its deliveries lost, {run.bad} out of place"

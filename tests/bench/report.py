@@ -1,40 +1,53 @@
-"""What is left of a run: bench.json with everything, bench.md with the tables, and a chart.
+"""What a bench leaves: bench.json with everything, bench.md with the tables, and a chart.
 
-Law: nothing is shown that is not in bench.json, and what was refused or left out is named beside the figures.
+Nothing is shown that is not in bench.json, and what was refused or left out is named beside the figures.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import re
-import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench.bounds import Verdict
+from tests.bench import document
 from tests.bench.cases import CASES
 from tests.bench.measure import Rules, Run
-from tests.bench.summary import FLOOR, Key, Spread, Summary, clients_cpu, cpu, lost, p50, p99, rate, rss, together
+from tests.bench.summary import (
+    FLOOR,
+    Key,
+    Spread,
+    Summary,
+    Verdict,
+    clients_cpu,
+    cpu,
+    lost,
+    p50,
+    p99,
+    rate,
+    rss,
+    together,
+)
+from tests.bench.summary import (
+    as_json as spread,
+)
 
 #: of bench.json; raised when what is there already changes its meaning
 SCHEMA: Final = 1
-#: asked of the Python that runs the daemon
-QUESTION: Final = """
-import json, platform
-from importlib.metadata import version
-import bccnd.core.ingress as ingress
-print(json.dumps({"version": version("bccnd"), "compiled": ingress.__file__.endswith(".so"),
-                  "python": platform.python_version()}))
-"""
 #: for a peer that is missing
 REMEDY: Final = "packaging/unpack-peers.sh .cache/peers, or apt-get install"
 #: kinds of relays, and their colours
 COLOURS: Final = {"floor": "#9aa1a9", "bccnd": "#1f6fb4", "listeners": "#8a6fb0", "": "#dd8a3c"}
+#: the figures of bench.json
+FIGURES: Final = {
+    "cpu_ns": cpu,
+    "clients_ns": clients_cpu,
+    "messages_per_second": rate,
+    "p50_us": p50,
+    "p99_us": p99,
+    "lost": lost,
+    "rss_kib": rss,
+}
 
 
 @dataclass
@@ -53,36 +66,8 @@ class Findings:
     left_out: dict[str, str]
     summary: Summary
     verdicts: list[Verdict]
-    machine: dict[str, Any] = field(default_factory=lambda: about_machine())
-    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-
-
-def about_machine() -> dict[str, Any]:
-    models = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return {
-        "cpu": models[0] if models else platform.machine(),
-        "cores": os.cpu_count(),
-        "kernel": platform.release(),
-    }
-
-
-def python_of(program: Path) -> str | None:
-    """The Python that a script names in its first lines; pip writes a second one where the path is long."""
-    with program.open("rb") as script:
-        head = [script.readline(4096).decode(errors="replace") for _ in range(2)]
-    found = re.match(r"#!\s*(\S*python\S*)", head[0]) or re.match(r"'''exec' \"?([^\"\s]*python[^\"\s]*)", head[1])
-    return found[1] if found else None
-
-
-def about_daemon(program: Path) -> dict[str, Any]:
-    """Version of bccnd and of its Python, and whether its core is compiled; null where the program does not tell."""
-    about: dict[str, Any] = {"program": str(program), "version": None, "compiled": None, "python": None}
-    python = python_of(program)
-    if python is not None:
-        done = subprocess.run([python, "-P", "-c", QUESTION], capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            about |= json.loads(done.stdout)
-    return about
+    machine: dict[str, Any] = field(default_factory=document.about_machine)
+    date: str = field(default_factory=document.now)
 
 
 # ---- while it runs ----
@@ -102,27 +87,8 @@ def line(run: Run) -> str:
 # ---- bench.json ----
 
 
-def spread(found: Spread | None) -> dict[str, float] | None:
-    return None if found is None else {name: round(value, 4) for name, value in asdict(found).items()}
-
-
-def summary_row(summary: Summary, key: Key) -> dict[str, Any]:
-    return {
-        **key._asdict(),
-        "rounds": summary.rounds(key),
-        "cpu_ns": spread(summary.figure(key, cpu)),
-        "clients_ns": spread(summary.figure(key, clients_cpu)),
-        "messages_per_second": spread(summary.figure(key, rate)),
-        "p50_us": spread(summary.figure(key, p50)),
-        "p99_us": spread(summary.figure(key, p99)),
-        "lost": spread(summary.figure(key, lost)),
-        "rss_kib": spread(summary.figure(key, rss)),
-        "cpu_to_floor": spread(summary.to_floor(key)),
-        "p50_to_floor": spread(summary.to_floor(key, p50)),
-    }
-
-
 def as_json(found: Findings) -> dict[str, Any]:
+    summary = found.summary
     return {
         "schema": SCHEMA,
         "date": found.date,
@@ -131,18 +97,19 @@ def as_json(found: Findings) -> dict[str, Any]:
         "daemon": found.daemon,
         "settings": {"rounds": found.rounds, **asdict(found.rules)},
         "floor": FLOOR,
-        "summary": [summary_row(found.summary, key) for key in found.summary.keys],
+        "summary": [
+            {
+                **key._asdict(),
+                "rounds": summary.rounds_of(key),
+                **{name: spread(summary.figure(key, value)) for name, value in FIGURES.items()},
+                "cpu_to_floor": spread(summary.to_floor(key)),
+                "p50_to_floor": spread(summary.to_floor(key, p50)),
+            }
+            for key in summary.keys
+        ],
         "refused": [{**key._asdict(), "reason": reason} for key, reason in found.refused.items()],
         "left_out": [{"case": case, "package": package} for case, package in found.left_out.items()],
-        "bounds": [
-            {
-                "bound": str(one.bound),
-                "most": one.bound.most,
-                "figure": spread(one.figure),
-                "holds": one.holds,
-            }
-            for one in found.verdicts
-        ],
+        "bounds": [one.as_json("bound") for one in found.verdicts],
         "runs": [asdict(run) for run in found.runs],
     }
 
@@ -154,15 +121,10 @@ Cell = Callable[[Key], str]
 
 def table(found: Findings, mode: str, title: str, cell: Cell, cases: Iterable[str] = CASES) -> list[str]:
     """A row for each case that has figures, a column for each fan-out."""
-    rows = []
-    for case in cases:
-        cells = [cell(Key(case, fan_out, mode)) for fan_out in found.fan_outs]
-        if any(cells):
-            rows.append(f"| {CASES[case].title} | " + " | ".join(cells) + " |")
-    if not rows:
-        return []
-    head = ["", f"**{title}**", "", "| fan-out | " + " | ".join(map(str, found.fan_outs)) + " |"]
-    return [*head, "| --- |" + " ---: |" * len(found.fan_outs), *rows]
+    cells = [[cell(Key(case, fan_out, mode)) for fan_out in found.fan_outs] for case in cases]
+    rows = [[CASES[case].title, *row] for case, row in zip(cases, cells, strict=True) if any(row)]
+    head = ["fan-out", *map(str, found.fan_outs)]
+    return ["", f"**{title}**", "", *document.table(head, rows, words=1)] if rows else []
 
 
 def count(found: Spread | None, unit: float = 1.0) -> str:
@@ -195,12 +157,9 @@ def markdown(found: Findings) -> str:
         half, most = summary.figure(key, p50), summary.figure(key, p99)
         return f"{half.median:,.1f} / {most.median:,.1f}{of_floor(summary.to_floor(key, p50))}" if half and most else ""
 
-    daemon, machine = found.daemon, found.machine
-    kind = {True: "compiled", False: "not compiled", None: "unknown whether compiled"}[daemon["compiled"]]
     about = (
-        f"`{' '.join(found.command)}`: {found.date[:10]}, {machine['cpu']}, {machine['cores']} cores, "
-        f"Linux {machine['kernel']}, bccnd {daemon['version'] or '?'} ({kind}), Python {daemon['python'] or '?'}; "
-        f"medians of {found.rounds} (least to most), x is the multiple of the floor with HMAC in the same run."
+        f"{document.about(found.command, found.date, found.machine, found.daemon)}; medians of {found.rounds} "
+        "(least to most), x is the multiple of the floor with HMAC in the same run."
     )
     lines = [about]
     for mode in found.modes:
@@ -230,38 +189,29 @@ def colour(case: str) -> str:
 
 
 def chart(found: Findings, folder: Path) -> bool:
-    """bench.svg and bench.png; False where there is no matplotlib."""
-    try:
-        # An extra; without it there is everything but the chart.
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # type: ignore[import-not-found,unused-ignore]
-        from matplotlib.figure import Figure  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        return False
+    """bench.svg; False where there is no matplotlib."""
     rows = {mode: shown(found, mode) for mode in found.modes if any(key.mode == mode for key in found.summary.keys)}
-    if not rows:
-        return True
     heights = [len(cases) for cases in rows.values()]
-    figure = Figure(figsize=(4.2 * len(found.fan_outs) + 2.4, 0.3 * sum(heights) + 1.3 * len(rows) + 0.6))
-    FigureCanvasAgg(figure)
-    # One scale for a row: a bar is as long in one panel as in the next.
-    panels = figure.subplots(
-        *(len(rows), len(found.fan_outs)),
-        squeeze=False,
-        sharex="row",
-        sharey="row",
-        gridspec_kw={"height_ratios": heights},
-    )
-    for across, (mode, cases) in zip(panels, rows.items(), strict=True):
-        for panel, fan_out in zip(across, found.fan_outs, strict=True):
-            draw(panel, found, cases, mode, fan_out)
-        seen = [found.summary.figure(key, cpu) for key in found.summary.keys if key.mode == mode]
-        known = [figure for figure in seen if figure is not None]
-        across[0].set_xlim(min(one.least for one in known) / 2, max(one.most for one in known) * 3.5)
-    figure.suptitle("CPU of the relay for a message, ns (log scale; whiskers: least to most)", fontweight="bold")
-    figure.set_layout_engine("constrained")
-    figure.savefig(folder / "bench.svg", facecolor="white", metadata={"Date": None})
-    figure.savefig(folder / "bench.png", facecolor="white", dpi=110)
-    return True
+
+    def fill(figure: Any) -> None:
+        # One scale for a row: a bar is as long in one panel as in the next.
+        panels = figure.subplots(
+            *(len(rows), len(found.fan_outs)),
+            squeeze=False,
+            sharex="row",
+            sharey="row",
+            gridspec_kw={"height_ratios": heights},
+        )
+        for across, (mode, cases) in zip(panels, rows.items(), strict=True):
+            for panel, fan_out in zip(across, found.fan_outs, strict=True):
+                draw(panel, found, cases, mode, fan_out)
+            seen = [found.summary.figure(key, cpu) for key in found.summary.keys if key.mode == mode]
+            known = [figure for figure in seen if figure is not None]
+            across[0].set_xlim(min(one.least for one in known) / 2, max(one.most for one in known) * 3.5)
+        figure.suptitle("CPU of the relay for a message, ns (log scale; whiskers: least to most)", fontweight="bold")
+
+    size = (4.2 * len(found.fan_outs) + 2.4, 0.3 * sum(heights) + 1.3 * len(rows) + 0.6)
+    return document.chart(folder / "bench.svg", size, fill) if rows else True
 
 
 def shown(found: Findings, mode: str) -> list[str]:
@@ -299,14 +249,4 @@ def draw(panel: Any, found: Findings, cases: Sequence[str], mode: str, fan_out: 
     panel.tick_params(axis="x", labelsize=8)
     panel.tick_params(axis="y", length=0)
     panel.grid(axis="x", color="#e3e6ea", linewidth=0.8)
-    panel.set_axisbelow(True)
-    for side in ("top", "right", "left"):
-        panel.spines[side].set_visible(False)
-
-
-def write(found: Findings, folder: Path) -> bool:
-    """Write all of it; False if there is no chart because matplotlib is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "bench.json").write_text(json.dumps(as_json(found), indent=1) + "\n")
-    (folder / "bench.md").write_text(markdown(found))
-    return chart(found, folder)
+    document.bare(panel, "top", "right", "left")

@@ -1,23 +1,25 @@
 """The charts of a scale: for each axis a row of small panels, log-log, as svg.
 
-Law: a chart shows what is in scale.json and nothing else, and drawn twice from the same figures it is the same file.
+A chart shows what is in scale.json and nothing else, and drawn twice from the same figures it is the same file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import log
 from pathlib import Path
 from typing import Any, Final
 
 from tests.bench.cases import PATTERNS
+from tests.bench.document import FAINT, INK, bare, chart
 from tests.bench.scale_axes import AXES, REMEMBERED
-from tests.bench.scale_report import Findings, Key, Value, cpu, each, resident, sender, together
+from tests.bench.scale_report import Findings, Key, Value, each, resident, sender
+from tests.bench.summary import cpu, together
 
 #: of what is compared; who is held against whom has the same hue, the floor the lighter one
 BLUE, ORANGE, PURPLE, GREEN, GREY, PALE = "#1f6fb4", "#d9822b", "#7d5fa8", "#3c8c5a", "#8b939c", "#c9a27a"
-INK, FAINT = "#30343a", "#e3e6ea"
 STYLES: Final = {
     "floor": (GREY, "--", "s"),
     "bccnd": (BLUE, "-", "o"),
@@ -145,32 +147,24 @@ CHARTS: Final = {
 
 def write(found: Findings, folder: Path) -> bool:
     """The charts of all axes that have figures; False if there are none because matplotlib is missing."""
-    try:
-        # An extra; without it there is everything but the charts.
-        import matplotlib  # type: ignore[import-not-found,unused-ignore]
-        from matplotlib.backends.backend_svg import FigureCanvasSVG  # type: ignore[import-not-found,unused-ignore]
-        from matplotlib.figure import Figure  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        return False
-    folder.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context({"svg.hashsalt": "bccnd"}):  # the same figures give the same file
-        for name, panels in CHARTS.items():
-            if not all(found.xs(panel.axis) for panel in panels):
-                continue
-            figure = Figure(figsize=(9.6, 3.3))
-            FigureCanvasSVG(figure)
-            across = figure.subplots(1, len(panels), squeeze=False)[0]
-            for place, panel in zip(across, panels, strict=True):
-                draw(place, found, panel)
-            if all(panel.shared for panel in panels):
-                limits = [place.get_ylim() for place in across]
-                for place in across:
-                    place.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-            for place, panel in zip(across, panels, strict=True):
-                dress(place, found, panel, CROWDED * len(panels))
-            figure.set_layout_engine("constrained")
-            figure.savefig(folder / name, facecolor="white", metadata={"Date": None, "Creator": None})
-    return True
+    return all(
+        chart(folder / name, (9.6, 3.3), partial(fill, found=found, panels=panels))
+        for name, panels in CHARTS.items()
+        if all(found.xs(panel.axis) for panel in panels)
+    )
+
+
+def fill(figure: Any, found: Findings, panels: Sequence[Panel]) -> None:
+    """The panels of a chart, side by side."""
+    across = figure.subplots(1, len(panels), squeeze=False)[0]
+    for place, panel in zip(across, panels, strict=True):
+        draw(place, found, panel)
+    if all(panel.shared for panel in panels):
+        limits = [place.get_ylim() for place in across]
+        for place in across:
+            place.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+    for place, panel in zip(across, panels, strict=True):
+        dress(place, found, panel, CROWDED * len(panels))
 
 
 def draw(place: Any, found: Findings, panel: Panel) -> None:
@@ -251,9 +245,7 @@ def dress(place: Any, found: Findings, panel: Panel, crowded: float) -> None:
     place.set_ylabel(panel.y, fontsize=8.5, color=INK)
     place.tick_params(labelsize=8, length=2.5, colors=INK)
     place.grid(color=FAINT, linewidth=0.8)
-    place.set_axisbelow(True)
-    for side in ("top", "right"):
-        place.spines[side].set_visible(False)
+    bare(place, "top", "right")
     for side in ("left", "bottom"):
         place.spines[side].set_color("#a9b0b7")
     if any(curve.title for curve in panel.curves):

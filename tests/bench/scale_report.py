@@ -1,25 +1,22 @@
-"""What is left of a scale: scale.json with every run, scale.md with the tables, and the same in a page of docs.
+"""What a scale leaves: scale.json with every run, scale.md with the tables, and the same tables in a page of docs.
 
-Law: a table is made of what is in scale.json and of nothing else; and in a page only what stands between a table's two
-markers is ever changed.
+A table is made of what is in scale.json and of nothing else.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tests.bench import document
 from tests.bench.cases import CHANNELS, SIZE
+from tests.bench.document import table
 from tests.bench.measure import Rules
-from tests.bench.report import about_machine, spread
 from tests.bench.scale_axes import AXES, REMEMBERED, Axis
 from tests.bench.scale_measure import Sample
-from tests.bench.summary import Spread
+from tests.bench.summary import Figures, Spread, Verdict, cpu, together
+from tests.bench.summary import as_json as spread
 
 SCHEMA: Final = 1
 #: what is called flat
@@ -49,17 +46,9 @@ BEAT: Final = 5
 Value = Callable[[Sample], float | None]
 
 
-def cpu(sample: Sample) -> float | None:
-    return sample.cpu_ns or None
-
-
 def each(sample: Sample) -> float | None:
     """Processor time for one delivery."""
     return sample.cpu_ns / sample.fan_out if sample.fan_out >= 1 and sample.cpu_ns else None
-
-
-def together(sample: Sample) -> float | None:
-    return sample.cpu_ns + sample.clients_ns
 
 
 def sender(sample: Sample) -> float | None:
@@ -69,11 +58,6 @@ def sender(sample: Sample) -> float | None:
 def resident(sample: Sample) -> float | None:
     """MB."""
     return None if sample.rss_kib is None else sample.rss_kib * 1024 / 1e6
-
-
-def grown(sample: Sample) -> float | None:
-    """MB that were not there when the first message came."""
-    return None if sample.grown_kib is None else sample.grown_kib * 1024 / 1e6
 
 
 def of_source(sample: Sample) -> float | None:
@@ -86,7 +70,7 @@ def held(sample: Sample) -> float | None:
 
 
 @dataclass
-class Findings:
+class Findings(Figures[Key, Sample]):
     """All that was found out."""
 
     command: list[str]
@@ -96,44 +80,19 @@ class Findings:
     axes: list[Axis]
     samples: list[Sample]
     refused: dict[Key, str]
-    machine: dict[str, Any] = field(default_factory=lambda: about_machine())
-    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    machine: dict[str, Any] = field(default_factory=document.about_machine)
+    date: str = field(default_factory=document.now)
 
     def __post_init__(self) -> None:
-        self._by_key: dict[Key, dict[int, Sample]] = {}
-        for sample in self.samples:
-            key = Key(sample.axis, sample.line, sample.x)
-            if not sample.refused and key not in self.refused:
-                self._by_key.setdefault(key, {})[sample.round] = sample
-
-    @property
-    def keys(self) -> list[Key]:
-        return list(self._by_key)
+        keyed = ((Key(sample.axis, sample.line, sample.x), sample) for sample in self.samples)
+        Figures.__init__(self, keyed, self.refused)
 
     def xs(self, axis: str, line: str = "") -> list[int]:
         every = {*self._by_key, *self.refused}
         return sorted({key.x for key in every if key.axis == axis and line in ("", key.line)})
 
     def figure(self, key: Key, value: Value = cpu) -> Spread | None:
-        known = [value(sample) for sample in self._by_key.get(key, {}).values()]
-        found = [one for one in known if one is not None]
-        return Spread.over(found) if found else None
-
-    def ratio(self, above: Key, below: Key, value: Value = cpu) -> Spread | None:
-        """The first in terms of the second: of the medians, and the range of the rounds, each with itself."""
-        one, other = self.figure(above, value), self.figure(below, value)
-        if one is None or other is None:
-            return None
-        pairs = [
-            (value(sample), value(self._by_key[below][number]))
-            for number, sample in self._by_key[above].items()
-            if number in self._by_key[below]
-        ]
-        known = [up / down for up, down in pairs if up is not None and down]
-        if not known:
-            return None
-        rounds = Spread.over(known)
-        return Spread(one.median / other.median, rounds.least, rounds.most)
+        return super().figure(key, value)
 
     def beside(self, key: Key, value: Value = cpu) -> Spread | None:
         """What the line is held against: its floor at the same place, or its own first point."""
@@ -182,29 +141,6 @@ def fit_of(found: Findings, line: str) -> Fit | None:
 # ---- what has to be flat ----
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a figure stays within what is called flat."""
-
-    what: str
-    figure: Spread | None
-    most: float = FLAT
-    unit: str = ""
-
-    @property
-    def holds(self) -> bool:
-        return self.figure is not None and self.figure.median <= self.most
-
-    def __str__(self) -> str:
-        if self.figure is None:
-            return f"does not hold: {self.what}: no figure; at most {self.most:g}{self.unit}"
-        said = "holds" if self.holds else "does not hold"
-        range_of = f"{self.figure.least:.3f} to {self.figure.most:.3f}"
-        return (
-            f"{said}: {self.what}: {self.figure.median:.3f}{self.unit} ({range_of}); at most {self.most:g}{self.unit}"
-        )
-
-
 def verdicts(found: Findings) -> list[Verdict]:
     """What is to be flat, of what was asked for: what has a figure, and what was refused."""
     wanted = [axis.name for axis in found.axes]
@@ -212,7 +148,7 @@ def verdicts(found: Findings) -> list[Verdict]:
 
     def beside(axis: str, xs: Iterable[int], what: str) -> None:
         """Of the floor to as many, or of its own first point."""
-        out.extend(Verdict(what.format(x), found.beside(Key(axis, "bccnd", x))) for x in xs if axis in wanted)
+        out.extend(Verdict(what.format(x), found.beside(Key(axis, "bccnd", x)), FLAT) for x in xs if axis in wanted)
 
     beside("clients", [x for x in found.xs("clients", "bccnd") if x], "fan-out {:,}, of the floor")
     beside("shares", found.xs("shares", "bccnd"), "its share to each of {:,}, of the floor")
@@ -223,7 +159,7 @@ def verdicts(found: Findings) -> list[Verdict]:
             if line.name.endswith("_alternating") and SEVERAL < x <= REMEMBERED // 2:
                 key = Key("channels", line.name, x)
                 what = f"{x:,} channels seen before ({line.title}), of {SEVERAL}"
-                out.append(Verdict(what, found.beside(key)))
+                out.append(Verdict(what, found.beside(key), FLAT))
     if "sources" in wanted and BUDGET_SOURCES in found.xs("sources", "bccnd"):
         key = Key("sources", "bccnd", BUDGET_SOURCES)
         out.append(Verdict("the whole daemon with them, resident", found.figure(key, resident), BUDGET_MB, " MB"))
@@ -233,17 +169,15 @@ def verdicts(found: Findings) -> list[Verdict]:
 # ---- scale.json ----
 
 
-def row(found: Findings, key: Key) -> dict[str, Any]:
-    return {
-        **key._asdict(),
-        "cpu_ns": spread(found.figure(key)),
-        "delivery_ns": spread(found.figure(key, each)),
-        "with_clients_ns": spread(found.figure(key, together)),
-        "sender_ns": spread(found.figure(key, sender)),
-        "resident_mb": spread(found.figure(key, resident)),
-        "held": spread(found.figure(key, held)),
-        "ratio": spread(found.beside(key)),
-    }
+#: the figures of scale.json
+FIGURES: Final[dict[str, Value]] = {
+    "cpu_ns": cpu,
+    "delivery_ns": each,
+    "with_clients_ns": together,
+    "sender_ns": sender,
+    "resident_mb": resident,
+    "held": held,
+}
 
 
 def as_json(found: Findings) -> dict[str, Any]:
@@ -255,13 +189,17 @@ def as_json(found: Findings) -> dict[str, Any]:
         "machine": found.machine,
         "daemon": found.daemon,
         "settings": {"rounds": found.rounds, **asdict(found.rules)},
-        "points": [row(found, key) for key in found.keys],
+        "points": [
+            {
+                **key._asdict(),
+                **{name: spread(found.figure(key, value)) for name, value in FIGURES.items()},
+                "ratio": spread(found.beside(key)),
+            }
+            for key in found.keys
+        ],
         "fits": {line: one._asdict() for line, one in fits.items() if one},
         "refused": [{**key._asdict(), "reason": reason} for key, reason in found.refused.items()],
-        "flat": [
-            {"what": one.what, "most": one.most, "figure": spread(one.figure), "holds": one.holds}
-            for one in verdicts(found)
-        ],
+        "flat": [one.as_json("what") for one in verdicts(found)],
         "runs": [asdict(sample) for sample in found.samples],
     }
 
@@ -270,13 +208,8 @@ def as_json(found: Findings) -> dict[str, Any]:
 
 
 def about(found: Findings) -> str:
-    daemon, machine = found.daemon, found.machine
-    kind = {True: "compiled", False: "not compiled", None: "unknown whether compiled"}[daemon["compiled"]]
-    return (
-        f"`{' '.join(found.command)}`: {found.date[:10]}, {machine['cpu']}, {machine['cores']} cores, "
-        f"Linux {machine['kernel']}, bccnd {daemon['version'] or '?'} ({kind}), Python {daemon['python'] or '?'}; "
-        f"medians of {found.rounds}{' rounds' if found.rounds > 1 else ' round'}."
-    )
+    rounds = f"{found.rounds}{' rounds' if found.rounds > 1 else ' round'}"
+    return f"{document.about(found.command, found.date, found.machine, found.daemon)}; medians of {rounds}."
 
 
 def plain(figure: Spread | None, form: str = ",.0f") -> str:
@@ -284,10 +217,7 @@ def plain(figure: Spread | None, form: str = ",.0f") -> str:
 
 
 def ranged(figure: Spread | None, form: str = ",.0f") -> str:
-    if figure is None:
-        return ""
-    least, most = format(figure.least, form), format(figure.most, form)
-    return f"{figure.median:{form}} ({least} to {most})" if least != most else format(figure.median, form)
+    return format(figure, form) if figure else ""
 
 
 def times(figure: Spread | None) -> str:
@@ -299,12 +229,6 @@ def per_second(figure: Spread | None) -> str:
     if figure is None:
         return ""
     return f"{float(f'{1e9 / figure.median:.3g}'):,.0f}"
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    columns = list(head)
-    lines = ["| " + " | ".join(columns) + " |", "| ---: |" + " ---: |" * (len(columns) - 1)]
-    return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
 
 
 def cost(found: Findings, key: Key, value: Value = cpu) -> str:
@@ -391,8 +315,8 @@ def of_client(found: Findings) -> float | None:
     if len(known) < 2:
         return None
     few, many = (found.figure(Key("clients", "bccnd", x), resident) for x in (known[0], known[-1]))
-    assert few
-    assert many
+    assert few is not None
+    assert many is not None
     return (many.median - few.median) * 1e6 / 1024 / (known[-1] - known[0])
 
 
@@ -484,8 +408,8 @@ def of_burst(found: Findings, axis: Axis) -> list[str]:
     )
 
 
-#: what stands between the markers of a page, by their names
-def sections(found: Findings) -> dict[str, list[str]]:
+def sections(found: Findings) -> dict[str, str]:
+    """The text between the markers of a page, by their names."""
     makers: dict[str, Callable[[Findings, Axis], list[str]]] = {
         "clients": of_clients,
         "shares": by_line,
@@ -502,7 +426,7 @@ def sections(found: Findings) -> dict[str, list[str]]:
         out["segments"] = of_segments(found)
     if out:
         out["about"] = [about(found)]
-    return out
+    return {name: "\n".join(lines) for name, lines in out.items()}
 
 
 TITLES: Final = {
@@ -518,23 +442,10 @@ def markdown(found: Findings, check: bool) -> str:
     for name, section in sections(found).items():
         if name != "about":
             title = AXES[name].title if name in AXES else TITLES[name]
-            lines += ["", f"**{title}**", "", *section]
+            lines += ["", f"**{title}**", "", section]
     said = [f"- refused: {key.axis} {key.line} {key.x:,}: {why}" for key, why in found.refused.items()]
     said += [f"- {one}" for one in verdicts(found)] if check else []
     return "\n".join([*lines, *(["", *said] if said else [])]) + "\n"
-
-
-def put_into(page: str, found: Findings) -> tuple[str, list[str]]:
-    """A page with our tables between its markers ``<!-- scale:NAME -->`` and ``<!-- /scale -->``; and what it lacks."""
-    made = sections(found)
-    missing = []
-    for name, section in made.items():
-        pattern = re.compile(rf"(<!-- scale:{name} -->\n).*?(<!-- /scale -->)", re.DOTALL)
-        text = "\n".join(section)
-        page, count = pattern.subn(lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page)  # type: ignore[misc]
-        if not count:
-            missing.append(name)
-    return page, missing
 
 
 def line_of(sample: Sample) -> str:
@@ -548,9 +459,3 @@ def line_of(sample: Sample) -> str:
     if sample.held is not None:
         figures += f"  held {sample.held:,}"
     return f"{who}{figures}" + (f"  does not count: {sample.refused}" if sample.refused else "")
-
-
-def write(found: Findings, folder: Path, check: bool) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "scale.json").write_text(json.dumps(as_json(found), indent=1) + "\n")
-    (folder / "scale.md").write_text(markdown(found, check))

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.document import put_into
 from tests.bench.measure import Rules, judge
 from tests.bench.programs import ROOT, CannotBuild, build
 from tests.bench.scale_axes import AXES
 from tests.bench.scale_measure import Sample, shorter
-from tests.bench.scale_report import Findings, Key, fit, put_into, verdicts
+from tests.bench.scale_report import Findings, Key, fit, sections, verdicts
 from tests.bench.summary import Spread
 from tests.support import cannot_here
 
@@ -171,7 +172,7 @@ def test_a_fit_finds_what_a_message_costs_and_what_each_client_does() -> None:
 
 def test_only_what_stands_between_the_markers_is_replaced() -> None:
     found = findings(SAMPLE)
-    page, missing = put_into(PAGE, found)
+    page, missing = put_into(PAGE, "scale", sections(found))
     assert missing == ["about"]
     assert page == PAGE.replace("old\n", "| patterns per client | bccnd |\n| ---: | ---: |\n| 1 | 1,000 |\n")
-    assert put_into(page, found)[0] == page
+    assert put_into(page, "scale", sections(found))[0] == page

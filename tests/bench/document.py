@@ -1,0 +1,129 @@
+"""How results are written: Markdown tables, JSON, charts, and tables within a page of the documents."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench.runner import console
+
+INK, FAINT = "#30343a", "#e3e6ea"
+#: asked of the Python that runs the daemon
+QUESTION: Final = """
+import json, platform
+from importlib.metadata import version
+import bccnd.core.ingress as ingress
+print(json.dumps({"version": version("bccnd"), "compiled": ingress.__file__.endswith(".so"),
+                  "python": platform.python_version()}))
+"""
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def about_machine() -> dict[str, Any]:
+    models = re.findall(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    cpu = models[0] if models else platform.machine()
+    return {"cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release()}
+
+
+def python_of(program: Path) -> str | None:
+    """The Python that a script names in its first lines; pip writes a second one where the path is long."""
+    with program.open("rb") as script:
+        head = [script.readline(4096).decode(errors="replace") for _ in range(2)]
+    found = re.match(r"#!\s*(\S*python\S*)", head[0]) or re.match(r"'''exec' \"?([^\"\s]*python[^\"\s]*)", head[1])
+    return found[1] if found else None
+
+
+def about_daemon(program: Path) -> dict[str, Any]:
+    """Version of bccnd and of its Python, and whether its core is compiled; null where the program does not tell."""
+    about: dict[str, Any] = {"program": str(program), "version": None, "compiled": None, "python": None}
+    python = python_of(program)
+    if python is not None:
+        done = subprocess.run([python, "-P", "-c", QUESTION], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            about |= json.loads(done.stdout)
+    return about
+
+
+def about(command: Sequence[str], date: str, machine: dict[str, Any], daemon: dict[str, Any] | None = None) -> str:
+    """When and where figures were taken."""
+    said = f"`{' '.join(command)}`: {date[:10]}, {machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}"
+    if daemon is None:
+        return said
+    kind = {True: "compiled", False: "not compiled", None: "unknown whether compiled"}[daemon["compiled"]]
+    return f"{said}, bccnd {daemon['version'] or '?'} ({kind}), Python {daemon['python'] or '?'}"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 0) -> list[str]:
+    """The lines of a table; the first ``words`` columns hold words, and the others numbers."""
+    columns = list(head)
+    rule = "|".join(" --- " if number < words else " ---: " for number in range(len(columns)))
+    return [f"| {' | '.join(columns)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def put_into(page: str, kind: str, made: Mapping[str, str]) -> tuple[str, list[str]]:
+    """A page with tables between its markers ``<!-- KIND:NAME -->`` and ``<!-- /KIND -->``, where alone anything is
+    changed; and the names that it lacks."""
+    missing = []
+    for name, text in made.items():
+        begin, end = f"<!-- {kind}:{name} -->\n", f"<!-- /{kind} -->"
+        before, found, rest = page.partition(begin)
+        if found:
+            page = f"{before}{begin}{text}\n{end}{rest.partition(end)[2]}"
+        else:
+            missing.append(name)
+    return page, missing
+
+
+def write(
+    name: str, out: Path, found: Any, text: str, draw: Callable[[Path], bool], docs: Path | None = None,
+    made: Mapping[str, str] | None = None,
+) -> None:  # fmt: skip
+    """Write NAME.json, NAME.md and the charts to a folder; the tables into a page, and the charts beside it."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    (out / f"{name}.md").write_text(text)
+    print(text)
+    if not all(draw(folder) for folder in ([out] if docs is None else [out, docs.parent])):
+        console.print("no charts: matplotlib is missing (pip install -e '.[bench]')")
+    console.print(f"written to {out}")
+    if docs is not None:
+        page, missing = put_into(docs.read_text(), name, made or {})
+        docs.write_text(page)
+        console.print(f"and into {docs}" + (f", which has no place for {', '.join(missing)}" if missing else ""))
+
+
+def chart(
+    path: Path, size: tuple[float, float], fill: Callable[[Any], None], settings: Mapping[str, Any] | None = None
+) -> bool:
+    """Draw a figure as svg, the same file for the same figures; False without matplotlib, which is an extra."""
+    try:
+        import matplotlib  # type: ignore[import-not-found,unused-ignore]
+        from matplotlib.backends.backend_svg import FigureCanvasSVG  # type: ignore[import-not-found,unused-ignore]
+        from matplotlib.figure import Figure  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context({"svg.hashsalt": "bccnd", **(settings or {})}):
+        figure = Figure(figsize=size)
+        FigureCanvasSVG(figure)
+        fill(figure)
+        figure.set_layout_engine("constrained")
+        figure.savefig(path, facecolor="white", metadata={"Date": None, "Creator": None})
+    return True
+
+
+def bare(panel: Any, *sides: str) -> None:
+    """A panel without lines at these sides, with a faint grid."""
+    panel.set_axisbelow(True)
+    for side in sides:
+        panel.spines[side].set_visible(False)
