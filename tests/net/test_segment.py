@@ -1,9 +1,8 @@
-"""The segment on real sockets: whole batches in order, what is too long shows, what cannot work does not start."""
+"""A segment on real sockets: batches in order, datagrams that are too long, names of senders, warnings."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import struct
 import tempfile
@@ -26,15 +25,7 @@ Opens = Callable[..., Segment]
 
 @pytest.fixture
 def options() -> SegmentOptions:
-    return SegmentOptions(
-        name="here",
-        address=BROADCAST,
-        port=free_port(),
-        bind="0.0.0.0",
-        interface=None,
-        receive_buffer=1 << 20,
-        largest=MAX_RECEIVE,
-    )
+    return SegmentOptions("here", BROADCAST, free_port(), bind="0.0.0.0", receive_buffer=1 << 20, largest=MAX_RECEIVE)
 
 
 @pytest.fixture
@@ -83,22 +74,6 @@ def test_a_broadcast_reaches_its_sender_and_every_other_program_that_shares_the_
     assert segment.counters.send_errors == {}
 
 
-def test_a_segment_bound_to_the_broadcast_address_itself_hears_it_too(opens: Opens) -> None:
-    segment = opens(bind=BROADCAST)
-    segment.broadcast(b"hello")
-    assert take(segment, 1) == [[b"hello"]]
-
-
-def test_a_plain_program_with_so_reuseaddr_shares_the_port(opens: Opens, options: SegmentOptions) -> None:
-    segment = opens()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind(("", options.port))
-        other.settimeout(10)
-        segment.broadcast(b"hello")
-        assert other.recv(100) == b"hello"
-
-
 def test_a_batch_holds_no_more_than_its_size_and_order_is_kept_across_batches(
     opens: Opens, options: SegmentOptions, sender: socket.socket
 ) -> None:
@@ -111,8 +86,9 @@ def test_a_batch_holds_no_more_than_its_size_and_order_is_kept_across_batches(
     assert [one for batch in batches for one in batch] == sent
 
 
-def test_an_empty_socket_says_so_and_can_be_asked_again(opens: Opens) -> None:
+def test_an_empty_socket_can_be_asked_again(opens: Opens) -> None:
     segment = opens()
+    assert segment.sock.getblocking() is False
     for _ in range(3):
         with pytest.raises(BlockingIOError):
             segment.receiver.receive()
@@ -120,29 +96,16 @@ def test_an_empty_socket_says_so_and_can_be_asked_again(opens: Opens) -> None:
     assert take(segment, 1) == [[b"now"]]
 
 
-def test_what_is_too_long_shows_as_too_long_and_its_neighbours_are_whole(
+def test_what_is_too_long_shows_as_too_long_and_nothing_of_an_earlier_batch_remains(
     opens: Opens, options: SegmentOptions, sender: socket.socket
 ) -> None:
     segment = opens(largest=100)
     for one in (b"before", b"y" * 100, b"z" * 101, b"x" * 5000, b"after"):
         sender.sendto(one, (BROADCAST, options.port))
-    (batch,) = take(segment, 5)
-    assert batch == [b"before", b"y" * 100, b"z" * 101, b"x" * 101, b"after"]
-
-
-def test_nothing_of_an_earlier_batch_remains(opens: Opens, options: SegmentOptions, sender: socket.socket) -> None:
-    segment = opens()
-    sender.sendto(b"x" * 1000, (BROADCAST, options.port))
-    assert take(segment, 1) == [[b"x" * 1000]]
+    assert take(segment, 5) == [[b"before", b"y" * 100, b"z" * 101, b"x" * 101, b"after"]]
     for one in (b"y", b"", b"z" * 2):
         sender.sendto(one, (BROADCAST, options.port))
     assert take(segment, 3) == [[b"y", b"", b"zz"]]
-
-
-def test_an_empty_datagram_is_a_datagram(opens: Opens, options: SegmentOptions, sender: socket.socket) -> None:
-    segment = opens()
-    sender.sendto(b"", (BROADCAST, options.port))
-    assert take(segment, 1) == [[b""]]
 
 
 def test_each_datagram_of_a_batch_is_told_with_its_sender(opens: Opens, options: SegmentOptions) -> None:
@@ -216,51 +179,34 @@ def test_a_refused_broadcast_is_counted_by_its_error_and_the_next_one_goes_out(o
     assert take(segment, 1) == [[b"fine"]]
 
 
-def test_a_broadcast_never_blocks(opens: Opens) -> None:
-    assert opens().sock.getblocking() is False
+#: bytes, more than an unprivileged program gets
+MUCH = 1 << 30
 
 
-def test_what_is_refused_would_indeed_have_heard_nothing(opens: Opens, options: SegmentOptions) -> None:
-    segment = opens()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as deaf:
-        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        deaf.bind(("127.0.0.1", options.port))
-        segment.broadcast(b"hello")
-        assert take(segment, 1) == [[b"hello"]]
-        with pytest.raises(BlockingIOError):
-            deaf.recv(100)
-
-
-def test_a_segment_can_be_pinned_to_an_interface(opens: Opens, options: SegmentOptions) -> None:
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
-    except PermissionError:
-        need_root("an older kernel lets only root name an interface")
-    segment = opens(interface="lo")
-    segment.broadcast(b"hello")
-    assert take(segment, 1) == [[b"hello"]]
-
-
-def test_a_buffer_smaller_than_asked_for_is_a_warning_with_the_remedy(options: SegmentOptions) -> None:
-    asked = 1 << 30
-    if int(Path("/proc/sys/net/core/rmem_max").read_text()) >= asked:
+@pytest.fixture
+def unprivileged() -> Iterator[None]:
+    if int(Path("/proc/sys/net/core/rmem_max").read_text()) >= MUCH:
         pytest.skip("this host grants everybody any buffer")
     with tempfile.TemporaryDirectory() as name, without_root(Path(name)):
-        segment = Segment(replace(options, receive_buffer=asked))
-        segment.close()
+        yield
+
+
+def test_a_buffer_smaller_than_asked_for_is_a_warning_with_the_remedy(
+    options: SegmentOptions, unprivileged: None
+) -> None:
+    segment = Segment(replace(options, receive_buffer=MUCH))
+    segment.close()
     (warning,) = segment.warnings
-    assert f"net.core.rmem_max={asked}" in warning
+    assert f"net.core.rmem_max={MUCH}" in warning
 
 
-def test_a_buffer_that_was_granted_is_no_warning(opens: Opens) -> None:
-    segment = opens(receive_buffer=65_536)
+def test_a_buffer_that_was_granted_is_no_warning_and_a_closed_segment_gives_its_port_back(
+    options: SegmentOptions,
+) -> None:
+    segment = Segment(replace(options, receive_buffer=65_536))
     assert segment.warnings == []
     assert segment.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2 >= 65_536
-
-
-def test_a_closed_segment_has_given_its_port_back(options: SegmentOptions) -> None:
-    Segment(options).close()
+    segment.close()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind(("0.0.0.0", options.port))
 
@@ -300,24 +246,21 @@ def test_senders_of_ipv6_are_written_in_brackets_with_their_interface_where_they
     assert [peers[number] for number in range(len(names))] == peers[:] == names
     assert peers[2:5] == names[2:5]
 
+    # In the head that clients read it stands last before the bar, so that its colons can be told from those before it.
+    for name in names:
+        head = frames.meta(b"a/p/1", 7, 8, name) + b"payload|:"
+        assert frames.read_meta(head) == (b"a/p/1", 7, 8, name, b"payload|:")
+    # The interface is looked up in the network of the segment.
+    looked_up = {12: "lan7"}
+    peers = Peers(memoryview(sockaddr_in6("fe80::1", 5400, 12)), socket.AF_INET6, looked_up.pop)
+    assert (peers[:], looked_up) == (["[fe80::1%lan7]:5400"], {})
+
 
 def test_senders_of_ipv4_are_written_plainly() -> None:
     names = ["10.0.0.9:5400", "0.0.0.0:0", "255.255.255.255:65535"]
     raw = b"".join(sockaddr_in(host, int(port)) for host, _, port in (name.partition(":") for name in names))
     peers = Peers(memoryview(raw), socket.AF_INET)
-    assert (len(peers), peers[:]) == (3, names)
-
-
-def test_the_senders_of_a_batch_come_to_an_end() -> None:
-    peers = Peers(memoryview(sockaddr_in("10.0.0.9", 5400)), socket.AF_INET)
-    assert list(peers) == ["10.0.0.9:5400"]
-
-
-def test_the_name_of_a_sender_fits_into_the_head_that_clients_read() -> None:
-    # It stands last before the bar, so that its colons can be told from those before it.
-    for _, name in PEERS6:
-        head = frames.meta(b"a/p/1", 7, 8, name) + b"payload|:"
-        assert frames.read_meta(head) == (b"a/p/1", 7, 8, name, b"payload|:")
+    assert (len(peers), peers[:], list(peers)) == (3, names, names)
 
 
 # -- multicast
@@ -386,16 +329,6 @@ def test_a_segment_of_ipv6_is_opened_with_room_for_its_longer_names(options: Seg
         assert len(segment.peers) == BATCH
 
 
-def test_a_segment_that_cannot_be_reached_is_refused_and_leaves_nothing_open(options: SegmentOptions) -> None:
-    """Every reason for it is shown where sockets are opened, in test_udp.py."""
-    before = set(os.listdir("/proc/self/fd"))
-    with pytest.raises(StartError) as caught:
-        Segment(replace(options, bind="127.0.0.1"))
-    assert caught.value.reason == "bind_misses_broadcast"
-    assert options.name in caught.value.detail
-    assert set(os.listdir("/proc/self/fd")) == before
-
-
 # -- a socket that was passed
 
 
@@ -421,16 +354,12 @@ def test_a_passed_socket_serves_its_segment_with_what_came_before(
     assert segment.granted >= options.receive_buffer
 
 
-def test_a_passed_socket_that_holds_too_little_is_said_with_what_its_unit_should_say(
-    passed: socket.socket, options: SegmentOptions
+def test_a_passed_socket_that_holds_too_little_is_a_warning(
+    passed: socket.socket, options: SegmentOptions, unprivileged: None
 ) -> None:
-    asked = 1 << 30
-    if int(Path("/proc/sys/net/core/rmem_max").read_text()) >= asked:
-        pytest.skip("this host grants everybody any buffer")
-    with tempfile.TemporaryDirectory() as name, without_root(Path(name)):
-        (warning,) = Segment(replace(options, receive_buffer=asked), passed).warnings
-    assert f"ReceiveBuffer={asked} in its socket unit" in warning
-    assert f"net.core.rmem_max={asked}" in warning
+    (warning,) = Segment(replace(options, receive_buffer=MUCH), passed).warnings
+    assert f"ReceiveBuffer={MUCH}" in warning
+    assert f"net.core.rmem_max={MUCH}" in warning
 
 
 def test_what_was_dropped_before_the_start_is_said(
@@ -443,15 +372,3 @@ def test_what_was_dropped_before_the_start_is_said(
     (warning,) = segment.warnings
     assert f"dropped {segment.kernel_drops()} datagrams" in warning
     assert 0 < segment.kernel_drops() < 200
-
-
-def test_the_interfaces_of_senders_are_named_by_the_segments_own_network() -> None:
-    asked = []
-
-    def name_of(index: int) -> str:
-        asked.append(index)
-        return "lan7"
-
-    peers = Peers(memoryview(sockaddr_in6("fe80::1", 5400, 12)), socket.AF_INET6, name_of)
-    assert peers[:] == ["[fe80::1%lan7]:5400"]
-    assert asked == [12]
