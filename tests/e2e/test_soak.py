@@ -18,7 +18,7 @@ pytest.importorskip("pyarrow")
 def test_three_rounds_of_everything_at_once_and_every_message_is_accounted_for(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")  # shown if it fails
-    faults, run = soak(3, 60, seed, out=tmp_path)
+    faults, run = soak(3, 60, seed, tmp_path)
     assert faults == []
     # It has done what it is there for: a daemon and a recorder were killed, a file was bad, slow clients lost messages.
     for step in ("kill", "kill recorder", "bad reload", "crowd", "bad peers", "stand still", "strangers", "datagrams"):

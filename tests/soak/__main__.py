@@ -1,14 +1,13 @@
 """Half an hour in which everything happens at once: `python -m tests.soak [--rounds N] [--beats N] [--seed N]`.
 
-Three hosts on loopback, of which one is killed again and again; publishers on the segment, on the buses and behind a
-link; clients that come and go, are killed, do not read; reloads, good and bad; hostile datagrams, frames, peers and
-visitors; a broker and a recorder. Each round ends when everything rests, and then every message to those who behave is
-accounted for: each once, in order, and what is missing is told.
+docs/testing.md describes it. Each round ends when everything rests, and then every message to the witnesses is
+accounted for: each came once and in order, or its loss was reported.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import shutil
 import signal
@@ -23,7 +22,6 @@ from typing import Any, Final
 from bccnd.core.observe import seq_of
 from tests.e2e.harness import Daemon
 from tests.soak.chaos import Chaos, rests
-from tests.soak.chart import write
 from tests.soak.measure import COUNTED, MEMORY, Book, sample
 from tests.soak.stage import Stage
 from tests.soak.streams import Load, Readers, Subscriber, Witness
@@ -43,10 +41,9 @@ OUT: Final = ROOT / "build" / "soak"
 class Soak:
     """One run."""
 
-    def __init__(self, folder: Path, seed: int, *, quiet: bool = False) -> None:
+    def __init__(self, folder: Path, seed: int) -> None:
         self.stage = Stage(folder)
         self.chance = random.Random(seed)
-        self.quiet = quiet
         self.book = Book()
         self.faults: list[str] = []
         #: rounds that are done, and since when
@@ -87,24 +84,21 @@ class Soak:
             self._measure(number)
             self._look_behind_the_link(number)
             self.rounds = number
-            self._say(
-                f"round {number} of {rounds}: {sum(self.load.sent.values()):,} messages sent, "
-                f"{time.monotonic() - self.begun:.0f} s, {len(self.faults)} faults"
-            )
+            spent = time.monotonic() - self.begun
+            print(f"round {number} of {rounds}: {spent:.0f} s, {len(self.faults)} faults", flush=True)
 
     def sum_up(self) -> None:
-        """What was done, in figures."""
+        """Put together what was done, in figures."""
         self.figures |= {
             "rounds": self.rounds,
             "seconds": round(time.monotonic() - self.begun),
             "messages sent": sum(self.load.sent.values()),
-            "messages to those who behave": sum(sum(one.got.values()) for one in self.witnesses),
-            "told to be lost, to the slow": sum(one.told for one in self.witnesses),
+            "messages that witnesses received": sum(sum(one.got.values()) for one in self.witnesses),
+            "losses reported to slow witnesses": sum(one.told for one in self.witnesses),
             "lost over the link on this side, while it was down": self._over_the_link(),
             "lost over the link on the other side": self._missing_there(),
-            "of which the daemon there has told": self._told_there(),
+            "of which the daemon there reports": self._told_there(),
             "messages to the subscriber of the broker": self.subscriber.got,
-            "times that it dialled": self.subscriber.dials,
             **dict(sorted(self.chaos.done.items())),
         }
 
@@ -175,11 +169,7 @@ class Soak:
 
     def _fault(self, number: int, text: str) -> None:
         self.faults.append(f"round {number}: {text}")
-        self._say(f"  FAULT {self.faults[-1]}")
-
-    def _say(self, text: str) -> None:
-        if not self.quiet:
-            print(text, flush=True)
+        print(f"  FAULT {self.faults[-1]}", flush=True)
 
     # -- what everything takes
 
@@ -237,10 +227,10 @@ class Soak:
         return faults + [f"set aside: {path}" for path in bad]
 
 
-def soak(rounds: int, beats: int, seed: int, *, out: Path | None = OUT, quiet: bool = False) -> tuple[list[str], Soak]:
-    """Run it; what is wrong, and the run."""
+def soak(rounds: int, beats: int, seed: int, out: Path) -> tuple[list[str], Soak]:
+    """Run it, and write the report to ``out``; the faults, and the run."""
     folder = Path(tempfile.mkdtemp(prefix="bccnd-soak-"))
-    run = Soak(folder, seed, quiet=quiet)
+    run = Soak(folder, seed)
     try:
         run.run(rounds, beats)
     except (AssertionError, OSError) as error:
@@ -251,10 +241,14 @@ def soak(rounds: int, beats: int, seed: int, *, out: Path | None = OUT, quiet: b
         run.sum_up()
         run.close()
     faults = run.judge()
-    if out is not None:
-        text = write(run.book, run.figures, faults, run.chaos.kills, out)
-        if not quiet:
-            print(text)
+    text = run.book.report(run.figures, faults)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "soak.txt").write_text(text)
+    series = {
+        one.name: {"unit": one.unit, "rounds": one.rounds, "values": one.values} for one in run.book.series.values()
+    }
+    (out / "soak.json").write_text(json.dumps({"figures": run.figures, "faults": faults, "series": series}))
+    print(text)
     if faults:
         print(f"the logs are in {folder}")
     else:
@@ -267,12 +261,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--beats", type=int, default=BEATS, help="of the publishers in a round, 50 a second")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    parser.add_argument("--out", type=Path, default=OUT, help="where the chart and the report go")
+    parser.add_argument("--out", type=Path, default=OUT, help="where the report goes")
     given = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):  # in the background a shell has the first one ignored
         signal.signal(number, signal.default_int_handler)
     print(f"seed {given.seed}: {given.rounds} rounds of {given.beats} beats", flush=True)
-    faults, _ = soak(given.rounds, given.beats, given.seed, out=given.out)
+    faults, _ = soak(given.rounds, given.beats, given.seed, given.out)
     return 1 if faults else 0
 
 

@@ -1,7 +1,6 @@
 """What is done to the hosts in each round of a soak, while the load goes on.
 
-Law: what is done follows from the number of the round, so that three rounds hold one of each; only the details are
-left to chance.
+It follows from the number of the round, so that three rounds hold one of each; only details are left to chance.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""What strangers send in a soak: the corpus of the fuzz targets, and floods of what is right but far too much.
-
-Law: nothing here is on the channels of the soak itself or to all, so that who is well-behaved need not get any of it.
+"""Hostile input of a soak: the corpus of the fuzz targets, and floods of valid datagrams. None of it is on the channels
+of the soak itself or to all, so that the witnesses need not receive any of it.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """What is measured at the end of each round of a soak, when everything rests, and whether any of it grows.
 
-Law: growth is the slope over the last half of the rounds, as Theil and Sen have it (the median of the slopes between
-all pairs), times the rounds of that half: one round that was odd does not make it, and a table that was filled in the
-first half does not either.
+Growth is the Theil-Sen slope over the last half of the rounds, times the rounds of that half. So neither one odd round
+nor a table that was filled in the first half counts as growth.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -16,15 +15,15 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-#: rounds below which nothing is said about growth: tables are not full yet
+#: with fewer rounds growth is not judged, since tables are not full yet
 ENOUGH: Final = 24
-#: bytes by which a process may have grown over the last half: what an allocator does with pages that are in use in part
+#: bytes by which a process may grow over the last half, because of pages that are in use in part
 MEMORY: Final = 4 << 20
-#: of its size, where that is more
+#: or this share of its size, if that is more
 MEMORY_SHARE: Final = 0.05
-#: of anything that is counted, over the last half
+#: growth of anything that is counted, over the last half
 COUNTED: Final = 1.0
-#: microseconds of CPU a message, relative: a machine that others use as well is no ruler
+#: relative growth of CPU time a message; generous, since other programs use the machine as well
 CPU_SHARE: Final = 0.5
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -43,8 +42,8 @@ class Sample:
 
 @dataclass
 class Series:
-    """A quantity over the rounds; ``bound`` is by how much it may grow over the last half, None where nothing is said
-    about that."""
+    """A quantity over the rounds; ``bound`` is by how much it may grow over the last half, None if that is not
+    judged."""
 
     name: str
     unit: str
@@ -106,8 +105,6 @@ class Book:
         self.series.setdefault(name, Series(name, unit, bound)).add(number, value)
 
     def process(self, name: str, number: int, found: Sample) -> None:
-        """The recorder and gateways are killed now and then and begin anew: what they take is charted, and held to the
-        same bounds."""
         self.add(f"{name}: resident", "MB", MEMORY / 1e6, number, found.rss / 1e6)
         self.add(f"{name}: its share", "MB", MEMORY / 1e6, number, found.pss / 1e6)
         self.add(f"{name}: descriptors", "", COUNTED, number, found.descriptors)
@@ -126,3 +123,15 @@ class Book:
             for one in self.series.values()
             if one.grows()
         ]
+
+    def report(self, figures: Mapping[str, object], faults: Sequence[str]) -> str:
+        """Figures, growth of each series, faults and the result, as text."""
+        lines = [f"{value!s:>14}  {name}" for name, value in figures.items()]
+        lines += ["", f"{'first':>9} {'last':>9} {'growth':>9} {'allowed':>9}  over the last half of the rounds"]
+        for one in sorted(self.series.values(), key=lambda one: one.name):
+            allowed = one.allowed()
+            limit = "" if allowed is None else f"{allowed:.2f}"
+            unit = f" ({one.unit})" if one.unit else ""
+            lines.append(f"{one.values[0]:9.2f} {one.values[-1]:9.2f} {one.growth():9.2f} {limit:>9}  {one.name}{unit}")
+        lines += ["", *(f"FAULT: {fault}" for fault in faults), "failed" if faults else "passed"]
+        return "\n".join(lines) + "\n"

@@ -1,7 +1,5 @@
 """The hosts of a soak, on loopback: two on one segment, of which one is supervised and killed again and again; a third
 one on a segment of its own, joined by a link; a broker, a recorder.
-
-Law: whoever is measured for growth lives from the first round to the last; whoever is killed is measured at rest.
 """
 
 from __future__ import annotations
@@ -9,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path

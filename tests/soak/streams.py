@@ -1,7 +1,9 @@
-"""Who publishes what in a soak, and who must get it: `Load` publishes at a steady pace, `Witness` counts what comes.
+"""The messages of a soak: `Load` publishes at a steady pace, `Witness` counts what comes.
 
-Law: a message is a kind and a number, and of each kind the numbers go up by one. So nothing has to be kept to know
-what came twice, out of order or not at all: of each kind, the last number and how many there were.
+A message is a kind and a number, and the numbers of each kind go up by one. So the last number of each kind and a count
+tell what came twice, out of order or not at all. Kinds: r from the segment, l from a client of the host that is killed,
+b from a client of the other host of the segment, c from a client behind a link, g to all, d directed, L too long for a
+datagram and so on its own host only.
 """
 
 from __future__ import annotations
@@ -27,17 +29,6 @@ PATIENCE: Final = 60.0
 #: channels: from the segment, from clients, and on the bus of one host only
 REMOTE: Final = b"soak/a/"
 LOCAL: Final = b"soak/l/"
-
-#: kinds of messages, and what each of them is
-KINDS: Final = {
-    "r": "from the segment",
-    "l": "from a client of the host that is killed",
-    "b": "from a client of the other host of the segment",
-    "c": "from a client behind a link",
-    "g": "to all",
-    "d": "directed",
-    "L": "too long for a datagram, and so on its own host only",
-}
 
 
 class Witness:
@@ -226,7 +217,7 @@ class Subscriber:
     _HEAD: Final = 102
 
     def __init__(self, port: int) -> None:
-        self.got = self.dials = 0
+        self.got = 0
         self.faults: list[str] = []
         self._port = port
         self._over = False
@@ -238,7 +229,6 @@ class Subscriber:
             with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 1) as sock:
                 sock.settimeout(0.2)
                 sock.sendall(b"soaked".ljust(11, b"\0") + (b"\0" + REMOTE + b"+").ljust(52, b"\0"))
-                self.dials += 1
                 self._listen(sock)
             time.sleep(0.1)
 
