@@ -7,19 +7,15 @@ the local ones take with and without that, round by round in one run.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import os
-import signal
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,46 +24,25 @@ from typing import Final
 
 import click
 
-from tests.bench.cases import BROADCAST, KEY, SIZE, free_port
+from tests.bench.cases import BROADCAST, KEY, SIZE
 from tests.bench.measure import cpu_of
 from tests.bench.programs import ROOT, build
+from tests.e2e.harness import PATIENCE, Daemon, datagram, wait
+from tests.support import free_port
 
 #: messages a second that are timed
 LOCAL: Final = 2000
-#: seconds that things get to come up, or to come to an end
-PATIENCE: Final = 20.0
 #: NNG's greeting: version 0 of BUS
 HELLO: Final = b"\0SP\0\0\x70\0\0"
 #: seconds between two writes of who sends over the link
 BEAT: Final = 0.002
 
 
-@dataclass(frozen=True)
-class Host:
-    """A daemon with a link."""
-
-    folder: Path
-    udp: int
-    link: int
-    metrics: int
-    process: subprocess.Popen[bytes]
-
-    @property
-    def bus(self) -> str:
-        return str(self.folder / "bus.sock")
-
-    def gateway(self) -> int:
-        """The process that has the link."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return int(children[0])
-
-    def metric(self, name: str, **labels: str) -> float:
-        wanted = [f'{key}="{value}"' for key, value in labels.items()]
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}/metrics") as page:
-            for line in page.read().decode().splitlines():
-                if line.startswith(f"bccnd_{name}") and all(one in line for one in wanted):
-                    return float(line.rpartition(" ")[2])
-        return 0.0
+def gateway(daemon: Daemon) -> int:
+    """The process that has the link."""
+    assert daemon.process is not None
+    pid = daemon.process.pid
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
 @dataclass(frozen=True)
@@ -82,47 +57,18 @@ class Round:
 
 
 @contextmanager
-def host(folder: Path, daemon: Path, *, idle: bool) -> Iterator[Host]:
-    link = free_port(socket.SOCK_STREAM)
-    metrics = free_port(socket.SOCK_STREAM, frozenset({link}))
-    udp = free_port(socket.SOCK_DGRAM)
-    key = folder / "hmac.key"
-    key.touch(mode=0o600)
-    key.write_bytes(KEY)
-    settings = {
-        "host": "near",
-        "segments": [{"address": BROADCAST, "port": udp}],
-        "bus": {"path": str(folder / "bus.sock")},
-        "metrics": {"listen": f"127.0.0.1:{metrics}"},
-        "integrity": {"algorithm": "hmac", "keys": [str(key)], "required": True},
-        "gateways": {"nng": {"listen": [f"tcp://127.0.0.1:{link}"]}},
-    }
-    (folder / "bccnd.yaml").write_text(json.dumps(settings))
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([str(daemon), "--config", str(folder / "bccnd.yaml")], stderr=log)
-    found = Host(folder, udp, link, metrics, process)
-    try:
-        until(lambda: found.metric("gateway_up", gateway="nng") == 1, "the gateway")
+def host(folder: Path, link: int, *, idle: bool) -> Iterator[Daemon]:
+    """A daemon that listens for a link."""
+    near = Daemon(folder, {"host": "near"}, start=False)
+    del near.settings["segments"][0]["receive_buffer"]
+    near.configure({"integrity": near.with_key(KEY), "gateways": {"nng": {"listen": [f"tcp://127.0.0.1:{link}"]}}})
+    near.start()
+    with near:
+        wait(lambda: near.metric("gateway_up", gateway="nng") == 1, "the gateway")
         if idle:
-            for thread in os.listdir(f"/proc/{found.gateway()}/task"):
+            for thread in os.listdir(f"/proc/{gateway(near)}/task"):
                 os.sched_setscheduler(int(thread), os.SCHED_IDLE, os.sched_param(0))
-        yield found
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE)
-
-
-def until(done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            if done():
-                return
-        except OSError:
-            pass
-        if time.monotonic() > deadline:
-            raise click.ClickException(f"waited in vain for {what}")
-        time.sleep(0.05)
+        yield near
 
 
 # -- the other end of the link
@@ -130,11 +76,9 @@ def until(done: Callable[[], bool], what: str) -> None:
 
 def carried(number: int) -> bytes:
     """A message as it travels over a link."""
-    body = f"far/sender/1:{number}:far/c|".encode()
-    body += b"x" * (SIZE - len(body) - len("BCCN1[123:hmac=0123456789abcdef]"))
-    check = hmac.digest(KEY, body, hashlib.sha256)[:8].hex().encode()
-    datagram = b"BCCN1[%d:hmac=%b]%b" % (len(body), check, body)
-    return struct.pack(">Q", len(datagram)) + datagram
+    around = len(datagram("far/sender/1", number, "far/c", b"x" * 100, KEY)) - 100
+    raw = datagram("far/sender/1", number, "far/c", b"x" * (SIZE - around), KEY)
+    return struct.pack(">Q", len(raw)) + raw
 
 
 def send(port: int, rate: int, count: int, first: int) -> None:
@@ -166,22 +110,22 @@ def send(port: int, rate: int, count: int, first: int) -> None:
 # -- a round
 
 
-def measure(programs: Path, near: Host, rate: int, seconds: float, first: int) -> Round:
+def measure(programs: Path, near: Daemon, link: int, rate: int, seconds: float, first: int) -> Round:
     """One round, with so many messages a second over the link."""
     count = int(LOCAL * seconds)
-    drain = [str(programs / "drain"), "-P", "seq", "-u", near.bus, "-N", str(count), "-s", "bench/"]
-    flood = [str(programs / "flood"), "-p", str(near.udp), "-a", BROADCAST, "-r", str(LOCAL), "-n", str(count), "-t"]
+    drain = [str(programs / "drain"), "-P", "seq", "-u", str(near.bus), "-N", str(count), "-s", "bench/"]
+    flood = [str(programs / "flood"), "-p", str(near.port), "-a", BROADCAST, "-r", str(LOCAL), "-n", str(count), "-t"]
     # It begins before what is timed, and ends behind it.
     wanted = int(rate * (seconds + 1))
     wanted -= wanted % max(1, round(rate * BEAT))
     other = None
     if rate:
-        words = [sys.executable, "-m", "tests.bench.link", "--send", str(near.link), "--rate", str(rate)]
+        words = [sys.executable, "-m", "tests.bench.link", "--send", str(link), "--rate", str(rate)]
         words += ["--count", str(wanted), "--first", str(first)]
         other = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert other.stdout is not None
         other.stdout.readline()
-        until(lambda: near.metric("gateway_peers", gateway="nng") == 1, "the link")
+        wait(lambda: near.metric("gateway_peers", gateway="nng") == 1, "the link")
     accepted = near.metric("datagrams_total", segment="nng", verdict="accepted")
     with subprocess.Popen(drain, stdout=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None
@@ -190,9 +134,11 @@ def measure(programs: Path, near: Host, rate: int, seconds: float, first: int) -
             other.stdin.write("go\n")
             other.stdin.flush()
             time.sleep(0.5)
-        busy = [cpu_of(near.process.pid), cpu_of(near.gateway())]
+        assert near.process is not None
+        pids = (near.process.pid, gateway(near))
+        busy = [cpu_of(pid) for pid in pids]
         subprocess.run([*flood, "-s", str(first)], stdout=subprocess.DEVNULL, check=True)
-        used = [cpu_of(near.process.pid) - busy[0], cpu_of(near.gateway()) - busy[1]]
+        used = [cpu_of(pid) - before for pid, before in zip(pids, busy, strict=True)]
         said = json.loads(client.stdout.read().strip().splitlines()[-1])
     if other is not None:
         other.communicate(timeout=PATIENCE)
@@ -207,7 +153,6 @@ def measure(programs: Path, near: Host, rate: int, seconds: float, first: int) -
 @click.option("--rounds", default=5, show_default=True, help="Of each kind, by turns.")
 @click.option("--rate", default=5000, show_default=True, help="Messages a second over the link.")
 @click.option("--seconds", default=3.0, show_default=True, help="That are timed in each round.")
-@click.option("--daemon", type=click.Path(path_type=Path), default=ROOT / ".venv/bin/bccnd", show_default=True)
 @click.option("--idle", is_flag=True, help="Let the gateway have only what nobody else wants of the processors.")
 @click.option("--check", is_flag=True, help="Fail if p99 rises by more than a half.")
 @click.option("--send", "port", type=int, hidden=True)
@@ -217,7 +162,6 @@ def main(
     rounds: int,
     rate: int,
     seconds: float,
-    daemon: Path,
     idle: bool,
     check: bool,
     port: int | None,
@@ -231,10 +175,11 @@ def main(
     programs = build(ROOT / ".cache/bench")
     pairs: list[tuple[Round, Round]] = []
     step = int(max(rate, LOCAL) * (seconds + 2))
-    with tempfile.TemporaryDirectory(prefix="bccnd-link-") as name, host(Path(name), daemon, idle=idle) as near:
+    link = free_port()
+    with tempfile.TemporaryDirectory(prefix="bccnd-link-") as name, host(Path(name), link, idle=idle) as near:
         for number in range(rounds):
-            quiet = measure(programs, near, 0, seconds, 1 + 2 * number * step)
-            busy = measure(programs, near, rate, seconds, 1 + (2 * number + 1) * step)
+            quiet = measure(programs, near, link, 0, seconds, 1 + 2 * number * step)
+            busy = measure(programs, near, link, rate, seconds, 1 + (2 * number + 1) * step)
             pairs.append((quiet, busy))
             click.echo(
                 f"round {number + 1}: without p50 {quiet.p50:.0f} p99 {quiet.p99:.0f} us; with p50 {busy.p50:.0f} "

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from bccnd.core.dedup import DedupRules
-from tests.bench import mesh_chart, mesh_formula, mesh_live, mesh_report
+from tests.bench import document, mesh_chart, mesh_formula, mesh_live, mesh_report
 from tests.bench.mesh_model import Costs, Mesh, World, run_through
 from tests.bench.mesh_topology import ALL, Topology, chain, chance, mesh, ring
 from tests.bench.programs import ROOT
-from tests.bench.report import about_machine
+from tests.bench.runner import DOCS, names
 
 PARTS: Final = ("costs", "live", "model", "losses")
 #: segments of the model, and bridges on each
@@ -113,17 +112,10 @@ def losses() -> list[dict[str, Any]]:
     return rows
 
 
-def parts(_context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
-    names = list(PARTS) if value == "all" else [name for name in value.split(",") if name]
-    unknown = [name for name in names if name not in PARTS]
-    if unknown:
-        text = f"no such thing: {', '.join(unknown)}; there are {', '.join(PARTS)}"
-        raise click.BadParameter(text, param=parameter)
-    return names
-
-
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-@click.option("--parts", "wanted", default="all", callback=parts, help=f"Which of {', '.join(PARTS)}; '': none anew.")
+@click.option(
+    "--parts", "wanted", default="all", callback=names(PARTS), help=f"Which of {', '.join(PARTS)}; '': none anew."
+)
 @click.option("--most", default=max(SEGMENTS), type=click.IntRange(2), help="Segments of the largest model.")
 @click.option("--messages", default=3000, type=click.IntRange(100), help="Of a real run for costs.")
 @click.option("--rounds", default=3, type=click.IntRange(1), help="Of these runs; medians count.")
@@ -131,20 +123,15 @@ def parts(_context: click.Context, parameter: click.Parameter, value: str) -> li
 @click.option(
     "--out", default=ROOT / "build/mesh", type=click.Path(file_okay=False, path_type=Path), show_default="build/mesh"
 )
-@click.option(
-    "--docs",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A page whose tables are replaced; the chart is written beside it as well.",
-)
+@DOCS
 def main(wanted: list[str], most: int, messages: int, rounds: int, rate: float, out: Path, docs: Path | None) -> None:
     """Measure what flooding costs, reckon it, and model meshes of up to a thousand segments.
 
     Writes mesh.json and tables to --out. What is not asked for anew stays as it is there.
     """
-    out.mkdir(parents=True, exist_ok=True)
     kept = out / "mesh.json"
     found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
-    found |= {"machine": about_machine(), "date": datetime.now(UTC).date().isoformat()}
+    found |= {"machine": document.about_machine(), "date": document.now()[:10]}
     if "costs" in wanted:
         found["costs"] = mesh_live.costs(messages, rate, rounds)
     costs = Costs(**found["costs"]["seconds"]) if "costs" in found else Costs()
@@ -159,19 +146,12 @@ def main(wanted: list[str], most: int, messages: int, rounds: int, rate: float, 
         found["world"] = {name: value for name, value in asdict(world).items() if name not in ("rules", "costs")}
     if "losses" in wanted:
         found["losses"] = losses()
-    kept.write_text(json.dumps(found, indent=1) + "\n")
     tables = mesh_report.tables(found)
-    (out / "mesh.md").write_text("\n\n".join(tables.values()) + "\n")
-    click.echo("\n\n".join(tables.values()))
-    folders = [out] if docs is None else [out, docs.parent]
-    if "model" in found and not all(mesh_chart.write(found["model"], folder) for folder in folders):
-        click.echo("no chart: matplotlib is missing (pip install -e '.[bench]')", err=True)
-    if docs is not None:
-        page, missing = mesh_report.put_into(docs.read_text(), tables)
-        docs.write_text(page)
-        click.echo(
-            f"written into {docs}" + (f", which has no place for {', '.join(missing)}" if missing else ""), err=True
-        )
+
+    def draw(folder: Path) -> bool:
+        return "model" not in found or mesh_chart.write(found["model"], folder)
+
+    document.write("mesh", out, found, "\n\n".join(tables.values()) + "\n", draw, docs, tables)
 
 
 if __name__ == "__main__":

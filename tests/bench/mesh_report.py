@@ -1,28 +1,21 @@
-"""The tables of `tests.bench.mesh`, and the same in a page of docs.
-
-Law: a table is made of what is in mesh.json and of nothing else; and in a page only what stands between a table's two
-markers is ever changed.
-"""
+"""The tables of `tests.bench.mesh`, made of what is in mesh.json and of nothing else."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from tests.bench import document
 from tests.bench.mesh_topology import ALL
 
 #: what the shapes are called in tables
 NAMES: Final = {name: make(30, 1).name for name, make in ALL.items()}
-#: columns that hold words
-_WORDS: Final = {"shape", "what"}
 
 Rows = list[dict[str, Any]]
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    line = "| " + " | ".join(":--" if head in _WORDS else "--:" for head in heads) + " |"
-    return "\n".join(["| " + " | ".join(heads) + " |", line, *("| " + " | ".join(row) + " |" for row in rows)])
+    return "\n".join(document.table(heads, rows, words=1))
 
 
 def number(value: float) -> str:
@@ -35,22 +28,17 @@ def number(value: float) -> str:
 
 def tables(found: dict[str, Any]) -> dict[str, str]:
     """By the name of the place in the page."""
-    made = {}
-    machine = found["machine"]
-    made["about"] = (
-        f"`python -m tests.bench.mesh --docs docs/mesh.md`: {found['date']}, {machine['cpu']}, "
-        f"{machine['cores']} cores, Linux {machine['kernel']}."
-    )
+    command = ["python -m tests.bench.mesh --docs docs/mesh.md"]
+    made = {"about": f"{document.about(command, found['date'], found['machine'])}."}
     if "costs" in found:
         made["costs"] = _costs(found["costs"]["seconds"])
     if "live" in found:
         made["live"] = _live(found["live"])
     if "model" in found:
         rows = found["model"]
-        made["messages"] = _by_segments(rows, 1, lambda row: number(row["link_messages"]))
-        made["busiest"] = _by_segments(rows, 1, lambda row: number(row["busiest"]))
-        made["capacity"] = _by_segments(rows, 1, lambda row: number(row["capacity"]))
-        made["time"] = _by_segments(rows, 1, lambda row: f"{row['hops']}: {number(row['seconds'] * 1e3)} ms")
+        for name, value in (("messages", "link_messages"), ("busiest", "busiest"), ("capacity", "capacity")):
+            made[name] = _by_segments(rows, lambda row, value=value: number(row[value]))  # type: ignore[misc]
+        made["time"] = _by_segments(rows, lambda row: f"{row['hops']}: {number(row['seconds'] * 1e3)} ms")
         made["two"] = _two(rows)
     if "losses" in found:
         made["losses"] = _losses(found["losses"])
@@ -83,8 +71,8 @@ def _live(rows: Rows) -> str:
     return table(heads, lines)
 
 
-def _by_segments(rows: Rows, bridges: int, cell: Any) -> str:
-    chosen = [row for row in rows if row["bridges"] == bridges]
+def _by_segments(rows: Rows, cell: Callable[[dict[str, Any]], str]) -> str:
+    chosen = [row for row in rows if row["bridges"] == 1]
     columns = sorted({row["segments"] for row in chosen})
     cells = {(row["topology"], row["segments"]): cell(row) for row in chosen}
     lines = [[NAMES[name], *(cells.get((name, column), "") for column in columns)] for name in NAMES]
@@ -108,14 +96,3 @@ def _losses(rows: Rows) -> str:
         for row in rows
     ]
     return table(heads, lines)
-
-
-def put_into(page: str, made: dict[str, str]) -> tuple[str, list[str]]:
-    """A page with our tables between its markers ``<!-- mesh:NAME -->`` and ``<!-- /mesh -->``; and what it lacks."""
-    missing = []
-    for name, text in made.items():
-        pattern = re.compile(rf"(<!-- mesh:{name} -->\n).*?(<!-- /mesh -->)", re.DOTALL)
-        page, count = pattern.subn(lambda match, text=text: f"{match[1]}{text}\n{match[2]}", page)  # type: ignore[misc]
-        if not count:
-            missing.append(name)
-    return page, missing
