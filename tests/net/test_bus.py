@@ -80,6 +80,7 @@ def test_the_segment_and_who_wants_meta_get_the_sender_and_rising_numbers(hub: H
     heads = [datagram.partition(b"]")[2] for datagram in hub.sent]
     assert heads == [b"%b:%d:a|%b" % (src, seq, rest) for src, seq, _, _, rest in metas]
     assert metas[1][1] == metas[0][1] + 1
+    assert hub.routes.carried() == [(b"a", 2, 1)]
 
 
 # -- control messages

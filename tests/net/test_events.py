@@ -56,7 +56,7 @@ def said() -> Iterator[tuple[str, str, set[str], bool]]:
         plain = ast.unparse(call.func.value) == "log"
         event = call.args[0 if plain else 1]
         assert isinstance(event, ast.Constant), f"{path.name}:{call.lineno}: which event?"
-        known = set() if plain else {"count"}
+        known: set[str] = set() if plain else {"count"}
         for keyword in call.keywords:
             if keyword.arg is not None:
                 known.add(keyword.arg)
