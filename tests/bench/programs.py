@@ -32,13 +32,13 @@ def build(folder: Path) -> Path:
     return folder
 
 
-def compile_one(source: Path, program: Path) -> None:
+def compile_one(source: Path, program: Path, *flags: str) -> None:
     compiler = shutil.which("cc")
     if compiler is None:
         raise CannotBuild("there is no C compiler: apt-get install gcc libc6-dev libssl-dev")
     # Under another name first: somebody else may be running it, or compiling it as well.
     fresh = program.with_name(f"{program.name}.{os.getpid()}")
-    command = [compiler, *FLAGS, "-o", str(fresh), str(source), "-lcrypto"]
+    command = [compiler, *FLAGS, *flags, "-o", str(fresh), str(source), "-lcrypto"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         if "openssl/" in done.stderr or "-lcrypto" in done.stderr:

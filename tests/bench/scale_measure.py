@@ -5,7 +5,6 @@ What comes before the measured part has arrived, to the last message, when the c
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import urllib.request
@@ -16,6 +15,7 @@ from tests.bench import measure
 from tests.bench.cases import Place
 from tests.bench.measure import LOAD_PATIENCE, PATIENCE, Programs, Result, Rules, cpu_of
 from tests.bench.scale_axes import Point, Stream
+from tests.support import metric
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,7 @@ def take(point: Point, place: Place, blank: list[Sample]) -> list[Sample]:
 def counted(place: Place, name: str) -> int:
     """A metric of the daemon, over all its segments."""
     with urllib.request.urlopen(f"http://127.0.0.1:{place.metrics}/metrics", timeout=PATIENCE) as page:
-        text = page.read().decode()
-    return sum(int(float(value)) for value in re.findall(rf"^bccnd_{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE))
+        return int(metric(page.read().decode(), name))
 
 
 def take_burst(point: Point, place: Place, blank: Sample) -> list[Sample]:

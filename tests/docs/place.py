@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from tests.docs.blocks import pattern
@@ -228,9 +227,7 @@ PROMPT_COMMAND='echo $? >>{self.folder}/status'
     def __enter__(self) -> Place:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

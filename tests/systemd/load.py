@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
+from tests.bench.programs import CannotBuild, compile_one
 from tests.systemd.host import PATIENCE, Host, children
 from tests.systemd.network import BROADCAST, Segment
 from tests.systemd.stage import CannotBoot
@@ -25,27 +24,19 @@ SOURCES: Final = Path(__file__).parent / "load"
 NAMES: Final = ("witness", "speaker", "hub")
 KEY: Final = b"0123456789abcdef0123456789abcdef"
 NEXT_KEY: Final = b"fedcba9876543210fedcba9876543210"
+#: what a connection tells of a publisher of which it has heard nothing
+_NOTHING: Final[Mapping[str, Any]] = {"count": 0, "last": 0, "doubled": 0, "disordered": 0, "missing": []}
 #: from where the programs are started, on every host
 _BIN: Final = "/usr/local/bin"
 
 
-def build(folder: Path) -> list[Path]:
+def build(folder: Path) -> None:
     """Compile the programs, linked statically: they run on hosts of any release."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        raise CannotBoot("there is no C compiler: apt-get install gcc libc6-dev libssl-dev")
-    folder.mkdir(parents=True, exist_ok=True)
-    programs = []
-    for name in NAMES:
-        program = folder / name
-        words = [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", str(program)]
-        done = subprocess.run(
-            [*words, str(SOURCES / f"{name}.c"), "-lcrypto"], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise CannotBoot(f"{name}.c does not compile (apt-get install libssl-dev?):\n{done.stderr.strip()}")
-        programs.append(program)
-    return programs
+    try:
+        for name in NAMES:
+            compile_one(SOURCES / f"{name}.c", folder / name, "-Werror", "-static")
+    except CannotBuild as why:
+        raise CannotBoot(str(why)) from None
 
 
 class Program:
@@ -109,9 +100,7 @@ class Program:
     def __enter__(self) -> Program:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -130,19 +119,8 @@ def remote_speaker(
     segment: Segment, programs: Path, host: str, number: int, rate: int, keys: Sequence[Path], *options: str
 ) -> Program:
     """A program of a host without a daemon, straight on the segment."""
-    words = [
-        str(programs / "speaker"),
-        "-i",
-        str(number),
-        "-r",
-        str(rate),
-        "-a",
-        BROADCAST,
-        "-c",
-        f"far-{host}/x/1",
-    ]
-    for key in keys:
-        words += ["-k", str(key)]
+    words = [str(programs / "speaker"), "-i", str(number), "-r", str(rate), "-a", BROADCAST, "-c", f"far-{host}/x/1"]
+    words += [word for key in keys for word in ("-k", str(key))]
     return Program([*segment.on(host), *words, *options], fork=False)
 
 
@@ -165,52 +143,47 @@ def faults(report: Mapping[str, Any], sent: Mapping[int, int]) -> list[str]:
     Each message must have come once and in the order of its publisher; who does not read all the time may lack some,
     if it was told in place how many.
     """
-    found = []
-    for number, one in enumerate(report["connections"]):
-        wrong = []
-        if one["ended"]:
-            wrong.append(f"lost its connection: {one['error'] or 'end of file'}")
-        if one["refused"]:
-            wrong.append(f"was told {one['refused']} control messages, the first: {one['first_refused']}")
-        if one["strange"]:
-            wrong.append(f"got {one['strange']} packets that nobody has sent")
-        if one["unannounced"]:
-            wrong.append(f"learned {one['unannounced']} times of a gap only after what came behind it")
-        if one["told"] and not one["slow"]:
-            wrong.append(f"was told of gaps of {one['told']}, although it reads all the time")
-        missing = 0
-        for publisher, count in sent.items():
-            wrong_here, lacking = _of_publisher(one["publishers"].get(str(publisher)), publisher, count)
-            wrong += wrong_here
-            missing += lacking
-        strangers = sorted(set(one["publishers"]) - {str(publisher) for publisher in sent})
-        if strangers:
-            wrong.append(f"heard of publishers {strangers}")
-        if missing != one["told"]:
-            wrong.append(f"lacks {missing} messages and was told of {one['told']}")
-        found += [f"{_kind(one, number)} {what}" for what in wrong]
-    return found
+    return [
+        f"{_kind(one, number)} {what}"
+        for number, one in enumerate(report["connections"])
+        for what in _of_connection(one, sent)
+    ]
 
 
-def _of_publisher(heard: Mapping[str, Any] | None, publisher: int, count: int) -> tuple[list[str], int]:
-    """What is wrong with one publisher's messages at one connection, and how many of them are missing."""
-    if heard is None:
-        return ([], 0) if not count else ([f"heard nothing of publisher {publisher}"], count)
-    wrong = []
-    if heard["doubled"]:
-        wrong.append(f"got {heard['doubled']} messages of publisher {publisher} again")
-    if heard["disordered"]:
-        wrong.append(f"got {heard['disordered']} messages of publisher {publisher} out of order")
-    if heard["last"] > count:
-        wrong.append(f"got number {heard['last']} of publisher {publisher}, which has sent {count}")
-    return wrong, count - heard["count"]
+def _of_connection(one: Mapping[str, Any], sent: Mapping[int, int]) -> Iterator[str]:
+    if one["ended"]:
+        yield f"lost its connection: {one['error'] or 'end of file'}"
+    if one["refused"]:
+        yield f"was told {one['refused']} control messages, the first: {one['first_refused']}"
+    if one["strange"]:
+        yield f"got {one['strange']} packets that nobody has sent"
+    if one["unannounced"]:
+        yield f"learned {one['unannounced']} times of a gap only after what came behind it"
+    if one["told"] and not one["slow"]:
+        yield f"was told of gaps of {one['told']}, although it reads all the time"
+    missing = 0
+    for publisher, count in sent.items():
+        heard = one["publishers"].get(str(publisher), _NOTHING)
+        missing += count - heard["count"]
+        if count and heard is _NOTHING:
+            yield f"heard nothing of publisher {publisher}"
+        for what, words in (("doubled", "again"), ("disordered", "out of order")):
+            if heard[what]:
+                yield f"got {heard[what]} messages of publisher {publisher} {words}"
+        if heard["last"] > count:
+            yield f"got number {heard['last']} of publisher {publisher}, which has sent {count}"
+    strangers = sorted(set(one["publishers"]) - {str(publisher) for publisher in sent})
+    if strangers:
+        yield f"heard of publishers {strangers}"
+    if missing != one["told"]:
+        yield f"lacks {missing} messages and was told of {one['told']}"
 
 
 def lacking(report: Mapping[str, Any], publisher: int, count: int) -> list[set[int]]:
     """The numbers of a publisher that each connection has not got."""
     found = []
     for one in report["connections"]:
-        heard = one["publishers"].get(str(publisher), {"missing": [], "last": 0})
+        heard = one["publishers"].get(str(publisher), _NOTHING)
         found.append(numbers(heard["missing"]) | set(range(heard["last"] + 1, count + 1)))
     return found
 
@@ -270,7 +243,5 @@ class Load:
     def __enter__(self) -> Load:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

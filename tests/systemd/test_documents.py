@@ -15,7 +15,7 @@ from tests.docs.blocks import Block, commands, pattern
 from tests.docs.follow import blocks_of, documents
 from tests.systemd.conftest import Hosts
 from tests.systemd.host import Host
-from tests.systemd.test_recorder import give_pyarrow
+from tests.systemd.recorders import give_pyarrow
 
 #: what the package is called where `make deb` has built it, on the page
 _BUILT: Final = re.compile(r"make deb && |^make deb\b.*$")

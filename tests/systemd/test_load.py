@@ -1,4 +1,4 @@
-"""The account itself: whatever can go wrong with a message is found."""
+"""The account of a load: whatever can go wrong with a message is found. Boots no host."""
 
 from __future__ import annotations
 
