@@ -76,42 +76,27 @@ def test_a_text_block_belongs_only_to_the_block_right_before_it() -> None:
 
 
 def test_lines_that_belong_together_are_one_command() -> None:
-    found = commands(
-        sh("# about\na \\\n  b\n\nprintf x |\n  cat\nfor i in 1 2; do\n  echo\ndone\ncat <<E\nx # y\nE\nlast")
-    )
-    assert [(one.line, one.text) for one in found] == [
-        (3, "a \\\n  b"),
-        (6, "printf x |\n  cat"),
-        (8, "for i in 1 2; do\n  echo\ndone"),
-        (11, "cat <<E\nx # y\nE"),
-        (14, "last"),
-    ]
-
-
-def test_a_command_that_does_not_end_is_refused() -> None:
+    whole = ["a \\\n  b", "printf x |\n  cat", "for i in 1 2; do\n  echo\ndone", "cat <<E\nx # y\nE", "last"]
+    found = commands(sh("# about\n" + "\n\n".join(whole)))
+    assert [(one.line, one.text) for one in found] == list(zip((3, 6, 9, 13, 17), whole, strict=True))
     with pytest.raises(BadDocument, match=r"x\.md:2: a command that does not end"):
         commands(sh("echo 'a\n"))
 
 
-def test_comments_say_what_becomes_of_a_command() -> None:
-    found = commands(
-        sh(
-            "a '# no' # => one ...\n"
-            "b   # any words\n"
-            "c   # refused: exit code 1\n"
-            "d   # everything; Ctrl-C ends it\n"
-            "e & # here => two; q ends it\n"
-            "f#g\n"
-        )
-    )
-    assert [(one.shows, one.status, one.key, one.stays) for one in found] == [
-        ("one ...", 0, "", False),
-        ("", 0, "", False),
-        ("", 1, "", False),
-        ("", 0, "\x03", False),
-        ("two", 0, "q", True),
-        ("", 0, "", False),
-    ]
+@pytest.mark.parametrize(
+    ("line", "shows", "status", "key", "stays"),
+    [
+        ("a '# no' # => one ...", "one ...", 0, "", False),
+        ("b   # any words", "", 0, "", False),
+        ("c   # refused: exit code 1", "", 1, "", False),
+        ("d   # everything; Ctrl-C ends it", "", 0, "\x03", False),
+        ("e & # here => two; q ends it", "two", 0, "q", True),
+        ("f#g", "", 0, "", False),
+    ],
+)
+def test_comments_say_what_becomes_of_a_command(line: str, shows: str, status: int, key: str, stays: bool) -> None:
+    (one,) = commands(sh(line))
+    assert (one.shows, one.status, one.key, one.stays) == (shows, status, key, stays)
 
 
 @pytest.mark.parametrize(

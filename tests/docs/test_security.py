@@ -114,21 +114,20 @@ def put_behind(scheme: Scheme, ahead: int, by: str) -> str:
     return world.verdict(datagram(scheme.true, TRUE, 101), now=1.0)
 
 
+def first(make: Callable[[Scheme], bytes]) -> Callable[[Scheme], str]:
+    """The verdict on a datagram, where nothing came before it."""
+    return lambda scheme: scheme.world().verdict(make(scheme))
+
+
 #: what is tried, by the first column of the guide's tables; the verdict is that of the datagram that matters
 TRIED: Final[dict[str, Callable[[Scheme], str]]] = {
-    "a byte is damaged by accident": lambda at: at.world().verdict(changed(at)),
-    "the payload is changed, the check made anew": lambda at: at.world().verdict(
-        datagram(at.outsider, TRUE, 100, b"opem")
-    ),
-    "a message is made up under somebody's name": lambda at: at.world().verdict(datagram(at.outsider, TRUE, 100)),
-    "one is made up without a check": lambda at: at.world().verdict(datagram(None, TRUE, 100)),
-    "one is made up with a check of another algorithm": lambda at: at.world().verdict(foreign(at)),
-    "a host of the fleet speaks under another one's name": lambda at: at.world().verdict(
-        datagram(at.insider, TRUE, 100)
-    ),
-    "a stranger speaks under the name of a program of this host": lambda at: at.world().verdict(
-        datagram(at.outsider, OWN, 100)
-    ),
+    "a byte is damaged by accident": first(changed),
+    "the payload is changed, the check made anew": first(lambda at: datagram(at.outsider, TRUE, 100, b"opem")),
+    "a message is made up under somebody's name": first(lambda at: datagram(at.outsider, TRUE, 100)),
+    "one is made up without a check": first(lambda at: datagram(None, TRUE, 100)),
+    "one is made up with a check of another algorithm": first(foreign),
+    "a host of the fleet speaks under another one's name": first(lambda at: datagram(at.insider, TRUE, 100)),
+    "a stranger speaks under the name of a program of this host": first(lambda at: datagram(at.outsider, OWN, 100)),
     "a message is sent again at once": lambda at: again(at, 0.0),
     "... when its sender was silent for longer than the horizon": lambda at: again(at, LATER),
     "... when its sender has gone on by `dedup.sanity` or more": lambda at: again(at, 0.0, gone_on=1024),
