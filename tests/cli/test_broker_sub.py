@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from types import TracebackType
 
 import pytest
+from click.testing import CliRunner
 
 from bccnd.cli.broker_sub import Bye, Place, as_json, as_line, read_order, read_place
+from bccnd.cli.tool import main
 from bccnd.gateways.broker_codec import Delivered, message, request
 from tests.e2e.harness import BIN, PATIENCE
 
@@ -69,33 +71,20 @@ def broker() -> Iterator[Broker]:
 
 
 def test_it_says_its_id_then_its_topics_and_prints_what_comes(broker: Broker) -> None:
-    tool = broker.start("--id", "C1", "-n", "4", "upb/*", "a/+")
+    broker.start("--id", "C1", "-n", "4", "upb/*", "a/+")
     assert broker.hear(11) == b"C1" + bytes(9)
     assert broker.hear(104) == request(0, b"upb/*") + request(0, b"a/+")
-    stream = b"".join(
-        message("10.0.0.7:4000", topic, kind, content)
-        for topic, kind, content in [
-            (b"upb/temp", 1, bytes.fromhex("097e")),
-            (b"a/b", 0, bytes.fromhex("010000000a")),
-            (b"upb/p", 2, bytes.fromhex("00009a9c2004")),
-            (b"x\x1b[31m", 3, b"red\x1b[0m\xff"),
-        ]
-    )
+    values = [
+        (b"upb/temp", 1, bytes.fromhex("097e"), "upb/temp - SHORT_REAL - 24.30"),
+        (b"a/b", 0, bytes.fromhex("010000000a"), "a/b - INT - -10"),
+        (b"upb/p", 2, bytes.fromhex("00009a9c2004"), "upb/p - FLOAT - 1013.2512"),
+        (b"x\x1b[31m", 3, b"red\x1b[0m\xff", "x\\x1b[31m - STRING - red\\x1b[0m\\xff"),
+    ]
+    stream = b"".join(message("10.0.0.7:4000", *value[:3]) for value in values)
     # In pieces that have nothing to do with messages.
-    broker.sock.sendall(stream[:1000])
-    broker.sock.sendall(stream[1000:3000])
-    broker.sock.sendall(stream[3000:])
-    assert tool.stdin is not None
-    assert broker.end() == (
-        0,
-        (
-            "10.0.0.7:4000 - upb/temp - SHORT_REAL - 24.30\n"
-            "10.0.0.7:4000 - a/b - INT - -10\n"
-            "10.0.0.7:4000 - upb/p - FLOAT - 1013.2512\n"
-            "10.0.0.7:4000 - x\\x1b[31m - STRING - red\\x1b[0m\\xff\n"
-        ),
-        "",
-    )
+    for first, end in ((0, 1000), (1000, 3000), (3000, None)):
+        broker.sock.sendall(stream[first:end])
+    assert broker.end() == (0, "".join(f"10.0.0.7:4000 - {value[3]}\n" for value in values), "")
 
 
 def test_commands_come_on_standard_input_and_wrong_ones_are_told(broker: Broker) -> None:
@@ -106,9 +95,9 @@ def test_commands_come_on_standard_input_and_wrong_ones_are_told(broker: Broker)
     assert broker.sock.recv(1) == b""
     status, out, err = broker.end()
     assert (status, out) == (0, "")
-    assert "'shout' is no command: subscribe TOPIC, unsubscribe TOPIC, exit" in err
-    assert "is no topic: 1 to 50 bytes, and this one has 51" in err
-    assert len(err.splitlines()) == 2
+    first, second = err.splitlines()
+    assert "'shout'" in first
+    assert "51" in second
 
 
 def test_the_end_of_standard_input_ends_nothing_else(broker: Broker) -> None:
@@ -125,22 +114,19 @@ def test_the_end_of_standard_input_ends_nothing_else(broker: Broker) -> None:
     ]
 
 
-def test_a_broker_that_turns_it_away_is_told_of_in_a_line(broker: Broker) -> None:
+def test_a_broker_that_turns_it_away_or_is_none_is_told_of_in_a_line(broker: Broker) -> None:
+    with Broker() as other:
+        other.start("--id", "C1")
+        other.sock.sendall(b"\xff" * 1603)
+        status, _, err = other.end()
+        assert (status, "is no message of a broker\n  remedy: " in err) == (1, True)
     broker.start("--id", "C1")
     broker.hear(11)
     broker.sock.close()
     status, out, err = broker.end()
     assert (status, out) == (1, "")
-    assert f"bccn: the broker at 127.0.0.1:{broker.port} has closed the connection\n  remedy: " in err
+    assert f"127.0.0.1:{broker.port} has closed the connection\n  remedy: " in err
     assert "Traceback" not in err
-
-
-def test_what_is_no_broker_is_told_of_in_a_line(broker: Broker) -> None:
-    broker.start("--id", "C1")
-    broker.sock.sendall(b"\xff" * 1603)
-    status, _, err = broker.end()
-    assert status == 1
-    assert "is no message of a broker\n  remedy: " in err
 
 
 def test_when_the_time_is_over_it_ends_with_what_it_has(broker: Broker) -> None:
@@ -149,29 +135,25 @@ def test_when_the_time_is_over_it_ends_with_what_it_has(broker: Broker) -> None:
     assert broker.end() == (1, "127.0.0.1:1 - t - STRING - one\n", "")
 
 
-def run(*arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [str(BIN / "bccn"), "broker-sub", *arguments], capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE
-    )
-    assert done.stdout == b""
-    assert b"Traceback" not in done.stderr
-    return done.returncode, done.stderr.decode()
-
-
 def test_nobody_there_is_a_failure_and_a_bad_command_line_is_bad_usage() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
-    status, said = run(f"127.0.0.1:{port}", "--id", "C1")
-    assert status == 1
-    assert f"bccn: cannot reach a broker at 127.0.0.1:{port}: Connection refused\n  remedy: " in said
-    for arguments in (
-        ("127.0.0.1", "--id", "C1"),
-        ("127.0.0.1:1",),
-        ("127.0.0.1:1", "--id", "elevenbytes"),
-        ("127.0.0.1:1", "--id", ""),
-        ("127.0.0.1:1", "--id", "C1", "x" * 51),
+    address = f"127.0.0.1:{port}"
+    for arguments, status, said in (
+        ((address, "--id", "C1"), 1, f"{address}: Connection refused\n  remedy: "),
+        *(
+            ((place, "--id", name, *topics), 2, "")
+            for place, name, *topics in (
+                ("127.0.0.1", "C1"),
+                (address, "elevenbytes"),
+                (address, ""),
+                (address, "C1", "x" * 51),
+            )
+        ),
+        ((address,), 2, ""),
     ):
-        assert run(*arguments)[0] == 2
+        done = CliRunner().invoke(main, ["broker-sub", *arguments])
+        assert (done.exit_code, said in done.stderr, done.stdout) == (status, True, ""), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,10 @@ def run(*arguments: str) -> Result:
 def test_a_line_says_what_was_made_and_what_was_left_out(tmp_path: Path, capture: Path) -> None:
     done = run(str(capture), "--host", "relay02", "--out", str(tmp_path / "j"))
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.startswith("3 datagrams in 1 files of journal 20231114T221321.")
-    assert ": 2 accepted, 1 duplicate; left out: 1 cut off by the snapshot length" in done.stdout
-    assert "1 captures that end within a packet" in done.stdout
-    assert len(done.stdout.splitlines()) == 1
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("3 datagrams in 1 files of journal 20231114T221321.")
+    for part in ("2 accepted, 1 duplicate", "1 cut off", "1 captures that end within a packet"):
+        assert part in line
 
 
 def test_options_say_how_it_is_judged(tmp_path: Path, capture: Path) -> None:
@@ -64,25 +64,22 @@ def test_options_say_how_it_is_judged(tmp_path: Path, capture: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        ([], 2, "Missing option '--host'"),
+        ([], 2, "'--host'"),
         (["--host", "a/b"], 2, "--host a/b"),
-        (["--host", "a", "--algorithm", "hmac"], 2, "hmac needs a key"),
+        (["--host", "a", "--algorithm", "hmac"], 2, "hmac"),
         (["--host", "a", "--key", "/nowhere"], 2, "cannot read key"),
-        (["--host", "a", "--signer", "a b=/x"], 2, "cannot be the beginning of a src"),
+        (["--host", "a", "--signer", "a b=/x"], 2, "src"),
         (["--host", "a", "--port", "0"], 2, "--port"),
-        (["--host", "a", "--port", "5401"], 1, "no datagram for UDP port 5401 among 4 packets"),
+        (["--host", "a", "--port", "5401"], 1, "5401 among 4 packets"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_written(
     tmp_path: Path, capture: Path, given: list[str], code: int, said: str
 ) -> None:
     done = run(str(capture), "--out", str(tmp_path / "j"), *given)
-    assert done.exit_code == code
-    assert said in done.stderr
-    assert done.stdout == ""
+    assert (done.exit_code, said in done.stderr, done.stdout) == (code, True, "")
     if code == 1:
-        assert len(done.stderr.splitlines()) == 2
-        assert "remedy: " in done.stderr
+        assert (len(done.stderr.splitlines()), "remedy: " in done.stderr) == (2, True)
     assert not list((tmp_path / "j").rglob("*.parquet"))
 
 

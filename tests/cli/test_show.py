@@ -44,28 +44,22 @@ def test_what_is_cut_fits_and_is_the_longest_beginning_that_does(text: str, widt
 
 
 def test_wide_characters_take_two_cells_and_marks_none() -> None:
-    assert cells("世界") == 4
-    assert cells("e\u0301") == 1
-    assert cut("世界", 3) == "世"
+    assert (cells("世界"), cells("e\u0301"), cut("世界", 3)) == (4, 1, "世")
+    assert payload_fields(b"a\x1b") == {"payload": "a\x1b"}
+    assert payload_fields(b"\xff") == {"payload_base64": "/w=="}
 
 
 def test_a_refusal_says_what_it_is_about_and_what_helps() -> None:
-    assert explain(Refusal("too_many_subscriptions", "x/")).startswith("'x/' is one pattern too many (bus.max_sub")
-    assert "bus.user.subscriptions" in explain(Refusal("too_many_subscriptions", "x/"))
-    assert "see access" in explain(Refusal("not_permitted", "x"))
-    assert explain(Refusal("bad_tag", "a b")).startswith("'a b' is no tag")
-    assert explain(Refusal("brand_new", "\x1b[m")) == "'\\x1b[m' was refused: brand_new"
-
-
-@pytest.mark.parametrize("reason", ["not_permitted", "not_admitted", "too_many_clients", "too_many_clients_of_user"])
-def test_who_is_turned_away_is_told_without_a_key(reason: str) -> None:
-    assert not explain(Refusal(reason, "")).startswith("'")
-    assert "(" in explain(Refusal(reason, ""))
-
-
-def test_a_payload_is_text_or_base64() -> None:
-    assert payload_fields(b"a\x1b") == {"payload": "a\x1b"}
-    assert payload_fields(b"\xff") == {"payload_base64": "/w=="}
+    for reason, about, parts in (
+        ("too_many_subscriptions", "x/", ("'x/'", "bus.max_sub", "bus.user.subscriptions")),
+        ("not_permitted", "x", ("'x'", "access")),
+        ("bad_tag", "a b", ("'a b'",)),
+        ("brand_new", "\x1b[m", ("'\\x1b[m'", "brand_new")),
+    ):
+        assert all(part in explain(Refusal(reason, about)) for part in parts), reason
+    for reason in ("not_permitted", "not_admitted", "too_many_clients", "too_many_clients_of_user"):
+        assert not explain(Refusal(reason, "")).startswith("'")
+        assert "(" in explain(Refusal(reason, ""))
 
 
 @pytest.mark.parametrize(
