@@ -1,8 +1,7 @@
 """Meshes of real hosts: a namespace for each, a wire for each segment, one more for the links between bridges.
 
 A host is called by its segment and its place there: ``s0b1`` is the second bridge of segment 0, ``s0p`` the plain host.
-Segments are 10.80.<segment>.0/24; bridges meet on 10.90.0.0/24, which none of the segments can reach, directly or by
-way of a relay that takes time and can be made to stand still.
+Segments are 10.80.<segment>.0/24; bridges meet on 10.90.0.0/24, directly or by a relay that delays and can be stopped.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -196,8 +195,6 @@ class Meshwork:
             places[segment] += 1
             self.bridges.append(self._host(name, segment, self._gateway(number)))
         self.plain = [self._host(f"s{segment}p", segment, {}) for segment in range(topology.segments)]
-        #: where each message was published
-        self.said: dict[bytes, str] = {}
 
     def _host(self, name: str, segment: int, settings: dict[str, Any]) -> MeshHost:
         more = {**self._settings, **settings}
@@ -239,14 +236,10 @@ class Meshwork:
             if host in self.bridges:
                 lines.append(f"link set w{name} master wan up")
         self._batch(self.switch, lines)
-        for name, host in self.hosts.items():
-            # Nobody else is on these wires, so nobody has to be asked whether an address is free.
-            for end in [f"l{name}"] + ([f"w{name}"] if host in self.bridges else []):
-                subprocess.run(
-                    ["ip", "netns", "exec", self.switch, "sysctl", "-qw", f"net.ipv6.conf.{end}.disable_ipv6=1"],
-                    check=False,
-                    capture_output=True,
-                )
+        # These wires need no IPv6, and so no search for addresses that are in use.
+        ends = [f"net.ipv6.conf.{line.split()[2]}.disable_ipv6=1" for line in lines]
+        command = ["ip", "netns", "exec", self.switch, "sysctl", "-qw", *ends]
+        subprocess.run(command, check=False, capture_output=True)
 
     def _wire(self, name: str, end: str, address: str) -> list[str]:
         return [
@@ -308,11 +301,10 @@ class Meshwork:
                 host.process.terminate()
         for host in self.hosts.values():
             if host.process is not None:
-                try:
+                with contextlib.suppress(subprocess.TimeoutExpired):
                     host.process.wait(PATIENCE)
-                except subprocess.TimeoutExpired:
-                    host.process.kill()
-                    host.process.wait(PATIENCE)
+                host.process.kill()
+                host.process.wait(PATIENCE)
         if self._relay is not None:
             self._relay.kill()
             self._relay.wait(PATIENCE)
@@ -397,7 +389,6 @@ class Meshwork:
             self._sent += 1
             assert host.client is not None
             host.client.publish(CHANNEL, payload)
-            self.said[payload] = host.name
             said.append(payload)
             ahead = begin + (number + 1) / rate - time.monotonic()
             if ahead > 0:
@@ -419,48 +410,42 @@ class Meshwork:
                 quiet = min(quiet, 0.3)  # copies would come now
             time.sleep(0.01)
 
-    def twice(self) -> list[str]:
-        """What a program got more than once."""
-        return [
-            f"{host.name} got {payload.decode()!r} {times} times"
+    def never(self, said: Iterable[bytes], but: Iterable[str] = ()) -> list[str]:
+        """What a program, but those of these hosts, did not get."""
+        hosts = [host for host in self.hosts.values() if host.name not in set(but)]
+        return [f"{host.name}: {payload.decode()}" for host in hosts for payload in said if payload not in host.got]
+
+    def at_most_once(self) -> None:
+        twice = [
+            f"{host.name}: {payload.decode()}"
             for host in self.hosts.values()
             for payload, times in host.got.items()
             if times > 1
         ]
-
-    def never(self, said: Iterable[bytes], but: Iterable[str] = ()) -> list[str]:
-        """What a program, but those of these hosts, did not get."""
-        return [
-            f"{host.name} never got {payload.decode()!r}"
-            for host in self.hosts.values()
-            if host.name not in set(but)
-            for payload in said
-            if payload not in host.got
-        ]
-
-    def at_most_once(self) -> None:
-        twice = self.twice()
-        assert not twice, f"{len(twice)} deliveries too many: {_some(twice)}\n{self.where()}"
+        assert not twice, f"{len(twice)} deliveries too many: {twice[:10]}\n{self.where()}"
 
     def exactly_once(self, said: Iterable[bytes], but: Iterable[str] = ()) -> None:
         self.at_most_once()
         never = self.never(said, but)
-        assert not never, f"{len(never)} deliveries did not take place: {_some(never)}\n{self.where()}"
+        assert not never, f"{len(never)} deliveries did not take place: {never[:10]}\n{self.where()}"
+
+    def exchange(self, names: Iterable[str], count: int, rate: float, said: Sequence[bytes] = ()) -> list[bytes]:
+        """Have these hosts send messages, which every program gets once, as it gets those that were sent before."""
+        sent = [*said, *self.say(names, count, rate)]
+        self.settle(sent)
+        self.exactly_once(sent)
+        return sent
 
     def where(self) -> str:
-        """What became of datagrams, by host: for whoever has to find out why something is missing."""
+        """The counts of datagrams and messages of each host that are not 0, to find out where something was lost."""
+        pattern = r"^bccnd_((?:datagrams|gateway|socket_drops|deliveries_dropped)\S*) (?!0\.0$)(\S+)$"
         lines = []
         for host in self.hosts.values():
             try:
-                page = host.page("/metrics")
+                found = re.findall(pattern, host.page("/metrics"), re.MULTILINE)
+                lines.append(f"{host.name}: " + ", ".join(" ".join(one) for one in found))
             except AssertionError as error:
                 lines.append(str(error))
-                continue
-            found = re.findall(
-                r"^bccnd_((?:datagrams_total|datagrams_sent|gateway_(?:messages|dropped|peers)|socket_drops"
-                r"|deliveries_dropped)\S*) (?!0\.0$)(\S+)$", page, re.MULTILINE,
-            )  # fmt: skip
-            lines.append(f"{host.name}: " + ", ".join(f"{name} {value}" for name, value in found))
         return "\n".join(lines)
 
     def broadcasts(self) -> list[int]:
@@ -493,9 +478,7 @@ def amplification(work: Meshwork, rate: float) -> None:
     """Every host speaks; each message goes everywhere once, and costs what the formula says."""
     messages = 6 * len(work.hosts)
     before, links_before = sum(work.broadcasts()), work.link_messages()
-    said = work.say(work.hosts, 6, rate)
-    work.settle(said)
-    work.exactly_once(said)
+    work.exchange(work.hosts, 6, rate)
     relayed = sum(work.broadcasts()) - before - messages
     ends = 2 * len(work.topology.links) * messages
     # Gateways tell how many they have sent once a second.
@@ -510,7 +493,3 @@ def amplification(work: Meshwork, rate: float) -> None:
 def _wan(bridge: int) -> str:
     """Where a bridge is found by others."""
     return f"10.90.0.{bridge + 1}"
-
-
-def _some(lines: list[str]) -> str:
-    return "; ".join(lines[:10]) + (" ..." if len(lines) > 10 else "")

@@ -49,24 +49,18 @@ def test_with_losses_everywhere_nobody_gets_anything_twice(full: Meshwork) -> No
     full.at_most_once()
     missed = len(full.never(said)) / len(said) / len(full.hosts)
     assert 0 < missed < 0.2, f"{missed:.1%} did not arrive"
-    said = full.say(full.hosts, 2, RATE)
-    full.settle(said)
-    full.exactly_once(said)
+    full.exchange(full.hosts, 2, RATE)
 
 
 def test_with_a_cable_pulled_and_a_link_cut_the_other_bridges_carry_everything(full: Meshwork) -> None:
     dead, deaf = full.hosts["s0b0"], full.hosts["s1b1"]
     full.unplug(dead)
     full.lose_on_links(100, deaf.name)
-    said = full.say(full.hosts, 6, RATE)
-    full.settle(said)
-    full.exactly_once(said)
+    said = full.exchange(full.hosts, 6, RATE)
     full.plug(dead)
     full.lose_on_links(0)
     full.wait_for_links()
-    said += full.say(full.hosts, 4, RATE)
-    full.settle(said)
-    full.exactly_once(said)
+    full.exchange(full.hosts, 4, RATE, said)
 
 
 def test_a_bridge_that_is_killed_is_not_missed_and_one_that_comes_back_repeats_nothing(full: Meshwork) -> None:
@@ -80,9 +74,7 @@ def test_a_bridge_that_is_killed_is_not_missed_and_one_that_comes_back_repeats_n
     victim.start()
     full.wait_for_links()
     wait(lambda: victim.drain() or victim.interrupted, "the program to be connected again")
-    said = full.say(full.hosts, 4, RATE)
-    full.settle(said)
-    full.exactly_once(said)
+    full.exchange(full.hosts, 4, RATE)
 
 
 def test_a_daemon_and_a_gateway_that_stood_still_for_five_seconds_repeat_nothing(full: Meshwork) -> None:
@@ -96,6 +88,4 @@ def test_a_daemon_and_a_gateway_that_stood_still_for_five_seconds_repeat_nothing
     time.sleep(max(0.0, began + 5.0 - time.monotonic()))
     daemon.signal(signal.SIGCONT)
     os.kill(gateway, signal.SIGCONT)
-    said += full.say(speakers, 2, RATE)
-    full.settle(said)
-    full.exactly_once(said)
+    full.exchange(speakers, 2, RATE, said)

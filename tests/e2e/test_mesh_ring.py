@@ -41,9 +41,7 @@ def test_links_that_stand_still_and_go_on_bring_nothing_twice(circle: Meshwork) 
     circle.settle(said)
     circle.lose_on_segments(0)
     circle.at_most_once()
-    said = circle.say(circle.hosts, 2, RATE)
-    circle.settle(said)
-    circle.exactly_once(said)
+    circle.exchange(circle.hosts, 2, RATE)
 
 
 def test_what_links_bring_when_everybody_has_fallen_silent_is_no_news(circle: Meshwork) -> None:
@@ -63,12 +61,8 @@ def test_a_ring_that_is_broken_is_a_chain_and_reaches_everybody(circle: Meshwork
     one, other = circle.hosts["s1b0"], circle.hosts["s3b1"]
     circle.unplug(one)
     circle.unplug(other)
-    said = circle.say(circle.hosts, 4, RATE)
-    circle.settle(said)
-    circle.exactly_once(said)
+    said = circle.exchange(circle.hosts, 4, RATE)
     circle.plug(one)
     circle.plug(other)
     circle.wait_for_links()
-    said += circle.say(circle.hosts, 4, RATE)
-    circle.settle(said)
-    circle.exactly_once(said)
+    circle.exchange(circle.hosts, 4, RATE, said)

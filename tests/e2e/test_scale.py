@@ -7,17 +7,15 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import pytest
 
-from tests.bench.document import put_into
 from tests.bench.measure import Rules, judge
 from tests.bench.programs import ROOT, CannotBuild, build
 from tests.bench.scale_axes import AXES
-from tests.bench.scale_measure import Sample, shorter
-from tests.bench.scale_report import Findings, Key, fit, sections, verdicts
+from tests.bench.scale_measure import Sample
+from tests.bench.scale_report import Findings, Key, verdicts
 from tests.bench.summary import Spread
 from tests.support import cannot_here
 
@@ -102,6 +100,7 @@ def test_a_point_that_cannot_be_measured_is_refused_and_has_no_figure(tmp_path: 
     assert "- does not hold: 64 clients x 10 patterns, of 64 x 1: no figure; at most 1.1" in done.stdout
 
 
+@pytest.mark.slow
 def test_what_cannot_be_asked_for_is_said_before_anything_runs(tmp_path: Path) -> None:
     for arguments, said in (
         (("--axes", "clients,moons"), "no such thing: moons; there are clients, shares"),
@@ -111,18 +110,6 @@ def test_what_cannot_be_asked_for_is_said_before_anything_runs(tmp_path: Path) -
         assert done.returncode == 2
         assert said in done.stderr
         assert not (tmp_path / "out").exists()
-
-
-def test_every_point_is_of_a_line_and_its_messages_make_even_shares() -> None:
-    for axis, quick in product(AXES.values(), (False, True)):
-        points = axis.points(quick)
-        assert len({(point.line, point.x) for point in points}) == len(points)
-        for point in points:
-            assert point.line in {line.name for line in axis.lines}
-            assert (point.stream.warm + point.stream.messages) % point.unit == 0
-            few = shorter(point, Rules(messages=1000)).messages
-            assert few > 0
-            assert few % point.unit == 0
 
 
 SAMPLE = Sample("patterns", "bccnd", 1, 1, messages=1000, fan_out=1, cpu_ns=1000.0)
@@ -159,20 +146,3 @@ def test_a_point_is_held_against_the_floor_beside_it_or_against_the_first_of_its
     ]
     (one,) = verdicts(findings(*floor))
     assert str(one) == "holds: fan-out 8, of the floor: 1.020 (1.020 to 1.020); at most 1.1"
-
-
-def test_a_fit_finds_what_a_message_costs_and_what_each_client_does() -> None:
-    found = fit({n: 1000 + 500 * n for n in (1, 8, 64, 512)})
-    assert found is not None
-    assert found.base == pytest.approx(1000)
-    assert found.each == pytest.approx(500)
-    assert found.off == pytest.approx(0, abs=1e-9)
-    assert fit({1: 1000.0}) is None
-
-
-def test_only_what_stands_between_the_markers_is_replaced() -> None:
-    found = findings(SAMPLE)
-    page, missing = put_into(PAGE, "scale", sections(found))
-    assert missing == ["about"]
-    assert page == PAGE.replace("old\n", "| patterns per client | bccnd |\n| ---: | ---: |\n| 1 | 1,000 |\n")
-    assert put_into(page, "scale", sections(found))[0] == page
