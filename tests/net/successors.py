@@ -42,7 +42,7 @@ from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.segment import Peers, Segment, SegmentOptions
 from tests.net.packets import unbatched
-from tests.support import BROADCAST, PATIENCE, ROOT, Hub, Peer, Who, free_port, turn
+from tests.support import BROADCAST, ROOT, Hub, Peer, Who, free_port
 
 _OURS: Final = str(ROOT / "bccnd") + os.sep
 
@@ -274,19 +274,9 @@ class Site(Hub):
         return peer
 
     def settle(self) -> None:
-        deadline = time.monotonic() + PATIENCE
-        unread = True
-        while unread:
-            assert time.monotonic() < deadline, "there is no end to what clients have sent"
-            turn(self.loop)
-            poll = select.poll()
-            for client in self.bus.clients.values():
-                if client.watched & READABLE:
-                    poll.register(client.sock, select.POLLIN)
-            if self.wire is not None:
-                poll.register(self.wire, select.POLLIN)
-            unread = bool(poll.poll(0))
-        turn(self.loop)
+        super().settle()
+        while self.wire is not None and select.select([self.wire], [], [], 0)[0]:
+            super().settle()
         while self.annals.step(time.monotonic()):
             pass
         if self.annals.complete:

@@ -668,19 +668,6 @@ def test_one_that_is_too_large_for_the_socket_as_it_is_comes_in_its_place(hub: H
     assert hub.bus.counters.deliveries == 10
 
 
-def test_who_is_ended_in_the_middle_has_no_hole_and_costs_the_others_nothing(hub: Hub) -> None:
-    three = hub.connect(b"a"), slow(hub, b"a"), hub.connect(b"a")
-    mode(three[1], soft="error")
-    sent = numbered(0, 50, b"x" * 1000)
-    hub.bus.deliver(to(three, sent))
-    assert three[0].waiting() == three[2].waiting() == sent
-    assert not three[1].client.open
-    got = three[1].waiting()
-    assert got == sent[: len(got)]
-    assert dropped(hub) == {"client_ended": 1, "client_gone": 49 - len(got)}
-    assert hub.bus.counters.deliveries == 100 + len(got)
-
-
 def test_more_than_the_kernel_takes_with_one_call_arrives(hub: Hub) -> None:
     one, together = slow(hub, b"a"), batched(hub, b"a")
     hub.reload(BusLimits(queue_messages=10_000))

@@ -1,4 +1,4 @@
-"""Control messages, each of them: what it answers, what it changes, and what is told of a wrong one."""
+"""Control messages: what each answers, what it changes, and what is told of a wrong one. Tags are in test_model.py."""
 
 from __future__ import annotations
 
@@ -111,15 +111,6 @@ def test_what_is_not_known_is_told_and_changes_nothing(hub: Hub) -> None:
     assert hub.bus.counters.errors == {"unknown_control": 3 * len(WRONG)}
 
 
-def test_what_a_client_sets_is_its_own(hub: Hub) -> None:
-    one, other = hub.connect(b"a"), hub.connect(b"a")
-    one.send(*(frames.request(key) for key in (b"echo/off", b"blocking/soft/error", b"order/stack", b"!/bccn/meta/on")))
-    one.all()
-    assert (other.client.echo, other.client.soft, other.client.box.order) == (True, b"queue", 0)
-    other.publish(b"a", b"x")
-    assert other.all() == [b"MSG a\0x"]
-
-
 def test_the_last_word_counts(hub: Hub) -> None:
     one = hub.connect()
     for soft in SOFT_MODES:
@@ -138,22 +129,7 @@ def test_the_last_word_counts(hub: Hub) -> None:
 
 # -- tags
 
-TAGS = [b"a", b"door-1", b"A.b_c", b"0", b"x" * MAX_TAG, b"\"'#$%&", b"on", b"unknown"]
 BAD_TAGS = [b"x" * (MAX_TAG + 1), b"a/b", b"/", b"a b", b"a:b", b"a|b", b"*", b"?", b"!", b"\0", b"a\0", b"\xff", b"\n"]
-
-
-def test_a_tag_stands_behind_what_a_client_is_called_until_it_is_taken_off(hub: Hub) -> None:
-    one = hub.connect()
-    for tag in TAGS:
-        expected = me(hub) + b"/" + tag
-        one.send(frames.request(frames.TAG, tag), frames.request(frames.WHOAMI))
-        assert one.all() == [frames.control(frames.WHOAMI, expected)]
-        assert one.client.identity == expected
-        one.publish(b"a", b"x")
-        one.all()
-        assert hub.sent[-1].partition(b"]")[2].startswith(expected + b":")
-        one.send(frames.request(frames.TAG), frames.request(frames.WHOAMI))
-        assert one.all() == [frames.control(frames.WHOAMI, me(hub))]
 
 
 def test_a_bad_tag_is_told_and_the_one_before_stays(hub: Hub) -> None:
@@ -163,40 +139,6 @@ def test_a_bad_tag_is_told_and_the_one_before_stays(hub: Hub) -> None:
         one.send(frames.request(frames.TAG, tag))
         assert refusals(one.all()) == [(b"bad_tag", tag)]
         assert one.client.identity == me(hub) + b"/good"
-
-
-def test_two_may_have_one_tag_and_each_leaves_it_alone(hub: Hub) -> None:
-    pair = [hub.connect() for _ in range(2)]
-    for one in pair:
-        one.send(frames.request(frames.TAG, b"same"), frames.request(frames.TAG, b"same"))
-        one.all()
-    assert {name: speaker.users for name, speaker in hub.egress._speakers.items()} == {me(hub) + b"/same": 2}
-    pair[0].send(frames.request(frames.TAG))
-    pair[0].all()
-    for one in pair:
-        one.publish(b"a", b"x")
-        one.all()
-    heads = [datagram.partition(b"]")[2].split(b":")[0] for datagram in hub.sent]
-    assert heads == [me(hub), me(hub) + b"/same"]
-    for one in pair:
-        one.close()
-    hub.turn()
-    assert hub.egress._speakers == {}
-
-
-def test_the_numbers_under_a_name_never_go_back_however_often_it_changes(hub: Hub) -> None:
-    one = hub.connect()
-    for tag in (b"x", b"", b"x", b"y", b"x", b""):
-        one.send(frames.request(frames.TAG, tag))
-        one.publish(b"a", b"1", b"2")
-    one.all()
-    numbers: dict[bytes, list[int]] = {}
-    for datagram in hub.sent:
-        src, seq, _ = datagram.partition(b"]")[2].split(b":", 2)
-        numbers.setdefault(src, []).append(int(seq))
-    assert len(numbers) == 3
-    for found in numbers.values():
-        assert found == sorted(set(found))
 
 
 def test_a_tag_where_there_is_no_segment(tmp_path: Path) -> None:
