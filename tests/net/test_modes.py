@@ -1,4 +1,4 @@
-"""Modes of clients that read slowly: echo, soft and hard limits, orders, rates, and which publishers wait."""
+"""Modes of clients that read slowly: soft and hard limits, orders, rates, and which publishers wait."""
 
 from __future__ import annotations
 
@@ -75,34 +75,6 @@ def let_pass(hub: Hub, peer: Peer, seconds: float) -> None:
     for timer in hub.loop._timers:
         timer.when -= seconds
     hub.turn()
-
-
-# -- echo
-
-
-#: patterns, and keys whose messages they or the name of the host fit
-ECHOED = [(b"a", b"a"), (b"", b"a"), (b"two words", b"two words"), (b"!/app/", b"!/app/x"), (b"b", b"!relay01/*")]
-
-
-@pytest.mark.parametrize("meta", [False, True])
-def test_without_echo_a_publisher_gets_the_messages_of_all_others(hub: Hub, meta: bool) -> None:
-    for pattern, key in ECHOED:
-        one, other = hub.connect(pattern), hub.connect(pattern)
-        assert one.client.echo
-        if meta:
-            one.send(frames.request(frames.META_ON))
-            other.send(frames.request(frames.META_ON))
-        for wanted, expected in ((b"off", 0), (b"on", 1)):
-            one.send(frames.request(frames.ECHO + wanted))
-            one.publish(key, b"mine")
-            assert len(messages(one.all(), key)) == expected
-            assert len(messages(other.all(), key)) == 1
-            other.publish(key, b"other's")
-            assert [payload[-7:] for payload in messages(one.all(), key)] == [b"other's"]
-            assert len(messages(other.all(), key)) == 1
-        one.close()
-        other.close()
-        turn_until(hub.loop, lambda: not hub.bus.clients, "the end of both")
 
 
 # -- soft modes: the socket is full
@@ -401,20 +373,6 @@ def test_a_publisher_waits_for_one_blocker_after_the_other(small: Hub) -> None:
     assert small.bus.counters.held["slow_reader"] in (1, 2)
 
 
-def test_many_publishers_that_wait_all_go_on_and_each_keeps_its_order(small: Hub) -> None:
-    one, publishers = slow(small, b"a"), [small.connect() for _ in range(5)]
-    mode(one, soft="block")
-    count = clog(small, one)
-    for number in range(40):
-        for place, publisher in enumerate(publishers):
-            publisher.publish(b"a", b"%04d" % (1000 * place + number))
-    small.settle()
-    assert all(is_held(publisher) for publisher in publishers)
-    found = numbers(collect(one, count + 200))[count:]
-    for place in range(5):
-        assert [number % 1000 for number in found if number // 1000 == place] == list(range(40))
-
-
 def test_a_publisher_that_ends_while_it_waits_loses_nothing_and_costs_no_turns(
     small: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -682,18 +640,6 @@ def test_a_rate_that_is_taken_away_slows_nobody_any_more(tmp_path: Path) -> None
         publisher.publish(b"a", *[b"x"] * 500)
         publisher.all()
         assert hub.bus.counters.held["rate"] <= 2
-
-
-def test_a_rate_and_a_blocker_together_lose_nothing_and_charge_once(tmp_path: Path) -> None:
-    with rated(tmp_path, 500.0) as hub:
-        one, publisher = slow(hub, b"a"), hub.connect()
-        mode(one, soft="block")
-        before = time.monotonic()
-        publisher.publish(b"a", *numbered(0, 600))
-        assert numbers(collect(one, 600)) == list(range(600))
-        assert dropped(hub) == {}
-        # Those that had to wait were charged once: within this time no more tokens than these could be used.
-        assert 500 * (1 + time.monotonic() - before) + 1 >= 600
 
 
 # -- the end of the bus
