@@ -38,6 +38,7 @@ def usual(tmp_path: Path) -> Iterator[Daemon]:
         yield daemon
 
 
+@pytest.mark.slow
 def test_a_burst_of_100_000_datagrams_loses_none_even_if_the_daemon_sleeps_all_the_while(usual: Daemon) -> None:
     with usual.connect("burst/") as client:
         usual.signal(signal.SIGSTOP)
