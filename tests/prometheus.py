@@ -9,7 +9,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from tests.support import ROOT, cannot_here, free_port
@@ -82,9 +81,7 @@ class Prometheus:
     def __enter__(self) -> Prometheus:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.terminate()
         self._process.wait(PATIENCE)
         self._log.close()
