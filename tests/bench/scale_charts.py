@@ -5,18 +5,17 @@ A chart shows what is in scale.json and nothing else, and drawn twice from the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from math import log
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tests.bench.cases import PATTERNS
 from tests.bench.document import FAINT, INK, bare, chart
 from tests.bench.scale_axes import AXES, REMEMBERED
 from tests.bench.scale_report import Findings, Key, Value, each, resident, sender
-from tests.bench.summary import cpu, together
+from tests.bench.summary import Spread, cpu, together
 
 #: of what is compared; who is held against whom has the same hue, the floor the lighter one
 BLUE, ORANGE, PURPLE, GREEN, GREY, PALE = "#1f6fb4", "#d9822b", "#7d5fa8", "#3c8c5a", "#8b939c", "#c9a27a"
@@ -38,109 +37,101 @@ STYLES: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """A line of an axis, by one of its figures."""
 
     line: str
     title: str
     value: Value = cpu
-    style: str = ""
+
+    @property
+    def style(self) -> tuple[str, str, str]:
+        return STYLES.get(self.line) or STYLES[self.line.rpartition("_")[2]]
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """One small chart."""
 
     axis: str
     title: str
     y: str
     curves: tuple[Curve, ...]
+    #: panels of one row that may be compared have one scale
+    shared: bool = False
     #: where something changes, and what
     mark: tuple[int, str] | None = None
-    #: panels of one row that may be compared have one scale
-    shared: bool = True
+
+
+def curves(value: Value = cpu, **titles: str) -> tuple[Curve, ...]:
+    """The figure of some lines, by their titles."""
+    return tuple(Curve(line, title, value) for line, title in titles.items())
 
 
 def modes(value: Value) -> tuple[Curve, ...]:
     return (
-        Curve("floor", "floor, HMAC", value),
-        Curve("bccnd", "bccnd", value),
-        Curve("floor_batch", "floor, HMAC, batch", value),
-        Curve("bccnd_batch", "bccnd, batch mode", value),
+        *curves(value, floor="floor, HMAC", bccnd="bccnd"),
+        *curves(value, floor_batch="floor, HMAC, batch", bccnd_batch="bccnd, batch mode"),
     )
 
 
-def streams(kind: str) -> tuple[Curve, ...]:
-    return (
-        Curve(f"{kind}_repeated", "runs of 16", style="repeated"),
-        Curve(f"{kind}_alternating", "by turns", style="alternating"),
-        Curve(f"{kind}_unique", "each a new one", style="unique"),
+def streams(title: str, y: str, kind: str) -> Panel:
+    titles = {"repeated": "runs of 16", "alternating": "by turns", "unique": "each a new one"}
+    lines = tuple(Curve(f"{kind}_{name}", what) for name, what in titles.items())
+    return Panel("channels", title, y, lines, mark=(REMEMBERED, "remembered to here"))
+
+
+def direct(title: str, value: Value) -> Panel:
+    lines = curves(
+        value,
+        listeners="no daemon",
+        bccnd_all="bccnd, everything",
+        batch_all="bccnd, batch mode, everything",
+        bccnd_own="bccnd, own share",
     )
+    return Panel("direct", title, "ns", lines, shared=True)
 
 
-def all_direct(value: Value) -> tuple[Curve, ...]:
-    return (
-        Curve("listeners", "no daemon", value),
-        Curve("bccnd_all", "bccnd, everything", value),
-        Curve("batch_all", "bccnd, batch mode, everything", value),
-        Curve("bccnd_own", "bccnd, own share", value),
-    )
-
-
+SHARES: Final = curves(
+    floor="floor, one process",
+    bccnd="bccnd, one process",
+    floor_each="floor, a process each",
+    bccnd_each="bccnd, a process each",
+)
 #: the share of an axis that a figure below it takes up, for each panel of the row
 CROWDED: Final = 0.05
-FORGETS: Final = (REMEMBERED, "remembered to here")
 #: file: its panels
 CHARTS: Final = {
     "scaling-clients.svg": (
-        Panel("clients", "a message", "ns of the relay", modes(cpu), shared=False),
-        Panel("clients", "a delivery", "ns of the relay", modes(each), shared=False),
+        Panel("clients", "a message", "ns of the relay", modes(cpu)),
+        Panel("clients", "a delivery", "ns of the relay", modes(each)),
     ),
     "scaling-matching.svg": (
+        Panel("shares", "each client its own share: a message", "ns of the relay", SHARES, shared=True),
         Panel(
-            *("shares", "each client its own share: a message", "ns of the relay"),
-            (
-                Curve("floor", "floor, one process"),
-                Curve("bccnd", "bccnd, one process"),
-                Curve("floor_each", "floor, a process each"),
-                Curve("bccnd_each", "bccnd, a process each"),
-            ),
-        ),
-        Panel(
-            "patterns",
-            "64 clients with patterns, one gets all: a message",
-            "ns of the daemon",
-            (Curve("bccnd", "bccnd"),),
+            *("patterns", "64 clients with patterns, one gets all: a message", "ns of the daemon"),
+            curves(bccnd="bccnd"),
+            shared=True,
         ),
     ),
     "scaling-sources.svg": (
         Panel(
             *("sources", "a message", "ns of the daemon"),
-            (Curve("first", "heard for the first time"), Curve("bccnd", "heard again")),
-            shared=False,
+            curves(first="heard for the first time", bccnd="heard again"),
         ),
-        Panel("sources", "resident memory of the daemon", "MB", (Curve("bccnd", "", resident),), shared=False),
+        Panel("sources", "resident memory of the daemon", "MB", curves(resident, bccnd="")),
     ),
     "scaling-channels.svg": (
-        Panel("channels", "1 client: a message", "ns of the daemon", streams("one"), FORGETS, shared=False),
-        Panel(
-            "channels",
-            f"64 clients x {PATTERNS} patterns, one gets all",
-            "",
-            streams("patterns"),
-            FORGETS,
-            shared=False,
-        ),
-        Panel("channels", "64 clients, all get all", "", streams("all"), FORGETS, shared=False),
+        streams("1 client: a message", "ns of the daemon", "one"),
+        streams(f"64 clients x {PATTERNS} patterns, one gets all", "", "patterns"),
+        streams("64 clients, all get all", "", "all"),
     ),
     "scaling-payload.svg": (
-        Panel("payload", "packet mode: a delivery", "ns of the relay", modes(each)[:2]),
-        Panel("payload", "batch mode: a delivery", "ns of the relay", modes(each)[2:]),
+        Panel("payload", "packet mode: a delivery", "ns of the relay", modes(each)[:2], shared=True),
+        Panel("payload", "batch mode: a delivery", "ns of the relay", modes(each)[2:], shared=True),
     ),
     "scaling-direct.svg": (
-        Panel("direct", "daemon and all programs: a message", "ns", all_direct(together)),
-        Panel("direct", "sender with the kernel's receiving: a message", "ns", all_direct(sender)),
+        direct("daemon and all programs: a message", together),
+        direct("sender with the kernel's receiving: a message", sender),
     ),
 }
 
@@ -171,35 +162,31 @@ def draw(place: Any, found: Findings, panel: Panel) -> None:
     """One panel: its curves, with whiskers from the least to the most."""
     place.set_xscale("log")
     place.set_yscale("log")
-    highest, lowest = 0.0, float("inf")
-    seen: set[int] = set()
+    seen: list[Spread] = []
     for curve in panel.curves:
-        colour, dash, dot = STYLES[curve.style or curve.line]
-        figures = [
-            (x, found.figure(Key(panel.axis, curve.line, x), curve.value)) for x in found.xs(panel.axis, curve.line)
-        ]
-        known = [(x, figure) for x, figure in figures if figure is not None and x > 0]
-        if not known:
-            continue
-        seen |= {x for x, _ in known}
-        highest = max(highest, *(figure.most for _, figure in known))
-        lowest = min(lowest, *(figure.least for _, figure in known))
-        at, middle = [x for x, _ in known], [figure.median for _, figure in known]
-        place.vlines(at, [one.least for _, one in known], [one.most for _, one in known], color=colour, linewidth=1)
-        place.plot(
-            *(at, middle),
-            color=colour,
-            linestyle=dash or "none",
-            marker=dot,
-            markersize=4,
-            linewidth=1.5,
-            label=curve.title,
-        )
-    if not seen:
-        return
-    # A flat line is to look flat: at least a decade, whatever the noise does.
-    middle_of = (lowest * highest) ** 0.5
-    place.set_ylim(min(lowest / 1.6, middle_of / 3.2), max(highest * 1.6, middle_of * 3.2))
+        colour, dash, dot = curve.style
+        figures = {
+            x: found.figure(Key(panel.axis, curve.line, x), curve.value) for x in found.xs(panel.axis, curve.line)
+        }
+        known = {x: figure for x, figure in figures.items() if figure is not None and x > 0}
+        if known:
+            seen += known.values()
+            whiskers = [one.least for one in known.values()], [one.most for one in known.values()]
+            place.vlines(list(known), *whiskers, color=colour, linewidth=1)
+            place.plot(
+                *(list(known), [one.median for one in known.values()]),
+                color=colour,
+                linestyle=dash or "none",
+                linewidth=1.5,
+                marker=dot,
+                markersize=4,
+                label=curve.title,
+            )
+    if seen:
+        # A flat line is to look flat: at least a decade, whatever the noise does.
+        lowest, highest = min(one.least for one in seen), max(one.most for one in seen)
+        middle = (lowest * highest) ** 0.5
+        place.set_ylim(min(lowest / 1.6, middle / 3.2), max(highest * 1.6, middle * 3.2))
 
 
 def ticks(least: float, most: float) -> list[float]:
@@ -228,7 +215,6 @@ def roomy(xs: Sequence[int], crowded: float) -> set[int]:
 
 def dress(place: Any, found: Findings, panel: Panel, crowded: float) -> None:
     """Axes, title, legend, and where something changes."""
-    form: Callable[[float, object], str] = short
     lines = {curve.line for curve in panel.curves}
     xs = sorted({x for line in lines for x in found.xs(panel.axis, line) if x > 0})
     named = roomy(xs, crowded) if xs else set()
@@ -238,7 +224,7 @@ def dress(place: Any, found: Findings, panel: Panel, crowded: float) -> None:
         place.axvline(x, color=INK, linewidth=0.8, linestyle=":")
         place.text(x / 1.25, place.get_ylim()[0] * 1.12, what, fontsize=7.5, color=INK, ha="right")
     place.set_yticks(ticks(*place.get_ylim()))
-    place.yaxis.set_major_formatter(form)
+    place.yaxis.set_major_formatter(short)
     place.minorticks_off()
     place.set_title(panel.title, fontsize=9.5, loc="left", color=INK)
     place.set_xlabel(AXES[panel.axis].x, fontsize=8.5, color=INK)

@@ -1,8 +1,8 @@
 """Runs inputs through a target once more, without atheris: `python -m tests.fuzz.replay [--plain] TARGET [FILE...]`.
 
 Without files it takes the corpus and the findings. ``--plain`` uses the plain build. With ``--outcomes`` it reads
-inputs from its input, each as a length and that many bytes, and answers each with the text of its outcome, likewise:
-that is how the two builds are compared.
+inputs from its input, each as a line with the target's name, a length and that many bytes, and answers each with the
+text of its outcome, behind its length: so the two builds are compared.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 import struct
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from tests.fuzz import plain
@@ -31,16 +32,16 @@ def kept(target: str) -> list[Path]:
     return sorted(path for folder in (CORPUS, FINDINGS) for path in (folder / target).glob("*") if path.is_file())
 
 
-def answer(name: str) -> None:
+def answer() -> None:
     """Answer inputs with outcomes until there are no more."""
     from tests.fuzz.targets import TARGETS
 
-    run = TARGETS[name].load()
+    load = cache(lambda name: TARGETS[name].load())
     # What else is printed must not come between the answers.
     source, sink, sys.stdout = sys.stdin.buffer, sys.stdout.buffer, sys.stderr
-    while len(head := source.read(LENGTH.size)) == LENGTH.size:
-        data = source.read(LENGTH.unpack(head)[0])
-        text = outcome(run, data)
+    while name := source.readline().decode().strip():
+        data = source.read(LENGTH.unpack(source.read(LENGTH.size))[0])
+        text = outcome(load(name), data)
         sink.write(LENGTH.pack(len(text)) + text)
         sink.flush()
 
@@ -60,8 +61,7 @@ def main() -> None:
         plain.use()
     logging.disable()
     if "--outcomes" in arguments:
-        arguments.remove("--outcomes")
-        answer(arguments[0])
+        answer()
         return
     from tests.fuzz.targets import TARGETS
 

@@ -1,8 +1,7 @@
 """Both builds agree on every input: what the compiled modules make of it, the plain ones make of it, byte for byte.
 
-The plain build runs in a process of its own (`tests.fuzz.replay --plain --outcomes`), is given the same inputs, and
-answers with the texts of their outcomes: verdicts, deliveries, frames, annals, counters. Inputs are the corpus, what
-was found, and what hypothesis makes up; streams go over thousands of steps.
+The plain build runs in a process of its own and answers with the texts of outcomes: verdicts, deliveries, frames,
+records, counters. Inputs are the corpus, the findings and what hypothesis makes up.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -35,59 +34,35 @@ ALIKE = {"http", "brokerstate", "publication", "configuration", "sessions"}
 COMPARED = [name for name in TARGETS if name not in ALIKE]
 
 
-class Plain:
-    """A target in the plain build."""
+class Builds:
+    """Targets in both builds; the plain one in a process of its own."""
 
-    def __init__(self, name: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.replay", "--plain", "--outcomes", name],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+    def __init__(self, plain: subprocess.Popen[bytes]) -> None:
+        self.plain = plain
+        self.load = cache(lambda name: TARGETS[name].load())
 
-    def run(self, data: bytes) -> bytes:
-        process = self.process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(LENGTH.pack(len(data)) + data)
-        process.stdin.flush()
-        head = process.stdout.read(LENGTH.size)
-        assert len(head) == LENGTH.size, f"the plain build has ended: {process.wait()}"
-        return process.stdout.read(int(LENGTH.unpack(head)[0]))
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait()
-
-
-class Pair:
-    """A target in both builds."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.plain = Plain(name)
-        self.compiled = TARGETS[name].load()
-
-    def agree(self, data: bytes) -> bytes:
-        """What both make of it."""
-        ours, theirs = outcome(self.compiled, data), self.plain.run(data)
-        assert ours == theirs, f"{self.name} of {data[:200]!r}"
+    def agree(self, name: str, data: bytes) -> bytes:
+        """The outcome in both."""
+        asked, answered = self.plain.stdin, self.plain.stdout
+        assert asked is not None
+        assert answered is not None
+        asked.write(name.encode() + b"\n" + LENGTH.pack(len(data)) + data)
+        asked.flush()
+        ours = outcome(self.load(name), data)
+        head = answered.read(LENGTH.size)
+        assert len(head) == LENGTH.size, f"the plain build has ended: {self.plain.wait()}"
+        theirs = answered.read(int(LENGTH.unpack(head)[0]))
+        assert ours == theirs, f"{name} of {data[:200]!r}"
         assert not ours.startswith(b"raised "), ours
         return ours
 
 
 @pytest.fixture(scope="module")
-def pairs() -> Iterator[dict[str, Pair]]:
+def builds() -> Iterator[Builds]:
     logging.disable()
-    with ExitStack() as stack:
-        found = {name: Pair(name) for name in COMPARED}
-        for pair in found.values():
-            stack.callback(pair.plain.close)
-        yield found
+    command = [sys.executable, "-m", "tests.fuzz.replay", "--plain", "--outcomes"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as plain:
+        yield Builds(plain)
     logging.disable(logging.NOTSET)
 
 
@@ -100,15 +75,15 @@ def test_the_plain_build_is_plain_and_ours_is_not() -> None:
 
 
 @pytest.mark.parametrize("name", COMPARED)
-def test_they_agree_on_all_that_was_kept_and_found(pairs: dict[str, Pair], name: str) -> None:
+def test_they_agree_on_all_that_was_kept_and_found(builds: Builds, name: str) -> None:
     for path in kept(name):
-        pairs[name].agree(path.read_bytes())
+        builds.agree(name, path.read_bytes())
 
 
 @examples(120)
 @given(data=world.any_bytes())
-def test_they_agree_on_every_datagram(pairs: dict[str, Pair], data: bytes) -> None:
-    pairs["datagram"].agree(data)
+def test_they_agree_on_every_datagram(builds: Builds, data: bytes) -> None:
+    builds.agree("datagram", data)
 
 
 STEPS = st.lists(st.binary(min_size=4, max_size=4), max_size=80).map(b"".join)
@@ -121,18 +96,18 @@ NEAR = st.lists(
 
 @examples(100)
 @given(rules=st.integers(0, 3), steps=STEPS | NEAR)
-def test_they_agree_on_every_stream(pairs: dict[str, Pair], rules: int, steps: bytes) -> None:
-    pairs["stream"].agree(bytes([rules]) + steps)
+def test_they_agree_on_every_stream(builds: Builds, rules: int, steps: bytes) -> None:
+    builds.agree("stream", bytes([rules]) + steps)
 
 
 @pytest.mark.parametrize("rules", range(4))
-def test_they_agree_over_thousands_of_steps(pairs: dict[str, Pair], rules: int) -> None:
+def test_they_agree_over_thousands_of_steps(builds: Builds, rules: int) -> None:
     chance = random.Random(rules)
     steps = bytearray([rules])
     for _ in range(4000):
         far = chance.choice((1, 1, 1, 1, 0, 2, 5, 20, 65_535, 65_533, chance.randrange(65_536)))
         steps += bytes([chance.randrange(256), chance.randrange(256)]) + far.to_bytes(2, "little")
-    said = pairs["stream"].agree(bytes(steps))
+    said = builds.agree("stream", bytes(steps))
     for verdict in (b"accepted", b"duplicate", b"not_addressed", b"looped"):
         assert verdict in said
 
@@ -151,19 +126,19 @@ PACKETS = st.lists(
 
 @examples(80)
 @given(data=PACKETS)
-def test_they_agree_on_whatever_a_client_sends(pairs: dict[str, Pair], data: bytes) -> None:
-    pairs["frames"].agree(data)
+def test_they_agree_on_whatever_a_client_sends(builds: Builds, data: bytes) -> None:
+    builds.agree("frames", data)
 
 
 @examples(150)
 @given(dialect=st.integers(0, 3), data=st.data())
-def test_they_agree_on_every_pattern(pairs: dict[str, Pair], dialect: int, data: st.DataObject) -> None:
+def test_they_agree_on_every_pattern(builds: Builds, dialect: int, data: st.DataObject) -> None:
     texts = naive.texts(naive.DIALECT_NAMES[dialect], (b"a", b"b", b"ab", b"*", b"a*", b"+", b">", b""))
-    pairs["patterns"].agree(bytes([dialect]) + b"\n".join(data.draw(texts) for _ in range(3)))
+    builds.agree("patterns", bytes([dialect]) + b"\n".join(data.draw(texts) for _ in range(3)))
 
 
 @pytest.mark.parametrize("name", ["client", "link", "line", "annals", "tape", "ledger", "rows", "capture"])
-def test_they_agree_on_what_is_damaged(pairs: dict[str, Pair], name: str) -> None:
+def test_they_agree_on_what_is_damaged(builds: Builds, name: str) -> None:
     chance = random.Random(name)
     seeds = [path.read_bytes() for path in kept(name)]
     for _ in range(80):
@@ -171,4 +146,4 @@ def test_they_agree_on_what_is_damaged(pairs: dict[str, Pair], name: str) -> Non
         for _ in range(chance.randrange(1, 4)):
             if data:
                 data[chance.randrange(len(data))] = chance.choice((0, 1, 0x20, 0x3A, 0x7C, 0xFF, chance.randrange(256)))
-        pairs[name].agree(bytes(data[: chance.choice((len(data), len(data) - 1, 1500))]))
+        builds.agree(name, bytes(data[: chance.choice((len(data), len(data) - 1, 1500))]))
