@@ -106,6 +106,7 @@ def test_without_pyarrow_it_says_what_to_install(tmp_path: Path, capture: Path) 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_shows_how_far_it_is_and_takes_that_away(tmp_path: Path, capture: Path) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-c", "from bccnd.cli.ingest import ingest; ingest()", str(capture), "--host", "a"]

@@ -86,6 +86,7 @@ def test_onto_a_segment_only_where_both_options_ask_for_it(journal: Path) -> Non
         assert b"]relay01/a/1:0:a/b|payload 0" in wire.sock.recv(65536)
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_asks_once_more(journal: Path) -> None:
     port = free_port()
     code = "from bccnd.cli.tool import main; main()"

@@ -79,6 +79,7 @@ def test_what_is_wrong_is_told_in_a_line(tmp_path: Path, tables: Path) -> None:
         assert (page / "index.html").read_text() == "earlier"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("missing", "status"), [("pyarrow", 1), ("matplotlib", 1), ("pyspark", 0)])
 def test_without_what_it_takes_it_says_what_to_install(tmp_path: Path, tables: Path, missing: str, status: int) -> None:
     hidden = tmp_path / "hidden"

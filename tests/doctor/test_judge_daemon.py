@@ -61,38 +61,27 @@ def gateway(name: str, *, up: bool = True, peers: int = 1) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("configured", "rows", "dials", "states"),
+    ("configured", "answer", "dials", "states"),
     [
-        ([], [], 0, ["ok"]),
-        (["nng"], [gateway("nng")], 1, ["ok"]),
-        (["nng"], [gateway("nng")], 2, ["look"]),
-        (["nng"], [gateway("nng", up=False)], 0, ["wrong"]),
-        (["nng", "broker"], [gateway("broker", peers=0)], 0, ["wrong", "ok"]),
+        ([], replace(WELL, gateways=[]), 0, ["ok"]),
+        (["nng"], replace(WELL, gateways=[gateway("nng")]), 1, ["ok"]),
+        (["nng"], replace(WELL, gateways=[gateway("nng")]), 2, ["look"]),
+        (["nng"], replace(WELL, gateways=[gateway("nng", up=False)]), 0, ["wrong"]),
+        (["nng", "broker"], replace(WELL, gateways=[gateway("broker", peers=0)]), 0, ["wrong", "ok"]),
+        (["nng"], DaemonAnswer("no_daemon"), 1, ["not checked"]),
     ],
 )
-def test_gateways(configured: list[str], rows: list[dict[str, Any]], dials: int, states: list[str]) -> None:
-    answer = replace(WELL, gateways=rows)
+def test_gateways(configured: list[str], answer: DaemonAnswer, dials: int, states: list[str]) -> None:
     assert [one.state for one in judge_gateways(configured, answer, dials)] == states
 
 
-def test_how_gateways_are_is_not_known_without_a_daemon() -> None:
-    (found,) = judge_gateways(["nng"], DaemonAnswer("no_daemon"), 1)
-    assert found.state == "not checked"
-
-
-@pytest.mark.parametrize(
-    ("facts", "state"),
-    [
-        (Metrics(), "ok"),
-        (Metrics("127.0.0.1:9540", status=200), "ok"),
-        (Metrics("0.0.0.0:9540", exposed=True, status=200), "look"),
-        (Metrics("127.0.0.1:9540", status=404), "wrong"),
-        (Metrics("127.0.0.1:9540", trouble="Connection refused"), "wrong"),
-    ],
-)
-def test_the_metrics_listener(facts: Metrics, state: str) -> None:
-    (found,) = judge_metrics(facts)
-    assert found.state == state
+def test_the_metrics_listener() -> None:
+    here = "127.0.0.1:9540"
+    for facts, state in (
+        *((Metrics(), "ok"), (Metrics(here, status=200), "ok"), (Metrics(here, status=404), "wrong")),
+        *((Metrics("0.0.0.0:9540", exposed=True, status=200), "look"), (Metrics(here, trouble="refused"), "wrong")),
+    ):
+        assert [one.state for one in judge_metrics(facts)] == [state]
 
 
 ROUND = Trip(seconds=0.001, segments=("lan", "wan"), back=(("lan", "looped"), ("wan", "looped")), wire_seconds=0.002)

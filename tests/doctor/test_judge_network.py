@@ -97,14 +97,11 @@ def test_strict_filtering_matters_only_where_there_is_no_address() -> None:
     assert found.remedy == "sysctl -w net.ipv4.conf.lan0.rp_filter=2"
 
 
-def test_systemd_holds_the_port_for_the_daemon() -> None:
+def test_systemd_holds_the_port_for_the_daemon_and_without_one_a_free_port_is_well() -> None:
     found = judged(replace(WELL, holders=(Holder(1, "systemd", 0), Holder(77, "bccnd", 0))))
     assert {one.state for one in found} == {"ok"}
-
-
-def test_without_a_daemon_a_free_port_is_well() -> None:
     (port,) = [one for one in judged(replace(WELL, holders=()), pid=0, runs=False) if one.check == "port"]
-    assert (port.state, port.finding) == ("ok", "UDP port 5400 is free")
+    assert (port.state, "5400 is free" in port.finding) == ("ok", True)
 
 
 # -- rules
@@ -130,27 +127,20 @@ ACCEPT: dict[str, Any] = {"accept": None}
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        (rules(), 0),
-        (rules([match("dport", 5400), DROP]), 1),
-        (rules([match("dport", 5400), {"reject": {}}]), 1),
+        *((rules(), 0), (rules([match("dport", 5400), DROP]), 1), (rules([match("dport", 5400), {"reject": {}}]), 1)),
         (rules([match("dport", {"set": [53, {"range": [5000, 6000]}]}), DROP]), 1),
         (rules([match("dport", {"set": [53, 80]}), DROP]), 0),
-        (rules([match("dport", 53, "!="), DROP]), 1),
-        (rules([match("dport", 5400, "!="), DROP]), 0),
-        (rules([match("sport", 5400), DROP]), 0),
-        (rules([match("dport", 5400), ACCEPT]), 0),
-        (rules(policy="drop"), 1),
-        (rules([match("dport", 5400), ACCEPT], policy="drop"), 0),
+        *((rules([match("dport", 53, "!="), DROP]), 1), (rules([match("dport", 5400, "!="), DROP]), 0)),
+        *((rules([match("sport", 5400), DROP]), 0), (rules([match("dport", 5400), ACCEPT]), 0)),
+        *((rules(policy="drop"), 1), (rules([match("dport", 5400), ACCEPT], policy="drop"), 0)),
         (rules(policy="drop", hook="forward"), 0),
     ],
 )
 def test_rules_of_nftables_that_keep_the_port_out_are_found(text: str, count: int) -> None:
-    assert len(read_nft(text, [5400])) == count
-
-
-def test_a_rule_comes_with_the_command_that_takes_it_away() -> None:
-    (found,) = read_nft(rules([match("dport", 5400), DROP]), [5400])
-    assert found.remedy == "nft delete rule inet filter in handle 4"
+    found = read_nft(text, [5400])
+    assert len(found) == count
+    if text == rules([match("dport", 5400), DROP]):
+        assert found[0].remedy == "nft delete rule inet filter in handle 4"
 
 
 @pytest.mark.parametrize(

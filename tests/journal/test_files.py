@@ -23,10 +23,11 @@ def test_rows_are_a_table_with_the_columns_of_the_journal() -> None:
 
 
 @pytest.mark.parametrize("inside", ["", "deep/below"])
-def test_any_file_system_of_pyarrow_will_do(tmp_path: Path, inside: str) -> None:
+def test_any_file_system_of_pyarrow_will_do_and_a_file_that_is_there_is_replaced(tmp_path: Path, inside: str) -> None:
     filesystem = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
-    files.write(filesystem, inside, "obs/x.parquet", files.obs_table("h", "j", 1, ROWS))
-    assert pq.read_table(tmp_path / inside / "obs/x.parquet").num_rows == 3
+    for rows in (ROWS, ROWS[:1]):
+        files.write(filesystem, inside, "obs/x.parquet", files.obs_table("h", "j", 1, rows))
+        assert pq.read_table(tmp_path / inside / "obs/x.parquet").num_rows == len(rows)
 
 
 def test_what_is_under_way_has_no_name_and_leaves_nothing(tmp_path: Path) -> None:
@@ -39,12 +40,6 @@ def test_what_is_under_way_has_no_name_and_leaves_nothing(tmp_path: Path) -> Non
     with pytest.raises(RuntimeError, match="in the midst"):
         fails()
     assert list((tmp_path / "obs").iterdir()) == []
-
-
-def test_a_file_that_is_there_is_replaced(tmp_path: Path) -> None:
-    for rows in (ROWS, ROWS[:1]):
-        files.write(pafs.LocalFileSystem(), str(tmp_path), "x.parquet", files.obs_table("h", "j", 1, rows))
-    assert pq.read_table(tmp_path / "x.parquet").num_rows == 1
 
 
 def test_a_uri_names_a_journal_too(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ def test_a_pause_ends_a_stretch_and_what_comes_in_it_is_counted(
     assert [row["tap_gaps"] for row in sessions] == [7, 0]
 
 
+@pytest.mark.slow
 def test_a_journal_with_too_many_stretches_goes_on_as_another_one(
     recorder: Recorder, now: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +138,7 @@ def test_what_is_not_of_the_tap_is_nothing(recorder: Recorder, now: list[int], t
     assert names(tmp_path / "spool") == ["lock", "lock.files"]
 
 
+@pytest.mark.slow
 def test_a_full_spool_pauses_until_there_is_room(recorder: Recorder, now: list[int], tmp_path: Path) -> None:
     (tmp_path / "journal").write_text("in its place")
     recorder._begin_journal()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow.fs as pafs
 import pytest
@@ -41,18 +42,24 @@ def journal(tmp_path: Path) -> Path:
     return folder
 
 
+def keep(journal: Path, *rules: Any) -> tuple[int, int]:
+    """What retention removes: files and bytes."""
+    return retain(HERE, str(journal), "relay01", *rules)
+
+
 def numbers(journal: Path) -> list[int]:
     return [one.name.first for one in held(HERE, str(journal), "relay01")]
 
 
-def test_without_end_nothing_goes(journal: Path) -> None:
-    assert retain(HERE, str(journal), "relay01", Keep(), NOON / 1e6 + 1e9) == (0, 0)
+def test_without_limits_or_a_journal_nothing_goes(journal: Path, tmp_path: Path) -> None:
+    assert keep(journal, Keep(), NOON / 1e6 + 1e9) == (0, 0)
     assert numbers(journal) == [1, 11, 21]
+    assert keep(tmp_path / "nowhere", Keep(age=1, size=1), 0) == (0, 0)
 
 
 def test_what_is_too_old_goes_and_nobody_claims_to_have_listened_then(journal: Path) -> None:
     before = names(journal)
-    count, size = retain(HERE, str(journal), "relay01", Keep(age=150), NOON / 1e6, JOURNAL)
+    count, size = keep(journal, Keep(age=150), NOON / 1e6, JOURNAL)
     assert count == 2
     assert size > 0
     assert numbers(journal) == [21]
@@ -64,7 +71,7 @@ def test_what_is_too_old_goes_and_nobody_claims_to_have_listened_then(journal: P
 
 
 def test_and_later_files_of_the_same_journal_do_not_claim_it_again(journal: Path, tmp_path: Path) -> None:
-    retain(HERE, str(journal), "relay01", Keep(age=150), NOON / 1e6, JOURNAL)
+    keep(journal, Keep(age=150), NOON / 1e6, JOURNAL)
     write_sessions(HERE, str(journal), Head("relay01", JOURNAL, 31, "1", [Stretch(NOON, NOON + 400 * SECOND)]))
     (session,) = table(journal, "sessions")
     assert session["start_ts"].timestamp() == pytest.approx(NOON / 1e6 + 100.009001)
@@ -73,39 +80,35 @@ def test_and_later_files_of_the_same_journal_do_not_claim_it_again(journal: Path
 
 def test_what_is_too_much_goes_oldest_first(journal: Path) -> None:
     sizes = [one.size for one in held(HERE, str(journal), "relay01")]
-    assert retain(HERE, str(journal), "relay01", Keep(size=sum(sizes)), NOON / 1e6) == (0, 0)
-    assert retain(HERE, str(journal), "relay01", Keep(size=sum(sizes) - 1), NOON / 1e6) == (1, sizes[0])
+    assert keep(journal, Keep(size=sum(sizes)), NOON / 1e6) == (0, 0)
+    assert keep(journal, Keep(size=sum(sizes) - 1), NOON / 1e6) == (1, sizes[0])
     assert numbers(journal) == [11, 21]
 
 
-def test_with_the_last_file_goes_the_word_that_somebody_listened(journal: Path) -> None:
-    retain(HERE, str(journal), "relay01", Keep(age=1), NOON / 1e6)
+@pytest.mark.parametrize("current", ["", JOURNAL])
+def test_with_the_last_file_goes_the_session_but_not_of_the_journal_that_is_written(
+    journal: Path, current: str
+) -> None:
+    keep(journal, Keep(age=1), NOON / 1e6, current)
     assert numbers(journal) == []
-    assert not list((journal / "sessions").rglob("*.parquet"))
-    # Nobody else's files.
-    assert len(names(journal)) == 3
-
-
-def test_but_not_of_the_journal_that_is_written(journal: Path) -> None:
-    retain(HERE, str(journal), "relay01", Keep(age=1), NOON / 1e6, JOURNAL)
-    assert numbers(journal) == []
-    (session,) = table(journal, "sessions")
-    assert session["start_ts"].timestamp() == pytest.approx(NOON / 1e6 + 200.009001)
+    starts = [session["start_ts"].timestamp() for session in table(journal, "sessions")]
+    assert starts == ([pytest.approx(NOON / 1e6 + 200.009001)] if current else [])
+    assert len(names(journal)) == 3 + bool(current)  # files of others
 
 
 def test_a_journal_without_records_goes_when_it_is_as_old_as_records_may_be(journal: Path) -> None:
     head = Head("relay01", "20200101T000000Z-00000000", 1, "1", [Stretch(1, 2)])
     write_sessions(HERE, str(journal), head)
     place = journal / layout.sessions_path("relay01", head.journal)
-    retain(HERE, str(journal), "relay01", Keep(age=10_000), place.stat().st_mtime + 100)
+    keep(journal, Keep(age=10_000), place.stat().st_mtime + 100)
     assert place.exists()
-    retain(HERE, str(journal), "relay01", Keep(age=50), place.stat().st_mtime + 100, JOURNAL)
+    keep(journal, Keep(age=50), place.stat().st_mtime + 100, JOURNAL)
     assert not place.exists()
 
 
 def test_an_empty_day_goes_with_its_last_file(journal: Path) -> None:
     day = journal / "obs/host=relay01/day=2026-11-21"
-    retain(HERE, str(journal), "relay01", Keep(age=1), NOON / 1e6)
+    keep(journal, Keep(age=1), NOON / 1e6)
     assert day.exists()  # somebody has put files of his own there
     for path in day.iterdir():
         path.unlink()
@@ -114,9 +117,5 @@ def test_an_empty_day_goes_with_its_last_file(journal: Path) -> None:
     convert(str(log), HERE, str(journal))
     (path,) = day.iterdir()
     os.utime(path, (1, 1))
-    retain(HERE, str(journal), "relay01", Keep(age=1), NOON / 1e6)
+    keep(journal, Keep(age=1), NOON / 1e6)
     assert not day.exists()
-
-
-def test_a_journal_that_is_not_there_is_empty(tmp_path: Path) -> None:
-    assert retain(HERE, str(tmp_path / "nowhere"), "relay01", Keep(age=1, size=1), 0) == (0, 0)
