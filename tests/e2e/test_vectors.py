@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def received(client: bccnd.Connection, count: int) -> list[Short]:
 
 
 def nothing_more(client: bccnd.Connection) -> bool:
-    """Whether a client has got everything that it was sent so far."""
+    """Whether a client has received everything that it was sent so far."""
     return client.sync(PATIENCE) == [] and client.receive(0) is None
 
 
@@ -128,58 +129,43 @@ def publish(daemon: Daemon, at: DoorVectors, chosen: list[Vector]) -> int:
     return count
 
 
-# -- sequences
-
-
 @pytest.fixture(scope="module")
 def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One daemon on two segments, for all sequences: their sources differ, and their rules are put in force one after
-    the other."""
-    ports = {"a": free_port(), "b": free_port()}
-    segments = [{"name": name, "address": BROADCAST, "port": port} for name, port in ports.items()]
+    """One daemon on two segments, for all sequences, whose sources differ."""
+    segments = [{"name": name, "address": BROADCAST, "port": free_port()} for name in ("a", "b")]
     with Daemon(tmp_path_factory.mktemp("sequences") / "a", {"segments": segments}) as daemon:
         yield daemon
 
 
-class Senders:
-    """Plain sockets, one for each sender of a sequence, and nothing bound to the segment's port."""
+@contextmanager
+def senders(daemon: Daemon) -> Iterator[Callable[[vectors.Step], str]]:
+    """A function that sends a step's datagram to its segment, from a socket for each sender of which none is bound to
+    the segment's port; it returns the address that the datagram comes from."""
+    ports = {one["name"]: one["port"] for one in daemon.settings["segments"]}
+    with ExitStack() as stack:
+        socks: dict[str, socket.socket] = {}
 
-    def __init__(self, daemon: Daemon) -> None:
-        self._ports = {one["name"]: one["port"] for one in daemon.settings["segments"]}
-        self._socks: dict[str, socket.socket] = {}
+        def send(step: vectors.Step) -> str:
+            if step.peer not in socks:
+                socks[step.peer] = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                socks[step.peer].setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            socks[step.peer].sendto(step.datagram, (BROADCAST, ports[step.segment]))
+            return f"127.0.0.1:{socks[step.peer].getsockname()[1]}"
 
-    def send(self, step: vectors.Step) -> str:
-        """Send a step's datagram to its segment; the address that it comes from."""
-        sock = self._socks.get(step.peer)
-        if sock is None:
-            sock = self._socks[step.peer] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        sock.sendto(step.datagram, (BROADCAST, self._ports[step.segment]))
-        return f"127.0.0.1:{sock.getsockname()[1]}"
-
-    def close(self) -> None:
-        for sock in self._socks.values():
-            sock.close()
-
-
-@pytest.fixture
-def senders(listening: Daemon) -> Iterator[Senders]:
-    opened = Senders(listening)
-    yield opened
-    opened.close()
+        yield send
 
 
 @pytest.mark.parametrize("sequence", TIMELESS, ids=vectors.name_of)
 def test_a_daemon_gives_a_sequence_its_verdicts_one_after_the_other(
-    listening: Daemon, senders: Senders, sequence: vectors.Sequence
+    listening: Daemon, sequence: vectors.Sequence
 ) -> None:
     rules = {**sequence.rules._asdict(), "horizon": HORIZON}
     listening.configure({"integrity": integrity(listening, DOORS[sequence.door]), "dedup": rules})
     listening.reload()
-    with listening.connect("") as client:
+    with listening.connect("") as client, senders(listening) as send:
         totals = Counter(listening.verdicts())
         for number, step in enumerate(sequence.steps):
-            peer = senders.send(step)
+            peer = send(step)
             totals[step.verdict] += 1
             wait(lambda: sum(listening.verdicts().values()) == totals.total(), f"step {number}")
             assert listening.verdicts() == totals, f"step {number}"
