@@ -24,7 +24,7 @@ A comment right before a block says what cannot be seen from it:
     <!-- terminal: own -->                  its commands go on behind the blocks that follow, in a terminal of their own
     <!-- daemon: off -->                    the daemon is stopped, and stays so; `on` starts it anew
     <!-- ends: Ctrl-C -->                   of python: runs until then
-    <!-- run: long -->                      only by `make test-docs`: with Spark, or for minutes
+    <!-- run: long -->                      each command may take minutes: with Spark, or to install something
     <!-- run: booted -->                    on a booted host with the package, by `make test-systemd`
     <!-- run by tests/e2e/test_x.py -->     that file runs it: each command stands in there word for word
     <!-- run by tests/e2e/test_x.py: TEXT -->   or so does TEXT

@@ -35,14 +35,13 @@ def all_blocks() -> Iterator[Block]:
         yield from blocks_of(document)
 
 
-def here(block: Block, *, long: bool) -> bool:
-    """Whether a block is run by test_commands.py; with ``long`` also one that takes long."""
+def here(block: Block) -> bool:
+    """Whether a block is run by test_commands.py."""
     if block.mark("file") is not None:
         return True
     if block.kind not in ("sh", "python") or any(block.mark(name) is not None for name in ELSEWHERE):
         return False
-    where = block.mark("run")
-    return where is None or (where == "long" and long)
+    return block.mark("run") in (None, "long")
 
 
 def follow(place: Place, to_run: list[Block]) -> None:

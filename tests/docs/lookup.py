@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +30,7 @@ def named(document: str) -> Iterator[Inline]:
     for one in inline(document, (ROOT / document).read_text()):
         yield from parts(one)
     for block in blocks_of(document):
-        if block.kind == "sh" and not here(block, long=True):
+        if block.kind == "sh" and not here(block):
             for command in commands(block):
                 for line in command.text.replace("\\\n", " ").splitlines():
                     yield from parts(Inline(document, command.line, re.sub(r"\s+#.*", "", line).strip()))
@@ -125,10 +127,13 @@ def _journal(words: list[str]) -> str:
 
 
 def _module(words: list[str]) -> str:
-    folder = ROOT / words[0].replace(".", "/")
-    files = [folder.with_suffix(".py")] if folder.with_suffix(".py").is_file() else sorted(folder.glob("*.py"))
-    if not files:
+    try:
+        found = import_module(words[0])
+        main = getattr(import_module(f"{words[0]}.__main__") if hasattr(found, "__path__") else found, "main", None)
+    except ModuleNotFoundError:
         return f"there is no module {words[0]}"
-    text = "".join(one.read_text() for one in files)
+    if isinstance(main, click.Command):
+        return _options(main, words[1:])
+    text = Path(inspect.getsourcefile(main) or "").read_text() if main else ""
     missing = [one for one in words[1:] if one.startswith("--") and f'"{one}"' not in text]
     return f"{words[0]} has no option {missing[0]}" if missing else ""

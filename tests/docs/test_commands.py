@@ -33,12 +33,12 @@ _BOOTED: Final = re.compile(r"\b(?:systemctl|journalctl|systemd-analyze)\b")
     [
         one if one in QUICK else pytest.param(one, marks=pytest.mark.slow)
         for one in documents()
-        if any(here(block, long=True) for block in blocks_of(one))
+        if any(here(block) for block in blocks_of(one))
     ],
 )
 def test_what_a_document_says_can_be_done(document: str, tmp_path: Path) -> None:
     with Place(tmp_path / "place") as place:
-        follow(place, [block for block in blocks_of(document) if here(block, long=True)])
+        follow(place, [block for block in blocks_of(document) if here(block)])
 
 
 def test_documents_can_be_read() -> None:
@@ -54,7 +54,7 @@ def test_documents_can_be_read() -> None:
             assert found, f"{block.where}: no command in it"
             # In a chroot systemctl succeeds and does nothing.
             booted = [one for one in found if _BOOTED.search(one.text)]
-            assert not (booted and here(block, long=True)), f"{block.where}: only a booted host has systemd"
+            assert not (booted and here(block)), f"{block.where}: only a booted host has systemd"
 
 
 def test_configurations_in_documents_are_good_ones() -> None:
