@@ -220,7 +220,7 @@ class OnTerminal(Daemon):
     """A daemon on a terminal."""
 
     def __init__(self, folder: Path) -> None:
-        self.master, self._slave = pty.openpty()
+        self.master, self.slave = pty.openpty()
         self._shown = ""
         super().__init__(folder)
 
@@ -228,7 +228,7 @@ class OnTerminal(Daemon):
         command = [str(BIN / "bccnd"), "--config", str(self.config)]
         # As in a shell that some service has started.
         environ = {**os.environ, "JOURNAL_STREAM": "8:1"}
-        return subprocess.Popen(command, stdin=self._slave, stderr=self._slave, env=environ, start_new_session=True)
+        return subprocess.Popen(command, stdin=self.slave, stderr=self.slave, env=environ, start_new_session=True)
 
     def said(self) -> str:
         while select.select([self.master], [], [], 0)[0]:
@@ -237,34 +237,14 @@ class OnTerminal(Daemon):
 
     def flow(self, goes: bool) -> None:
         """What Ctrl-S and Ctrl-Q do."""
-        termios.tcflow(self._slave, termios.TCOON if goes else termios.TCOOFF)
-
-    def close(self) -> None:
-        os.close(self.master)
-        os.close(self._slave)
+        termios.tcflow(self.slave, termios.TCOON if goes else termios.TCOOFF)
 
 
-def test_on_a_terminal_it_is_readable_and_has_no_control_characters(tmp_path: Path) -> None:
+def test_on_a_terminal_it_is_readable_and_a_terminal_that_is_stopped_does_not_hold_up_the_daemon(
+    tmp_path: Path,
+) -> None:
     daemon = OnTerminal(tmp_path / "a")
-    with daemon:
-        daemon.configure({"access": [{"publish": ["a/"]}]})
-        daemon.reload()
-        with daemon.raw() as client:
-            client.send(b"MSG b\x1b[2J\x1b]0;pwned\x07\nforged\0x")
-            assert client.recv(1000).startswith(b"CMSG !/bccn/error\0not_permitted ")
-        wait(lambda: "may not" in daemon.said())
-    lines = daemon.said().split("\r\n")
-    assert lines.pop() == ""
-    assert all(re.fullmatch(r"\d\d:\d\d:\d\d bccnd (info|warning): [ -~]+", line) for line in lines), lines
-    assert " bccnd info: ready: segment " in lines[0]
-    assert lines[-1].endswith("info: stopped")
-    assert any(". Remedy: see access in the configuration" in line for line in lines)
-    daemon.close()
-
-
-def test_a_terminal_that_is_stopped_does_not_hold_up_the_daemon(tmp_path: Path) -> None:
-    daemon = OnTerminal(tmp_path / "a")
-    with daemon, daemon.connect("a") as client:
+    with daemon, daemon.connect("a") as client, daemon.raw() as other:
         daemon.flow(False)
         before = daemon.said()
         reload_three_times(daemon)
@@ -272,17 +252,16 @@ def test_a_terminal_that_is_stopped_does_not_hold_up_the_daemon(tmp_path: Path) 
         assert payloads(client, 1) == [b"served"]
         assert daemon.said() == before
         daemon.flow(True)
+        daemon.configure({"access": [{"publish": ["a/"]}]})
         daemon.reload()
         assert "warning: 3 lines of this log are missing here" in daemon.said()
-    daemon.close()
-
-
-def test_in_a_pipe_it_is_readable(tmp_path: Path) -> None:
-    daemon = Daemon(tmp_path / "a", start=False)
-    command = [str(BIN / "bccnd"), "--config", str(daemon.config)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert re.fullmatch(r"\d\d:\d\d:\d\d bccnd info: ready: .*\n", process.stderr.readline())
-        process.terminate()
-        assert re.fullmatch(r"\d\d:\d\d:\d\d bccnd info: stopped\n", process.stderr.read())
-        assert process.wait(PATIENCE) == 0
+        other.send(b"MSG b\x1b[2J\x1b]0;pwned\x07\nforged\0x")
+        assert other.recv(1000).startswith(b"CMSG !/bccn/error\0not_permitted ")
+        wait(lambda: "Remedy: see access in the configuration" in daemon.said())
+    lines = daemon.said().split("\r\n")
+    assert lines.pop() == ""
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d bccnd (info|warning): [ -~]+", line) for line in lines), lines
+    assert " bccnd info: ready: segment " in lines[0]
+    assert lines[-1].endswith("info: stopped")
+    for fd in (daemon.master, daemon.slave):
+        os.close(fd)
