@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from bccnd.client.endpoint import Endpoint
-from bccnd.client.message import Message
 from tests.client.segments import Segment, hasty, heard, segment, until_now
 from tests.e2e.harness import KEY
-from tests.support import PATIENCE
+from tests.support import PATIENCE, examples
 
 __all__ = ["hasty", "segment"]  # fixtures
 
@@ -30,7 +29,7 @@ PARENT = "relay01/cardsys-relay/12345"
 
 
 class Children:
-    """Forks, and leaves none behind: whoever has not ended in time is killed, and then the test fails."""
+    """Forks, and leaves none behind: a child that has not ended in time is killed, and then the test fails."""
 
     def __init__(self) -> None:
         self.pids: list[int] = []
@@ -42,7 +41,11 @@ class Children:
             status = 1
             # Whatever happens, a child must never go on with the tests.
             with contextlib.suppress(BaseException):
-                status = succeeds(work)
+                try:
+                    work()
+                    status = 0
+                except BaseException:  # noqa: BLE001 - it belongs to the test, which is in another process
+                    traceback.print_exc()
             os._exit(status)
         self.pids.append(pid)
         return pid
@@ -71,15 +74,6 @@ class Children:
             os.waitpid(pid, 0)
 
 
-def succeeds(work: Callable[[], object]) -> int:
-    try:
-        work()
-    except BaseException:  # noqa: BLE001 - it belongs to the test, which is in another process
-        traceback.print_exc()
-        return 1
-    return 0
-
-
 @pytest.fixture
 def children() -> Iterator[Children]:
     one = Children()
@@ -98,48 +92,30 @@ def have_a_socket(endpoint: Endpoint) -> None:
     endpoint.open()
 
 
-def told(messages: list[Message]) -> list[tuple[str, int, bytes]]:
-    return [(message.src, message.seq, message.payload) for message in messages]
-
-
 # -- names and numbers
 
 
-def test_pattern_a_a_new_name_and_numbers_from_the_beginning(segment: Segment, children: Children) -> None:
+@pytest.mark.parametrize("fresh", [True, False], ids=["pattern A", "pattern B"])
+def test_a_child_has_a_new_name_and_numbers_from_the_beginning_or_that_go_on(
+    segment: Segment, children: Children, fresh: bool
+) -> None:
     endpoint, other = segment.endpoint(PARENT, keys=[KEY]), segment.endpoint("observer", keys=[KEY], dedup=True)
+    first = endpoint.send("x", "before")
+    # A number that goes on tells that the child came after that message of its parent; the name, that it is another.
+    begin = 1 if fresh else first + 1
 
     def child() -> None:
         adopt_a_name(endpoint)
-        endpoint.seq = 1
-        assert [endpoint.send("x", f"child {number}") for number in (1, 2)] == [1, 2]
+        if fresh:
+            endpoint.seq = 1
+        assert [endpoint.send("x", f"child {number}") for number in (1, 2)] == [begin, begin + 1]
 
-    first = endpoint.send("x", "before")
-    pid = children.run(child)
+    name = f"{PARENT}/{children.run(child)}"
     assert (endpoint.name, endpoint.seq) == (PARENT, first + 1)
     endpoint.send("x", "behind")
-    assert told(until_now(other)) == [
-        (PARENT, first, b"before"),
-        (f"{PARENT}/{pid}", 1, b"child 1"),
-        (f"{PARENT}/{pid}", 2, b"child 2"),
+    assert [(message.src, message.seq, message.payload) for message in until_now(other)] == [
+        *((PARENT, first, b"before"), (name, begin, b"child 1"), (name, begin + 1, b"child 2")),
         (PARENT, first + 1, b"behind"),
-    ]
-
-
-def test_pattern_b_a_new_name_and_numbers_that_go_on(segment: Segment, children: Children) -> None:
-    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer", dedup=True)
-
-    def child() -> None:
-        adopt_a_name(endpoint)
-        endpoint.send("x", "child")
-
-    last = endpoint.send("x", "before")
-    pid = children.run(child)
-    endpoint.send("x", "behind")
-    # The number tells that the child came after that message of its parent; the name, that it is another sender.
-    assert told(until_now(other)) == [
-        (PARENT, last, b"before"),
-        (f"{PARENT}/{pid}", last + 1, b"child"),
-        (PARENT, last + 1, b"behind"),
     ]
 
 
@@ -175,7 +151,7 @@ def test_without_a_new_name_receivers_take_a_child_for_its_parent(segment: Segme
     assert [message.payload for message in until_now(other)] == [b"of the child"]
 
 
-def test_many_children_send_and_each_is_heard_once(segment: Segment, children: Children) -> None:
+def test_many_children_send_and_each_is_received_once(segment: Segment, children: Children) -> None:
     endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer", dedup=True)
     last = endpoint.seq
 
@@ -184,7 +160,7 @@ def test_many_children_send_and_each_is_heard_once(segment: Segment, children: C
         endpoint.send("x")
 
     pids = [children.fork(child) for _ in range(20)]
-    for pid in list(pids):
+    for pid in pids:
         children.join(pid)
     messages = until_now(other)
     assert {message.src for message in messages} == {f"{PARENT}/{pid}" for pid in pids}
@@ -256,7 +232,7 @@ def test_targets_choose_the_parent_one_fork_or_all_of_them(segment: Segment, chi
     }
 
 
-def test_what_a_child_with_its_own_socket_reads_is_not_missing_for_the_parent(
+def test_a_child_that_reads_from_its_own_socket_or_closes_takes_nothing_from_its_parent(
     segment: Segment, children: Children
 ) -> None:
     endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer")
@@ -273,13 +249,10 @@ def test_what_a_child_with_its_own_socket_reads_is_not_missing_for_the_parent(
     other.send("x", "for both")
     children.join(pid)
     assert [message.payload for message in until_now(endpoint)] == [b"", b"for both"]
-
-
-def test_a_child_that_closes_takes_nothing_from_its_parent(segment: Segment, children: Children) -> None:
-    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer")
     children.run(endpoint.close)
     endpoint.send("x", "still here")
-    assert heard(other).payload == b"still here"
+    while heard(other).payload != b"still here":
+        pass
     other.send_to(PARENT, "me too")
     assert [heard(endpoint).payload for _ in range(2)] == [b"still here", b"me too"]
 
@@ -354,7 +327,7 @@ def test_no_child_waits_for_a_thread_that_was_sending_when_it_was_forked(
     for thread in threads:
         thread.start()
     try:
-        forking(endpoints, children, 60)
+        forking(endpoints, children, examples(60))
     finally:
         over.set()
         for thread in threads:
@@ -378,7 +351,7 @@ def test_two_threads_fork_at_once_while_heartbeats_are_sent(segment: Segment, ch
 
     def run(mine: Children) -> None:
         try:
-            forking(endpoints, mine, 30)
+            forking(endpoints, mine, examples(30))
         except BaseException as fault:  # noqa: BLE001 - it belongs to the test, which is in another thread
             faults.append(fault)
 
@@ -431,7 +404,7 @@ def test_forking_goes_on_when_endpoints_come_and_go(segment: Segment, children: 
     for thread in threads:
         thread.start()
     try:
-        forking([endpoint], children, 40)
+        forking([endpoint], children, examples(40))
     finally:
         over.set()
         for thread in threads:

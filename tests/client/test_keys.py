@@ -13,6 +13,7 @@ from bccnd.core import signatures
 from bccnd.core.integrity import MIN_KEY
 
 KEY = b"0123456789abcdef0123456789abcdef"
+PRIVATE = signatures.generate()
 
 
 def file(folder: Path, content: bytes, mode: int) -> str:
@@ -22,16 +23,16 @@ def file(folder: Path, content: bytes, mode: int) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_a_secret_is_the_file_without_its_line_end(tmp_path: Path, end: bytes) -> None:
-    assert bccnd.read_key(file(tmp_path, KEY + end, 0o600)) == KEY
-
-
-def test_a_pair_is_read_half_by_half(tmp_path: Path) -> None:
+def test_a_secret_is_the_file_without_its_line_end_and_a_pair_is_read_half_by_half(tmp_path: Path) -> None:
+    for end in (b"", b"\n", b"\r\n"):
+        assert bccnd.read_key(file(tmp_path, KEY + end, 0o600)) == KEY
     private = signatures.generate()
     public = signatures.public_of(private)
     assert bccnd.read_key(file(tmp_path, private, 0o600), "sig") == private.rstrip()
     assert bccnd.read_public_key(file(tmp_path, public, 0o644)) == public.rstrip()
+    for mode in (0o664, 0o646, 0o666):
+        with pytest.raises(bccnd.BadKey, match="others can replace it"):
+            bccnd.read_public_key(file(tmp_path, public, mode))
 
 
 @pytest.mark.parametrize(
@@ -39,12 +40,10 @@ def test_a_pair_is_read_half_by_half(tmp_path: Path) -> None:
     [
         (KEY, 0o640, "hmac", "others can read it"),
         (KEY, 0o604, "sig", "others can read it"),
-        (KEY[: MIN_KEY - 1], 0o600, "hmac", "at least 16 are needed"),
-        (b"x" * 5000, 0o600, "hmac", "it is some other file"),
-        (signatures.generate(), 0o600, "hmac", "is a key for signatures"),
-        (signatures.public_of(signatures.generate()), 0o600, "hmac", "is a key for signatures"),
-        (KEY, 0o600, "sig", "holds no private key"),
-        (signatures.public_of(signatures.generate()), 0o600, "sig", "holds no private key"),
+        (KEY[: MIN_KEY - 1], 0o600, "hmac", "16"),
+        (b"x" * 5000, 0o600, "hmac", "some other file"),
+        *((key, 0o600, "hmac", "signatures") for key in (PRIVATE, signatures.public_of(PRIVATE))),
+        *((key, 0o600, "sig", "no private key") for key in (KEY, signatures.public_of(PRIVATE))),
     ],
 )
 def test_a_secret_that_protects_nothing_is_refused_with_a_remedy(
@@ -56,12 +55,6 @@ def test_a_secret_that_protects_nothing_is_refused_with_a_remedy(
     assert said in refused.value.detail
     assert path in refused.value.detail
     assert refused.value.remedy in str(refused.value)
-
-
-@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
-def test_a_public_key_that_others_can_replace_is_refused(tmp_path: Path, mode: int) -> None:
-    with pytest.raises(bccnd.BadKey, match="others can replace it"):
-        bccnd.read_public_key(file(tmp_path, signatures.public_of(signatures.generate()), mode))
 
 
 @pytest.mark.parametrize("read", [bccnd.read_key, bccnd.read_public_key])
@@ -77,19 +70,20 @@ def test_nothing_waits_for_a_pipe_a_directory_or_nothing(tmp_path: Path, read: o
 # -- credentials
 
 
+#: two folders may hold files of the same name
+MANY = ["keys_a_x.pub", "keys_b_x.pub", "keys_x.pub"]
+
+
 @pytest.mark.parametrize(
     ("there", "path", "found"),
     [
-        (["keys_hmac.key"], "/etc/bccnd/keys/hmac.key", "keys_hmac.key"),
-        (["keys_hmac.key"], "hmac.key", "keys_hmac.key"),
-        (["keys_hmac.key"], "./hmac.key", "keys_hmac.key"),
-        (["keys_hmac.key"], "/somewhere/else/hmac.key", "keys_hmac.key"),
+        *(
+            (["keys_hmac.key"], path, "keys_hmac.key")
+            for path in ("/etc/bccnd/keys/hmac.key", "hmac.key", "./hmac.key", "/somewhere/else/hmac.key")
+        ),
         (["hmac.key"], "/etc/bccnd/keys/hmac.key", "hmac.key"),
         (["hmac.key", "keys_hmac.key"], "/etc/bccnd/keys/hmac.key", "keys_hmac.key"),
-        # Two folders may hold files of the same name.
-        (["keys_a_x.pub", "keys_b_x.pub", "keys_x.pub"], "/etc/bccnd/keys/a/x.pub", "keys_a_x.pub"),
-        (["keys_a_x.pub", "keys_b_x.pub", "keys_x.pub"], "/etc/bccnd/keys/b/x.pub", "keys_b_x.pub"),
-        (["keys_a_x.pub", "keys_b_x.pub", "keys_x.pub"], "/etc/bccnd/keys/x.pub", "keys_x.pub"),
+        *((MANY, f"/etc/bccnd/keys/{name}x.pub", f"keys_{name.replace('/', '_')}x.pub") for name in ("a/", "b/", "")),
         (["keys_hmac.key"], "/etc/bccnd/keys/other.key", None),
         (["keys_hmac.key"], "/etc/bccnd/keys/mac.key", None),
         ([], "/etc/bccnd/keys/hmac.key", None),
@@ -102,8 +96,5 @@ def test_a_key_that_systemd_has_passed_is_found_by_its_name(
         (tmp_path / name).write_bytes(KEY)
     wanted = None if found is None else str(tmp_path / found)
     assert passed_key(path, {"CREDENTIALS_DIRECTORY": str(tmp_path)}) == wanted
-
-
-@pytest.mark.parametrize("environment", [{}, {"CREDENTIALS_DIRECTORY": ""}, {"CREDENTIALS_DIRECTORY": "/nowhere"}])
-def test_without_credentials_a_key_is_where_it_is(environment: dict[str, str]) -> None:
-    assert passed_key("/etc/passwd", environment) is None
+    for environment in ({}, {"CREDENTIALS_DIRECTORY": ""}, {"CREDENTIALS_DIRECTORY": "/nowhere"}):
+        assert passed_key("/etc/passwd", environment) is None
