@@ -13,28 +13,78 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
 import bccnd
 from bccnd.cli.direct import messages
+from bccnd.cli.show import listing
+from bccnd.cli.tool import main
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.network import PORT, Net
 from tests.support import BROADCAST, NOBODY, cannot_here, free_port, listens, need_root
 
-# -- the tool as a process
+# -- the tool, in this process where that makes no difference
 
 
-def bccn(
-    *arguments: str | Path, stdin: bytes | None = None, on: Sequence[str] = ()
-) -> subprocess.CompletedProcess[bytes]:
-    """Run the tool to its end; ``on`` runs it on another host. No daemon is where it would look for one."""
-    command = [*on, str(BIN / "bccn"), "--socket", "/nonexistent/bus.sock", *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=PATIENCE, check=False)
+class Done(NamedTuple):
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+def bccn(*arguments: str | Path, stdin: bytes | None = None) -> Done:
+    """Run the tool to its end. No daemon is where it would look for one."""
+    done = CliRunner().invoke(main, ["--socket", "/nonexistent/bus.sock", *map(str, arguments)], input=stdin)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return Done(done.exit_code, done.stdout_bytes, done.stderr_bytes)
+
+
+def on_host(prefix: Sequence[str], *arguments: str | Path, stdin: bytes | None = None) -> Done:
+    """Run the tool to its end on another host."""
+    command = [*prefix, str(BIN / "bccn"), *map(str, arguments)]
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=PATIENCE, check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def bound(port: int) -> bool:
+    """Whether a socket is bound to a UDP port in the network namespace of these tests."""
+    lines = Path("/proc/thread-self/net/udp").read_text().splitlines()[1:]
+    return any(line.split()[1].endswith(f":{port:04X}") for line in lines)
+
+
+def sub(*arguments: str | Path, then: Callable[[int], object]) -> Done:
+    """Run `bccn sub --direct` to its end on a port of its own, and do something with that port once it listens."""
+    port = free_port()
+    over = threading.Event()
+
+    def act() -> None:
+        while not bound(port):
+            if over.wait(0.002):
+                return
+        then(port)
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    try:
+        return bccn("sub", *direct(port), *arguments)
+    finally:
+        over.set()
+        thread.join()
+
+
+def send(port: int, *datagrams: bytes) -> None:
+    """Send from a socket that nothing is received at."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        for one in datagrams:
+            sock.sendto(one, (BROADCAST, port))
 
 
 class Sub:
@@ -102,43 +152,73 @@ def port() -> int:
     return free_port()
 
 
-def test_what_one_tool_publishes_another_prints(port: int) -> None:
-    with Sub(port, "-n", "3") as sub:
-        for chan, payload in [("demo/hello", "hello, world"), ("!", "to all"), ("x", "")]:
-            done = bccn("pub", *direct(port), chan, payload)
-            assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-        assert sub.end() == (0, b"demo/hello hello, world\n! to all\nx \n", b"")
+@pytest.fixture
+def ear(port: int) -> Iterator[bccnd.Endpoint]:
+    """Another program of the segment, which receives what the tool publishes."""
+    with bccnd.Endpoint("h/ear/1", BROADCAST, port) as endpoint:
+        yield endpoint
 
 
-def test_sub_prints_what_its_patterns_match_and_what_is_for_everyone_or_for_it(port: int) -> None:
-    with Sub(port, "a/", "b/*/c", "--name", "h/sub/7") as sub:
-        with Wire(port) as wire:
-            for seq, chan in enumerate(
-                ["a/x", "a", "b/1/c", "b/c", "!", "!h/sub/7", "!h/sub/7/*", "!h", "!i", "a/end"]
-            ):
-                wire.send(datagram("h/wire/1", seq, chan, chan))
-        wanted = ["a/x", "b/1/c", "!", "!h/sub/7", "!h/sub/7/*", "!h", "a/end"]
-        assert [sub.line() for _ in wanted] == [f"{chan} {chan}\n".encode() for chan in wanted]
-        assert sub.end(signal.SIGINT) == (0, b"", b"")
+def heard(endpoint: bccnd.Endpoint) -> bccnd.Message:
+    message = endpoint.recv(PATIENCE)
+    assert message is not None, "waited in vain for a message"
+    return message
 
 
-def test_the_name_is_host_program_and_pid_unless_it_is_given(port: int) -> None:
-    with Sub(port, "--json", "-n", "3") as sub:
-        for options in ([], ["--name", "my/own/name"], ["--name", ""]):
-            assert bccn("pub", *direct(port), *options, "x", "y").returncode == 0
-        status, out, err = sub.end()
-        assert (status, err) == (0, b"")
-        names = [json.loads(line)["src"] for line in out.splitlines()]
-        assert re.fullmatch(r"[^/]+/bccn/\d+", names[0])
-        assert names[1:] == ["my/own/name", "?"]
+def test_pub_sends_under_the_name_of_host_program_and_pid_unless_another_is_given(
+    port: int, ear: bccnd.Endpoint
+) -> None:
+    for options, chan, payload in (
+        ([], "demo/hello", "hello, world"),
+        (["--name", "my/own/name"], "!", "to all"),
+        (["--name", ""], "x", ""),
+    ):
+        assert bccn("pub", *direct(port), *options, chan, payload) == (0, b"", b"")
+        message = heard(ear)
+        assert (message.chan, message.payload) == (chan, payload.encode())
+        assert re.fullmatch(options[1] or r"\?" if options else r"[^/]+/bccn/\d+", message.src)
+
+
+def test_pub_sends_each_line_of_standard_input_until_one_cannot_be_sent(port: int, ear: bccnd.Endpoint) -> None:
+    lines = [b"one", b"", b"three | with : marks", "fünf".encode(), b"\xff\0raw", b"without an end"]
+    assert bccn("pub", *direct(port), "x", stdin=b"\n".join(lines)).returncode == 0
+    found = [heard(ear) for _ in lines]
+    assert [one.payload for one in found] == lines
+    assert len({one.src for one in found}) == 1
+    assert [one.seq - found[0].seq for one in found] == list(range(len(lines)))
+    assert bccn("pub", *direct(port), "x", stdin=b"").returncode == 0
+    done = bccn("pub", *direct(port), "x", stdin=b"good\n" + b"." * 1400 + b"\nnever sent\n")
+    assert done.returncode == 1
+    assert b"at most 1400" in done.stderr
+    assert bccn("pub", *direct(port), "x", "the end").returncode == 0
+    assert [heard(ear).payload for _ in range(2)] == [b"good", b"the end"]
+
+
+def test_sub_prints_what_its_patterns_match_and_what_is_for_all_or_for_it(port: int) -> None:
+    chans = ["a/x", "a", "b/1/c", "b/c", "!", "!h/sub/7", "!h/sub/7/*", "!h", "!i", "a/end"]
+    wanted = ["a/x", "b/1/c", "!", "!h/sub/7", "!h/sub/7/*", "!h", "a/end"]
+    with Sub(port, "a/", "b/*/c", "--name", "h/sub/7") as process:
+        send(port, *(datagram("h/wire/1", seq, chan, chan) for seq, chan in enumerate(chans)))
+        assert [process.line() for _ in wanted] == [f"{chan} {chan}\n".encode() for chan in wanted]
+        # Once each, and nothing from the network reaches a terminal as it is.
+        one, two = datagram("h/p/1", 1, "a/x", "one"), datagram("h/p/1", 2, "a/x", b"\x1b[2J\a\r\n\xff\0")
+        send(port, one, one, two, one, two, datagram("h/p/1", 1, "a/y", "three"))
+        assert process.line() == b"a/x one\n"
+        assert process.line() == rb"a/x \x1b[2J\x07\r\n\xff\x00" + b"\n"
+        assert process.line() == b"a/y three\n"
+        assert process.end(signal.SIGINT) == (0, b"", b"")
 
 
 def test_json_tells_everything_and_holds_any_payload(port: int) -> None:
-    with Sub(port, "--json", "-n", "3") as sub, Wire(port) as wire:
-        wire.send(
-            datagram("h/p/1", 2**64 - 1, "x/y", "ü \x1b[31m"), datagram("?", 2, "!", b"\xff\0"), datagram("h", 3, "x")
-        )
-        status, out, _ = sub.end()
+    with Wire(port) as wire:
+        packets = [
+            datagram("h/p/1", 2**64 - 1, "x/y", "ü \x1b[31m"),
+            datagram("?", 2, "!", b"\xff\0"),
+            datagram("h", 3, "x"),
+        ]
+        with Sub(port, "--json", "-n", "3") as process:
+            wire.send(*packets)
+            status, out, _ = process.end()
     assert status == 0
     first, second, third = (json.loads(line) for line in out.splitlines())
     assert first.pop("received_ns") > 0
@@ -156,53 +236,11 @@ def test_json_tells_everything_and_holds_any_payload(port: int) -> None:
     assert third["payload"] == ""
 
 
-def test_nothing_from_the_network_gives_orders_to_a_terminal(port: int) -> None:
-    with Sub(port, "-n", "1") as sub, Wire(port) as wire:
-        wire.send(datagram("h", 1, "x", b"\x1b[2J\a\r\n\xff\0"))
-        status, out, _ = sub.end()
-    assert status == 0
-    assert out == rb"x \x1b[2J\x07\r\n\xff\x00" + b"\n"
-
-
-def test_each_line_of_standard_input_is_a_message(port: int) -> None:
-    lines = [b"one", b"", b"three | with : marks", "fünf".encode(), b"\xff\0raw", b"without an end"]
-    with Sub(port, "--json", "-n", str(len(lines))) as sub:
-        assert bccn("pub", *direct(port), "x", stdin=b"\n".join(lines)).returncode == 0
-        status, out, _ = sub.end()
-    assert status == 0
-    found = [json.loads(line) for line in out.splitlines()]
-    assert [
-        base64.b64decode(one["payload_base64"]) if "payload_base64" in one else one["payload"].encode() for one in found
-    ] == lines
-    assert len({one["src"] for one in found}) == 1
-    assert [one["seq"] - found[0]["seq"] for one in found] == list(range(len(lines)))
-    assert bccn("pub", *direct(port), "x", stdin=b"").returncode == 0
-
-
-def test_a_line_that_cannot_be_sent_ends_with_1_and_says_why(port: int) -> None:
-    with Sub(port, "x") as sub:
-        done = bccn("pub", *direct(port), "x", stdin=b"good\n" + b"." * 1400 + b"\nnever sent\n")
-        assert done.returncode == 1
-        assert re.fullmatch(rb"bccn: \d+ bytes, and a datagram has at most 1400\n", done.stderr)
-        assert bccn("pub", *direct(port), "x", "the end").returncode == 0
-        assert [sub.line(), sub.line()] == [b"x good\n", b"x the end\n"]
-
-
-@pytest.mark.parametrize(
-    ("channel", "said"), [("two words", b"graphic ASCII"), ("a:b", b"graphic ASCII"), ("", b"1 to 1024"), ("!?", b"?")]
-)
-def test_a_channel_that_is_none_ends_with_1(port: int, channel: str, said: bytes) -> None:
+@pytest.mark.parametrize("channel", ["two words", "a:b", "", "!?"])
+def test_an_invalid_channel_ends_with_1(port: int, channel: str) -> None:
     done = bccn("pub", *direct(port), channel, "x")
     assert done.returncode == 1
-    assert said in done.stderr
-    assert b"Traceback" not in done.stderr
-
-
-def test_copies_of_a_message_are_printed_once(port: int) -> None:
-    with Sub(port, "-n", "3") as sub, Wire(port) as wire:
-        one, two = datagram("h/p/1", 1, "x", "one"), datagram("h/p/1", 2, "x", "two")
-        wire.send(one, one, two, one, two, datagram("h/p/1", 1, "y", "three"))
-        assert sub.end() == (0, b"x one\nx two\ny three\n", b"")
+    assert done.stderr
 
 
 @pytest.mark.parametrize(
@@ -214,46 +252,25 @@ def test_copies_of_a_message_are_printed_once(port: int) -> None:
         (["-n", "1", "-t", "0"], 0, 1),
         (["-n", "3", "-t", "0.5"], 2, 1),
         (["-n", "2", "-t", "60"], 2, 0),
+        (["-n", "2", "-t", "inf"], 2, 0),
+        (["-n", "2", "-t", "1e9"], 2, 0),
         (["-n", "2"], 2, 0),
     ],
     ids=str,
 )
-def test_sub_ends_after_its_number_or_its_time_and_tells_whether_the_number_was_met(
-    port: int, options: list[str], sent: int, status: int
+def test_sub_ends_after_its_number_or_its_time_and_its_status_says_whether_the_number_was_met(
+    options: list[str], sent: int, status: int
 ) -> None:
-    if sent == 0:
-        done = bccn("sub", *direct(port), *options)
-        assert (done.returncode, done.stdout, done.stderr) == (status, b"", b"")
-        return
-    over = threading.Event()
-
-    def send() -> None:  # again and again, as nobody knows when it listens; the number tells the copies
-        with Wire(port) as wire:
-            while not over.wait(0.01):
-                wire.send(*(datagram("h/p/1", number, "x", str(number)) for number in range(sent)))
-
-    sender = threading.Thread(target=send)
-    sender.start()
-    try:
-        done = bccn("sub", *direct(port), *options)
-    finally:
-        over.set()
-        sender.join()
+    packets = [datagram("h/p/1", number, "x", str(number)) for number in range(sent)]
+    done = sub(*options, then=lambda port: send(port, *packets))
     assert (done.returncode, done.stderr) == (status, b"")
-    if "-n" in options:
+    if options[0] == "-n" and status == 0:
         assert done.stdout.splitlines() == [b"x %d" % number for number in range(sent)]
-
-
-@pytest.mark.parametrize("timeout", ["inf", "1e9"])
-def test_sub_may_wait_for_very_long(port: int, timeout: str) -> None:
-    with Sub(port, "-n", "1", "-t", timeout) as sub:
-        assert bccn("pub", *direct(port), "x", "y").returncode == 0
-        assert sub.end() == (0, b"x y\n", b"")
 
 
 @pytest.mark.parametrize("patterns", [[""], ["never"]], ids=["wanted", "unwanted"])
 def test_the_time_is_over_also_while_messages_keep_coming(port: int, patterns: list[str]) -> None:
-    """Who sends faster than we print must not keep `bccn sub -t 1` from ending."""
+    """A sender that is faster than we print must not keep `bccn sub -t 1` from ending."""
     with bccnd.Endpoint("a", BROADCAST, port) as endpoint:
         for number in range(20):
             endpoint.send("x", str(number))
@@ -263,60 +280,64 @@ def test_the_time_is_over_also_while_messages_keep_coming(port: int, patterns: l
 
 
 def test_sub_ends_quietly_with_its_reader(port: int) -> None:
-    with Sub(port) as sub, Wire(port) as wire:
-        assert sub.process.stdout is not None
-        sub.process.stdout.close()
+    with Sub(port) as process:
+        assert process.process.stdout is not None
+        process.process.stdout.close()
 
         def ended() -> bool:
-            wire.send(datagram("?", 1, "x", os.urandom(8).hex()))
-            return sub.process.poll() is not None
+            send(port, datagram("?", 1, "x", os.urandom(8).hex()))
+            return process.process.poll() is not None
 
         wait(ended, "bccn sub to notice")
-        assert sub.process.returncode == -signal.SIGPIPE
-        assert sub.process.stderr is not None
-        assert sub.process.stderr.read() == b""
-        sub.process.stdout = None
+        assert process.process.returncode == -signal.SIGPIPE
+        assert process.process.stderr is not None
+        assert process.process.stderr.read() == b""
+        process.process.stdout = None
 
 
 # -- keys
 
 
-def test_with_a_key_only_those_who_hold_it_are_heard(tmp_path: Path, port: int) -> None:
+def test_with_a_key_datagrams_are_signed_and_only_signed_ones_are_received(tmp_path: Path, port: int) -> None:
     key, other = key_file(tmp_path / "key"), key_file(tmp_path / "other", b"another key, as long as it has to be")
-    with (
-        Sub(port, "-n", "1", "--key", key) as signed,
-        Sub(port, "-n", "2", "--key", other, "--key", key) as both,
-        Sub(port, "-n", "1") as plain,
-        Wire(port) as wire,
+    with Wire(port) as wire:
+        for options, secret in ((["--key", key], KEY), (["--key", other, "--key", key], other.read_bytes().strip())):
+            assert bccn("pub", *direct(port), *options, "x", "y").returncode == 0
+            raw = wire.hear(b"BCCN1")
+            src, seq, _ = raw.partition(b"]")[2].split(b":")
+            # The trailing line end of the file is no part of the key.
+            assert raw == datagram(src.decode(), int(seq), "x", "y", secret)
+        for algorithm in ("crc32", "none"):
+            assert bccn("pub", *direct(port), "--algorithm", algorithm, "x", algorithm).returncode == 0
+            assert (b":crc32=" in wire.hear(f"|{algorithm}".encode())) == (algorithm == "crc32")
+    packets = [
+        datagram("h/a/1", 1, "x", "first", KEY),
+        datagram("h/b/1", 1, "x", "second", other.read_bytes().strip()),
+        datagram("h/c/1", 1, "x", "unsigned"),
+        datagram("h/a/1", 2, "x", "last", KEY),
+    ]
+    for options, wanted in (
+        (["--key", key], b"x first\nx last\n"),
+        (["--key", other, "--key", key], b"x first\nx second\nx last\n"),
+        ([], b"x unsigned\n"),
     ):
-        for options in (["--key", str(key)], ["--key", str(other)], []):
-            assert bccn("pub", *direct(port), *options, "x", *options[1:] or ["0"]).returncode == 0
-        # The trailing line end of the file is no part of the key.
-        raw = wire.hear(b"BCCN1")
-        src, seq, _ = raw.partition(b"]")[2].split(b":")
-        assert raw == datagram(src.decode(), int(seq), "x", str(key), KEY)
-        assert signed.end() == (0, f"x {key}\n".encode(), b"")
-        assert both.end() == (0, f"x {key}\nx {other}\n".encode(), b"")
-        assert plain.end() == (0, b"x 0\n", b"")
+        count = ["-n", str(wanted.count(b"\n"))]
+        assert sub(*count, *options, then=lambda port: send(port, *packets)) == (0, wanted, b"")
 
 
-def test_a_checksum_keeps_nobody_out_and_needs_no_key(port: int) -> None:
-    with Sub(port, "-n", "1", "--algorithm", "crc32") as sub, Wire(port) as wire:
-        assert bccn("pub", *direct(port), "x", "unchecked").returncode == 0
-        assert bccn("pub", *direct(port), "--algorithm", "crc32", "x", "checked").returncode == 0
-        assert b":crc32=" in wire.hear(b"|checked")
-        assert sub.end() == (0, b"x checked\n", b"")
-
-
-def test_signatures_speak_for_whom_they_were_named(tmp_path: Path, port: int) -> None:
+def test_signatures_count_for_the_names_that_they_were_given_for(tmp_path: Path) -> None:
     one, two = key_pair(tmp_path, "one"), key_pair(tmp_path, "two")
+
+    def publish(port: int) -> None:
+        for name, key in [("h/1", one), ("h/2", two), ("h/p/1", one), ("h/p/2", two), ("i/1", two), ("h/3", one)]:
+            keys = [key.read_bytes()]
+            with bccnd.Endpoint(name, BROADCAST, port, keys=keys, algorithm="sig") as endpoint:
+                endpoint.send("x", name)
+
     signers = ["--signer", f"h={one}.pub", "--signer", f"h/p={one}.pub", "--signer", f"h/p={two}.pub"]
-    with Sub(port, "-n", "3", *signers) as sub, Sub(port, "-n", "2", "--signer", f"{two}.pub") as all_of_two:
-        for name, key in [("h/1", one), ("h/2", two), ("h/p/1", one), ("h/p/2", two), ("i/1", two)]:
-            sent = bccn("pub", *direct(port), "--algorithm", "sig", "--key", key, "--name", name, "x", name)
-            assert sent.returncode == 0, sent.stderr
-        assert sub.end() == (0, b"x h/1\nx h/p/1\nx h/p/2\n", b"")
-        assert all_of_two.end()[:2] == (0, b"x h/2\nx h/p/2\n")
+    wanted = b"x h/1\nx h/p/1\nx h/p/2\nx h/3\n"
+    assert sub("-n", "4", *signers, then=publish) == (0, wanted, b"")
+    assert sub("-n", "3", "--signer", f"{two}.pub", then=publish)[:2] == (0, b"x h/2\nx h/p/2\nx i/1\n")
 
 
 BAD_OPTIONS: list[tuple[list[str], str]] = [
@@ -345,25 +366,32 @@ BAD_OPTIONS: list[tuple[list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize("command", ["pub", "sub"])
+@pytest.fixture(scope="module")
+def key_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keys that are in order, and some that are not."""
+    folder = tmp_path_factory.mktemp("keys")
+    key_file(folder / "shared")
+    key_file(folder / "open", mode=0o644)
+    key_file(folder / "short", b"short")
+    key_pair(folder, "pair")
+    shutil.copy(folder / "pair.pub", folder / "writable")
+    (folder / "writable").chmod(0o666)
+    return folder
+
+
+@pytest.mark.parametrize("command", [["pub", "x", "y"], ["sub", "x", "-t", "0"]], ids=lambda command: command[0])
 @pytest.mark.parametrize(("options", "said"), BAD_OPTIONS, ids=lambda value: str(value)[:40])
-def test_options_that_are_wrong_end_with_2_and_a_word_that_helps(
-    tmp_path: Path, port: int, command: str, options: list[str], said: str
+def test_wrong_options_end_with_2_and_say_what_is_wrong(
+    key_folder: Path, port: int, command: list[str], options: list[str], said: str
 ) -> None:
-    key_file(tmp_path / "shared")
-    key_file(tmp_path / "open", mode=0o644)
-    key_file(tmp_path / "short", b"short")
-    shutil.copy(f"{key_pair(tmp_path, 'pair')}.pub", tmp_path / "writable")
-    (tmp_path / "writable").chmod(0o666)
-    given = [option.format(folder=tmp_path) for option in options]
-    done = bccn(command, *direct(port), *given, "x", *(["y"] if command == "pub" else ["-t", "0"]))
+    given = [option.format(folder=key_folder) for option in options]
+    done = bccn(command[0], *direct(port), *given, *command[1:])
     assert done.returncode == 2, done.stderr
-    assert said.format(folder=tmp_path) in done.stderr.decode()
-    assert b"Traceback" not in done.stderr
+    assert said.format(folder=key_folder) in done.stderr.decode()
     assert done.stdout == b""
 
 
-def test_a_key_of_somebody_else_is_refused(tmp_path: Path, port: int) -> None:
+def test_a_key_of_another_user_is_refused(tmp_path: Path, port: int) -> None:
     need_root("to give a file to another user")
     key = key_file(tmp_path / "key")
     os.chown(key, NOBODY, -1)
@@ -375,32 +403,26 @@ def test_a_key_of_somebody_else_is_refused(tmp_path: Path, port: int) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(["--algorithm", "none", "--key", "{folder}/shared"], id="goes out without a check"),
-        pytest.param(["--algorithm", "crc32", "--key", "{folder}/shared"], id="goes out with a mere checksum"),
-        pytest.param(
-            ["--key", "{folder}/shared", "--signer", "h={folder}/pair.pub", "--algorithm", "hmac"], id="signer"
-        ),
-        pytest.param(["--key", "{folder}/pair", "--signer", "a:b={folder}/pair.pub"], id="whom no src can be below"),
+        ["--algorithm", "none", "--key", "{folder}/shared"],
+        ["--algorithm", "crc32", "--key", "{folder}/shared"],
+        ["--algorithm", "hmac", "--key", "{folder}/shared", "--signer", "h={folder}/pair.pub"],
+        ["--algorithm", "sig", "--key", "{folder}/pair", "--signer", "a:b={folder}/pair.pub"],
     ],
+    ids=["no check", "checksum", "signer", "no prefix"],
 )
-def test_keys_that_would_not_be_used_end_with_2(tmp_path: Path, port: int, options: list[str]) -> None:
-    key_file(tmp_path / "shared")
-    key_pair(tmp_path, "pair")
-    given = [option.format(folder=tmp_path) for option in options]
-    if "{folder}/pair" in options:
-        given += ["--algorithm", "sig"]
+def test_keys_that_would_not_be_used_end_with_2(key_folder: Path, port: int, options: list[str]) -> None:
+    given = [option.format(folder=key_folder) for option in options]
     done = bccn("pub", *direct(port), *given, "x", "y")
     assert done.returncode == 2, done.stderr
 
 
 @pytest.mark.parametrize(
     "options",
-    [["--key", "{folder}/key"], ["--address", BROADCAST], ["--name", "a/b"], ["--interface", "lo"], ["--port", "5401"]],
+    [["--key", "{folder}/shared"], ["--address", BROADCAST], ["--name", "a/b"], ["--interface", "lo"], ["--port", "1"]],
     ids=lambda options: options[0],
 )
-def test_options_of_direct_without_direct_end_with_2(tmp_path: Path, options: list[str]) -> None:
-    key_file(tmp_path / "key")
-    done = bccn("pub", *(option.format(folder=tmp_path) for option in options), "x", "y")
+def test_options_of_direct_without_direct_end_with_2(key_folder: Path, options: list[str]) -> None:
+    done = bccn("pub", *(option.format(folder=key_folder) for option in options), "x", "y")
     assert done.returncode == 2, done.stderr
     assert b"--direct" in done.stderr
 
@@ -418,7 +440,6 @@ def test_a_segment_that_cannot_be_reached_ends_with_1_and_a_remedy(port: int, op
         assert done.returncode == 1
         assert said in done.stderr.decode()
         assert b"remedy: " in done.stderr
-        assert b"Traceback" not in done.stderr
 
 
 def test_a_port_of_a_program_that_does_not_share_it_ends_with_1() -> None:
@@ -431,10 +452,13 @@ def test_a_port_of_a_program_that_does_not_share_it_ends_with_1() -> None:
 
 @pytest.mark.parametrize("address", [BROADCAST, "239.1.2.3"])
 def test_on_one_interface(port: int, address: str) -> None:
-    where = ["--direct", "--address", address, "--port", str(port), "--interface", "lo"]
-    with Sub(port, "-n", "1", "--interface", "lo", "--hop-limit", "2", address=address) as sub:
-        assert bccn("pub", *where, "x", "on lo").returncode == 0
-        assert sub.end() == (0, b"x on lo\n", b"")
+    where = ["--address", address, "--interface", "lo", "--hop-limit", "2"]
+    with bccnd.Endpoint("h/ear/1", address, port, interface="lo") as ear:
+        assert bccn("pub", *direct(port), *where, "x", "on lo").returncode == 0
+        assert heard(ear).payload == b"on lo"
+        with Sub(port, "-n", "1", "--interface", "lo", address=address) as process:
+            ear.send("x", "from lo")
+            assert process.end() == (0, b"x from lo\n", b"")
 
 
 # -- making keys
@@ -446,17 +470,14 @@ def mode_of(path: Path) -> int:
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
 def test_keygen_makes_files_of_the_right_mode_whatever_the_umask(tmp_path: Path, umask: int) -> None:
-    shell = ["sh", "-c", f'umask {umask:o}; exec "$0" "$@"', str(BIN / "bccn"), "keygen"]
-    for options, files in (
-        ([tmp_path / "shared"], {"shared": 0o600}),
-        (["--algorithm", "sig", tmp_path / "own"], {"own": 0o600, "own.pub": 0o644}),
-    ):
-        done = subprocess.run([*shell, *map(str, options)], capture_output=True, timeout=PATIENCE, check=False)
-        assert (done.returncode, done.stdout) == (0, b"")
-        for name, mode in files.items():
-            assert mode_of(tmp_path / name) == mode
-            assert f"{name}" in done.stderr.decode()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["own", "own.pub", "shared"]
+    before = os.umask(umask)
+    try:
+        done = [bccn("keygen", tmp_path / "shared"), bccn("keygen", "--algorithm", "sig", tmp_path / "own")]
+    finally:
+        os.umask(before)
+    assert [(one.returncode, one.stdout) for one in done] == [(0, b"")] * 2
+    modes = {path.name: mode_of(path) for path in tmp_path.iterdir()}
+    assert modes == {"shared": 0o600, "own": 0o600, "own.pub": 0o644}
     assert re.fullmatch(rb"[0-9a-f]{64}\n", (tmp_path / "shared").read_bytes())
     assert (tmp_path / "own").read_bytes().startswith(b"-----BEGIN PRIVATE KEY-----\n")
     assert (tmp_path / "own.pub").read_bytes().startswith(b"-----BEGIN PUBLIC KEY-----\n")
@@ -501,7 +522,6 @@ def test_keygen_says_what_it_cannot_do(arguments: list[str], status: int) -> Non
     done = bccn(*arguments)
     assert done.returncode == status
     assert done.stderr
-    assert b"Traceback" not in done.stderr
 
 
 def test_keys_of_keygen_serve_the_tool_and_the_daemon(tmp_path: Path) -> None:
@@ -518,55 +538,38 @@ def test_keys_of_keygen_serve_the_tool_and_the_daemon(tmp_path: Path) -> None:
         with (
             Daemon(tmp_path / str(integrity["algorithm"]), {"integrity": integrity}) as daemon,
             daemon.connect("x") as client,
-            Sub(daemon.port, "-n", "1", "y", *options) as sub,
+            Sub(daemon.port, "-n", "1", "y", *options) as process,
         ):
             assert bccn("pub", *direct(daemon.port), *options, "x", "to the bus").returncode == 0
             assert payloads(client, 1) == [b"to the bus"]
             client.publish("y", b"from the bus")
-            assert sub.end() == (0, b"y from the bus\n", b"")
+            assert process.end() == (0, b"y from the bus\n", b"")
 
 
-def openssl(*arguments: str) -> None:
-    path = shutil.which("openssl") or cannot_here("there is no openssl")
-    subprocess.run([path, *arguments], check=True, capture_output=True, timeout=PATIENCE)
-
-
+@pytest.mark.slow
 def test_keys_of_openssl_are_as_good(tmp_path: Path, port: int) -> None:
+    if shutil.which("openssl") is None:
+        cannot_here("there is no openssl")
     own, shared = tmp_path / "own", tmp_path / "shared"
-    openssl("genpkey", "-algorithm", "ed25519", "-out", str(own))
-    openssl("pkey", "-in", str(own), "-pubout", "-out", f"{own}.pub")
-    openssl("rand", "-hex", "-out", str(shared), "32")
+    for command in (
+        ["genpkey", "-algorithm", "ed25519", "-out", str(own)],
+        ["pkey", "-in", str(own), "-pubout", "-out", f"{own}.pub"],
+        ["rand", "-hex", "-out", str(shared), "32"],
+    ):
+        subprocess.run(["openssl", *command], check=True, capture_output=True, timeout=PATIENCE)
     for path in (own, shared):
         path.chmod(0o600)
     for sender, receiver in (
-        (["--algorithm", "sig", "--key", str(own), "--name", "h/1"], ["--signer", f"h={own}.pub"]),
-        (["--key", str(shared)], ["--key", str(shared)]),
+        (["--algorithm", "sig", "--key", own, "--name", "h/1"], ["--signer", f"h={own}.pub"]),
+        (["--key", shared], ["--key", shared]),
     ):
-        with Sub(port, "-n", "1", *receiver) as sub:
+        with Sub(port, "-n", "1", *receiver) as process:
             done = bccn("pub", *direct(port), *sender, "x", "y")
             assert done.returncode == 0, done.stderr
-            assert sub.end() == (0, b"x y\n", b"")
-
-
-def test_a_key_of_another_kind_made_by_openssl_is_refused(tmp_path: Path, port: int) -> None:
-    for name, options in (
-        ("rsa", ["-algorithm", "rsa", "-pkeyopt", "rsa_keygen_bits:2048"]),
-        ("phrase", ["-algorithm", "ed25519", "-aes256", "-pass", "pass:secret"]),
-    ):
-        openssl("genpkey", *options, "-out", str(tmp_path / name))
-        (tmp_path / name).chmod(0o600)
-        done = bccn("pub", *direct(port), "--algorithm", "sig", "--key", tmp_path / name, "x", "y")
-        assert done.returncode == 2
-        assert b"bccn keygen --algorithm sig" in done.stderr
+            assert process.end() == (0, b"x y\n", b"")
 
 
 # -- beside a daemon
-
-
-def heard(endpoint: bccnd.Endpoint) -> bccnd.Message:
-    message = endpoint.recv(PATIENCE)
-    assert message is not None, "waited in vain for a message"
-    return message
 
 
 def test_a_daemon_and_an_endpoint_talk_and_each_message_counts_once(tmp_path: Path) -> None:
@@ -607,33 +610,13 @@ def test_a_daemon_and_an_endpoint_talk_and_each_message_counts_once(tmp_path: Pa
             assert endpoint.stats()["VERDICTS"] == {"accepted": 6, "not_addressed": 2}
 
 
-def test_copies_forgeries_and_replays_count_as_such_on_both_sides(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a", start=False) as daemon:
-        daemon.configure({"integrity": daemon.with_key(KEY)})
-        daemon.start()
-        with (
-            bccnd.Endpoint("relay02/direct/7", BROADCAST, daemon.port, keys=[KEY], dedup=True) as endpoint,
-            daemon.connect("x/") as client,
-            Wire(daemon.port) as wire,
-        ):
-            endpoint.send("x/y", "once")
-            raw = wire.hear(b"|once")
-            wire.send(raw, raw, raw.replace(b"|once", b"|ones"), datagram("relay03/p/1", 1, "x/y", "unsigned"))
-            wire.send(datagram("relay03/p/1", 2, "x/y", "the end", KEY))
-            assert payloads(client, 2) == [b"once", b"the end"]
-            assert [heard(endpoint).payload for _ in range(2)] == [b"once", b"the end"]
-            expected = {"accepted": 2, "duplicate": 2, "integrity_failed": 1, "integrity_missing": 1}
-            wait(lambda: daemon.verdicts() == expected)
-            assert endpoint.stats()["VERDICTS"] == expected
-
-
-def test_heartbeats_of_an_endpoint_make_it_alive_and_their_end_silent_and_dead(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_heartbeats_of_an_endpoint_and_of_a_daemon_are_received_by_each_other(tmp_path: Path) -> None:
     name = "relay02/direct/7"
 
     def state(daemon: Daemon) -> str:
-        rows = [json.loads(line) for line in daemon.tool("sources", "--json").stdout.splitlines()]
-        (row,) = [row for row in rows if row["src"] == name] or [{"state": "unknown"}]
-        return str(row["state"])
+        with daemon.connect() as bus:
+            return next((str(row["state"]) for row in listing(bus, "sources") if row["src"] == name), "unknown")
 
     with (
         Daemon(tmp_path / "a", {"heartbeat": {"interval": "200ms", "dead_after": 3}}) as daemon,
@@ -642,7 +625,7 @@ def test_heartbeats_of_an_endpoint_make_it_alive_and_their_end_silent_and_dead(t
     ):
 
         def told() -> bytes:
-            """What clients are told next of this source."""
+            """The next report of this source to clients."""
             while True:
                 event = client.receive(PATIENCE)
                 assert isinstance(event, bccnd.Message)
@@ -656,41 +639,20 @@ def test_heartbeats_of_an_endpoint_make_it_alive_and_their_end_silent_and_dead(t
         wait(lambda: state(daemon) == "alive")
         wait(lambda: daemon.metric("sources_alive") >= 1)
         endpoint.close()
-        states = [told()]
-        while states[-1] != b"dead":
-            states.append(told())
-        # On a busy host it may have seemed silent for a moment before.
-        assert states[-2:] == [b"silent", b"dead"]
-        assert set(states[:-1]) <= {b"silent", b"alive"}
+        # A busy host may have been silent for a moment before, or have slept through its silence.
+        while told() != b"dead":
+            pass
         wait(lambda: state(daemon) == "dead")
         endpoint.open()
         endpoint.beat()
         assert told() == b"alive"
-        wait(lambda: state(daemon) in ("alive", "silent"))
-
-
-def test_the_heartbeats_of_a_daemon_are_heard_by_an_endpoint(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a", {"heartbeat": {"interval": "100ms"}}) as daemon:
+        found: list[bccnd.Message] = []
+        endpoint.listen("heartbeat/relay01/>", found.append)
+        wait(lambda: endpoint.dispatch() and len(found) >= 3)
         assert daemon.process is not None
-        name = f"relay01/bccnd/{daemon.process.pid}"
-        with bccnd.Endpoint("relay02/direct/7", BROADCAST, daemon.port) as endpoint:
-            found: list[bccnd.Message] = []
-            endpoint.listen("heartbeat/>", found.append)
-            wait(lambda: endpoint.dispatch() and len(found) >= 3)
-        assert {(one.src, one.chan, one.payload) for one in found} == {(name, f"heartbeat/{name}", b"")}
+        ours = f"relay01/bccnd/{daemon.process.pid}"
+        assert {(one.src, one.chan, one.payload) for one in found} == {(ours, f"heartbeat/{ours}", b"")}
         assert [one.seq - found[0].seq for one in found] == list(range(len(found)))
-
-
-def test_the_tool_talks_to_clients_of_a_daemon_without_it(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a", start=False) as daemon:
-        daemon.configure({"integrity": daemon.with_key(KEY)})
-        daemon.start()
-        key = str(daemon.folder / "key0")
-        with daemon.connect("x/") as client, Sub(daemon.port, "-n", "2", "x/", "--key", key, "--name", "t/1") as sub:
-            assert bccn("pub", *direct(daemon.port), "--key", key, "x/y", "no daemon needed").returncode == 0
-            assert payloads(client, 1) == [b"no daemon needed"]
-            client.send_to("t/1", b"for you")
-            assert sub.end() == (0, b"x/y no daemon needed\n!t/1 for you\n", b"")
 
 
 # -- between hosts
@@ -705,7 +667,7 @@ def test_two_hosts_without_any_daemon_talk(net: Net, tmp_path: Path, address: st
     key = key_file(tmp_path / "key")
     options = ["--interface", "lan0", "--key", str(key)]
     with Sub(PORT, "--json", "-n", "1", *options, address=address, on=net.on("b")) as sub:
-        done = bccn("pub", "--direct", "--address", address, *options, "x", "over the wire", on=net.on("a"))
+        done = on_host(net.on("a"), "pub", "--direct", "--address", address, *options, "x", "over the wire")
         assert done.returncode == 0, done.stderr
         status, out, _ = sub.end()
     assert status == 0
@@ -715,6 +677,7 @@ def test_two_hosts_without_any_daemon_talk(net: Net, tmp_path: Path, address: st
 
 
 @pytest.mark.root
+@pytest.mark.slow
 def test_publishing_faster_than_the_wire_takes_it_waits_for_the_wire(net: Net) -> None:
     """The loopback interface takes everything at once; a real one lets a socket that is ahead of it wait."""
     net.run("a", "sh", "-c", "tc qdisc add dev lan0 root tbf rate 8mbit burst 3000 latency 20s")
@@ -725,7 +688,7 @@ def test_publishing_faster_than_the_wire_takes_it_waits_for_the_wire(net: Net) -
         reader = threading.Thread(target=lambda: printed.append(sub.end()[1]))
         reader.start()
         try:
-            done = bccn("pub", *where, "x", stdin=lines, on=net.on("a"))
+            done = on_host(net.on("a"), "pub", *where, "x", stdin=lines)
             assert (done.returncode, done.stderr) == (0, b"")
         except BaseException:
             sub.process.kill()
