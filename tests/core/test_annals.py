@@ -281,20 +281,12 @@ class Arrival(NamedTuple):
 
 
 class Act(NamedTuple):
-    """What happens after so many quarters of a second."""
+    """What happens after so many quarters of a second. ``raws`` are the arrivals as datagrams; see `with_datagrams`."""
 
     quarters: int
     kind: str
     who: int
     arrivals: tuple[Arrival, ...]
-
-
-class Deed(NamedTuple):
-    """The same with the datagrams as they are."""
-
-    quarters: int
-    kind: str
-    who: bytes
     raws: tuple[bytes, ...]
 
 
@@ -302,91 +294,84 @@ def arrivals() -> st.SearchStrategy[Arrival]:
     distances = st.one_of(
         st.just(1), st.just(1), st.integers(-4, 4), st.integers(-20, 20), st.sampled_from([-(10**6), 10**6])
     )
-    return st.builds(
-        Arrival,
-        st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 5]),
-        distances,
-        st.sampled_from([0, 0, 0, 1, 2]),
-        st.booleans(),
-    )
+    who, copy = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 5]), st.sampled_from([0, 0, 0, 1, 2])
+    return st.builds(Arrival, who, distances, copy, st.booleans())
 
 
 def acts(crowded: bool) -> st.SearchStrategy[Act]:
     """With ``crowded`` there is not room for all sources, nor much time, and each moment has its own datagram: which of
     those heard at the same moment is evicted first is not specified."""
     quarters = st.sampled_from([1, 1, 2, 5, 9] if crowded else [0, 0, 0, 1, 2, 9])
-    feed = st.builds(
-        Act,
-        quarters,
-        st.just("feed"),
-        st.just(0),
-        st.lists(arrivals(), min_size=1, max_size=1 if crowded else 5).map(tuple),
-    )
+    together = st.lists(arrivals(), min_size=1, max_size=1 if crowded else 5).map(tuple)
+    none: st.SearchStrategy[tuple[()]] = st.just(())
+    feed = st.builds(Act, quarters, st.just("feed"), st.just(0), together, none)
     kinds = st.sampled_from(["sweep", "sweep", "claim", "release", "speak", "echo", "turn"])
-    other = st.builds(Act, quarters, kinds, st.integers(0, 1), st.just(()))
+    other = st.builds(Act, quarters, kinds, st.integers(0, 1), none, none)
     return st.one_of(feed, feed, other)
 
 
-def deeds(history: Sequence[Act]) -> list[Deed]:
-    """With seqs that follow one another."""
-    last: dict[int, int] = {}
+def with_datagrams(history: Sequence[Act]) -> list[Act]:
+    """The same with datagrams, the seqs of which follow one another."""
     before: dict[int, list[int]] = {}
     made = []
     for act in history:
         raws = []
-        for arrival in act.arrivals:
-            who = arrival.who
+        for who, distance, copy, beat in act.arrivals:
             past = before.setdefault(who, [])
-            seq = min(max(last.get(who, 1000) + arrival.distance, 0), bccn1.MAX_SEQ)
-            if 0 < arrival.copy <= len(past):
-                seq = past[-arrival.copy]
+            last = past[-1] if past else 1000
+            seq = past[-copy] if 0 < copy <= len(past) else min(max(last + distance, 0), bccn1.MAX_SEQ)
             past.append(seq)
-            last[who] = seq
             src = SRCS[who] if who < len(SRCS) else b"?"
             # Leading zeros are as good as any other way to write a number.
-            digits = b"%d" % seq if arrival.copy != 2 else b"%d" % seq if seq % 7 else b"0" * 250 + b"%d" % seq
-            raws.append(datagram(src, digits, HEARTBEAT + src if arrival.beat else b"c/1" if seq % 5 else b"!nobody"))
-        made.append(Deed(act.quarters, act.kind, OURS[act.who], tuple(raws)))
+            digits = b"0" * (250 if copy == 2 and not seq % 7 else 0) + b"%d" % seq
+            raws.append(datagram(src, digits, HEARTBEAT + src if beat else b"c/1" if seq % 5 else b"!nobody"))
+        made.append(act._replace(raws=tuple(raws)))
     return made
 
 
-def do(host: Host, deed: Deed) -> list[str]:
-    """The verdicts, if any, that come of it."""
-    if deed.kind == "feed":
-        host.now += deed.quarters / 4
-        return host.feed(*deed.raws, peer=PEERS[len(deed.raws) % 2])
-    host.until(host.now + deed.quarters / 4)
+def do(host: Host, act: Act) -> None:
+    if act.kind == "feed":
+        host.now += act.quarters / 4
+        host.feed(*act.raws, peer=PEERS[len(act.raws) % 2])
+        return
+    host.until(host.now + act.quarters / 4)
     host.sweep()
-    if deed.kind == "claim":
-        host.claim(deed.who)
-    elif deed.kind == "release":
-        host.release(deed.who)
-    elif deed.kind == "speak" and deed.who in host.open:
-        host.speak(deed.who)
-    elif deed.kind == "echo" and host.sent:
-        return host.feed(host.sent[-1])
-    elif deed.kind == "turn" and host.annals is not None and host.annals.complete:
+    src = OURS[act.who]
+    if act.kind == "claim":
+        host.claim(src)
+    elif act.kind == "release":
+        host.release(src)
+    elif act.kind == "speak" and src in host.open:
+        host.speak(src)
+    elif act.kind == "echo" and host.sent:
+        host.feed(host.sent[-1])
+    elif act.kind == "turn" and host.annals is not None and host.annals.complete:
         host.annals.turn(host.room.new())
-    return []
 
 
-def live(history: Sequence[Deed], rules: DedupRules, watch: LivenessRules, writes: int = -1) -> tuple[Host, int]:
+def live(life: Life, writes: int = -1) -> tuple[Host, int]:
     """A host that lived through a history, or up to so many writes; and how much of the history was done then."""
-    host = Host(rules, watch, room=Room(writes))
+    host = Host(life.dedup, life.watch, room=Room(writes))
     done = 0
     try:
         host.begin()
-        for done, deed in enumerate(history):  # noqa: B007
-            do(host, deed)
-        done = len(history)
+        for act in life.history:
+            done += 1
+            do(host, act)
     except Killed:
-        done += 1
+        done = max(done, 1)
     host.leave()
     return host, done
 
 
+class Life(NamedTuple):
+    dedup: DedupRules
+    watch: LivenessRules
+    history: list[Act]
+
+
 @st.composite
-def lives(draw: st.DrawFn) -> tuple[DedupRules, LivenessRules, list[Deed]]:
+def lives(draw: st.DrawFn) -> Life:
     crowded = draw(st.booleans())
     rules = DedupRules(
         sanity=draw(st.sampled_from([16, 40])), horizon=draw(st.sampled_from([0.5, 2.0])),
@@ -394,8 +379,9 @@ def lives(draw: st.DrawFn) -> tuple[DedupRules, LivenessRules, list[Deed]]:
         expire=draw(st.sampled_from([3.0, 1000.0])) if crowded else 1000.0, max_sources=2 if crowded else 600,
     )  # fmt: skip
     watch = LivenessRules(interval=1.0, dead_after=draw(st.sampled_from([1, 3])), keep_dead=draw(st.booleans()))
-    # Long ones as well: of most lists that are drawn there is not much.
-    return rules, watch, deeds(draw(st.lists(acts(crowded), min_size=draw(st.sampled_from([0, 10, 30])), max_size=60)))
+    # Long ones as well: most lists that are drawn are short.
+    history = draw(st.lists(acts(crowded), min_size=draw(st.sampled_from([0, 10, 30])), max_size=60))
+    return Life(rules, watch, with_datagrams(history))
 
 
 @pytest.fixture(params=[1, 4, annals.STEP])
@@ -404,32 +390,24 @@ def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(annals, "STEP", request.param)
 
 
-def needed(data: list[bytes], complete: Callable[[bytes], bool]) -> list[bytes]:
-    """The last file, and the one before if that is still needed."""
-    return data[-1:] if complete(data[-1]) else data[-2:]
-
-
 def is_complete(data: bytes) -> bool:
-    host = Host(now=1e9)
-    return take_over(host, [data]).complete
+    return take_over(Host(now=1e9), [data]).complete
 
 
 @pytest.mark.usefixtures("steps")
 @given(lives(), st.data())
 @examples(300)
-def test_the_next_host_judges_as_the_one_that_was_killed(
-    life: tuple[DedupRules, LivenessRules, list[Deed]], data: st.DataObject
-) -> None:
+def test_the_next_host_judges_as_the_one_that_was_killed(life: Life, data: st.DataObject) -> None:
     rules, watch, history = life
-    whole, _ = live(history, rules, watch)
+    whole, _ = live(life)
     writes = data.draw(st.integers(1, len(whole.room.records)), label="killed in write")
-    original, done = live(history, rules, watch, writes)
+    original, done = live(life, writes)
     assert len(original.room.records) == writes
     files = original.room.data
     after = whole.room.records[writes : writes + 1]
     if after and after[0] != HEADER:
         files[-1] += after[0][: data.draw(st.integers(0, len(after[0]) - 1), label="torn off at")]
-    files = needed(files, is_complete)
+    files = files[-1:] if is_complete(files[-1]) else files[-2:]
 
     heir = Host(rules, watch, original.now)
     early = {src for src in original.open if src == OURS[0]}
@@ -450,14 +428,14 @@ def test_the_next_host_judges_as_the_one_that_was_killed(
 
     # They go on side by side, and the heir has annals of its own. Heartbeats are not checked: the heir has been
     # listening from now on only.
-    for deed in history[done:]:
+    for act in history[done:]:
         for host in (heir, original):
-            host.now += deed.quarters / 4
+            host.now += act.quarters / 4
             host.sources.sweep(host.now)
         assert heir.annals is not None
         heir.annals.step(heir.now)
-        peer = PEERS[len(deed.raws) % 2]
-        for raw in deed.raws:
+        peer = PEERS[len(act.raws) % 2]
+        for raw in act.raws:
             assert heir.feed(raw, peer=peer) == original.feed(raw, peer=peer)
         for src in SRCS:
             assert heir.sources.epoch(src) == original.sources.epoch(src)
@@ -482,14 +460,12 @@ def test_the_next_host_judges_as_the_one_that_was_killed(
 
 @given(lives())
 @examples(100)
-def test_the_input_that_was_not_finished_is_left_out_and_worked_on_again(
-    life: tuple[DedupRules, LivenessRules, list[Deed]],
-) -> None:
+def test_the_input_that_was_not_finished_is_left_out_and_worked_on_again(life: Life) -> None:
     rules, watch, history = life
     host = Host(rules, watch)
     host.begin()
-    for deed in history:
-        do(host, deed)
+    for act in history:
+        do(host, act)
     before = restored(host.room.data[-2:], host, rules, watch)
     raws = [datagram(src, seq) for src in SRCS[:3] for seq in (5, 6, 9, 7, 6)]
     verdicts = host.feed(*raws)
@@ -803,61 +779,38 @@ def whole(**changed: Any) -> bytes:
 
 NAN: Final = float("nan")
 INF: Final = float("inf")
-DAMAGE: Final = {
-    "a size that no record has": struct.pack("=I", 1 << 31) + bytes(100),
-    "a size of nothing": struct.pack("=I", 0) + bytes(100),
-    "a record without a head": struct.pack("=IB", 5, RECORD) + bytes(4),
-    "a time that is none": record(when=NAN),
-    "a time without end": record(when=INF),
-    "a time before all time": record(when=-1.0),
-    "a time to come": record(when=1002.0),
-    "a note without a size": record(b"\0"),
-    "a note that is cut": record(b"\x05a:1"),
-    "a note of a kind that is cut": record(b"\xf1"),
-    "a note of a kind that goes beyond": record(struct.pack("=BH", 241, 2) + b"a"),
-    "a datagram without a number": record(short(b"abc")),
-    "a datagram with an empty number": record(short(b"abc:")),
-    "a datagram without a sender": record(short(b":1")),
-    "a datagram of nobody": record(short(b"?:1")),
-    "a datagram of an impossible sender": record(short(b"b*:1")),
-    "a datagram of a sender that is no text": record(short(b"\xe4:1")),
-    "a number with a sign": record(short(b"abc:-1")),
-    "a number that is none": record(short(b"abc:x")),
-    "a number that is too large": record(short(b"abc:%d" % 2**64)),
-    "a state of nobody": record(note(242, b"")),
-    "a state that there is not": record(note(242, b"\x03abc")),
-    "a death without a time": record(note(243, b"abc")),
-    "a death of nobody": record(note(243, TIMES)),
-    "a death to come": record(note(243, struct.pack("=ddd", INF, 0.0, 0.0) + b"abc")),
-    "a death of an impossible sender": record(note(243, TIMES + b"\xff")),
-    "a digest of another time": record(note(244, struct.pack("=d", NAN) + bytes(16))),
-    "a digest without a time": record(note(244, b"1")),
-    "an identity without a range": record(note(245, b"abc")),
-    "an identity of nobody": record(note(245, struct.pack("=dQQ", INF, 0, 0))),
-    "an identity of no time": record(note(245, struct.pack("=dQQ", NAN, 0, 0) + b"abc")),
-    "a tracker that is cut": record(note(246, bytes(10))),
-    "a tracker of nobody": record(whole(src=b"", named=0)),
-    "a tracker of whom has no name": record(whole(src=b"?")),
-    "a tracker of an impossible sender": record(whole(src=b"\xff")),
-    "a tracker without its bits": record(whole(bits=9)),
-    "a tracker that runs backward": record(whole(first=10)),
-    "a tracker without an epoch": record(whole(epoch=0)),
-    "a tracker in no state": record(whole(state=3)),
-    "a tracker heard in time to come": record(whole(heard=1002.0)),
-    "a tracker heard at no time": record(whole(heard=NAN)),
-    "a tracker without a rank": record(whole(rank=NAN)),
-    "a tracker that will never be touched": record(whole(rank=INF)),
-    "a tracker with a beat to come": record(whole(beat=INF)),
-    "a tracker with a gap of no size": record(whole(gap=NAN)),
-    "a tracker with an interval of no size": record(whole(interval=INF)),
-}  # fmt: skip
+DAMAGE: Final = [
+    *(struct.pack("=I", size) + bytes(100) for size in (1 << 31, 0)),
+    struct.pack("=IB", 5, RECORD) + bytes(4),
+    *(record(when=when) for when in (NAN, INF, -1.0, 1002.0)),
+    # notes without a size, cut, and going beyond the record
+    *(record(raw) for raw in (b"\0", b"\x05a:1", b"\xf1", struct.pack("=BH", 241, 2) + b"a")),
+    # datagrams
+    *(record(short(raw)) for raw in (b"abc", b"abc:", b":1", b"?:1", b"b*:1", b"\xe4:1", b"abc:-1", b"abc:x")),
+    record(short(b"abc:%d" % 2**64)),
+    # states, deaths, digests, identities
+    *(record(note(242, raw)) for raw in (b"", b"\x03abc")),
+    *(record(note(243, raw)) for raw in (b"abc", TIMES, TIMES + b"\xff", struct.pack("=ddd", INF, 0, 0) + b"abc")),
+    *(record(note(244, raw)) for raw in (struct.pack("=d", NAN) + bytes(16), b"1")),
+    *(
+        record(note(245, raw))
+        for raw in (b"abc", struct.pack("=dQQ", INF, 0, 0), struct.pack("=dQQ", NAN, 0, 0) + b"abc")
+    ),
+    # trackers
+    record(note(246, bytes(10))),
+    record(whole(src=b"", named=0)),
+    *(record(whole(src=src)) for src in (b"?", b"\xff")),
+    *(record(whole(bits=9)), record(whole(first=10)), record(whole(epoch=0)), record(whole(state=3))),
+    *(record(whole(heard=1002.0)), record(whole(heard=NAN)), record(whole(rank=NAN)), record(whole(rank=INF))),
+    *(record(whole(beat=INF)), record(whole(gap=NAN)), record(whole(interval=INF))),
+]
 
 
-@pytest.mark.parametrize("name", DAMAGE)
-def test_reading_ends_at_damage(name: str) -> None:
+@pytest.mark.parametrize("damage", DAMAGE, ids=range(len(DAMAGE)))
+def test_reading_ends_at_damage(damage: bytes) -> None:
     good, later = record(short(b"before:1")), record(short(b"behind:1"))
     heir = Host()
-    account = take_over(heir, [HEADER + good + DAMAGE[name] + later, HEADER + record(short(b"next:1"))])
+    account = take_over(heir, [HEADER + good + damage + later, HEADER + record(short(b"next:1"))])
     assert {source.src for source in heir.sources.latest(9)} == {b"before", b"next"}
     (doubt,) = account.doubts
     assert f" byte {len(HEADER + good)} " in doubt
@@ -871,9 +824,9 @@ def test_the_records_of_the_table_are_good_without_the_damage() -> None:
 
 @given(lives(), st.data())
 @examples(150)
-def test_spoiled_files_never_raise(life: tuple[DedupRules, LivenessRules, list[Deed]], data: st.DataObject) -> None:
+def test_spoiled_files_never_raise(life: Life, data: st.DataObject) -> None:
     rules, watch, history = life
-    original, _ = live(history, rules, watch)
+    original, _ = live(life)
     files = []
     for one in original.room.data[-2:]:
         spoiled = bytearray(one)
@@ -888,8 +841,8 @@ def test_spoiled_files_never_raise(life: tuple[DedupRules, LivenessRules, list[D
     for source in heir.sources.latest(100):
         assert source.src.decode("ascii")
         assert source.missing & ~source.absent == 0
-    for deed in history:
-        do(heir, deed)
+    for act in history:
+        do(heir, act)
     heir.until(heir.now + 20)
 
 
