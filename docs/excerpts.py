@@ -1,6 +1,6 @@
 """Files that stand in documents: what is shown is the file, to the letter.
 
-Law: behind a line ``<!-- the file PATH -->`` a block of code follows, and its text is that of the file, or of the part
+Behind a line ``<!-- the file PATH -->`` a block of code follows, and its text is that of the file, or of the part
 of it that is named (``<!-- the file PATH from "LINE" to "LINE" -->``, both lines included).
 """
 

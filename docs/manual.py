@@ -1,6 +1,6 @@
 """Reads a manual page, as far as ours go, and gives its text in Markdown.
 
-Law: of mdoc(7) it knows the macros that the page of the configuration uses; any other one is an error, so that nothing
+Of mdoc(7) it knows the macros that the page of the configuration uses; any other one is an error, so that nothing
 of the page is left out without a word.
 """
 

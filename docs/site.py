@@ -1,6 +1,6 @@
 """Makes the site of the documents: `python -m docs` (or `make docs`).
 
-Law: the documents themselves are not touched. They are copied, the way from one to another is put right for the place
+The documents themselves are not touched. They are copied, the way from one to another is put right for the place
 where they come to lie, and whatever else of the repository they point to becomes a page that shows it.
 """
 

@@ -1,6 +1,6 @@
 """What flooding costs, reckoned: the arithmetic of docs/mesh.md.
 
-Law: these are functions of the topology, of delays and of costs, and know nothing of what the model or a run has shown.
+These are functions of the topology, of delays and of costs, and know nothing of what the model or a run has shown.
 
 The rule: a bridge passes a message on once, when it first accepts it: over all its links but the one that it came by,
 and, if it came by a link, by a broadcast on its segment. Each end of each link is so used exactly once, by a link

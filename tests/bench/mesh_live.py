@@ -1,6 +1,6 @@
 """Real hosts, for `tests.bench.mesh`: how much flooding there is, and what it costs a processor.
 
-Law: only differences between what the same processes had used before and after count, over messages that everybody
+Only differences between what the same processes had used before and after count, over messages that everybody
 got exactly once.
 """
 

@@ -1,6 +1,6 @@
 """The load programs: C in `load/`, compiled when they are needed.
 
-Law: what measures must be faster than what is measured, so it is C; and a program is never older than its sources.
+What measures must be faster than what is measured, so it is C; and a program is never older than its sources.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m tests.bench.record --rate 20000 --seconds 20
 
-Law: figures are those of the whole process, the finishing of its files among them; what is in the journal is counted in
+Figures are those of the whole process, the finishing of its files among them; what is in the journal is counted in
 the journal.
 """
 

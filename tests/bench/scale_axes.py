@@ -1,6 +1,6 @@
 """What grows, along which axis, and with what load.
 
-Law: along an axis one thing grows and everything else stays as it is, so that what a figure does along it is that
+Along an axis one thing grows and everything else stays as it is, so that what a figure does along it is that
 thing's doing; and what has to have happened before (a source heard once, a channel seen once) happens before the
 clocks are read.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.bench.cases import BROADCAST, CHANNELS, PATTERNS, SIZE, WINDOW, Case, Place, Start, bccnd, floor, patterns
 
@@ -58,17 +58,8 @@ class Stream:
 
     def words(self) -> list[str]:
         """The options of flood."""
-        words = [
-            "-a",
-            self.address,
-            "-n",
-            str(self.warm + self.messages),
-            "-C",
-            str(self.channels),
-            "-S",
-            str(self.sources),
-        ]
-        words += ["-z", str(self.size), "-W", str(self.window)]
+        words = ["-a", self.address, "-n", str(self.warm + self.messages), "-C", str(self.channels)]
+        words += ["-S", str(self.sources), "-z", str(self.size), "-W", str(self.window)]
         words += ["-o", "repeated", "-R", str(self.run)] if self.run > 1 else []
         words += ["-u", str(self.warm)] if self.warm else []
         return [*words, "-l"] if self.long_names else words
@@ -100,8 +91,7 @@ class Point:
         return self.case.deliveries(self.clients, (self.stream.warm + self.stream.messages) // self.every)
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """What is compared along an axis; ``floor`` names the line that it is held against, x by x."""
 
     name: str

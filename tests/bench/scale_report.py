@@ -5,7 +5,7 @@ A table is made of what is in scale.json and of nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +13,7 @@ from tests.bench import document
 from tests.bench.cases import CHANNELS, SIZE
 from tests.bench.document import table
 from tests.bench.measure import Rules
-from tests.bench.scale_axes import AXES, REMEMBERED, Axis
+from tests.bench.scale_axes import AXES, REMEMBERED, Axis, Line
 from tests.bench.scale_measure import Sample
 from tests.bench.summary import Figures, Spread, Verdict, cpu, together
 from tests.bench.summary import as_json as spread
@@ -243,13 +243,15 @@ def cost(found: Findings, key: Key, value: Value = cpu) -> str:
     return ranged(figure) + ("" if grows else times(found.beside(key, value)))
 
 
-def by_line(found: Findings, axis: Axis, value: Value = cpu) -> list[str]:
+def grid(axis: Axis, lines: Sequence[Line], xs: Iterable[int], cell: Callable[[Key], str]) -> list[str]:
     """A row for each x, a column for each line."""
-    lines = [line for line in axis.lines if found.xs(axis.name, line.name)]
-    rows = [
-        [f"{x:,}", *(cost(found, Key(axis.name, line.name, x), value) for line in lines)] for x in found.xs(axis.name)
-    ]
+    rows = [[f"{x:,}", *(cell(Key(axis.name, line.name, x)) for line in lines)] for x in xs]
     return table([axis.x, *(line.title for line in lines)], rows)
+
+
+def by_line(found: Findings, axis: Axis) -> list[str]:
+    lines = [line for line in axis.lines if found.xs(axis.name, line.name)]
+    return grid(axis, lines, found.xs(axis.name), lambda key: cost(found, key))
 
 
 def of_clients(found: Findings, axis: Axis) -> list[str]:
@@ -258,16 +260,8 @@ def of_clients(found: Findings, axis: Axis) -> list[str]:
 
 def of_deliveries(found: Findings) -> list[str]:
     axis = AXES["clients"]
-    rows = []
-    for x in found.xs("clients"):
-        if x:
-            figures = [found.figure(Key("clients", line.name, x), each) for line in axis.lines]
-            rows.append([f"{x:,}", *(plain(figure) for figure in figures)])
-    return [
-        "ns for a delivery (the same, divided by the clients):",
-        "",
-        *table(["clients", *(line.title for line in axis.lines)], rows),
-    ]
+    lines = grid(axis, axis.lines, filter(None, found.xs("clients")), lambda key: plain(found.figure(key, each)))
+    return ["ns for a delivery (the same, divided by the clients):", "", *lines]
 
 
 def of_capacity(found: Findings) -> list[str]:
@@ -368,32 +362,23 @@ def of_sources(found: Findings, _axis: Axis) -> list[str]:
 def of_channels(found: Findings, axis: Axis) -> list[str]:
     out: list[str] = []
     for kind in ("one", "patterns", "all"):
-        lines = [line for line in axis.lines if line.name.startswith(f"{kind}_") and found.xs(axis.name, line.name)]
-        if lines:
+        known = [line for line in axis.lines if line.name.startswith(f"{kind}_") and found.xs(axis.name, line.name)]
+        if known:
+            who = known[0].title.partition(";")[0]
+            lines = [line._replace(title=line.title.partition("; ")[2]) for line in known]
             xs = sorted({x for line in lines for x in found.xs(axis.name, line.name)})
-            rows = [[f"{x:,}", *(cost(found, Key(axis.name, line.name, x)) for line in lines)] for x in xs]
-            who = lines[0].title.partition(";")[0]
             out += [f"{who}: ns for a message, and the multiple of {SEVERAL} channels by turns:", ""]
-            out += [*table([axis.x, *(line.title.partition("; ")[2] for line in lines)], rows), ""]
+            out += [*grid(axis, lines, xs, lambda key: cost(found, key)), ""]
     return out[:-1]
 
 
 def of_direct(found: Findings, axis: Axis) -> list[str]:
     def by(value: Value) -> list[str]:
-        keys = [(x, [Key(axis.name, line.name, x) for line in axis.lines]) for x in found.xs(axis.name)]
-        rows = [[f"{x:,}", *(plain(found.figure(key, value)) for key in across)] for x, across in keys]
-        return table([axis.x, *(line.title for line in axis.lines)], rows)
+        return grid(axis, axis.lines, found.xs(axis.name), lambda key: plain(found.figure(key, value)))
 
     what = "and what it takes the sender, who does the kernel's part of the receiving on loopback:"
-    return [
-        "ns for a message, daemon and all programs' receiving together:",
-        "",
-        *by(together),
-        "",
-        what,
-        "",
-        *by(sender),
-    ]
+    whole = "ns for a message, daemon and all programs' receiving together:"
+    return [whole, "", *by(together), "", what, "", *by(sender)]
 
 
 def of_burst(found: Findings, axis: Axis) -> list[str]:

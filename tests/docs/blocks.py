@@ -1,6 +1,6 @@
 """What a document holds for a machine: its blocks, the marks before them, the commands in them, what these print.
 
-Law: reads text and knows nothing else; how anything is run is none of its business. What cannot be read is BadDocument,
+Reads text and knows nothing else; how anything is run is none of its business. What cannot be read is BadDocument,
 with the line.
 """
 

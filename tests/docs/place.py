@@ -1,6 +1,6 @@
 """A terminal on a host of its own, as somebody has it who follows a document.
 
-Law: what is typed here is what the document says, on a real terminal; what it changes is forgotten, and nothing of it
+What is typed here is what the document says, on a real terminal; what it changes is forgotten, and nothing of it
 reaches this machine or its networks. place.sh makes the host.
 """
 

@@ -1,6 +1,6 @@
 """Fuzzes one target, guided by coverage of the plain build: `python tests/fuzz/one.py TARGET [options of libFuzzer]`.
 
-Law: this process is the fuzzer and nothing else; atheris ends it when it has found something or is done.
+This process is the fuzzer and nothing else; atheris ends it when it has found something or is done.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Loads the plain build of bccnd where the compiled one lies beside it: for coverage, and to compare the two.
 
-Law: `use` comes before anything of bccnd is imported, and from then on only ``.py`` files of it are found.
+`use` comes before anything of bccnd is imported, and from then on only ``.py`` files of it are found.
 """
 
 from __future__ import annotations

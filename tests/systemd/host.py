@@ -1,6 +1,6 @@
 """A whole host: a network namespace, and in it a container that systemd has booted.
 
-Law: what is done to a host is done as an operator would, by commands on it; files of it are read and written from
+What is done to a host is done as an operator would, by commands on it; files of it are read and written from
 outside, through its leader's root.
 """
 

@@ -1,6 +1,6 @@
 """The load: C programs that publish and receive numbered messages, and the account that is made of what they tell.
 
-Law: every message that the kernel has taken is asked for by its number, at every connection; there is no tolerance.
+Every message that the kernel has taken is asked for by its number, at every connection; there is no tolerance.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One segment between hosts: network namespaces on a bridge, or on a hub that does harm.
 
-Law: what goes wrong on the wire goes wrong by the hub's seed; a bridge loses nothing.
+What goes wrong on the wire goes wrong by the hub's seed; a bridge loses nothing.
 """
 
 from __future__ import annotations

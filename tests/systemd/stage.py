@@ -1,6 +1,6 @@
 """What all booted hosts of one run stand on: a tree unpacked into memory, layers on top of it, and their end.
 
-Law: whatever is mounted here is seen by this process and its children only, so that nothing is left behind when they
+Whatever is mounted here is seen by this process and its children only, so that nothing is left behind when they
 end, however they end; what the kernel does not take back with them carries our pid in its name, and who comes next
 takes it away.
 """

@@ -1,5 +1,5 @@
 /* common.h - clock, CPU time, numbers and errors of the load programs.
- * Law: what cannot be measured as asked for ends the program with status 2 and a line that says why. */
+ * What cannot be measured as asked for ends the program with status 2 and a line that says why. */
 #ifndef COMMON_H
 #define COMMON_H
 

@@ -1,5 +1,5 @@
 /* drain - K subscribers: counts what they get, checks its order, finds gaps, and measures how long it took.
- * Law: a message counts once it is whole and in its place; everything else that comes, or does not come, is told.
+ * A message counts once it is whole and in its place; everything else that comes, or does not come, is told.
  *
  *   -P floor|seq|mqtt|redis|nats  -u PATH or -t PORT (127.0.0.1)
  *       floor: datagrams as they are, one or several in a packet; seq: the frames of bccnd

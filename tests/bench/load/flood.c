@@ -1,5 +1,5 @@
 /* flood - sends BCCN1 datagrams over loopback: BCCN1[<length>:hmac=<16 hex>]<src>:<seq>:<chan>|<payload>
- * Law: what it costs to make a datagram is never part of what is measured (they are made and signed beforehand), but
+ * What it costs to make a datagram is never part of what is measured (they are made and signed beforehand), but
  * where latency is asked for (-t): then each is made as it is sent, and carries the time.
  *
  *   -p PORT -a ADDRESS   where to, in 127.0.0.0/8 (127.0.0.1; 127.255.255.255 is the broadcast of loopback)

@@ -1,5 +1,5 @@
 /* floor - the least that a relay can do: recvmmsg on a UDP port, send() of each datagram to each of F clients.
- * Law: no pattern, no number, no name is looked at. Whatever hands a packet to each client pays at least this to the
+ * No pattern, no number, no name is looked at. Whatever hands a packet to each client pays at least this to the
  * kernel, so a relay's cost is told as a multiple of it.
  *
  *   -p PORT -u PATH  where from, and the SEQPACKET socket of the clients

@@ -1,5 +1,5 @@
 /* histogram.h - durations in nanoseconds.
- * Law: any quantile is known to one part in 32, in fixed memory, and adding one allocates nothing. */
+ * Any quantile is known to one part in 32, in fixed memory, and adding one allocates nothing. */
 #ifndef HISTOGRAM_H
 #define HISTOGRAM_H
 

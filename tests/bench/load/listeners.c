@@ -1,6 +1,6 @@
 /* listeners - N programs without a daemon: each has its own socket on the broadcast port, and so receives, parses and
  * verifies every datagram itself, whatever it wants of them.
- * Law: they do no more than they must (recvmmsg, HMAC with the key's blocks hashed beforehand), so that the daemon is
+ * They do no more than they must (recvmmsg, HMAC with the key's blocks hashed beforehand), so that the daemon is
  * held against the best that programs can do without it.
  *
  *   -p PORT -a ADDRESS   where (127.255.255.255)

@@ -1,5 +1,5 @@
 /* message.h - what is sent: the payload of every message, the BCCN1 datagram around it, and its HMAC.
- * Law: a payload says when it was sent (20 digits of nanoseconds, 0 for "not stamped"), '#', which one it is (9 digits),
+ * A payload says when it was sent (20 digits of nanoseconds, 0 for "not stamped"), '#', which one it is (9 digits),
  * and is filled up with x; so receivers can tell losses, order and latency without knowing anything else. */
 #ifndef MESSAGE_H
 #define MESSAGE_H

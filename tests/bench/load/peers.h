@@ -1,5 +1,5 @@
 /* peers.h - the least of each protocol that a publisher and a subscriber need.
- * Law: what is asked of a relay is known to be done before anything is measured: each of them is made to answer, but
+ * What is asked of a relay is known to be done before anything is measured: each of them is made to answer, but
  * the floor, of which nothing is asked. */
 #ifndef PEERS_H
 #define PEERS_H

@@ -1,5 +1,5 @@
 /* pub - one publisher for the peers: the same window, pace, sizes and payloads as flood, over their own protocols.
- * Law: a message is as large on the wire as the datagram it is compared with, envelope included.
+ * A message is as large on the wire as the datagram it is compared with, envelope included.
  *
  *   -P mqtt|redis|nats  -u PATH or -t PORT (127.0.0.1)
  *   -n N -C CHANNELS -z BYTES -r RATE -b BATCH -w FILE -W SIZE -T (stamped): as with flood; a batch is one write */

@@ -1,5 +1,5 @@
 /* window.h - the closed window, and the pace.
- * Law: a sender has at most so many messages under way as the slowest receiver allows, so that nothing is lost although
+ * A sender has at most so many messages under way as the slowest receiver allows, so that nothing is lost although
  * UDP has no back-pressure. Receivers tell in shared memory how far they are; a sender without room sleeps on a futex,
  * which costs the relay that is measured nothing. */
 #ifndef WINDOW_H

@@ -1,6 +1,6 @@
 """What is fuzzed: functions from bytes to an outcome, by name.
 
-Law: a target takes any bytes. It raises only where something is wrong, and it gives the same outcome for the same bytes
+A target takes any bytes. It raises only where something is wrong, and it gives the same outcome for the same bytes
 in every build, so that an outcome can be compared. What a stranger can cause is part of the outcome, never an error.
 """
 

@@ -1,5 +1,5 @@
 /* hub - the wire between hosts, as a program: it loses, copies, delays and so reorders BCCN datagrams.
- * Law: what it does to which datagram depends on the seed and the order of arrival only, and it tells of every numbered
+ * What it does to which datagram depends on the seed and the order of arrival only, and it tells of every numbered
  * message to which host it has never brought it; so that receivers can be held to exactly that. Whatever is no datagram
  * of the port passes unharmed.
  *

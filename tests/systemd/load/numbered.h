@@ -1,5 +1,5 @@
 /* numbered.h - the numbered payload of the load programs of the booted tests, and who has seen which number.
- * Law: a payload names its publisher and its number, P<3 digits>#<9 digits>, numbers beginning with 1 and leaving none
+ * A payload names its publisher and its number, P<3 digits>#<9 digits>, numbers beginning with 1 and leaving none
  * out; so whoever receives can tell what is missing, doubled or out of order without knowing anything else. */
 #ifndef NUMBERED_H
 #define NUMBERED_H

@@ -1,5 +1,5 @@
 /* speaker - publishes numbered messages at a steady pace: over the bus, or as BCCN datagrams of a host without a daemon.
- * Law: what is not sent is not counted; a send that has to wait waits, and what was due meanwhile is made up for.
+ * What is not sent is not counted; a send that has to wait waits, and what was due meanwhile is made up for.
  *
  *   -i ID         the publisher, 0 to 15; the channel is load/ID
  *   -r RATE       messages a second (1000)

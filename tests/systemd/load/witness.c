@@ -1,5 +1,5 @@
 /* witness - many programs of one host in one process: connections to the bus that take note of all they are told.
- * Law: every message is noted by connection, publisher and number; an end of file, an error, a gap and a packet that is
+ * Every message is noted by connection, publisher and number; an end of file, an error, a gap and a packet that is
  * not understood are noted too. Nothing is called again: a connection that is lost stays lost, and is told of.
  *
  *   -s PATH       the bus
