@@ -207,7 +207,8 @@ def test_sockets_listen_where_the_defaults_and_the_shipped_configuration_say() -
         assert segment.bind in (None, "0.0.0.0")
         assert one("bccnd-udp.socket", "ListenDatagram") == f"0.0.0.0:{segment.port}"
         assert number(one("bccnd-udp.socket", "ReceiveBuffer")) == segment.receive_buffer
-        assert settings.metrics.listen == MetricsSettings().listen is not None
+        assert settings.metrics.listen == MetricsSettings().listen
+        assert settings.metrics.listen is not None
         assert one("bccnd-metrics.socket", "ListenStream") == "{}:{}".format(*settings.metrics.listen)
     assert one("bccnd-udp.socket", "Broadcast") == "yes"
     assert one("bccnd-bus.socket", "SocketGroup") == shipped.bus.group

@@ -6,6 +6,7 @@ A case whose runs stay disturbed, or lose something, is refused, and the exit st
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -84,7 +85,7 @@ def main(
         summary=summary,
         verdicts=bounds.judge(summary, asked) if check else [],
     )
-    document.write("bench", out, report.as_json(found), report.markdown(found), lambda to: report.chart(found, to))
+    document.write("bench", out, report.as_json(found), report.markdown(found), partial(report.chart, found))
     sys.exit(ends(runner.refused, summary.keys, check, found.verdicts))
 
 

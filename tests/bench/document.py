@@ -85,9 +85,14 @@ def put_into(page: str, kind: str, made: Mapping[str, str]) -> tuple[str, list[s
 
 
 def write(
-    name: str, out: Path, found: Any, text: str, draw: Callable[[Path], bool], docs: Path | None = None,
+    name: str,
+    out: Path,
+    found: Any,
+    text: str,
+    draw: Callable[[Path], bool],
+    docs: Path | None = None,
     made: Mapping[str, str] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write NAME.json, NAME.md and the charts to a folder; the tables into a page, and the charts beside it."""
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")

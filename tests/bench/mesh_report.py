@@ -37,12 +37,16 @@ def tables(found: dict[str, Any]) -> dict[str, str]:
     if "model" in found:
         rows = found["model"]
         for name, value in (("messages", "link_messages"), ("busiest", "busiest"), ("capacity", "capacity")):
-            made[name] = _by_segments(rows, lambda row, value=value: number(row[value]))  # type: ignore[misc]
+            made[name] = _by_segments(rows, _number_of(value))
         made["time"] = _by_segments(rows, lambda row: f"{row['hops']}: {number(row['seconds'] * 1e3)} ms")
         made["two"] = _two(rows)
     if "losses" in found:
         made["losses"] = _losses(found["losses"])
     return made
+
+
+def _number_of(name: str) -> Callable[[dict[str, Any]], str]:
+    return lambda row: number(row[name])
 
 
 def _costs(seconds: dict[str, float]) -> str:

@@ -90,7 +90,7 @@ def options(name: str, rounds: int) -> Callable[[Callable[..., None]], Callable[
             help="The bccnd that is measured.",
         ),
         click.option(
-            *("--out",),
+            "--out",
             default=ROOT / "build" / name,
             type=click.Path(file_okay=False, path_type=Path),
             show_default=f"build/{name}",

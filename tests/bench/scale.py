@@ -6,6 +6,7 @@ A point whose runs stay disturbed, or lose something, is refused, and the exit s
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -55,10 +56,9 @@ def main(
     runner.run([(f"{one.axis}: {one.line}, {one.x:,}", one) for one in points], rounds, tries)
     about = document.about_daemon(daemon)
     found = Findings(command_line("tests.bench.scale"), about, rules, rounds, axes, runner.runs, runner.refused)
-    document.write(
-        *("scale", out, scale_report.as_json(found), scale_report.markdown(found, check)),
-        *(lambda folder: scale_charts.write(found, folder), docs, scale_report.sections(found)),
-    )
+    text = scale_report.markdown(found, check)
+    tables = scale_report.sections(found)
+    document.write("scale", out, scale_report.as_json(found), text, partial(scale_charts.write, found), docs, tables)
     sys.exit(ends(runner.refused, found.keys, check, scale_report.verdicts(found)))
 
 
