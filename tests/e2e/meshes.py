@@ -1,7 +1,7 @@
 """Meshes of real hosts: a namespace for each, a wire for each segment, one more for the links between bridges.
 
 A host is called by its segment and its place there: ``s0b1`` is the second bridge of segment 0, ``s0p`` the plain host.
-Segments are 10.80.<segment>.0/24; bridges meet on 10.90.0.0/24, directly or by a relay that delays and can be stopped.
+Segments are 10.80.<segment>.0/24; bridges meet on 10.90.0.0/24.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections import Counter
@@ -29,9 +28,8 @@ from tests.e2e.harness import KEY, PATIENCE, Daemon, wait
 from tests.e2e.network import ip
 from tests.support import cannot_here, need_root
 
-#: where bridges listen for each other; the relay listens from here on, a port for each link
+#: where bridges listen for each other
 LINKS: Final = 5500
-RELAY: Final = "10.90.0.254"
 METRICS: Final = 9540
 #: seconds within which a link has healed on a busy machine: NNG gives up a silent greeting after 10 s and pauses for 5,
 #: the kernel an attempt after 7, and a relay in between has attempts of its own
@@ -42,40 +40,6 @@ CHANNEL: Final = "mesh/x"
 _SERIALS: Final = map("abcdefghijklmnopqrstuvwxyz".__getitem__, itertools.cycle(range(26)))
 _CLONE_NEWNET: Final = 0x40000000
 _libc: Final = ctypes.CDLL(None, use_errno=True)
-
-#: takes ``port:host:port`` triples; what comes in by a connection goes out after so many seconds, and up to so many
-#: more by chance, in order
-_RELAY: Final = """
-import asyncio, random, sys
-delay, jitter = map(float, sys.argv[1:3])
-
-async def carry(reader, writer):
-    loop, last = asyncio.get_running_loop(), 0.0
-    try:
-        while data := await reader.read(65536):
-            last = max(last, loop.time() + delay + random.random() * jitter)
-            loop.call_at(last, writer.write, data)
-    finally:  # whichever way it has ended, the other side is told
-        loop.call_at(last, writer.close)
-
-def serve(host, port):
-    async def one(reader, writer):
-        try:
-            there, back = await asyncio.open_connection(host, port)
-        except OSError:
-            return writer.close()
-        await asyncio.gather(carry(reader, back), carry(there, writer), return_exceptions=True)
-    return one
-
-async def main():
-    for triple in sys.argv[3:]:
-        mine, host, port = triple.split(":")
-        await asyncio.start_server(serve(host, int(port)), "0.0.0.0", int(mine))
-    print("ready", flush=True)
-    await asyncio.Event().wait()
-
-asyncio.run(main())
-"""
 
 
 @contextlib.contextmanager
@@ -172,17 +136,13 @@ def _cpu(pid: int) -> float:
 class Meshwork:
     """The hosts of a topology: its bridges, and a plain host on each segment, all of them real.
 
-    ``settings`` go to every daemon. With a ``delay`` (seconds, and as much again by chance) the links go by the relay.
+    ``settings`` go to every daemon.
     """
 
-    def __init__(
-        self, topology: Topology, folder: Path, settings: dict[str, Any] | None = None, *, delay: float | None = None
-    ) -> None:
+    def __init__(self, topology: Topology, folder: Path, settings: dict[str, Any] | None = None) -> None:
         self.topology = topology
         self._folder = folder
         self._settings = settings or {}
-        self._delay = delay
-        self._relay: subprocess.Popen[str] | None = None
         self._tag = f"bm{os.getpid() % 100_000}{next(_SERIALS)}"
         self.switch = f"{self._tag}sw"
         self._sent = 0
@@ -204,11 +164,8 @@ class Meshwork:
         """Of two that are linked the one with the higher number dials."""
         if not self.topology.degrees[number]:
             return {}
-        dial = []
-        for link, (one, other) in enumerate(self.topology.links):
-            if number == max(one, other):
-                direct = f"tcp://{_wan(min(one, other))}:{LINKS}"
-                dial.append(direct if self._delay is None else f"tcp://{RELAY}:{LINKS + link}")
+        others = [min(link) for link in self.topology.links if number == max(link)]
+        dial = [f"tcp://{_wan(other)}:{LINKS}" for other in others]
         return {"gateways": {"nng": {"listen": [f"tcp://{_wan(number)}:{LINKS}"], "dial": dial}}}
 
     # -- wires
@@ -217,7 +174,6 @@ class Meshwork:
         """Namespaces and wires."""
         ip("netns", "add", self.switch)
         lines = ["link set lo up", "link add wan type bridge mcast_snooping 0", "link set wan up"]
-        lines.append(f"address add {RELAY}/24 dev wan")
         for segment in range(self.topology.segments):
             lines += [f"link add seg{segment} type bridge mcast_snooping 0", f"link set seg{segment} up"]
         self._batch(self.switch, lines)
@@ -257,8 +213,6 @@ class Meshwork:
 
     def start(self) -> None:
         """All daemons, links and programs."""
-        if self._delay is not None:
-            self._start_relay(self._delay)
         for host in self.hosts.values():
             host.process = host.spawn()
         for host in self.hosts.values():
@@ -267,15 +221,6 @@ class Meshwork:
         for host in self.hosts.values():
             host.join()
         self.wait_for_links()
-
-    def _start_relay(self, delay: float) -> None:
-        ways = []
-        for link, pair in enumerate(self.topology.links):
-            ways.append(f"{LINKS + link}:{_wan(min(pair))}:{LINKS}")
-        command = ["ip", "netns", "exec", self.switch, sys.executable, "-c", _RELAY, str(delay), str(delay), *ways]
-        self._relay = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._relay.stdout is not None
-        assert self._relay.stdout.readline() == "ready\n"
 
     def wait_for_links(self, *but: str) -> None:
         """Until each bridge has as many peers as it has links, but for these hosts."""
@@ -304,11 +249,6 @@ class Meshwork:
                     host.process.wait(PATIENCE)
                 host.process.kill()
                 host.process.wait(PATIENCE)
-        if self._relay is not None:
-            self._relay.kill()
-            self._relay.wait(PATIENCE)
-            assert self._relay.stdout is not None
-            self._relay.stdout.close()
         for space in [*(host.space for host in self.hosts.values()), self.switch]:
             subprocess.run(["ip", "netns", "delete", space], check=False, capture_output=True)
 
@@ -351,9 +291,9 @@ class Meshwork:
         ip("-n", self.switch, "link", "set", f"w{host.name}", "up")
 
     def hold_links(self, held: bool) -> None:
-        """What goes by the relay stands still, and later comes all the same."""
-        assert self._relay is not None
-        self._relay.send_signal(signal.SIGSTOP if held else signal.SIGCONT)
+        """All gateways stand still, or go on; what they were sent comes later all the same."""
+        for pid in (pid for host in self.bridges for pid in host.gateways()):
+            os.kill(pid, signal.SIGSTOP if held else signal.SIGCONT)
 
     def mend(self) -> None:
         """Undo whatever was done to wires and processes, and count anew, whatever has become of the test before."""
@@ -367,8 +307,6 @@ class Meshwork:
                 host.start()
             for pid in [host.process.pid, *host.gateways()]:
                 os.kill(pid, signal.SIGCONT)
-        if self._relay is not None:
-            self.hold_links(held=False)
         self.drain()
         for host in self.hosts.values():
             host.got.clear()
@@ -459,10 +397,10 @@ class Meshwork:
         )
 
 
-def live(topology: Topology, folder: Path, delay: float | None = None) -> Iterator[Meshwork]:
+def live(topology: Topology, folder: Path) -> Iterator[Meshwork]:
     """A fixture: all of it, running; skipped with a reason where there can be no namespaces."""
     need_root("a mesh takes network namespaces")
-    with Meshwork(topology, folder, delay=delay) as work:
+    with Meshwork(topology, folder) as work:
         try:
             work.lay()
         except (OSError, subprocess.CalledProcessError) as error:
