@@ -24,6 +24,8 @@ OTHER = b"host/program/2"
 CLOCK = 1_700_000_000_000_000
 UNSIGNED = Door()
 SIGNED = Door((Hmac(KEY),), required=True)
+PRIVATE = generate()
+SIG = make_door("sig", [PRIVATE], {b"host": [public_of(PRIVATE)]}, required=True)
 
 
 def egress(door: Door = UNSIGNED, *, ceiling: int = bccn1.MAX_SEND, perl_safe: bool = False) -> Egress:
@@ -52,7 +54,7 @@ def refusal(out: Egress, chan: bytes, payload: bytes = b"x") -> str:
     return first
 
 
-@given(st.sampled_from([UNSIGNED, SIGNED, Door((Crc32(),))]), material.legal_chans(), st.binary(max_size=100))
+@given(st.sampled_from([UNSIGNED, SIGNED, Door((Crc32(),)), SIG]), material.legal_chans(), st.binary(max_size=100))
 @examples(200)
 def test_what_is_sent_reads_back_and_passes_the_same_check(door: Door, chan: bytes, payload: bytes) -> None:
     _, datagram = egress(door).emit(ME, chan, payload, CLOCK)
@@ -97,7 +99,7 @@ def room(door: Door, ceiling: int) -> int:
     return best
 
 
-@pytest.mark.parametrize("door", [UNSIGNED, SIGNED, make_door("sig", [generate()])], ids=["unsigned", "hmac", "sig"])
+@pytest.mark.parametrize("door", [UNSIGNED, SIGNED, SIG], ids=["unsigned", "hmac", "sig"])
 @pytest.mark.parametrize("ceiling", [1400, 300])
 def test_the_ceiling_is_exact(door: Door, ceiling: int) -> None:
     out = egress(door, ceiling=ceiling) if ceiling != 1400 else egress(door)
@@ -140,21 +142,17 @@ def test_a_key_that_is_changed_signs_from_then_on() -> None:
 # -- what the Perl module would discard
 
 
-@pytest.mark.parametrize(
-    "chan",
-    [
-        *(b"cardsys/relay/tx", b"a.b_c/D9", b"what?", b"?", b"/", b"a//b/"),
-        # The signs of the other forms are no part of a name; a target matters to its receiver only.
-        *(b"!", b"!relay-01", b"!relay01/cardsys-relay/7", b"!relay01/*"),
-    ],
-)
-def test_a_channel_that_the_perl_module_accepts_is_sent(chan: bytes) -> None:
-    assert refusal(egress(perl_safe=True), chan) == ""
+PERL_NAMES = [
+    *(b"cardsys/relay/tx", b"a.b_c/D9", b"what?", b"?", b"/", b"a//b/"),
+    # The signs of the other forms are no part of a name; a target matters to its receiver only.
+    *(b"!", b"!relay-01", b"!relay01/cardsys-relay/7", b"!relay01/*"),
+]
+OTHER_NAMES = [b"a-b", b"a+b", b"a*", b"a!", b"a@b", b"#", b"a,b", b"[a]", b"a/b-", b"~"]
 
 
-@pytest.mark.parametrize("chan", [b"a-b", b"a+b", b"a*", b"a!", b"a@b", b"#", b"a,b", b"[a]", b"a/b-", b"~"])
+@pytest.mark.parametrize("chan", [*PERL_NAMES, *OTHER_NAMES])
 def test_a_channel_that_the_perl_module_would_discard_is_refused_where_that_is_configured(chan: bytes) -> None:
-    assert refusal(egress(perl_safe=True), chan) == "not_perl_safe"
+    assert refusal(egress(perl_safe=True), chan) == ("not_perl_safe" if chan in OTHER_NAMES else "")
     assert refusal(egress(), chan) == ""
 
 
@@ -188,13 +186,6 @@ def test_an_illegal_channel_is_refused_as_such_first(chan: bytes, payload: bytes
 )
 def test_without_a_key_to_sign_with_nothing_is_sent(chan: bytes, payload: bytes, reason: str) -> None:
     assert refusal(egress(make_door("sig", [], {b"": [public_of(generate())]})), chan, payload) == reason
-
-
-def test_what_is_signed_is_accepted_where_the_signer_is_known() -> None:
-    private = generate()
-    _, datagram = egress(make_door("sig", [private])).emit(ME, b"c", b"x", CLOCK)
-    assert reason_of(make_door("sig", [], {b"host": [public_of(private)]}).admit, datagram) == ""
-    assert reason_of(make_door("sig", [], {b"host": [public_of(generate())]}).admit, datagram) == "integrity_failed"
 
 
 # -- which datagrams are ours, and which seqs
