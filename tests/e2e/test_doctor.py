@@ -64,6 +64,7 @@ def examine(daemon: Daemon, *, before: Sequence[str] = ()) -> Found:
     return Found(run(daemon, "--json", before=before))
 
 
+@pytest.mark.slow
 def test_a_host_that_is_well_and_what_makes_it_ill(tmp_path: Path, net: Net) -> None:
     with net.daemon("a", tmp_path) as daemon:
         found = examine(daemon)
@@ -104,6 +105,7 @@ def test_a_host_that_is_well_and_what_makes_it_ill(tmp_path: Path, net: Net) -> 
         assert found.says("round trip", "not checked", "does not answer")
 
 
+@pytest.mark.slow
 def test_a_host_without_a_daemon_tries_the_segment_out_itself(tmp_path: Path, net: Net) -> None:
     daemon = net.daemon("a", tmp_path, start=False)
     found = examine(daemon)
@@ -137,6 +139,7 @@ def test_a_host_without_a_daemon_tries_the_segment_out_itself(tmp_path: Path, ne
     assert examine(daemon).says("interface", "wrong", "no interface lan7; there are: lo, lan0, lan1")
 
 
+@pytest.mark.slow
 def test_two_daemons_on_one_port(tmp_path: Path, net: Net) -> None:
     with net.daemon("a", tmp_path) as daemon:
         rival = net.daemon("a", tmp_path / "a", start=False)
@@ -157,6 +160,7 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_who_may_not_do_much_is_told_what_could_not_be_seen(open_folder: Path) -> None:
     need_root("only root can be somebody else")
     need_others()

@@ -1,7 +1,7 @@
-"""A daemon that is stopped, killed and aborted under load, and what its clients notice of it: nothing.
+"""A daemon that is stopped, killed and aborted under load, which its clients do not notice.
 
-Every message is accounted for: whoever reads gets each one once and in order; who does not read fast enough is told how
-many are missing, and where.
+Every message is accounted for: a client that reads gets each one once and in order; one that does not read fast enough
+is told how many are missing, and where.
 """
 
 from __future__ import annotations
@@ -171,6 +171,7 @@ class Load:
                 assert one.missing == 0, number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", [[signal.SIGKILL], [signal.SIGTERM], [signal.SIGABRT, signal.SIGKILL, signal.SIGTERM]], ids=str
 )
@@ -192,6 +193,7 @@ def test_clients_notice_nothing_whatever_the_daemon_dies_of(supervisor: Supervis
     assert "left out of what" not in supervisor.said()
 
 
+@pytest.mark.slow
 def test_links_notice_nothing_either(supervisor: Supervisor) -> None:
     # What waits for longer than the horizon stays on this host; on a busy machine a start may take as long.
     supervisor.configure({"dedup": {"horizon": "30s"}})
@@ -234,6 +236,7 @@ def test_links_notice_nothing_either(supervisor: Supervisor) -> None:
     assert [int(one.rpartition(b"|k")[2]) for one in heard if b"relay09/y/1:" in one] == everything
 
 
+@pytest.mark.slow
 def test_a_daemon_that_dies_again_and_again_while_it_takes_over_loses_nothing(supervisor: Supervisor) -> None:
     chance = random.Random(1)
     load = Load(supervisor, chance)
@@ -255,7 +258,10 @@ def test_what_a_client_has_asked_for_is_still_in_force(supervisor: Supervisor) -
         client.echo(False)
         client.unsubscribe("a/")
         before = client.identity()
+        assert supervisor.metric("clients_taken_over") == 0
         supervisor.again(signal.SIGKILL)
+        assert supervisor.metric("clients_taken_over") == 1
+        assert supervisor.metric("state_dropped_total") == supervisor.metric("clients_not_kept_total") == 0
         assert client.identity() == before
         assert before.endswith("/blue")
         client.publish("a/mine", b"not for me")
@@ -271,6 +277,7 @@ def test_what_a_client_has_asked_for_is_still_in_force(supervisor: Supervisor) -
         assert client.receive(0.2) is None
 
 
+@pytest.mark.slow
 def test_duplicates_are_still_duplicates_and_numbers_go_on(supervisor: Supervisor) -> None:
     with supervisor.connect("a/") as client, Wire(supervisor.port) as wire:
         some = [datagram("relay02/x/1", seq, "a/b", b"%d" % seq) for seq in (5, 6, 9)]
@@ -341,12 +348,3 @@ def test_a_new_configuration_and_another_daemon_take_what_they_can(supervisor: S
         assert client.receive(PATIENCE) == bccnd.Refusal("not_permitted", "b/")
         wire.send(datagram("relay02/x/1", 1, "b/x", b"no"), datagram("relay02/x/1", 2, "a/x", b"yes"))
         assert payloads(client, 1) == [b"yes"]
-
-
-def test_metrics_tell_of_the_hand_over(supervisor: Supervisor) -> None:
-    with supervisor.connect("a/"), supervisor.connect("b/"):
-        assert supervisor.metric("clients_taken_over") == 0
-        supervisor.again(signal.SIGKILL)
-        assert supervisor.metric("clients_taken_over") == 2
-        assert supervisor.metric("state_dropped_total") == 0
-        assert supervisor.metric("clients_not_kept_total") == 0

@@ -1,4 +1,4 @@
-"""What strangers do: slow, broken and flooding clients and senders cost only themselves."""
+"""Slow, broken and flooding clients and senders cost only themselves."""
 
 from __future__ import annotations
 
@@ -10,10 +10,22 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import bccnd
 from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, payloads, wait
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One for the tests that leave it as it was; little waits for a client that does not read."""
+    settings = {"bus": {"queue": {"messages": 100, "bytes": "1MiB"}}}
+    with Daemon(tmp_path_factory.mktemp("daemon") / "a", settings) as daemon:
+        yield daemon
 
 
 def send_slowly(wire: Wire, daemon: Daemon, datagrams: list[bytes]) -> None:
@@ -26,11 +38,9 @@ def send_slowly(wire: Wire, daemon: Daemon, datagrams: list[bytes]) -> None:
         wait(lambda: daemon.metric("datagrams_received_total") >= before, "the daemon to read")  # noqa: B023
 
 
-def test_a_client_that_stops_reading_loses_its_own_messages_and_knows_how_many(tmp_path: Path) -> None:
+def test_a_client_that_stops_reading_loses_its_own_messages_and_knows_how_many(daemon: Daemon) -> None:
     total = 6000
-    limits = {"bus": {"queue": {"messages": 100, "bytes": "1MiB"}}}
     with (
-        Daemon(tmp_path / "a", limits) as daemon,
         daemon.connect("x") as slow,
         daemon.connect("x") as quick,
         Wire(daemon.port) as wire,
@@ -60,19 +70,13 @@ def test_a_client_that_stops_reading_loses_its_own_messages_and_knows_how_many(t
         assert payloads(slow, 1) == payloads(quick, 1) == [b"on again"]
 
 
-def test_junk_is_answered_counted_and_ends_nobody(tmp_path: Path) -> None:
+def test_junk_is_answered_counted_and_ends_nobody(daemon: Daemon) -> None:
     generator = random.Random(7)
-    with Daemon(tmp_path / "a") as daemon, daemon.connect("x") as other:
+    before = daemon.metric("client_errors_total")
+    with daemon.connect("x") as other:
         with daemon.raw() as junk:
             sent = [
-                b"",
-                b"HELLO",
-                b"SUB",
-                b"MSG no-payload",
-                b"CMSG nonsense",
-                b"UNSUB never",
-                b"\0" * 100,
-                b"MSGx y\0z",
+                *(b"", b"HELLO", b"SUB", b"MSG no-payload", b"CMSG nonsense", b"UNSUB never", b"\0" * 100, b"MSGx y\0z")
             ]
             sent += [generator.randbytes(generator.randrange(1, 300)) for _ in range(200)]
             for packet in sent:
@@ -81,11 +85,12 @@ def test_junk_is_answered_counted_and_ends_nobody(tmp_path: Path) -> None:
                 assert junk.recv(65536).startswith(b"CMSG !/bccn/error\0")
             junk.send(b"CMSG !/bccn/sync\0still here")
             assert junk.recv(65536) == b"CMSG !/bccn/sync\0still here"
-        assert daemon.metric("client_errors_total") == len(sent)
+        assert daemon.metric("client_errors_total") == before + len(sent)
         other.publish("x", b"fine")
         assert payloads(other, 1) == [b"fine"]
 
 
+@pytest.mark.slow
 def test_clients_that_die_in_the_middle_are_forgotten(tmp_path: Path) -> None:
     code = (
         "import os, socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.connect(sys.argv[1]);"
@@ -101,6 +106,7 @@ def test_clients_that_die_in_the_middle_are_forgotten(tmp_path: Path) -> None:
         assert daemon.metric("subscriptions") == 1
 
 
+@pytest.mark.slow
 def test_a_flood_of_channels_sources_and_targets_grows_no_memory_without_bound(tmp_path: Path) -> None:
     caps = {"dedup": {"max_sources": 1000}}
     with Daemon(tmp_path / "a", caps) as daemon, daemon.connect("calm") as other, Wire(daemon.port) as wire:
@@ -128,7 +134,7 @@ def test_a_flood_of_channels_sources_and_targets_grows_no_memory_without_bound(t
         assert payloads(other, 1) == [b"undisturbed"]
 
 
-def test_random_datagrams_have_one_verdict_each_and_none_is_a_bug(tmp_path: Path) -> None:
+def test_random_datagrams_have_one_verdict_each_and_none_is_a_bug(daemon: Daemon) -> None:
     generator = random.Random(11)
     good = datagram("a/b/1", 5, "x/y", b"payload")
     packets = [b""]
@@ -137,24 +143,16 @@ def test_random_datagrams_have_one_verdict_each_and_none_is_a_bug(tmp_path: Path
         for _ in range(generator.randrange(0, 4)):
             packet[generator.randrange(len(packet))] = generator.choice(b"[]:|!?/*=0129aB \0\xff")
         packets.append(bytes(packet))
-    with Daemon(tmp_path / "a") as daemon, Wire(daemon.port) as wire:
+    before = Counter(daemon.verdicts())
+    with Wire(daemon.port) as wire:
         send_slowly(wire, daemon, packets)
-        verdicts = daemon.verdicts()
-        assert sum(verdicts.values()) == len(packets)
+        verdicts = Counter(daemon.verdicts()) - before
+        assert verdicts.total() == len(packets)
         assert "internal_error" not in verdicts
         assert len(verdicts) > 6
 
 
-def test_more_clients_than_allowed_are_refused_and_told(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a", {"bus": {"max_clients": 2}}) as daemon, daemon.connect("x") as one, daemon.connect():
-        with daemon.raw() as third:
-            assert third.recv(100) == b"CMSG !/bccn/error\0too_many_clients "
-            assert third.recv(100) == b""
-        assert daemon.metric("clients_refused_total") == 1
-        one.publish("x", b"fine")
-        assert payloads(one, 1) == [b"fine"]
-
-
+@pytest.mark.slow
 def test_running_out_of_descriptors_disturbs_nobody_who_is_there(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a") as daemon, daemon.connect("x") as first:
         assert daemon.process is not None
@@ -172,8 +170,8 @@ def test_running_out_of_descriptors_disturbs_nobody_who_is_there(tmp_path: Path)
             assert payloads(late, 1) == payloads(first, 1) == [b"both"]
 
 
-def test_visitors_of_the_metrics_port_cannot_hold_it_up(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a") as daemon, daemon.connect("x") as client:
+def test_visitors_of_the_metrics_port_cannot_hold_it_up(daemon: Daemon) -> None:
+    with daemon.connect("x") as client:
         host, port = daemon.settings["metrics"]["listen"].split(":")
         idle = [socket.create_connection((host, int(port))) for _ in range(10)]
         idle[0].sendall(b"\xff\xfe garbage\r\n\r\n")
@@ -191,6 +189,7 @@ def test_visitors_of_the_metrics_port_cannot_hold_it_up(tmp_path: Path) -> None:
             assert answer.read().endswith(b"# EOF\n")
 
 
+@pytest.mark.slow
 def test_the_kernels_drops_are_counted_at_once_and_said_with_a_remedy(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a", start=False) as daemon:
         daemon.configure({"segments": [{**daemon.settings["segments"][0], "receive_buffer": "4KiB"}]})
