@@ -615,22 +615,19 @@ def test_modes_that_keep_a_key_safe(tmp_path: Path) -> None:
         assert read(signing(signers={"relay01": [public_file(tmp_path, mode=mode)]}), "x").signers
 
 
-@pytest.mark.parametrize(
-    ("kind", "content", "modes", "reason", "remedy"),
-    [
-        ("hmac", KEY, [0o644, 0o640, 0o604, 0o660, 0o610, 0o444, 0o441], "others can read it", "chmod 600"),
-        ("sig", PRIVATE, [0o644, 0o640, 0o604, 0o660, 0o444], "others can read it", "chmod 600"),
-        ("pub", PUBLIC, [0o664, 0o646, 0o666, 0o620, 0o602, 0o777], "others can replace it", "chmod 644"),
-    ],
-)
-def test_a_key_that_others_can_read_or_replace_is_refused(
-    tmp_path: Path, kind: str, content: bytes, modes: list[int], reason: str, remedy: str
-) -> None:
-    for mode in modes:
-        path = key_file(tmp_path, content, mode)
-        fault = key_fault(path, kind)
-        assert f"mode {mode:04o}: {reason}" in fault.reason
-        assert fault.remedy == f"{remedy} {path}"
+def test_a_key_that_others_can_read_or_replace_is_refused(tmp_path: Path) -> None:
+    modes = [0o644, 0o640, 0o604, 0o660, 0o610, 0o444, 0o441]
+    for kind, content in (("hmac", KEY), ("sig", PRIVATE)):
+        for mode in modes:
+            path = key_file(tmp_path, content, mode)
+            fault = key_fault(path, kind)
+            assert f"mode {mode:04o}: others can read it" in fault.reason
+            assert fault.remedy == f"chmod 600 {path}"
+    for mode in (0o664, 0o646, 0o666, 0o620, 0o602, 0o777):
+        path = key_file(tmp_path, PUBLIC, mode)
+        fault = key_fault(path, "pub")
+        assert f"mode {mode:04o}: others can replace it" in fault.reason
+        assert fault.remedy == f"chmod 644 {path}"
 
 
 @pytest.mark.root
@@ -648,32 +645,31 @@ def test_files_of_root_and_of_other_users(tmp_path: Path) -> None:
         assert fault.remedy == f"chown {os.geteuid()} {path}"
 
 
-@pytest.mark.parametrize(
-    ("kind", "content", "reason", "remedy"),
-    [
-        ("hmac", b"\n", "holds 0 bytes", "keygen"),
-        ("hmac", b"x" * (MIN_KEY - 1) + b"\n", f"holds {MIN_KEY - 1} bytes", "keygen"),
-        ("hmac", b"x" * 100_000, "more than 4096 bytes", "name the file"),
-        ("hmac", PRIVATE, "is a key for signatures", "set algorithm: sig"),
-        ("hmac", PUBLIC, "is a key for signatures", "set algorithm: sig"),
-        ("hmac", LOCKED, "is a key for signatures", "set algorithm: sig"),
-        ("sig", KEY, "no private key", "keygen --algorithm sig"),
-        ("sig", PUBLIC, "no private key", "keygen --algorithm sig"),
-        ("sig", LOCKED, "no private key", "keygen --algorithm sig"),
-        ("sig", PRIVATE[:80], "no private key", "keygen --algorithm sig"),
-        ("sig", RSA_PRIVATE, "not Ed25519", "keygen --algorithm sig"),
-        ("pub", KEY, "no public key", "keygen --algorithm sig"),
-        ("pub", PRIVATE, "no public key", "keygen --algorithm sig"),
-        ("pub", PUBLIC[:60], "no public key", "keygen --algorithm sig"),
-        ("pub", RSA_PUBLIC, "not Ed25519", "keygen --algorithm sig"),
+#: what a file holds, part of the reason and of the remedy; as a secret for HMAC, a private key and a public one
+WRONG: dict[str, list[tuple[bytes, str, str]]] = {
+    "hmac": [
+        (b"\n", "holds 0 bytes", "keygen"),
+        (b"x" * (MIN_KEY - 1) + b"\n", f"holds {MIN_KEY - 1} bytes", "keygen"),
+        (b"x" * 100_000, "more than 4096 bytes", "name the file"),
+        *((content, "is a key for signatures", "set algorithm: sig") for content in (PRIVATE, PUBLIC, LOCKED)),
     ],
-)
-def test_what_a_file_holds_must_be_a_key_of_the_right_kind(
-    tmp_path: Path, kind: str, content: bytes, reason: str, remedy: str
-) -> None:
-    fault = key_fault(key_file(tmp_path, content), kind)
-    assert reason in fault.reason
-    assert remedy in fault.remedy
+    "sig": [
+        *((content, "no private key", "--algorithm sig") for content in (KEY, PUBLIC, LOCKED, PRIVATE[:80])),
+        (RSA_PRIVATE, "not Ed25519", "--algorithm sig"),
+    ],
+    "pub": [
+        *((content, "no public key", "--algorithm sig") for content in (KEY, PRIVATE, PUBLIC[:60])),
+        (RSA_PUBLIC, "not Ed25519", "--algorithm sig"),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_a_file_holds_must_be_a_key_of_the_right_kind(tmp_path: Path, kind: str) -> None:
+    for content, reason, remedy in WRONG[kind]:
+        fault = key_fault(key_file(tmp_path, content), kind)
+        assert reason in fault.reason
+        assert remedy in fault.remedy
 
 
 def test_what_is_no_file_is_no_key(tmp_path: Path) -> None:
