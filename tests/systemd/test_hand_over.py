@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,18 +79,22 @@ def pair(hosts: Hosts) -> tuple[Host, Host]:
     return a, b
 
 
-def test_without_any_of_it_nothing_is_missing_either(
-    hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_files: list[Path]
-) -> None:
-    a, b = pair
-    with load.Load(a, b, hosts.segment, programs, key_files[:1]) as traffic:
-        time.sleep(7)
-        report = traffic.here.report()
-        assert traffic.finish() == []
+@pytest.fixture
+def traffic(hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_files: list[Path]) -> Iterator[load.Load]:
+    """A load between the pair, which has begun to flow."""
+    with load.Load(*pair, hosts.segment, programs, key_files) as traffic:
+        time.sleep(0.5)
+        yield traffic
+
+
+def test_without_any_of_it_nothing_is_missing_either(pair: tuple[Host, Host], traffic: load.Load) -> None:
+    time.sleep(7)
+    report = traffic.here.report()
+    assert traffic.finish() == []
     # The slow ones were slow enough to lose something, or they would prove nothing.
     assert sum(one["told"] for one in traffic.here.finish()["connections"] if one["slow"]) > 0
     assert len(report["connections"]) == traffic.CLIENTS
-    settled(a)
+    settled(pair[0])
 
 
 def test_where_nothing_is_kept_clients_do_notice(pair: tuple[Host, Host]) -> None:
@@ -112,23 +116,16 @@ def test_where_nothing_is_kept_clients_do_notice(pair: tuple[Host, Host]) -> Non
     ids=["restart", "upgrade", "watchdog", "daemon-reexec"],
 )
 def test_again_and_again_under_load_and_no_client_notices(
-    hosts: Hosts,
-    pair: tuple[Host, Host],
-    programs: Path,
-    key_files: list[Path],
-    what: Callable[[Host, int], None],
-    times: int,
+    pair: tuple[Host, Host], traffic: load.Load, what: Callable[[Host, int], None], times: int
 ) -> None:
     a, b = pair
     chance = random.Random(times)
-    with load.Load(a, b, hosts.segment, programs, key_files[:1]) as traffic:
-        time.sleep(0.5)
-        for number in range(times):
-            before = a.main_pid()
-            what(a, number)
-            wait(replaced(a, before), f"the daemon after {what.__name__} number {number + 1}")
-            time.sleep(chance.uniform(*_REST))
-        assert traffic.finish() == []
+    for number in range(times):
+        before = a.main_pid()
+        what(a, number)
+        wait(replaced(a, before), f"the daemon after {what.__name__} number {number + 1}")
+        time.sleep(chance.uniform(*_REST))
+    assert traffic.finish() == []
     settled(a)
     # To the other host it is one program that goes on, not one that began anew: nothing is missing, nothing came twice.
     assert b.metric("source_restarts_total") == 0
@@ -138,49 +135,39 @@ def test_again_and_again_under_load_and_no_client_notices(
         assert a.said().count("Watchdog timeout") == times
 
 
-def test_killed_at_any_moment_thirty_times_no_client_notices(
-    hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_files: list[Path]
-) -> None:
+def test_killed_at_any_moment_thirty_times_no_client_notices(pair: tuple[Host, Host], traffic: load.Load) -> None:
     a, b = pair
     chance = random.Random(30)
-    with load.Load(a, b, hosts.segment, programs, key_files[:1]) as traffic:
-        time.sleep(0.5)
-        for _ in range(30):
-            before = a.main_pid()
-            a.kill("KILL")
-            wait(lambda before=before: a.main_pid() not in (0, before), "the next daemon")  # type: ignore[misc]
-            # While it starts, when it has just started, and later.
-            if chance.random() < 0.7:
-                a.wait_active()
-            time.sleep(chance.expovariate(8))
-        a.wait_active()
-        assert traffic.finish() == []
+    for _ in range(30):
+        before = a.main_pid()
+        a.kill("KILL")
+        wait(lambda before=before: a.main_pid() not in (0, before), "the next daemon")  # type: ignore[misc]
+        # While it starts, when it has just started, and later.
+        if chance.random() < 0.7:
+            a.wait_active()
+        time.sleep(chance.expovariate(8))
+    a.wait_active()
+    assert traffic.finish() == []
     settled(a)
     assert b.metric("source_restarts_total") == 0
     assert b.metric("messages_lost_total") == 0
 
 
-def test_in_a_crash_loop_clients_stay(
-    hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_files: list[Path]
-) -> None:
-    a, b = pair
-    with load.Load(a, b, hosts.segment, programs, key_files[:1]) as traffic:
-        time.sleep(0.5)
-        for _ in range(20):
-            # As soon as there is one.
-            wait(lambda: a.main_pid(), "the next daemon")
-            before = a.main_pid()
-            a.kill("KILL")
-            wait(lambda before=before: a.main_pid() != before, "its end")  # type: ignore[misc]
-        a.wait_active()
-        assert int(a.show("NRestarts")) >= 20
-        assert traffic.finish() == []
+def test_in_a_crash_loop_clients_stay(pair: tuple[Host, Host], traffic: load.Load) -> None:
+    a, _ = pair
+    for _ in range(20):
+        # As soon as there is one.
+        wait(lambda: a.main_pid(), "the next daemon")
+        before = a.main_pid()
+        a.kill("KILL")
+        wait(lambda before=before: a.main_pid() != before, "its end")  # type: ignore[misc]
+    a.wait_active()
+    assert int(a.show("NRestarts")) >= 20
+    assert traffic.finish() == []
     settled(a)
 
 
-def test_keys_are_changed_by_reloads_without_losing_a_message(
-    hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_files: list[Path]
-) -> None:
+def test_keys_are_changed_without_losing_a_message(hosts: Hosts, pair: tuple[Host, Host], traffic: load.Load) -> None:
     a, b = pair
     names = ["/etc/bccnd/keys/hmac.key", "/etc/bccnd/keys/next.key"]
 
@@ -189,19 +176,17 @@ def test_keys_are_changed_by_reloads_without_losing_a_message(
             hosts.configure(host, {"integrity": {"algorithm": "hmac", "keys": list(wanted)}})
             host.reload()
 
-    with load.Load(a, b, hosts.segment, programs, key_files) as traffic:
-        time.sleep(0.5)
-        for host in (a, b):
-            host.write(names[1], load.NEXT_KEY, 0o600)
-            # systemd hands new key files over at the start only.
-            restart(host, 0)
-        keys(names[0], names[1])
-        keys(names[1], names[0])
-        traffic.remote.signal(10)  # SIGUSR1: from now on it signs with the next key
-        time.sleep(0.5)
-        keys(names[1])
-        time.sleep(0.5)
-        assert traffic.finish() == []
+    for host in (a, b):
+        host.write(names[1], load.NEXT_KEY, 0o600)
+        # systemd hands new key files over at the start only.
+        restart(host, 0)
+    keys(names[0], names[1])
+    keys(names[1], names[0])
+    traffic.remote.signal(10)  # SIGUSR1: from now on it signs with the next key
+    time.sleep(0.5)
+    keys(names[1])
+    time.sleep(0.5)
+    assert traffic.finish() == []
     settled(a)
     assert a.metric("config_reloads_total", result="applied") + a.metric("config_reloads_total", result="ok") == 3
     # With the old key nobody is heard any more.
