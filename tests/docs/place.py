@@ -54,8 +54,6 @@ class Place:
         need_root("a host of its own takes namespaces")
         self.root = root
         self.bare = bare
-        #: every command, when it was typed, and how long it took (s)
-        self.took: list[tuple[str, float, float]] = []
         self.folder = folder
         self.patience = patience
         self.shown = ""
@@ -129,7 +127,6 @@ PROMPT_COMMAND='echo $? >>{self.folder}/status'
         start = len(self.shown)
         command = self.folder / "command"
         command.write_text(text + "\n")
-        began = time.monotonic()
         self._type(f". {command}\n")
         if key:
             self._watch(start, shows)
@@ -138,7 +135,6 @@ PROMPT_COMMAND='echo $? >>{self.folder}/status'
             self._type(key)
         self._wait(lambda: self._finished() > self._done, f"this to end:\n{text}", patience)
         self._done = self._finished()
-        self.took.append((text, began, time.monotonic() - began))
         status = int((self.folder / "status").read_text().split()[-1])
         self._read()
         return status

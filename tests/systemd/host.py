@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from tests.systemd.stage import PREFIX, CannotBoot, Layer, cgroups, remove_cgrou
 #: for one command on a host; generous, because it only matters when something is broken
 PATIENCE: Final = 60.0
 PORT: Final = 5400
+_Done = subprocess.CompletedProcess[str]
 _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _GET: Final = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=10).read().decode())"
 #: takes the power from a host when its input ends
@@ -66,12 +67,8 @@ class Host:
         nspawn = [
             *("systemd-nspawn", "-q", "-D", str(self.layer.root), "-M", self.machine, f"--hostname=host-{self.name}"),
             *("--register=no", "--keep-unit", "--console=pipe", "--link-journal=no", "--resolv-conf=off"),
-            *(
-                "--timezone=off",
-                "--capability=CAP_NET_ADMIN",
-                f"--network-namespace-path=/run/netns/{self.network}",
-                "-b",
-            ),
+            *("--timezone=off", "--capability=CAP_NET_ADMIN"),
+            *(f"--network-namespace-path=/run/netns/{self.network}", "-b"),
         ]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -136,7 +133,18 @@ class Host:
 
     def run(self, *words: str, check: bool = True, stdin: str = "", timeout: float = PATIENCE) -> str:
         """Run a command; what it says on both its outputs."""
-        done = subprocess.run(
+        done = self._done(words, stdin, timeout)
+        assert not check or done.returncode == 0, f"{' '.join(words)}: status {done.returncode}\n{done.stdout}"
+        return done.stdout
+
+    def status(self, *words: str) -> int:
+        """Run a command; its exit status."""
+        return self._done(words).returncode
+
+    def _done(
+        self, words: Sequence[str], stdin: str = "", timeout: float = PATIENCE
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             self.inside(*words),
             input=stdin,
             stdout=subprocess.PIPE,
@@ -147,20 +155,6 @@ class Host:
             timeout=timeout,
             env=_ENVIRONMENT,
         )
-        assert not check or done.returncode == 0, f"{' '.join(words)}: status {done.returncode}\n{done.stdout}"
-        return done.stdout
-
-    def status(self, *words: str, timeout: float = PATIENCE) -> int:
-        """Run a command; its exit status."""
-        return subprocess.run(
-            self.inside(*words),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-            timeout=timeout,
-            env=_ENVIRONMENT,
-        ).returncode
 
     def path(self, path: str) -> Path:
         """A file of this host, seen from outside; before it is booted as well."""

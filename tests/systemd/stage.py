@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -63,20 +64,18 @@ def _gone(pid: int) -> bool:
 
 def sweep() -> None:
     """Take away what runs that were killed have left: empty folders, and names of networks that are no more."""
-    for tree in cgroups():
-        for folder in tree.glob(f"{PREFIX}*"):
-            found = _OURS.match(folder.name)
+    left: list[tuple[Path, Callable[[Path], object]]] = [(tree, remove_cgroup) for tree in cgroups()]
+    left += [(Path("/run/netns"), _delete_network), (Path("/var/tmp"), shutil.rmtree)]
+    for folder, remove in left:
+        for one in folder.glob(f"{PREFIX}*"):
+            found = _OURS.match(one.name)
             if found and _gone(int(found[1])):
                 with suppress(OSError):
-                    remove_cgroup(folder)
-    for file in Path("/run/netns").glob(f"{PREFIX}*") if Path("/run/netns").exists() else ():
-        found = _OURS.match(file.name)
-        if found and _gone(int(found[1])):
-            subprocess.run(["ip", "netns", "delete", file.name], check=False, capture_output=True)
-    for folder in Path("/var/tmp").glob(f"{PREFIX}*"):
-        found = _OURS.match(folder.name)
-        if found and _gone(int(found[1])):
-            shutil.rmtree(folder, ignore_errors=True)
+                    remove(one)
+
+
+def _delete_network(file: Path) -> None:
+    subprocess.run(["ip", "netns", "delete", file.name], check=False, capture_output=True)
 
 
 def remove_cgroup(folder: Path) -> None:
