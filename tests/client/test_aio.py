@@ -217,44 +217,36 @@ def test_what_is_cancelled_before_it_was_sent_is_never_sent(bare: Bare) -> None:
 # -- a program that does not keep up
 
 
-def test_who_does_not_receive_is_not_read_for_and_loses_nothing(bare: Bare) -> None:
-    count = 4 * MAX_EVENTS
+def overflow(bare: Bare, packets: list[bytes], work: Scene) -> None:
+    """Send packets, and do the work once as many events wait as are kept."""
 
     async def scene(bus: AsyncConnection) -> None:
         await bus.sync()
 
-        async def receive_late() -> None:
+        async def late() -> None:
             await until(lambda: len(bus._session.events) >= MAX_EVENTS)
-            await asyncio.sleep(0.05)
-            assert len(bus._session.events) == MAX_EVENTS
-            for _ in range(count):
-                assert isinstance(await bus.receive(PATIENCE), Message)
-                assert len(bus._session.events) <= MAX_EVENTS
+            await work(bus)
 
-        packets = [frame(b"a", b"x" * 2000)] * count
-        await asyncio.gather(receive_late(), asyncio.to_thread(bare.send, *packets))
+        await asyncio.gather(late(), asyncio.to_thread(bare.send, *packets))
 
     play(bare.address, scene)
 
 
-def test_who_does_not_receive_is_read_for_to_the_end_of_a_batch_and_loses_nothing(bare: Bare) -> None:
-    size, count = 400, 40
+@pytest.mark.parametrize("size", [1, 400])
+def test_a_program_that_does_not_receive_loses_nothing(bare: Bare, size: int) -> None:
+    """Nothing is read for it beyond the end of a batch."""
+    payloads = [b"%d " % number + b"x" * (2000 // size) for number in range(max(4 * MAX_EVENTS, 40 * size))]
+    batches = [payloads[first : first + size] for first in range(0, len(payloads), size)]
 
-    async def scene(bus: AsyncConnection) -> None:
-        await bus.sync()
+    async def work(bus: AsyncConnection) -> None:
+        await asyncio.sleep(0.05)
+        most = -(-MAX_EVENTS // size) * size
+        assert len(bus._session.events) == most
+        for expected in payloads:
+            assert payload(await bus.receive(PATIENCE)) == expected
+            assert len(bus._session.events) <= most
 
-        async def receive_late() -> None:
-            await until(lambda: len(bus._session.events) >= MAX_EVENTS)
-            await asyncio.sleep(0.05)
-            assert len(bus._session.events) == -(-MAX_EVENTS // size) * size
-            got = [payload(await bus.receive(PATIENCE)) for _ in range(size * count)]
-            assert got == [b"%d" % number for number in range(size * count)]
-
-        numbers = [b"%d" % number for number in range(size * count)]
-        packets = [batch(*numbers[first : first + size]) for first in range(0, size * count, size)]
-        await asyncio.gather(receive_late(), asyncio.to_thread(bare.send, *packets))
-
-    play(bare.address, scene)
+    overflow(bare, [batch(*some) if size > 1 else frame(b"a", some[0]) for some in batches], work)
 
 
 def test_a_batch_is_shared_by_all_who_receive(bare: Bare) -> None:
@@ -269,22 +261,15 @@ def test_a_batch_is_shared_by_all_who_receive(bare: Bare) -> None:
     play(bare.address, scene)
 
 
-def test_who_asks_is_answered_however_much_waits(bare: Bare) -> None:
+def test_a_question_is_answered_however_much_waits(bare: Bare) -> None:
     count = 2 * MAX_EVENTS
 
-    async def scene(bus: AsyncConnection) -> None:
-        await bus.sync()
+    async def work(bus: AsyncConnection) -> None:
+        assert await bus.sync() == []
+        for _ in range(count):
+            assert isinstance(await bus.receive(PATIENCE), Message)
 
-        async def ask_and_receive() -> None:
-            await until(lambda: len(bus._session.events) >= MAX_EVENTS)
-            assert await bus.sync() == []
-            for _ in range(count):
-                assert isinstance(await bus.receive(PATIENCE), Message)
-
-        packets = [frame(b"a", b"x" * 2000)] * count
-        await asyncio.gather(ask_and_receive(), asyncio.to_thread(bare.send, *packets))
-
-    play(bare.address, scene)
+    overflow(bare, [frame(b"a", b"x" * 2000)] * count, work)
 
 
 def test_a_loss_is_noticed_behind_what_waits(bare: Bare) -> None:
@@ -300,7 +285,7 @@ def test_a_loss_is_noticed_behind_what_waits(bare: Bare) -> None:
     play(bare.address, scene)
 
 
-def test_who_is_turned_away_before_he_has_read_anything_was_not_away_since_the_beginning_of_time(bare: Bare) -> None:
+def test_a_client_that_is_turned_away_before_it_has_read_anything_was_not_away_for_long(bare: Bare) -> None:
     async def scene() -> None:
         gone, sock = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         gone.send(frames.error("too_many_clients", b""))
@@ -370,8 +355,15 @@ def test_the_descriptor_is_that_of_the_socket_of_the_day(bare: Bare) -> None:
 # -- the end
 
 
+async def lost(*calls: Awaitable[object]) -> None:
+    """Each of these calls is told that the connection is lost."""
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        assert isinstance(result, BusError)
+        assert result.reason == "connection_lost"
+
+
 @pytest.mark.parametrize("away", [False, True])
-def test_closing_tells_everybody_who_waits(bare: Bare, away: bool) -> None:
+def test_closing_ends_every_call_that_waits(bare: Bare, away: bool) -> None:
     async def scene(bus: AsyncConnection) -> None:
         await bus.sync()
         if away:
@@ -384,15 +376,13 @@ def test_closing_tells_everybody_who_waits(bare: Bare, away: bool) -> None:
         await asyncio.sleep(0.01)
         bus.close()
         bus.close()  # to do so twice is no fault
-        for result in await asyncio.gather(*tasks, bus.publish("a"), bus.receive(0), return_exceptions=True):
-            assert isinstance(result, BusError)
-            assert result.reason == "connection_lost"
+        await lost(*tasks, bus.publish("a"), bus.receive(0))
         assert bus.fileno() == -1
 
     play(bare.address, scene)
 
 
-def test_without_reconnecting_everybody_who_waits_is_told_of_the_end(bare: Bare) -> None:
+def test_without_reconnecting_every_call_that_waits_is_told_of_the_end(bare: Bare) -> None:
     async def scene(bus: AsyncConnection) -> None:
         await bus.sync()
         bare.send(frame(b"a", b"last"))
@@ -400,14 +390,12 @@ def test_without_reconnecting_everybody_who_waits_is_told_of_the_end(bare: Bare)
         tasks = [asyncio.ensure_future(call) for call in (bus.receive(), bus.ask(b"x"), anext(bus))]
         await asyncio.to_thread(bare.heard, b"CMSG x")
         await asyncio.to_thread(bare.stop)
-        for result in await asyncio.gather(*tasks, return_exceptions=True):
-            assert isinstance(result, BusError)
-            assert result.reason == "connection_lost"
+        await lost(*tasks)
 
     play(bare.address, scene, reconnect=False)
 
 
-def test_many_who_wait_in_vain_are_all_told_and_later_ones_are_sent(
+def test_many_calls_that_wait_in_vain_all_fail_and_later_ones_are_sent(
     bare: Bare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient(monkeypatch)
@@ -415,9 +403,7 @@ def test_many_who_wait_in_vain_are_all_told_and_later_ones_are_sent(
     async def scene(bus: AsyncConnection) -> None:
         await bus.sync()
         await asyncio.to_thread(bare.stop)
-        for result in await asyncio.gather(*(bus.publish("a") for _ in range(50)), return_exceptions=True):
-            assert isinstance(result, BusError)
-            assert result.reason == "connection_lost"
+        await lost(*(bus.publish("a") for _ in range(50)))
         bare.start()
         assert isinstance(await bus.receive(PATIENCE), Reconnected)
         await bus.publish("a", "at last")

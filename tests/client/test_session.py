@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.client.bus import dial
+from bccnd.client.bus import Connection, connect, dial
 from bccnd.client.message import Message
 from bccnd.client.session import LONGEST, SHORTEST, Event, Gap, Question, Reconnected, Refusal, Session
 from bccnd.core import frames
 from bccnd.core.address import write_address
 from bccnd.errors import BadFrame, BusError
-from tests.client.sessions import BATCH, META, Bare, Join, batch, both, frame, impatient, without_syncs
+from tests.client.sessions import BATCH, META, Bare, Driven, Join, batch, both, frame, impatient, without_syncs
 from tests.refusals import refused
 from tests.support import PATIENCE, wait
 
@@ -361,53 +361,56 @@ def bare(tmp_path: Path) -> Iterator[Bare]:
         yield one
 
 
-@both
-def test_the_next_daemon_is_told_all_that_is_held_before_anything_else(bare: Bare, join: Join) -> None:
-    with join(bare.address) as bus:
-        bus.subscribe("a", "b/", "a")
-        bus.tag("door")
-        bus.echo(False)
-        bus.blocking(soft="block", hard="error")
-        bus.blocking(hard="discard")
-        bus.order("stack")
-        bus.local(True)
-        bus.unsubscribe("b/")
-        bus.sync()
-        bare.restart()
-        bus.publish("a", "after")
-        bus.sync()
-        held = [
-            *(META, b"CMSG !/bccn/tag\0door", b"CMSG echo/off", b"CMSG blocking/soft/block"),
-            *(b"CMSG blocking/hard/discard", b"CMSG order/stack", b"CMSG !/bccn/local/on", b"SUB a", b"SUB a"),
-        ]
-        assert without_syncs(bare.said[1]) == [*held, b"MSG a\0after"]
-        assert bare.said[1].index(b"MSG a\0after") == len(held) + 1  # only when the daemon has said that it is there
+@pytest.fixture(params=[connect, Driven], ids=["blocking", "asyncio"])
+def bus(request: pytest.FixtureRequest, bare: Bare) -> Iterator[Connection]:
+    """Either client, connected to the scripted daemon."""
+    with request.param(bare.address) as connection:
+        yield connection
 
 
-@both
-def test_modes_are_said_as_they_are_set(bare: Bare, join: Join) -> None:
-    with join(bare.address) as bus:
-        bus.echo(True)
-        bus.echo(False)
-        bus.blocking()
-        for mode in ("queue", "discard", "block", "error"):
-            bus.blocking(soft=mode)
-        for mode in ("discard", "block", "error"):
-            bus.blocking(hard=mode)
-        for order in ("queue", "stack", "random"):
-            bus.order(order)
-        for soft, hard in (("never", None), (None, "queue"), ("block", "never")):
-            with pytest.raises(BusError, match="bad_mode"):
-                bus.blocking(soft, hard)
+def test_the_next_daemon_is_told_all_that_is_held_before_anything_else(bare: Bare, bus: Connection) -> None:
+    bus.subscribe("a", "b/", "a")
+    bus.tag("door")
+    bus.echo(False)
+    bus.blocking(soft="block", hard="error")
+    bus.blocking(hard="discard")
+    bus.order("stack")
+    bus.local(True)
+    bus.unsubscribe("b/")
+    bus.sync()
+    bare.restart()
+    bus.publish("a", "after")
+    bus.sync()
+    held = [
+        *(META, b"CMSG !/bccn/tag\0door", b"CMSG echo/off", b"CMSG blocking/soft/block"),
+        *(b"CMSG blocking/hard/discard", b"CMSG order/stack", b"CMSG !/bccn/local/on", b"SUB a", b"SUB a"),
+    ]
+    assert without_syncs(bare.said[1]) == [*held, b"MSG a\0after"]
+    assert bare.said[1].index(b"MSG a\0after") == len(held) + 1  # only when the daemon has said that it is there
+
+
+def test_modes_are_said_as_they_are_set(bare: Bare, bus: Connection) -> None:
+    bus.echo(True)
+    bus.echo(False)
+    bus.blocking()
+    for mode in ("queue", "discard", "block", "error"):
+        bus.blocking(soft=mode)
+    for mode in ("discard", "block", "error"):
+        bus.blocking(hard=mode)
+    for order in ("queue", "stack", "random"):
+        bus.order(order)
+    for soft, hard in (("never", None), (None, "queue"), ("block", "never")):
         with pytest.raises(BusError, match="bad_mode"):
-            bus.order("up")
-        bus.sync()
-        assert without_syncs(bare.said[0]) == [
-            *(META, b"CMSG echo/on", b"CMSG echo/off"),
-            *(b"CMSG blocking/soft/" + mode for mode in (b"queue", b"discard", b"block", b"error")),
-            *(b"CMSG blocking/hard/" + mode for mode in (b"discard", b"block", b"error")),
-            *(b"CMSG order/" + order for order in (b"queue", b"stack", b"random")),
-        ]
+            bus.blocking(soft, hard)
+    with pytest.raises(BusError, match="bad_mode"):
+        bus.order("up")
+    bus.sync()
+    assert without_syncs(bare.said[0]) == [
+        *(META, b"CMSG echo/on", b"CMSG echo/off"),
+        *(b"CMSG blocking/soft/" + mode for mode in (b"queue", b"discard", b"block", b"error")),
+        *(b"CMSG blocking/hard/" + mode for mode in (b"discard", b"block", b"error")),
+        *(b"CMSG order/" + order for order in (b"queue", b"stack", b"random")),
+    ]
 
 
 @both
@@ -463,19 +466,17 @@ def test_asking_keeps_what_comes_before_the_answer(bare: Bare, join: Join) -> No
         assert [one.payload for one in got if isinstance(one, Message)] == numbers
 
 
-@both
-def test_as_much_as_a_packet_holds_is_taken_from_one(bare: Bare, join: Join) -> None:
+def test_as_much_as_a_packet_holds_is_taken_from_one(bare: Bare, bus: Connection) -> None:
     many = [frames.message(b"", b"")] * 7000
     large = [frame(b"a", b"x" * 1000)] * 300  # more than the daemon makes, less than a packet may have
-    with join(bare.address) as bus:
-        bus.sync()
-        bare._connections[-1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        bare.send(frames.batch(many), frames.batch(large), frame(b"end"))
-        found = iter(bus)
-        got = [next(found) for _ in range(7300)]
-        assert {one.chan for one in got[:7000]} == {""}
-        assert {one.payload for one in got[7000:]} == {b"x" * 1000}
-        assert next(found).chan == "end"
+    bus.sync()
+    bare._connections[-1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    bare.send(frames.batch(many), frames.batch(large), frame(b"end"))
+    found = iter(bus)
+    got = [next(found) for _ in range(7300)]
+    assert {one.chan for one in got[:7000]} == {""}
+    assert {one.payload for one in got[7000:]} == {b"x" * 1000}
+    assert next(found).chan == "end"
 
 
 @both
@@ -488,146 +489,132 @@ def test_a_daemon_that_knows_no_batches_says_so_and_goes_on_without(bare: Bare, 
         assert next(iter(bus)).payload == b"1"
 
 
-@both
-def test_a_tag_or_mode_that_is_refused_is_an_error_and_not_said_again(bare: Bare, join: Join) -> None:
+def test_a_tag_or_mode_that_is_refused_is_an_error_and_not_said_again(bare: Bare, bus: Connection) -> None:
     bare.answers[b"CMSG !/bccn/tag\0two words"] = [frames.error("bad_tag", b"two words")]
     bare.answers[b"CMSG !/bccn/tag\0mine"] = [frames.error("not_permitted", frames.TAG)]
     bare.answers[b"CMSG !/bccn/local/on"] = [frames.error("unknown_control", b"!/bccn/local/on")]
-    with join(bare.address) as bus:
-        bus.tag("fine")
-        for tag, reason in (("two words", "bad_tag"), ("mine", "not_permitted")):
-            with refused(reason):
-                bus.tag(tag)
-        with refused("unknown_control"):
-            bus.local(True)
-        assert bus.sync() == []
-        for held in ([META, b"CMSG !/bccn/tag\0fine"], [META]):
-            bare.restart()
-            assert isinstance(bus.receive(PATIENCE), Reconnected)
-            assert without_syncs(bare.said[-1]) == held
-            bus.tag("")
-
-
-@both
-def test_an_absence_is_told_in_its_place(bare: Bare, join: Join) -> None:
-    with join(bare.address) as bus:
-        bus.subscribe("a")
-        bare.heard(b"SUB a")
-        bare.send(frame(b"a", b"1"), frames.gap(2), frame(b"a", b"2"))
-        bare.answers[b"SUB a"] = [frame(b"a", b"3")]  # before all is said
+    bus.tag("fine")
+    for tag, reason in (("two words", "bad_tag"), ("mine", "not_permitted")):
+        with refused(reason):
+            bus.tag(tag)
+    with refused("unknown_control"):
+        bus.local(True)
+    assert bus.sync() == []
+    for held in ([META, b"CMSG !/bccn/tag\0fine"], [META]):
         bare.restart()
-        events = [bus.receive(PATIENCE) for _ in range(5)]
-        bare.send(frame(b"a", b"4"))
-        events.append(bus.receive(PATIENCE))
-        (away,) = (event for event in events if isinstance(event, Reconnected))
-        assert [event.payload if isinstance(event, Message) else event for event in events] == [
-            *(b"1", Gap(2), b"2", away, b"3", b"4")
-        ]
-        assert 0 < away.seconds < PATIENCE
-        assert (bus.lost, bus.reconnects) == (2, 1)
+        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        assert without_syncs(bare.said[-1]) == held
+        bus.tag("")
 
 
-@both
-def test_iterating_leaves_out_gaps_and_absences_and_counts_them(bare: Bare, join: Join) -> None:
+def test_an_absence_is_told_in_its_place(bare: Bare, bus: Connection) -> None:
+    bus.subscribe("a")
+    bare.heard(b"SUB a")
+    bare.send(frame(b"a", b"1"), frames.gap(2), frame(b"a", b"2"))
+    bare.answers[b"SUB a"] = [frame(b"a", b"3")]  # before all is said
+    bare.restart()
+    events = [bus.receive(PATIENCE) for _ in range(5)]
+    bare.send(frame(b"a", b"4"))
+    events.append(bus.receive(PATIENCE))
+    (away,) = (event for event in events if isinstance(event, Reconnected))
+    assert [event.payload if isinstance(event, Message) else event for event in events] == [
+        *(b"1", Gap(2), b"2", away, b"3", b"4")
+    ]
+    assert 0 < away.seconds < PATIENCE
+    assert (bus.lost, bus.reconnects) == (2, 1)
+
+
+def test_iterating_leaves_out_gaps_and_absences_and_counts_them(bare: Bare, bus: Connection) -> None:
     bare.answers[b"SUB a"] = [frames.gap(3), frames.error("x", b"y"), frame(b"a", b"x")]
-    with join(bare.address) as bus:
-        bus.subscribe("a")
-        found = iter(bus)
-        for times in range(3):
-            assert next(found).payload == b"x"
-            assert (bus.lost, bus.reconnects) == (3 * (times + 1), times)
-            bare.restart()
+    bus.subscribe("a")
+    found = iter(bus)
+    for times in range(3):
+        assert next(found).payload == b"x"
+        assert (bus.lost, bus.reconnects) == (3 * (times + 1), times)
+        bare.restart()
 
 
-@both
 @pytest.mark.parametrize("timeout", [0, 0.01])
-def test_a_timeout_holds_while_the_daemon_is_away(bare: Bare, join: Join, timeout: float) -> None:
-    with join(bare.address) as bus:
+def test_a_timeout_holds_while_the_daemon_is_away(bare: Bare, bus: Connection, timeout: float) -> None:
+    bus.sync()
+    bare.stop()
+    before = time.monotonic()
+    assert bus.receive(timeout) is None
+    assert bus.receive(timeout) is None
+    assert time.monotonic() - before >= 2 * timeout
+    bare.start()
+    wait(lambda: isinstance(bus.receive(timeout), Reconnected), "the daemon")
+
+
+def test_what_one_daemon_has_taken_is_not_sent_to_the_next_and_what_none_has_is(bare: Bare, bus: Connection) -> None:
+    bus.publish("a", "1")
+    bare.heard(b"MSG a\x001")
+    bare.restart()
+    for number in range(2, 5):
+        bus.publish("a", str(number))
+    bare.heard(b"MSG a\x004")
+    messages = [packet for packet in bare.said[1] if packet.startswith(b"MSG")]
+    assert messages == [b"MSG a\x002", b"MSG a\x003", b"MSG a\x004"]
+
+
+def test_a_sync_says_when_a_daemon_has_gone_that_had_not_confirmed_what_was_published(
+    bare: Bare, bus: Connection
+) -> None:
+    bus.publish("a", "confirmed")
+    bus.sync()
+    bare.restart()
+    assert bus.sync() == []
+    bus.publish("a", "not confirmed")
+    bare.heard(b"MSG a\0not confirmed")
+    bare.restart()
+    with refused("connection_lost"):
         bus.sync()
-        bare.stop()
-        before = time.monotonic()
-        assert bus.receive(timeout) is None
-        assert bus.receive(timeout) is None
-        assert time.monotonic() - before >= 2 * timeout
-        bare.start()
-        wait(lambda: isinstance(bus.receive(timeout), Reconnected), "the daemon")
+    assert bus.sync() == []
 
 
-@both
-def test_what_one_daemon_has_taken_is_not_sent_to_the_next_and_what_none_has_is(bare: Bare, join: Join) -> None:
-    with join(bare.address) as bus:
-        bus.publish("a", "1")
-        bare.heard(b"MSG a\x001")
-        bare.restart()
-        for number in range(2, 5):
-            bus.publish("a", str(number))
-        bare.heard(b"MSG a\x004")
-        messages = [packet for packet in bare.said[1] if packet.startswith(b"MSG")]
-        assert messages == [b"MSG a\x002", b"MSG a\x003", b"MSG a\x004"]
-
-
-@both
-def test_a_sync_says_when_a_daemon_has_gone_that_had_not_confirmed_what_was_published(bare: Bare, join: Join) -> None:
-    with join(bare.address) as bus:
-        bus.publish("a", "confirmed")
-        bus.sync()
-        bare.restart()
-        assert bus.sync() == []
-        bus.publish("a", "not confirmed")
-        bare.heard(b"MSG a\0not confirmed")
-        bare.restart()
-        with refused("connection_lost"):
-            bus.sync()
-        assert bus.sync() == []
-
-
-@both
-def test_sending_waits_for_the_daemon_but_not_for_ever(bare: Bare, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sending_waits_for_the_daemon_but_not_for_ever(
+    bare: Bare, bus: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     impatient(monkeypatch)
-    with join(bare.address) as bus:
-        bus.subscribe("a")
-        bus.sync()
-        bare.stop()
-        calls: list[Callable[[], object]] = [
-            *(lambda: bus.publish("a"), lambda: bus.subscribe("b"), lambda: bus.unsubscribe("a")),
-            *(lambda: bus.echo(True), lambda: bus.sync(0.1), lambda: bus.ask(frames.WHOAMI, timeout=0.1)),
-        ]
-        for call in calls:
-            with refused("connection_lost", bare.address):
-                call()
-        bare.start()
-        assert isinstance(bus.receive(PATIENCE), Reconnected)
-        bus.sync()
-        assert without_syncs(bare.said[1]) == [META, b"SUB a"]  # what has failed was not done
+    bus.subscribe("a")
+    bus.sync()
+    bare.stop()
+    calls: list[Callable[[], object]] = [
+        *(lambda: bus.publish("a"), lambda: bus.subscribe("b"), lambda: bus.unsubscribe("a")),
+        *(lambda: bus.echo(True), lambda: bus.sync(0.1), lambda: bus.ask(frames.WHOAMI, timeout=0.1)),
+    ]
+    for call in calls:
+        with refused("connection_lost", bare.address):
+            call()
+    bare.start()
+    assert isinstance(bus.receive(PATIENCE), Reconnected)
+    bus.sync()
+    assert without_syncs(bare.said[1]) == [META, b"SUB a"]  # what has failed was not done
 
 
-@both
-def test_a_question_is_asked_again_when_its_daemon_goes_away(bare: Bare, join: Join) -> None:
-    with join(bare.address) as bus:
-        bus.sync()
+def test_a_question_is_asked_again_when_its_daemon_goes_away(bare: Bare, bus: Connection) -> None:
+    bus.sync()
 
-        def go_away() -> None:
-            bare.heard(b"CMSG !/bccn/whoami")
-            bare.answers[b"CMSG !/bccn/whoami"] = [frames.control(frames.WHOAMI, b"me")]
-            bare.restart()
-
-        thread = threading.Thread(target=go_away)
-        thread.start()
-        assert bus.identity() == "me"
-        thread.join()
-
-
-@both
-def test_much_can_be_restored_while_much_comes(bare: Bare, join: Join) -> None:
-    patterns = [f"{number:04}/{'x' * 200}" for number in range(2000)]
-    with join(bare.address) as bus:
-        bus.subscribe(*patterns)
-        bus.sync()
-        bare.answers = {b"SUB " + pattern.encode(): [frame(b"a", b"y" * 1000)] for pattern in patterns}
+    def go_away() -> None:
+        bare.heard(b"CMSG !/bccn/whoami")
+        bare.answers[b"CMSG !/bccn/whoami"] = [frames.control(frames.WHOAMI, b"me")]
         bare.restart()
-        assert isinstance(bus.receive(PATIENCE), Reconnected)
-        assert all(isinstance(bus.receive(PATIENCE), Message) for _ in patterns)
-        assert without_syncs(bare.said[1])[1:] == [b"SUB " + pattern.encode() for pattern in patterns]
+
+    thread = threading.Thread(target=go_away)
+    thread.start()
+    assert bus.identity() == "me"
+    thread.join()
+
+
+def test_much_can_be_restored_while_much_comes(bare: Bare, bus: Connection) -> None:
+    patterns = [f"{number:04}/{'x' * 200}" for number in range(2000)]
+    bus.subscribe(*patterns)
+    bus.sync()
+    bare.answers = {b"SUB " + pattern.encode(): [frame(b"a", b"y" * 1000)] for pattern in patterns}
+    bare.restart()
+    assert isinstance(bus.receive(PATIENCE), Reconnected)
+    assert all(isinstance(bus.receive(PATIENCE), Message) for _ in patterns)
+    assert without_syncs(bare.said[1])[1:] == [b"SUB " + pattern.encode() for pattern in patterns]
 
 
 @both
@@ -684,17 +671,15 @@ def test_without_reconnecting_the_first_loss_is_the_end_but_what_came_is_receive
         assert len(bare.said) == 1
 
 
-@both
-def test_what_cannot_be_sent_is_refused_here_and_harms_nothing(bare: Bare, join: Join) -> None:
-    with join(bare.address) as bus:
-        with refused("too_long"):
-            bus.publish("a", b"x" * (4 << 20))
-        with refused("bad_channel"):
-            bus.publish("a\0b")
-        with refused("bad_target"):
-            bus.send_to("")
-        bus.publish("a", b"fine")
-        bare.heard(b"MSG a\0fine")
+def test_what_cannot_be_sent_is_refused_here_and_harms_nothing(bare: Bare, bus: Connection) -> None:
+    with refused("too_long"):
+        bus.publish("a", b"x" * (4 << 20))
+    with refused("bad_channel"):
+        bus.publish("a\0b")
+    with refused("bad_target"):
+        bus.send_to("")
+    bus.publish("a", b"fine")
+    bare.heard(b"MSG a\0fine")
 
 
 @both

@@ -75,64 +75,20 @@ def write(
                 lost = 0 if own or away else missed(host, sender, minute)
                 here = 0 if away else each - gone - lost
                 seen_by |= bool(here) << bit
-                losses.append(
-                    {
-                        "host": host,
-                        "src": sender,
-                        "epoch": 1,
-                        "win": START + minute * MINUTE,
-                        "expected": each,
-                        "any_seen": each - gone,
-                        "seen": here,
-                        "lost_here": lost,
-                        "lost_everywhere": gone,
-                        "not_listening": each - gone if away else 0,
-                        "dup": copies(host, sender) * here,
-                    }
-                )
+                counts = {"expected": each, "any_seen": each - gone, "seen": here, "lost_here": lost}
+                counts |= {"lost_everywhere": gone, "not_listening": each - gone if away else 0}
+                place = {"host": host, "src": sender, "epoch": 1, "win": START + minute * MINUTE}
+                losses.append({**place, **counts, "dup": copies(host, sender) * here})
             sets[sender, seen_by] = sets.get((sender, seen_by), 0) + each - gone
     put(root, "link_loss", losses)
-    put(
-        root,
-        "delivery",
-        [
-            {"src": sender, "epoch": 1, "seen_by": mask, "n": count, "example_key": 1}
-            for (sender, mask), count in sets.items()
-        ],
-    )
-    put(
-        root,
-        "channel_traffic",
-        [
-            {
-                "win": START + minute * MINUTE,
-                "chan": f"data/{sender}",
-                "src": sender,
-                "msgs": each,
-                "bytes": each * 100,
-                "p50_len": 100,
-                "p99_len": 120,
-                "directed": False,
-            }
-            for minute in range(minutes)
-            for sender in senders
-        ],
-    )
-    put(
-        root,
-        "epochs",
-        [
-            {
-                "src": sender,
-                "epoch": 1,
-                "first_ts": START,
-                "last_ts": START + minutes * MINUTE,
-                "hosts": len(hosts),
-                "cause": "first",
-            }
-            for sender in senders
-        ],
-    )
+    seen = [{"src": src, "epoch": 1, "seen_by": mask, "n": n, "example_key": 1} for (src, mask), n in sets.items()]
+    put(root, "delivery", seen)
+    usual = {"msgs": each, "bytes": each * 100, "p50_len": 100, "p99_len": 120, "directed": False}
+    wins = (START + minute * MINUTE for minute in range(minutes))
+    traffic = [{"win": win, "chan": f"data/{src}", "src": src, **usual} for win in wins for src in senders]
+    put(root, "channel_traffic", traffic)
+    span = {"first_ts": START, "last_ts": START + minutes * MINUTE, "hosts": len(hosts), "cause": "first"}
+    put(root, "epochs", [{"src": sender, "epoch": 1, **span} for sender in senders])
     for table in ("messages", "missed", "liveness", "integrity", "skew"):
         put(root, table, [])
 
