@@ -591,12 +591,15 @@ def test_drain_does_not_wait_for_a_client_that_does_not_read(small: Hub) -> None
     assert time.monotonic() >= before + 0.05
 
 
-def test_close_ends_every_client(hub: Hub) -> None:
-    peers = [hub.connect(b"a") for _ in range(3)]
-    hub.bus.close()
-    assert all(peer.ended() for peer in peers)
-    assert hub.bus.clients == {}
-    assert len(hub.routes) == 0
+def test_close_ends_every_client(tmp_path: Path) -> None:
+    quiet: list[int] = []
+    with Hub(tmp_path, on_quiet=lambda: quiet.append(1)) as hub:
+        peers = [hub.connect(b"a") for _ in range(3)]
+        hub.bus.close()
+        assert all(peer.ended() for peer in peers)
+        assert hub.bus.clients == {}
+        assert len(hub.routes) == 0
+        assert quiet == []
 
 
 def test_a_bug_met_by_one_client_ends_that_client_only(

@@ -979,6 +979,7 @@ def test_what_meets_a_bug_while_it_is_worked_on_again_is_given_up_at_once(
 
     monkeypatch.setattr(Bus, "_publish", buggy)
     site.die()
+    assert "over a bug" in site.handover.dropped[0]
     assert layout.unfinished(site.handover.ledger.memory) is None
     assert other.all() == one.all() == [b"MSG a\0behind"]
 
