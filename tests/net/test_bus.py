@@ -599,7 +599,7 @@ def test_close_ends_every_client(tmp_path: Path) -> None:
         assert all(peer.ended() for peer in peers)
         assert hub.bus.clients == {}
         assert len(hub.routes) == 0
-        assert quiet == []
+    assert quiet == []
 
 
 def test_a_bug_met_by_one_client_ends_that_client_only(
