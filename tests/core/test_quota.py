@@ -6,7 +6,6 @@ Times are quarters of seconds and rates powers of two, so that what happens just
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -182,12 +181,3 @@ def test_another_rate_holds_at_once(before: float, after: float) -> None:
     assert passed(quota, account, 100.0, 100) == (after or 100)
     quota.close(account, 1000.0)
     assert len(quota) == 0
-
-
-def test_waits_grow_shorter_as_time_passes() -> None:
-    quota = Quota(UserLimits(rate=0.25))
-    account = opened(quota)
-    waits = [quota.publish(account, tick / 4) for tick in range(17)]
-    assert waits[0] == waits[-1] == 0.0
-    assert all(later < sooner for sooner, later in pairwise(waits[1:]))
-    assert waits[1] == 3.75

@@ -56,15 +56,6 @@ def test_the_copies_of_a_datagram_follow_each_other_at_their_spacing(copies: int
         assert (next_of(one), one.dropped) == (None, 0)
 
 
-def test_without_spacing_all_copies_are_due_at_once() -> None:
-    one = repeater(rule(copies=8, spacing=0.0))
-    one.add(b"a/b", b"x", 1.0)
-    one.add(b"a/b", b"y", 1.0)
-    assert next_of(one) == 1.0
-    assert sorted(one.due(1.0)) == [b"x"] * 7 + [b"y"] * 7
-    assert next_of(one) is None
-
-
 def test_what_is_due_first_is_sent_first_and_of_those_due_together_what_came_first() -> None:
     one = repeater(rule(b"fast", spacing=0.25), rule(b"slow", spacing=1.0))
     # In an order that is not that of their bytes.
@@ -73,27 +64,6 @@ def test_what_is_due_first_is_sent_first_and_of_those_due_together_what_came_fir
     one.add(b"fast", b"5", 0.75)
     assert one.due(0.25) == [b"8", b"6"]
     assert one.due(1.0) == [b"9", b"7", b"5"]
-
-
-def test_after_a_pause_copies_keep_their_spacing() -> None:
-    one = repeater(rule(copies=4, spacing=0.5))
-    one.add(b"a/b", b"x", 0.0)
-    assert one.due(100.0) == [b"x"]
-    assert next_of(one) == 100.5
-    assert one.due(100.25) == []
-    assert one.due(100.75) == [b"x"]
-    assert one.due(101.125) == []
-    assert one.due(101.25) == [b"x"]
-    assert next_of(one) is None
-
-
-@pytest.mark.parametrize("spacing", [0.0, 0.5, 60.0])
-def test_at_the_end_of_time_all_copies_are_due(spacing: float) -> None:
-    one = repeater(rule(copies=8, spacing=spacing))
-    for number in range(5):
-        one.add(b"a/b", b"%d" % number, float(number))
-    assert sorted(one.due(INF)) == sorted([b"%d" % number for number in range(5)] * 7)
-    assert (next_of(one), one.dropped) == (None, 0)
 
 
 # -- which channels
@@ -129,21 +99,6 @@ def test_rules_are_patterns_of_the_dialect_and_the_first_that_fits_decides(diale
 
 
 # -- room
-
-
-def test_a_datagram_without_room_is_dropped_and_all_its_copies_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeat, "MAX_WAITING", 3)
-    one = repeater(rule(copies=4, spacing=1.0))
-    for number in range(5):
-        # True says that a rule fits, not that there was room.
-        assert one.add(b"a/b", b"%d" % number, 0.0) is True
-    assert one.dropped == 2 * 3
-    assert [one.due(float(now)) for now in (1, 2)] == [[b"0", b"1", b"2"]] * 2
-    one.add(b"a/b", b"5", 2.0)
-    assert one.dropped == 3 * 3
-    assert one.due(3.0) == [b"0", b"1", b"2"]
-    one.add(b"a/b", b"6", 3.0)
-    assert (one.due(INF), one.dropped) == ([b"6"] * 3, 3 * 3)
 
 
 def test_the_room_is_that_of_the_contract() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -20,17 +17,12 @@ from tests.core.material import examples
 Receivers = tuple[int, ...]
 Taken = list[tuple[Receivers, list[bytes]]]
 
-#: the tuples that come again and again, as those of routes do
+#: tuples that come again and again, as those of routes do
 POOL: list[Receivers] = [(), (1,), (2,), (1, 2), (2, 1), (3, 4), (1, 2, 3), (1, 2, 3, 4, 5), (5, 3, 1), (9,)]
-
-
-@contextmanager
-def limits(together: int, cache: int) -> Iterator[None]:
-    """With so little, what is forgotten now and then is forgotten often."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "TOGETHER", together)
-        patch.setattr(runs, "CACHE", cache)
-        yield
+#: receivers of a message: the tuple of the pool, one that equals it, or a new one
+SAME = st.sampled_from(POOL)
+EQUAL = st.sampled_from(POOL).map(lambda one: (*one,))
+NEW = st.lists(st.integers(1, 9), unique=True, max_size=6).map(tuple)
 
 
 class Naive:
@@ -44,7 +36,7 @@ class Naive:
             self.due.setdefault(one, []).append(message)
 
     def check(self, taken: Taken) -> None:
-        """What was taken is what was due, and everybody is named once."""
+        """What was taken is what was due, and each receiver is named once."""
         named = [one for receivers, _ in taken for one in receivers]
         assert len(named) == len(set(named))
         assert {one: messages for receivers, messages in taken for one in receivers} == self.due
@@ -52,59 +44,34 @@ class Naive:
         self.due = {}
 
 
-class Deed(NamedTuple):
-    """A message for receivers of the pool (the very ones, or others that equal them) or for some that are new; or all
-    is taken."""
-
-    name: str
-    which: int = 0
-    receivers: Receivers = ()
-
-
-SAME = st.builds(Deed, st.just("same"), st.integers(0, len(POOL) - 1))
-EQUAL = st.builds(Deed, st.just("equal"), st.integers(0, len(POOL) - 1))
-NEW = st.builds(lambda found: Deed("new", receivers=tuple(found)), st.lists(st.integers(1, 9), unique=True, max_size=6))
-TAKE = st.just(Deed("take"))
-
-
-def play(history: list[Deed]) -> None:
-    """Do it all to the runs and to the lists."""
-    both, naive = Runs(), Naive()
-    for number, deed in enumerate([*history, Deed("take")]):
-        message = b"%d" % number
-        if deed.name == "take":
-            assert bool(both) is bool(naive.due)
-            naive.check(both.take())
-            assert not both
-            continue
-        receivers = deed.receivers if deed.name == "new" else POOL[deed.which]
-        if deed.name == "equal":
-            receivers = (*receivers,)
-        both.put(receivers, message)
-        naive.put(receivers, message)
-    assert both.take() == []
-
-
 @given(
-    st.lists(st.one_of(SAME, SAME, EQUAL, NEW, TAKE, TAKE), max_size=80),
+    st.lists(st.one_of(SAME, SAME, EQUAL, NEW, st.none(), st.none()), max_size=80),
     st.sampled_from([1, 2, 3, 4, TOGETHER]),
     st.sampled_from([0, 5, 20, CACHE]),
 )
 @examples(600)
 def test_every_receiver_gets_its_messages_in_order_whatever_is_forgotten(
-    history: list[Deed], together: int, cache: int
+    history: list[Receivers | None], together: int, cache: int
 ) -> None:
-    with limits(together, cache):
-        play(history)
+    """None in the history is to take all."""
+    both, naive = Runs(), Naive()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "TOGETHER", together)
+        patch.setattr(runs, "CACHE", cache)
+        for number, receivers in enumerate([*history, None]):
+            if receivers is None:
+                assert bool(both) is bool(naive.due)
+                naive.check(both.take())
+                assert not both
+            else:
+                both.put(receivers, b"%d" % number)
+                naive.put(receivers, b"%d" % number)
+        assert both.take() == []
 
 
-def shared(taken: Taken) -> set[frozenset[int]]:
-    """Who was together with whom."""
-    return {frozenset(receivers) for receivers, _ in taken}
-
-
-def groups(*found: Receivers) -> set[frozenset[int]]:
-    return set(map(frozenset, found))
+def shared(taken: Taken) -> list[list[int]]:
+    """The receivers of each run."""
+    return sorted(sorted(receivers) for receivers, _ in taken)
 
 
 # -- which receivers share a run
@@ -126,16 +93,16 @@ def test_they_part_as_soon_as_one_gets_what_another_does_not_and_not_before() ->
     both = Runs()
     both.put((1, 2, 3), b"a")
     both.put((4, 5), b"b")
-    assert shared(both.take()) == groups((1, 2, 3), (4, 5))
+    assert shared(both.take()) == [[1, 2, 3], [4, 5]]
     both.put((1, 2, 3), b"c")
     both.put((2,), b"d")
     both.put((1, 2, 3), b"e")
     taken = both.take()
-    assert shared(taken) == groups((2,), (1, 3))
+    assert shared(taken) == [[1, 3], [2]]
     assert sorted(messages for _, messages in taken) == [[b"c", b"d", b"e"], [b"c", b"e"]]
     # Two runs that get the same are still two, and others are not torn apart by a message for both.
     both.put((1, 2, 3, 4, 5), b"f")
-    assert shared(both.take()) == groups((2,), (1, 3), (4, 5))
+    assert shared(both.take()) == [[1, 3], [2], [4, 5]]
 
 
 @pytest.mark.parametrize("idle", [False, True])
@@ -199,17 +166,17 @@ def test_what_is_remembered_is_bounded_where_nobody_comes_twice() -> None:
     assert not any(is_held(made))
 
 
-def test_an_address_that_is_used_again_is_not_mistaken_for_the_tuple_before() -> None:
+def test_an_address_that_is_used_again_is_not_mistaken_for_the_tuple_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "CACHE", 100)
     both, naive = Runs(), Naive()
-    with limits(together=50, cache=100):
-        for number in range(5000):
-            # Made and freed, so that the next one is likely to get its address.
-            receivers = (number % 7, 10 + number % 11, 30 + number % 3)
-            both.put(receivers, b"%d" % number)
-            naive.put(receivers, b"%d" % number)
-            del receivers
-            if number % 13 == 0:
-                naive.check(both.take())
+    for number in range(5000):
+        # Made and freed, so that the next one is likely to get its address.
+        receivers = (number % 7, 10 + number % 11, 30 + number % 3)
+        both.put(receivers, b"%d" % number)
+        naive.put(receivers, b"%d" % number)
+        del receivers
+        if number % 13 == 0:
+            naive.check(both.take())
 
 
 def test_messages_are_not_kept_once_they_were_taken() -> None:

@@ -10,8 +10,8 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import count, islice
 from typing import Any, Final
@@ -34,6 +34,13 @@ HITS: Final = int(os.environ.get("BCCND_ROUNDS", examples(25)))
 ROUNDS: Final = 100 * HITS
 
 
+@contextmanager
+def opened(ledger: Any) -> Iterator[tuple[Any, mmap.mmap]]:
+    """A new ledger, and its memory as another process sees it."""
+    with book() as (memory, reader):
+        yield ledger.Ledger(memory), reader
+
+
 def in_progress(reader: mmap.mmap) -> layout.Unfinished:
     """The input in progress, of which there must be one."""
     found = layout.unfinished(reader)
@@ -46,8 +53,7 @@ def in_progress(reader: mmap.mmap) -> layout.Unfinished:
 
 @each("ledger")
 def test_an_input_is_worked_on_from_its_beginning_to_its_end(ledger: Any) -> None:
-    with book() as (memory, reader):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader):
         assert one.serial == 0
         for serial, (kind, number) in enumerate([(HELD, 5), (HELD, 2**62), (HELD, 0)], 1):
             one.begin(kind, number)
@@ -64,11 +70,10 @@ def test_an_input_is_worked_on_from_its_beginning_to_its_end(ledger: Any) -> Non
 
 @each("ledger")
 def test_what_clients_have_got_counts_for_one_input(ledger: Any) -> None:
-    with book() as (memory, reader):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader):
         one.assign(5, 0)
         one.assign(900, layout.MAX_SLOTS - 1)
-        layout.put_slot(memory, 0, layout.Slot(77, 0, 0, 0))
+        layout.put_slot(one.memory, 0, layout.Slot(77, 0, 0, 0))
         one.begin(HELD, 1)
         assert (one.counted(5), one.counted(900)) == (0, 0)
         one.count(5, 1)
@@ -87,8 +92,7 @@ def test_what_clients_have_got_counts_for_one_input(ledger: Any) -> None:
 
 @each("ledger")
 def test_the_seq_of_a_publisher_before_its_input_is_known_while_that_is_in_progress(ledger: Any) -> None:
-    with book() as (memory, reader):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader):
         one.assign(5, 3)
         one.begin(HELD, 1, 5)
         one.say_seq(5, 2**64 - 1)
@@ -101,8 +105,7 @@ def test_the_seq_of_a_publisher_before_its_input_is_known_while_that_is_in_progr
 
 @each("ledger")
 def test_a_slot_can_be_given_to_another_client_and_one_without_a_slot_is_not_recorded(ledger: Any) -> None:
-    with book() as (memory, reader):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader):
         for fd, slot in ((-1, 0), (3, -1), (3, layout.MAX_SLOTS)):
             with pytest.raises(IndexError):
                 one.assign(fd, slot)
@@ -120,7 +123,7 @@ def test_a_slot_can_be_given_to_another_client_and_one_without_a_slot_is_not_rec
         one.assign(70_000, 1)
         assert one.counted(3) == 0
         assert one.counted(70_000) == 2
-        layout.put_slot(memory, 1, layout.Slot(0, 0, 0, 0))
+        layout.put_slot(one.memory, 1, layout.Slot(0, 0, 0, 0))
         one.count(70_000, 1)
         assert layout.slot(reader, 1) == layout.Slot(0, 1, 1, 0)
 
@@ -131,8 +134,7 @@ def test_a_slot_can_be_given_to_another_client_and_one_without_a_slot_is_not_rec
 @each("ledger")
 def test_a_batch_stands_in_the_ledger_as_it_came(ledger: Any) -> None:
     sizes = (0, 1, 100, 1500, 1501, 1502, 9000, 0, 3)
-    with book() as (memory, reader), udp() as (ours, theirs):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader), udp() as (ours, theirs):
         receiver = ledger.Receiver(one, 2, "Ost/ü".encode(), ours.fileno(), 1500, SOCKADDR_IN)
         for size in sizes:
             theirs.send(os.urandom(size))
@@ -169,8 +171,7 @@ def test_a_batch_stands_in_the_ledger_as_it_came(ledger: Any) -> None:
 
 @each("ledger")
 def test_a_full_batch_and_the_one_behind_it(ledger: Any) -> None:
-    with book() as (memory, reader), udp() as (ours, theirs):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader), udp() as (ours, theirs):
         receiver = ledger.Receiver(one, 0, b"s", ours.fileno(), 1500, SOCKADDR_IN)
         sent = [b"%d" % number for number in range(100)]
         for datagram in sent:
@@ -185,8 +186,7 @@ def test_a_full_batch_and_the_one_behind_it(ledger: Any) -> None:
 
 @each("ledger")
 def test_an_input_that_was_begun_and_of_which_nothing_has_come_is_none(ledger: Any) -> None:
-    with book() as (memory, reader), udp() as (ours, theirs), pair() as (client, _):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader), udp() as (ours, theirs), pair() as (client, _):
         receiver = ledger.Receiver(one, 0, b"s", ours.fileno(), 1500, SOCKADDR_IN)
         inbox = ledger.Inbox(one)
         theirs.send(b"before")
@@ -203,8 +203,7 @@ def test_an_input_that_was_begun_and_of_which_nothing_has_come_is_none(ledger: A
 def test_stamp_and_names_of_both_families_come_again(ledger: Any) -> None:
     if not socket.has_ipv6:
         cannot_here("no IPv6")
-    with book() as (memory, reader), udp() as (ours, theirs), udp(socket.AF_INET6) as (ours6, theirs6):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader), udp() as (ours, theirs), udp(socket.AF_INET6) as (ours6, theirs6):
         receiver = ledger.Receiver(one, 0, b"four", ours.fileno(), 1500, SOCKADDR_IN)
         receiver6 = ledger.Receiver(one, 1, b"six", ours6.fileno(), 65_507, SOCKADDR_IN6)
         ours6.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -247,9 +246,8 @@ def test_stamp_and_names_of_both_families_come_again(ledger: Any) -> None:
 
 @each("ledger")
 def test_a_packet_from_a_client_is_an_input_until_it_is_worked_through(ledger: Any) -> None:
-    with book() as (memory, reader), pair() as (ours, theirs):
+    with opened(ledger) as (one, reader), pair() as (ours, theirs):
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        one = ledger.Ledger(memory)
         one.assign(ours.fileno(), 9)
         one.say_seq(ours.fileno(), 1234)
         inbox = ledger.Inbox(one)
@@ -277,8 +275,7 @@ def test_a_packet_that_is_too_large_shows_by_one_byte(ledger: Any) -> None:
 
 @each("ledger")
 def test_an_empty_packet_is_an_input_and_an_error_is_none(ledger: Any) -> None:
-    with book() as (memory, reader), pair() as (ours, theirs):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader), pair() as (ours, theirs):
         inbox = ledger.Inbox(one)
         for serial, packet in ((1, b"something"), (2, b"")):
             theirs.send(packet)
@@ -305,8 +302,7 @@ def test_an_empty_packet_is_an_input_and_an_error_is_none(ledger: Any) -> None:
 
 @each("ledger")
 def test_one_packet_is_noted_with_its_weight_when_it_went_and_only_then(ledger: Any) -> None:
-    with book() as (memory, reader), pair(TINY) as (ours, theirs):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader), pair(TINY) as (ours, theirs):
         one.assign(ours.fileno(), 4)
         sender = ledger.Sender(one)
         one.begin(HELD, 1)
@@ -340,8 +336,7 @@ def test_one_packet_is_noted_with_its_weight_when_it_went_and_only_then(ledger: 
 @pytest.mark.parametrize("count", [1, 2, 100, layout.MAX_PACKETS])
 def test_of_many_packets_it_is_noted_how_many_went(ledger: Any, count: int) -> None:
     packets = [b"%d" % number for number in range(count)]
-    with book() as (memory, reader), pair() as (ours, theirs), pair(TINY) as (slow, behind):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader), pair() as (ours, theirs), pair(TINY) as (slow, behind):
         one.assign(ours.fileno(), 0)
         one.assign(slow.fileno(), 1)
         sender = ledger.Sender(one)
@@ -364,8 +359,7 @@ def test_of_many_packets_it_is_noted_how_many_went(ledger: Any, count: int) -> N
 @each("ledger")
 def test_many_packets_end_at_one_that_cannot_go_and_more_than_fit_are_refused(ledger: Any) -> None:
     packets = [b"a", b"b", b"x" * 300_000, b"c"]
-    with book() as (memory, reader), pair() as (ours, theirs):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader), pair() as (ours, theirs):
         one.assign(ours.fileno(), 0)
         sender = ledger.Sender(one)
         one.begin(HELD, 1)
@@ -381,8 +375,7 @@ def test_many_packets_end_at_one_that_cannot_go_and_more_than_fit_are_refused(le
 
 @each("ledger")
 def test_a_client_without_a_slot_is_sent_to_and_nothing_is_noted(ledger: Any) -> None:
-    with book() as (memory, reader), pair() as (ours, theirs), pair() as (other, behind):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader), pair() as (ours, theirs), pair() as (other, behind):
         one.assign(other.fileno(), 0)
         sender = ledger.Sender(one)
         one.begin(HELD, 1)
@@ -405,8 +398,7 @@ def test_a_client_without_a_slot_is_sent_to_and_nothing_is_noted(ledger: Any) ->
 
 @each("ledger")
 def test_of_what_has_waited_it_is_noted_that_it_went_until_something_else_is_sent(ledger: Any) -> None:
-    with book() as (memory, reader), pair(TINY) as (ours, theirs), pair() as (other, _), pair() as (without, _):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader), pair(TINY) as (ours, theirs), pair() as (other, _), pair() as (without, _):
         one.assign(ours.fileno(), 6)
         one.assign(other.fileno(), 7)
         sender = ledger.Sender(one)
@@ -436,14 +428,13 @@ def test_of_what_has_waited_it_is_noted_that_it_went_until_something_else_is_sen
 
 @each("ledger")
 def test_a_new_sender_notes_nothing_of_what_was_sent_before(ledger: Any) -> None:
-    with book() as (memory, reader), pair() as (ours, theirs):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader), pair() as (ours, theirs):
         one.assign(ours.fileno(), 6)
         sender = ledger.Sender(one)
         sender.load([b"a", b"b"])
         sender.send(ours.fileno())
         sender.waited(ours.fileno(), b"c", 1, 100)
-        sender = ledger.Sender(ledger.Ledger(memory))
+        sender = ledger.Sender(ledger.Ledger(one.memory))
         armed = layout.armed(reader)
         assert armed is None or not armed.taken
         assert read(theirs) == [b"a", b"b", b"c"]
@@ -698,8 +689,7 @@ def test_so_does_a_process_killed_while_it_takes_packets_of_clients(ledger: Any)
 @each("ledger")
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
 def test_a_broadcast_is_noted_until_the_next_input_of_a_client(ledger: Any, family: socket.AddressFamily) -> None:
-    with book() as (memory, reader), udp(family) as (ours, theirs):
-        one = ledger.Ledger(memory)
+    with opened(ledger) as (one, reader), udp(family) as (ours, theirs):
         address = pack_address(ours.getsockname())
         caster = ledger.Caster(one, 2, theirs.fileno(), address)
         deaf = ledger.Caster(one, 3, theirs.fileno(), address[:4])
