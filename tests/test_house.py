@@ -15,6 +15,7 @@ from tests.tree import IMPURE, imported, imports, repository
 MAY: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
+    "paths": set(),
     "leaf": set(),
     "core": {"errors", "leaf"},
     "journal": {"core", "errors"},
@@ -24,16 +25,16 @@ MAY: dict[str, set[str]] = {
     "aio": {"client", "errors"},
     "__init__": {"aio", "client", "errors"},
     "document": {"errors"},
-    "config": {"client", "core", "document", "errors"},
+    "config": {"client", "core", "document", "errors", "paths"},
     # Each gateway is a program of its own, and a client of the daemon.
     "gateways": {"client", "config", "core", "errors"},
     "recorder": {"core", "client", "config", "errors", "journal", "net", "version"},
     "daemon": {"core", "net", "gateways", "client", "config", "errors", "leaf", "version"},
-    "doctor": {"client", "config", "core", "errors", "net", "version"},
+    "doctor": {"client", "config", "core", "errors", "net", "paths", "version"},
     "pipeline": {"core", "client", "errors", "journal", "version"},
     "cli": {
         *("core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),
-        *("doctor", "version"),
+        *("doctor", "paths", "version"),
     },
 }
 #: what the daemon must not load
