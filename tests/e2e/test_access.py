@@ -1,8 +1,7 @@
-"""Access rules, users, secret keys and identities, with a real daemon and clients of several users."""
+"""Access rules and limits of users, with a real daemon and clients of several users."""
 
 from __future__ import annotations
 
-import os
 import socket
 import tempfile
 import threading
@@ -161,42 +160,6 @@ def test_rules_by_group_hold_for_supplementary_groups_and_rules_by_program_for_i
         client.say(b"MSG staff/x\0", b"MSG gauge/x\0")
         denied = {b"not_permitted " + key for key in {b"staff/x", b"gauge/x"} - allowed}
         assert set(refusals(client.hear())) == denied
-
-
-def test_a_secret_key_reaches_the_process_that_it_names_and_no_other_user(daemon: Daemon, connect: Connect) -> None:
-    configured(daemon)
-    pid = os.getpid()
-    ann, bob, root = connect(ANN), connect(BOB), connect(0)
-    greedy = (b"", b"!/", b"!/>", b"!*", b"!/*/", b"!/cred/", b"!/cred/>", b"!/cred/*/*/*/", b"!/cred/*/*/*/x")
-    theirs = (b"!/cred/%d/%d/%d/x" % (ANN, ANN, pid), b"!/cred//%d//x" % ANN, b"!/cred/%d///" % ANN)
-    for other in (bob, root):
-        other.say(*(b"SUB " + pattern for pattern in (*greedy, *theirs)), b"SUB !/cred////x", b"SUB !/cred////")
-        assert refusals(other.hear())[-3:] == [b"not_permitted " + pattern for pattern in theirs]
-    ann.say(b"CMSG !/cred/whoami", b"SUB !/cred////x")
-    assert ann.hear() == [b"CMSG !/cred/whoami\0!/cred/%d/%d/%d" % (ANN, ANN, pid)]
-    for key in (b"%d/%d/%d/x" % (ANN, ANN, pid), b"/%d//x" % ANN, b"%d///x" % ANN):
-        bob.say(b"MSG !/cred/%b\0secret" % key)
-        assert bob.hear() == root.hear() == []
-        assert ann.hear() == [b"MSG !/cred/%b\0secret" % key]
-
-
-def test_an_identity_is_what_the_kernel_says_and_a_tag_is_appended_to_it(daemon: Daemon, connect: Connect) -> None:
-    configured(daemon)
-    ann, bob = connect(ANN), connect(BOB)
-    program = Path("/proc/self/comm").read_bytes().strip()
-    base = b"relay01/%b/%d" % (program, os.getpid())
-    west = base + b"/west"
-    for tag, name in ((b"", base), (b"west", west), (b"../x", west), (b"", base), (b"west", west)):
-        ann.say(b"CMSG !/bccn/tag\0" + tag, b"CMSG !/bccn/whoami")
-        heard = ann.hear()
-        assert heard[-1] == b"CMSG !/bccn/whoami\0" + name
-        assert refusals(heard) == ([b"bad_tag ../x"] if tag == b"../x" else [])
-    bob.say(b"MSG !%b/west\0for you" % base)
-    assert bob.hear() == []
-    assert ann.hear() == [b"MSG !%b/west\0for you" % base]
-    with Wire(daemon.port) as wire:
-        ann.say(b"MSG a/b\0signed west")
-        assert wire.hear(b"signed west").partition(b"]")[2].startswith(base + b"/west:")
 
 
 def test_one_user_takes_up_no_more_than_its_share(daemon: Daemon, connect: Connect) -> None:
