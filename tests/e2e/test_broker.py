@@ -475,12 +475,8 @@ def test_programs_in_c_read_and_write_the_same_bytes(broker: Broker, tmp_path: P
         try:
             wait(lambda: {"upb/+/x", "once"} <= set(broker.row().get("patterns", [])), "its subscriptions on the bus")
             assert reader.stdout is not None
-            for kind, value in (
-                ("INT", "-10"),
-                ("SHORT_REAL", "24.30"),
-                ("FLOAT", "1013.2512"),
-                ("STRING", "x" * 1500),
-            ):
+            texts = ["INT -10", "INT 4294967295", "SHORT_REAL 24.30", "FLOAT 1013.2512", "FLOAT -0.042"]
+            for kind, value in [text.split() for text in [*texts, f"STRING {'x' * 1500}"]]:
                 sent = ("127.0.0.1", str(broker.udp), "upb/a/x", kind, value)
                 subprocess.run([tmp_path / "publisher", *sent], check=True)
                 assert reader.stdout.readline().decode().endswith(f" - upb/a/x - {kind} - {value}\n")
