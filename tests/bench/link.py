@@ -25,7 +25,7 @@ from typing import Final
 import click
 
 from tests.bench.cases import BROADCAST, KEY, SIZE
-from tests.bench.measure import cpu_of
+from tests.bench.procs import cpu_of, family
 from tests.bench.programs import ROOT, build
 from tests.e2e.harness import PATIENCE, Daemon, datagram, wait
 from tests.support import free_port
@@ -41,8 +41,7 @@ BEAT: Final = 0.002
 def gateway(daemon: Daemon) -> int:
     """The process that has the link."""
     assert daemon.process is not None
-    pid = daemon.process.pid
-    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+    return family(daemon.process.pid)[1]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeVar
 
 from tests.bench.cases import BROADCAST, SIZE, WINDOW, Case, Place
+from tests.bench.procs import cpu_of, kib_of
 from tests.support import free_port
 
 #: messages a second when they are paced, and for how long
@@ -93,16 +94,6 @@ class Run(Result):
     round: int
     #: 1 for the first
     attempt: int = 1
-
-
-def cpu_of(pid: int) -> int:
-    """Nanoseconds that the threads of a process have been on a processor, user and system."""
-    return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat"))
-
-
-def rss_of(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0])
 
 
 def machine_busy() -> float:
@@ -309,7 +300,7 @@ def take(
         wait_for_ready(receivers, programs)
         time.sleep(0.1)  # for the floor, which has not accepted them all yet
         if relay:
-            before, empty = cpu_of(relay.pid), rss_of(relay.pid)
+            before, empty = cpu_of(relay.pid), kib_of(relay.pid)
         sender = programs.start(command, subprocess.PIPE)
         if warm:
             assert sender.stdout is not None
@@ -325,7 +316,7 @@ def take(
         if relay is not None and relay.poll() is not None:
             raise Failed(f"the relay ended: {programs.last_words()}")
         used = cpu_of(relay.pid) - before if relay else got["cpu_ns"]
-        return Taken(sent, got, used, warmed, empty, rss_of(relay.pid) if relay else None)
+        return Taken(sent, got, used, warmed, empty, kib_of(relay.pid) if relay else None)
     finally:
         programs.end()
 

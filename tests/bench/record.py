@@ -16,16 +16,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from tests.bench.procs import family, kib_of
 from tests.e2e.harness import Daemon, Wire, datagram
 from tests.e2e.recorders import Recorder, files
 from tests.recorder.material import table
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def family(pid: int) -> list[int]:
-    """A process and those that it has started."""
-    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
 
 def processor(pid: int) -> float:
@@ -35,15 +31,6 @@ def processor(pid: int) -> float:
         fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
         found += int(fields[11]) + int(fields[12])
     return found / _TICKS
-
-
-def peak(pid: int) -> int:
-    """MiB resident at most, of all of them together."""
-    found = 0
-    for one in family(pid):
-        status = Path(f"/proc/{one}/status").read_text().splitlines()
-        found += sum(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
-    return found >> 10
 
 
 def send(wire: Wire, rate: int, seconds: float) -> int:
@@ -74,7 +61,7 @@ def main() -> None:
             sent = send(wire, chosen.rate, chosen.seconds)
             rate = sent / (time.monotonic() - started)
             time.sleep(0.5)
-            memory = peak(pid)
+            memory = sum(kib_of(one, "VmHWM") for one in family(pid)) >> 10
             read = sum(daemon.verdicts().values())
             recorder.process.terminate()
             spent = processor(pid)

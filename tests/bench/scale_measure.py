@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tests.bench import measure
 from tests.bench.cases import Place
-from tests.bench.measure import LOAD_PATIENCE, PATIENCE, Programs, Result, Rules, cpu_of
+from tests.bench.measure import LOAD_PATIENCE, PATIENCE, Programs, Result, Rules
+from tests.bench.procs import cpu_of
 from tests.bench.scale_axes import Point, Stream
 from tests.support import metric
 

@@ -15,14 +15,13 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import click
 
 from tests.bench.fleet_rows import Truth, cells, make
+from tests.bench.procs import family, kib_of
 from tests.support import ROOT
 
 #: what ten times the rows may take at most, in times; seconds that ten million may take, on two cores
@@ -70,22 +69,7 @@ class Memory(threading.Thread):
 
     def run(self) -> None:
         while not self.ended.wait(0.5):
-            self.most = max(self.most, sum(_resident(pid) for pid in _family(self._pid)))
-
-
-def _family(pid: int) -> list[int]:
-    found = [pid]
-    for one in found:
-        with suppress(OSError):
-            for task in Path(f"/proc/{one}/task").iterdir():
-                found += [int(word) for word in (task / "children").read_text().split()]
-    return found
-
-
-def _resident(pid: int) -> int:
-    with suppress(OSError, IndexError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return 0
+            self.most = max(self.most, 1024 * sum(kib_of(pid) for pid in family(self._pid)))
 
 
 def _build(journal: str, tables: str, words: tuple[str, ...], say: bool) -> tuple[float, float, int]:

@@ -13,16 +13,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from bccnd.core.dedup import UNHEARD, DedupRules, Sources
 from bccnd.core.liveness import Liveness, LivenessRules
+from tests.bench.procs import kib_of
 
 START = 1_700_000_000_000_000
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Calls:
@@ -48,7 +44,7 @@ class Calls:
 def main(count: int) -> None:
     gc.disable()  # as the daemon does
     rules = DedupRules(max_sources=count)
-    before = resident()
+    before = kib_of(os.getpid())
     sources = Sources(rules)
     liveness = Liveness(sources, LivenessRules(interval=5.0, dead_after=3, max_watched=count), 0.0)
 
@@ -82,7 +78,7 @@ def main(count: int) -> None:
     for number in range(count):
         seq = START + number + 1 + 3 * (number % 10 == 0)
         again.time(lambda: hear(number, seq, 5.0 + number * 5.0 / count))  # noqa: B023
-    taken = resident() - before
+    taken = 1024 * (kib_of(os.getpid()) - before)
     for quarter in range(20):
         sweep(quiet, 5.0 + quarter / 4)
     print(f"{count:,} trackers take {taken / 1e6:.1f} MB resident, {taken / count:.0f} bytes each")
