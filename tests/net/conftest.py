@@ -15,11 +15,14 @@ from bccnd.net.clients import BusLimits
 from tests.net.pages import HOSTILE, Observed, open_segment
 from tests.support import Hub, need_root
 
+#: little for each client, and a patience that does not end before a test does
+LITTLE = BusLimits(queue_messages=20, queue_bytes=100_000, patience=600.0)
+
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Hub]:
     """A bus that keeps little for each client."""
-    with Hub(tmp_path, limits=BusLimits(queue_messages=20, queue_bytes=100_000)) as one:
+    with Hub(tmp_path, limits=LITTLE) as one:
         yield one
 
 
@@ -27,8 +30,7 @@ def small(tmp_path: Path) -> Iterator[Hub]:
 def town(tmp_path: Path) -> Iterator[Hub]:
     """A bus that keeps little for each client, and to which other users can connect."""
     need_root("clients of other users")
-    limits = BusLimits(queue_messages=20, queue_bytes=100_000)
-    with Hub(tmp_path, limits=limits, others=[("path", everybody)]) as one:
+    with Hub(tmp_path, limits=LITTLE, others=[("path", everybody)]) as one:
         yield one
 
 
