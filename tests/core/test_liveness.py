@@ -109,50 +109,24 @@ class World:
             self.beat()
 
 
-# -- a table of short histories. A step is a moment, what the source does then, and what has changed up to then.
+# -- short histories: at each time what the source does, "-" for nothing, and what has changed up to then
 
-Step = tuple[float, str, str]
 ONE_MISSED = replace(RULES, dead_after=1)
-HISTORIES: dict[str, tuple[LivenessRules, list[Step]]] = {
-    "the first heartbeat": (RULES, [(0, "beat", "alive")]),
-    "without a heartbeat no source is watched": (RULES, [(0, "message", ""), (4, "message", ""), (100, "", "")]),
-    "late by less than half an interval": (RULES, [(0, "beat", "alive"), (5.75, "beat", ""), (11.5, "beat", "")]),
-    "a heartbeat ends the silence at once": (
+HISTORIES: dict[str, tuple[LivenessRules, str]] = {
+    "the first heartbeat": (RULES, "0 beat alive"),
+    "no heartbeat": (RULES, "0 message; 4 message; 100 -"),
+    "late by less than half an interval": (RULES, "0 beat alive; 5.75 beat; 11.5 beat; 12 -"),
+    "a heartbeat ends silence at once": (RULES, "0 beat alive; 6 -; 6.25 - silent; 8 beat alive; 14 -; 14.25 - silent"),
+    "dead after three and a half, and not before": (RULES, "0 beat alive; 14 - silent; 14.25 - dead; 100 -"),
+    "the dead come back": (RULES, "0 beat alive; 15 - silent dead; 16 beat alive; 22 -; 22.25 - silent"),
+    "but only with a heartbeat": (RULES, "0 beat alive; 15 - silent dead; 16 message; 100 -; 100 beat alive"),
+    "one missed is death": (ONE_MISSED, "0 beat alive; 6 -; 6.25 - dead; 8 beat alive; 14.25 - dead"),
+    "another message is a sign of life": (RULES, "0 beat alive; 5.75 message; 11.75 -; 12 - silent; 19.75 -"),
+    "and ends silence within half an interval": (
         RULES,
-        [(0, "beat", "alive"), (6.25, "", "silent"), (8, "beat", "alive"), (14, "", ""), (14.25, "", "silent")],
+        "0 beat alive; 6.25 - silent; 6.5 message; 8.5 - alive; 12.5 -",
     ),
-    "dead after three and a half, and not before": (
-        RULES,
-        [(0, "beat", "alive"), (14, "", "silent"), (14.25, "", "dead"), (100, "", "")],
-    ),
-    "the dead come back with their next heartbeat": (
-        RULES,
-        [(0, "beat", "alive"), (15, "", "silent dead"), (16, "beat", "alive"), (22, "", ""), (22.25, "", "silent")],
-    ),
-    "the dead do not come back with another message": (
-        RULES,
-        [(0, "beat", "alive"), (15, "", "silent dead"), (16, "message", ""), (100, "", ""), (100, "beat", "alive")],
-    ),
-    "where one missed heartbeat is death there is no silence": (
-        ONE_MISSED,
-        [(0, "beat", "alive"), (6, "", ""), (6.25, "", "dead"), (8, "beat", "alive"), (14.25, "", "dead")],
-    ),
-    "another message is a sign of life": (
-        RULES,
-        [(0, "beat", "alive"), (5.75, "message", ""), (11.75, "", ""), (12, "", "silent"), (19.75, "", "")],
-    ),
-    "another message ends the silence within half an interval": (
-        RULES,
-        [(0, "beat", "alive"), (6.25, "", "silent"), (6.5, "message", ""), (8.5, "", "alive"), (12.5, "", "")],
-    ),
-    "another message puts death off": (
-        RULES,
-        [(0, "beat", "alive"), (13.75, "message", "silent"), (14.25, "", "alive"), (27.75, "", "silent")],
-    ),
-    "and after it death takes its time again": (
-        RULES,
-        [(0, "beat", "alive"), (13.75, "message", "silent"), (27.75, "", "alive silent"), (28, "", "dead")],
-    ),
+    "and puts death off": (RULES, "0 beat alive; 13.75 message silent; 14.25 - alive; 27.75 - silent; 28 - dead"),
 }
 
 
@@ -160,15 +134,14 @@ HISTORIES: dict[str, tuple[LivenessRules, list[Step]]] = {
 def test_a_short_history_gives_its_changes(name: str) -> None:
     rules, steps = HISTORIES[name]
     world = World(rules)
-    told = []
-    for then, act, _ in steps:
-        world.until(then)
+    for step in steps.split("; "):
+        then, act, *expected = step.split()
+        world.until(float(then))
         if act == "beat":
             world.beat()
         elif act == "message":
             world.hear()
-        told.append(world.states())
-    assert told == [changes for *_, changes in steps]
+        assert world.states().split() == expected, step
 
 
 def test_each_source_is_watched_for_itself_and_the_silent_and_dead_are_counted() -> None:
