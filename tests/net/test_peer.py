@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
 import socket
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bccnd.core import frames
 from bccnd.core.quota import UserLimits
-from bccnd.net.access import everybody
 from bccnd.net.clients import BusLimits
 from bccnd.net.listen import listen_abstract
 from bccnd.net.peer import MAX_PROGRAM, UNKNOWN, Identifier, credentials
@@ -23,6 +23,7 @@ from tests.net.limits import lowered
 from tests.support import (
     ANN,
     BOB,
+    ROOT,
     Hub,
     Peer,
     Process,
@@ -34,9 +35,6 @@ from tests.support import (
     slow,
     turn_until,
 )
-
-#: unshare(2)
-CLONE_NEWPID = 0x20000000
 
 
 @pytest.fixture
@@ -320,79 +318,53 @@ def test_a_limit_does_not_count_clients_of_a_reused_pid(tmp_path: Path, limits: 
 
 # -- outside of our pid namespace
 
-
-def in_a_pid_namespace(serve: Callable[[socket.socket], None], report: socket.socket) -> None:
-    """Run ``serve`` in a pid namespace of its own, and wait for it."""
-    helper = os.fork()
-    if not helper:
-        status = 1
-        try:
-            if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWPID):
-                status = 2
-            else:
-                inner = os.fork()
-                if not inner:
-                    with contextlib.suppress(BaseException):
-                        serve(report)
-                        os._exit(0)
-                    os._exit(1)
-                status = os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1])
-        finally:
-            os._exit(status)
-    status = os.waitstatus_to_exitcode(os.waitpid(helper, 0)[1])
-    if status == 2:
-        cannot_here("no pid namespace can be made")
-    assert status == 0
+#: a bus in a pid namespace of its own
+SERVE = """
+import json, sys
+from pathlib import Path
+from tests.support import Hub, turn_until
+with Hub(Path(sys.argv[1])) as hub:
+    print(hub.path, flush=True)
+    turn_until(hub.loop, lambda: len(hub.bus.clients) == 3)
+    clients = list(hub.bus.clients.values())
+    found = {
+        "identities": [client.identity.decode() for client in clients],
+        "peers": [[client.peer.pid, client.peer.started, client.peer.uid] for client in clients],
+    }
+    print("connected", flush=True)
+    turn_until(hub.loop, lambda: hub.bus.counters.published == 1)
+    found["tagged"] = [client.identity.decode() for client in clients]
+    found["bug"] = hub.bus.counters.ended["bug"]
+    print(json.dumps(found), flush=True)
+"""
 
 
-def test_those_outside_of_our_pid_namespace_are_told_apart_and_cannot_pass_for_one_another(tmp_path: Path) -> None:
+def test_clients_outside_of_our_pid_namespace_are_told_apart(tmp_path: Path) -> None:
     need_root("a pid namespace")
-    ours, theirs = socket.socketpair()
-
-    def serve(report: socket.socket) -> None:
-        found: dict[str, object] = {}
-        with Hub(tmp_path, others=[("path", everybody)]) as hub:
-            # Opened by a process of the outer namespace, which has sent its descriptors in.
-            report.send(hub.addresses[1] if isinstance(hub.addresses[1], bytes) else b"")
-            turn_until(hub.loop, lambda: len(hub.bus.clients) == 3)
-            clients = list(hub.bus.clients.values())
-            found["identities"] = [client.identity.decode() for client in clients]
-            found["peers"] = [(client.peer.pid, client.peer.started, client.peer.uid) for client in clients]
-            report.send(b"tag")
-            turn_until(hub.loop, lambda: hub.bus.counters.published == 1)
-            found["tagged"] = [client.identity.decode() for client in clients]
-            found["bug"] = hub.bus.counters.ended["bug"]
-        report.send(json.dumps(found).encode())
-
-    caller = os.fork()
-    if not caller:
-        with contextlib.suppress(BaseException):
-            address = ours.recv(200)
-            socks = []
-            for _ in range(3):
-                sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                sock.connect(address)
-                socks.append(sock)
-            ours.recv(3)
-            # The second one wants to be called what the first one is called.
-            socks[1].send(b"CMSG !/bccn/tag\x001")
-            socks[1].send(b"MSG a\0x")
-            for sock in socks:
-                sock.recv(1000)
-        os._exit(0)
+    unshare = ["unshare", "--pid", "--fork"]
     try:
-        in_a_pid_namespace(serve, theirs)
-        found = json.loads(ours.recv(10_000))
-    finally:
-        ours.close()
-        theirs.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(caller, 9)
-        os.waitpid(caller, 0)
+        subprocess.run([*unshare, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        cannot_here(f"no pid namespace can be made: {error}")
+    command = [*unshare, sys.executable, "-c", SERVE, str(tmp_path)]
+    with (
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as served,
+        contextlib.ExitStack() as stack,
+    ):
+        assert served.stdout is not None
+        path = served.stdout.readline().strip()
+        socks = [stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _ in range(3)]
+        for sock in socks:
+            sock.connect(path)
+        assert served.stdout.readline() == "connected\n"
+        # The second one wants the name of the first.
+        socks[1].send(b"CMSG !/bccn/tag\x001")
+        socks[1].send(b"MSG a\0x")
+        found = json.loads(served.stdout.readline())
     assert found["identities"] == [f"relay01/unknown/0/{number}" for number in (1, 2, 3)]
     assert found["peers"] == [[0, 0, 0]] * 3
     assert found["bug"] == 0
-    assert len(set(found["tagged"])) == 3, f"two go by one name: {found['tagged']}"
+    assert len(set(found["tagged"])) == 3, f"two have one name: {found['tagged']}"
 
 
 def test_a_tag_of_one_without_a_pid_is_no_name_of_another_one(hub: Hub) -> None:
