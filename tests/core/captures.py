@@ -1,4 +1,4 @@
-"""Captures made byte by byte, as their formats have it; written without a look at how they are read."""
+"""Builds captures byte by byte from the descriptions of their formats, independent of the reader."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ NANO: Final = 0xA1B23C4D
 
 
 class Frame(NamedTuple):
-    """A packet as it is to stand in a capture. ``stamp`` in nanoseconds; ``length`` is what it had on the wire, where
-    that is not what stands there."""
+    """A packet of a capture. ``stamp`` is in nanoseconds; ``length`` is its length on the wire, if it was cut."""
 
     stamp: int
     data: bytes

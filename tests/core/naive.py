@@ -1,4 +1,4 @@
-"""Matching the slow way, written from the documents alone: what the tree of patterns is held to.
+"""A slow matcher of patterns, written from the documents alone; the tree of patterns is compared with it.
 
 `path`, `sbus` and `sbus-dot` patterns become regular expressions; `broker` patterns go through the table of the
 broker's own text. Nothing here is shared with the code under test.

@@ -64,6 +64,7 @@ def refused(data: bytes) -> str:
     assert caught.value.reason == "bad_capture"
     assert caught.value.remedy
     assert "x.pcap" in caught.value.detail
+    assert "\n" not in caught.value.detail
     return caught.value.detail
 
 

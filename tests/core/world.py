@@ -1,4 +1,4 @@
-"""A host in small: the way in with a few receivers behind it, and the traffic that comes to it."""
+"""A small host, `Ingress` with a few receivers, and strategies for the traffic that comes to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PEER = "10.0.0.9:5400"
 NS = 1_700_000_000_000_000_000
 OPEN = Door()
 SIGNED = Door((Hmac(KEY),), required=True)
-#: an identity of ours
+#: one of our own identities
 OWN = b"own/p/1"
 
 #: receivers with their identity, their pattern, and whether they want meta
@@ -52,7 +52,7 @@ def datagram(
 
 
 class World:
-    """The way in with a few receivers behind it."""
+    """`Ingress` with a few receivers."""
 
     def __init__(
         self, door: Door = OPEN, rules: DedupRules | None = None, *, cache: int = 4096, ceiling: int = bccn1.MAX_RECEIVE
