@@ -26,6 +26,7 @@ from tests.bench import mesh_formula
 from tests.bench.mesh_topology import Topology
 from tests.e2e.harness import KEY, PATIENCE, Daemon, wait
 from tests.e2e.network import ip
+from tests.e2e.shared import gateways
 from tests.support import cannot_here, need_root
 
 #: where bridges listen for each other
@@ -110,9 +111,7 @@ class MeshHost(Daemon):
 
     def gateways(self) -> list[int]:
         """The processes of its gateways."""
-        assert self.process is not None
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
+        return gateways(self)
 
     def kill(self) -> None:
         """End the daemon as a crash would; its gateways end by themselves."""

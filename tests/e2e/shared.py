@@ -1,11 +1,13 @@
-"""One daemon for several tests: settings that are in force for a while, verdicts since a moment, names for senders."""
+"""One daemon for several tests: settings that are in force for a while, verdicts since a moment, names for senders; and
+the processes of a daemon's gateways."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
 from tests.e2e.harness import Daemon
@@ -44,3 +46,15 @@ class Since:
 
     def verdicts(self) -> dict[str, int]:
         return dict(Counter(self._daemon.verdicts()) - self._verdicts)
+
+
+def gateways(daemon: Daemon, name: str = "--gateway") -> list[int]:
+    """The processes of a daemon's gateways, or of that which has this name."""
+    assert daemon.process is not None
+    found = []
+    with suppress(FileNotFoundError):
+        for child in Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read_text().split():
+            with suppress(FileNotFoundError):
+                if name.encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                    found.append(int(child))
+    return found

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, Final
 
 from tests.e2e.harness import Daemon, wait
+from tests.e2e.shared import gateways
 from tests.soak import hostile
 from tests.soak.stage import Stage
 from tests.support import ROOT
@@ -134,12 +135,13 @@ class Chaos:
         self.stage.relay.again(self.chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGABRT)))
 
     def kill_recorder(self, _number: int) -> None:
-        self.stage.kill_recorder()
+        self.stage.recorder.kill()
+        self.stage.recorder.start()
 
     def kill_gateway(self, number: int) -> None:
         self.kills.append(number)
-        name = self.chance.choice(("nng", "broker"))
-        self.stage.kill_gateway(self.stage.relay, name)
+        for pid in gateways(self.stage.relay, self.chance.choice(("nng", "broker"))):
+            os.kill(pid, signal.SIGKILL)
         time.sleep(1.5)  # it is started again a second later
 
     def stand_still(self, _number: int) -> None:

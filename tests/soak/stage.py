@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Final
 from tests import support
 from tests.e2e.harness import KEY, Daemon
 from tests.e2e.recorders import Recorder
+from tests.e2e.shared import gateways
 from tests.e2e.supervisor import Supervisor
 from tests.support import BROADCAST, free_port
 
@@ -120,26 +120,19 @@ class Stage:
         assert daemon.process.poll() is None, f"{daemon.folder.name} has ended:\n{daemon.said()[-2000:]}"
         return False
 
-    def gateway(self, daemon: Daemon, name: str) -> int:
-        """The process of a gateway; 0 while there is none."""
-        assert daemon.process is not None
-        with suppress(FileNotFoundError):
-            children = Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read_text().split()
-            for child in children:
-                with suppress(FileNotFoundError):
-                    if name.encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
-                        return int(child)
-        return 0
-
     def processes(self) -> dict[str, int]:
         """What is measured, by name."""
         found = {name: daemon.process.pid for name, daemon in self.daemons.items() if daemon.process is not None}
-        found["link of relay03"] = self.gateway(self.far, "nng")
-        found["link of relay01"] = self.gateway(self.relay, "nng")
-        found["broker"] = self.gateway(self.relay, "broker")
+        for name, daemon, gateway in (
+            ("link of relay03", self.far, "nng"),
+            ("link of relay01", self.relay, "nng"),
+            ("broker", self.relay, "broker"),
+        ):
+            for pid in gateways(daemon, gateway):
+                found[name] = pid
         if self.recorder.process is not None and not self.recorder.ended():
             found["recorder"] = self.recorder.process.pid
-        return {name: pid for name, pid in found.items() if pid}
+        return found
 
     def kept(self) -> int:
         """Bytes of the files in memory that outlive the daemon."""
@@ -156,15 +149,6 @@ class Stage:
             for line in path.read_text(errors="replace").splitlines()
             if pattern.search(line)
         ]
-
-    def kill_recorder(self) -> None:
-        self.recorder.kill()
-        self.recorder.start()
-
-    def kill_gateway(self, daemon: Daemon, name: str) -> None:
-        pid = self.gateway(daemon, name)
-        if pid:
-            os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
         self._stack.close()
