@@ -220,7 +220,7 @@ def test_a_source_and_a_channel_heard_before_are_not_read_again(monkeypatch: pyt
     assert world.bugs == []
 
 
-# -- who gets what
+# -- deliveries
 
 
 def test_a_message_reaches_its_receivers_byte_for_byte_with_one_frame_for_all_of_a_kind() -> None:
@@ -229,21 +229,13 @@ def test_a_message_reaches_its_receivers_byte_for_byte_with_one_frame_for_all_of
     assert World().feed(datagram(payload=payload)) == [([1, 3], plain + payload), ([2, 4], meta + payload)]
 
 
-def test_the_same_on_a_second_segment_is_a_duplicate_there() -> None:
-    world, other = World(), SegmentCounters("two")
-    world.feed(datagram())
-    assert world.ingress.feed(other, [datagram()], [PEER], 0.0, NS) == []
-    assert (other.received, other.verdicts[NUMBERS["duplicate"]]) == (1, 1)
-    assert world.totals() == {"accepted": 1}
-
-
-def test_the_ceiling_is_exact() -> None:
-    for ceiling in (100, 1400, 65_507):
-        head = len(datagram(payload=b"x" * (ceiling - 30))) - (ceiling - 30)
-        raw = datagram(payload=b"x" * (ceiling - head))
-        assert len(raw) == ceiling
-        assert World(ceiling=ceiling).verdict(raw) == "accepted"
-        assert World(ceiling=ceiling - 1).verdict(raw) == "oversize"
+@pytest.mark.parametrize("ceiling", [100, 1400, 65_507])
+def test_the_ceiling_is_exact(ceiling: int) -> None:
+    head = len(datagram(payload=b"x" * (ceiling - 30))) - (ceiling - 30)
+    raw = datagram(payload=b"x" * (ceiling - head))
+    assert len(raw) == ceiling
+    assert World(ceiling=ceiling).verdict(raw) == "accepted"
+    assert World(ceiling=ceiling - 1).verdict(raw) == "oversize"
 
 
 def test_a_door_that_is_changed_holds_from_the_next_batch_on() -> None:
@@ -293,7 +285,7 @@ def test_groups_that_are_set_again_count_from_zero() -> None:
     assert (world.ingress.group_messages, world.ingress.group_bytes) == ([1], [1])
 
 
-# -- a fault of ours
+# -- a fault in our own code
 
 
 class BrokenRoutes(Routes[int]):
@@ -353,57 +345,37 @@ def test_a_bug_is_tapped_and_counted_also_where_no_callback_is_set() -> None:
 # -- heartbeats
 
 A, B = b"heartbeat/a", b"heartbeat/a/p/1"
-#: rules, and datagrams as (time, datagram, whether it is a heartbeat)
-BEATS: dict[str, tuple[DedupRules, list[tuple[float, bytes, bool]]]] = {
-    "with a status": (DedupRules(), [(0, datagram(b"a/p/1", chan=B, payload=b"busy|1:2"), True)]),
-    "many": (DedupRules(), [(n, datagram(b"a", seq=n, chan=A, payload=b""), True) for n in range(1, 9)]),
-    "of another source": (DedupRules(), [(0, datagram(b"a/p/2", chan=B), False)]),
-    "of the fork of a source": (DedupRules(), [(0, datagram(b"a/p/1/2", chan=B), False)]),
-    "of the host of a source": (DedupRules(), [(0, datagram(b"a/p", chan=B), False)]),
-    "of the unknown sender": (DedupRules(), [(0, datagram(b"?", chan=b"heartbeat/?"), False)]),
-    "of no source": (DedupRules(), [(0, datagram(b"a", chan=b"heartbeat/"), False)]),
-    "directed": (DedupRules(), [(0, datagram(OWN, chan=b"!heartbeat/own/p/1"), False)]),
-    "another channel": (DedupRules(), [(0, datagram(b"a", chan=b"a"), False)]),
-    "of a source called heartbeat": (
-        DedupRules(),
-        [(0, datagram(A, chan=A), False), (0, datagram(A, seq=21, chan=b"heartbeat/" + A), True)],
-    ),
-    "a duplicate": (DedupRules(), [(0, datagram(b"a", chan=A), True), (1, datagram(b"a", chan=A), False)]),
-    **{
-        f"late, delivered: {late}": (
-            DedupRules(deliver_late=late),
-            [(0, datagram(b"a", seq=seq, chan=A), heard) for seq, heard in ((1, True), (3, True), (2, late))],
-        )
-        for late in (False, True)
-    },
-    "after a restart": (DedupRules(), [(0, datagram(b"a", seq=seq, chan=A), True) for seq in (9000, 1)]),
-    "replayed": (
-        DedupRules(monotonic=True),
-        [(when, datagram(b"a", seq=9000, chan=A), when == 0) for when in (0, 9)],
-    ),
-    "looped": (DedupRules(), [(0, datagram(OWN, chan=b"heartbeat/" + OWN), False)]),
-    "with a bad seq": (DedupRules(), [(0, datagram(b"a", seq=b"x", chan=A), False)]),
-}
+#: sources that send on the channel, whether that is a heartbeat
+SENDERS: list[tuple[bytes, bytes, bool]] = [
+    *((src, B, src == b"a/p/1") for src in (b"a/p/1", b"a/p/2", b"a/p/1/2", b"a/p", b"a")),
+    *((A, A, False), (A, b"heartbeat/" + A, True), (b"a", b"a", False), (b"a", b"heartbeat/", False)),
+    *((b"?", b"heartbeat/?", False), (OWN, b"heartbeat/" + OWN, False), (OWN, b"!heartbeat/" + OWN, False)),
+]
+#: times and seqs of datagrams on the heartbeat channel of their source, and which of them are heartbeats
+SERIES: list[tuple[DedupRules, list[tuple[float, int | bytes]], list[bool]]] = [
+    (DedupRules(), [(0, b"x"), (0, 1), (1, 1), (1, 2), (1, 4), (1, 3)], [False, True, False, True, True, False]),
+    (DedupRules(deliver_late=True), [(0, 1), (0, 3), (0, 2)], [True, True, True]),
+    (DedupRules(), [(0, 9000), (0, 1)], [True, True]),
+    (DedupRules(monotonic=True), [(0, 9000), (9, 9000)], [True, False]),
+]
 
 
-@pytest.mark.parametrize("name", BEATS)
-def test_a_heartbeat_is_what_is_accepted_on_the_heartbeat_channel_of_its_sender(name: str) -> None:
-    rules, steps = BEATS[name]
-    world = World(rules=rules)
-    expected = []
-    for now, raw, heard in steps:
-        world.feed(raw, now=now)
-        if heard:
-            expected.append((bccn1.read(raw).src, now))
-        assert world.beats == expected
-    assert world.bugs == []
-
-
-def test_a_forged_heartbeat_is_none() -> None:
-    world = World(SIGNED)
-    for key, heard in ((None, 0), (OTHER_KEY, 0), (KEY, 1)):
-        world.feed(datagram(b"a", chan=b"heartbeat/a", key=key))
-        assert len(world.beats) == heard
+def test_a_heartbeat_is_what_is_accepted_on_the_heartbeat_channel_of_its_sender() -> None:
+    for src, chan, is_one in SENDERS:
+        world = World()
+        world.feed(datagram(src, chan=chan, payload=b"busy|1:2"), now=3.0)
+        assert world.beats == ([(src, 3.0)] if is_one else []), (src, chan)
+        assert world.bugs == []
+    for rules, sent, heard in SERIES:
+        world = World(rules=rules)
+        for now, seq in sent:
+            world.feed(datagram(b"a", seq=seq, chan=A), now=now)
+        assert world.beats == [(b"a", now) for (now, _), is_one in zip(sent, heard, strict=True) if is_one]
+    signed = World(SIGNED)
+    signed.feed(datagram(b"a", chan=A), datagram(b"a", chan=A, key=OTHER_KEY))
+    assert signed.beats == []
+    signed.feed(datagram(b"a", chan=A, key=KEY))
+    assert signed.beats == [(b"a", 0.0)]
 
 
 def test_a_heartbeat_is_delivered_like_any_message_and_reported_whether_it_has_receivers_or_not() -> None:
