@@ -136,23 +136,6 @@ def test_what_a_slow_program_has_lost_is_told_in_its_place(tmp_path: Path, sizes
         assert bus.receive(0) is None
 
 
-def test_the_tap_comes_in_batches(daemon: Daemon, sizes: list[int]) -> None:
-    with bccnd.connect(str(daemon.bus), batch=True) as bus:
-        bus.subscribe("!/tap/", "a/")
-        bus.sync()
-        all_at_once(daemon, "a/b")
-        told: dict[str, list[bytes]] = {}
-        for _ in range(2 * COUNT):
-            event = bus.receive(PATIENCE)
-            assert isinstance(event, bccnd.Message)
-            told.setdefault(event.chan, []).append(event.payload)
-        assert told["a/b"] == NUMBERS
-        tapped = told.pop("!/tap/accepted")
-        assert [frames.read_tapped(b"!/tap/accepted", one)[-1].partition(b"|")[2] for one in tapped] == NUMBERS
-        assert list(told) == ["a/b"]
-        assert len(sizes) < COUNT / 4
-
-
 # -- in C
 
 
@@ -172,17 +155,3 @@ def test_the_c_example_prints_what_comes_in_batches(daemon: Daemon, examples: Ex
             one.wait_for(b"MSG a/end \0binary\n\0\n")
             assert one.complained() == b""
             assert one.printed() == b"".join(b"MSG a/%b\n" % line for line in wanted)
-
-
-def test_a_packet_of_one_and_a_large_one_are_read_however_they_come(daemon: Daemon) -> None:
-    large = b"x" * 70_000
-    with daemon.raw() as raw, daemon.connect() as client:
-        for packet in (b"CMSG !/bccn/batch/on", b"SUB a", b"CMSG !/bccn/sync\0x"):
-            raw.send(packet)
-        assert raw.recv(1 << 20) == b"CMSG !/bccn/sync\0x"
-        for payload in (b"1", large):
-            client.publish("a", payload)
-            client.sync(PATIENCE)
-            packet = raw.recv(1 << 20)
-            whole = frames.message(b"a", payload)
-            assert packet == whole or (payload != large and packet == frames.batch([whole]))

@@ -20,7 +20,7 @@ import pytest
 
 import bccnd
 from bccnd.core import frames
-from tests.e2e.harness import PATIENCE, Wire, datagram, payloads, wait
+from tests.e2e.harness import PATIENCE, Wire, datagram, payloads
 from tests.e2e.supervisor import Supervisor
 
 SO_RCVBUFFORCE = 33
@@ -296,49 +296,6 @@ def test_duplicates_are_still_duplicates_and_numbers_go_on(supervisor: Superviso
         second = wire.hear(b":b/c|two")
         numbers = [int(one.split(b":")[1]) for one in (first, second)]
         assert numbers[1] == numbers[0] + 1
-
-
-def test_who_has_left_meanwhile_is_heard_to_the_end(supervisor: Supervisor) -> None:
-    with supervisor.connect("a/") as client:
-        raw = supervisor.raw()
-        supervisor.end(signal.SIGKILL)
-        for number in range(5):
-            raw.send(b"MSG a/b\0%d" % number)
-        raw.close()
-        supervisor.start()
-        assert payloads(client, 5) == [b"%d" % number for number in range(5)]
-        wait(lambda: len(supervisor.store) == 3, "the one who has left to be forgotten")  # client, ledger, sources
-
-
-def test_a_slow_client_finds_its_queue_as_it_was(supervisor: Supervisor) -> None:
-    supervisor.configure({"bus": {"queue": {"messages": 100}}})
-    supervisor.again(signal.SIGTERM)
-    raw = supervisor.raw()
-    raw.send(b"SUB a/")
-    raw.send(b"CMSG !/bccn/sync\0")
-    assert raw.recv(100).startswith(b"CMSG !/bccn/sync")
-    with supervisor.connect() as publisher:
-        for number in range(2000):
-            publisher.publish("a/b", b"%d" % number)
-        assert publisher.sync(PATIENCE) == []
-        supervisor.again(signal.SIGKILL)
-        for number in range(2000, 2100):
-            publisher.publish("a/b", b"%d" % number)
-        assert publisher.sync(PATIENCE) == []
-        supervisor.again(signal.SIGTERM)
-        got: list[int] = []
-        while len(got) < 2100:
-            packet = raw.recv(1000)
-            if packet.startswith(b"MSG "):
-                got.append(int(packet.partition(b"\0")[2]))
-            else:
-                got += [-1] * int(packet.partition(b"\0")[2])
-        told = [one for one in got if one >= 0]
-        assert told == sorted(set(told))
-        assert told[:100] == list(range(100))
-        assert len(got) == 2100
-        assert got[got.index(-1) :] == [-1] * (2100 - got.index(-1)), "the gap comes where the queue was full"
-    raw.close()
 
 
 def test_a_new_configuration_and_another_daemon_take_what_they_can(supervisor: Supervisor) -> None:
