@@ -6,7 +6,6 @@ import json
 import socket
 import subprocess
 from collections.abc import Iterator
-from types import TracebackType
 
 import pytest
 from click.testing import CliRunner
@@ -48,15 +47,13 @@ class Broker:
     def end(self) -> tuple[int, str, str]:
         """Status, output and complaints of the tool, which ends by itself."""
         assert self.tool is not None
-        out, err = self.tool.communicate(timeout=PATIENCE)
+        out, err = self.tool.communicate()
         return self.tool.returncode, out.decode(), err.decode()
 
     def __enter__(self) -> Broker:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.sock.close()
         self.listener.close()
         if self.tool is not None:

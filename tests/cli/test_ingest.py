@@ -113,7 +113,7 @@ def test_on_a_terminal_it_shows_how_far_it_is_and_takes_that_away(tmp_path: Path
     process = subprocess.Popen(
         [*command, "--out", str(tmp_path / "j")], stderr=theirs, stdout=subprocess.PIPE, cwd=ROOT
     )
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate()
     os.close(theirs)
     shown = os.read(ours, 65_536)
     os.close(ours)

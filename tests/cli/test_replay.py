@@ -97,7 +97,7 @@ def test_on_a_terminal_it_asks_once_more(journal: Path) -> None:
         with Wire(port) as wire:
             process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
             os.write(ours, answer)
-            _, said = process.communicate(timeout=30)
+            _, said = process.communicate()
             assert (process.returncode, b"Everybody on" in said) == (status, True)
             # On the loopback, what was sent before the process ended is there.
             assert bool(list(wire.rest())) == (not status)

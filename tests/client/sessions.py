@@ -8,7 +8,6 @@ import os
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -66,9 +65,7 @@ class Driven:
     def __enter__(self) -> Driven:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -155,9 +152,7 @@ class Bare:
     def __enter__(self) -> Bare:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._listener.fileno() >= 0:
             self.stop()
 

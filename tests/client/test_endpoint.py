@@ -635,23 +635,20 @@ def test_a_callback_that_raises_ends_the_dispatch_and_costs_one_message(segment:
     ]
 
 
-def test_a_callback_may_send_and_answer(segment: Segment) -> None:
-    server, client = segment.endpoint("server/1"), segment.endpoint("client/1")
+def test_a_callback_may_answer_and_close(segment: Segment) -> None:
+    server, client, log = segment.endpoint("server/1"), segment.endpoint("client/1"), Log()
     server.listen("ask", lambda message: server.send_to(message.src, b"you said " + message.payload))
+    server.listen("end", lambda _message: server.close())
+    server.listen("end", log("behind"))
     client.send("ask", "hello")
     dispatched(server, 1)
     assert heard(client).payload == b"hello"
     assert heard(client)[:5] == ("server/1", server.seq - 1, "!client/1", b"you said hello", "directed")
-
-
-def test_a_callback_may_close(segment: Segment) -> None:
-    endpoint, log = segment.endpoint("a"), Log()
-    endpoint.listen("x", lambda _message: endpoint.close())
-    endpoint.listen("x", log("behind"))
-    endpoint.send("x", "1")
-    endpoint.send("x", "2")
-    assert select.select([endpoint], [], [], PATIENCE)[0]
-    assert endpoint.dispatch() == 1
+    until_now(server)
+    client.send("end", "1")
+    client.send("end", "2")
+    assert select.select([server], [], [], PATIENCE)[0]
+    assert server.dispatch() == 1
     assert log.taken() == [("behind", b"1")]
 
 
@@ -861,28 +858,24 @@ def test_with_dedup_a_message_comes_once(segment: Segment) -> None:
     assert not {"DDC", "DDO"} & set(without.stats())
 
 
-def test_the_same_name_at_another_address_is_another_sender(segment: Segment) -> None:
-    endpoint = segment.endpoint("a", dedup=True)
+def test_a_sender_is_told_by_name_and_address_and_the_unknown_by_port(segment: Segment) -> None:
+    elsewhere, endpoint = segment.endpoint("a", dedup=True), segment.endpoint("a", dedup=True)
     with ExitStack() as ends:
         for host in ("127.0.0.1", "127.0.0.2"):
-            broadcaster(ends, host).sendto(datagram("b", 1, "x"), (BROADCAST, segment.port))
-    assert [message.peer.partition(":")[0] for message in judged(endpoint, 2)] == ["127.0.0.1", "127.0.0.2"]
-
-
-def test_the_same_name_from_another_port_is_the_same_sender_but_for_the_unknown(segment: Segment) -> None:
-    endpoint = segment.endpoint("a", dedup=True)
-    with ExitStack() as ends:
+            broadcaster(ends, host).sendto(datagram("c", 1, "x"), (BROADCAST, segment.port))
+        assert [message.peer.partition(":")[0] for message in judged(elsewhere, 2)] == ["127.0.0.1", "127.0.0.2"]
+        assert len(judged(endpoint, 2)) == 2
         for _ in range(2):
             other = broadcaster(ends)
             for src, payload in (("b", "1"), ("b", "2"), ("?", "1"), ("?", "2"), ("?", "1")):
                 other.sendto(datagram(src, 1, "x", payload), (BROADCAST, segment.port))
-        messages = judged(endpoint, 10)
+        messages = judged(endpoint, 12)
     assert [(message.src, message.payload) for message in messages] == [
         *[("b", b"1"), ("?", b"1"), ("?", b"2")],
         *[("?", b"1"), ("?", b"2")],
     ]
     assert len({message.peer for message in messages if message.src == "?"}) == 2
-    assert verdicts(endpoint) == {"accepted": 5, "duplicate": 5}
+    assert verdicts(endpoint) == {"accepted": 7, "duplicate": 5}
 
 
 def test_what_was_cleared_comes_in_again(segment: Segment) -> None:
@@ -1150,7 +1143,7 @@ def beats(endpoint: Endpoint, count: int) -> list[Message]:
     return found
 
 
-def test_heartbeats_come_at_once_and_again_with_rising_seqs(segment: Segment) -> None:
+def test_heartbeats_come_at_once_and_again_with_rising_seqs_and_follow_the_name(segment: Segment) -> None:
     endpoint, other = segment.endpoint("a/b/1", keys=[KEY]), segment.endpoint("c", keys=[KEY])
     first = endpoint.seq
     endpoint.heartbeat_start(0.02, "all is well")
@@ -1160,6 +1153,9 @@ def test_heartbeats_come_at_once_and_again_with_rising_seqs(segment: Segment) ->
     }
     gaps = [later.received_ns - earlier.received_ns for earlier, later in pairwise(found)]
     assert sum(gaps) >= 0.02e9 * 2  # the last of three gaps may follow a late one
+    endpoint.name = "a/2"
+    until_now(other)
+    assert {(message.src, message.chan) for message in beats(other, 2)} == {("a/2", "heartbeat/a/2")}
     endpoint.heartbeat_stop()
 
 
@@ -1195,15 +1191,6 @@ def test_heartbeats_end_with_stop_with_close_and_with_another_start(segment: Seg
         assert until_now(other) == []
     endpoint.open()
     assert endpoint._heartbeat is None  # opening it again starts nothing by itself
-
-
-def test_heartbeats_follow_the_name(segment: Segment) -> None:
-    endpoint, other = segment.endpoint("a/1"), segment.endpoint("b")
-    endpoint.heartbeat_start(0.001)
-    assert {message.chan for message in beats(other, 2)} == {"heartbeat/a/1"}
-    endpoint.name = "a/2"
-    until_now(other)
-    assert {(message.src, message.chan) for message in beats(other, 2)} == {("a/2", "heartbeat/a/2")}
 
 
 @pytest.mark.parametrize(

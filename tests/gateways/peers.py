@@ -13,7 +13,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from bccnd.core import frames
@@ -161,9 +160,7 @@ class RunningGateway:
     def __enter__(self) -> RunningGateway:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.process.send_signal(signal.SIGCONT)
         if not self.ended():
             self.process.terminate()
@@ -231,7 +228,5 @@ class RawPeer:
     def __enter__(self) -> RawPeer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

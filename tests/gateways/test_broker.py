@@ -13,7 +13,6 @@ import time
 from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import pytest
@@ -136,9 +135,7 @@ class Running:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.stop()
         self.publisher.close()
         if kind is None:

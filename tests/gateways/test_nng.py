@@ -57,7 +57,7 @@ def read(process: subprocess.Popen[bytes], size: int) -> bytes:
 
 @pytest.mark.parametrize("listens", [True, False], ids=["it listens", "it dials"])
 def test_a_stock_program_gets_and_gives_datagrams_as_they_are(tmp_path: Path, listens: bool) -> None:
-    where = url()
+    where, started = url(), time.time_ns()
     file = tmp_path / "datagram"
     file.write_bytes(AWKWARD)
     words = ("--dial" if listens else "--listen", where, "--raw", "--file", str(file), "--delay", "1")
@@ -69,7 +69,7 @@ def test_a_stock_program_gets_and_gives_datagrams_as_they_are(tmp_path: Path, li
         ((way, when, peer, datagram),) = gateway.bus.arrived()
         assert datagram == AWKWARD
         assert way >= 1
-        assert abs(time.time_ns() - when) < PATIENCE * 1e9
+        assert started <= when <= time.time_ns()
         assert peer == gateway.bus.report()["peers"][0]["peer"]
         assert gateway.bus.report()["peers"][0]["name"] == where
 
@@ -213,13 +213,11 @@ def test_who_stops_reading_costs_nobody_else_anything_and_is_let_go(tmp_path: Pa
     with RunningGateway(tmp_path, settings, horizon="16s") as gateway:
         with RawPeer(where) as good, RawPeer(where, small=True) as slow:
             gateway.peers(2)
-            started = time.monotonic()
             for number in range(0, count, 100):
                 gateway.bus.give(*((0, b"%b%06d" % (ONE * 20, one)) for one in range(number, number + 100)))
                 for one in range(number, number + 100):  # it keeps up, and gets everything
                     assert good.receive().endswith(b"%06d" % one)
             wait(lambda: gateway.bus.report()["peers_connected"] == 1, "the slow one to go", PATIENCE)
-            assert time.monotonic() - started < PATIENCE
             wait(lambda: gateway.bus.dropped("queue_full"), "the count", PATIENCE)
             # Every message has gone to the kernel or is counted.
             bus = gateway.bus

@@ -204,7 +204,7 @@ def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: 
                 break
         time.sleep(0.5)
         running.send_signal(signal.SIGINT)
-        said, errors = running.communicate(timeout=60)
+        said, errors = running.communicate()
     assert running.returncode == 1
     assert said == ""
     assert errors.splitlines()[-1] == "bccn: interrupted; the tables are as they were"
@@ -215,7 +215,7 @@ def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: 
 def test_the_summary_is_for_programs_too(spark: SparkSession, small: Path, built: Path, tmp_path: Path) -> None:
     words = ("pipeline", "build", small, "--out", tmp_path / "tables", "--master", "local[2]", "--json")
     with bccn(*words) as running:
-        said, errors = running.communicate(timeout=110)
+        said, errors = running.communicate()
     assert running.returncode == 0, errors
     summary = json.loads(said)
     assert summary["days"] == ["2026-03-01", "2026-03-02", "2026-03-03"]

@@ -22,8 +22,6 @@ from tests.browser import QUIET, Browser, find_browser
 from tests.pipeline.reporting import EVIL, full
 from tests.support import cannot_here
 
-#: seconds that a browser may take
-PATIENCE = 60
 DARK = ("--blink-settings=preferredColorScheme=0",)
 
 #: looks at a page from outside, since it runs nothing itself
@@ -103,7 +101,6 @@ def browse(browser: str, place: Path, target: Path, *flags: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

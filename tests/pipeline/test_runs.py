@@ -11,20 +11,18 @@ NEXT = PLAIN._replace(minute=1, from_rec=10, to_rec=19, from_ts=60 * SECOND, to_
 NEXT = NEXT._replace(first_key=10, last_key=19)
 
 
+def moved(low: int, high: int) -> Cell:
+    """The next cell with other numbers."""
+    return NEXT._replace(lo_key=low, hi_key=high, first_key=low, last_key=high)
+
+
 def test_cells_in_which_numbers_rise_are_one_run() -> None:
     found, suspects = runs.collapse([NEXT, PLAIN])
     assert suspects == []
     assert [(run.from_rec, run.to_rec, run.lo_key, run.hi_key) for run in found] == [(0, 19, 0, 19)]
-
-
-def test_a_hole_as_wide_as_a_jump_ends_a_run() -> None:
-    assert len(runs.collapse([PLAIN, NEXT._replace(lo_key=1032, hi_key=1050, first_key=1032, last_key=1050)])[0]) == 1
-    assert len(runs.collapse([PLAIN, NEXT._replace(lo_key=1033, hi_key=1050, first_key=1033, last_key=1050)])[0]) == 2
-
-
-def test_numbers_that_go_back_within_a_count_of_the_receiver_end_a_run() -> None:
-    again = NEXT._replace(lo_key=1, hi_key=10, first_key=1, last_key=10)
-    assert [(run.lo_key, run.hi_key) for run in runs.collapse([PLAIN, again])[0]] == [(0, 9), (1, 10)]
+    # A hole as wide as a jump ends a run, and so do numbers that go back within a count of the receiver.
+    assert [len(runs.collapse([PLAIN, moved(low, 1050)])[0]) for low in (1032, 1033)] == [1, 2]
+    assert [(run.lo_key, run.hi_key) for run in runs.collapse([PLAIN, moved(1, 10)])[0]] == [(0, 9), (1, 10)]
 
 
 def test_a_cell_is_looked_at_where_numbers_cannot_only_have_risen() -> None:
@@ -70,11 +68,8 @@ def test_copies_from_a_new_port_after_which_the_old_one_is_silent_are_a_new_begi
     assert [cell.begins for cell in runs.look_at(same_port, [PLAIN])] == [False]
 
 
-def test_a_copy_of_the_last_message_from_another_port_is_a_copy() -> None:
-    rows = [row(0, 1), row(1, 2), row(2, 2, "duplicate", 4001)]
-    assert [cell.begins for cell in runs.look_at(rows, [PLAIN])] == [False]
-
-
-def test_what_came_late_and_was_let_through_for_somebody_else_is_no_new_beginning() -> None:
-    rows = [row(0, 1), row(1, 5), row(2, 3, "not_addressed"), row(3, 6)]
-    assert [(cell.begins, cell.hi_key) for cell in runs.look_at(rows, [PLAIN])] == [(False, 6)]
+def test_copies_and_late_messages_are_no_new_beginning() -> None:
+    copy = [row(0, 1), row(1, 2), row(2, 2, "duplicate", 4001)]  # of the last message, from another port
+    assert [cell.begins for cell in runs.look_at(copy, [PLAIN])] == [False]
+    late = [row(0, 1), row(1, 5), row(2, 3, "not_addressed"), row(3, 6)]
+    assert [(cell.begins, cell.hi_key) for cell in runs.look_at(late, [PLAIN])] == [(False, 6)]

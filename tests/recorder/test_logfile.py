@@ -29,10 +29,10 @@ def read(data: bytes) -> tuple[list[Record], str, int]:
     return list(reader), reader.end, reader.good
 
 
-@given(RECORDS)
-def test_what_is_written_is_read(records: list[Record]) -> None:
-    data = written(records)
-    assert read(data) == (records, "clean", len(data))
+def whole_until(records: list[Record], place: int) -> tuple[int, int]:
+    """How many records end at or before a place, and where the last of them ends."""
+    sizes = [len(written(records[:count])) for count in range(len(records) + 1)]
+    return max((count, size) for count, size in enumerate(sizes) if size <= place)
 
 
 @given(RECORDS, st.data())
@@ -40,10 +40,10 @@ def test_a_file_that_is_cut_anywhere_ends_with_its_last_whole_record(
     records: list[Record], data: st.DataObject
 ) -> None:
     whole = written(records)
+    assert read(whole) == (records, "clean", len(whole))
     cut = data.draw(st.integers(0, len(whole)))
-    sizes = [len(written(records[:count])) for count in range(len(records) + 1)]
-    count = max(place for place, size in enumerate(sizes) if size <= cut)
-    assert read(whole[:cut]) == (records[:count], "clean" if sizes[count] == cut else "torn", sizes[count])
+    count, size = whole_until(records, cut)
+    assert read(whole[:cut]) == (records[:count], "clean" if size == cut else "torn", size)
 
 
 @given(RECORDS.filter(bool), st.data())
@@ -51,9 +51,8 @@ def test_a_flipped_bit_is_found_and_what_precedes_it_is_saved(records: list[Reco
     whole = bytearray(written(records))
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= 1 << data.draw(st.integers(0, 7))
-    sizes = [len(written(records[:count])) for count in range(len(records) + 1)]
-    count = max(place_ for place_, size in enumerate(sizes) if size <= place)
-    assert read(bytes(whole)) == (records[:count], "damaged", sizes[count])
+    count, size = whole_until(records, place)
+    assert read(bytes(whole)) == (records[:count], "damaged", size)
 
 
 @given(RECORDS, st.integers(1, 5000))
@@ -74,19 +73,19 @@ def test_a_record_of_which_a_part_never_reached_the_disk_is_a_torn_tail(
 
 
 def test_the_writer_writes_what_the_reader_reads(tmp_path: Path) -> None:
-    log = LogWriter(str(tmp_path / "log"))
+    path = tmp_path / "log"
+    log = LogWriter(str(path))
     log.append(b"P", b"one")
     log.append(b"R", b"")
     log.has_room(4096)
     log.append(b"P", b"three")
     log.sync()
     log.close()
-    data = (tmp_path / "log").read_bytes()
+    data = path.read_bytes()
     assert read(data)[:2] == ([(b"P", b"one"), (b"R", b""), (b"P", b"three")], "clean")
-    assert log.size == len(data)
-    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
+    assert (log.size, path.stat().st_mode & 0o777) == (len(data), 0o600)
     with pytest.raises(FileExistsError):
-        LogWriter(str(tmp_path / "log"))
+        LogWriter(str(path))
 
 
 def test_a_record_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path) -> None:

@@ -26,19 +26,14 @@ def test_every_datagram_of_the_tap_is_a_row(found: list[tuple[bytes, str]], segm
     assert len(rows.tapped(frames.batch(told))) == len(found)
 
 
-def test_what_is_not_of_the_tap_is_no_row() -> None:
+def test_what_is_not_of_the_tap_is_no_row_and_gaps_are_told_from_everything_else() -> None:
     mixed = frames.batch([b"MSG !\0for all", tapped(1, NOON), b"MSG !/tap/accepted\0garbage", tapped(2, NOON)])
     assert [row.seq_key for row in rows.observations(mixed)] == [1 - SEQ_OFFSET, 2 - SEQ_OFFSET]
     assert len(rows.tapped(mixed)) == 2
-    assert rows.observations(frames.gap(3)) == []
-    assert rows.observations(b"MSGS 2\0cut short") == []
-
-
-def test_gaps_are_told_from_everything_else() -> None:
+    assert rows.observations(frames.gap(3)) == rows.observations(b"MSGS 2\0cut short") == []
     assert rows.gap_in(frames.gap(17)) == 17
-    assert rows.gap_in(packet([1], NOON)) == 0
-    assert rows.gap_in(b"CMSG !/bccn/gap\0x") == 0
-    assert rows.gap_in(tapped(1, NOON, payload=frames.gap(3))) == 0
+    for other in (packet([1], NOON), b"CMSG !/bccn/gap\0x", tapped(1, NOON, payload=frames.gap(3))):
+        assert rows.gap_in(other) == 0
 
 
 ROWS = st.builds(
@@ -57,13 +52,11 @@ ROWS = st.builds(
 )
 
 
-@given(st.lists(ROWS, max_size=4))
-def test_rows_can_be_written_and_read(found: list[Observation]) -> None:
+@given(st.lists(ROWS, min_size=1, max_size=4), st.data())
+def test_rows_can_be_written_and_read_and_those_that_were_cut_are_none(
+    found: list[Observation], data: st.DataObject
+) -> None:
     assert rows.unpack(rows.pack(found)) == found
-
-
-@given(ROWS, st.data())
-def test_rows_that_were_cut_are_none(row: Observation, data: st.DataObject) -> None:
-    whole = rows.pack([row])
+    whole = rows.pack(found[:1])
     with pytest.raises(ValueError, match="no rows"):
         rows.unpack(whole[: data.draw(st.integers(1, len(whole) - 1))])
