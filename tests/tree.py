@@ -6,6 +6,7 @@ import ast
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.support import ROOT, cannot_here
@@ -47,7 +48,8 @@ def imports(source: str, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
                 yield (*whole, alias.name)
 
 
-def imported(path: Path) -> set[tuple[str, ...]]:
+@cache
+def imported(path: Path) -> frozenset[tuple[str, ...]]:
     """Read the imports of a module of the package."""
     inside = path.relative_to(ROOT).with_suffix("").parts[:-1]
-    return set(imports(path.read_text(), inside))
+    return frozenset(imports(path.read_text(), inside))

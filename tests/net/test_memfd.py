@@ -16,6 +16,7 @@ import pytest
 from bccnd.net import memfd
 from bccnd.net.memfd import WORTH, File
 from tests.net.limits import no_file_larger_than
+from tests.support import examples
 
 HEADER: Final = 16
 
@@ -213,7 +214,7 @@ def test_whoever_is_killed_while_he_writes_leaves_a_whole_beginning_or_a_whole_i
     # Records of many sizes, which go over the ends of pages, and images now and then.
     record = struct.Struct("=II")
     images = tails = 0
-    for _ in range(60):
+    for _ in range(examples(60)):
         os.ftruncate(fd, 0)
         pid = os.fork()
         if not pid:
