@@ -170,7 +170,8 @@ def test_after_kill_9_of_a_gateway_or_a_daemon_it_goes_on(tmp_path: Path) -> Non
 
         assert carried()
         for daemon in (a, b):
-            os.kill(*gateways(daemon), signal.SIGKILL)
+            (pid,) = gateways(daemon)
+            os.kill(pid, signal.SIGKILL)
             wait(carried, f"the link after its gateway was killed:\n{daemon.said()}")
             assert daemon.metric("gateway_starts_total", gateway="nng") >= 2
         # The other daemon's end is not the end of its gateway's links either.

@@ -137,7 +137,8 @@ def test_the_tap_shows_only_what_was_asked_for_and_asks_for_no_more(signed: Daem
         (["-c", "!relay99/", "-s", "relay02", "--segment", segment], ["not_addressed"], 1),
     ]
     with ExitStack() as taps, Wire(signed.port) as wire:
-        asked, found = 0, []
+        asked = 0
+        found = []
         for arguments, seen, subscriptions in table:
             asked += subscriptions
             command = ("-n", str(len(seen) + 1), *arguments)

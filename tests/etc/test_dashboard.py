@@ -26,7 +26,8 @@ def test_it_belongs_to_no_server_and_uses_the_variables_that_it_has() -> None:
 
 
 def test_panels_have_numbers_of_their_own_and_none_lies_upon_another() -> None:
-    numbers, cells = [], []
+    numbers: list[int] = []
+    cells: list[tuple[int, int]] = []
     for panel in dashboard["panels"]:
         place = panel["gridPos"]
         assert 0 <= place["x"] <= place["x"] + place["w"] <= WIDTH

@@ -37,7 +37,8 @@ def test_every_alert_fires_when_it_should_and_only_then() -> None:
 
 
 def test_every_alert_fires_in_one_unit_test_and_rests_in_another() -> None:
-    fires, rests = set(), set()
+    fires: set[tuple[str, str]] = set()
+    rests: set[tuple[str, str]] = set()
     for check in (check for group in unit_tests for check in group.get("alert_rule_test", [])):
         expected = {one["exp_labels"]["severity"] for one in check["exp_alerts"]}
         fires |= {(check["alertname"], severity) for severity in expected}
