@@ -8,6 +8,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -61,6 +62,13 @@ def about(command: Sequence[str], date: str, machine: dict[str, Any], daemon: di
         return said
     kind = {True: "compiled", False: "not compiled", None: "unknown whether compiled"}[daemon["compiled"]]
     return f"{said}, bccnd {daemon['version'] or '?'} ({kind}), Python {daemon['python'] or '?'}"
+
+
+def header(schema: int, found: Any) -> dict[str, Any]:
+    """What result files begin with."""
+    settings = {"rounds": found.rounds, **asdict(found.rules)}
+    names = ("date", "command", "machine", "daemon")
+    return {"schema": schema, **{name: getattr(found, name) for name in names}, "settings": settings}
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 0) -> list[str]:
@@ -128,7 +136,7 @@ def chart(
 
 
 def bare(panel: Any, *sides: str) -> None:
-    """A panel without lines at these sides, with a faint grid."""
+    """Hide the lines at these sides of a panel, and keep its grid behind what is drawn."""
     panel.set_axisbelow(True)
     for side in sides:
         panel.spines[side].set_visible(False)

@@ -90,12 +90,7 @@ def line(run: Run) -> str:
 def as_json(found: Findings) -> dict[str, Any]:
     summary = found.summary
     return {
-        "schema": SCHEMA,
-        "date": found.date,
-        "command": found.command,
-        "machine": found.machine,
-        "daemon": found.daemon,
-        "settings": {"rounds": found.rounds, **asdict(found.rules)},
+        **document.header(SCHEMA, found),
         "floor": FLOOR,
         "summary": [
             {

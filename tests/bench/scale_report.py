@@ -183,12 +183,7 @@ FIGURES: Final[dict[str, Value]] = {
 def as_json(found: Findings) -> dict[str, Any]:
     fits = {line: fit_of(found, line) for line in ("floor", "bccnd", "floor_batch", "bccnd_batch")}
     return {
-        "schema": SCHEMA,
-        "date": found.date,
-        "command": found.command,
-        "machine": found.machine,
-        "daemon": found.daemon,
-        "settings": {"rounds": found.rounds, **asdict(found.rules)},
+        **document.header(SCHEMA, found),
         "points": [
             {
                 **key._asdict(),
