@@ -164,16 +164,3 @@ def test_every_topology_reaches_everybody_within_the_bounds_of_the_formula(name:
         assert found.links + relayed == 2 * len(topology.links)
         assert most.links >= found.links >= least.links
         assert max(found.received) + max(found.sent) <= most.busiest
-
-
-@pytest.mark.slow
-def test_the_formula_foretells_how_many_datagrams_there_are_on_a_segment() -> None:
-    for bridges, jitter in product((2, 4), (0.0, 0.001, 0.01)):
-        costs = Costs()
-        world = World(link_jitter=jitter, costs=costs)
-        mesh = Mesh(planes("two", 2, [(0, 1)], bridges), world)
-        for number in range(500):
-            mesh.say(mesh.plain[0], b"%d" % number, number * 0.1)
-        delay = costs.brought + costs.broadcast + world.segment_delay
-        wanted = mesh_formula.datagrams(bridges, delay, jitter)
-        assert mesh.run().datagrams[1] / 500 == pytest.approx(wanted, rel=0.1)

@@ -15,8 +15,6 @@ from tests.bench.measure import Rules, judge
 from tests.bench.programs import ROOT, CannotBuild, build
 from tests.bench.scale_axes import AXES
 from tests.bench.scale_measure import Sample
-from tests.bench.scale_report import Findings, Key, verdicts
-from tests.bench.summary import Spread
 from tests.support import cannot_here
 
 PAGE = """# A page
@@ -115,34 +113,7 @@ def test_what_cannot_be_asked_for_is_said_before_anything_runs(tmp_path: Path) -
 SAMPLE = Sample("patterns", "bccnd", 1, 1, messages=1000, fan_out=1, cpu_ns=1000.0)
 
 
-def findings(*samples: Sample, refused: dict[Key, str] | None = None) -> Findings:
-    axes = [AXES[name] for name in dict.fromkeys(sample.axis for sample in samples)]
-    about = {"version": "0", "compiled": True, "python": "3"}
-    return Findings(["scale"], about, Rules(), 1, axes, list(samples), refused or {})
-
-
 def test_a_run_counts_only_if_nothing_is_lost_and_nobody_disturbed_it() -> None:
     assert judge(SAMPLE, 0.05, Rules()) == ""
     assert judge(SAMPLE, 0.06, Rules()) == "disturbed: others had 0.06 of a processor"
     assert judge(replace(SAMPLE, lost=1), 0.0, Rules()) == "1 of its deliveries lost, 0 out of place"
-
-
-def test_a_point_is_held_against_the_floor_beside_it_or_against_the_first_of_its_line() -> None:
-    more = [replace(SAMPLE, x=50, round=number, cpu_ns=figure) for number, figure in ((1, 1050.0), (2, 1150.0))]
-    found = findings(SAMPLE, replace(SAMPLE, round=2), *more)
-    key = Key("patterns", "bccnd", 50)
-    assert found.figure(key) == Spread(1100, 1050, 1150)
-    assert found.beside(key) == Spread(1.1, 1.05, 1.15)
-    assert found.beside(key._replace(x=1)) is None
-    assert [str(one) for one in verdicts(found)] == [
-        "holds: 64 clients x 50 patterns, of 64 x 1: 1.100 (1.050 to 1.150); at most 1.1"
-    ]
-    (one,) = verdicts(findings(SAMPLE, replace(SAMPLE, x=50, cpu_ns=1101.0)))
-    assert not one.holds
-    (one,) = verdicts(findings(SAMPLE, *more, refused={key: "lossy"}))
-    assert (one.figure, one.holds) == (None, False)
-    floor = [
-        replace(SAMPLE, axis="clients", line=line, x=8, cpu_ns=ns) for line, ns in (("floor", 500.0), ("bccnd", 510.0))
-    ]
-    (one,) = verdicts(findings(*floor))
-    assert str(one) == "holds: fan-out 8, of the floor: 1.020 (1.020 to 1.020); at most 1.1"
