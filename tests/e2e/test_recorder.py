@@ -181,6 +181,7 @@ def test_where_the_daemon_is_killed_another_journal_begins(tmp_path: Path) -> No
     assert [one["journal_id"] for one in sessions] == sorted(recorder.journals())
 
 
+@pytest.mark.slow
 def test_a_daemon_that_is_not_there_is_waited_for(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a", {"recorder": {"journal": str(tmp_path / "journal")}}, start=False)
     recorder = Recorder(daemon, start=False)
@@ -215,6 +216,7 @@ def fill(place: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.slow
 def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
     """The disk of log and journal both; somebody else fills it, and clears it again."""
     listen = f"127.0.0.1:{free_port()}"
@@ -271,6 +273,7 @@ def test_what_must_not_be_kept_is_on_no_disk(tmp_path: Path) -> None:
     assert len(found["door/1"]) == 39
 
 
+@pytest.mark.slow
 def test_two_recorders_of_one_journal_are_refused_and_who_may_not_tap_is_told(tmp_path: Path) -> None:
     with daemon_with(tmp_path) as daemon, Recorder(daemon):
         status, said = refused(daemon)
@@ -284,6 +287,7 @@ def test_two_recorders_of_one_journal_are_refused_and_who_may_not_tap_is_told(tm
         assert "tap: true" in said
 
 
+@pytest.mark.slow
 def test_what_is_wrong_has_a_status_and_a_remedy(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a", start=False)
     for options, status, words in (
@@ -297,6 +301,7 @@ def test_what_is_wrong_has_a_status_and_a_remedy(tmp_path: Path) -> None:
         assert (found, words in said, "remedy" in said) == (status, True, True), said
 
 
+@pytest.mark.slow
 def test_records_stand_under_the_configured_host_and_wait_in_the_configured_spool(tmp_path: Path) -> None:
     settings = {"host": "kiosk-3", "spool": str(tmp_path / "waiting"), "rotate": "1h"}
     with daemon_with(tmp_path, settings) as daemon, Recorder(daemon) as recorder, Wire(daemon.port) as wire:
@@ -326,6 +331,7 @@ def test_files_are_finished_at_a_size_and_at_a_time(tmp_path: Path) -> None:
             assert not recorder.ended()
 
 
+@pytest.mark.slow
 def test_files_go_when_they_are_old(tmp_path: Path) -> None:
     with daemon_with(tmp_path, {"keep": {"age": "2s"}}) as daemon, Wire(daemon.port) as wire, Recorder(daemon):
         wire.send(datagram(SRC, 1, "x"))
@@ -333,6 +339,7 @@ def test_files_go_when_they_are_old(tmp_path: Path) -> None:
         wait(lambda: not files(tmp_path / "journal"), "it to go")
 
 
+@pytest.mark.slow
 def test_what_waits_for_a_journal_that_is_away_is_bounded_and_is_written_when_it_is_back(tmp_path: Path) -> None:
     """spool_size, and a journal whose place cannot be written to for a while."""
     listen = f"127.0.0.1:{free_port()}"
@@ -351,6 +358,7 @@ def test_what_waits_for_a_journal_that_is_away_is_bounded_and_is_written_when_it
     assert 0 < accounted_for(tmp_path / "journal", traffic) < len(traffic.sent)
 
 
+@pytest.mark.slow
 def test_the_command_needs_no_configuration(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a") as daemon, Wire(daemon.port) as wire:
         command = [*TOOL, "--socket", str(daemon.bus), "record", "--journal", str(tmp_path / "journal")]
