@@ -39,6 +39,7 @@ def test_a_good_datagram_is_taken_apart() -> None:
         pytest.param(b"BCCN1[3:crc32=00000000]abc", {"magic": "BCCN1", "algo": "crc32"}, id="a body that is none"),
         pytest.param(b"BCCN2[7]a:1:b|c", {"magic": "BCCN2"}, id="another version"),
         pytest.param(b"BCCN1[8]a/:1:b|c", {"magic": "BCCN1"}, id="a src that is none"),
+        pytest.param(b"BCCN1[8]a:1:!?|c", {"magic": "BCCN1"}, id="a channel that is none"),
     ],
 )
 def test_what_cannot_be_read_is_left_out(raw: bytes, known: dict[str, str]) -> None:
