@@ -17,6 +17,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from tests.bench import mesh_formula
 from tests.bench.mesh_topology import Topology
 from tests.e2e.harness import KEY, PATIENCE, Daemon, wait
 from tests.e2e.network import ip
-from tests.e2e.shared import gateways
+from tests.e2e.shared import gateways, has_peers
 from tests.support import cannot_here, need_root
 
 #: where bridges listen for each other
@@ -133,15 +134,11 @@ def _cpu(pid: int) -> float:
 
 
 class Meshwork:
-    """The hosts of a topology: its bridges, and a plain host on each segment, all of them real.
+    """The hosts of a topology: its bridges, and a plain host on each segment, all of them real."""
 
-    ``settings`` go to every daemon.
-    """
-
-    def __init__(self, topology: Topology, folder: Path, settings: dict[str, Any] | None = None) -> None:
+    def __init__(self, topology: Topology, folder: Path) -> None:
         self.topology = topology
         self._folder = folder
-        self._settings = settings or {}
         self._tag = f"bm{os.getpid() % 100_000}{next(_SERIALS)}"
         self.switch = f"{self._tag}sw"
         self._sent = 0
@@ -155,8 +152,7 @@ class Meshwork:
         self.plain = [self._host(f"s{segment}p", segment, {}) for segment in range(topology.segments)]
 
     def _host(self, name: str, segment: int, settings: dict[str, Any]) -> MeshHost:
-        more = {**self._settings, **settings}
-        self.hosts[name] = host = MeshHost(self._folder, name, f"{self._tag}{name}", segment, more)
+        self.hosts[name] = host = MeshHost(self._folder, name, f"{self._tag}{name}", segment, settings)
         return host
 
     def _gateway(self, number: int) -> dict[str, Any]:
@@ -221,16 +217,11 @@ class Meshwork:
             host.join()
         self.wait_for_links()
 
-    def wait_for_links(self, *but: str) -> None:
-        """Until each bridge has as many peers as it has links, but for these hosts."""
-        for number, host in enumerate(self.bridges):
-            if host.name in but or not self.topology.degrees[number]:
-                continue
-
-            def linked(host: MeshHost = host, number: int = number) -> bool:
-                return host.metric("gateway_peers", gateway="nng") == self.topology.degrees[number]
-
-            support.wait(linked, f"{host.name} to have {self.topology.degrees[number]} peers", HEALING)
+    def wait_for_links(self) -> None:
+        """Until each bridge has as many peers as it has links."""
+        for host, peers in zip(self.bridges, self.topology.degrees, strict=True):
+            if peers:
+                support.wait(partial(has_peers, host, peers), f"{host.name} to have {peers} peers", HEALING)
 
     def close(self) -> None:
         """End everything that was started here, and take the wires away."""

@@ -58,3 +58,8 @@ def gateways(daemon: Daemon, name: str = "--gateway") -> list[int]:
                 if name.encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
                     found.append(int(child))
     return found
+
+
+def has_peers(daemon: Daemon, count: int) -> bool:
+    """Whether the links of a daemon have so many peers."""
+    return daemon.metric("gateway_peers", gateway="nng") == count

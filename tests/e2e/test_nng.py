@@ -19,7 +19,7 @@ import pytest
 import bccnd
 from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.network import Net
-from tests.e2e.shared import gateways
+from tests.e2e.shared import gateways, has_peers
 from tests.support import cannot_here, free_port
 
 pytest.importorskip("pynng")
@@ -33,10 +33,6 @@ def linked(count: int, *daemons: Daemon) -> None:
     """Wait until each daemon's gateway has so many peers."""
     for daemon in daemons:
         wait(partial(has_peers, daemon, count), f"{count} peers:\n{daemon.said()}")
-
-
-def has_peers(daemon: Daemon, count: int) -> bool:
-    return daemon.metric("gateway_peers", gateway="nng") == count
 
 
 @contextmanager
