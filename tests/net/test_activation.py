@@ -66,13 +66,14 @@ def files(*found: socket.socket | int) -> list[int]:
 
 
 def refusal(sockets: Sockets, buses: list[str], segments: list[SegmentOptions], *parts: str) -> None:
-    """What was passed does not fit, and the refusal names what."""
+    """What was passed does not fit, and the refusal names what, and in the remedy the setting."""
     with pytest.raises(StartError) as caught:
         sockets.assign(buses, segments, metrics=False)
     sockets.close()
     assert caught.value.reason == "socket_mismatch"
     assert caught.value.remedy
-    assert [part for part in parts if part not in caught.value.detail] == []
+    text = f"{caught.value.detail}; {caught.value.remedy}"
+    assert [part for part in parts if part not in text] == []
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -194,21 +195,23 @@ def test_sockets_that_are_alike_serve_one_segment_each(stack: ExitStack) -> None
 
 def test_a_bus_that_is_not_configured_is_refused_with_what_is(tmp_path: Path) -> None:
     there, wanted = str(tmp_path / "there"), str(tmp_path / "wanted")
-    refusal(Sockets([("bccnd-bus.socket", bus_socket(there))]), [wanted], [], "bccnd-bus.socket", there, wanted)
+    parts = f"bus.path: the socket unit x.socket listens at {there}", wanted, "ListenSequentialPacket="
+    refusal(Sockets([("x.socket", bus_socket(there))]), [wanted], [], *parts)
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
     refusal(Sockets([("bus", bus_socket(one)), ("bus", bus_socket(two))]), [one], [], two)
     name = f"bccnd-test-{os.getpid()}"
     refusal(Sockets([("bus", bus_socket(f"\0{name}"))]), ["@other"], [], f"@{name}")
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
         path = str(tmp_path / kind.name)
-        refusal(Sockets([("unit", bus_socket(path, kind))]), [path], [], "unit", kind.name, path)
+        refusal(Sockets([("unit", bus_socket(path, kind))]), [path], [], "unit", f"AF_UNIX, {kind.name}, at {path}")
 
 
 @pytest.mark.parametrize("name", ["udp", "lan"])
 def test_a_segment_on_another_port_is_refused_with_both(name: str) -> None:
     other, port, second = free_port(), free_port(), free_port()
     segments = [options("lan", port), options("wan", second)]
-    refusal(Sockets([(name, udp_socket(other))]), [], segments, name, f"0.0.0.0:{other}", str(port), str(second))
+    parts = f"segments: the socket unit {name} listens at 0.0.0.0:{other}", str(port), str(second), "ListenDatagram="
+    refusal(Sockets([(name, udp_socket(other))]), [], segments, *parts)
 
 
 def test_a_segment_of_another_family_is_refused() -> None:
@@ -221,7 +224,7 @@ def test_a_segment_of_another_family_is_refused() -> None:
 
 
 def test_metrics_that_are_off_are_not_served() -> None:
-    refusal(Sockets([("metrics", tcp_socket())]), [], [], "metrics.listen", "127.0.0.1:")
+    refusal(Sockets([("metrics", tcp_socket())]), [], [], "metrics.listen: ", " 127.0.0.1:", "off", "ListenStream=")
 
 
 def test_metrics_are_served_wherever_they_are_passed(stack: ExitStack) -> None:
