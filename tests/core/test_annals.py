@@ -558,6 +558,10 @@ def test_a_src_that_looks_like_the_unknown_one_is_tracked(host: Host) -> None:
     assert heir.hear(b"?", 5) == ["duplicate"]
     heir.now += 1.25
     assert heir.hear(b"?", 5) == ["accepted"]
+    # A snapshot leaves out what was heard longer ago than the horizon.
+    host.now += 1.25
+    host.turn()
+    assert restored(host.room.data[1:], host).nameless.remembered() == []
 
 
 def test_a_datagram_with_an_internal_error_is_written(host: Host) -> None:

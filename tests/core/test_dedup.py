@@ -37,6 +37,7 @@ HISTORIES: dict[str, tuple[DedupRules, str]] = {
     "a gap is still missing before the horizon": (RULES, "1 5 @1.75 sweep missing=3"),
     "a gap is lost at the horizon": (RULES, "1 5 @2 sweep lost=3"),
     "every gap has its own horizon": (RULES, "1 3 @1 6 @2 sweep missing=2 lost=1"),
+    "a gap that was filled in time": (RULES, "1 3 @1 6 2:stale @2 sweep missing=2 @3 sweep missing=0 lost=2"),
     "what is late is dropped, and was never lost": (RULES, "1 3 @1 2:stale @5 sweep"),
     "what is late is delivered, once": (LATE, "1 3 @1 2:reordered 2:duplicate"),
     "what was dropped as late is known from then on": (RULES, "1 3 2:stale 2:duplicate"),
