@@ -117,10 +117,10 @@ def test_a_copy_behind_the_horizon_is_not_sent_but_counted() -> None:
     one = repeater(rule(copies=4, spacing=0.5), horizon=2.0)
     one.add(b"a/b", b"late", 0.0)
     assert one.due(1.75) == [b"late"]
-    assert one.due(2.5) == []
-    assert (next_of(one), one.dropped) == (None, 2)
-    one.add(b"a/b", b"in time", 3.0)
-    assert one.due(5.0) == [b"in time"]
+    one.add(b"a/b", b"in time", 2.0)
+    assert one.due(2.5) == [b"in time"]
+    assert (next_of(one), one.dropped) == (3.0, 2)
+    assert one.due(4.0) == [b"in time"]
 
 
 def test_where_there_is_no_time_left_all_copies_are_sent_in_order() -> None:
