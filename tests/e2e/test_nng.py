@@ -107,6 +107,7 @@ def test_over_rings_each_message_arrives_once(tmp_path: Path, links: list[tuple[
             assert sorted(payloads(client, len(expected) + 1, timeout=1.0)) == expected
 
 
+@pytest.mark.slow
 def test_two_bridges_on_one_segment_carry_each_message_once(tmp_path: Path) -> None:
     port = free_port()
     one, two = place(), place()

@@ -6,6 +6,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, payloads
 
 
@@ -28,6 +30,7 @@ def test_copies_that_waited_for_us_are_still_copies(tmp_path: Path) -> None:
         assert daemon.verdicts() == {"accepted": 159, "duplicate": 159}
 
 
+@pytest.mark.slow
 def test_a_sender_that_began_anew_while_we_stood_still_is_heard(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a") as daemon, daemon.connect("a/") as client, Wire(daemon.port) as wire:
         wire.send(datagram("relay02/x/1", 50, "a/b", b"before"))

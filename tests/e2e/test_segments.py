@@ -86,6 +86,7 @@ def test_one_segment_carries_on_when_another_is_cut(tmp_path: Path, net: Net) ->
         assert two.metric("messages_lost_total") == two.metric("messages_missing") == 0
 
 
+@pytest.mark.slow
 def test_groups_and_broadcast_on_one_port_stay_apart(tmp_path: Path, net: Net) -> None:
     with net.daemon("a", tmp_path, GROUP4) as one, net.daemon("b", tmp_path, BROADCAST) as two:
         net.send("c", "10.77.0.255", datagram("host-c/p/1", 1, "x", b"to all", KEY), interface="lan0")
@@ -93,6 +94,7 @@ def test_groups_and_broadcast_on_one_port_stay_apart(tmp_path: Path, net: Net) -
         wait(lambda: one.verdicts() == two.verdicts() == {"accepted": 1})
 
 
+@pytest.mark.slow
 def test_multicast_passes_as_many_routers_as_it_may(tmp_path: Path, net: Net) -> None:
     listen = "import socket as s, struct; k=s.socket(s.AF_INET, s.SOCK_DGRAM); k.bind(('239.1.2.3', 5400));"
     listen += "k.setsockopt(0, s.IP_ADD_MEMBERSHIP, s.inet_aton('239.1.2.3')+s.inet_aton('10.77.0.2'));"
@@ -110,6 +112,7 @@ def test_multicast_passes_as_many_routers_as_it_may(tmp_path: Path, net: Net) ->
             assert listener.stdout.readline() == b"%d\n" % hops
 
 
+@pytest.mark.slow
 def test_a_group_that_cannot_be_reached_is_refused_with_a_remedy(tmp_path: Path, net: Net) -> None:
     for segment, said in (
         ({"address": "239.1.2.3"}, "no way to 239.1.2.3"),

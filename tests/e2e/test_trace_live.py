@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bccnd.core.observe import observe
 from bccnd.journal import files, layout
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
@@ -58,6 +60,7 @@ def known(daemon: Daemon, wanted: str) -> Traced:
     return trace
 
 
+@pytest.mark.slow
 def test_a_message_on_its_way_from_one_host_to_another(tmp_path: Path, net: Net) -> None:
     one, two = (net.daemon(host, tmp_path, start=False) for host in "ab")
     one.configure({"repeat": [{"channels": "alarm/>", "copies": 2, "spacing": 0}]})
@@ -198,6 +201,7 @@ def test_it_takes_the_right_to_tap(tmp_path: Path) -> None:
         assert b"tap: true" in done.stderr
 
 
+@pytest.mark.slow
 def test_it_is_shown_for_people_with_what_a_journal_has_of_it(tmp_path: Path) -> None:
     raw = datagram(SRC, 2, "demo/t1", b"21.5")
     rows = [observe("accepted", "lan", 1, 1_700_000_000_000_000_000, "10.0.0.7:5400", raw)]
