@@ -214,7 +214,7 @@ def kinds_loaded(folder: Path) -> set[str]:
 
 
 @pytest.mark.slow
-def test_the_wheel_that_is_not_compiled_needs_no_compiler_and_fits_everywhere(tmp_path: Path) -> None:
+def test_the_pure_wheel_needs_no_compiler_and_fits_everywhere(tmp_path: Path) -> None:
     found = wheel(tmp_path, BCCND_PURE="1", CC="/bin/false", CXX="/bin/false")
     assert found.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(found) as archive:
@@ -226,7 +226,7 @@ def test_the_wheel_that_is_not_compiled_needs_no_compiler_and_fits_everywhere(tm
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)  # it takes half a minute, on a machine that does nothing else
-def test_the_wheel_that_is_compiled_has_every_module_of_the_list_and_says_for_whom_it_is(tmp_path: Path) -> None:
+def test_the_compiled_wheel_has_every_module_of_the_list_and_names_its_platform(tmp_path: Path) -> None:
     if os.environ.get("BCCND_BUILD") == "pure":
         pytest.skip("it is made once, where what is compiled is tested")
     headers = [Path(sysconfig.get_path("include")) / "Python.h", Path("/usr/include/openssl/sha.h")]

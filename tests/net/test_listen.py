@@ -110,7 +110,7 @@ def test_what_is_no_socket_is_not_touched(folder: Path) -> None:
     assert link.is_symlink()
 
 
-def test_a_socket_file_that_nobody_serves_is_replaced(folder: Path) -> None:
+def test_a_stale_socket_file_is_replaced(folder: Path) -> None:
     path = str(folder / "bus.sock")
     listen_unix(path, 0o600, None).close()
     before = os.stat(path).st_ino, os.stat(path).st_ctime_ns
@@ -120,7 +120,7 @@ def test_a_socket_file_that_nobody_serves_is_replaced(folder: Path) -> None:
             client.connect(path)
 
 
-def test_a_socket_that_somebody_serves_is_refused_and_goes_on_serving(folder: Path) -> None:
+def test_a_served_socket_is_refused_and_stays_served(folder: Path) -> None:
     path = str(folder / "bus.sock")
     with contextlib.closing(listen_unix(path, 0o600, None)) as living:
         inode = os.stat(path).st_ino
@@ -270,7 +270,7 @@ def test_without_a_name_every_abstract_address_is_another_one_and_can_be_written
             assert read_address(write_address(name)) == name
 
 
-def test_an_abstract_address_that_somebody_holds_is_refused_and_goes_on_being_served() -> None:
+def test_a_served_abstract_address_is_refused_and_stays_served() -> None:
     name = b"\0bccnd-test-" + secrets.token_hex(8).encode()
     with contextlib.closing(listen_abstract(name)) as living:
         before = descriptors()
@@ -299,7 +299,7 @@ def test_a_path_is_listened_on_with_its_mode(folder: Path) -> None:
 
 @pytest.mark.parametrize("listening", [False, True])
 @pytest.mark.parametrize("blocking", [False, True])
-def test_a_bound_socket_is_taken_over_from_whoever_started_us(folder: Path, listening: bool, blocking: bool) -> None:
+def test_an_inherited_socket_is_used(folder: Path, listening: bool, blocking: bool) -> None:
     opened = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     opened.bind(str(folder / "bus.sock"))
     opened.setblocking(blocking)

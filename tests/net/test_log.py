@@ -112,7 +112,7 @@ def said(record: logging.LogRecord) -> dict[str, Any]:
 # -- limits
 
 
-def test_a_thing_is_said_once_and_then_counted(
+def test_a_message_is_logged_once_and_then_counted(
     clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(5):
@@ -136,7 +136,7 @@ def test_a_thing_is_said_once_and_then_counted(
     assert len(caplog.messages) == 5
 
 
-def test_what_takes_long_to_make_is_made_only_where_it_is_said(
+def test_a_message_is_composed_only_if_it_is_logged(
     clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = []
@@ -156,7 +156,7 @@ def test_what_takes_long_to_make_is_made_only_where_it_is_said(
     assert said(caplog.records[1]) == {"event": "client_slow", "remedy": "that", **fields}
 
 
-def test_many_who_do_the_same_do_not_fill_the_log(
+def test_many_messages_of_one_event_do_not_fill_the_log(
     clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = log.lines_dropped["lines_left_out"]
@@ -203,7 +203,7 @@ def test_a_line_that_is_no_event_is_limited_too(
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
 
-def test_a_counter_is_told_at_once_and_then_with_all_that_came_since(clock: Clock, limited: log.Limited) -> None:
+def test_a_counter_is_reported_at_once_and_then_with_its_growth(clock: Clock, limited: log.Limited) -> None:
     assert limited.grown("a", 0) == 0
     assert limited.grown("a", 7) == 7
     clock.now += 1
@@ -218,7 +218,7 @@ def test_a_counter_is_told_at_once_and_then_with_all_that_came_since(clock: Cloc
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 100)), max_size=50))
-def test_of_a_counter_nothing_is_told_twice_or_never(steps: list[tuple[int, float]]) -> None:
+def test_growth_of_a_counter_is_reported_once(steps: list[tuple[int, float]]) -> None:
     clock = Clock()
     limited = log.Limited(now=clock)
     count = told = 0
@@ -240,7 +240,7 @@ def stumble(limited: log.Limited, here: bool) -> None:
         limited.bug("a client has met a bug", pid=3)
 
 
-def test_a_bug_is_said_with_its_trace_once_for_each_place(
+def test_a_bug_is_logged_with_its_trace_once_for_each_place(
     limited: log.Limited, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
@@ -275,7 +275,7 @@ def test_a_text_is_no_format_and_a_list_of_faults_keeps_its_remedies(
     assert said(caplog.records[2])["remedy"] == "b"
 
 
-def test_an_event_that_nobody_knows_is_said_all_the_same(journal: JournalSocket) -> None:
+def test_an_unknown_event_is_logged(journal: JournalSocket) -> None:
     log.say("new_thing", "it", pid=1)
     entry = journal.entry()
     assert (entry["BCCND_EVENT"], entry["PRIORITY"], entry["MESSAGE"]) == (b"new_thing", b"4", b"it")
@@ -339,7 +339,7 @@ def test_plain_lines_and_traces_are_entries_without_an_id(journal: JournalSocket
         assert lines[-1] == b"ValueError: the cause\\x1b"
 
 
-def test_what_the_journal_does_not_take_is_counted_and_told_before_the_next_line(journal: JournalSocket) -> None:
+def test_lines_that_the_journal_does_not_take_are_counted_in_the_next_one(journal: JournalSocket) -> None:
     sent = 0
     for _ in range(2000):
         log.say("client_slow", f"line {sent}")
@@ -400,7 +400,7 @@ def test_people_get_the_time_and_the_level(setup: Setup, pipe: tuple[int, int]) 
     assert re.fullmatch(people("warning: prog is slow. Remedy: hurry"), third)
 
 
-def test_a_journal_that_belongs_to_somebody_else_is_left_alone(
+def test_the_journal_of_another_service_is_not_used(
     tmp_path: Path, setup: Setup, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a shell that a service has started, where standard error leads elsewhere."""
@@ -431,7 +431,7 @@ def read_all(fd: int, until: str) -> str:
 
 
 @pytest.mark.parametrize("make", [os.pipe, terminal, stream], ids=["pipe", "terminal", "socket"])
-def test_whoever_does_not_read_is_not_waited_for_and_is_told_what_is_missing(
+def test_a_full_standard_error_does_not_block_and_lost_lines_are_counted(
     make: Callable[[], tuple[int, int]], setup: Setup
 ) -> None:
     reader, writer = make()

@@ -190,7 +190,7 @@ def test_a_signal_ends_the_wait_of_a_loop_that_has_nothing_to_do(loop: Loop) -> 
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_signal_that_nobody_asked_for_harms_nobody(loop: Loop) -> None:
+def test_an_unexpected_signal_is_ignored(loop: Loop) -> None:
     before = signal.signal(signal.SIGUSR2, lambda _number, _frame: None)
     try:
         os.kill(os.getpid(), signal.SIGUSR2)

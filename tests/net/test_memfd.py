@@ -34,14 +34,14 @@ def again(fd: int) -> File:
     return File(os.dup(fd))
 
 
-def test_a_new_file_is_empty_and_belongs_to_nobody_else(fd: int) -> None:
+def test_a_new_file_is_empty_and_not_inherited(fd: int) -> None:
     assert not os.get_inheritable(fd)
     one = again(fd)
     assert (one.understood, len(one), one.read(), one.end) == (True, 0, b"", HEADER)
     assert (again(fd).understood, len(again(fd))) == (True, 0)
 
 
-def test_what_was_appended_is_there_for_who_comes_next(fd: int) -> None:
+def test_appended_data_is_there_for_the_next_process(fd: int) -> None:
     one = again(fd)
     for part in (b"first", b"", b"\0" * 5000, b"last"):
         one.append(part)
@@ -100,7 +100,7 @@ def test_what_was_cut_off_does_not_come_again_behind_what_is_appended(fd: int) -
     "content",
     [b"x", b"bccntap1", b"bccntap1" + bytes(7), b"bccntap2" + struct.pack("=Q", 16) + b"records", b"\0" * 100],
 )
-def test_what_somebody_else_wrote_is_not_understood_and_gives_way(fd: int, content: bytes) -> None:
+def test_foreign_content_is_replaced(fd: int, content: bytes) -> None:
     os.write(fd, content)
     one = again(fd)
     assert (one.understood, one.read(), one.end) == (False, b"", HEADER)
@@ -138,7 +138,7 @@ def test_however_often_a_file_is_replaced_it_takes_no_more_memory(fd: int) -> No
     assert again(fd).read() == b"image 299"
 
 
-def test_it_is_said_when_a_file_has_grown_and_again_when_it_is_twice_as_large(fd: int) -> None:
+def test_growth_is_reported_and_again_at_twice_the_size(fd: int) -> None:
     one = again(fd)
     said: list[int] = []
     one.grown = lambda: said.append(len(one))
@@ -162,7 +162,7 @@ def test_it_is_said_when_a_file_has_grown_and_again_when_it_is_twice_as_large(fd
 
 
 @pytest.mark.parametrize("spare", [0, 1, 50, 99])
-def test_where_there_is_no_room_it_is_said_and_what_was_there_stays(fd: int, spare: int) -> None:
+def test_without_room_an_error_is_raised_and_the_content_stays(fd: int, spare: int) -> None:
     one = again(fd)
     one.append(b"x" * 4000)
     with no_file_larger_than(one.end + spare):
@@ -181,7 +181,7 @@ def test_where_there_is_no_room_it_is_said_and_what_was_there_stays(fd: int, spa
     assert one.read() == again(fd).read() == b"x" * 4000 + b"more"
 
 
-def test_who_is_closed_is_closed_once() -> None:
+def test_a_file_is_closed_once() -> None:
     one = File(memfd.create("test"))
     number = one.fd
     one.close()
@@ -209,7 +209,7 @@ def test_a_mapping_is_shared_and_makes_the_file_as_large_as_it_must_be(fd: int) 
             assert os.fstat(fd).st_size == 100_000
 
 
-def test_whoever_is_killed_while_he_writes_leaves_a_whole_beginning_or_a_whole_image(fd: int) -> None:
+def test_a_killed_writer_leaves_whole_records_or_a_whole_image(fd: int) -> None:
     chance = random.Random(5)
     # Records of many sizes, which go over the ends of pages, and images now and then.
     record = struct.Struct("=II")

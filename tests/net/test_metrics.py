@@ -212,7 +212,7 @@ def test_control_messages_for_which_there_was_no_room_are_counted(observed: Obse
 # -- liveness, repeats, conflicts
 
 
-def test_who_is_silent_and_who_has_died_is_counted(observed: Observed) -> None:
+def test_silent_and_dead_sources_are_counted(observed: Observed) -> None:
     for src in (b"a", b"b", b"c"):
         observed.sources.begin(src, 1, 0.0)
         observed.liveness.beat(src, 0.0)
@@ -231,7 +231,7 @@ def test_who_is_silent_and_who_has_died_is_counted(observed: Observed) -> None:
     assert observed.value("sources_forgotten_total", cause="expired") == 2
 
 
-def test_whose_heartbeats_there_was_no_room_to_watch_is_counted(observed: Observed) -> None:
+def test_heartbeats_that_are_not_watched_for_lack_of_room_are_counted(observed: Observed) -> None:
     observed.liveness.configure(LivenessRules(max_watched=1))
     for src in (b"a", b"b", b"c"):
         observed.sources.begin(src, 1, 0.0)
@@ -239,7 +239,7 @@ def test_whose_heartbeats_there_was_no_room_to_watch_is_counted(observed: Observ
     assert observed.value("heartbeats_unwatched_total") == 2
 
 
-def test_who_is_alive_is_who_was_heard_within_the_intervals_that_mean_death(observed: Observed) -> None:
+def test_a_source_is_alive_within_the_intervals_that_mean_death(observed: Observed) -> None:
     observed.sources.begin(b"old", 1, 970.0)
     observed.sources.begin(b"young", 1, 986.0)
     assert observed.value("sources_alive") == 1  # within 3 times 5 s before 1000

@@ -293,7 +293,7 @@ def taken_apart(packet: bytes, due: tuple[bytes, ...]) -> tuple[bytes, ...]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_everybody_gets_exactly_what_is_due_and_nothing_is_left_at_the_end(tmp_path: Path, seed: int) -> None:
+def test_every_client_gets_exactly_what_is_due_and_nothing_is_left_at_the_end(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     descriptors = len(os.listdir("/proc/self/fd"))
     model = Model()
@@ -378,9 +378,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_was_got_and_what_was_told_to_be_missing_is_what_was_due_and_in_its_place(
-    tmp_path: Path, seed: int
-) -> None:
+def test_messages_and_gaps_are_what_was_due_in_its_place(tmp_path: Path, seed: int) -> None:
     chance = random.Random(100 + seed)
     limits = BusLimits(queue_messages=12, queue_bytes=15_000, user=UserLimits(queue_bytes=60_000))
     with Hub(tmp_path, limits=limits, others=[("path", everybody)]) as hub:

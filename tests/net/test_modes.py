@@ -112,7 +112,7 @@ def test_with_soft_discard_nothing_waits_but_the_gap(small: Hub) -> None:
     assert numbers(one.all()) == [9999]
 
 
-def test_with_soft_error_a_client_that_does_not_take_a_message_is_ended_and_nobody_else_notices(small: Hub) -> None:
+def test_with_soft_error_a_client_that_does_not_take_a_message_is_ended_and_others_are_not(small: Hub) -> None:
     one, other, publisher = slow(small, b"a"), small.connect(b"a"), small.connect()
     mode(one, soft="error")
     for payload in numbered(0, 20):
@@ -225,7 +225,7 @@ def test_with_hard_block_and_a_queue_that_is_full_in_bytes_publishers_wait_too(t
         assert dropped(hub) == {}
 
 
-def test_a_message_that_is_larger_than_the_whole_queue_holds_up_nobody_for_ever(tmp_path: Path) -> None:
+def test_a_message_that_is_larger_than_the_whole_queue_does_not_block_for_ever(tmp_path: Path) -> None:
     with Hub(tmp_path, limits=BusLimits(queue_bytes=10_000)) as hub:
         one, publisher = slow(hub, b"a"), hub.connect()
         mode(one, hard="block")
@@ -246,7 +246,7 @@ def test_a_message_that_is_larger_than_the_whole_queue_holds_up_nobody_for_ever(
     [(ANN, ANN, True), (ANN, BOB, False), (ANN, None, False), (None, ANN, True), (None, None, True)],
 )
 @pytest.mark.parametrize(("soft", "hard"), [("block", "discard"), ("queue", "block")])
-def test_a_client_holds_up_its_own_user_and_root_holds_up_everybody(
+def test_a_client_blocks_publishers_of_its_user_and_root_blocks_all(
     town: Hub, blocker: Who | None, publisher: Who | None, waits: bool, soft: str, hard: str
 ) -> None:
     one, other = slow(town, b"a", who=blocker), town.connect(who=publisher)
@@ -467,7 +467,7 @@ def test_a_blocker_that_takes_its_pattern_back_blocks_only_what_already_waits(sm
 # -- patience
 
 
-def test_who_has_read_nothing_for_too_long_is_waited_for_no_more_until_it_has_read_all(
+def test_a_client_that_reads_nothing_for_too_long_does_not_block_until_it_has_read_all(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.05)) as hub:
@@ -491,7 +491,7 @@ def test_who_has_read_nothing_for_too_long_is_waited_for_no_more_until_it_has_re
 
 
 @pytest.mark.parametrize(("soft", "hard"), [("block", "discard"), ("queue", "block")])
-def test_who_has_not_read_for_long_when_the_first_publisher_comes_ends_nobody(small: Hub, soft: str, hard: str) -> None:
+def test_a_client_that_has_not_read_for_long_does_not_end_the_first_publisher(small: Hub, soft: str, hard: str) -> None:
     one, publisher = slow(small, b"a"), small.connect()
     mode(one, soft=soft, hard=hard)
     count = clog(small, one, 20)
@@ -514,7 +514,7 @@ def test_without_patience_no_publisher_waits(tmp_path: Path) -> None:
         assert len(messages(packets, b"a")) + gaps(packets) == count + 100
 
 
-def test_who_reads_however_slowly_is_waited_for(hub: Hub) -> None:
+def test_a_client_that_reads_slowly_blocks(hub: Hub) -> None:
     # The kernel calls a socket writable only once most of what it keeps has been read. One that reads a little now and
     # then reads all the same.
     one, publisher = hub.connect(b"a"), hub.connect()
@@ -573,7 +573,7 @@ def test_a_bug_met_by_a_message_that_has_waited_ends_its_publisher_only(
 # -- rate
 
 
-def test_who_publishes_faster_than_allowed_is_slowed_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_publisher_above_the_rate_is_slowed_and_loses_nothing(tmp_path: Path) -> None:
     with rated(tmp_path, 50.0) as hub:
         one, publisher = hub.connect(b"a"), hub.connect()
         before = time.monotonic()
@@ -655,7 +655,7 @@ def test_drain_takes_what_publishers_that_wait_have_sent(small: Hub) -> None:
     assert len(small.sent) == 100
 
 
-def test_drain_takes_what_those_have_sent_who_are_slowed(tmp_path: Path) -> None:
+def test_drain_takes_what_slowed_publishers_have_sent(tmp_path: Path) -> None:
     with rated(tmp_path, SELDOM) as hub:
         one, publisher = hub.connect(b"a"), hub.connect()
         publisher.publish(b"a", *numbered(0, 50))
@@ -777,9 +777,7 @@ def test_in_every_order_a_message_that_no_packet_to_this_client_can_hold_is_a_ga
 @pytest.mark.parametrize("hard", [name.decode() for name in HARD_MODES])
 @pytest.mark.parametrize("soft", [name.decode() for name in SOFT_MODES])
 @pytest.mark.parametrize("order", ["queue", "stack", "random"])
-def test_in_every_mode_what_was_got_and_what_was_told_is_what_was_sent(
-    small: Hub, soft: str, hard: str, order: str
-) -> None:
+def test_in_every_mode_messages_and_gaps_are_what_was_sent(small: Hub, soft: str, hard: str, order: str) -> None:
     one, publisher = slow(small, b"a"), small.connect()
     mode(one, soft, hard, order)
     packets: list[bytes] = []

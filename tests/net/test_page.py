@@ -205,7 +205,7 @@ def test_one_sentence_says_how_things_are(findings: list[tuple[str, bool]], stat
     assert said(found) == told
 
 
-def test_what_is_going_on_is_told_with_since_when_where_and_what_to_do() -> None:
+def test_a_drop_is_shown_with_its_times_place_and_remedy() -> None:
     one = Dropped("lost", "", "m", "here", 1234, 5.6, AT - 700, AT - 65, AT - 3, True, True, "Gone.", "Look.")
     text = Read(render(full("x")._replace(drops=[one]))).text
     for part in ("lost on here", "going on", "1,234", "5.6/s", "3 s ago", "Gone.", "What to do: Look.", "#lost"):
@@ -335,7 +335,7 @@ def test_the_silent_and_the_dead_are_named(daemon: Daemon) -> None:
     assert len(daemon.gatherer._silent) == MAX_SILENT
 
 
-def test_a_gateway_that_is_not_there_and_a_refused_reload_are_told_of(daemon: Daemon) -> None:
+def test_a_missing_gateway_and_a_refused_reload_are_findings(daemon: Daemon) -> None:
     daemon.begin()
     daemon.links.expected = ["nng"]
     daemon.refused = "reload refused: x"
@@ -379,7 +379,7 @@ def test_the_last_lines_of_the_log_are_there(daemon: Daemon) -> None:
     assert facts.events == [Event(AT, "warning", "kernel_drops", "a <b>", "raise it")] * LINES
 
 
-def test_many_who_look_within_a_second_cost_one_look(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_requests_within_a_second_gather_once(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     page = StatusPage(daemon)
     page.begin()
     pages = page.pages()

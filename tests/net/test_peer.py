@@ -233,7 +233,7 @@ def pretend_older(peer: Peer) -> None:
     client.peer = client.peer._replace(started=client.peer.started - 1)
 
 
-def test_when_a_pid_has_been_reused_who_held_it_before_is_ended(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_earlier_client_of_a_reused_pid_is_ended(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
     old, other = hub.connect(b"a"), hub.connect(b"a")
     pretend_older(old)
     other.client.peer = other.client.peer._replace(pid=os.getppid())
@@ -272,7 +272,7 @@ def test_clients_of_one_process_live_side_by_side_also_where_its_start_is_not_kn
     assert all(peer.client.open for peer in peers)
 
 
-def test_one_that_waits_as_a_publisher_or_holds_up_others_is_ended_too(hub: Hub) -> None:
+def test_a_blocked_publisher_and_a_blocker_of_a_reused_pid_are_ended_too(hub: Hub) -> None:
     blocker, publisher = slow(hub, b"a"), hub.connect()
     blocker.send(b"CMSG blocking/soft/block")
     hub.settle()

@@ -86,7 +86,7 @@ def test_a_refused_client_leaves_nothing_behind(tmp_path: Path) -> None:
         check(hub)
 
 
-def test_fewer_clients_are_allowed_after_a_reload_and_those_who_are_here_stay(tmp_path: Path) -> None:
+def test_fewer_clients_are_allowed_after_a_reload_and_connected_ones_stay(tmp_path: Path) -> None:
     with limited(tmp_path, clients=3) as hub:
         peers = [hub.connect(b"a") for _ in range(3)]
         hub.reload(BusLimits(user=UserLimits(clients=1)))
@@ -181,14 +181,14 @@ def test_answers_are_charged_too_and_what_does_not_fit_is_counted(tmp_path: Path
         assert one.client.account.queue_bytes == 0
 
 
-def test_an_answer_that_the_kernel_takes_from_nobody_is_counted_as_well(hub: Hub) -> None:
+def test_an_answer_that_no_socket_takes_is_counted(hub: Hub) -> None:
     one = hub.connect()
     hub.bus.answer(one.client, frames.SYNC, b"x" * 20_000_000)
     assert one.client.open
     assert hub.bus.counters.untold == 1
 
 
-def test_who_discards_what_its_socket_does_not_take_holds_up_nobody_when_its_user_has_no_room_left(
+def test_a_client_that_discards_does_not_block_when_its_user_has_no_room(
     tmp_path: Path,
 ) -> None:
     with limited(tmp_path, queue_bytes=5000) as hub:
@@ -202,7 +202,7 @@ def test_who_discards_what_its_socket_does_not_take_holds_up_nobody_when_its_use
         assert publisher.all() == []
 
 
-def test_with_hard_block_a_user_without_room_holds_up_his_own_publishers_until_there_is_some(tmp_path: Path) -> None:
+def test_with_hard_block_a_user_without_room_blocks_its_publishers_until_there_is_some(tmp_path: Path) -> None:
     with limited(tmp_path, queue_bytes=5000) as hub:
         full, one, publisher = slow(hub), slow(hub, b"a"), hub.connect()
         one.send(b"CMSG blocking/hard/block")

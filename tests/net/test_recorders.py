@@ -28,14 +28,14 @@ def client() -> Client:
 
 
 @given(st.dictionaries(st.sampled_from(RECORDED), st.integers(0, 2**63)))
-def test_a_report_is_read_as_it_was_told(counts: dict[tuple[str, str], int]) -> None:
+def test_a_report_is_read_as_it_was_written(counts: dict[tuple[str, str], int]) -> None:
     recorders = Recorders()
     assert recorders.report(client(), report_of(counts))
     for family, name in RECORDED:
         assert recorders.count(family, name) == counts.get((family, name), 0)
 
 
-def test_two_recorders_count_together_and_one_that_has_gone_does_so_until_another_speaks() -> None:
+def test_reports_of_recorders_are_added_and_one_that_has_ended_counts_until_the_next_report() -> None:
     recorders, one, two = Recorders(), client(), client()
     named = RECORDED[0]
     recorders.report(one, report_of({named: 3}))
@@ -58,7 +58,7 @@ def test_a_malformed_report_is_refused_and_unknown_names_bring_nothing() -> None
     assert {recorders.count(*named) for named in RECORDED} == {0}
 
 
-def test_only_who_may_tap_reports_and_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+def test_a_report_takes_the_right_to_tap(tmp_path: Path) -> None:
     recorders, named = Recorders(), RECORDED[0]
     rules = [Rule(uid=ANN.uid, tap=True), Rule(uid=BOB.uid, tap=False)]
     with Hub(tmp_path, rules=rules, others=[("path", everybody)]) as hub:

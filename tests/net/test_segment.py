@@ -108,7 +108,7 @@ def test_what_is_too_long_shows_as_too_long_and_nothing_of_an_earlier_batch_rema
     assert take(segment, 3) == [[b"y", b"", b"zz"]]
 
 
-def test_each_datagram_of_a_batch_is_told_with_its_sender(opens: Opens, options: SegmentOptions) -> None:
+def test_each_datagram_of_a_batch_has_its_sender(opens: Opens, options: SegmentOptions) -> None:
     segment = opens()
     names = []
     for address in ("127.0.0.1", "127.0.0.2", "127.200.100.50"):

@@ -294,9 +294,7 @@ def test_a_manager_that_stands_still_costs_the_loop_nothing(manager: Manager, lo
     assert time.process_time() - spent < 0.1
 
 
-def test_of_what_waits_only_the_latest_status_and_one_sign_of_life_is_told(
-    manager: Manager, notified: Notified, loop: Loop
-) -> None:
+def test_only_the_latest_status_and_one_sign_of_life_wait(manager: Manager, notified: Notified, loop: Loop) -> None:
     manager.attach(loop)
     sent = fill(manager)
     for number in range(100):
@@ -308,7 +306,7 @@ def test_of_what_waits_only_the_latest_status_and_one_sign_of_life_is_told(
     assert manager.lost == 0
 
 
-def test_a_queue_that_is_full_gives_up_the_newest_counts_it_and_says_so(
+def test_a_full_queue_drops_the_newest_and_counts_and_logs_it(
     manager: Manager, notified: Notified, loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(systemd, "MAX_WAITING", 10)
@@ -341,7 +339,7 @@ def test_before_there_is_a_loop_things_wait_for_it(manager: Manager, notified: N
     assert [one.lines[0] for one in empty(notified, loop)][-2:] == ["READY=1", "STATUS=y"]
 
 
-def test_a_manager_that_comes_anew_is_told_at_once(tmp_path: Path) -> None:
+def test_a_new_manager_is_notified_at_once(tmp_path: Path) -> None:
     address = tmp_path / "notify"
     first = Notified(address)
     manager = Manager(str(address))
@@ -374,7 +372,7 @@ def test_a_manager_that_is_not_there_is_waited_for(tmp_path: Path, loop: Loop) -
         manager.close()
 
 
-def test_what_can_never_be_sent_is_given_up_and_the_next_is_told(manager: Manager, notified: Notified) -> None:
+def test_what_can_never_be_sent_is_dropped_and_the_next_is_sent(manager: Manager, notified: Notified) -> None:
     closed = os.dup(0)
     os.close(closed)
     assert not manager.store("client-1", closed)
@@ -405,7 +403,7 @@ print(manager.lost)
 
 
 @pytest.mark.root
-def test_who_has_too_many_descriptors_under_way_waits_until_some_have_arrived(tmp_path: Path) -> None:
+def test_too_many_descriptors_in_flight_wait_until_some_have_arrived(tmp_path: Path) -> None:
     need_root("becoming somebody else")
     address = f"@bccnd-test-{secrets.token_hex(8)}"
     with (
@@ -430,7 +428,7 @@ def test_who_has_too_many_descriptors_under_way_waits_until_some_have_arrived(tm
             process.kill()
 
 
-def test_leaving_brings_out_what_waits_for_who_reads_and_gives_up_on_who_does_not(
+def test_close_sends_what_waits_and_gives_up_on_a_manager_that_does_not_read(
     notified: Notified, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = descriptors()

@@ -201,7 +201,7 @@ def test_a_group_takes_nothing_but_what_is_sent_to_it(opens: Opens, port: int) -
     assert hears(everybody, b"end") == [BROADCAST.encode(), b"127.0.0.1", BROADCAST.encode(), b"end"]
 
 
-def test_a_group_that_listens_everywhere_hears_broadcasts_too_but_no_other_group(opens: Opens, port: int) -> None:
+def test_a_group_bound_to_everything_receives_broadcasts_too_but_no_other_group(opens: Opens, port: int) -> None:
     sock, _ = opens(GROUP, bind="0.0.0.0"), opens(OTHER_GROUP)
     for address in (OTHER_GROUP, BROADCAST, GROUP):
         say(address.encode(), address, port)
@@ -546,7 +546,7 @@ def test_what_was_granted_to_another_is_never_made_smaller(
     assert grow(sock, 3 * most) == size(sock, option) == 3 * most
 
 
-def test_who_may_not_have_what_he_wants_gets_what_everybody_gets(passes: Opens, tmp_path: Path) -> None:
+def test_without_privilege_a_buffer_is_as_large_as_the_limit(passes: Opens, tmp_path: Path) -> None:
     most = int(Path("/proc/sys/net/core/rmem_max").read_text())
     sock = passes()
     with without_root(tmp_path):
@@ -608,7 +608,7 @@ def elsewhere(*pieces: str) -> list[str]:
 
 
 @pytest.mark.root
-def test_without_a_way_to_the_address_one_is_told_to_name_the_interface() -> None:
+def test_without_a_route_the_remedy_is_to_name_the_interface() -> None:
     addresses = ["255.255.255.255", GROUP, *(["ff05::bcc", "ff0e::bcc"] if has_ipv6() else [])]
     told = elsewhere(f"for address in {addresses}: print(refused(address))")
     assert len(told) == len(addresses)
@@ -618,7 +618,7 @@ def test_without_a_way_to_the_address_one_is_told_to_name_the_interface() -> Non
 
 
 @pytest.mark.root
-def test_a_group_of_ipv6_is_heard_by_all_who_have_joined_it_and_by_its_sender() -> None:
+def test_a_group_of_ipv6_reaches_all_members_and_its_sender() -> None:
     if not has_ipv6():
         cannot_here("this host has no IPv6")
     told = elsewhere(
