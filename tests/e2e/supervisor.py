@@ -1,21 +1,21 @@
-"""What stands in for systemd where a daemon is to be killed a hundred times: it owns the sockets, keeps what it is
-given to keep (sd_notify(3), FDSTORE=1), and passes all of it to the next daemon.
+"""A stand-in for systemd where a daemon is killed a hundred times.
 
-It does what the manual says that systemd does, and nothing else; tests/systemd does the same with the real one.
+It owns the sockets, keeps the descriptors that it is given to keep (sd_notify(3), FDSTORE=1), and passes all of them to
+the next daemon. tests/systemd does the same with the real one.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from tests.activation import Told
-from tests.e2e.harness import PATIENCE
+from tests.e2e.harness import PATIENCE, wait
 from tests.e2e.service import Service
 
 
@@ -25,19 +25,24 @@ class Supervisor(Service):
     def __init__(self, folder: Path, settings: dict[str, Any] | None = None, *, patience: float = PATIENCE) -> None:
         super().__init__(folder, settings, patience=patience)
         self.bind("bus", "udp")
-        self.manager.sock.settimeout(0.1)
         #: what is kept, by name
         self.store: dict[str, list[int]] = {}
         self.starts = 0
         self._ready = 0
         self._over = threading.Event()
+        self._lock = threading.Lock()
         self._ears = threading.Thread(target=self._listen)
         self._ears.start()
 
     def _listen(self) -> None:
         while not self._over.is_set():
-            told = self.manager.hear(0.1)
-            if told is not None:
+            if select.select([self.manager.sock], [], [], 0.1)[0]:
+                self._take()
+
+    def _take(self) -> None:
+        """Take in all notifications that were sent so far."""
+        with self._lock:
+            while (told := self.manager.hear(0)) is not None:
                 self._obey(told)
 
     def _obey(self, told: Told) -> None:
@@ -52,27 +57,19 @@ class Supervisor(Service):
             self._ready += 1
 
     def to_pass(self) -> list[tuple[str, int]]:
-        # systemd reads what a process has told it before it sees that it has ended.
-        self._settle()
+        # systemd reads what a process has sent before it sees that it has ended.
+        self._take()
         return super().to_pass() + [(name, fd) for name, fds in self.store.items() for fd in fds]
-
-    def _settle(self) -> None:
-        """Until nothing more is said."""
-        still = 0
-        while still < 3:
-            before = (len(self.store), self._ready)
-            time.sleep(0.01)
-            still = still + 1 if before == (len(self.store), self._ready) else 0
 
     def start(self) -> None:
         ready = self._ready
         self.process = self.spawn()
         self.starts += 1
-        deadline = time.monotonic() + self.patience
-        while self._ready == ready:
-            assert self.process.poll() is None, f"the daemon ended:\n{self.said()}"
-            assert time.monotonic() < deadline, f"the daemon is not ready:\n{self.said()}"
-            time.sleep(0.002)
+        wait(lambda: self._ready > ready or self.ended(), "the daemon to be ready")
+        assert not self.ended(), f"the daemon ended:\n{self.said()}"
+
+    def ended(self) -> bool:
+        return self.process is None or self.process.poll() is not None
 
     def end(self, number: int) -> None:
         """End the daemon by a signal, and wait until it has."""

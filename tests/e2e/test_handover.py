@@ -22,11 +22,12 @@ import bccnd
 from bccnd.core import frames
 from tests.e2e.harness import PATIENCE, Wire, datagram, payloads
 from tests.e2e.supervisor import Supervisor
+from tests.support import kernel_drops
 
 SO_RCVBUFFORCE = 33
-SO_MEMINFO = 55
-#: the whole of a run of this file stays below a minute
 ROUNDS = 12
+#: messages that may be under way: a client's queue holds more
+MOST = 500
 
 
 @pytest.fixture
@@ -54,6 +55,8 @@ class Witness:
         self.sock.setblocking(False)
         #: what came: payloads, and numbers of messages that were lost in that place
         self.got: list[bytes | int] = []
+        #: how many messages of the two publishers came or are known to be lost
+        self.count = 0
         self.ended = False
 
     def take(self, most: int) -> bool:
@@ -80,6 +83,7 @@ class Witness:
             key, _, payload = packet.partition(b"\0")
             assert key.startswith(b"MSG ") or key == b"CMSG !/bccn/gap", packet
             self.got.append(payload if key.startswith(b"MSG ") else int(payload))
+            self.count += int(payload) if key.startswith(b"CMSG ") else payload[:1] in (b"r", b"l")
 
     def of(self, kind: bytes) -> list[int]:
         """The numbers of the messages of one publisher, as they came."""
@@ -91,8 +95,11 @@ class Witness:
 
 
 class Load:
-    """Two publishers, one on the segment and one on the bus, and witnesses of what they publish: as much as a slow
-    machine can cope with."""
+    """Two publishers, one on the segment and one on the bus, and witnesses of what they publish.
+
+    The publishers wait for the witnesses that read at once, so that a busy machine does not lose what a quick one has
+    room for.
+    """
 
     def __init__(self, supervisor: Supervisor, chance: random.Random) -> None:
         self._supervisor = supervisor
@@ -103,15 +110,24 @@ class Load:
             Witness(path, *patterns, batch=number % 3 == 1, slow=number % 4 == 3)
             for number, patterns in enumerate([(b"a/", b"l/"), (b"a/*", b"a/b", b"l/x"), (b"",)] * 3)
         ]
-        # Who connects in the very moment in which the daemon dies may have to connect again.
+        self._quick = [one for one in self.witnesses if not one.slow]
+        # A client that connects in the very moment in which the daemon dies may have to connect again.
         self._publisher = Witness(path).sock
         self._publisher.setblocking(True)
         self.sent = {b"r": 0, b"l": 0}
         self._over = threading.Event()
 
+    def _may_go_on(self) -> bool:
+        """Wait until little is under way; false when the load is over."""
+        while not self._over.is_set():
+            if sum(self.sent.values()) - min(one.count for one in self._quick) < MOST:
+                return True
+            time.sleep(0.001)
+        return False
+
     def _remote(self) -> None:
         with Wire(self._supervisor.port) as wire:
-            while not self._over.is_set():
+            while self._may_go_on():
                 for _ in range(self._chance.choice((1, 2, 3))):
                     self.sent[b"r"] += 1
                     one = datagram("relay02/x/1", self.sent[b"r"], "a/b", b"r%d" % self.sent[b"r"])
@@ -119,7 +135,7 @@ class Load:
                 time.sleep(self._chance.choice((0.002, 0.008)))
 
     def _local(self) -> None:
-        while not self._over.is_set():
+        while self._may_go_on():
             for _ in range(self._chance.choice((1, 3, 8))):
                 self.sent[b"l"] += 1
                 self._publisher.send(b"MSG l/x\0l%d" % self.sent[b"l"])
@@ -145,6 +161,7 @@ class Load:
             for thread in threads:
                 thread.join()
         self._read_the_rest()
+        assert kernel_drops(self._udp) == 0
 
     def _read_the_rest(self) -> None:
         still = time.monotonic() + 0.5
@@ -158,8 +175,6 @@ class Load:
 
     def check(self) -> None:
         """Each message once and in order, and every one that is missing told."""
-        (lost,) = struct.unpack_from("=I", self._udp.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 36), 32)
-        assert lost == 0, "the kernel has dropped datagrams: the machine is too slow for this load"
         everything = sum(self.sent.values())
         for number, one in enumerate(self.witnesses):
             remote, local = one.of(b"r"), one.of(b"l")
