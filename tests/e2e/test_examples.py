@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 import pytest
 
@@ -317,9 +316,7 @@ class Checked:
     def __enter__(self) -> Checked:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.sock.close()
         if self.process.poll() is None:
             self._kill()
