@@ -212,12 +212,17 @@ def test_a_bus_may_be_an_inherited_descriptor(tmp_path: Path) -> None:
         assert "cannot use the inherited descriptor" in refused(daemon)
 
 
-def test_a_queue_is_capped_in_bytes_as_well(daemon: Daemon) -> None:
-    queue = {**daemon.settings["bus"], "queue": {"messages": 1_000_000, "bytes": "16KiB"}}
-    with in_force(daemon, bus=queue), daemon.connect("x") as slow, daemon.connect() as client:
-        for _ in range(2000):
-            client.publish("x", b"z" * 1000)
-        assert client.sync() == []
+def test_queues_are_capped_in_bytes_and_patterns_in_number(daemon: Daemon) -> None:
+    limits = {"queue": {"messages": 1_000_000, "bytes": "16KiB"}, "max_subscriptions": 3}
+    with in_force(daemon, bus={**daemon.settings["bus"], **limits}), daemon.connect("x") as slow:
+        with daemon.connect("a", "b", "c") as client:
+            client.subscribe("d")
+            assert client.sync() == [bccnd.Refusal("too_many_subscriptions", "d")]
+            client.unsubscribe("a")
+            client.subscribe("d")
+            for _ in range(2000):
+                client.publish("x", b"z" * 1000)
+            assert client.sync() == []
         dropped = daemon.metric("deliveries_dropped_total", reason="queue_bytes")
         assert dropped > 0
         assert daemon.metric("queue_bytes") <= 16 << 10
@@ -225,16 +230,6 @@ def test_a_queue_is_capped_in_bytes_as_well(daemon: Daemon) -> None:
         while got + slow.lost < 2000:
             got += isinstance(slow.receive(5), bccnd.Message)
         assert slow.lost == dropped
-
-
-def test_a_client_may_hold_so_many_patterns_and_no_more(daemon: Daemon) -> None:
-    bus = {**daemon.settings["bus"], "max_subscriptions": 3}
-    with in_force(daemon, bus=bus), daemon.connect("a", "b", "c") as client:
-        client.subscribe("d")
-        assert client.sync() == [bccnd.Refusal("too_many_subscriptions", "d")]
-        client.unsubscribe("a")
-        client.subscribe("d")
-        assert client.sync() == []
 
 
 def test_channels_are_counted_by_their_groups_and_groups_can_be_reloaded(daemon: Daemon, src: str) -> None:
@@ -275,9 +270,6 @@ def test_metrics_may_be_off(tmp_path: Path) -> None:
         assert payloads(client, 1) == [b"y"]
         with pytest.raises(ConnectionRefusedError):
             visitor.connect((where.split(":")[0], int(where.split(":")[1])))
-
-
-# -- who is alive
 
 
 def changes(client: bccnd.Connection, count: int) -> list[tuple[str, bytes]]:

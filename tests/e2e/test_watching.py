@@ -20,6 +20,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import bccnd
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 
@@ -125,6 +127,7 @@ def test_the_tap_shows_our_own_broadcasts_coming_back_and_late_ones(tmp_path: Pa
     assert (status, shown) == (0, {"\x1b[2mlooped\x1b[0m", "\x1b[32maccepted\x1b[0m", "\x1b[32mreordered\x1b[0m"})
 
 
+@pytest.mark.slow
 def test_the_tap_shows_only_what_was_asked_for_and_asks_for_no_more(signed: Daemon) -> None:
     refused = [name for name in STREAM if name not in ("accepted", "restart")]
     segment = f"127.255.255.255#{signed.port}"
@@ -214,7 +217,7 @@ def test_a_trace_says_at_which_stage_a_datagram_would_end(signed: Daemon) -> Non
 
 def test_top_gives_the_figures_of_an_interval(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a", {"dedup": {"horizon": "60s"}}) as daemon, Wire(daemon.port) as wire:
-        command = ("top", "--once", "--json", "--interval", "2")
+        command = ("top", "--once", "--json", "--interval", "3")
         with daemon.connect() as client, running(daemon, *command) as top:
             # What it compares with is what it has asked for before it subscribes.
             wait(lambda: daemon.metric("subscriptions") == 1, "bccn top to subscribe")
@@ -371,6 +374,7 @@ def test_each_line_goes_at_once_and_refusals_are_told_while_it_runs(tmp_path: Pa
             assert err.count(b"\n") == 1
 
 
+@pytest.mark.slow
 def test_a_subscriber_goes_on_with_the_next_daemon_and_says_so(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a") as daemon:
         with running(daemon, "sub", "-n", "2", "demo/") as sub, running(daemon, "tap", "-n", "2", "-c", "demo/") as tap:
