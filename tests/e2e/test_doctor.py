@@ -69,16 +69,16 @@ def test_a_host_that_is_well_and_what_makes_it_ill(tmp_path: Path, net: Net) -> 
     with net.daemon("a", tmp_path) as daemon:
         found = examine(daemon)
         assert (found.status, found.ill()) == (0, set()), found.rows
-        assert found.says("round trip", "ok", "a message to ourselves came over the bus after")
-        assert found.says("round trip", "ok", "its broadcast came back from 10.77.0.255#5400 after")
-        assert found.says("interface", "ok", "lan0 is up, takes packets of 1500 bytes, and has 10.77.0.1/24")
-        assert found.says("port", "ok", f"held by bccnd (pid {daemon.process and daemon.process.pid})")
-        assert found.says("keys", "ok", "key0: mode 0600")
+        assert found.states("round trip") == ["ok", "ok"]
+        assert found.says("round trip", "ok", "10.77.0.255#5400")
+        assert found.says("interface", "ok", "10.77.0.1/24")
+        assert found.says("port", "ok", f"(pid {daemon.process and daemon.process.pid})")
+        assert found.says("keys", "ok", "0600")
 
         ip("-n", net.names["a"], "link", "set", "lan0", "mtu", "1280")
         found = examine(daemon)
         assert (found.status, found.ill()) == (0, {"interface"})
-        assert found.says("interface", "look", "more than 1252 bytes travel in pieces", "ip link set lan0 mtu 1500")
+        assert found.says("interface", "look", "1252 bytes", "ip link set lan0 mtu 1500")
         ip("-n", net.names["a"], "link", "set", "lan0", "mtu", "1500")
 
         net.run("a", "nft", "add table inet loss")
@@ -87,8 +87,15 @@ def test_a_host_that_is_well_and_what_makes_it_ill(tmp_path: Path, net: Net) -> 
         found = examine(daemon)
         assert (found.status, found.ill()) == (1, {"firewall", "round trip"}), found.rows
         assert found.says("firewall", "look", "says drop", "nft delete rule inet loss in handle")
-        assert found.says("round trip", "wrong", "our own broadcast did not come back from 10.77.0.255#5400")
+        assert found.says("round trip", "wrong", "10.77.0.255#5400")
         net.run("a", "nft", "delete table inet loss")
+
+        rival = net.daemon("a", tmp_path / "a", start=False)
+        rival.configure({"metrics": {"listen": "off"}})
+        rival.start()
+        with rival:
+            assert rival.process is not None
+            assert examine(daemon).says("port", "look", f"(pid {rival.process.pid})", "kill")
 
         # Another host signs with another key.
         net.send("b", "10.77.0.255", datagram("host-b/x/1", 1, "x", b"", b"another key of 32 bytes, as it is"))
@@ -101,8 +108,8 @@ def test_a_host_that_is_well_and_what_makes_it_ill(tmp_path: Path, net: Net) -> 
         found = examine(daemon)
         daemon.signal(signal.SIGCONT)
         assert found.status == 1
-        assert found.says("daemon", "wrong", "it is stopped (SIGSTOP)", "kill -CONT")
-        assert found.says("round trip", "not checked", "does not answer")
+        assert found.says("daemon", "wrong", "SIGSTOP", "kill -CONT")
+        assert found.states("round trip") == ["not checked"]
 
 
 @pytest.mark.slow
@@ -110,18 +117,18 @@ def test_a_host_without_a_daemon_tries_the_segment_out_itself(tmp_path: Path, ne
     daemon = net.daemon("a", tmp_path, start=False)
     found = examine(daemon)
     assert (found.status, found.ill()) == (1, {"bus socket", "daemon", "metrics"})
-    assert found.says("round trip", "ok", "its broadcast came back from 10.77.0.255#5400", "")
+    assert found.says("round trip", "ok", "10.77.0.255#5400")
     assert found.says("port", "ok", "is free")
-    # And it is signed: who hears it takes it for a message to somebody else, and not for a forgery.
+    # It is signed: a daemon takes it for a message to another program, and not for a forgery.
     with net.daemon("b", tmp_path) as other:
         examine(daemon)
         wait(lambda: other.verdicts() == {"not_addressed": 1})
 
     (tmp_path / "a" / "key0").chmod(0o644)
     found = examine(daemon)
-    assert found.says("keys", "wrong", "has mode 0644: others can read it", "chmod 600")
+    assert found.says("keys", "wrong", "0644", "chmod 600")
     assert found.says("configuration", "ok", "in order")
-    assert found.says("round trip", "not checked", "without its keys")
+    assert found.states("round trip") == ["not checked"]
 
     with subprocess.Popen([*net.on("a"), sys.executable, "-c", SELFISH], stdout=subprocess.PIPE) as selfish:
         assert selfish.stdout is not None
@@ -136,19 +143,7 @@ def test_a_host_without_a_daemon_tries_the_segment_out_itself(tmp_path: Path, ne
     assert found.says("interface", "wrong", "lan0 is down", "ip link set lan0 up")
     assert found.says("route", "wrong", "no way to 255.255.255.255")
     daemon.configure({"segments": [{"interface": "lan7"}]})
-    assert examine(daemon).says("interface", "wrong", "no interface lan7; there are: lo, lan0, lan1")
-
-
-@pytest.mark.slow
-def test_two_daemons_on_one_port(tmp_path: Path, net: Net) -> None:
-    with net.daemon("a", tmp_path) as daemon:
-        rival = net.daemon("a", tmp_path / "a", start=False)
-        rival.configure({"metrics": {"listen": "off"}})
-        rival.start()
-        with rival:
-            assert rival.process is not None
-            found = examine(daemon)
-            assert found.says("port", "look", f"another daemon holds it too: bccnd (pid {rival.process.pid})", "kill")
+    assert examine(daemon).says("interface", "wrong", "lan7")
 
 
 @pytest.fixture
@@ -174,20 +169,20 @@ def test_who_may_not_do_much_is_told_what_could_not_be_seen(open_folder: Path) -
     with daemon:
         found = examine(daemon, before=stranger)
         assert found.status == 0, found.rows
-        assert found.says("bus socket", "look", "nobody may not connect (mode 0660, group 4002)", "see group")
-        assert found.says("group", "look", "nobody is not in 4002", "adduser nobody 4002")
+        assert found.says("bus socket", "look", "group 4002")
+        assert found.says("group", "look", "4002", "adduser nobody 4002")
         assert found.states("daemon") == found.states("round trip") == found.states("traffic") == ["not checked"]
-        assert found.says("keys", "ok", "is for others to see: run this as root")
+        assert found.says("keys", "ok", "root")
         assert found.says("configuration", "ok", "in order")
-        assert found.says("firewall", "not checked", "cannot be read", "as root")
+        assert found.says("firewall", "not checked", "", "as root")
 
         found = examine(daemon, before=member)
-        assert found.says("group", "ok", "nobody is in 4002")
-        assert found.says("round trip", "ok", "came back from 127.255.255.255", "")
-        assert found.says("round trip", "ok", "by the daemon's counters")
-        assert found.says("port", "not checked", "whose is seen by root only", "as root")
+        assert found.says("group", "ok", "4002")
+        assert found.says("round trip", "ok", "127.255.255.255")
+        assert found.says("round trip", "ok", "counters")
+        assert found.says("port", "not checked", "", "as root")
         if int(Path("/proc/sys/net/core/rmem_max").read_text()) < 1 << 30:
-            assert found.says("receive buffer", "look", "a burst may be lost", f"net.core.rmem_max={1 << 30}")
+            assert found.says("receive buffer", "look", "", f"net.core.rmem_max={1 << 30}")
 
 
 def test_a_configuration_with_faults_and_one_that_nobody_can_read(tmp_path: Path) -> None:

@@ -200,21 +200,3 @@ def test_as_a_service_of_its_own_it_outlives_the_daemon_and_keeps_its_connection
         finally:
             gateway.terminate()
             assert gateway.wait(10) == 0
-
-
-@pytest.mark.slow
-def test_when_the_daemon_comes_back_without_it_it_connects_again(tmp_path: Path) -> None:
-    daemon = Daemon(tmp_path / "a", broker(state=str(tmp_path / "ids")), start=False)
-    daemon.options = ["--no-gateways"]
-    command = [str(BIN / "bccnd"), "--gateway", "broker", "--config", str(daemon.config)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as gateway:
-        try:
-            wait(lambda: serves(daemon), "its port")  # before there is any daemon
-            for _ in range(2):
-                daemon.start()
-                wait(lambda: daemon.metric("gateway_up", gateway="broker") == 1, "the gateway")
-                assert daemon.metric("gateway_starts_total", gateway="broker") == 0
-                daemon.stop()
-            assert gateway.poll() is None
-        finally:
-            gateway.terminate()
