@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
