@@ -200,6 +200,8 @@ def test_a_batch_is_that_of_the_protocol() -> None:
 
 @given(st.lists(messages(), min_size=1, max_size=12))
 @example([frames.message(b"a", b"x" * 100_000)] * 4)  # larger than the daemon makes
+@example([frames.message(b"", b"x" * (2048 - 5))])  # the first length that is not precomputed
+@example([frames.message(b"", b"x" * (2048 - 5))] * 2)
 @examples(300)
 def test_a_batch_reads_back(together: list[bytes]) -> None:
     packet = frames.batch(together)
