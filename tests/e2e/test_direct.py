@@ -165,11 +165,12 @@ def heard(endpoint: bccnd.Endpoint) -> bccnd.Message:
 def test_pub_sends_under_the_name_of_host_program_and_pid_unless_another_is_given(
     port: int, ear: bccnd.Endpoint
 ) -> None:
-    for options, chan, payload in (
+    cases: list[tuple[list[str], str, str]] = [
         ([], "demo/hello", "hello, world"),
         (["--name", "my/own/name"], "!", "to all"),
         (["--name", ""], "x", ""),
-    ):
+    ]
+    for options, chan, payload in cases:
         assert bccn("pub", *direct(port), *options, chan, payload) == (0, b"", b"")
         message = heard(ear)
         assert (message.chan, message.payload) == (chan, payload.encode())
@@ -291,9 +292,10 @@ def test_sub_ends_quietly_with_its_reader(port: int) -> None:
 
 
 def test_with_a_key_datagrams_are_signed_and_only_signed_ones_are_received(tmp_path: Path, port: int) -> None:
-    key, other = key_file(tmp_path / "key"), key_file(tmp_path / "other", b"another key, as long as it has to be")
+    second = b"another key, as long as it has to be"
+    key, other = str(key_file(tmp_path / "key")), str(key_file(tmp_path / "other", second))
     with Wire(port) as wire:
-        for options, secret in ((["--key", key], KEY), (["--key", other, "--key", key], other.read_bytes().strip())):
+        for options, secret in ((["--key", key], KEY), (["--key", other, "--key", key], second)):
             assert bccn("pub", *direct(port), *options, "x", "y").returncode == 0
             raw = wire.hear(b"BCCN1")
             src, seq, _ = raw.partition(b"]")[2].split(b":")
@@ -304,15 +306,16 @@ def test_with_a_key_datagrams_are_signed_and_only_signed_ones_are_received(tmp_p
             assert (b":crc32=" in wire.hear(f"|{algorithm}".encode())) == (algorithm == "crc32")
     packets = [
         datagram("h/a/1", 1, "x", "first", KEY),
-        datagram("h/b/1", 1, "x", "second", other.read_bytes().strip()),
+        datagram("h/b/1", 1, "x", "second", second),
         datagram("h/c/1", 1, "x", "unsigned"),
         datagram("h/a/1", 2, "x", "last", KEY),
     ]
-    for options, wanted in (
+    cases: list[tuple[list[str], bytes]] = [
         (["--key", key], b"x first\nx last\n"),
         (["--key", other, "--key", key], b"x first\nx second\nx last\n"),
         ([], b"x unsigned\n"),
-    ):
+    ]
+    for options, wanted in cases:
         count = ["-n", str(wanted.count(b"\n"))]
         assert sub(*count, *options, then=lambda port: send(port, *packets)) == (0, wanted, b"")
 
@@ -522,8 +525,8 @@ def test_keys_of_openssl_are_as_good(tmp_path: Path, port: int) -> None:
     for path in (own, shared):
         path.chmod(0o600)
     for sender, receiver in (
-        (["--algorithm", "sig", "--key", own, "--name", "h/1"], ["--signer", f"h={own}.pub"]),
-        (["--key", shared], ["--key", shared]),
+        (["--algorithm", "sig", "--key", str(own), "--name", "h/1"], ["--signer", f"h={own}.pub"]),
+        (["--key", str(shared)], ["--key", str(shared)]),
     ):
         with Sub(port, "-n", "1", *receiver) as process:
             done = bccn("pub", *direct(port), *sender, "x", "y")
