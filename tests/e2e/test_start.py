@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,7 @@ import pytest
 
 from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.starting import refused
-from tests.support import free_port, need_others
-
-
-def _has_accepted_one(daemon: Daemon) -> bool:
-    return daemon.verdicts() == {"accepted": 1}
+from tests.support import need_others
 
 
 @pytest.mark.parametrize(
@@ -65,20 +60,15 @@ def test_what_is_in_use_or_not_safe_is_refused_and_not_touched(tmp_path: Path) -
     assert "others can read it" in refused(daemon)
 
 
-def test_the_socket_of_a_living_daemon_is_refused_and_goes_on_serving(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a") as living:
-        other = Daemon(tmp_path / "b", {"bus": {"path": str(living.bus)}}, start=False)
-        assert living.process is not None
-        assert f"pid {living.process.pid}" in refused(other)
-        with living.connect("x") as client:
-            client.publish("x", b"still here")
-            assert payloads(client, 1) == [b"still here"]
-
-
-def test_the_socket_of_a_dead_daemon_is_replaced(tmp_path: Path) -> None:
+def test_the_socket_of_a_living_daemon_is_refused_and_that_of_a_dead_one_replaced(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a")
-    daemon.signal(signal.SIGKILL)
     assert daemon.process is not None
+    other = Daemon(tmp_path / "b", {"bus": {"path": str(daemon.bus)}}, start=False)
+    assert f"pid {daemon.process.pid}" in refused(other)
+    with daemon.connect("x") as client:
+        client.publish("x", b"still here")
+        assert payloads(client, 1) == [b"still here"]
+    daemon.signal(signal.SIGKILL)
     daemon.process.wait(PATIENCE)
     assert daemon.bus.exists()
     daemon.log.unlink()
@@ -143,18 +133,6 @@ def test_a_start_that_is_called_off_at_any_moment_leaves_no_socket_behind(tmp_pa
         assert not daemon.bus.exists()
     # Before it has begun to listen to signals it simply dies; from then on it ends in order.
     assert statuses <= {0, -signal.SIGTERM}
-
-
-def test_a_second_daemon_can_share_the_port(tmp_path: Path) -> None:
-    segments = [{"address": "127.255.255.255", "port": free_port()}]
-    with (
-        Daemon(tmp_path / "a", {"segments": segments}) as one,
-        Daemon(tmp_path / "b", {"segments": segments}) as two,
-        Wire(one.port) as wire,
-    ):
-        wire.send(datagram("a/b/1", 1, "x"))
-        for daemon in (one, two):
-            wait(partial(_has_accepted_one, daemon))
 
 
 def test_the_daemon_loads_only_what_it_needs() -> None:
