@@ -93,6 +93,8 @@ class Broker:
         self.publisher = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.publisher.bind(("127.0.0.1", 0))
         self.subs: list[Sub] = []
+        #: datagrams that the publisher has sent
+        self.published = 0
 
     def start(self) -> None:
         before = self.daemon.said().count("the broker serves")
@@ -169,6 +171,7 @@ class Broker:
     def send(self, *datagrams: bytes) -> None:
         for one in datagrams:
             self.publisher.sendto(one, ("127.0.0.1", self.udp))
+            self.published += 1
 
     def dropped(self, reason: str) -> float:
         return self.daemon.metric("gateway_dropped_total", gateway="broker", reason=reason)

@@ -345,22 +345,18 @@ def test_a_subscriber_that_does_not_read_costs_its_own_queue_only(tmp_path: Path
             if number % 20 == 19:  # as quickly as they are taken, and no quicker: UDP drops what is too quick
                 heard += [struct.unpack("!BI", quick.hear().data.ljust(5, b"\0")[:5])[1] for _ in range(20)]
         assert heard == list(range(total))
-        wait(lambda: broker.report()["received"] > total, "a report behind all of it")
+        wait(lambda: broker.report()["received"] == broker.published, "a report behind all of it")
         rows = broker.report()
         assert broker.dropped("queue_full") > 0
         (peer,) = [one for one in rows["peers"] if one["name"] == "SLOW"]
         assert peer["dropped"] == broker.dropped("queue_full")
         assert peer["queued"] <= 64 << 10
         # What it gets in the end are whole messages, in their order, the first ones without a hole.
-        slow.sock.settimeout(1.0)
-        got = []
-        with suppress(TimeoutError):
-            while True:
-                got.append(struct.unpack("!BI", slow.hear().data.ljust(5, b"\0")[:5])[1])
-        assert len(got) + peer["dropped"] == total
+        got = [
+            struct.unpack("!BI", slow.hear().data.ljust(5, b"\0")[:5])[1] for _ in range(total - int(peer["dropped"]))
+        ]
         assert got == list(range(len(got)))
         broker.publish(b"flood", 3, b"it is well again")
-        slow.sock.settimeout(PATIENCE)
         assert slow.hear().data == b"it is well again"
 
 
@@ -403,7 +399,7 @@ def test_a_broker_that_stands_still_costs_nobody_else_and_says_what_it_has_misse
 
 @pytest.mark.slow
 def test_a_flood_of_connections_is_turned_away_and_ends_by_itself(tmp_path: Path) -> None:
-    with Broker(tmp_path / "a", max_connections=20, hello="500ms") as broker:
+    with Broker(tmp_path / "a", max_connections=20, hello="4s") as broker:
         one = broker.ready(b"C1", b"a")
         crowd = [broker.sub(None) for _ in range(100)]
         wait(lambda: broker.dropped("too_many_peers") == 81, "the crowd to be refused")
