@@ -153,6 +153,8 @@ def test_everything_fits_and_can_be_read(browser: Browser, daemon: Daemon) -> No
 @pytest.mark.slow
 def test_focus_selection_and_announcements_stay_while_it_changes(browser: Browser, daemon: Daemon) -> None:
     browser.go(f"{daemon.url}/")
+    sentence = "document.getElementById('sentence').textContent"
+    browser.until(lambda: "messages_lost" in browser.see(sentence), "a link in the sentence")
     where = "document.activeElement.textContent || document.activeElement.tagName"
     order = []
     for _ in range(4):
@@ -166,12 +168,12 @@ def test_focus_selection_and_announcements_stay_while_it_changes(browser: Browse
         ".observe(document.getElementById('sentence'), {childList: true, characterData: true, subtree: true}), true"
     )
     text = browser.see("getSelection().toString()")
-    said = browser.see("document.getElementById('sentence').textContent")
+    said = browser.see(sentence)
     rise(browser)
     assert browser.see(where) == order[-1]
     assert browser.see("getSelection().toString()") == text
     # Only the sentence is announced, and only when it changes.
-    if browser.see("document.getElementById('sentence').textContent") == said:
+    if browser.see(sentence) == said:
         assert browser.see("window.changes") == 0
     assert browser.see("document.querySelectorAll('[aria-live]').length") == 1
 
