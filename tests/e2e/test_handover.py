@@ -110,6 +110,7 @@ class Load:
             Witness(path, *patterns, batch=number % 3 == 1, slow=number % 4 == 3)
             for number, patterns in enumerate([(b"a/", b"l/"), (b"a/*", b"a/b", b"l/x"), (b"",)] * 3)
         ]
+        self._counted = list(self.witnesses)
         self._quick = [one for one in self.witnesses if not one.slow]
         # A client that connects in the very moment in which the daemon dies may have to connect again.
         self._publisher = Witness(path).sock
@@ -164,10 +165,12 @@ class Load:
         assert kernel_drops(self._udp) == 0
 
     def _read_the_rest(self) -> None:
+        """Read until everything is accounted for, and nothing more comes."""
+        deadline = time.monotonic() + PATIENCE
         still = time.monotonic() + 0.5
-        while time.monotonic() < still:
+        while time.monotonic() < min(still, deadline):
             more = [one.take(100) for one in self.witnesses]
-            if any(more):
+            if any(more) or any(one.count < sum(self.sent.values()) and not one.ended for one in self._counted):
                 still = time.monotonic() + 0.5
         for one in self.witnesses:
             one.sock.close()
