@@ -195,7 +195,7 @@ def test_programs_that_share_the_port_all_hear_everything_also_the_sender(segmen
 GROUPS: list[dict[str, Any]] = [{}, {"bind": "239.1.2.3"}, {"hop_limit": 7}]
 
 
-@pytest.mark.parametrize("options", GROUPS, ids=str)
+@pytest.mark.parametrize("options", GROUPS)
 def test_a_multicast_group_works_like_broadcast(segment: Segment, options: dict[str, Any]) -> None:
     options = {"address": "239.1.2.3", "interface": "lo", "keys": [KEY], **options}
     one, two = (segment.endpoint(name, **options) for name in ("a/b/1", "a/b/2"))
