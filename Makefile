@@ -36,7 +36,7 @@ help:
 	@echo 'make mesh    what joining segments costs; the tables and the chart of docs/mesh.md (root; ten minutes)'
 	@echo 'make bench-pipeline  what the tables of 1 and 10 million rows take, and that they are right (ten minutes)'
 	@echo 'make fuzz    inputs that nobody would think of, for everything that reads bytes (ten minutes; ARGS=--help)'
-	@echo 'make soak    half an hour of everything at once on three hosts; a chart in build/soak (ARGS="--rounds 3")'
+	@echo 'make soak    half an hour of everything at once on three hosts; an account in build/soak (ARGS="--rounds 3")'
 	@echo 'make lint    style and types only'
 	@echo 'make format  put the style right'
 	@echo 'make pin     write the versions in use to $(CONSTRAINTS)'

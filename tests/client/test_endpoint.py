@@ -333,9 +333,7 @@ def test_a_channel_or_target_that_is_none_is_refused_and_takes_no_number(segment
 SIG: Final = signatures.generate()
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"algorithm": "crc32"}, {"keys": [KEY]}, {"keys": [SIG], "algorithm": "sig"}], ids=str
-)
+@pytest.mark.parametrize("options", [{}, {"algorithm": "crc32"}, {"keys": [KEY]}, {"keys": [SIG], "algorithm": "sig"}])
 def test_a_datagram_of_1400_bytes_goes_out_and_one_more_byte_does_not(
     segment: Segment, options: dict[str, Any]
 ) -> None:
@@ -1201,7 +1199,6 @@ def test_heartbeats_end_with_stop_with_close_and_with_another_start(segment: Seg
         ({"algorithm": "sig", "signers": {"": [public_pem(ED25519)]}}, (1, ""), "no_signing_key"),
         ({"name": "?"}, (), "no_name"),
     ],
-    ids=str,
 )
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_heartbeats_that_can_never_be_sent_are_refused(
