@@ -30,6 +30,7 @@ def test_promtool_has_nothing_to_say_against_rules_and_configuration(tmp_path: P
     assert promtool("check", "rules", bad).returncode != 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_every_alert_fires_when_it_should_and_only_then() -> None:
     done = promtool("test", "rules", TESTS)
