@@ -330,14 +330,23 @@ def _drop_bus(bus: Bus) -> None:
 def nothing_left_open() -> Iterator[None]:
     """What was killed in the midst of opening has left descriptors open, which in service the kernel closes."""
     before = set(os.listdir("/proc/self/fd"))
-    try:
-        yield
-    finally:
-        gc.collect()
+
+    def left() -> list[int]:
+        found = []
         for name in set(os.listdir("/proc/self/fd")) - before:
             with suppress(OSError):
                 if os.readlink(f"/proc/self/fd/{name}").startswith(("/memfd:client-", "/memfd:sources-")):
-                    os.close(int(name))
+                    found.append(int(name))
+        return found
+
+    try:
+        yield
+    finally:
+        if left():
+            # What objects still hold they close themselves.
+            gc.collect()
+            for fd in left():
+                os.close(fd)
 
 
 # -- what clients have got

@@ -34,7 +34,7 @@ from tests.net.successors import Killed, Site, Trap, broadcasts, drop, nothing_l
 from tests.support import ANN, BOB, TINY, Peer, examples, gaps, messages, need_root, refusals, slow, turn_until
 
 #: lines of our code at which a daemon is killed, in each scenario; 0 for each of them
-POINTS: Final = int(os.environ.get("BCCND_POINTS", str(examples(40))))
+POINTS: Final = int(os.environ.get("BCCND_POINTS", str(examples(80))))
 #: what is killed in the midst of something is not closed by anybody
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -1079,7 +1079,7 @@ _STEP: Final = st.one_of(
 )
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(120))
 @given(st.lists(_STEP, min_size=1, max_size=12), st.floats(0, 1, exclude_max=True), st.floats(0, 3))
 def test_whatever_clients_do_and_wherever_a_daemon_is_killed_nobody_notices(
     drawn: list[tuple[Any, list[Any]]], at: float, second: float
