@@ -114,11 +114,12 @@ PLAIN_ALL := $(patsubst %,tests/%,core leaf net client fuzz test_build.py) \
 	$(patsubst %,tests/e2e/test_%.py,vectors local direct segments hosts interop handover slow_clients start)
 
 TOOLS = @packaging/need.sh git:git cc:gcc cc:libc6-dev socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
-		systemd-analyze:systemd man:man-db groff:groff-base bash:bash curl:curl nngcat:nng-utils tcpdump:tcpdump
+		systemd-analyze:systemd man:man-db groff:groff-base bash:bash curl:curl nngcat:nng-utils tcpdump:tcpdump; \
+	packaging/unpack-prometheus.sh .cache/prometheus
 # Ubuntu has Chromium as a snap only: what needs a browser is skipped there.
 MORE_TOOLS = @packaging/need.sh c++:g++ go:golang-go zsh:zsh fish:fish java:default-jre-headless pdftotext:poppler-utils \
 		jq:jq unshare:util-linux dh:debhelper /usr/share/perl5/Debian/Debhelper/Sequence/python3.pm:dh-python; \
-	packaging/need.sh chromium:chromium || true; packaging/unpack-prometheus.sh .cache/prometheus
+	packaging/need.sh chromium:chromium || true
 
 .PHONY: test-compiled test-plain plain more-tools
 test: $(READY) $(BUILT)
@@ -231,9 +232,7 @@ fuzz: $(BUILT)
 		$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) 'atheris>=3.0.0'; }
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-# `python -m tests.soak.bus` is another one: random frames from 50 clients of one daemon, held to a model.
 soak: $(BUILT)
-	@$(MATPLOTLIB)
 	$(BIN)/python -m tests.soak $(ARGS)
 
 format: $(READY)

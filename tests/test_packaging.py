@@ -20,7 +20,6 @@ import pytest
 
 from bccnd.cli import daemon, record, sbusd, tool
 from bccnd.config import (
-    DEFAULT_PATH,
     BrokerSettings,
     BusSettings,
     MetricsSettings,
@@ -31,6 +30,7 @@ from bccnd.config import (
     read,
 )
 from bccnd.daemon import _needing_restart
+from bccnd.paths import DEFAULT_PATH
 from bccnd.recorder import recorder
 from tests.support import ROOT, cannot_here
 
@@ -335,7 +335,12 @@ def test_a_packaged_command_loads_nothing_from_a_users_environment(tmp_path: Pat
     for victim in ("click", "json", "sitecustomize", "usercustomize"):
         (evil / f"{victim}.py").write_text("raise SystemExit('disturbed')\n")
     shutil.copy(evil / "click.py", tmp_path)
-    disturbed = {"PYTHONPATH": str(evil), "PYTHONHOME": "", "PYTHONSTARTUP": str(evil / "click.py"), "HOME": str(evil)}
+    disturbed: Any = {
+        "PYTHONPATH": str(evil),
+        "PYTHONHOME": "",
+        "PYTHONSTARTUP": str(evil / "click.py"),
+        "HOME": str(evil),
+    }
     done = run(sys.executable, *flags, program, "--version", **disturbed)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(name)

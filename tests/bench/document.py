@@ -126,7 +126,7 @@ def chart(
     except ImportError:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context({"svg.hashsalt": "bccnd", **(settings or {})}):
+    with matplotlib.rc_context({"svg.hashsalt": "bccnd"} | dict(settings or {})):
         figure = Figure(figsize=size)
         FigureCanvasSVG(figure)
         fill(figure)

@@ -161,7 +161,8 @@ TEXTS = ["", "hello", "gr\xfc\xdfe", "\U0001f600", "\udcff"]
 def test_a_payload_arrives_byte_for_byte_and_may_be_text(one: Connection) -> None:
     one.subscribe("a")
     one.publish("a")
-    for payload in (*PAYLOADS, *TEXTS):
+    both: list[bytes | str] = [*PAYLOADS, *TEXTS]
+    for payload in both:
         one.publish("a", payload)
     one.sync(PATIENCE)
     expected = [b"", *PAYLOADS, *(text.encode("utf-8", "surrogateescape") for text in TEXTS)]

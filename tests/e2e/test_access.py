@@ -103,7 +103,10 @@ def test_without_rules_every_user_publishes_and_subscribes_and_only_root_taps(da
 
 
 def test_rules_by_user_hold_and_refusals_are_counted_and_logged_once(daemon: Daemon, connect: Connect) -> None:
-    rules = [{"user": ANN, "publish": ["ann/"], "subscribe": ["ann/", "news"]}, {"publish": [""], "subscribe": [""]}]
+    rules: list[dict[str, Any]] = [
+        {"user": ANN, "publish": ["ann/"], "subscribe": ["ann/", "news"]},
+        {"publish": [""], "subscribe": [""]},
+    ]
     configured(daemon, rules)
     ann, bob = connect(ANN), connect(BOB)
     before = daemon.metric("client_errors_total", reason="not_permitted")

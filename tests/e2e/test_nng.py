@@ -190,7 +190,7 @@ def two_hosts(net: Net, folder: Path) -> Iterator[tuple[Daemon, Daemon]]:
     """Two linked hosts whose segments are not the wire that the link uses."""
     daemons = []
     for host, address, interface, way in (("a", "10.77.0.255", "lan0", "listen"), ("b", "10.78.0.255", "lan1", "dial")):
-        segment = {"address": address, "interface": interface, "bind": "0.0.0.0"}
+        segment: dict[str, object] = {"address": address, "interface": interface, "bind": "0.0.0.0"}
         daemons.append(net.daemon(host, folder, segment, start=False))
         daemons[-1].configure({"gateways": {"nng": {way: ["tcp://10.77.0.1:5402"]}}})
     with daemons[0] as a, daemons[1] as b:

@@ -187,7 +187,7 @@ def test_the_mode_of_an_abstract_address_holds_though_it_has_no_file(daemon: Dae
                 answer = b"CMSG !/bccn/sync\0" if permitted else b"CMSG !/bccn/error\0not_admitted "
                 assert sock.recv(100) == answer, (address, one)
     assert daemon.metric("clients_refused_total", reason="not_admitted") == before + 3
-    command = [BIN / "bccn", "--socket", f"@{daemon.folder.parent}-all", "pub", "a", "b"]
+    command: list[str | Path] = [BIN / "bccn", "--socket", f"@{daemon.folder.parent}-all", "pub", "a", "b"]
     assert subprocess.run(command, check=False, timeout=20).returncode == 0
 
 

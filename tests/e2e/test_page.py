@@ -98,6 +98,7 @@ def rise(browser: Browser) -> None:
     browser.until(lambda: accepted(browser) > at, "more")
 
 
+@pytest.mark.slow
 def test_numbers_rise_by_themselves_and_names_are_text(browser: Browser, daemon: Daemon) -> None:
     browser.go(f"{daemon.url}/")
     assert accepted(browser) > 0

@@ -458,7 +458,7 @@ def test_each_build_goes_on_where_the_other_has_ended(first: Any, second: Any) -
             fast, fast_end = open_.enter_context(pair())
             slow, _ = open_.enter_context(pair(TINY))
             ours, theirs = open_.enter_context(udp())
-            seen = []
+            seen: list[Any] = []
             for turn, module in enumerate(modules):
                 one = module.Ledger(memory)
                 assert one.serial == turn * 4

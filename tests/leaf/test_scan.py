@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -122,10 +123,11 @@ def test_what_is_not_within_the_bytes_is_no_number(scan: Any) -> None:
 @given(head=RAW, raw=RAW, start=PLACE, end=PLACE)
 @examples(400)
 def test_parts_are_slices_or_an_error(scan: Any, head: bytes, raw: bytes, start: int, end: int) -> None:
-    for wanted, last, call in (
+    calls: tuple[tuple[bytes, int, Callable[[], bytes]], ...] = (
         (raw[start:end], end, lambda: scan.cut(raw, start, end)),
         (head + raw[start:], len(raw), lambda: scan.joined(head, raw, start)),
-    ):
+    )
+    for wanted, last, call in calls:
         if inside(raw, start, last):
             found = call()
             assert (type(found), found, hash(found)) == (bytes, wanted, hash(wanted))

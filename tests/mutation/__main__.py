@@ -48,8 +48,8 @@ def explained() -> dict[str, str]:
 
 def mirrored(path: str) -> str:
     """The test file of a module."""
-    folder, name = path.removeprefix("bccnd/").rsplit("/", 1)
-    return f"tests/{folder}/test_{name}"
+    folder, _, name = path.removeprefix("bccnd/").rpartition("/")
+    return os.path.join("tests", folder, f"test_{name}")
 
 
 def fails(tree: Path, tests_from: Path, tests: list[str]) -> bool:
@@ -62,7 +62,7 @@ def fails(tree: Path, tests_from: Path, tests: list[str]) -> bool:
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--import-mode=append", "-p", "no:cacheprovider"]
-    command += ["-m", "not slow", "-o", "timeout=60", *tests]
+    command += ["-m", "not slow", *tests]
     try:
         done = subprocess.run(
             command, cwd=tests_from, env=environment, capture_output=True, timeout=TIMEOUT, check=False
@@ -89,7 +89,8 @@ def main() -> int:
     parser.add_argument("modules", nargs="+", metavar="MODULE", help="a file like bccnd/core/dedup.py, or a folder")
     parser.add_argument("--sample", type=int, default=50, metavar="N", help="how many mutants; 0 is all (50)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
-    parser.add_argument("--tests", nargs="*", default=[], metavar="FILE", help="run these after the module's own tests")
+    more = "run these after the module's own tests (those of its folder)"
+    parser.add_argument("--tests", nargs="*", metavar="FILE", help=more)
     parser.add_argument("--tests-from", type=Path, default=ROOT, metavar="DIR", help="a checkout to take all from")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="how many at once")
     options = parser.parse_args()
@@ -105,8 +106,9 @@ def main() -> int:
         cases = random.Random(options.seed).sample(cases, min(options.sample, total))
 
     def stages(path: str) -> list[list[str]]:
-        own = [[mirrored(path)]] if (root / mirrored(path)).is_file() else []
-        return [*own, *([options.tests] if options.tests else [])]
+        own = mirrored(path)
+        more = [os.path.dirname(own)] if options.tests is None else options.tests
+        return [tests for tests in ([own] if (root / own).is_file() else [], more) if tests]
 
     known = explained()
     began = time.monotonic()

@@ -336,7 +336,9 @@ def test_what_is_everyday_life_is_no_finding(facts: Facts) -> None:
 
 def test_a_host_that_went_down_twice_is_two_findings() -> None:
     times = ((10, 12), (40, None))
-    found = findings(silent(*(silence(f"h02/{name}/7", *time, "host_down") for time in times for name in "ab")))
+    found = findings(
+        silent(*(silence(f"h02/{name}/7", start, end, "host_down") for start, end in times for name in "ab"))
+    )
     assert [(one.kind, one.severity) for one in found] == [("host_down", URGENT), ("host_down", LOOK)]
 
 

@@ -6,7 +6,9 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -114,7 +116,7 @@ def test_more_hosts_than_a_word_has_bits(tmp_path: Path) -> None:
 
 
 def test_everything_else_that_happened(tables: Path) -> None:
-    for table, rows, day in (
+    written: tuple[tuple[str, Sequence[Mapping[str, Any]], str], ...] = (
         (
             "epochs",
             [
@@ -145,7 +147,8 @@ def test_everything_else_that_happened(tables: Path) -> None:
             "2026-11-22",
         ),
         ("messages", [{"src": "a", "first_ts": START + at} for at in range(11)], DAY),
-    ):
+    )
+    for table, rows, day in written:
         put(tables, table, rows, day)
     facts = gather(Tables(str(tables)))
     assert facts.epochs == (Epoch("a", 2, START + 9, START + 99, "masked", 2),)
