@@ -19,7 +19,7 @@ import bccnd.aio
 from bccnd.aio import AsyncConnection
 from bccnd.client.aio import MAX_EVENTS
 from bccnd.client.message import Message
-from bccnd.client.session import Event, Gap, Reconnected, Refusal
+from bccnd.client.session import Event, Reconnected, Refusal
 from bccnd.core import frames
 from bccnd.errors import BusError
 from tests.client.sessions import Bare, batch, frame, impatient
@@ -298,31 +298,6 @@ def test_a_client_that_is_turned_away_before_it_has_read_anything_was_not_away_f
         assert 0 <= event.seconds < PATIENCE
 
     asyncio.run(scene())
-
-
-def test_a_slow_program_is_told_what_the_daemon_dropped(hub: Hub) -> None:
-    count = 8000
-
-    async def scene(bus: AsyncConnection) -> None:
-        await bus.subscribe("a")
-        await bus.sync()
-        async with await bccnd.aio.connect(hub.path) as other:
-            for _ in range(count):
-                await other.publish("a", b"x" * 300)
-            await other.sync()
-        told = 0
-        gaps = 0
-        while told < count:
-            event = await bus.receive(PATIENCE)
-            assert event is not None
-            told += event.lost if isinstance(event, Gap) else 1
-            gaps += isinstance(event, Gap)
-        assert gaps
-        assert told == count
-        assert await bus.receive(0) is None
-
-    with turning(hub.loop):
-        play(hub.path, scene)
 
 
 # -- receiving

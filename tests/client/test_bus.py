@@ -16,10 +16,9 @@ from bccnd.client.bus import Connection, Event, Reconnected, Refusal, connect
 from bccnd.client.message import Message
 from bccnd.core import frames
 from bccnd.errors import BusError
-from bccnd.net.clients import BusLimits
 from tests.client.sessions import Bare, batch, frame
 from tests.refusals import refused
-from tests.support import PATIENCE, Do, Hub, turn_until, turning, wait
+from tests.support import PATIENCE, Do, Hub, turning, wait
 
 
 @pytest.fixture
@@ -59,12 +58,6 @@ def message(connection: Connection) -> Message:
 
 def descriptors() -> set[str]:
     return set(os.listdir("/proc/self/fd"))
-
-
-def deliver(do: Do, hub: Hub, *packets: bytes) -> None:
-    """Have the bus send these packets to its only client, as if they came from a segment."""
-    (fd,) = hub.bus.clients
-    do(lambda: hub.bus.deliver([((fd,), packet) for packet in packets]))
 
 
 # -- connecting
@@ -115,14 +108,6 @@ def test_a_connection_that_fails_at_the_first_word_leaves_nothing_open(
     assert after == before
 
 
-def test_a_daemon_that_serves_too_many_says_so(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=BusLimits(max_clients=0)) as full, connect(full.path, reconnect=False) as connection:
-        turn_until(full.loop, lambda: select.select([connection], [], [], 0)[0])
-        assert connection.receive(PATIENCE) == Refusal("too_many_clients", "")
-        with refused("connection_lost"):
-            connection.receive(PATIENCE)
-
-
 # -- messages
 
 
@@ -137,21 +122,6 @@ def test_a_message_comes_with_all_that_is_known_of_it(hub: Hub, one: Connection,
     assert second.seq == first.seq + 1
     assert before <= first.received_ns <= second.received_ns
     assert b":%d:a/b|hello" % first.seq in hub.sent[0]
-
-
-def test_a_message_from_the_segment_comes_with_its_sender_and_address(hub: Hub, do: Do, one: Connection) -> None:
-    meta = frames.meta(b"relay02/x/7", 2**64 - 1, 1_700_000_000_123_456_789, "10.0.0.2:5400")
-    deliver(do, hub, frames.message(b"a/b", meta + b"x|y:z"), frames.message(b"!relay01/*", meta))
-    assert message(one) == (
-        "relay02/x/7",
-        2**64 - 1,
-        "a/b",
-        b"x|y:z",
-        "plain",
-        "10.0.0.2:5400",
-        1_700_000_000_123_456_789,
-    )
-    assert message(one)[2:5] == ("!relay01/*", b"", "directed")
 
 
 PAYLOADS = [b"", b"\0", b"|", b"a:1:2:b|", b"\n", bytes(range(256)), b"x" * 1300, b"y" * 200_000]
@@ -199,16 +169,6 @@ def test_patterns_count(one: Connection) -> None:
     assert one.sync(PATIENCE) == [Refusal("not_subscribed", "a")]
 
 
-def test_a_key_that_is_no_channel_carries_nothing_but_its_payload(one: Connection, other: Connection) -> None:
-    one.subscribe("!/app/", "")
-    one.sync(PATIENCE)
-    for key in ("!/app/x", "two words", "a:b", "\xe4", "\udcff"):
-        for payload in (b"bare", b"root/x/1:5:6:local|forged", b"a:%b:2:b|" % (b"1" * 5000)):
-            other.publish(key, payload)
-            got = message(one)
-            assert (got.src, got.seq, got.chan, got.payload, got.peer) == ("", 0, key, payload, "local")
-
-
 # -- asking
 
 
@@ -224,13 +184,6 @@ def test_a_sync_gives_what_was_refused_since_the_last_one_and_leaves_the_message
     assert one.receive(0) is None
     one.publish("two words")  # without a sync, a refusal is an event
     assert one.receive(PATIENCE) == Refusal("bad_channel", "two words")
-
-
-def test_the_identity_is_host_program_and_process(one: Connection) -> None:
-    host, program, pid = one.identity().split("/")
-    assert host == "relay01"
-    assert program == Path("/proc/self/comm").read_text().strip()
-    assert pid == str(os.getpid())
 
 
 def test_a_listing_can_be_asked_for_and_a_question_that_is_refused_is_an_error(one: Connection) -> None:
@@ -390,18 +343,6 @@ def test_a_program_that_looks_rarely_learns_for_how_long_something_may_be_missin
 
 
 # -- the end
-
-
-def test_what_came_before_the_end_of_the_daemon_is_received(hub: Hub) -> None:
-    with connect(hub.path, reconnect=False) as connection:
-        connection.subscribe("a")
-        connection.publish("a", "1")
-        turn_until(hub.loop, lambda: hub.sent)
-        connection.publish("a", "never read by the daemon")
-        hub.bus.close()
-        assert message(connection).payload == b"1"
-        with refused("connection_lost", hub.path):
-            connection.receive(PATIENCE)
 
 
 def test_with_closes_and_a_closed_connection_says_so(hub: Hub, do: Do) -> None:

@@ -9,20 +9,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 from typing import Any, Final
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +40,8 @@ from tests.support import BROADCAST, PATIENCE, wait
 __all__ = ["hasty", "segment"]  # fixtures
 
 OTHER_KEY: Final = b"another key, as long as it has to be"
+SIG: Final = signatures.generate()
+PUBLIC: Final = signatures.public_of(SIG)
 #: every byte that a payload can hold
 BYTES: Final = bytes(range(256))
 
@@ -69,25 +62,12 @@ def test_nothing_is_opened_before_open_and_closing_gives_all_back(segment: Segme
     endpoint.close()
     endpoint.close()
     assert descriptors() == before
-    endpoint.open()
-    endpoint.send("x", "again")
-    assert heard(endpoint).payload == b"again"
-
-
-def test_with_opens_and_closes_whatever_happens(segment: Segment) -> None:
-    before = descriptors()
-    endpoint = segment.closed("a")
-
-    def program() -> None:
-        with endpoint as same:
-            assert same is endpoint
-            same.send("x")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        program()
+    with suppress(ZeroDivisionError), endpoint as same:
+        assert same is endpoint
+        same.send("x", "again")
+        assert heard(endpoint).payload == b"again"
+        raise ZeroDivisionError
     assert descriptors() == before
-    assert refused(endpoint.fileno).reason == "not_open"
 
 
 USES: list[Callable[[Endpoint], object]] = [
@@ -109,16 +89,7 @@ def test_what_needs_a_socket_says_that_there_is_none(segment: Segment) -> None:
         endpoint.close()
 
 
-def test_what_needs_no_socket_works_without_one(segment: Segment) -> None:
-    endpoint = segment.closed("a", dedup=True, speed_window=2)
-    endpoint.listen("x", print)
-    assert endpoint.unlisten("x", print)
-    endpoint.beat()
-    endpoint.heartbeat_stop()
-    endpoint.clear_dedup()
-    assert endpoint.notify("x") is False
-    assert endpoint.error() == "call open() first"
-    assert endpoint.stats()["QSC"] == 0
+ELSEWHERE: dict[str, Any] = {"address": "239.1.2.3"}
 
 
 @pytest.mark.parametrize(
@@ -127,47 +98,32 @@ def test_what_needs_no_socket_works_without_one(segment: Segment) -> None:
         ({"address": "localhost"}, "bad_address", "localhost"),
         ({"address": ""}, "bad_address", "''"),
         ({"address": "10.0.0.0/24"}, "bad_address", "10.0.0.0/24"),
-        ({"port": 0}, "bad_port", "1 to 65535"),
-        ({"port": 65_536}, "bad_port", "65536"),
-        ({"port": -1}, "bad_port", "-1"),
-        ({"hop_limit": 256}, "bad_hop_limit", "256"),
-        ({"hop_limit": -2}, "bad_hop_limit", "-2"),
+        *(({"port": port}, "bad_port", str(port)) for port in (0, 65_536, -1)),
+        *(({"hop_limit": limit}, "bad_hop_limit", str(limit)) for limit in (0, 256, -2)),
         ({"speed_window": -1}, "bad_speed_window", "-1"),
-        ({"largest": -1}, "bad_largest", "-1"),
-    ],
-    ids=str,
-)
-def test_an_option_that_means_nothing_is_refused_at_once(options: dict[str, Any], reason: str, said: str) -> None:
-    before = descriptors()
-    error = refused(lambda: Endpoint("a", **options))
-    assert (error.reason, said in error.detail) == (reason, True)
-    assert descriptors() == before
-
-
-@pytest.mark.parametrize(
-    ("options", "reason", "said"),
-    [
+        *(({"largest": size}, "bad_largest", str(size)) for size in (-1, 0, 65_508)),
         ({"address": "127.0.0.1"}, "no_broadcast_address", "127.0.0.1"),
-        ({"address": "::1"}, "no_broadcast_address", "multicast"),
         ({"bind": "127.0.0.1"}, "bind_misses_broadcast", "broadcast"),
-        ({"bind": "nonsense"}, "bind_misses_broadcast", "'bind'"),
         ({"interface": "nosuch0"}, "no_interface", "nosuch0"),
-        ({"interface": "x" * 40}, "no_interface", "lo"),
-        ({"address": "239.1.2.3", "interface": "nosuch0"}, "no_interface", "nosuch0"),
-        ({"address": "239.1.2.3", "interface": "lo", "bind": "127.0.0.1"}, "bind_misses_broadcast", "multicast"),
+        ({**ELSEWHERE, "interface": "nosuch0"}, "no_interface", "nosuch0"),
+        ({**ELSEWHERE, "interface": "lo", "bind": "127.0.0.1"}, "bind_misses_broadcast", "multicast"),
     ],
     ids=str,
 )
-def test_a_segment_that_cannot_be_reached_is_refused_with_a_remedy(
+def test_an_option_that_means_nothing_is_refused_at_once_and_a_segment_out_of_reach_with_a_remedy(
     segment: Segment, options: dict[str, Any], reason: str, said: str
 ) -> None:
     before = descriptors()
-    endpoint = segment.closed("a", **options)
-    error = refused(endpoint.open)
-    assert (error.reason, said in error.detail, "remedy: " in error.detail) == (reason, True, True)
-    assert endpoint.error() == error.detail
+    if reason.startswith("bad_"):
+        error = refused(lambda: Endpoint("a", **options))
+    else:
+        endpoint = segment.closed("a", **options)
+        error = refused(endpoint.open)
+        assert "remedy: " in error.detail
+        assert endpoint.error() == error.detail
+        assert refused(endpoint.fileno).reason == "not_open"
+    assert (error.reason, said in error.detail) == (reason, True)
     assert descriptors() == before
-    assert refused(endpoint.fileno).reason == "not_open"
 
 
 def test_a_port_of_a_program_that_does_not_share_it_is_refused_and_opens_when_it_is_gone(segment: Segment) -> None:
@@ -206,16 +162,6 @@ def test_a_multicast_group_works_like_broadcast(segment: Segment, options: dict[
         assert message.peer.endswith(f":{segment.port}")
     two.send_to("a/b/1", "and back")
     assert heard(one).payload == b"and back"
-
-
-def test_groups_and_broadcast_on_one_port_stay_apart(segment: Segment) -> None:
-    one = segment.endpoint("a", address="239.1.2.3", interface="lo")
-    two = segment.endpoint("b", address="239.1.2.4", interface="lo")
-    three = segment.endpoint("c")
-    for endpoint in (one, two, three):
-        endpoint.send("x", f"from {endpoint.name}")
-    for endpoint in (one, two, three):
-        assert payloads(until_now(endpoint)) == [f"from {endpoint.name}".encode()]
 
 
 # -- name and seq
@@ -330,9 +276,6 @@ def test_a_channel_or_target_that_is_none_is_refused_and_takes_no_number(segment
     assert until_now(endpoint) == []
 
 
-SIG: Final = signatures.generate()
-
-
 @pytest.mark.parametrize("options", [{}, {"algorithm": "crc32"}, {"keys": [KEY]}, {"keys": [SIG], "algorithm": "sig"}])
 def test_a_datagram_of_1400_bytes_goes_out_and_one_more_byte_does_not(
     segment: Segment, options: dict[str, Any]
@@ -370,14 +313,6 @@ def broadcaster(ends: ExitStack, host: str = "") -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     sock.bind((host, 0))
     return sock
-
-
-def test_senders_on_any_port_are_received_and_told_apart(segment: Segment) -> None:
-    endpoint = segment.endpoint("a")
-    with ExitStack() as ends:
-        other = broadcaster(ends)
-        other.sendto(datagram("?", 1, "x"), (BROADCAST, segment.port))
-        assert heard(endpoint).peer == f"127.0.0.1:{other.getsockname()[1]}"
 
 
 def test_nothing_to_receive_is_none_when_the_time_is_over(segment: Segment) -> None:
@@ -431,63 +366,7 @@ def test_a_flood_of_what_is_dropped_lets_the_caller_go_on(segment: Segment, monk
     wait(lambda: endpoint.recv(0), "what came behind the flood")
 
 
-# -- for whom
-
-
-def test_what_is_directed_elsewhere_is_counted_and_not_received(segment: Segment) -> None:
-    """Which target reaches which name is in the table of vectors."""
-    endpoint, sender = segment.endpoint("h/p/1"), segment.endpoint("sender")
-    for target in ("h/p/1", "h/*", "h/p/2", "H"):
-        sender.send_to(target, target)
-    sender.send_all("the end")
-    messages = judged(endpoint, 5)
-    assert [(message.payload, message.form) for message in messages] == [
-        *((b"h/p/1", "directed"), (b"h/*", "directed"), (b"the end", "all"))
-    ]
-    assert verdicts(endpoint) == {"accepted": 3, "not_addressed": 2}
-    assert endpoint.stats()["TQMC"]["*"] == 3
-
-
-def test_who_is_addressed_follows_the_name(segment: Segment) -> None:
-    endpoint, sender = segment.endpoint(), segment.endpoint("sender")
-    for name in ("a/1", "b/1", ""):
-        endpoint.name = name
-        for target in ("a/1", "b/1", "a", "b"):
-            sender.send_to(target, target)
-        wanted = [b"a/1", b"a"] if name == "a/1" else [b"b/1", b"b"] if name == "b/1" else []
-        assert payloads(until_now(endpoint, sender)) == wanted
-
-
 # -- listeners
-
-
-PATTERNS = ["", "a/", "a/b", "a/*", "a/*/c", "a/>", ">", "*", "a", "a/b*", "*b", "!", "a/*b"]
-#: channels, and the patterns that match
-MATCHES: dict[str, set[str]] = {
-    "a": {"", ">", "*", "a"},
-    "a/b": {"", "a/", "a/b", "a/*", "a/>", ">", "a/b*"},
-    "a/bc": {"", "a/", "a/*", "a/>", ">", "a/b*"},
-    "a/b/c": {"", "a/", "a/*/c", "a/>", ">"},
-    "a/": {"", "a/", "a/*", "a/>", ">"},
-    "b": {"", ">", "*"},
-    "b/a": {"", ">"},
-    "!": set(PATTERNS),
-    "!me/1": set(PATTERNS),
-    "!me": set(PATTERNS),
-    "!you": set(),
-}
-
-
-def test_a_message_calls_the_callbacks_whose_pattern_matches(segment: Segment) -> None:
-    endpoint = segment.endpoint("me/1")
-    called: list[str] = []
-    for pattern in PATTERNS:
-        endpoint.listen(pattern, lambda message, pattern=pattern: called.append(pattern))  # type: ignore[misc]
-    for number, (chan, wanted) in enumerate(MATCHES.items(), start=1):
-        endpoint.send(chan, "x")
-        wait(lambda number=number: (endpoint.dispatch(), sum(verdicts(endpoint).values()) == number)[1])  # type: ignore[misc]
-        assert called == [pattern for pattern in PATTERNS if pattern in wanted], chan
-        called.clear()
 
 
 def dispatched(endpoint: Endpoint, count: int) -> None:
@@ -542,11 +421,11 @@ def test_dispatch_counts_messages_also_those_without_a_callback_and_takes_what_r
     endpoint, log = segment.endpoint("a"), Log()
     assert endpoint.dispatch() == 0
     endpoint.listen("x", log("x"))
-    for chan in ("x", "y", "!", "!b"):
-        endpoint.send(chan)
-    dispatched(endpoint, 3)
-    assert len(log.taken()) == 2
-    assert verdicts(endpoint) == {"accepted": 3, "not_addressed": 1}
+    for chan in ("x", "y", "!", "!a", "!b"):
+        endpoint.send(chan, chan)
+    dispatched(endpoint, 4)
+    assert log.taken() == [("x", b"x"), ("x", b"!"), ("x", b"!a")]
+    assert verdicts(endpoint) == {"accepted": 4, "not_addressed": 1}
     assert endpoint.recv(0) is None
     for payload in ("1", "2"):
         endpoint.send("x", payload)
@@ -618,7 +497,6 @@ def test_a_callback_that_raises_ends_the_dispatch_and_costs_one_message(segment:
         if message.payload == b"bad":
             raise ZeroDivisionError
 
-    endpoint.listen("x", log("before"))
     endpoint.listen("x", fails)
     endpoint.listen("x", log("behind"))
     for payload in ("good", "bad", "next"):
@@ -626,11 +504,7 @@ def test_a_callback_that_raises_ends_the_dispatch_and_costs_one_message(segment:
     with pytest.raises(ZeroDivisionError):
         dispatched(endpoint, 2)
     dispatched(endpoint, 1)
-    assert log.taken() == [
-        *[("before", b"good"), ("behind", b"good")],
-        ("before", b"bad"),
-        *[("before", b"next"), ("behind", b"next")],
-    ]
+    assert log.taken() == [("behind", b"good"), ("behind", b"next")]
 
 
 def test_a_callback_may_answer_and_close(segment: Segment) -> None:
@@ -651,33 +525,6 @@ def test_a_callback_may_answer_and_close(segment: Segment) -> None:
 
 
 # -- in a program's own loop
-
-
-def polling(endpoint: Endpoint, ends: ExitStack) -> list[Callable[[float], object]]:
-    """Ways to wait for an endpoint for so many seconds; what they give is empty while there is nothing."""
-    poll, epoll = select.poll(), ends.enter_context(select.epoll())
-    poll.register(endpoint, select.POLLIN)
-    epoll.register(endpoint, select.POLLIN)
-    return [
-        lambda seconds: select.select([endpoint], [], [], seconds)[0],
-        lambda seconds: poll.poll(seconds * 1000),
-        lambda seconds: epoll.poll(seconds),
-    ]
-
-
-def test_in_a_loop_of_their_own_programs_are_woken_once_for_each_message(segment: Segment) -> None:
-    endpoint, other, log = segment.endpoint("a"), segment.endpoint("b"), Log()
-    endpoint.listen("x", log("x"))
-    with ExitStack() as ends:
-        ready = polling(endpoint, ends)
-        for number in range(6):
-            assert not any(poll(0) for poll in ready)
-            with soon(lambda number=number: other.send("x", str(number)), 0.02):  # type: ignore[misc]
-                assert ready[number % 3](PATIENCE)
-                assert all(poll(0) for poll in ready)
-                assert endpoint.dispatch() == 1
-        assert not any(poll(0) for poll in ready)
-    assert log.taken() == [("x", b"%d" % number) for number in range(6)]
 
 
 def test_in_asyncio_messages_arrive_without_busy_waiting(segment: Segment) -> None:
@@ -911,15 +758,6 @@ def test_what_is_dropped_for_another_reason_is_not_remembered(segment: Segment) 
 # -- integrity
 
 
-def pem(private: Ed25519PrivateKey | ec.EllipticCurvePrivateKey, phrase: bytes = b"") -> bytes:
-    encryption = BestAvailableEncryption(phrase) if phrase else NoEncryption()
-    return private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
-
-
-def public_pem(private: Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
-    return private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-
-
 @pytest.mark.parametrize(
     ("options", "unsigned", "signed"),
     [
@@ -964,33 +802,16 @@ def test_one_message_may_be_signed_with_another_key(segment: Segment) -> None:
     assert refused(lambda: plain.send("x", key="")).reason == "bad_key"
 
 
-ED25519 = Ed25519PrivateKey.generate()
-CURVE = ec.generate_private_key(ec.SECP256R1())
-
-
 @pytest.mark.parametrize(
     "options",
     [
         {"algorithm": "md5"},
-        {"algorithm": "md5", "keys": [KEY]},
-        {"algorithm": "hmac"},
-        {"algorithm": "hmac", "keys": []},
-        {"algorithm": "sig", "keys": [KEY]},
-        {"algorithm": "sig", "keys": [public_pem(ED25519)]},
-        {"algorithm": "sig", "keys": [pem(CURVE)]},
-        {"algorithm": "sig", "keys": [pem(ED25519, b"a phrase")]},
         {"algorithm": "sig", "signers": {"a": [KEY]}},
-        {"algorithm": "sig", "signers": {"a": [pem(ED25519)]}},
-        {"algorithm": "sig", "signers": {"a": [public_pem(ED25519), public_pem(CURVE)]}},
         # What would not protect: a key for each character or byte, an empty one, keys that are never used.
-        {"keys": KEY.decode()},
-        {"keys": KEY},
-        {"keys": [b""]},
-        {"keys": [KEY], "algorithm": "none"},
-        {"keys": [KEY], "algorithm": "crc32"},
-        {"keys": [pem(ED25519)]},
-        {"keys": [pem(ED25519)] * 2, "algorithm": "sig"},
-        {"keys": [KEY], "signers": {"a": [public_pem(ED25519)]}},
+        *({"keys": keys} for keys in (KEY.decode(), KEY, [b""])),
+        *({"keys": [KEY], "algorithm": algorithm} for algorithm in ("none", "crc32")),
+        {"keys": [SIG]},
+        {"keys": [KEY], "signers": {"a": [PUBLIC]}},
     ],
 )
 def test_keys_that_cannot_be_used_are_refused_at_once(options: dict[str, Any]) -> None:
@@ -1001,17 +822,10 @@ def test_keys_that_cannot_be_used_are_refused_at_once(options: dict[str, Any]) -
 # -- hostile input
 
 
-#: one of each kind; the table of vectors has them all
+#: what the table of vectors has not; and some of what it has
 HOSTILE: list[tuple[bytes, str]] = [
-    *((raw, "bad_envelope") for raw in (b"", b"\0", BYTES, b"BCCN1[]", b"BCCN1[7:hmac=]a:1:x|p")),
-    (b"BCCN1[8]a:1:x|p", "length_mismatch"),
-    (b"BCCN2[7]a:1:x|p", "unsupported_version"),
-    (b"BCCN1[7:hmac=0123456789abcdef]a:1:x|p", "integrity_unknown"),
-    (b"BCCN1[0]", "bad_body"),
-    (b"BCCN1[7]\xff:1:x|p", "bad_src"),
+    *((raw, "bad_envelope") for raw in (b"", b"\0", BYTES)),
     (b"BCCN1[7]a:\xb9:x|p", "bad_seq"),
-    (b"BCCN1[7]a:1: |p", "bad_channel"),
-    (b"BCCN1[8]a:1:!?|p", "bad_target"),
     (b"BCCN1[9]a:1:!zz|p", "not_addressed"),
     *((raw, "oversize") for raw in (datagram("a", 1, "x", b"." * 1500), b"\xff" * 9000, b"\xff" * 65_507)),
     (b"BCCN1[7]a:1:x|p", "accepted"),
@@ -1028,7 +842,7 @@ def test_what_is_not_acceptable_is_counted_and_never_raises(segment: Segment) ->
     stats = endpoint.stats()
     assert (stats["QSC"], stats["TQMC"], stats["DDC"], stats["DROPPED"]) == (1, {"*": 1, "x": 1}, 1, 0)
     for call in (endpoint.dispatch, lambda: endpoint.receive("x"), lambda: endpoint.recv(0)):
-        segment.wire.send(*(raw for raw, _ in HOSTILE[:14]))
+        segment.wire.send(*(raw for raw, _ in HOSTILE[:5]))
         call()
     assert endpoint.error() is None
 
@@ -1051,7 +865,7 @@ DOORS: dict[str, dict[str, Any]] = {
     "none": {},
     "crc32": {"algorithm": "crc32", "required": False},
     "hmac": {"keys": [KEY]},
-    "sig": {"algorithm": "sig", "signers": {"a": [public_pem(ED25519)]}, "accept_unverifiable": True},
+    "sig": {"algorithm": "sig", "signers": {"a": [PUBLIC]}, "accept_unverifiable": True},
 }
 _fields = st.binary(max_size=20) | st.sampled_from([b"a", b"?", b"me/1", b"!", b"!me", b"x/y", b"1", b"a/b/1"])
 _bodies = st.builds(lambda *parts: b"%b:%b:%b|%b" % parts, _fields, _fields, _fields, st.binary(max_size=40))
@@ -1196,7 +1010,7 @@ def test_heartbeats_end_with_stop_with_close_and_with_another_start(segment: Seg
     [
         *(({}, (interval,), "bad_interval") for interval in (0, -1, 0.0, float("nan"), float("inf"), 1e12)),
         ({}, (1, "x" * 2000), "too_long"),
-        ({"algorithm": "sig", "signers": {"": [public_pem(ED25519)]}}, (1, ""), "no_signing_key"),
+        ({"algorithm": "sig", "signers": {"": [PUBLIC]}}, (1, ""), "no_signing_key"),
         ({"name": "?"}, (), "no_name"),
     ],
 )

@@ -10,7 +10,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -117,54 +116,6 @@ def test_a_child_has_a_new_name_and_numbers_from_the_beginning_or_that_go_on(
         *((PARENT, first, b"before"), (name, begin, b"child 1"), (name, begin + 1, b"child 2")),
         (PARENT, first + 1, b"behind"),
     ]
-
-
-@pytest.mark.parametrize("fresh", [True, False], ids=["pattern A", "pattern B"])
-def test_grandchildren_carry_their_whole_line_in_their_name(segment: Segment, children: Children, fresh: bool) -> None:
-    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer", dedup=True)
-    base = 1 if fresh else endpoint.seq
-
-    def generation(number: int) -> None:
-        adopt_a_name(endpoint)
-        if fresh:
-            endpoint.seq = 1
-        endpoint.send("x", f"generation {number}")
-        if number < 3:
-            Children().run(lambda: generation(number + 1))
-
-    pid = children.run(lambda: generation(1))
-    messages = until_now(other)
-    assert [message.payload for message in messages] == [b"generation 1", b"generation 2", b"generation 3"]
-    assert [message.seq for message in messages] == ([1, 1, 1] if fresh else [base, base + 1, base + 2])
-    assert messages[0].src == f"{PARENT}/{pid}"
-    for elder, younger in pairwise(messages):
-        line, _, last = younger.src.rpartition("/")
-        assert line == elder.src
-        assert last.isdigit()
-
-
-def test_without_a_new_name_receivers_take_a_child_for_its_parent(segment: Segment, children: Children) -> None:
-    """Why a child needs a name: here its first message and its parent's next one cannot be told apart."""
-    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer", dedup=True)
-    children.run(lambda: endpoint.send("x", "of the child"))
-    endpoint.send("x", "of the parent")
-    assert [message.payload for message in until_now(other)] == [b"of the child"]
-
-
-def test_many_children_send_and_each_is_received_once(segment: Segment, children: Children) -> None:
-    endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer", dedup=True)
-    last = endpoint.seq
-
-    def child() -> None:
-        adopt_a_name(endpoint)
-        endpoint.send("x")
-
-    pids = [children.fork(child) for _ in range(20)]
-    for pid in pids:
-        children.join(pid)
-    messages = until_now(other)
-    assert {message.src for message in messages} == {f"{PARENT}/{pid}" for pid in pids}
-    assert [message.seq for message in messages] == [last] * 20
 
 
 # -- who is addressed
@@ -388,24 +339,3 @@ def test_a_child_ends_heartbeats_whatever_their_thread_was_doing(
             held.enter_context(lock)
         pid = children.fork(getattr(endpoint, end))
     children.join(pid)
-
-
-def test_forking_goes_on_when_endpoints_come_and_go(segment: Segment, children: Children, hasty: None) -> None:
-    """A fork looks at every endpoint that is open; others may be opened and closed at the same moment."""
-    over = threading.Event()
-    endpoint, *_ = [segment.endpoint(PARENT) for _ in range(30)]
-
-    def churn() -> None:
-        while not over.is_set():
-            with segment.closed("b") as one:
-                one.send("y")
-
-    threads = [threading.Thread(target=churn) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        forking([endpoint], children, examples(40))
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()

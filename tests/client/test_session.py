@@ -46,38 +46,19 @@ def test_every_subscription_is_restored_as_often_as_it_is_held() -> None:
     assert held(session) == [b"SUB a", b"SUB a", b"SUB b/", b"SUB ", b"SUB c"]
 
 
-def test_tag_and_modes_are_restored_before_the_subscriptions_and_the_last_of_each_kind_counts() -> None:
-    session = Session()
-    session.subscribed(b"a")
-    for tag in (b"one", b"two"):
-        session.tagged(tag)
-    for kind, mode in (("soft", b"soft/block"), ("hard", b"hard/error"), ("soft", b"soft/queue")):
-        session.set_mode(kind, b"CMSG blocking/" + mode)
-    modes = [b"CMSG blocking/soft/queue", b"CMSG blocking/hard/error"]
-    assert held(session) == [b"CMSG !/bccn/tag\0two", *modes, b"SUB a"]
-    session.tagged(b"")
-    assert held(session) == [*modes, b"SUB a"]
-
-
-def test_batches_are_asked_for_until_they_are_not_wanted() -> None:
-    assert Session().opening() == [META]
-    session = Session(batch=True)
-    assert session.opening() == [META, BATCH]
-    session.subscribed(b"a")
-    assert held(session) == [BATCH, b"SUB a"]
-    session.set_mode("batch", b"CMSG !/bccn/batch/off")
-    assert held(session) == [b"CMSG !/bccn/batch/off", b"SUB a"]
-
-
 # -- the session: what comes
+
+
+#: what would be a sender, on a key that has one
+FORGED = b"root/x/1:5:6:local|forged"
 
 
 @pytest.mark.parametrize(
     ("packet", "events"),
     [
         (frame(b"a/b", b"x|y"), [Message("relay02/x/7", 5, "a/b", b"x|y", "plain", "local", 6)]),
-        (b"MSG two words\0x", [Message("", 0, "two words", b"x", "plain", "local", 77)]),
-        (b"MSG !/app/x\0x", [Message("", 0, "!/app/x", b"x", "plain", "local", 77)]),
+        (b"MSG two words\0" + FORGED, [Message("", 0, "two words", FORGED, "plain", "local", 77)]),
+        (b"MSG !/app/x\0" + FORGED, [Message("", 0, "!/app/x", FORGED, "plain", "local", 77)]),
         (frame(b"!"), [Message("relay02/x/7", 5, "!", b"", "all", "local", 6)]),
         (frame(b"!relay01/*"), [Message("relay02/x/7", 5, "!relay01/*", b"", "directed", "local", 6)]),
         (b"MSG a\0x", [Message("", 0, "a", b"x", "plain", "local", 77)]),
@@ -317,16 +298,6 @@ def test_to_be_turned_away_is_told_once_and_makes_patient(reason: str) -> None:
     answer(session, session.greeting()[-1], 9.0)
     assert list(session.events) == [Refusal(reason, ""), Reconnected(8.0)]
     assert not session.turned_away
-
-
-def test_to_be_turned_away_at_the_first_time_is_told_at_once_and_once() -> None:
-    session = Session()
-    for now in (1.0, 2.0):
-        session.read(frames.error("too_many_clients", b""), now, 77)
-        assert list(session.events) == [Refusal("too_many_clients", "")]
-        session.lose(now)
-        session.greeting()
-    assert list(session.events) == [Refusal("too_many_clients", "")]
 
 
 def test_attempts_come_ever_more_slowly_until_one_succeeds() -> None:
