@@ -142,20 +142,6 @@ def test_a_key_that_is_changed_signs_from_then_on() -> None:
 # -- what the Perl module would discard
 
 
-PERL_NAMES = [
-    *(b"cardsys/relay/tx", b"a.b_c/D9", b"what?", b"?", b"/", b"a//b/"),
-    # The signs of the other forms are no part of a name; a target matters to its receiver only.
-    *(b"!", b"!relay-01", b"!relay01/cardsys-relay/7", b"!relay01/*"),
-]
-OTHER_NAMES = [b"a-b", b"a+b", b"a*", b"a!", b"a@b", b"#", b"a,b", b"[a]", b"a/b-", b"~"]
-
-
-@pytest.mark.parametrize("chan", [*PERL_NAMES, *OTHER_NAMES])
-def test_a_channel_that_the_perl_module_would_discard_is_refused_where_that_is_configured(chan: bytes) -> None:
-    assert refusal(egress(perl_safe=True), chan) == ("not_perl_safe" if chan in OTHER_NAMES else "")
-    assert refusal(egress(), chan) == ""
-
-
 @given(material.legal_chans())
 @examples(300)
 def test_perl_safe_refuses_plain_channels_with_other_characters_and_nothing_else(chan: bytes) -> None:

@@ -223,12 +223,6 @@ def test_a_source_and_a_channel_heard_before_are_not_read_again(monkeypatch: pyt
 # -- deliveries
 
 
-def test_a_message_reaches_its_receivers_byte_for_byte_with_one_frame_for_all_of_a_kind() -> None:
-    payload = bytes(range(256)) + b"|:[]\0\r\n"
-    plain, meta = b"MSG c/1\0", b"MSG c/1\0a/p/1:20:%d:%b|" % (NS, PEER.encode("ascii"))
-    assert World().feed(datagram(payload=payload)) == [([1, 3], plain + payload), ([2, 4], meta + payload)]
-
-
 @pytest.mark.parametrize("ceiling", [100, 1400, 65_507])
 def test_the_ceiling_is_exact(ceiling: int) -> None:
     head = len(datagram(payload=b"x" * (ceiling - 30))) - (ceiling - 30)

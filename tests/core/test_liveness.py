@@ -144,38 +144,15 @@ def test_a_short_history_gives_its_changes(name: str) -> None:
         assert world.states().split() == expected, step
 
 
-def test_each_source_is_watched_for_itself_and_the_silent_and_dead_are_counted() -> None:
-    world = World()
-    seen = []
-    for then, srcs in ((0.0, (SRC, OTHER)), (6.25, (OTHER,)), (8.0, ()), (14.25, ()), (15.0, (SRC,)), (30.0, ())):
-        world.until(then)
-        if srcs:
-            world.beat(*srcs)
-        seen.append((world.liveness.silent, world.liveness.deaths))
-    assert seen == [(0, 0), (1, 0), (1, 0), (1, 1), (1, 1), (0, 3)]
-
-
 # -- an interval of one's own
 
 
 @pytest.mark.parametrize(
     ("gaps", "kept", "interval"),
     [
-        ((8, 8), 0, 8.0),
         ((8, 10), 0, 9.0),  # a quarter of the later one apart is still the same
-        ((8, 6.5), 0, 7.25),
         ((8, 6), 0, 4.0),
-        ((6, 8.25), 0, 4.0),
-        ((5, 13, 5, 13, 5, 13), 0, 4.0),
         ((4, 8, 4, 8, 4), 0, 4.0),  # one heartbeat lost
-        ((4, 12), 0, 4.0),  # two
-        ((8, 8, 16, 8, 8), 0, 8.0),  # one lost of a source with an interval of its own
-        ((8, 8, 8.5, 7.5), 0, 8.0),  # jitter
-        ((8, 8, 4, 4), 0, 4.0),  # it may change
-        ((8, 8, 12, 12), 0, 12.0),
-        ((1, 1, 1), 0, 4.0),  # never below the expected one
-        ((0.25, 0.25), 0, 4.0),
-        ((8, 8, 8, 0, 0, 0), 0, 8.0),  # several that waited in the socket say nothing
         ((8, 8, 8), 1.0, 8.0),  # other messages between heartbeats do not shorten it
         ((47, 47), 4.0, 47.0),  # up to the longest stretch
         ((48, 48), 4.0, 48.0),
@@ -226,18 +203,6 @@ def test_while_the_daemon_sleeps_no_source_dies_and_then_all_have_their_time_aga
         assert sorted(world.changes()) == (sorted((src, name) for src in srcs) if name else [])
 
 
-@pytest.mark.parametrize("dead_after", [1, 3])
-def test_a_sleep_begins_a_silence_anew(dead_after: int) -> None:
-    world = World(replace(RULES, dead_after=dead_after))
-    world.beat()
-    world.until(5.75)
-    world.sleep_until(5.75 + ASLEEP + TICK)
-    world.until(world.now + 6.0)
-    assert world.states() == "alive"
-    world.until(world.now + TICK)
-    assert world.states() == ("silent" if dead_after > 1 else "dead")
-
-
 def test_a_source_that_was_silent_before_a_sleep_is_alive_after_it() -> None:
     world = World()
     world.beat()
@@ -271,20 +236,6 @@ def test_with_a_short_interval_a_shorter_pause_is_a_sleep(pause: float) -> None:
 
 
 # -- trackers that go in the meantime
-
-
-def test_an_evicted_source_is_watched_no_longer_and_when_it_comes_back_anew_and_once() -> None:
-    world = World(dedup=DedupRules(max_sources=1))
-    world.beat(SRC)
-    world.until(6.25)
-    world.hear(OTHER)
-    world.beat(SRC)
-    assert world.states() == "alive silent alive"
-    world.until(12.25)  # the old entry has been looked at, and is not of the new tracker
-    assert (world.states(), world.liveness.silent, len(world.standing())) == ("", 0, 1)
-    world.until(20.5)
-    assert world.states() == "silent dead"
-    assert (world.liveness.deaths, world.liveness.silent, world.liveness._entries) == (1, 0, 0)
 
 
 def test_a_source_that_expired_or_is_a_program_of_this_host_is_watched_no_longer() -> None:

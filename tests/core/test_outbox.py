@@ -161,59 +161,5 @@ def test_an_outbox_agrees_with_a_list(history: list[Deed], limit: int) -> None:
 # -- by example
 
 
-def filled(order: int) -> Outbox:
-    """Three messages with a gap behind the second, and a control message."""
-    box = Outbox()
-    box.set_order(order)
-    box.put(b"MSG a\0xx")
-    box.put(b"MSG b\0xxxx")
-    box.lose()
-    box.lose(2)
-    box.put(b"MSG c\0xx")
-    box.put(b"CMSG d\0")
-    return box
-
-
-IN_ORDER: dict[int, list[Entry]] = {
-    QUEUE: [b"MSG a\0xx", b"MSG b\0xxxx", 3, b"MSG c\0xx", b"CMSG d\0"],
-    STACK: [b"CMSG d\0", b"MSG c\0xx", 3, b"MSG b\0xxxx", b"MSG a\0xx"],
-    # The largest first, of one size the oldest, and the gap last.
-    RANDOM: [b"MSG b\0xxxx", b"MSG a\0xx", b"MSG c\0xx", b"CMSG d\0", 3],
-}
-
-
-@pytest.mark.parametrize(
-    ("order", "portions"),
-    [
-        (QUEUE, [[b"MSG a\0xx", b"MSG b\0xxxx"], [b"MSG b\0xxxx"], [], [b"MSG c\0xx"], []]),
-        (STACK, [[], [b"MSG c\0xx"], [], [b"MSG b\0xxxx", b"MSG a\0xx"], [b"MSG a\0xx"]]),
-        (RANDOM, [[b"MSG b\0xxxx"], [b"MSG a\0xx"], [b"MSG c\0xx"], [], []]),
-    ],
-    ids=["queue", "stack", "random"],
-)
-def test_what_waits_is_sent_in_the_order_of_choice(order: int, portions: list[list[bytes]]) -> None:
-    box = filled(order)
-    assert (len(box), box.messages, box.bytes) == (5, 3, 33)
-    for portion, entry in zip(portions, IN_ORDER[order], strict=True):
-        assert (box.portion(), box.take()) == (portion, entry)
-    assert box.portion() == []
-
-
-@pytest.mark.parametrize("order", [QUEUE, STACK])
-@pytest.mark.parametrize("more", [0, 1])
-def test_a_portion_is_what_goes_into_one_packet_of_a_batch(order: int, more: int) -> None:
-    box = Outbox()
-    box.set_order(order)
-    message = b"MSG a\0" + b"x" * 994
-    number, left = divmod(MAX_PORTION, LENGTH + len(message))
-    for _ in range(number - 1):
-        box.put(message)
-    last = b"MSG a\0" + b"y" * (994 + left + more)
-    (box.put if order == QUEUE else box._line.appendleft)(last)
-    box.put(message)
-    assert len(box.portion()) == number - (more if order == QUEUE else 0)
-    assert box.messages >= number
-
-
 def test_the_orders_are_called_as_sbus_calls_them() -> None:
     assert ORDERS == {b"queue": QUEUE, b"stack": STACK, b"random": RANDOM}

@@ -44,18 +44,6 @@ def play(one: Repeater, until: float, step: float = 0.125) -> list[tuple[float, 
 # -- copies and spacing
 
 
-@pytest.mark.parametrize("copies", [2, 3, 8])
-def test_the_copies_of_a_datagram_follow_each_other_at_their_spacing(copies: int) -> None:
-    datagram = bytes(range(256))
-    for spacing in (0.125, 0.5, 2.0):
-        one = repeater(rule(copies=copies, spacing=spacing))
-        assert one.add(b"a/b", datagram, 0.0) is True
-        sent = play(one, 20.0)
-        assert sent == [(spacing * number, datagram) for number in range(1, copies)]
-        assert all(copy is datagram for _, copy in sent)
-        assert (next_of(one), one.dropped) == (None, 0)
-
-
 def test_what_is_due_first_is_sent_first_and_of_those_due_together_what_came_first() -> None:
     one = repeater(rule(b"fast", spacing=0.25), rule(b"slow", spacing=1.0))
     # In an order that is not that of their bytes.

@@ -117,7 +117,6 @@ class Fleet:
 
 @pytest.mark.slow
 def test_100_000_senders_with_heartbeats_and_gaps_fit_in_60_mb() -> None:
-    """`python -m tests.bench.trackers` shows the same in resident memory."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

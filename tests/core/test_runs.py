@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bccnd.core import frames, runs
 from bccnd.core.frames import MAX_BATCH
-from bccnd.core.runs import CACHE, LENGTH, MAX_PORTION, TOGETHER, Runs, portions
+from bccnd.core.runs import CACHE, LENGTH, TOGETHER, Runs, portions
 from tests.core.material import examples
 
 Receivers = tuple[int, ...]
@@ -216,11 +216,3 @@ def test_a_portion_makes_a_batch_that_is_as_large_as_fits() -> None:
         sizes = [len(frames.batch(portion)) for portion in found]
         assert max(sizes) <= MAX_BATCH
         assert all(one + LENGTH + size > MAX_BATCH - 16 for one in sizes[:-1])
-
-
-def test_one_that_is_too_large_for_any_portion_comes_alone() -> None:
-    largest, larger = b"x" * (MAX_PORTION - LENGTH), b"x" * (MAX_PORTION - LENGTH + 1)
-    assert list(portions([b"a", largest, b"b"])) == [[b"a"], [largest], [b"b"]]
-    assert list(portions([larger])) == [[larger]]
-    assert list(portions([b"a", b"b", larger, larger, b"c", b"d"])) == [[b"a", b"b"], [larger], [larger], [b"c", b"d"]]
-    assert len(frames.batch([largest])) <= MAX_BATCH

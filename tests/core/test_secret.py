@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -124,25 +123,6 @@ def test_own_patterns_are_secret_ones_of_their_subscriber_and_each_stands_once(
         assert all(is_secret(one) and names(one, someone) for one in own)
         # What is asked for in other words is not asked for twice: these stand for themselves, or are among them.
         assert all(set(own_patterns(one, *someone) or ()) <= set(own) for one in own)
-
-
-ME = Someone(100, 1000, 7)
-TABLE: dict[bytes, list[bytes] | None] = {
-    # pattern, and what it stands for with the credentials ME
-    b"!/cred/100/1000/7/x": [b"!/cred/100/1000/7/x"],
-    b"!/cred/100/1000/7/*": [b"!/cred/100/1000/7/*"],
-    b"!/cred/100/1000//x": [b"!/cred/100/1000/7/x", b"!/cred/100/1000//x"],
-    b"!/cred//1000//": [b"!/cred/100/1000/7/", b"!/cred/100/1000//", b"!/cred//1000/7/", b"!/cred//1000//"],
-    **dict.fromkeys([b"!/cred/%b/x" % who for who in (b"100/1000/77", b"10/1000/7", b"100/0/7", b"0100/1000/7")]),
-    **dict.fromkeys([b"!/cred/%b/x" % who for who in (b"*/1000/7", b"100/1000/*", b"100/1000/7*")]),
-    **dict.fromkeys([b"!/cred/100/1000/7", b"!/cred/>", b"!/cred/", b"!/cred", b"!/cred/whoami", b"!/", b""]),
-    **dict.fromkeys([b"/cred/100/1000/7/x", b"a/!/cred/100/1000/7/x", b"!/cred/!/cred/100/1000/7/x"]),
-}
-
-
-@pytest.mark.parametrize("pattern", TABLE)
-def test_a_pattern_stands_for_what_its_subscriber_may_have(pattern: bytes) -> None:
-    assert own_patterns(pattern, *ME) == TABLE[pattern]
 
 
 def test_a_secret_key_is_no_channel() -> None:

@@ -244,7 +244,3 @@ def test_a_pem_may_have_text_around_it_and_either_line_end() -> None:
     for other in (text.rstrip(b"\n"), text.replace(b"\n", b"\r\n"), b"# relay01\n" + text + b"\n"):
         assert public_of(other) == public("a")
     public_key(public("a").rstrip(b"\n"))
-
-
-def test_no_two_generated_keys_are_the_same() -> None:
-    assert len({generate() for _ in range(20)}) == 20

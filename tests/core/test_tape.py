@@ -208,16 +208,6 @@ def test_a_queue_that_is_replayed_from_records_or_an_image_is_the_same(
     assert (lived.bytes, lived.messages) == (again.bytes, again.messages) == (0, 0)
 
 
-def test_a_gap_waits_as_a_number() -> None:
-    box = Outbox()
-    box.live_again(tape.PUT, 0, b"MSG a\0")
-    box.live_again(tape.LOST, 3, b"")
-    box.live_again(tape.LOST, 4, b"")
-    box.live_again(tape.PUT, 0, b"MSG b\0")
-    assert list(box) == [b"MSG a\0", 7, b"MSG b\0"]
-    assert tape.read(HEAD + tape.waiting(7)).records == [tape.Record(tape.LOST, 0, 7, bytes(8))]
-
-
 def test_a_replay_refuses_what_cannot_be_and_ignores_what_is_not_of_the_queue() -> None:
     for kind in (tape.TOOK, tape.LOST_HERE):
         with pytest.raises(IndexError):
