@@ -6,7 +6,6 @@ A case whose runs stay disturbed, or lose something, is refused, and the exit st
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import click
@@ -51,7 +50,7 @@ def main(
 ) -> None:
     """Measure bccnd, the least that a relay can cost, and other brokers.
 
-    Writes bench.json, bench.md and a chart to --out.
+    Writes bench.json and bench.md to --out.
     """
     chosen = [CASES[name] for name in cases]
     rules = Rules(foreign, tries)
@@ -85,7 +84,7 @@ def main(
         summary=summary,
         verdicts=bounds.judge(summary, asked) if check else [],
     )
-    document.write("bench", out, report.as_json(found), report.markdown(found), partial(report.chart, found))
+    document.write("bench", out, report.as_json(found), report.markdown(found))
     sys.exit(ends(runner.refused, summary.keys, check, found.verdicts))
 
 

@@ -97,7 +97,7 @@ def write(
     out: Path,
     found: Any,
     text: str,
-    draw: Callable[[Path], bool],
+    draw: Callable[[Path], bool] = lambda _folder: True,
     docs: Path | None = None,
     made: Mapping[str, str] | None = None,
 ) -> None:

@@ -1,19 +1,19 @@
-"""What a bench leaves: bench.json with everything, bench.md with the tables, and a chart.
+"""What a bench leaves: bench.json with everything, and bench.md with the tables.
 
 Nothing is shown that is not in bench.json, and what was refused or left out is named beside the figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from tests.bench import document
 from tests.bench.cases import CASES
 from tests.bench.measure import Rules, Run
 from tests.bench.summary import (
+    FIGURES,
     FLOOR,
     Key,
     Spread,
@@ -21,33 +21,18 @@ from tests.bench.summary import (
     Verdict,
     clients_cpu,
     cpu,
-    lost,
     p50,
     p99,
     rate,
     rss,
     together,
 )
-from tests.bench.summary import (
-    as_json as spread,
-)
+from tests.bench.summary import as_json as spread
 
 #: of bench.json; raised when what is there already changes its meaning
 SCHEMA: Final = 1
 #: for a peer that is missing
 REMEDY: Final = "packaging/unpack-peers.sh .cache/peers, or apt-get install"
-#: kinds of relays, and their colours
-COLOURS: Final = {"floor": "#9aa1a9", "bccnd": "#1f6fb4", "listeners": "#8a6fb0", "": "#dd8a3c"}
-#: the figures of bench.json
-FIGURES: Final = {
-    "cpu_ns": cpu,
-    "clients_ns": clients_cpu,
-    "messages_per_second": rate,
-    "p50_us": p50,
-    "p99_us": p99,
-    "lost": lost,
-    "rss_kib": rss,
-}
 
 
 @dataclass
@@ -174,74 +159,3 @@ def markdown(found: Findings) -> str:
     lines += [f"- refused: {one.case} to {one.fan_out}, {one.mode}: {why}" for one, why in found.refused.items()]
     lines += [f"- {one}" for one in found.verdicts]
     return "\n".join(lines) + "\n"
-
-
-# ---- the chart ----
-
-
-def colour(case: str) -> str:
-    return next(colour for kind, colour in COLOURS.items() if case.startswith(kind))
-
-
-def chart(found: Findings, folder: Path) -> bool:
-    """bench.svg; False where there is no matplotlib."""
-    rows = {mode: shown(found, mode) for mode in found.modes if any(key.mode == mode for key in found.summary.keys)}
-    heights = [len(cases) for cases in rows.values()]
-
-    def fill(figure: Any) -> None:
-        # One scale for a row: a bar is as long in one panel as in the next.
-        panels = figure.subplots(
-            *(len(rows), len(found.fan_outs)),
-            squeeze=False,
-            sharex="row",
-            sharey="row",
-            gridspec_kw={"height_ratios": heights},
-        )
-        for across, (mode, cases) in zip(panels, rows.items(), strict=True):
-            for panel, fan_out in zip(across, found.fan_outs, strict=True):
-                draw(panel, found, cases, mode, fan_out)
-            seen = [found.summary.figure(key, cpu) for key in found.summary.keys if key.mode == mode]
-            known = [figure for figure in seen if figure is not None]
-            across[0].set_xlim(min(one.least for one in known) / 2, max(one.most for one in known) * 3.5)
-        figure.suptitle("CPU of the relay for a message, ns (log scale; whiskers: least to most)", fontweight="bold")
-
-    size = (4.2 * len(found.fan_outs) + 2.4, 0.3 * sum(heights) + 1.3 * len(rows) + 0.6)
-    return document.chart(folder / "bench.svg", size, fill) if rows else True
-
-
-def shown(found: Findings, mode: str) -> list[str]:
-    keys = {(key.case, key.mode) for key in (*found.summary.keys, *found.refused)}
-    return [case for case in CASES if (case, mode) in keys]
-
-
-def draw(panel: Any, found: Findings, cases: Sequence[str], mode: str, fan_out: int) -> None:
-    """One panel: a bar for each case, with its figure behind it."""
-    panel.set_xscale("log")
-    for place, case in enumerate(cases):
-        key = Key(case, fan_out, mode)
-        figure = found.summary.figure(key, cpu)
-        text, start = "", (0.0, place)
-        if figure is not None:
-            panel.barh(place, figure.median, height=0.68, color=colour(case))
-            panel.plot([figure.least, figure.most], [place, place], color="#30343a", linewidth=1.1)
-            text, start = f"{figure.median:,.0f}", (figure.most, place)
-        elif key in found.refused:
-            text = "refused"
-        panel.annotate(
-            text,
-            start,
-            xycoords="data" if figure is not None else ("axes fraction", "data"),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8.5,
-            color="#30343a" if figure is not None else "#a03c3c",
-        )
-    panel.xaxis.set_major_formatter("{x:,.0f}")
-    panel.set_yticks(range(len(cases)), [CASES[case].title for case in cases], fontsize=9)
-    panel.set_ylim(len(cases) - 0.4, -0.6)
-    panel.set_title(f"{mode}, fan-out {fan_out}", fontsize=10, loc="left")
-    panel.tick_params(axis="x", labelsize=8)
-    panel.tick_params(axis="y", length=0)
-    panel.grid(axis="x", color="#e3e6ea", linewidth=0.8)
-    document.bare(panel, "top", "right", "left")

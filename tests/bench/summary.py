@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from statistics import median
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -55,33 +56,24 @@ def cpu(run: Result) -> float | None:
     return run.cpu_ns or None
 
 
-def clients_cpu(run: Result) -> float | None:
-    return run.clients_ns
-
-
 def together(run: Result) -> float | None:
     """Relay and clients."""
     return run.cpu_ns + run.clients_ns
 
 
-def rate(run: Result) -> float | None:
-    return run.messages_per_second
-
-
-def p50(run: Result) -> float | None:
-    return run.p50_us
-
-
-def p99(run: Result) -> float | None:
-    return run.p99_us
-
-
-def lost(run: Result) -> float | None:
-    return run.lost
-
-
-def rss(run: Result) -> float | None:
-    return run.rss_kib
+clients_cpu, rate, p50, p99, lost, rss = map(
+    attrgetter, ("clients_ns", "messages_per_second", "p50_us", "p99_us", "lost", "rss_kib")
+)
+#: of bench.json
+FIGURES: Final[dict[str, Callable[[Run], float | None]]] = {
+    "cpu_ns": cpu,
+    "clients_ns": clients_cpu,
+    "messages_per_second": rate,
+    "p50_us": p50,
+    "p99_us": p99,
+    "lost": lost,
+    "rss_kib": rss,
+}
 
 
 class _OfARound(Protocol):
