@@ -7,7 +7,6 @@ import os
 import pwd
 import re
 import socket
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -30,7 +29,6 @@ from pydantic import BaseModel
 from bccnd import config
 from bccnd.config import (
     AccessSettings,
-    BusSettings,
     Configuration,
     GatewaySettings,
     IntegritySettings,
@@ -45,10 +43,9 @@ from bccnd.config import (
 )
 from bccnd.core.bccn1 import build
 from bccnd.core.integrity import MIN_KEY, make_door
-from bccnd.core.patterns import DIALECTS
 from bccnd.core.signatures import generate, public_of
 from bccnd.errors import ConfigError, Fault
-from tests.support import NOBODY, ROOT, examples, need_root, without_root
+from tests.support import NOBODY, ROOT, examples, need_root
 
 SAMPLE = ROOT / "etc/bccnd.yaml"
 PLACE = "/etc/bccnd/bccnd.yaml"
@@ -203,7 +200,6 @@ GOOD: list[tuple[str, str, dict[str, object]]] = [
     ("heartbeat: {interval: %s}", "heartbeat.interval", {"0": 0.0, "100ms": 0.1}),
     ("%s", "host", dict.fromkeys(["", "# nothing\n", "---\n", "{}", "\ufeff"], socket.gethostname())),
 ]
-GOOD_PATHS = ["@bccn", "@" + "x" * 107, "/dev/unix/abstract/0062", "/dev/fd/0", "/dev/fd/31", "a.sock", "/" + "x" * 106]
 #: a template, the place, part of the reason, and texts that are refused there
 MALFORMED: list[tuple[str, str, str, list[str]]] = [
     ("dedup: {expire: %s}", "dedup.expire", "is no duration", ["soon", "5 s", "5S", "-1", ".inf", "1h30m", "s", "5x"]),
@@ -285,20 +281,6 @@ def test_malformed_values_are_refused(template: str, path: str, reason: str, tex
         assert (fault.line, fault.path, reason in fault.reason) == (1, path, True), text
 
 
-def test_a_socket_may_be_at_any_address_that_the_kernel_has() -> None:
-    for path in GOOD_PATHS:
-        assert value_of(f"bus: {{path: '{path}'}}", "bus.path") == path
-        assert value_of(f"bus: {{sockets: [{{path: '{path}'}}]}}", "bus.sockets.0.path") == path
-    same = [
-        ("@" + "a" * 107, "/dev/unix/abstract/00" + "61" * 107),
-        ("/dev/unix/abstract/00ab", "/dev/unix/abstract/00AB"),
-        ("/dev/fd/3", "/dev/fd/03"),
-    ]
-    for one, other in same:
-        # The second socket could not be opened.
-        assert "two sockets at" in fault_of(f"bus: {{path: '{one}', sockets: [{{path: '{other}'}}]}}").reason
-
-
 def test_the_label_of_a_segment_is_its_name_or_made_of_interface_address_and_port() -> None:
     assert SegmentSettings(name="yard").label == "yard"
     assert SegmentSettings().label == "255.255.255.255#5400"
@@ -309,10 +291,6 @@ def test_the_label_of_a_segment_is_its_name_or_made_of_interface_address_and_por
     assert len(settings_of(f"segments: [{', '.join(f'{{port: {port}}}' for port in range(1, 65))}]").segments) == 64
     fault = fault_of("segments: [{address: 'ff02::bcc'}, {address: 'FF02:0::BCC'}]")
     assert (fault.path, fault.reason) == ("segments", "two segments are called ff02--bcc#5400")
-
-
-def test_the_dialects_are_those_that_there_are() -> None:
-    assert set(get_args(BusSettings.model_fields["dialect"].annotation)) == set(DIALECTS)
 
 
 # -- faults
@@ -516,17 +494,6 @@ def test_a_file_is_read_or_refused_as_a_whole(tmp_path: Path) -> None:
     assert "not UTF-8 at byte 8" in load_fault(path).reason
     path.write_text("host: a\r\n# grün\r\nsegments: []\r\n", encoding="utf-8")
     assert load(str(path)).settings == Settings(host="a", segments=())
-
-
-def test_a_file_that_cannot_be_read() -> None:
-    # Not below tmp_path, whose folders other users cannot enter.
-    with tempfile.TemporaryDirectory() as name, without_root(Path(name)):
-        path = Path(name) / "bccnd.yaml"
-        path.write_text("host: a\n")
-        path.chmod(0)
-        fault = load_fault(path)
-    assert "Permission denied" in fault.reason
-    assert "readable" in fault.remedy
 
 
 # -- keys
@@ -762,30 +729,6 @@ def test_a_key_is_taken_from_the_credentials_wherever_it_is_configured(tmp_path:
     found = read(text, PLACE)
     assert found.keys == (PRIVATE.rstrip(),)
     assert found.signers == {b"relay01": [PUBLIC.rstrip()]}
-
-
-@pytest.mark.root
-@pytest.mark.parametrize("mode", [0o400, 0o440])
-def test_a_service_that_cannot_enter_the_folder_of_its_keys_has_them_passed(
-    tmp_path: Path, credentials: Path, mode: int
-) -> None:
-    need_root("a folder that another user may not enter")
-    closed = tmp_path / "keys"
-    closed.mkdir(mode=0o700)
-    path = key_file(closed)
-    passed = key_file(credentials, KEY, mode, "keys_key")
-    with tempfile.TemporaryDirectory() as name, without_root(Path(name)):
-        # As systemd 252 does it, and as systemd 257 does it: readable by the group that only the service is in.
-        os.seteuid(0)
-        os.rename(credentials, f"{name}/credentials")
-        passed = Path(name) / "credentials" / passed.name
-        os.chown(passed.parent, NOBODY, -1)
-        os.chown(passed, NOBODY if mode == 0o400 else 0, os.getegid())
-        os.environ["CREDENTIALS_DIRECTORY"] = str(passed.parent)
-        os.seteuid(NOBODY)
-        assert with_keys(path) == (KEY,)
-        with pytest.raises(PermissionError):
-            path.stat()
 
 
 def test_a_key_that_was_not_passed_or_is_bad_needs_a_restart(tmp_path: Path, credentials: Path) -> None:

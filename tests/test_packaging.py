@@ -350,22 +350,6 @@ def test_a_packaged_command_loads_nothing_from_a_users_environment(tmp_path: Pat
 # -- the Debian package
 
 
-def test_the_package_depends_on_what_the_project_needs() -> None:
-    folded = re.sub(r"\n[ \t]+", " ", (DEBIAN / "control").read_text())
-    depends = dict(re.findall(r"^(\S+?):[ \t]*(.*)$", folded, re.MULTILINE))["Depends"]
-    asked = {text.partition(">=")[0].lower(): text.partition(">=")[2] for text in PROJECT["dependencies"]}
-    # It is carried along where the distribution's is older.
-    least = asked.pop("pydantic")
-    assert f'dpkg --compare-versions "$has" ge {least}' in (ROOT / "packaging/deb.sh").read_text()
-    assert {f"python3-{name.removeprefix('py')}" for name in asked} == set(re.findall(r"(\S+) \(>= [^)]+\)", depends))
-
-
-def test_scripts_of_the_package_are_good_shell() -> None:
-    for path in (ROOT / "packaging/deb.sh", *DEBIAN.glob("*.post*")):
-        done = run("sh", "-n", path)
-        assert (done.returncode, done.stderr) == (0, ""), path.name
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_package_builds_and_holds_units_commands_pages_and_folders(tmp_path: Path) -> None:

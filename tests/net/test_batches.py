@@ -4,11 +4,9 @@ client's socket is full. Whatever is put together, everybody gets what he would 
 from __future__ import annotations
 
 import random
-import socket
 import time
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -105,15 +103,6 @@ def collect(peer: Peer, count: int) -> list[bytes]:
         packets.append(peer.hear())
         found += accounted(packets[-1:])
     assert found == count
-    return packets
-
-
-def some(peer: Peer, count: int) -> list[bytes]:
-    """At most so many of the packets that are there."""
-    packets: list[bytes] = []
-    with suppress(BlockingIOError):
-        while len(packets) < count:
-            packets.append(peer.sock.recv(1 << 20))
     return packets
 
 
@@ -219,14 +208,6 @@ def test_messages_answers_and_refusals_keep_their_places(hub: Hub) -> None:
     ]
 
 
-def test_an_answer_to_one_holds_up_and_hurries_nobody_elses_messages_out_of_order(hub: Hub) -> None:
-    pair = batched(hub, b"a"), batched(hub, b"a")
-    hub.bus.deliver(to(pair, numbered(0, 2)))
-    pair[0].send(b"CMSG !/bccn/sync\0now")
-    hub.bus.deliver(to(pair, numbered(2, 2)))
-    assert [numbers(one.all()) for one in pair] == [[0, 1, 2, 3]] * 2
-
-
 def test_keys_of_every_form_go_into_the_same_batch_in_their_order(hub: Hub) -> None:
     one, publisher = batched(hub, b"a/", b"!/app/", b"two words"), hub.connect()
     sent = [b"a/b", b"!/app/x", b"!", b"two words", b"!relay01/*", b"a/c", b"!/app/y"]
@@ -239,37 +220,7 @@ def test_keys_of_every_form_go_into_the_same_batch_in_their_order(hub: Hub) -> N
     assert hub.bus.counters.published == len(sent)
 
 
-def test_what_the_daemon_announces_goes_into_it_too(hub: Hub) -> None:
-    one = batched(hub, b"!/bccn/liveness/", b"a")
-    hub.bus.deliver(to([one], numbered(0, 1)))
-    hub.bus.announce(frames.LIVENESS + b"x", b"alive")
-    hub.bus.deliver(to([one], numbered(1, 1)))
-    (packet,) = one.all()
-    assert frames.read_batch(packet) == [*numbered(0, 1), b"MSG !/bccn/liveness/x\0alive", *numbered(1, 1)]
-
-
 # -- who shares
-
-
-def test_those_who_get_the_same_get_the_same_packet(hub: Hub) -> None:
-    three = [batched(hub, b"a", b"b") for _ in range(3)]
-    for round_ in range(3):
-        from_segment(hub, three, numbered(10 * round_, 10))
-        packets = [one.all() for one in three]
-        assert packets == [[frames.batch(numbered(10 * round_, 10))]] * 3
-    assert hub.bus.counters.deliveries == 90
-
-
-def test_those_who_do_not_get_each_its_own(hub: Hub) -> None:
-    one, other, both = batched(hub, b"a"), batched(hub, b"b"), batched(hub, b"a", b"b")
-    wire = Wire(hub)
-    for number in range(6):
-        wire.bring(b"ab"[number % 2 : number % 2 + 1], b"%d" % number)
-    hub.turn(1)
-    assert one.waiting() == [frames.batch([b"MSG a\x00%d" % number for number in (0, 2, 4)])]
-    assert other.waiting() == [frames.batch([b"MSG b\x00%d" % number for number in (1, 3, 5)])]
-    (packet,) = both.waiting()
-    assert [frame[-1:] for frame in frames.read_batch(packet)] == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
 def test_without_echo_a_publisher_in_batch_mode_hears_everybody_but_itself(hub: Hub) -> None:
@@ -354,16 +305,6 @@ def test_a_message_that_no_packet_can_hold_is_a_gap_in_its_place(hub: Hub, toget
     nothing_waits(hub)
 
 
-def test_a_batch_that_is_more_than_the_socket_takes_at_first_loses_nothing(hub: Hub) -> None:
-    # Each of its messages would have gone in alone.
-    one = slow(hub, b"a")
-    batch(hub, one)
-    from_segment(hub, [one], numbered(0, 40, b"x" * 1000))
-    got = collect(one, 40)
-    assert numbers(got) == list(range(40))
-    assert dropped(hub) == {}
-
-
 # -- clients that do not read
 
 
@@ -373,24 +314,6 @@ def narrow(tmp_path: Path) -> Any:
     limits = BusLimits(queue_messages=20, queue_bytes=20 * 40_000, user=UserLimits(queue_bytes=64 << 20))
     with Hub(tmp_path, limits=limits) as one:
         yield one
-
-
-def test_what_the_socket_does_not_take_is_queued_and_the_newest_is_lost_and_told(narrow: Hub) -> None:
-    one = batched(narrow, b"a")
-    count = clog(narrow, one)
-    from_segment(narrow, [one], numbered(count, 50))
-    assert one.client.box.messages == 20
-    from_segment(narrow, [one], numbered(count + 50, 3))
-    assert one.client.account.queue_bytes == one.client.box.bytes > 0
-    got = collect(one, count + 53)
-    in_place(got, list(range(count + 53)))
-    assert gaps(unbatched(got)) == 34 == one.client.loss
-    assert dropped(narrow) == {"queue_messages": 34}
-    assert narrow.bus.counters.deliveries == count + 53 - 34
-    # What has waited went out together too.
-    assert len(frames.read_batch(got[-2])) > 10
-    assert got[-1] == frames.gap(34)
-    nothing_waits(narrow)
 
 
 def test_control_messages_wait_in_their_place_between_batches(narrow: Hub) -> None:
@@ -580,19 +503,6 @@ def test_a_publisher_that_is_ended_by_its_own_batch_in_the_middle_of_its_message
 # -- clients that leave
 
 
-def test_who_leaves_with_a_batch_open_leaves_nothing_behind(hub: Hub) -> None:
-    one, other = batched(hub, b"a"), batched(hub, b"a")
-    hub.bus.deliver(to([one, other], numbered(0, 5)))
-    one.close()
-    turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
-    assert numbers(other.all()) == list(range(5))
-    counters = hub.bus.counters
-    assert counters.deliveries + sum(dropped(hub).values()) == 10
-    assert set(dropped(hub)) <= {"client_gone"}
-    assert hub.bus._clients._batched == {other.client.fd}
-    nothing_waits(hub)
-
-
 @pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
 def test_what_is_for_a_client_that_has_left_is_counted_message_by_message(hub: Hub, together: bool) -> None:
     one, other = hub.connect(b"a"), hub.connect(b"a")
@@ -641,14 +551,6 @@ def test_whoever_gets_the_descriptor_of_one_who_left_gets_nothing_of_his(hub: Hu
     assert other.waiting() == [b"MSG b\x001", b"MSG b\x002"]
 
 
-def test_a_client_in_batch_mode_that_has_shut_its_side_gets_what_is_due_to_it(hub: Hub) -> None:
-    one = batched(hub, b"a")
-    one.sock.shutdown(socket.SHUT_WR)
-    hub.turn()
-    from_segment(hub, [one], numbered(0, 3))
-    assert one.waiting() == [frames.batch(numbered(0, 3))]
-
-
 def test_the_end_of_the_bus_sends_what_has_gathered(hub: Hub) -> None:
     one, publisher = batched(hub, b"a"), hub.connect()
     publisher.send(*numbered(0, 10))
@@ -658,14 +560,6 @@ def test_the_end_of_the_bus_sends_what_has_gathered(hub: Hub) -> None:
 
 
 # -- many deliveries at once, a packet for each
-
-
-def test_one_that_is_too_large_for_the_socket_as_it_is_comes_in_its_place(hub: Hub) -> None:
-    one, other = slow(hub, b"a"), hub.connect(b"a")
-    sent = [*numbered(0, 2), *numbered(2, 1, b"y" * 50_000), *numbered(3, 2)]
-    hub.bus.deliver(to([one, other], sent))
-    assert one.waiting() == other.waiting() == sent
-    assert hub.bus.counters.deliveries == 10
 
 
 def test_more_than_the_kernel_takes_with_one_call_arrives(hub: Hub) -> None:

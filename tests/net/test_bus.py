@@ -19,11 +19,9 @@ from bccnd.core.frames import MAX_PACKET
 from bccnd.core.integrity import make_door
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.signatures import generate, public_of
-from bccnd.net import listen
 from bccnd.net.bus import TURN
 from bccnd.net.clients import BusLimits
 from bccnd.net.control import PAGE
-from tests.net.limits import no_descriptors_left
 from tests.support import Hub, Peer, dropped, gaps, messages, refusals, slow, turn_until
 
 
@@ -35,25 +33,7 @@ def own_identity() -> bytes:
 # -- subscriptions
 
 
-def test_what_stands_behind_a_nul_in_a_subscription_is_left_aside(hub: Hub) -> None:
-    one = hub.connect()
-    one.send(b"SUB a\0whatever", b"UNSUB b\0")
-    assert refusals(one.all()) == [(b"not_subscribed", b"b")]
-    assert hub.routes.patterns(one.client.fd) == {b"a": 1}
-    one.send(b"UNSUB a\0other")
-    assert one.all() == []
-    assert hub.routes.patterns(one.client.fd) == {}
-
-
 # -- messages
-
-
-def test_payloads_arrive_byte_for_byte_and_in_their_order(hub: Hub) -> None:
-    one, publisher = hub.connect(b"a"), hub.connect()
-    payloads = [b"", b"\0", b"a\0b\0", b"\n", bytes(range(256)), b"x" * 1000]
-    payloads += [b"%d" % number for number in range(1000)]
-    publisher.publish(b"a", *payloads)
-    assert messages(one.all(), b"a") == payloads
 
 
 def test_the_segment_and_who_wants_meta_get_the_sender_and_rising_numbers(hub: Hub) -> None:
@@ -278,18 +258,6 @@ def test_what_a_client_sent_before_it_ended_is_done(hub: Hub, unread: bool) -> N
     assert messages(one.all(), b"a") == [b"first", *payloads]
 
 
-def test_a_client_that_ends_in_the_middle_of_a_fan_out_costs_the_others_nothing(hub: Hub) -> None:
-    peers = [hub.connect(b"a") for _ in range(9)]
-    publisher = hub.connect()
-    for doomed in peers[1::3]:
-        doomed.close()
-    publisher.publish(b"a", b"1", b"2")  # read in the same round in which the ends are noticed
-    hub.turn()
-    for peer in (one for one in peers if one not in peers[1::3]):
-        assert messages(peer.all(), b"a") == [b"1", b"2"]
-    assert len(hub.bus.clients) == 7
-
-
 def test_a_client_that_is_gone_is_ended_by_the_first_message_for_it(hub: Hub) -> None:
     one, other = hub.connect(b"a"), hub.connect(b"a")
     receivers = one.client.fd, other.client.fd
@@ -301,19 +269,6 @@ def test_a_client_that_is_gone_is_ended_by_the_first_message_for_it(hub: Hub) ->
     assert set(hub.bus.clients) == {receivers[1]}
     assert messages(other.all(), b"a") == [b"1", b"2"]
     assert dropped(hub) == {"client_gone": 2}
-
-
-def test_what_was_queued_for_a_client_that_ends_is_counted_as_dropped(small: Hub) -> None:
-    one, publisher = slow(small, b"a"), small.connect()
-    publisher.publish(b"a", *[b"x" * 1000] * 10)
-    publisher.all()
-    queued = one.client.box.messages
-    assert queued > 0
-    one.close()
-    turn_until(small.loop, lambda: len(small.bus.clients) == 1)
-    assert dropped(small) == {"client_gone": queued}
-    assert small.bus.counters.deliveries + queued == 10
-    assert small.bus.queue_bytes == 0
 
 
 def test_clients_may_come_and_go_at_random(hub: Hub) -> None:
@@ -336,24 +291,6 @@ def test_clients_may_come_and_go_at_random(hub: Hub) -> None:
 
 
 # -- slow clients
-
-
-def test_the_queue_is_bounded_in_bytes_too(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=BusLimits(queue_messages=1000, queue_bytes=20_000)) as hub:
-        one, publisher = slow(hub, b"a"), hub.connect()
-        for _ in range(100):
-            publisher.publish(b"a", b"x" * 1000)
-            publisher.all()
-            assert one.client.box.bytes <= 20_000
-            assert one.client.box.bytes == sum(len(entry) for entry in one.client.box._line if isinstance(entry, bytes))
-        assert set(dropped(hub)) == {"queue_bytes"}
-        # A smaller one that still fits is taken: the gap stays in its place before it.
-        room = 20_000 - one.client.box.bytes
-        publisher.publish(b"a", b"y" * (room - 100))
-        packets = one.all()
-        assert packets[-1].startswith(b"MSG a\0y")
-        assert packets[-2].startswith(b"CMSG !/bccn/gap\0")
-        assert len(messages(packets, b"a")) + gaps(packets) == 101
 
 
 def test_the_queue_of_a_client_that_asks_without_reading_is_bounded(small: Hub) -> None:
@@ -382,19 +319,6 @@ def test_answers_do_not_take_the_place_of_messages(small: Hub) -> None:
     packets = one.all()
     assert len(messages(packets, b"a")) == 10
     assert gaps(packets) == 0
-
-
-@pytest.mark.parametrize(("size", "lost"), [(300_000, 0), (1_000_000, 1)])
-def test_a_large_message_that_was_queued_does_not_end_its_receiver(hub: Hub, size: int, lost: int) -> None:
-    one = slow(hub, b"a")
-    payloads = [b"x" * 1000] * 10 + [b"y" * size, b"z"]
-    hub.bus.deliver([((one.client.fd,), frames.message(b"a", payload)) for payload in payloads])
-    assert one.client.box
-    packets = one.all()
-    assert messages(packets, b"a") == [payload for payload in payloads if len(payload) < size or not lost]
-    assert gaps(packets) == lost
-    assert dropped(hub) == ({"too_big": 1} if lost else {})
-    assert (one.client.account.queue_bytes, one.client.box.bytes) == (0, 0)
 
 
 def test_slow_clients_are_named_in_the_log_once(small: Hub, caplog: pytest.LogCaptureFixture) -> None:
@@ -426,12 +350,6 @@ def test_too_many_clients_are_refused_and_told_so_and_those_who_are_here_are_ser
         assert hub.connect().all() == []
 
 
-def test_many_who_connect_at_once_are_all_welcomed(hub: Hub) -> None:
-    peers = [hub.knock() for _ in range(3 * listen.ACCEPTS)]
-    turn_until(hub.loop, lambda: len(hub.bus.clients) == len(peers))
-    assert all(peer.all() == [] for peer in peers)
-
-
 def test_a_busy_client_leaves_the_others_their_turn(hub: Hub) -> None:
     busy, other = hub.connect(), hub.connect()
     for _ in range(TURN + 30):
@@ -440,22 +358,6 @@ def test_a_busy_client_leaves_the_others_their_turn(hub: Hub) -> None:
     hub.turn(1)
     assert sum(b":a|" in datagram for datagram in hub.sent) == TURN
     assert sum(b":b|" in datagram for datagram in hub.sent) == 1
-
-
-def test_out_of_descriptors_those_who_are_here_are_served_and_those_who_wait_wait(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(listen, "PAUSE", 0.1)
-    one = hub.connect(b"a")
-    waiting = [hub.knock() for _ in range(3)]
-    with no_descriptors_left():
-        hub.turn(20)
-        assert len(hub.bus.clients) == 1
-        one.publish(b"a", b"x")
-        assert one.all() == [b"MSG a\0x"]
-        assert sum("cannot accept clients" in message for message in caplog.messages) == 1
-    turn_until(hub.loop, lambda: len(hub.bus.clients) == 4, "the pause to end")
-    assert all(peer.all() == [] for peer in waiting)
 
 
 # -- what the daemon itself says
@@ -546,16 +448,6 @@ def test_what_is_announced_reaches_those_who_asked_for_it_by_name_in_every_diale
         for peer in not_asked:
             assert peer.all() == []
         assert hub.sent == []
-
-
-def test_an_announcement_waits_for_a_slow_client_like_any_message(small: Hub) -> None:
-    lazy, quick = slow(small, b"!/bccn/liveness/"), small.connect(b"!/bccn/liveness/")
-    for number in range(200):
-        small.bus.announce(LIVENESS, b"%d" % number)
-        quick.waiting()
-    assert lazy.client.box.messages == 20
-    packets = lazy.all()
-    assert len(messages(packets, LIVENESS)) + gaps(packets) == 200
 
 
 # -- the end of the bus

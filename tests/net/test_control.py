@@ -56,15 +56,6 @@ ANSWERED: dict[bytes, Callable[[Hub], bytes]] = {
 }
 
 
-def test_the_list_is_complete(hub: Hub) -> None:
-    # in test_links.py, test_recorders.py and below
-    elsewhere = {frames.STATS, frames.DIALECT, frames.GATEWAY, frames.RECORDER}
-    assert {*SILENT, *ANSWERED, *elsewhere} == set(hub.bus._control._handlers)
-    assert set(SOFT_MODES) == {b"queue", b"discard", b"block", b"error"}
-    assert set(HARD_MODES) == {b"discard", b"block", b"error"}
-    assert set(ORDERS) == {b"queue", b"stack", b"random"}
-
-
 @pytest.mark.parametrize("key", SILENT)
 def test_what_is_set_is_set_without_an_answer(hub: Hub, key: bytes) -> None:
     for payload in (None, b"", b"\xff\0 whatever") if key != frames.TAG else (None, b""):
@@ -122,9 +113,6 @@ def test_the_last_word_counts(hub: Hub) -> None:
     one.close()
     hub.turn()
     assert hub.bus._clients._blockers == set()
-
-
-# -- syncs
 
 
 # -- tags

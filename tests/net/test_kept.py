@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import mmap
 import os
 import random
@@ -20,7 +19,7 @@ from bccnd.core.tape import Record
 from bccnd.leaf import layout
 from bccnd.leaf.ledger import Ledger, Sender
 from bccnd.net import memfd
-from bccnd.net.kept import NOTHING, Kept, OnTape
+from bccnd.net.kept import OnTape
 from bccnd.net.memfd import File
 from tests.leaf.books import book
 from tests.net.limits import no_file_larger_than
@@ -54,15 +53,6 @@ def case() -> Iterator[Case]:
         one = Case(memory)
         yield one
         one.file.close()
-
-
-def test_all_that_can_be_said_can_be_said_where_nothing_is_kept() -> None:
-    for name, one in inspect.getmembers(OnTape, inspect.isfunction):
-        assert name.startswith("_") or inspect.signature(one) == inspect.signature(getattr(Kept, name)), name
-    NOTHING.put(b"x")
-    NOTHING.counts(published=3)
-    NOTHING.begins()
-    assert (NOTHING.length, NOTHING.slot) == (0, -1)
 
 
 def test_what_is_said_is_written_with_the_input_in_which_it_happens(case: Case) -> None:

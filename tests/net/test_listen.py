@@ -284,16 +284,6 @@ def test_a_served_abstract_address_is_refused_and_stays_served() -> None:
         assert greeted(living)
 
 
-def test_a_path_is_listened_on_with_its_mode(folder: Path) -> None:
-    path = str(folder / "bus.sock")
-    with contextlib.closing(listen_bus(path, 0o660, None)) as listener:
-        assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
-        assert listener.type == socket.SOCK_SEQPACKET
-        with pytest.raises(BlockingIOError):
-            listener.accept()
-        assert greeted(listener)
-
-
 # -- inherited descriptors
 
 

@@ -400,27 +400,6 @@ def test_people_get_the_time_and_the_level(setup: Setup, pipe: tuple[int, int]) 
     assert re.fullmatch(people("warning: prog is slow. Remedy: hurry"), third)
 
 
-def test_the_journal_of_another_service_is_not_used(
-    tmp_path: Path, setup: Setup, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in a shell that a service has started, where standard error leads elsewhere."""
-    monkeypatch.setenv("JOURNAL_STREAM", "8:12345")
-    with JournalSocket(tmp_path / "socket") as journal:
-        setup(stderr=pipe[1], journal=journal.path).warning("slow")
-        assert journal.waiting() == []
-    assert re.fullmatch(people("warning: slow\n"), taken(pipe[0]))
-
-
-def test_a_client_cannot_write_control_characters_to_a_terminal(setup: Setup) -> None:
-    master, slave = terminal()
-    setup(stderr=slave).warning("%s", "evil\x1b]0;title\x07\x1b[2J\r\n12:00:00 bccnd error: forged")
-    lines = taken(master).split("\n")
-    assert re.fullmatch(people(r"warning: evil\\x1b\]0;title\\x07\\x1b\[2J\\r"), lines[0])
-    assert lines[1:] == ["  12:00:00 bccnd error: forged", ""]
-    os.close(master)
-    os.close(slave)
-
-
 def read_all(fd: int, until: str) -> str:
     """What there is, until something is seen."""
     text = ""
@@ -479,18 +458,6 @@ def test_a_closed_standard_error_costs_nothing(setup: Setup, capfd: pytest.Captu
     os.close(writer)
     logger.info("nowhere")
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_file_is_written_on(tmp_path: Path, setup: Setup) -> None:
-    path = tmp_path / "log"
-    path.write_text("before\n")
-    with path.open("ab") as file:
-        logger = setup(stderr=file.fileno())
-        logger.info("one")
-        file.write(b"between\n")
-        file.flush()
-        logger.info("two")
-    assert re.fullmatch(f"before\n{people('info: one')}\nbetween\n{people('info: two')}\n", path.read_text())
 
 
 # -- the last lines

@@ -13,7 +13,7 @@ from bccnd.core import frames
 from bccnd.core.quota import UserLimits
 from bccnd.net.access import everybody
 from bccnd.net.clients import HARD_MODES, SOFT_MODES, BusLimits
-from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, refusals, slow, turn_until
+from tests.support import ANN, BOB, Hub, Peer, Who, dropped, gaps, messages, refusals, slow, turn_until
 
 #: small enough for a socket that keeps little, and too large for many of them
 PART = b"x" * 1000
@@ -88,16 +88,6 @@ def let_pass(hub: Hub, peer: Peer, seconds: float) -> None:
 # -- soft modes: the socket is full
 
 
-def test_without_a_mode_what_the_socket_does_not_take_is_queued_and_the_newest_is_lost(small: Hub) -> None:
-    one = slow(small, b"a")
-    assert (one.client.soft, one.client.hard) == (b"queue", b"discard")
-    from_segment(small, one, *numbered(0, 50))
-    assert one.client.box.messages == 20
-    packets = one.all()
-    assert numbers(packets) == list(range(50 - gaps(packets)))
-    assert dropped(small) == {"queue_messages": gaps(packets)}
-
-
 def test_with_soft_discard_nothing_waits_but_the_gap(small: Hub) -> None:
     one = slow(small, b"a")
     mode(one, soft="discard")
@@ -129,32 +119,6 @@ def test_with_soft_error_a_client_that_does_not_take_a_message_is_ended_and_othe
         taken += 1
     assert taken > 0
     assert len(small.bus.clients) == 2
-
-
-def test_a_client_that_is_ended_in_the_middle_of_a_batch_gets_nothing_of_what_follows(small: Hub) -> None:
-    one = slow(small, b"a")
-    mode(one, soft="error")
-    fd = one.client.fd
-    small.bus.deliver([((fd,), frames.message(b"a", payload)) for payload in numbered(0, 10)])
-    got = one.waiting()
-    assert numbers(got) == list(range(len(got)))
-    # Its socket would take this, but after a loss of which it was not told nothing may come.
-    small.bus.deliver([((fd,), frames.message(b"a", b"0010"))])
-    assert messages(filter(None, one.waiting()), b"a") == []
-
-
-def test_with_soft_block_local_publishers_wait_until_all_that_waits_was_taken(small: Hub) -> None:
-    one, publisher, count = blocked(small)
-    publisher.publish(b"a", *numbered(count, 200))
-    small.settle()
-    assert is_held(publisher)
-    assert one.client.box.messages == 1
-    assert small.bus.counters.held == {"rate": 0, "slow_reader": 1}
-    packets = collect(one, count + 200)
-    assert numbers(packets) == list(range(count + 200))
-    assert gaps(packets) == 0
-    assert dropped(small) == {}
-    assert publisher.all() == []
 
 
 def test_neither_the_segment_nor_the_daemon_itself_waits(small: Hub) -> None:
@@ -453,16 +417,6 @@ def test_a_mode_that_still_blocks_lets_no_publisher_go_on(small: Hub) -> None:
     assert one.client.box.messages == 20
 
 
-def test_a_blocker_that_takes_its_pattern_back_blocks_only_what_already_waits(small: Hub) -> None:
-    one, publisher, count = blocked(small)
-    publisher.publish(b"a", *numbered(count, 5))
-    one.send(b"UNSUB a")
-    small.settle()
-    one.all()
-    assert publisher.all() == []
-    assert one.all() == []
-
-
 # -- patience
 
 
@@ -627,15 +581,6 @@ def test_other_frames_than_messages_cost_nothing(tmp_path: Path) -> None:
         assert hub.bus.counters.held["rate"] == 0
 
 
-def test_a_publisher_that_ends_while_it_is_slowed_loses_nothing(tmp_path: Path) -> None:
-    with rated(tmp_path, 100.0) as hub:
-        one, publisher = hub.connect(b"a"), hub.connect()
-        publisher.publish(b"a", *numbered(0, 120))
-        publisher.close()
-        assert numbers(collect(one, 120)) == list(range(120))
-        turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
-
-
 # -- the end of the bus
 
 
@@ -679,18 +624,6 @@ def test_a_client_that_ends_during_drain_leaves_nothing_open(tmp_path: Path) -> 
 # -- reloading
 
 
-def test_after_a_reload_publishers_still_wait_and_a_larger_queue_loses_nothing(small: Hub) -> None:
-    one, publisher, count = blocked(small, hard="block")
-    publisher.publish(b"a", *numbered(count, 200))
-    small.settle()
-    small.reload()
-    small.settle()
-    assert is_held(publisher)
-    small.reload(BusLimits(queue_messages=50))
-    assert numbers(collect(one, count + 200)) == list(range(count + 200))
-    assert dropped(small) == {}
-
-
 def test_a_reload_with_a_smaller_queue_drops_nothing_that_waits(small: Hub) -> None:
     one = slow(small, b"a")
     count = clog(small, one, 20)
@@ -712,49 +645,6 @@ def test_a_shorter_patience_holds_also_for_publishers_that_wait_already(small: H
 
 
 # -- orders
-
-
-def test_a_stack_gives_the_latest_first_and_the_gap_keeps_its_place(small: Hub) -> None:
-    one = slow(small, b"a")
-    mode(one, order="stack")
-    count = clog(small, one, 20)
-    from_segment(small, one, *numbered(count, 3))  # lost
-    in_kernel = count - 20
-    packets = collect(one, count + 3)
-    assert numbers(packets[:in_kernel]) == list(range(in_kernel))
-    assert packets[in_kernel] == frames.gap(3)
-    assert numbers(packets[in_kernel + 1 :]) == list(range(count - 1, in_kernel - 1, -1))
-
-
-def test_random_gives_the_largest_first_and_the_gap_last(tmp_path: Path) -> None:
-    with Hub(tmp_path, limits=BusLimits(queue_messages=5)) as hub:
-        one = slow(hub, b"a")
-        count = clog(hub, one)
-        mode(one, order="random")
-        for size in (10, 700, 30, 500):
-            from_segment(hub, one, b"y" * size)
-        from_segment(hub, one, b"lost")
-        packets = collect(one, count + 5)
-        tail = packets[count - 1 :]
-        assert [len(payload) for payload in messages(tail, b"a")] == [1004, 700, 500, 30, 10]
-        assert tail[-1] == frames.gap(1)
-
-
-@pytest.mark.parametrize("first", ["queue", "stack", "random"])
-@pytest.mark.parametrize("then", ["queue", "stack", "random"])
-def test_whatever_the_order_everything_is_accounted_for(small: Hub, first: str, then: str) -> None:
-    one = slow(small, b"a")
-    mode(one, order=first)
-    from_segment(small, one, *numbered(0, 30))
-    mode(one, order=then)
-    account = one.client.account
-    assert account.queue_bytes == one.client.box.bytes
-    from_segment(small, one, *numbered(30, 10))
-    packets = collect(one, 40)
-    found = numbers(packets)
-    assert len(set(found)) == len(found)
-    assert gaps(packets) == sum(dropped(small).values()) == one.client.loss
-    assert (account.queue_bytes, one.client.box.bytes, len(one.client.box)) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("order", ["queue", "stack", "random"])
@@ -801,11 +691,3 @@ def test_in_every_mode_messages_and_gaps_are_what_was_sent(small: Hub, soft: str
     waits = soft == "block" or (soft, hard) == ("queue", "block")
     assert bool(small.bus.counters.held["slow_reader"]) is waits
     assert small.bus.queue_bytes == 0
-
-
-def test_a_socket_that_grows_takes_what_waits(small: Hub) -> None:
-    one = slow(small, b"a")
-    count = clog(small, one, 10)
-    one.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 100 * TINY)
-    small.settle()
-    assert numbers(one.waiting()) == list(range(count))

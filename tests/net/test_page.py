@@ -394,19 +394,6 @@ def test_many_requests_within_a_second_gather_once(daemon: Daemon, monkeypatch: 
     assert pages["/"]("")[2] is not first
 
 
-def test_style_script_and_picture_are_there_in_their_kinds(daemon: Daemon) -> None:
-    pages = StatusPage(daemon).pages()
-    kinds = {path: pages[path]("")[1].partition(";")[0] for path in pages}
-    assert kinds == {
-        "/": "text/html",
-        "/status.json": "application/json",
-        "/status.css": "text/css",
-        "/status.js": "text/javascript",
-        "/status.svg": "image/svg+xml",
-    }
-    assert all(len(pages[path]("")[2]) > 200 for path in pages)
-
-
 def least(call: Any, times: int = 7) -> float:
     """The least processor time that it takes."""
 

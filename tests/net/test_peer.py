@@ -185,15 +185,6 @@ def test_the_last_descriptor_goes_to_a_client_that_is_known_by_name(hub: Hub) ->
         assert waiting[0].all() == []
 
 
-def test_an_identifier_can_be_closed_twice() -> None:
-    identifier = Identifier()
-    identifier.close()
-    # By now its number may be that of another file.
-    with open(os.devnull) as other:
-        identifier.close()
-        os.fstat(other.fileno())
-
-
 # -- on the bus
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import socket
@@ -11,7 +12,7 @@ import pytest
 
 from bccnd.core import frames
 from bccnd.core.quota import UserLimits
-from bccnd.net.access import Rule, everybody
+from bccnd.net.access import everybody
 from bccnd.net.clients import HARD_MODES, SOFT_MODES, BusLimits
 from bccnd.net.loop import READABLE
 from tests.net.leftovers import nothing_is_left
@@ -118,22 +119,6 @@ def test_all_clients_of_a_user_share_the_subscriptions_and_each_one_taken_back_m
         check(hub)
 
 
-def test_a_secret_pattern_counts_for_all_that_it_stands_for_and_a_withdrawn_one_no_more(tmp_path: Path) -> None:
-    with limited(tmp_path, subscriptions=9) as hub:
-        one = hub.connect(b"!/cred////x")
-        assert one.client.subscriptions == one.client.account.subscriptions == 8
-        one.send(b"SUB !/cred////y", b"SUB a")
-        assert refusals(one.all()) == [(b"too_many_subscriptions", b"!/cred////y")]
-        one.send(b"UNSUB !/cred////x")
-        one.all()
-        assert one.client.subscriptions == one.client.account.subscriptions == 1
-        one.send(b"SUB !/tap/")
-        one.all()
-        hub.reload(rules=[Rule(subscribe=(b"a",), tap=False)])
-        assert one.client.subscriptions == one.client.account.subscriptions == 1
-        check(hub)
-
-
 # -- queues
 
 
@@ -155,17 +140,6 @@ def test_all_queues_of_a_user_share_one_limit_and_other_users_have_their_own(tmp
             assert gaps(packets) == peer.client.loss
         check(hub)
         assert hub.bus.queue_bytes == 0
-
-
-def test_what_waits_for_a_client_that_ends_is_no_longer_charged(tmp_path: Path) -> None:
-    with limited(tmp_path, queue_bytes=20_000) as hub:
-        one, two = slow(hub, b"a", who=ANN), hub.connect(who=ANN)
-        hub.bus.deliver([((one.client.fd,), b"MSG a\0" + b"x" * 1000)] * 15)
-        assert two.client.account.queue_bytes == one.client.box.bytes > 0
-        one.close()
-        turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
-        assert two.client.account.queue_bytes == 0
-        check(hub)
 
 
 def test_answers_are_charged_too_and_what_does_not_fit_is_counted(tmp_path: Path) -> None:
@@ -257,6 +231,7 @@ def test_whatever_happens_every_charge_is_what_is_kept_and_all_are_taken_back_at
         user=UserLimits(clients=4, subscriptions=50, queue_bytes=40_000, rate=0.0 if seed % 2 else 5000.0),
     )
     users: list[Who | None] = [None, ANN, BOB]
+    gc.collect()  # what tests before this one have left open
     descriptors = len(os.listdir("/proc/self/fd"))
     with Hub(tmp_path, limits=limits, others=[("broker", everybody)]) as hub:
         peers: list[Peer] = []

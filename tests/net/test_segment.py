@@ -18,7 +18,7 @@ from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.errors import StartError
 from bccnd.leaf.packets import BATCH
 from bccnd.net.segment import Peers, Segment, SegmentOptions
-from tests.support import BROADCAST, cannot_here, free_port, need_root, wait, without_root
+from tests.support import BROADCAST, cannot_here, free_port, wait, without_root
 
 Opens = Callable[..., Segment]
 
@@ -84,16 +84,6 @@ def test_a_batch_holds_no_more_than_its_size_and_order_is_kept_across_batches(
     batches = take(segment, len(sent))
     assert [len(batch) for batch in batches] == [BATCH, BATCH, 22]
     assert [one for batch in batches for one in batch] == sent
-
-
-def test_an_empty_socket_can_be_asked_again(opens: Opens) -> None:
-    segment = opens()
-    assert segment.sock.getblocking() is False
-    for _ in range(3):
-        with pytest.raises(BlockingIOError):
-            segment.receiver.receive()
-    segment.broadcast(b"now")
-    assert take(segment, 1) == [[b"now"]]
 
 
 def test_what_is_too_long_shows_as_too_long_and_nothing_of_an_earlier_batch_remains(
@@ -214,10 +204,6 @@ def test_a_buffer_that_was_granted_is_no_warning_and_a_closed_segment_gives_its_
 # -- the names of senders
 
 
-def sockaddr_in(address: str, port: int) -> bytes:
-    return struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, socket.inet_aton(address))
-
-
 def sockaddr_in6(address: str, port: int, scope: int = 0, flow: int = 0) -> bytes:
     packed = socket.inet_pton(socket.AF_INET6, address)
     return struct.pack("=H", socket.AF_INET6) + struct.pack("!HI16s", port, flow, packed) + struct.pack("=I", scope)
@@ -256,56 +242,7 @@ def test_senders_of_ipv6_are_written_in_brackets_with_their_interface_where_they
     assert (peers[:], looked_up) == (["[fe80::1%lan7]:5400"], {})
 
 
-def test_senders_of_ipv4_are_written_plainly() -> None:
-    names = ["10.0.0.9:5400", "0.0.0.0:0", "255.255.255.255:65535"]
-    raw = b"".join(sockaddr_in(host, int(port)) for host, _, port in (name.partition(":") for name in names))
-    peers = Peers(memoryview(raw), socket.AF_INET)
-    assert (len(peers), peers[:], list(peers)) == (3, names, names)
-
-
 # -- multicast
-
-GROUP = "239.255.54.7"
-
-
-@pytest.fixture
-def multicast(options: SegmentOptions) -> SegmentOptions:
-    """A group on the loopback interface."""
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
-    except PermissionError:
-        need_root("an older kernel lets only root name an interface")
-    return replace(options, address=GROUP, bind=None, interface="lo")
-
-
-def test_a_multicast_segment_sends_and_hears_itself_and_others_of_the_group(multicast: SegmentOptions) -> None:
-    with contextlib.closing(Segment(multicast)) as segment, contextlib.closing(Segment(multicast)) as other:
-        sent = [b"%d" % number for number in range(BATCH + 6)]
-        for one in sent:
-            assert segment.broadcast(one) is None
-        for each in (segment, other):
-            assert [one for batch in take(each, len(sent)) for one in batch] == sent
-            assert each.kernel_drops() == 0
-            assert each.receiver.stamp_ns() > 0
-        assert segment.peers[0] == other.peers[0]
-        assert segment.peers[0].endswith(f":{multicast.port}")
-        assert (segment.counters.sent, other.counters.sent) == (len(sent), 0)
-        assert segment.counters.send_errors == {}
-
-
-def test_a_multicast_segment_and_a_broadcast_one_share_a_port_and_stay_apart(
-    multicast: SegmentOptions, opens: Opens
-) -> None:
-    broadcast = opens()
-    with contextlib.closing(Segment(multicast)) as group:
-        broadcast.broadcast(b"to all")
-        group.broadcast(b"to the group")
-        assert take(group, 1) == [[b"to the group"]]
-        assert take(broadcast, 1) == [[b"to all"]]
-        for each in (group, broadcast):
-            with pytest.raises(BlockingIOError):
-                each.receiver.receive()
 
 
 def test_a_segment_of_ipv6_is_opened_with_room_for_its_longer_names(options: SegmentOptions) -> None:

@@ -253,11 +253,6 @@ def test_the_loop_feeds_the_watchdog_twice_in_its_time(notified: Notified, loop:
     one.close()
 
 
-def test_without_a_watchdog_there_are_no_signs_of_life(manager: Manager, loop: Loop) -> None:
-    manager.attach(loop)
-    assert loop._timers == []
-
-
 # -- a manager that does not read
 
 
@@ -327,29 +322,6 @@ def test_a_full_queue_drops_the_newest_and_counts_and_logs_it(
     assert manager.store("client-99", 0)
     (last,) = notified.all()
     os.close(last.descriptors[0])
-
-
-def test_before_there_is_a_loop_things_wait_for_it(manager: Manager, notified: Notified, loop: Loop) -> None:
-    fill(manager)
-    manager.ready("x")
-    notified.all()
-    manager.status("y")
-    assert notified.all() == []
-    manager.attach(loop)
-    assert [one.lines[0] for one in empty(notified, loop)][-2:] == ["READY=1", "STATUS=y"]
-
-
-def test_a_new_manager_is_notified_at_once(tmp_path: Path) -> None:
-    address = tmp_path / "notify"
-    first = Notified(address)
-    manager = Manager(str(address))
-    manager.ready("one")
-    assert lines(first.all()) == [["READY=1", "STATUS=one"]]
-    first.close()
-    with Notified(address) as second:
-        manager.status("two")
-        assert lines(second.all()) == [["STATUS=two"]]
-    manager.close()
 
 
 def test_a_manager_that_is_not_there_is_waited_for(tmp_path: Path, loop: Loop) -> None:

@@ -130,22 +130,6 @@ def hears(sock: socket.socket, until: bytes) -> list[bytes]:
 # -- names
 
 
-def test_an_address_has_a_family_and_may_be_a_group() -> None:
-    addresses = {
-        "255.255.255.255": (socket.AF_INET, False),
-        "10.0.0.255": (socket.AF_INET, False),
-        "224.0.0.1": (socket.AF_INET, True),
-        "239.255.255.255": (socket.AF_INET, True),
-        "240.0.0.1": (socket.AF_INET, False),
-        "ff02::bcc": (socket.AF_INET6, True),
-        "ff0e::1": (socket.AF_INET6, True),
-        "fe80::1": (socket.AF_INET6, False),
-    }
-    for address, expected in addresses.items():
-        wanted = UdpOptions("here", address, 1)
-        assert (wanted.family, wanted.multicast) == expected
-
-
 def test_a_peer_is_named_by_address_and_port() -> None:
     assert peer_name(("10.0.0.9", 5400)) == "10.0.0.9:5400"
     assert peer_name(("::1", 5400, 0, 0)) == "[::1]:5400"
@@ -214,18 +198,6 @@ def test_programs_of_one_host_share_the_port_and_all_hear_everything(opens: Open
     # Whoever sends hears itself, as the others do.
     one.sendto(b"hello", destination(options(address, port)))
     assert hears(one, b"hello") == hears(other, b"hello") == [b"hello"]
-
-
-def test_a_plain_program_that_joins_the_group_shares_the_port_with_us(opens: Opens, port: int) -> None:
-    sock = opens(GROUP)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as plain:
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        plain.bind(("", port))
-        request = struct.pack("=4s4si", socket.inet_aton(GROUP), b"\0" * 4, LO)
-        plain.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, request)
-        sock.sendto(b"ours", (GROUP, port))
-        say(b"end", GROUP, port)
-        assert hears(plain, b"end") == hears(sock, b"end") == [b"ours", b"end"]
 
 
 # -- what the kernel was told
