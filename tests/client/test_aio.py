@@ -43,6 +43,15 @@ def play(path: str | bytes, scene: Scene, *, reconnect: bool = True) -> None:
     assert faults == []
 
 
+def played(scene: Callable[[AsyncConnection, Bare], Awaitable[None]]) -> Callable[[Bare], None]:
+    """A test that is a scene with a connection to the scripted daemon."""
+
+    def test(bare: Bare) -> None:
+        play(bare.address, lambda bus: scene(bus, bare))
+
+    return test
+
+
 @pytest.fixture(autouse=True)
 def nothing_stays_open() -> Iterator[None]:
     before = set(os.listdir("/proc/self/fd"))
@@ -70,48 +79,41 @@ async def until(done: Callable[[], object]) -> None:
 # -- several tasks
 
 
-def test_each_task_publishes_in_its_order_and_waits_only_for_the_daemon(bare: Bare) -> None:
-    async def scene(bus: AsyncConnection) -> None:
-        async def one(name: str) -> None:
-            for number in range(50):
-                await bus.publish(name, str(number))
+@played
+async def test_each_task_publishes_in_its_order_and_waits_only_for_the_daemon(bus: AsyncConnection, bare: Bare) -> None:
+    async def one(name: str) -> None:
+        for number in range(50):
+            await bus.publish(name, str(number))
 
-        await asyncio.gather(*(one(f"task{number}") for number in range(40)))
-        assert await bus.sync() == []
-
-    play(bare.address, scene)
+    await asyncio.gather(*(one(f"task{number}") for number in range(40)))
+    assert await bus.sync() == []
     for name in range(40):
         head = b"MSG task%d\0" % name
         assert [packet for packet in bare.said[0] if packet.startswith(head)] == [head + b"%d" % n for n in range(50)]
 
 
-def test_each_event_goes_to_one_of_those_who_receive(bare: Bare) -> None:
-    async def scene(bus: AsyncConnection) -> None:
-        got: list[bytes] = []
+@played
+async def test_each_event_goes_to_one_of_those_who_receive(bus: AsyncConnection, bare: Bare) -> None:
+    got: list[bytes] = []
 
-        async def one() -> None:
-            while (event := await bus.receive()) is not None and payload(event) != b"end":
-                got.append(payload(event))
+    async def one() -> None:
+        while (event := await bus.receive()) is not None and payload(event) != b"end":
+            got.append(payload(event))
 
-        tasks = [asyncio.create_task(one()) for _ in range(5)]
-        await bus.sync()
-        packets = [*(frame(b"a", b"%d" % number) for number in range(500)), *[frame(b"a", b"end")] * 5]
-        await asyncio.gather(*tasks, asyncio.to_thread(bare.send, *packets))
-        assert sorted(map(int, got)) == list(range(500))
-
-    play(bare.address, scene)
+    tasks = [asyncio.create_task(one()) for _ in range(5)]
+    await bus.sync()
+    packets = [*(frame(b"a", b"%d" % number) for number in range(500)), *[frame(b"a", b"end")] * 5]
+    await asyncio.gather(*tasks, asyncio.to_thread(bare.send, *packets))
+    assert sorted(map(int, got)) == list(range(500))
 
 
-def test_several_tasks_may_ask_at_once(bare: Bare) -> None:
+@played
+async def test_several_tasks_may_ask_at_once(bus: AsyncConnection, bare: Bare) -> None:
     for topic in (b"clients", b"daemon", b"sources"):
         bare.answers[frames.request(frames.STATS, topic)] = [frames.control(frames.STATS, topic)]
-
-    async def scene(bus: AsyncConnection) -> None:
-        topics = [b"clients", b"daemon", b"sources"] * 20
-        asked = [bus.ask(frames.STATS, topic) for topic in topics]
-        assert await asyncio.gather(*asked, bus.sync()) == [*topics, []]
-
-    play(bare.address, scene)
+    topics = [b"clients", b"daemon", b"sources"] * 20
+    asked = [bus.ask(frames.STATS, topic) for topic in topics]
+    assert await asyncio.gather(*asked, bus.sync()) == [*topics, []]
 
 
 def test_who_publishes_without_end_lets_others_have_their_turn(hub: Hub) -> None:
@@ -134,84 +136,75 @@ def test_who_publishes_without_end_lets_others_have_their_turn(hub: Hub) -> None
 # -- cancellation
 
 
-def test_a_cancelled_receive_takes_no_event_with_it(bare: Bare) -> None:
-    async def scene(bus: AsyncConnection) -> None:
-        await bus.sync()
-        got: list[bytes] = []
-        for number in range(100):
-            tasks = [asyncio.create_task(bus.receive()) for _ in range(3)]
+@played
+async def test_a_cancelled_receive_takes_no_event_with_it(bus: AsyncConnection, bare: Bare) -> None:
+    await bus.sync()
+    got: list[bytes] = []
+    for number in range(100):
+        tasks = [asyncio.create_task(bus.receive()) for _ in range(3)]
+        await asyncio.sleep(0)
+        bare.send(frame(b"a", b"%d" % number))
+        for _ in range(number % 5):
             await asyncio.sleep(0)
-            bare.send(frame(b"a", b"%d" % number))
-            for _ in range(number % 5):
-                await asyncio.sleep(0)
-            for task in tasks[:2]:
-                task.cancel()
-            await asyncio.wait(tasks[:2])
-            heard = [task for task in tasks[:2] if not task.cancelled()]
-            if heard:
-                tasks[2].cancel()
-                await asyncio.wait(tasks[2:])
-            else:
-                await tasks[2]  # it has to be told of what the others were woken for
-                heard = tasks[2:]
-            got += [payload(task.result()) for task in heard]
-        assert got == [b"%d" % number for number in range(100)]
-
-    play(bare.address, scene)
-
-
-def test_a_timeout_around_receive_takes_no_event_with_it(bare: Bare) -> None:
-    async def scene(bus: AsyncConnection) -> None:
-        await bus.sync()
-        got: list[bytes] = []
-        for number in range(100):
-            bare.send(frame(b"a", b"%d" % number))
-            if (event := await bus.receive(0.00005)) is not None:
-                got.append(payload(event))
-        while len(got) < 100:
-            got.append(payload(await bus.receive(PATIENCE)))
-        assert got == [b"%d" % number for number in range(100)]
-
-    play(bare.address, scene)
-
-
-def test_a_cancelled_question_leaves_no_answer_to_others(bare: Bare) -> None:
-    bare.answers[frames.request(frames.STATS, b"daemon")] = [frames.control(frames.STATS, b"daemon")]
-
-    async def scene(bus: AsyncConnection) -> None:
-        task = asyncio.create_task(bus.ask(frames.STATS, b"clients"))
-        await asyncio.to_thread(bare.heard, b"CMSG !/bccn/stats\0clients")
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        bare.send(frames.control(frames.STATS, b"clients"))
-        assert await bus.ask(frames.STATS, b"daemon") == b"daemon"
-
-    play(bare.address, scene)
-
-
-def test_what_is_cancelled_before_it_was_sent_is_never_sent(bare: Bare) -> None:
-    async def scene(bus: AsyncConnection) -> None:
-        await bus.subscribe("a")
-        await bus.sync()
-        bare.stop()
-        tasks = [
-            asyncio.create_task(bus.publish("a", "never")),
-            asyncio.create_task(bus.subscribe("never")),
-            asyncio.create_task(bus.unsubscribe("a")),
-            asyncio.create_task(bus.publish("a", "now")),
-        ]
-        await asyncio.sleep(0.01)
-        for task in tasks[:3]:
+        for task in tasks[:2]:
             task.cancel()
-        await asyncio.wait(tasks[:3])
-        bare.start()
-        await tasks[3]
-        await bus.sync()
-        said = [packet for packet in bare.said[1] if not packet.startswith(b"CMSG")]
-        assert said == [b"SUB a", b"MSG a\0now"]
+        await asyncio.wait(tasks[:2])
+        heard = [task for task in tasks[:2] if not task.cancelled()]
+        if heard:
+            tasks[2].cancel()
+            await asyncio.wait(tasks[2:])
+        else:
+            await tasks[2]  # it has to be told of what the others were woken for
+            heard = tasks[2:]
+        got += [payload(task.result()) for task in heard]
+    assert got == [b"%d" % number for number in range(100)]
 
-    play(bare.address, scene)
+
+@played
+async def test_a_timeout_around_receive_takes_no_event_with_it(bus: AsyncConnection, bare: Bare) -> None:
+    await bus.sync()
+    got: list[bytes] = []
+    for number in range(100):
+        bare.send(frame(b"a", b"%d" % number))
+        if (event := await bus.receive(0.00005)) is not None:
+            got.append(payload(event))
+    while len(got) < 100:
+        got.append(payload(await bus.receive(PATIENCE)))
+    assert got == [b"%d" % number for number in range(100)]
+
+
+@played
+async def test_a_cancelled_question_leaves_no_answer_to_others(bus: AsyncConnection, bare: Bare) -> None:
+    bare.answers[frames.request(frames.STATS, b"daemon")] = [frames.control(frames.STATS, b"daemon")]
+    task = asyncio.create_task(bus.ask(frames.STATS, b"clients"))
+    await asyncio.to_thread(bare.heard, b"CMSG !/bccn/stats\0clients")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    bare.send(frames.control(frames.STATS, b"clients"))
+    assert await bus.ask(frames.STATS, b"daemon") == b"daemon"
+
+
+@played
+async def test_what_is_cancelled_before_it_was_sent_is_never_sent(bus: AsyncConnection, bare: Bare) -> None:
+    await bus.subscribe("a")
+    await bus.sync()
+    bare.stop()
+    tasks = [
+        asyncio.create_task(bus.publish("a", "never")),
+        asyncio.create_task(bus.subscribe("never")),
+        asyncio.create_task(bus.unsubscribe("a")),
+        asyncio.create_task(bus.publish("a", "now")),
+    ]
+    await asyncio.sleep(0.01)
+    for task in tasks[:3]:
+        task.cancel()
+    await asyncio.wait(tasks[:3])
+    bare.start()
+    await tasks[3]
+    await bus.sync()
+    said = [packet for packet in bare.said[1] if not packet.startswith(b"CMSG")]
+    assert said == [b"SUB a", b"MSG a\0now"]
 
 
 # -- a program that does not keep up
@@ -249,16 +242,14 @@ def test_a_program_that_does_not_receive_loses_nothing(bare: Bare, size: int) ->
     overflow(bare, [batch(*some) if size > 1 else frame(b"a", some[0]) for some in batches], work)
 
 
-def test_a_batch_is_shared_by_all_who_receive(bare: Bare) -> None:
-    async def scene(bus: AsyncConnection) -> None:
-        await bus.sync()
-        tasks = [asyncio.create_task(bus.receive(PATIENCE)) for _ in range(5)]
-        await asyncio.sleep(0)
-        bare.send(batch(b"1", b"2", b"3"), batch(b"4", b"5", b"6"))
-        assert sorted(map(payload, await asyncio.gather(*tasks))) == [b"1", b"2", b"3", b"4", b"5"]
-        assert payload(await bus.receive(0)) == b"6"
-
-    play(bare.address, scene)
+@played
+async def test_a_batch_is_shared_by_all_who_receive(bus: AsyncConnection, bare: Bare) -> None:
+    await bus.sync()
+    tasks = [asyncio.create_task(bus.receive(PATIENCE)) for _ in range(5)]
+    await asyncio.sleep(0)
+    bare.send(batch(b"1", b"2", b"3"), batch(b"4", b"5", b"6"))
+    assert sorted(map(payload, await asyncio.gather(*tasks))) == [b"1", b"2", b"3", b"4", b"5"]
+    assert payload(await bus.receive(0)) == b"6"
 
 
 def test_a_question_is_answered_however_much_waits(bare: Bare) -> None:
@@ -272,17 +263,15 @@ def test_a_question_is_answered_however_much_waits(bare: Bare) -> None:
     overflow(bare, [frame(b"a", b"x" * 2000)] * count, work)
 
 
-def test_a_loss_is_noticed_behind_what_waits(bare: Bare) -> None:
-    async def scene(bus: AsyncConnection) -> None:
-        await bus.sync()
-        await asyncio.to_thread(bare.send, *(frame(b"a", b"%d" % number) for number in range(MAX_EVENTS + 10)))
-        await until(lambda: len(bus._session.events) >= MAX_EVENTS)
-        await asyncio.to_thread(bare.restart)
-        for number in range(MAX_EVENTS + 10):
-            assert payload(await bus.receive(PATIENCE)) == b"%d" % number
-        assert isinstance(await bus.receive(PATIENCE), Reconnected)
-
-    play(bare.address, scene)
+@played
+async def test_a_loss_is_noticed_behind_what_waits(bus: AsyncConnection, bare: Bare) -> None:
+    await bus.sync()
+    await asyncio.to_thread(bare.send, *(frame(b"a", b"%d" % number) for number in range(MAX_EVENTS + 10)))
+    await until(lambda: len(bus._session.events) >= MAX_EVENTS)
+    await asyncio.to_thread(bare.restart)
+    for number in range(MAX_EVENTS + 10):
+        assert payload(await bus.receive(PATIENCE)) == b"%d" % number
+    assert isinstance(await bus.receive(PATIENCE), Reconnected)
 
 
 def test_a_client_that_is_turned_away_before_it_has_read_anything_was_not_away_for_long(bare: Bare) -> None:
@@ -303,28 +292,24 @@ def test_a_client_that_is_turned_away_before_it_has_read_anything_was_not_away_f
 # -- receiving
 
 
-def test_looking_without_waiting_finds_what_is_there(bare: Bare) -> None:
-    async def scene(bus: AsyncConnection) -> None:
-        assert await bus.receive(0) is None
-        assert await bus.receive(-1) is None
-        await bus.sync()
-        bare.send(frame(b"a", b"x"))
-        assert payload(await bus.receive(0)) == b"x"  # though the loop has not had the time to read it
-
-    play(bare.address, scene)
+@played
+async def test_looking_without_waiting_finds_what_is_there(bus: AsyncConnection, bare: Bare) -> None:
+    assert await bus.receive(0) is None
+    assert await bus.receive(-1) is None
+    await bus.sync()
+    bare.send(frame(b"a", b"x"))
+    assert payload(await bus.receive(0)) == b"x"  # though the loop has not had the time to read it
 
 
-def test_the_descriptor_is_that_of_the_socket_of_the_day(bare: Bare) -> None:
-    async def scene(bus: AsyncConnection) -> None:
-        assert bus.fileno() >= 0
-        await bus.sync()
-        await asyncio.to_thread(bare.stop)
-        await until(lambda: bus.fileno() == -1)
-        bare.start()
-        assert isinstance(await bus.receive(PATIENCE), Reconnected)
-        assert bus.fileno() >= 0
-
-    play(bare.address, scene)
+@played
+async def test_the_descriptor_is_that_of_the_socket_of_the_day(bus: AsyncConnection, bare: Bare) -> None:
+    assert bus.fileno() >= 0
+    await bus.sync()
+    await asyncio.to_thread(bare.stop)
+    await until(lambda: bus.fileno() == -1)
+    bare.start()
+    assert isinstance(await bus.receive(PATIENCE), Reconnected)
+    assert bus.fileno() >= 0
 
 
 # -- the end

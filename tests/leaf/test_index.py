@@ -199,24 +199,6 @@ def in_front(one: Any, key: bytes) -> None:
 
 
 @each("index")
-def test_after_it_was_taken_out_or_replaced_the_old_value_is_never_found(index: Any) -> None:
-    for key in (b"", b"a", b"12345678", b"x" * 255, b"y" * 256, b"z" * 257, b"w" * 2000):
-        one, first, second = index.Index(), Value(), Value()
-        assert all(one.part(key, 0, len(key)) is None for _ in range(OFTEN))
-        one.put(key, first)
-        in_front(one, key)
-        one.put(key, second)
-        assert all(one.part(key, 0, len(key)) is second for _ in range(OFTEN))
-        assert one.get(key) is second
-        assert one.pop(key) is second
-        assert one.pop(key) is None
-        assert all(one.part(key, 0, len(key)) is None for _ in range(OFTEN))
-        one.put(key, first)
-        assert one.part(key, 0, len(key)) is first
-        assert len(one) == 1
-
-
-@each("index")
 @pytest.mark.parametrize("keys", [ALIKE, SUMS, BEGINNINGS, ENDS], ids=["alike", "sums", "beginnings", "ends"])
 def test_keys_that_meet_in_the_cache_are_told_apart(index: Any, keys: list[bytes]) -> None:
     one = index.Index()

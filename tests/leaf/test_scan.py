@@ -107,15 +107,6 @@ def test_a_number_has_1_to_19_digits_and_is_below_2_to_63(scan: Any) -> None:
         assert scan.number(b"77" + digits + b"77", 2, 2 + len(digits)) == value, digits
 
 
-@each("scan")
-def test_what_is_not_within_the_bytes_is_no_number(scan: Any) -> None:
-    for start, end in ((0, 4), (3, 3), (2, 1), (4, 4), (3, 4), (-1, 2), (-3, -1), (0, -1)):
-        assert scan.number(b"123", start, end) == -1
-    for place in BEYOND:
-        assert scan.number(b"123", place, 2) == scan.number(b"123", 0, place) == scan.number(b"123", place, place) == -1
-    assert scan.number(b"1234"[:3], 0, 4) == -1
-
-
 # -- cut and joined
 
 
