@@ -83,15 +83,6 @@ def test_what_is_wrong_is_said_and_nothing_is_written(
     assert not list((tmp_path / "j").rglob("*.parquet"))
 
 
-def test_what_is_no_capture_is_one_line_and_its_remedy(tmp_path: Path) -> None:
-    for name, data in (("empty", b""), ("text", b"some text"), ("parquet", b"PAR1" * 9)):
-        (tmp_path / name).write_bytes(data)
-        done = run(str(tmp_path / name), "--host", "a", "--out", str(tmp_path / "j"))
-        assert (done.exit_code, len(done.stderr.splitlines())) == (1, 2)
-        assert str(tmp_path / name) in done.stderr
-    assert not (tmp_path / "j").exists()
-
-
 def test_without_pyarrow_it_says_what_to_install(tmp_path: Path, capture: Path) -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"

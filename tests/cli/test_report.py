@@ -16,7 +16,6 @@ from tests.pipeline.reporting import MINUTE, START, write
 from tests.support import ROOT
 
 HOSTS = ("h01", "h02", "h03")
-EVIL = "h\x1b[2J/x"
 SENDERS = ("h01/app/7", "h02/app/7", "h03/app/7")
 
 
@@ -97,10 +96,3 @@ def test_without_what_it_takes_it_says_what_to_install(tmp_path: Path, tables: P
     assert done.returncode == status, done.stderr
     assert ("pip install 'bccnd[pipeline]'" in done.stderr) == bool(status)
     assert "Traceback" not in done.stderr
-
-
-def test_terminals_take_no_orders_from_names(tmp_path: Path) -> None:
-    write(tmp_path / "t", HOSTS, (*SENDERS, EVIL), missed=lambda host, sender, minute: 9 if sender == EVIL else 0)
-    done = bccn(tmp_path / "t", "--out", tmp_path)
-    assert "\x1b" not in done.stdout
-    assert "h\\x1b[2J" in done.stdout

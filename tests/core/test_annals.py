@@ -49,43 +49,33 @@ class Killed(BaseException):
     """Ends the process that writes."""
 
 
-class File:
-    """A file that annals are written into, with its records one by one; a write too many raises Killed."""
-
-    def __init__(self, room: Room) -> None:
-        self.records: list[bytes] = []
-        self._room = room
-
-    def write(self, record: bytes) -> int:
-        self.records.append(bytes(record))
-        self._room.left -= 1
-        if not self._room.left:
-            raise Killed
-        return len(record)
-
-    @property
-    def data(self) -> bytes:
-        return b"".join(self.records)
-
-
 class Room:
-    """The files that one process writes, and how many writes are left to it."""
+    """The files that one process writes, record by record; the last of so many writes raises Killed."""
 
     def __init__(self, left: int = -1) -> None:
         self.left = left
-        self.files: list[File] = []
+        self.files: list[list[bytes]] = []
 
     def new(self) -> Callable[[bytes], int]:
-        self.files.append(File(self))
-        return self.files[-1].write
+        file: list[bytes] = []
+        self.files.append(file)
+
+        def write(record: bytes) -> int:
+            file.append(bytes(record))
+            self.left -= 1
+            if not self.left:
+                raise Killed
+            return len(record)
+
+        return write
 
     @property
     def data(self) -> list[bytes]:
-        return [file.data for file in self.files]
+        return [b"".join(file) for file in self.files]
 
     @property
     def records(self) -> list[bytes]:
-        return [record for file in self.files for record in file.records]
+        return [record for file in self.files for record in file]
 
     @property
     def latest(self) -> float:
@@ -482,9 +472,9 @@ def test_the_input_that_was_not_finished_is_left_out_and_worked_on_again(life: L
 def noted(host: Host, *raws: bytes) -> bytes:
     """What is written of datagrams that come together, without the head of the record."""
     host.finish()
-    before = len(host.room.files[-1].records)
+    before = len(host.room.files[-1])
     host.feed(*raws)
-    written = host.room.files[-1].records[before:]
+    written = host.room.files[-1][before:]
     assert len(written) <= 1
     return b"".join(written)[21:]
 
@@ -501,7 +491,7 @@ def test_a_batch_is_one_record_of_src_and_seq_as_they_came(host: Host) -> None:
     # The target makes no difference.
     raws += [datagram(b"d", 1, b"!nobody"), datagram(b"d", 2, b"!own/p/1")]
     assert noted(host, *raws) == b"\x03a:7\x05b:007\x03a:8\x03a:9\x03d:1\x03d:2"
-    head = host.room.files[-1].records[-1][:21]
+    head = host.room.files[-1][-1][:21]
     assert struct.unpack("=IBQd", head) == (17 + 26, 1, 1, 1000.0)
 
 
@@ -598,10 +588,10 @@ def test_a_snapshot_is_written_in_steps_and_then_the_file_stands_for_itself() ->
     assert steps > 500 // annals.STEP
     heir = restored(host.room.data, host)
     assert len(heir.sources) == 500
-    assert writer.size == len(host.room.files[0].data)
+    assert writer.size == len(host.room.data[0])
     # There is no more to be done.
     assert writer.step(host.now) is False
-    assert writer.size == len(host.room.files[0].data)
+    assert writer.size == len(host.room.data[0])
 
 
 def test_no_step_writes_more_than_its_share() -> None:
@@ -613,9 +603,9 @@ def test_no_step_writes_more_than_its_share() -> None:
     writer = host.begin()
     while writer.step(host.now):
         pass
-    largest = max(map(len, host.room.files[0].records))
+    largest = max(map(len, host.room.files[0]))
     assert annals.STEP_BYTES / 2 < largest < annals.STEP_BYTES + (1 << 15)
-    assert len(host.room.files[0].records) > 300 / annals.STEP
+    assert len(host.room.files[0]) > 300 / annals.STEP
     heir = restored(host.room.data, host, DedupRules(sanity=65_536))
     assert heir.source(b"h/7").missing == host.source(b"h/7").missing != 0
     assert heir.sources.missing == 300 * 59_998
@@ -628,7 +618,7 @@ def test_another_file_is_due_when_this_one_has_grown(monkeypatch: pytest.MonkeyP
     writer = host.begin()
     due = [writer.due]
     host.finish()
-    snapshot = sum(map(len, host.room.files[0].records[1:]))
+    snapshot = sum(map(len, host.room.files[0][1:]))
     seq = 0
     while writer.size <= annals.GROWTH * snapshot:
         due.append(writer.due)
@@ -638,7 +628,7 @@ def test_another_file_is_due_when_this_one_has_grown(monkeypatch: pytest.MonkeyP
     assert len(due) > 10
     assert writer.due
     writer.turn(host.room.new())
-    assert writer.size == len(host.room.files[1].data)
+    assert writer.size == len(host.room.data[1])
     again = [writer.due]
     while not writer.complete:
         # Both are needed until then, and right together at any moment.

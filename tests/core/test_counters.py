@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core import verdicts
 from bccnd.core.counters import (
-    DROP_REASONS,
-    END_REASONS,
-    HOLD_REASONS,
     LATENCY_BOUNDS,
-    REFUSE_REASONS,
-    BusCounters,
     Histogram,
-    SegmentCounters,
 )
 from tests.core.material import examples
 
@@ -54,34 +47,3 @@ def test_a_histogram_counts_every_value_once_and_sums_them(values: list[float]) 
         assert sum(histogram.buckets[: number + 1]) == sum(1 for value in values if value <= bound)
     assert sum(histogram.buckets) == len(values)
     assert isclose(histogram.sum, fsum(values), abs_tol=1e-9)
-
-
-def test_each_segment_has_counters_of_its_own() -> None:
-    one, two = SegmentCounters("one"), SegmentCounters("two")
-    one.verdicts[verdicts.ACCEPTED] += 1
-    for error in ("ENETUNREACH", "EPERM", "ENETUNREACH"):
-        one.send_failed(error)
-    assert one.send_errors == {"ENETUNREACH": 2, "EPERM": 1}
-    assert two.verdicts == [0] * len(verdicts.NAMES)
-    assert (one.name, two.name, two.send_errors, two.received, two.sent) == ("one", "two", {}, 0, 0)
-
-
-def test_every_reason_has_a_slot_from_the_start_and_each_bus_its_own() -> None:
-    one, two = BusCounters(), BusCounters()
-    one.dropped["too_big"] += 1
-    one.refused["not_admitted"] += 1
-    one.ended["slow"] += 1
-    one.held["rate"] += 1
-    assert two.dropped == dict.fromkeys(DROP_REASONS, 0)
-    assert two.refused == dict.fromkeys(REFUSE_REASONS, 0)
-    assert two.ended == dict.fromkeys(END_REASONS, 0)
-    assert two.held == dict.fromkeys(HOLD_REASONS, 0)
-    assert (two.deliveries, two.published, two.untold, two.errors) == (0, 0, 0, {})
-
-
-def test_verdicts_have_one_number_and_one_name_each_and_the_first_three_deliver() -> None:
-    assert len(set(verdicts.NAMES)) == len(verdicts.NAMES)
-    for name, number in verdicts.NUMBERS.items():
-        assert verdicts.NAMES[number] == name
-        assert getattr(verdicts, name.upper()) == number
-    assert verdicts.NAMES[: verdicts.LAST_ACCEPTED + 1] == ("accepted", "reordered", "restart")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bccnd.core import bccn1
 from bccnd.core.dedup import DedupRules, Sources
-from bccnd.core.follow import AWAITED, Wanted, claims, neighbours, place
+from bccnd.core.follow import Wanted, claims, neighbours, place
 from bccnd.core.verdicts import DUPLICATE
 from tests.core.scenario import receive
 from tests.core.world import OWN, datagram
@@ -76,10 +76,6 @@ def test_neighbours_of_known_senders() -> None:
     assert neighbours(heard(), SRC, 5, window=16) == {}
     assert neighbours(heard(5, 7), SRC, 6, window=16) == {5: "heard", 7: "heard"}
     assert neighbours(heard(0), SRC, 0, window=16) == {1: "ahead"}
-
-
-def test_only_a_message_that_may_still_come_is_awaited() -> None:
-    assert {"unknown", "ahead", "missing"} == AWAITED
 
 
 # -- which one

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -26,7 +25,7 @@ from bccnd.pipeline import captures
 from bccnd.pipeline.captures import CaptureSet, CaptureSettings, ingest
 from bccnd.version import VERSION
 from tests.core.captures import Frame, enhanced, ether, interface, ipv4, pcap, pcapng, section, statistics, udp
-from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
+from tests.e2e.harness import Daemon, Wire, datagram, wait
 from tests.refusals import refused
 from tests.support import cannot_here
 
@@ -165,15 +164,6 @@ def test_who_is_silent_for_a_day_is_forgotten_as_by_a_daemon(tmp_path: Path) -> 
     assert [(row["verdict"], row["epoch"]) for row in rows] == [("accepted", 1)] * 7
 
 
-def test_checks_are_made_with_the_keys_that_are_given(tmp_path: Path) -> None:
-    frames = [frame(0, datagram("a", 1, "x", key=KEY)), frame(1, datagram("a", 2, "x", key=b"0" * 32)), said(2, 1)]
-    assert verdicts(frames, SETTINGS, tmp_path) == ["accepted"] * 3
-    keys = CaptureSettings("relay02", algorithm="hmac", keys=(KEY,))
-    assert verdicts(frames, keys, tmp_path) == ["accepted", "integrity_failed", "accepted"]
-    strict = CaptureSettings("relay02", algorithm="hmac", keys=(KEY,), required=True)
-    assert verdicts(frames, strict, tmp_path) == ["accepted", "integrity_failed", "integrity_missing"]
-
-
 # -- again, and together
 
 
@@ -196,16 +186,6 @@ def test_a_capture_that_has_grown_takes_the_place_of_what_it_was(tmp_path: Path)
     assert ingest([path], str(tmp_path / "j"), SETTINGS).journal_id == first.journal_id
     assert len(rows_of(tmp_path / "j")) == 100
     assert len(sessions_of(tmp_path / "j")) == 1
-
-
-def test_rotated_captures_are_read_in_the_order_of_time(tmp_path: Path) -> None:
-    frames = [said(number, number + 1) for number in range(30)]
-    paths = [put(tmp_path / f"x.pcap{n}", pcap(frames[n * 10 : n * 10 + 10])) for n in range(3)]
-    done = ingest([paths[2], paths[0], paths[1]], str(tmp_path / "j"), SETTINGS)
-    assert [seq_of(row["seq_key"]) for row in rows_of(tmp_path / "j")] == list(range(1, 31))
-    assert done.verdicts == {"accepted": 30}
-    whole = put(tmp_path / "whole.pcap", pcap(frames))
-    assert ingest([whole], str(tmp_path / "k"), SETTINGS).verdicts == done.verdicts
 
 
 def test_captures_that_overlap_are_read_side_by_side_and_compressed_ones_as_they_are(tmp_path: Path) -> None:
@@ -342,10 +322,3 @@ def taps(daemon: Daemon, wire: Wire, traffic: list[bytes]) -> Rows:
         wire.send(*traffic)
         found = [observe(*read_tapped(one.chan.encode(), one.payload)) for _, one in zip(traffic, tap, strict=False)]
     return [{**row._asdict(), "len": row.length} for row in found]
-
-
-def test_the_rows_can_be_read_as_one_data_set(tmp_path: Path) -> None:
-    path = put(tmp_path / "x.pcap", pcap([said(1, 1), said(90_000, 2)]))
-    done = ingest([path], str(tmp_path / "j"), SETTINGS)
-    found = ds.dataset(tmp_path / "j" / "obs", schema=schema.OBS, format="parquet").to_table()
-    assert found.num_rows == done.rows == 2

@@ -74,23 +74,6 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
             process.wait()
 
 
-def listeners(group: int) -> set[str]:
-    """The addresses on which a process listens."""
-    inodes = set()
-    for name in os.listdir(f"/proc/{group}/fd"):
-        with suppress(OSError):
-            found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(f"/proc/{group}/fd/{name}"))
-            if found:
-                inodes.add(found[1])
-    addresses = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and fields[9] in inodes:
-                addresses.add(fields[1].rpartition(":")[0])
-    return addresses
-
-
 def test_a_worker_that_is_killed_at_work_changes_nothing(
     spark: SparkSession,
     small: Path,
@@ -107,8 +90,6 @@ def test_a_worker_that_is_killed_at_work_changes_nothing(
         for line in running.stderr:
             said += line
             if "link_loss" in line:
-                loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
-                assert all(listeners(worker.pid) <= loopback for worker in workers)
                 # with what it has started: a machine that is gone
                 os.killpg(workers[0].pid, signal.SIGKILL)
         running.wait()

@@ -141,18 +141,6 @@ def test_everything_fits_and_can_be_read(
     assert seen["least"][0][0] >= 4.5, seen["least"]
 
 
-@slow
-def test_what_is_measured_would_be_noticed(browser: str, tmp_path: Path, made: Path) -> None:
-    broken = tmp_path / "broken.html"
-    wide = '<p style="width: 600px; color: #999">too wide, too pale</p>'
-    broken.write_text(made.read_text().replace("<header>", f"<header>{wide}"))
-    seen = look(browser, tmp_path, broken, 390)
-    assert seen["scroll"] > 390
-    assert "too wide" in seen["wide"][0]
-    assert seen["least"][0][1] == "too wide, too pale"
-    assert seen["least"][0][0] < 4.5
-
-
 def contrast(one: str, other: str) -> float:
     def light(colour: str) -> float:
         parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
@@ -177,42 +165,15 @@ def test_figures_can_be_read_on_their_cells_and_cells_differ(theme: int) -> None
 
 @slow
 def test_nothing_is_fetched(tmp_path: Path, made: Path) -> None:
-    other = tmp_path / "other.html"
     with Browser() as browser:
         browser.go(made.as_uri())
         assert browser.asked == [made.as_uri()]
-        # It must be this test that would notice. With the policy of the page, not even this is fetched.
-        other.write_text('<img src="http://192.0.2.1/x.png">')
-        browser.go(other.as_uri())
-        assert browser.asked[1:] == [other.as_uri(), "http://192.0.2.1/x.png"]
-        assert browser.forbidden == []
+        # The policy of the page forbids what it might name, and this test notices.
         strict = tmp_path / "strict.html"
         policy = re.findall("<meta http-equiv[^>]*>", made.read_text())[0]
         strict.write_text(f'{policy}<img src="http://192.0.2.1/y.png"><link rel="stylesheet" href="http://192.0.2.1/">')
         browser.go(strict.as_uri())
         assert sorted(browser.forbidden) == ["http://192.0.2.1/", "http://192.0.2.1/y.png"]
-        assert set(browser.asked[3:]) == {strict.as_uri(), *browser.forbidden}
-
-
-@slow
-@pytest.mark.parametrize(
-    ("name", "size", "flags", "bright"),
-    [("desk", "1280,6000", (), True), ("phone", "390,6000", (), True), ("dark", "1280,6000", DARK, False)],
-)
-def test_screenshots(
-    browser: str, tmp_path: Path, made: Path, name: str, size: str, flags: tuple[str, ...], bright: bool
-) -> None:
-    from matplotlib.image import imread
-
-    picture = tmp_path / f"{name}.png"
-    browse(browser, tmp_path, made, f"--screenshot={picture}", f"--window-size={size}", *flags)
-    pixels = imread(picture)[:, :, :3]
-    assert bool(pixels[0, 0].mean() > 0.9) is bright
-    # headings, cards, charts: much that is not background, all the way down
-    touched = abs(pixels - pixels[0, 0]).max(axis=2) > 0.2
-    assert 0.01 < touched.mean() < 0.5
-    for part in range(4):
-        assert touched[part * 1000 : (part + 1) * 1000].any()
 
 
 @slow

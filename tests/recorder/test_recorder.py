@@ -136,24 +136,3 @@ def test_what_is_not_of_the_tap_is_nothing(recorder: Recorder, now: list[int], t
     finished(recorder)
     assert [(row["rec_no"], row["payload"]) for row in table(tmp_path / "journal")] == [(1, None), (2, b"hello")]
     assert names(tmp_path / "spool") == ["lock", "lock.files"]
-
-
-@pytest.mark.slow
-def test_a_full_spool_pauses_until_there_is_room(recorder: Recorder, now: list[int], tmp_path: Path) -> None:
-    (tmp_path / "journal").write_text("in its place")
-    recorder._begin_journal()
-    batch = packet(range(200), NOON)
-    for _ in range(60):
-        recorder._on_packet(batch)
-    recorder._tick()
-    assert "spool_size" in recorder.paused
-    recorder._on_packet(batch)
-    assert recorder.dropped["spool_full"] == 200
-    recorder._tick()
-    assert recorder.paused
-    assert recorder.status.startswith("paused: ")
-    (tmp_path / "journal").unlink()
-    wait(lambda: not recorder.worker.logs, "the journal", 30)
-    recorder._tick()
-    assert recorder.recording
-    assert not recorder.paused
