@@ -128,8 +128,9 @@ def draw(place: Any, found: Findings, panel: Panel) -> None:
     place.set_ylim(min(lowest, middle / 3.2), max(highest, middle * 3.2))
     if panel.axis == "channels":
         place.axvline(REMEMBERED, color=INK, linewidth=0.8, linestyle=":", label="remembered to here")
-    place.xaxis.set_major_formatter("{x:,.0f}")
-    place.yaxis.set_major_formatter("{x:,.0f}")
+    for axis in (place.xaxis, place.yaxis):
+        axis.set_major_formatter("{x:,.0f}")
+        axis.set_minor_formatter("")
     place.set_title(panel.title, fontsize=9.5, loc="left", color=INK)
     place.set_xlabel(AXES[panel.axis].x, fontsize=8.5, color=INK)
     place.set_ylabel(panel.y, fontsize=8.5, color=INK)

@@ -74,10 +74,10 @@ class Witness:
                 self.ended = True
                 return number
             for frame in frames.read_batch(packet) if packet.startswith(b"MSGS ") else (packet,):
-                self._count(frame)
+                self.count(frame)
         return most
 
-    def _count(self, frame: bytes) -> None:
+    def count(self, frame: bytes) -> None:
         key, _, payload = frame.partition(b"\0")
         if key == b"CMSG !/bccn/gap":
             self.told += int(payload)
