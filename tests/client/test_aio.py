@@ -22,7 +22,7 @@ from bccnd.client.message import Message
 from bccnd.client.session import Event, Reconnected, Refusal
 from bccnd.core import frames
 from bccnd.errors import BusError
-from tests.client.sessions import Bare, batch, frame, impatient
+from tests.client.sessions import Bare, batch, frame
 from tests.support import PATIENCE, ROOT, Hub, turning, wait
 
 Scene = Callable[[AsyncConnection], Awaitable[None]]
@@ -353,24 +353,6 @@ def test_without_reconnecting_every_call_that_waits_is_told_of_the_end(bare: Bar
         await lost(*tasks)
 
     play(bare.address, scene, reconnect=False)
-
-
-def test_many_calls_that_wait_in_vain_all_fail_and_later_ones_are_sent(
-    bare: Bare, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    impatient(monkeypatch)
-
-    async def scene(bus: AsyncConnection) -> None:
-        await bus.sync()
-        await asyncio.to_thread(bare.stop)
-        await lost(*(bus.publish("a") for _ in range(50)))
-        bare.start()
-        assert isinstance(await bus.receive(PATIENCE), Reconnected)
-        await bus.publish("a", "at last")
-        await bus.sync()
-        assert [packet for packet in bare.said[1] if packet.startswith(b"MSG")] == [b"MSG a\0at last"]
-
-    play(bare.address, scene)
 
 
 def test_a_program_that_forgets_to_close_is_not_held_up(bare: Bare) -> None:

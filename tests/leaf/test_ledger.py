@@ -170,21 +170,6 @@ def test_a_batch_stands_in_the_ledger_as_it_came(ledger: Any) -> None:
 
 
 @each("ledger")
-def test_a_full_batch_and_the_one_behind_it(ledger: Any) -> None:
-    with opened(ledger) as (one, reader), udp() as (ours, theirs):
-        receiver = ledger.Receiver(one, 0, b"s", ours.fileno(), 1500, SOCKADDR_IN)
-        sent = [b"%d" % number for number in range(100)]
-        for datagram in sent:
-            theirs.send(datagram)
-        first = receiver.receive()
-        assert first == list(in_progress(reader).datagrams) == sent[:64]
-        one.finish()
-        assert receiver.receive() == list(in_progress(reader).datagrams) == sent[64:]
-        # What was handed out is a copy.
-        assert first == sent[:64]
-
-
-@each("ledger")
 def test_an_input_that_was_begun_and_of_which_nothing_has_come_is_none(ledger: Any) -> None:
     with opened(ledger) as (one, reader), udp() as (ours, theirs), pair() as (client, _):
         receiver = ledger.Receiver(one, 0, b"s", ours.fileno(), 1500, SOCKADDR_IN)
