@@ -12,7 +12,7 @@ def nothing_is_left(hub: Hub) -> None:
         assert tree._root.empty()
     assert hub.bus.queue_bytes == 0
     assert hub.bus._waiting._held == {}
-    assert hub.bus._clients._waiting == hub.bus._clients._blockers == set()
+    assert hub.bus._clients._waiting == hub.bus._clients._blockers == hub.bus._clients._batched == set()
     hub.bus.quota._forget_who_left(float("inf"))
     assert len(hub.bus.quota) == 0
     assert hub.egress._speakers == {}

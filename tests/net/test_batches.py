@@ -21,7 +21,7 @@ from bccnd.core.integrity import Door
 from bccnd.core.quota import UserLimits
 from bccnd.core.runs import LENGTH, MAX_PORTION
 from bccnd.net.clients import HARD_MODES, SOFT_MODES, BusLimits
-from tests.net.packets import is_batch, unbatched
+from tests.net.packets import unbatched
 from tests.support import Hub, Peer, dropped, gaps, messages, slow, turn_until
 
 #: a few of them are more than the kernel keeps for one client, whatever it has been asked to keep
@@ -160,20 +160,6 @@ def test_what_comes_in_one_round_comes_in_one_packet_and_only_while_it_is_wanted
         assert unbatched(one.all()) == numbered(0, 3)
 
 
-def test_nothing_waits_for_more_to_come(hub: Hub) -> None:
-    one = batched(hub, b"a")
-    hub.bus.deliver(to([one], numbered(0, 1)))
-    hub.turn(1)
-    assert one.waiting() == [frames.batch(numbered(0, 1))]
-    hub.bus.deliver(to([one], numbered(1, 1)))
-    hub.bus.deliver(to([one], numbered(2, 2)))
-    assert one.waiting() == []
-    hub.turn(1)
-    assert one.waiting() == [frames.batch(numbered(1, 3))]
-    hub.turn(5)
-    assert one.waiting() == []
-
-
 def test_on_and_off_stand_between_the_messages_before_and_behind_them(hub: Hub) -> None:
     one = batched(hub, b"a")
     one.send(*numbered(0, 3), frames.request(frames.BATCH_OFF), *numbered(3, 2))
@@ -182,73 +168,7 @@ def test_on_and_off_stand_between_the_messages_before_and_behind_them(hub: Hub) 
     assert one.all() == [*numbered(0, 2), frames.batch(numbered(2, 3))]
 
 
-# -- order
-
-
-def test_messages_answers_and_refusals_keep_their_places(hub: Hub) -> None:
-    one = batched(hub, b"a", b"two words")
-    one.send(
-        *numbered(0, 2),
-        b"CMSG !/bccn/sync\0first",
-        *numbered(2, 1),
-        b"nonsense",
-        b"MSG two words\0x",
-        b"UNSUB never",
-        b"CMSG !/bccn/sync\0last",
-    )
-    assert one.all() == [
-        frames.batch(numbered(0, 2)),
-        b"CMSG !/bccn/sync\0first",
-        frames.batch(numbered(2, 1)),
-        frames.error("unknown_verb", b"nonsense"),
-        frames.batch([b"MSG two words\0x"]),
-        frames.error("bad_channel", b"two words"),
-        frames.error("not_subscribed", b"never"),
-        b"CMSG !/bccn/sync\0last",
-    ]
-
-
-def test_keys_of_every_form_go_into_the_same_batch_in_their_order(hub: Hub) -> None:
-    one, publisher = batched(hub, b"a/", b"!/app/", b"two words"), hub.connect()
-    sent = [b"a/b", b"!/app/x", b"!", b"two words", b"!relay01/*", b"a/c", b"!/app/y"]
-    publisher.send(*(frames.message(key, b"%d" % number) for number, key in enumerate(sent)))
-    expected = [frames.message(key, b"%d" % number) for number, key in enumerate(sent)]
-    got = one.all()
-    assert unbatched(got) == expected
-    assert all(map(is_batch, got))
-    assert max(len(frames.read_batch(packet)) for packet in got) > 1
-    assert hub.bus.counters.published == len(sent)
-
-
-# -- who shares
-
-
-def test_without_echo_a_publisher_in_batch_mode_hears_everybody_but_itself(hub: Hub) -> None:
-    one, other = batched(hub, b"a"), batched(hub, b"a")
-    one.send(frames.request(frames.ECHO + b"off"))
-    for number in range(10):
-        (one, other)[number % 2].send(*numbered(number, 1))
-        hub.settle()
-    assert numbers(one.all()) == [1, 3, 5, 7, 9]
-    assert numbers(other.all()) == list(range(10))
-
-
-def test_meta_goes_into_batches(hub: Hub) -> None:
-    meta, plain = batched(hub, b"a"), batched(hub, b"a")
-    meta.send(frames.request(frames.META_ON))
-    hub.settle()
-    wire = Wire(hub)
-    wire.bring(b"a", b"1", b"2", b"3")
-    hub.connect().publish(b"a", b"4")
-    hub.turn()
-    got = meta.all()
-    assert all(map(is_batch, got))
-    found = [frames.read_meta(payload) for payload in messages(unbatched(got), b"a")]
-    assert [(one[1], one[3], one[4]) for one in found[:3]] == [
-        (number, "10.0.0.9:5400", b"%d" % number) for number in (1, 2, 3)
-    ]
-    assert [(one[3], one[4]) for one in found[3:]] == [("local", b"4")]
-    assert messages(unbatched(plain.all()), b"a") == [b"1", b"2", b"3", b"4"]
+# -- what goes in; keys, answers, echo and meta are in test_model.py
 
 
 def test_the_tap_goes_into_batches_in_its_order(hub: Hub) -> None:
@@ -463,20 +383,6 @@ def test_a_queue_that_is_full_in_bytes_is_full_for_batches_too(tmp_path: Path) -
         in_place(got, list(range(60)))
         assert dropped(hub) == {"queue_bytes": gaps(unbatched(got))}
         nothing_waits(hub)
-
-
-@pytest.mark.parametrize("wanted", [frames.BATCH_ON, frames.BATCH_OFF])
-def test_who_is_ended_by_what_is_sent_when_it_switches_leaves_no_mark_on_its_descriptor(
-    narrow: Hub, wanted: bytes
-) -> None:
-    one = batched(narrow, b"a")
-    count = fill(narrow, one)
-    mode(one, soft="error")
-    one.send(*numbered(count, 3), frames.request(wanted))
-    narrow.turn()
-    assert not one.client.open
-    # Whoever is the next behind this descriptor has asked for nothing.
-    assert narrow.bus._clients._batched == set()
 
 
 def test_a_publisher_that_is_ended_by_its_own_batch_in_the_middle_of_its_messages_meets_no_bug(

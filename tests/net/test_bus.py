@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import socket
 import time
 from collections.abc import Iterator
@@ -113,15 +112,6 @@ def test_the_largest_packet_reaches_a_client_whose_socket_would_not_take_it_by_i
     assert dropped(hub) == {}
 
 
-def test_an_echo_too_large_for_the_clients_socket_does_not_end_the_client(hub: Hub) -> None:
-    one = hub.connect()
-    one.send(b"CMSG !/bccn/sync\0" + b"x" * 300_000)
-    hub.turn()
-    assert one.client.open
-    one.waiting()
-    assert one.all() == []
-
-
 # -- listings
 
 
@@ -156,17 +146,6 @@ def test_without_a_name_the_daemon_itself_is_listed(tmp_path: Path) -> None:
         one = hub.connect()
         one.send(b"CMSG !/bccn/stats")
         assert one.all() == [b'CMSG !/bccn/stats\0{"items":[{"version":"1"}],"more":false}']
-
-
-def test_a_client_that_ends_between_two_pages_is_left_out(hub: Hub) -> None:
-    peers = [hub.connect() for _ in range(PAGE + 10)]
-    pages = listing(peers[0], b"clients")
-    first = next(pages)
-    for peer in peers[-5:]:
-        peer.close()
-    turn_until(hub.loop, lambda: len(hub.bus.clients) == PAGE + 5)
-    assert len(first) == PAGE
-    assert len(next(pages)) == 5
 
 
 def test_patterns_that_are_no_text_can_be_listed_and_no_listing_is_too_large_for_a_packet(hub: Hub) -> None:
@@ -256,38 +235,6 @@ def test_what_a_client_sent_before_it_ended_is_done(hub: Hub, unread: bool) -> N
     publisher.close()
     turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
     assert messages(one.all(), b"a") == [b"first", *payloads]
-
-
-def test_a_client_that_is_gone_is_ended_by_the_first_message_for_it(hub: Hub) -> None:
-    one, other = hub.connect(b"a"), hub.connect(b"a")
-    receivers = one.client.fd, other.client.fd
-    one.close()
-    hub.bus.deliver([(receivers, b"MSG a\x001"), (receivers, b"MSG a\x002")])
-    # Until the round is over its descriptor is nobody else's.
-    assert one.client.sock.fileno() == receivers[0]
-    hub.turn()
-    assert set(hub.bus.clients) == {receivers[1]}
-    assert messages(other.all(), b"a") == [b"1", b"2"]
-    assert dropped(hub) == {"client_gone": 2}
-
-
-def test_clients_may_come_and_go_at_random(hub: Hub) -> None:
-    chance = random.Random(1)
-    witness = hub.connect(b"a")
-    peers: list[Peer] = []
-    expected: list[bytes] = []
-    for number in range(300):
-        if peers and chance.random() < 0.4:
-            peers.pop(chance.randrange(len(peers))).close()
-        elif len(peers) < 20:
-            peers.append(hub.connect(*[b"a", b""][: chance.randrange(3)]))
-        if peers:
-            expected.append(b"%d" % number)
-            chance.choice(peers).publish(b"a", expected[-1])
-        hub.turn(chance.randrange(2))
-    # Who of several is served first within one round is nobody's right.
-    assert sorted(messages(witness.all(), b"a")) == sorted(expected)
-    assert len(hub.bus.clients) == len(peers) + 1
 
 
 # -- slow clients
@@ -460,17 +407,6 @@ def test_who_is_here_is_served_after_the_bus_has_stopped_accepting(hub: Hub) -> 
         hub.knock()
     one.publish(b"a", b"x")
     assert one.all() == [b"MSG a\0x"]
-
-
-def test_drain_takes_all_that_clients_have_sent_and_flushes_what_is_queued(hub: Hub) -> None:
-    one, publisher = hub.connect(b"a"), hub.connect()
-    payloads = [b"%d" % number for number in range(2 * TURN + 10)]
-    for payload in payloads:
-        publisher.sock.send(frames.message(b"a", payload))
-    hub.bus.stop_accepting()
-    hub.bus.drain(time.monotonic() + 60)
-    assert len(hub.sent) == len(payloads)
-    assert messages(one.waiting(), b"a") == payloads
 
 
 def test_drain_does_not_wait_for_a_client_that_does_not_read(small: Hub) -> None:

@@ -24,6 +24,7 @@ from bccnd.net.access import Rule, everybody
 from bccnd.net.clients import HARD_MODES, SOFT_MODES, BusLimits
 from tests.core import naive
 from tests.net.leftovers import nothing_is_left
+from tests.net.packets import unbatched
 from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, turn_until
 
 STEPS: Final = int(os.environ.get("BCCND_STEPS", "250"))
@@ -68,6 +69,7 @@ class Account:
     patterns: dict[bytes, int] = field(default_factory=dict)
     echo: bool = True
     meta: bool = False
+    local: bool = False
     due: list[tuple[bytes, ...]] = field(default_factory=list)
 
     @property
@@ -175,6 +177,10 @@ class Model:
             one.echo = key == b"echo/on"
         elif key in (frames.META_ON, frames.META_OFF):
             one.meta = key == frames.META_ON
+        elif key in (frames.LOCAL_ON, frames.LOCAL_OFF):
+            one.local = key == frames.LOCAL_ON
+        elif key in (frames.BATCH_ON, frames.BATCH_OFF):
+            pass  # the same frames come, whichever way they are packed
         elif key == frames.WHOAMI:
             one.due.append((b"CMSG", key, one.identity))
         elif key == frames.SYNC:
@@ -208,10 +214,10 @@ class Model:
         for other in self.accounts:
             if (other is not one or one.echo) and self.gets(other, key, bridged):
                 if other.meta and bridged:
-                    other.due.append((b"META", key, one.identity, payload))
+                    other.due.append((b"META", key, one.identity, payload, b"local" if one.local else b""))
                 else:
                     other.due.append((b"MSG", key, payload))
-        if key.startswith(b"!/"):
+        if key.startswith(b"!/") or one.local:
             return
         if not is_legal(key):
             self.refuse(one, "bad_channel", key)
@@ -273,6 +279,7 @@ def packet_of(chance: random.Random, one: Account) -> bytes:
         return frames.message(key, chance.choice([b"", b"x", b"\0", b"x:1|y", b"x" * 1000, b"x" * 3000]))
     if kind < 0.95:
         controls = [b"echo/on", b"echo/off", frames.META_ON, frames.META_OFF, frames.WHOAMI, frames.CRED_WHOAMI]
+        controls += [frames.BATCH_ON, frames.BATCH_OFF, frames.LOCAL_ON, frames.LOCAL_OFF]
         others = [b"", b"nosuch", frames.GAP, frames.ERROR, frames.STATS, b"blocking/soft/", b"order/x", b"k" * 2000]
         key = chance.choice([*controls, frames.SYNC, frames.TAG, frames.TAG, chance.choice(others)])
         return frames.request(key, chance.choice([None, b"", b"x", b"door", b"a/b", b"t" * 32, b"t" * 33, b"a\0b"]))
@@ -288,8 +295,8 @@ def taken_apart(packet: bytes, due: tuple[bytes, ...]) -> tuple[bytes, ...]:
         src, seq, received_ns, where, rest = frames.read_meta(payload)
         assert where == "local"
         assert received_ns > 0
-        assert (seq == 0) == (len(rest) > 1400)
-        return b"META", key, src, rest
+        assert (seq == 0) == (len(rest) > 1400 or due[4] == b"local")
+        return b"META", key, src, rest, due[4]
     return verb, key, payload
 
 
@@ -330,7 +337,7 @@ def test_every_client_gets_exactly_what_is_due_and_nothing_is_left_at_the_end(tm
                     one.peer.send(packet)
             hub.settle()
             for one in model.accounts:
-                got, due, one.due = one.peer.waiting(), one.due, []
+                got, due, one.due = unbatched(one.peer.waiting()), one.due, []
                 assert len(got) == len(due), (step, got, due)
                 for packet, expected in zip(got, due, strict=True):
                     assert taken_apart(packet, expected) == expected, step

@@ -284,35 +284,6 @@ def test_no_client_waits_for_itself(small: Hub) -> None:
     assert len(messages(packets, b"a")) + gaps(packets) == 50
 
 
-@pytest.mark.parametrize(("soft", "hard"), [("block", "discard"), ("queue", "block")])
-def test_two_that_wait_for_each_other_go_on_when_they_read(small: Hub, soft: str, hard: str) -> None:
-    pair = slow(small, b"a"), slow(small, b"a")
-    for one in pair:
-        mode(one, soft=soft, hard=hard)
-        one.send(frames.request(frames.ECHO + b"off"))
-    # Not through Peer.send, which would turn the hub for ever.
-    sent = [0, 0]
-    got = [0, 0]
-    lost = [0, 0]
-    while min(sent) < 100 or got[0] + lost[0] < sent[1] or got[1] + lost[1] < sent[0]:
-        for place, one in enumerate(pair):
-            while sent[place] < 100:
-                try:
-                    one.sock.send(frames.message(b"a", PART))
-                except BlockingIOError:
-                    break
-                sent[place] += 1
-        small.turn(1)
-        for place, one in enumerate(pair):
-            packets = one.waiting()
-            got[place] += len(messages(packets, b"a"))
-            lost[place] += gaps(packets)
-    assert small.bus.counters.held["slow_reader"] > 0
-    # Each takes what it has read while it waits itself; with that nothing is lost.
-    assert lost == [0, 0]
-    assert dropped(small) == {}
-
-
 def test_two_that_wait_for_each_other_and_do_not_read_wait_only_as_long_as_patience_lasts(tmp_path: Path) -> None:
     with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.05)) as hub:
         pair = slow(hub, b"a"), slow(hub, b"a")
@@ -496,33 +467,6 @@ def test_holding_up_again_and_again_leaves_no_timers_behind(small: Hub) -> None:
     assert len(small.loop._timers) - before <= 2
 
 
-@pytest.mark.parametrize("cause", ["rate", "slow_reader"])
-def test_a_bug_met_by_a_message_that_has_waited_ends_its_publisher_only(
-    tmp_path: Path, cause: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with rated(tmp_path, SELDOM if cause == "rate" else 0.0) as hub:
-        one, publisher = slow(hub, b"a"), hub.connect()
-        mode(one, soft="block")
-        if cause == "slow_reader":
-            clog(hub, one)
-        else:
-            publisher.publish(b"a", b"the only one that may come at once")
-        publisher.publish(b"a", b"stumble")
-        hub.settle()
-        assert is_held(publisher)
-
-        def stumbles(*_: object) -> None:
-            raise ZeroDivisionError
-
-        monkeypatch.setattr(hub.egress, "emit", stumbles)
-        hub.reload(BusLimits())
-        let_pass(hub, publisher, 3600)
-        one.all()
-        turn_until(hub.loop, lambda: not publisher.client.open, "the end of the publisher")
-        assert hub.bus.counters.ended["bug"] == 1
-        assert one.all() == []
-
-
 # -- rate
 
 
@@ -609,39 +553,7 @@ def test_drain_takes_what_slowed_publishers_have_sent(tmp_path: Path) -> None:
         assert numbers(one.waiting()) == list(range(50))
 
 
-def test_a_client_that_ends_during_drain_leaves_nothing_open(tmp_path: Path) -> None:
-    hub = Hub(tmp_path)
-    one = hub.connect(b"a")
-    one.close()
-    hub.bus.drain(time.monotonic() + 0.05)
-    hub.bus.close()
-    hub.loop.close()
-    left_open = one.client.sock.fileno() != -1
-    one.client.sock.close()
-    assert not left_open
-
-
 # -- reloading
-
-
-def test_a_reload_with_a_smaller_queue_drops_nothing_that_waits(small: Hub) -> None:
-    one = slow(small, b"a")
-    count = clog(small, one, 20)
-    small.reload(BusLimits(queue_messages=5))
-    from_segment(small, one, PART)
-    packets = collect(one, count + 1)
-    assert numbers(packets) == list(range(count))
-    assert packets[-1] == frames.gap(1)
-
-
-def test_a_shorter_patience_holds_also_for_publishers_that_wait_already(small: Hub) -> None:
-    small.reload(dataclasses.replace(small.bus.limits, patience=3600.0))
-    _, publisher, _ = blocked(small)
-    publisher.publish(b"a", b"x")
-    small.settle()
-    assert is_held(publisher)
-    small.reload(dataclasses.replace(small.bus.limits, patience=0.05))
-    turn_until(small.loop, lambda: not is_held(publisher), "the end of the new patience")
 
 
 # -- orders

@@ -211,7 +211,19 @@ def sends(chance: random.Random, peer: Peer) -> bytes:
             frames.request(frames.ECHO + chance.choice([b"on", b"off"])),
             frames.request(frames.SYNC, b"x" * chance.randrange(2000)),
             frames.request(frames.TAG, chance.choice([b"", b"tag", b"bad tag"])),
-            frames.request(chance.choice([frames.META_ON, frames.META_OFF, frames.WHOAMI, frames.STATS, b"nosuch"])),
+            frames.request(
+                chance.choice(
+                    [
+                        frames.META_ON,
+                        frames.META_OFF,
+                        frames.BATCH_ON,
+                        frames.BATCH_OFF,
+                        frames.WHOAMI,
+                        frames.STATS,
+                        b"nosuch",
+                    ]
+                )
+            ),
             b"nonsense",
             b"",
         ]
