@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, Self
 
 import pytest
 from hypothesis import settings
@@ -49,6 +48,19 @@ BROADCAST: Final = "127.255.255.255"
 TINY: Final = 4608
 #: nobody in particular; what a test does under this uid it does without root's rights
 NOBODY: Final = 65_534
+
+
+class Closing:
+    """What is closed where its ``with`` ends."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def turn(loop: Loop, rounds: int = 1) -> None:
@@ -372,9 +384,7 @@ class Hub:
     def __enter__(self) -> Hub:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for peer in self._peers:
             peer.close()
         self.bus.close()

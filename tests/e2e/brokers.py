@@ -6,7 +6,6 @@ import socket
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from bccnd.cli.show import listing
@@ -183,10 +182,8 @@ class Broker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         for one in self.subs:
             one.close()
         self.publisher.close()
-        self.daemon.__exit__(kind, error, trace)
+        self.daemon.__exit__(kind, *rest)

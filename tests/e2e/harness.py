@@ -16,11 +16,10 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import bccnd
-from tests.support import BROADCAST, free_port, metric
+from tests.support import BROADCAST, Closing, free_port, metric
 from tests.support import PATIENCE as PATIENCE
 from tests.support import datagram as datagram
 from tests.support import wait as wait
@@ -29,7 +28,7 @@ BIN = Path(sys.executable).parent
 KEY = b"0123456789abcdef0123456789abcdef"
 
 
-class Wire:
+class Wire(Closing):
     """Another program of the segment: a plain UDP socket."""
 
     def __init__(self, port: int, address: str = BROADCAST) -> None:
@@ -59,12 +58,7 @@ class Wire:
             while True:
                 yield self.sock.recv(65536)
 
-    def __enter__(self) -> Wire:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self.sock.close()
 
 
@@ -216,12 +210,10 @@ class Daemon:
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
-    def __enter__(self) -> Daemon:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.process is not None:
             status = self.stop()
             if kind is None:

@@ -8,8 +8,7 @@ import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tests.activation import Notified, launch
 from tests.e2e.harness import BIN, PATIENCE, Daemon
@@ -90,12 +89,7 @@ class Service(Daemon):
         assert self.manager.senders == {process.pid}
         return said
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
             status = self.stop()

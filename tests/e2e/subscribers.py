@@ -14,7 +14,7 @@ import pytest
 
 from bccnd.cli.show import listing
 from tests.e2e.harness import PATIENCE, Daemon, wait
-from tests.support import ROOT, cannot_here, group
+from tests.support import ROOT, Closing, cannot_here, group
 
 #: where the bus is in the examples' own comments
 SOCKET = "/run/bccnd/bus.sock"
@@ -92,7 +92,7 @@ class Examples:
         return subprocess.run(command, input=stdin, capture_output=True, timeout=PATIENCE, check=False)
 
 
-class Subscriber:
+class Subscriber(Closing):
     """An example that runs and has subscribed, and what it has printed."""
 
     def __init__(self, daemon: Daemon, folder: Path, command: list[str]) -> None:
@@ -130,12 +130,6 @@ class Subscriber:
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
         self._process.wait(PATIENCE)
-
-    def __enter__(self) -> Subscriber:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @pytest.fixture(scope="module")

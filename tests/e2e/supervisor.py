@@ -11,7 +11,6 @@ import select
 import signal
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tests.activation import Told
@@ -82,15 +81,13 @@ class Supervisor(Service):
         self.end(number)
         self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
             self.stop()
         self._over.set()
         self._ears.join()
-        super().__exit__(kind, error, trace)
+        super().__exit__(kind, *rest)
         for fds in self.store.values():
             for fd in fds:
                 os.close(fd)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.e2e.harness import Daemon, Wire, acting_as, datagram, wait
-from tests.support import need_root
+from tests.support import Closing, need_root
 
 ANN: Final = 61_001
 BOB: Final = 61_002
@@ -21,7 +20,7 @@ STAFF: Final = 61_100
 SRC: Final = "host-c/plain/7"
 
 
-class User:
+class User(Closing):
     """A bare client of the bus that connects as a user, in groups."""
 
     def __init__(self, daemon: Daemon, *who: int) -> None:
@@ -43,10 +42,7 @@ class User:
             heard.append(packet)
         return heard
 
-    def __enter__(self) -> User:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.sock.close()
 
 
@@ -163,73 +159,6 @@ def test_rules_by_group_hold_for_supplementary_groups_and_rules_by_program_for_i
         client.say(b"MSG staff/x\0", b"MSG gauge/x\0")
         denied = {b"not_permitted " + key for key in (b"staff/x", b"gauge/x") if key not in allowed}
         assert set(refusals(client.hear())) == denied
-
-
-def test_one_user_takes_up_no_more_than_its_share(daemon: Daemon, connect: Connect) -> None:
-    configured(daemon, user={"clients": 3, "subscriptions": 5, "queue_bytes": 4096, "rate": 0})
-    bob = connect(BOB)
-    clients = [connect(ANN) for _ in range(3)]
-    assert all(client.hear() == [] for client in clients)
-    fourth = connect(ANN)
-    assert fourth.sock.recv(1000) == b"CMSG !/bccn/error\0too_many_clients_of_user "
-    assert fourth.sock.recv(1000) == b""
-    clients[0].say(*(b"SUB a/%d" % number for number in range(4)))
-    assert clients[0].hear() == []
-    clients[1].say(b"SUB b/", b"SUB c/")
-    assert refusals(clients[1].hear()) == [b"too_many_subscriptions c/"]
-    for _ in range(2000):
-        bob.say(b"MSG b/x\0" + b"y" * 200)
-    assert bob.hear() == []
-    assert 0 < daemon.metric("queue_bytes") <= 4096
-    assert daemon.metric("deliveries_dropped_total", reason="user_queue_bytes") > 0
-    assert daemon.metric("clients_refused_total", reason="too_many_clients_of_user") == 1
-    for client in clients:
-        client.sock.close()
-    wait(lambda: daemon.metric("clients") == 1, "the clients to be gone")
-    again = connect(ANN)
-    again.say(*(b"SUB a/%d" % number for number in range(5)))
-    assert again.hear() == []
-
-
-def test_a_user_that_publishes_faster_than_its_rate_is_slowed_and_loses_nothing(
-    daemon: Daemon, connect: Connect
-) -> None:
-    configured(daemon, user={"rate": 200})
-    bob, one, other = connect(BOB), connect(ANN), connect(ANN)
-    bob.say(b"SUB a")
-    assert bob.hear() == []
-    for number in range(150):  # together they have a burst of 200, and then wait
-        one.say(b"MSG a\x001-%d" % number)
-        other.say(b"MSG a\x002-%d" % number)
-    got = [bob.sock.recv(100) for _ in range(300)]
-    for name in (b"1", b"2"):
-        assert [one for one in got if one[6:7] == name] == [b"MSG a\0%b-%d" % (name, n) for n in range(150)]
-    assert daemon.metric("publishers_held_total", reason="rate") > 0
-
-
-@pytest.mark.parametrize("mode", [b"soft", b"hard"])
-def test_a_client_that_asks_for_it_slows_its_publishers_and_loses_nothing(
-    daemon: Daemon, connect: Connect, mode: bytes
-) -> None:
-    configured(daemon, queue={"messages": 50}, patience="60s")
-    reader, publisher, other = connect(ANN), connect(ANN), connect(BOB)
-    reader.say(b"CMSG blocking/%b/block" % mode, b"SUB a")
-    assert reader.hear() == []
-    other.say(b"SUB a")
-    assert other.hear() == []
-    held = daemon.metric("publishers_held_total", reason="slow_reader")
-    accepted = daemon.verdicts().get("accepted", 0)
-    gone = daemon.metric("deliveries_dropped_total", reason="client_gone")
-    thread = threading.Thread(target=lambda: publisher.say(*(b"MSG a\0%d" % n for n in range(3000))))
-    thread.start()
-    wait(lambda: daemon.metric("publishers_held_total", reason="slow_reader") > held, "the publisher to wait")
-    # The segment does not wait.
-    with Wire(daemon.port) as wire:
-        wire.send(datagram(SRC + mode.decode(), 1, "b", b"far"))
-        wait(lambda: daemon.verdicts().get("accepted") == accepted + 1, "the segment to be served")
-    assert [reader.sock.recv(100) for _ in range(3000)] == [b"MSG a\0%d" % n for n in range(3000)]
-    thread.join()
-    assert daemon.metric("deliveries_dropped_total", reason="client_gone") == gone
 
 
 def test_a_publisher_waits_no_longer_than_the_patience_for_a_client_that_does_not_read(

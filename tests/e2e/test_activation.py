@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import stat
 import subprocess
 import time
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import bccnd
 from tests.activation import KILL, REFUSE, Told
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.service import Service, bound_udp
@@ -71,30 +69,6 @@ def test_nothing_that_comes_while_the_daemon_is_away_is_lost(service: Service) -
     assert "warning" not in service.said()
 
 
-def test_what_was_passed_is_served_where_it_is_and_the_rest_is_opened_as_usual(service: Service) -> None:
-    service.bind("udp", "metrics")
-    where = service.settings["metrics"]["listen"]
-    service.configure({"metrics": {"listen": f"127.0.0.1:{free_port()}"}})
-    service.start()
-    service.configure({"metrics": {"listen": where}})
-    both_ways(service)
-    assert re.search(rf"from systemd: segment {BROADCAST}#{service.port}, metrics {where}(;|$)", service.said(), re.M)
-    wait(lambda: service.metric("clients") == 0, "the client to be gone")
-    assert service.stop() == 0
-    assert not service.bus.exists()
-
-
-def test_a_bus_elsewhere_than_configured_is_refused(service: Service) -> None:
-    service.bind("udp", "bus", "metrics")
-    service.configure({"bus": {"path": str(service.folder / "other.sock")}})
-    said = service.refused()
-    assert f"the socket unit bus listens at {service.bus}" in said
-    assert f"the configuration says {service.folder}/other.sock" in said
-    assert "ListenSequentialPacket=" in said
-    assert service.bus.exists()
-    assert not (service.folder / "other.sock").exists()
-
-
 # -- shut off from the network
 
 
@@ -132,30 +106,6 @@ def test_in_a_network_of_its_own_it_serves_what_was_passed_and_opens_no_socket_o
         service.reload()
         both_ways(service, 9)
         assert service.tool("clients").returncode == 0
-
-
-@pytest.mark.root
-def test_ipv6_is_served_from_a_network_of_its_own_too(tmp_path: Path) -> None:
-    """Only the socket knows the group's interface; on loopback there is none in IPv6."""
-    port = free_port()
-    segment = {"name": "six", "address": "ff02::bcc", "port": port, "interface": "lo"}
-    with Service(tmp_path / "a", {"segments": [segment]}, barred=KILL, prefix=unshared()) as service:
-        try:
-            sock = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            sock.bind(("::", port))
-        except OSError as error:
-            cannot_here(f"this host has no IPv6: {error}")
-        service.bind("bus", "metrics")
-        service.passed.append(("udp", sock))
-        service.start()
-        service.prefix = []
-        with service.connect("x") as client, socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as far:
-            far.bind(("::1", 0))
-            far.sendto(datagram("far/p/1", 1, "x", b"in"), ("::1", port))
-            event = client.receive(PATIENCE)
-            assert isinstance(event, bccnd.Message)
-            assert event.peer == f"[::1]:{far.getsockname()[1]}"
 
 
 @pytest.mark.root
@@ -216,15 +166,6 @@ def test_a_life_is_told_from_its_first_to_its_last_word(service: Service) -> Non
     assert service.process.wait(PATIENCE) == 0
     assert manager.said() == []
     assert manager.senders == {service.process.pid}
-
-
-@pytest.mark.slow
-def test_the_status_is_reported_from_time_to_time(service: Service) -> None:
-    service.start()
-    service.manager.until("READY=1")
-    with service.connect("x"):
-        assert (service.manager.until("STATUS=").value("STATUS") or "").startswith("serving 1 client on 1 segment; ")
-        assert service.manager.before == []
 
 
 def test_a_faulty_configuration_is_reported_to_the_manager_by_a_start_and_not_by_a_check(service: Service) -> None:

@@ -71,42 +71,6 @@ def test_with_batches_a_client_receives_what_others_do_in_fewer_packets(
 
 
 @both
-def test_refusals_and_large_messages_stay_in_their_place(daemon: Daemon, sizes: list[int], join: Join) -> None:
-    large = b"x" * 100_000
-    with join(str(daemon.bus), batch=True) as bus:
-        bus.subscribe("a")
-        bus.sync()
-        for number in range(300):
-            bus.publish("a", b"%d" % number)
-            if number == 100:
-                bus.publish("two words")
-            if number == 150:
-                bus.publish("a", large)
-        wanted = [b"%d" % number for number in range(300)]
-        wanted.insert(151, large)
-        events = [bus.receive(PATIENCE) for _ in range(303)]
-        assert [event.payload for event in events if isinstance(event, bccnd.Message)] == wanted
-        # The large one has reached this host only; it comes before what is said of it.
-        refused = {number: event for number, event in enumerate(events) if not isinstance(event, bccnd.Message)}
-        assert refused == {101: bccnd.Refusal("bad_channel", "two words"), 153: bccnd.Refusal("too_long", "a")}
-        assert bus.sync() == []
-
-
-@both
-def test_batches_can_be_switched_off_and_on_while_messages_come(daemon: Daemon, sizes: list[int], join: Join) -> None:
-    with join(str(daemon.bus)) as bus:
-        bus.subscribe("a")
-        for number in range(COUNT):
-            if number % 50 == 0:
-                bus.batch(number % 100 == 0)
-            bus.publish("a", b"%d" % number)
-        assert bus.sync() == []
-        found = iter(bus)
-        assert [next(found).payload for _ in range(COUNT)] == NUMBERS
-        assert 0 < sum(sizes) < COUNT
-
-
-@both
 def test_what_a_slow_program_has_lost_is_told_in_its_place(tmp_path: Path, sizes: list[int], join: Join) -> None:
     count = 20_000
     with (

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from tests.bench import bounds
 from tests.bench.__main__ import main
-from tests.bench.cases import CASES, NATS, REDIS, Peer
+from tests.bench.cases import CASES, NATS, REDIS
 from tests.bench.measure import Rules, Run, judge
 from tests.bench.programs import ROOT, CannotBuild, build
 from tests.bench.summary import Key, Spread, Summary, cpu
@@ -100,22 +100,6 @@ def test_a_quick_run_has_a_figure_for_everything_and_loses_nothing(tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("programs")
-def test_each_share_each_pattern_and_no_daemon_at_all_are_measured_too(tmp_path: Path) -> None:
-    cases = ["listeners", "bccnd_each", "listeners_all", "bccnd_pattern", "bccnd_patterns"]
-    modes = ("--modes", "saturated", "--fan-out", "64")
-    done = bench(tmp_path, *ANYHOW, *modes, "--check", "--cases", ",".join(cases))
-    assert done.found["refused"] == [], done.errors
-    assert {case for case, _, _ in done.summary()} == set(cases)
-    assert all(row["lost"]["most"] == 0 for row in done.found["summary"])
-    assert [row["bound"].partition(" of that of ")[2] for row in done.found["bounds"]] == [
-        *["listeners, saturated, fan-out 64"] * 2,
-        "bccnd_pattern, saturated, fan-out 64",
-    ]
-    assert done.status == (0 if all(row["holds"] for row in done.found["bounds"]) else 1)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("programs")
 def test_a_case_that_loses_messages_is_refused_and_has_no_figures(tmp_path: Path) -> None:
     daemon = tmp_path / "forgetful"
     daemon.write_text(FORGETFUL.format(python=sys.executable, bccnd=str(BIN / "bccnd")))
@@ -134,31 +118,6 @@ def test_a_case_that_loses_messages_is_refused_and_has_no_figures(tmp_path: Path
     assert "| bccnd | refused |" in done.output
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("programs")
-def test_a_daemon_that_does_not_come_up_is_refused_with_its_own_words(tmp_path: Path) -> None:
-    daemon = tmp_path / "broken"
-    daemon.write_text("#!/bin/sh\necho 'no such thing as a free lunch' >&2\nexit 1\n")
-    daemon.chmod(0o755)
-    few = ("--fan-out", "1", "--modes", "saturated")
-    done = bench(tmp_path / "out", *ANYHOW, *few, "--cases", "bccnd", "--daemon", str(daemon))
-    assert done.status == 1
-    (row,) = done.found["refused"]
-    assert "no such thing as a free lunch" in row["reason"]
-    assert len(done.found["runs"]) == 2  # that is believed at the second time
-    assert done.found["daemon"]["version"] is None
-    assert "nothing was measured" in done.errors
-
-
-@pytest.mark.usefixtures("programs")
-@pytest.mark.slow
-def test_a_peer_that_is_not_here_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Peer, "program", None)
-    done = CliRunner().invoke(main, ["--cases", "redis,nats", "--out", str(tmp_path)])
-    assert done.exit_code == 1
-    assert [row["case"] for row in json.loads((tmp_path / "bench.json").read_text())["left_out"]] == ["redis", "nats"]
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -174,15 +133,6 @@ def test_wrong_options_are_refused_before_anything_runs(tmp_path: Path, argument
     done = CliRunner().invoke(main, ["--out", str(tmp_path / "out"), *arguments])
     assert done.exit_code == 2
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_the_load_stays_on_this_host(programs: Path) -> None:
-    for address in ("10.0.0.1", "128.0.0.1", "255.255.255.255", "localhost"):
-        command = [str(programs / "flood"), "-p", "45699", "-n", "1", "-a", address]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert "127.0.0.0/8" in done.stderr
 
 
 RUN = Run("bccnd", 1, "saturated", 1, messages=1000, cpu_ns=1500.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from collections import Counter
@@ -43,52 +42,6 @@ def test_a_datagram_reaches_every_subscriber_once_with_its_particulars(signed: D
             assert client.receive(0.1) is None
 
 
-def test_what_is_refused_is_counted_by_its_reason_and_not_delivered(signed: Daemon, before: Counter[str]) -> None:
-    good = datagram("relay02/s/1", 1, "demo/x", b"one", KEY)
-    refused = {
-        "duplicate": good,
-        "integrity_failed": datagram("relay02/s/1", 2, "demo/x", b"forged", b"another key, not ours"),
-        "integrity_missing": datagram("relay02/s/1", 2, "demo/x", b"unsigned"),
-        "integrity_unknown": b"BCCN1[23:crc32=01234567]relay02/s/1:2:demo/x|ab",
-        "length_mismatch": b"BCCN1[999]relay02/s/1:2:demo/x|short",
-        "bad_envelope": b"no datagram at all",
-        "bad_body": datagram("relay02/s/1", 2, "demo:x", b"", KEY),
-        "bad_src": datagram("relay02/*", 2, "demo/x", b"", KEY),
-        "bad_channel": datagram("relay02/s/1", 2, "demo x", b"", KEY),
-        "bad_target": datagram("relay02/s/1", 2, "!?", b"", KEY),
-        "bad_seq": datagram("relay02/s/1", 2**64, "demo/x", b"", KEY),
-        "not_addressed": datagram("relay02/s/1", 2, "!relay99/nobody", b"", KEY),
-        "oversize": datagram("relay02/s/1", 3, "demo/x", b"x" * 1500, KEY),
-        "unsupported_version": datagram("relay02/s/1", 3, "demo/x", b"", KEY).replace(b"BCCN1", b"BCCN2"),
-        "stale": datagram("relay02/s/1", 0, "demo/x", b"late", KEY),
-    }
-    with signed.connect("") as client, Wire(signed.port) as wire:
-        wire.send(good, *refused.values())
-        wait(lambda: sum(signed.verdicts().values()) == before.total() + len(refused) + 1)
-        assert Counter(signed.verdicts()) - before == Counter([*refused, "accepted"])
-        assert payloads(client, 2, timeout=0.1) == [b"one"]
-
-
-def test_directed_and_all_forms_go_by_identity_and_to_everyone(signed: Daemon, before: Counter[str]) -> None:
-    with signed.connect() as one, signed.connect() as two, Wire(signed.port) as wire:
-        # Both connections belong to this process, and so have one identity.
-        assert one.identity() == two.identity()
-        pid = os.getpid()
-        assert one.identity().startswith("relay01/")
-        assert one.identity().endswith(f"/{pid}")
-        program = one.identity().split("/")[1]
-        targets = [f"!relay01/{program}/{pid}", f"!relay01/{program}", f"!relay01/{program}/*", "!relay01", "!"]
-        for seq, chan in enumerate(targets):
-            wire.send(datagram("relay02/directed/1", seq, chan, chan, KEY))
-        missed = [f"!relay01/{program}/{pid}/1", f"!relay01/{program}/{pid + 1}", "!relay02", "!relay", "!relay01/"]
-        for seq, chan in enumerate(missed, start=len(targets)):
-            wire.send(datagram("relay02/directed/1", seq, chan, chan, KEY))
-        for client in (one, two):
-            assert payloads(client, 5) == [target.encode() for target in targets]
-            assert client.receive(0.1) is None
-        assert Counter(signed.verdicts()) - before == {"accepted": len(targets), "not_addressed": len(missed)}
-
-
 def test_what_a_client_publishes_reaches_local_clients_at_once_and_the_segment_signed(
     signed: Daemon, before: Counter[str]
 ) -> None:
@@ -115,26 +68,6 @@ def test_what_a_client_publishes_reaches_local_clients_at_once_and_the_segment_s
 def test_broadcasts_of_a_client_that_has_left_are_still_known_as_ours(signed: Daemon, before: Counter[str]) -> None:
     assert signed.tool("pub", "demo/x", "hello").returncode == 0
     wait(lambda: Counter(signed.verdicts()) - before == {"looped": 1})
-
-
-def test_what_no_datagram_can_carry_stays_on_this_host_and_its_publisher_is_told(
-    signed: Daemon, before: Counter[str]
-) -> None:
-    with signed.connect("") as reader, signed.connect() as writer, Wire(signed.port) as wire:
-        writer.publish("with blank", b"one")
-        writer.publish("big", b"x" * 2000)
-        writer.publish("!?nobody", b"three")
-        writer.publish("!/bccn/liveness/x", b"four")
-        assert [(one.reason, one.key) for one in writer.sync()] == [
-            ("bad_channel", "with blank"),
-            ("too_long", "big"),
-            ("bad_target", "!?nobody"),
-            ("reserved_key", "!/bccn/liveness/x"),
-        ]
-        assert payloads(reader, 3, timeout=0.2) == [b"one", b"x" * 2000]
-        writer.publish("last", b"")
-        assert b"|" in wire.hear(b"last")
-        wait(lambda: Counter(signed.verdicts()) - before == {"looped": 1})
 
 
 def test_two_daemons_on_one_segment_receive_from_each_other_and_never_from_themselves(
@@ -169,18 +102,3 @@ def test_the_tool_publishes_lines_and_prints_messages(signed: Daemon) -> None:
     assert refused.returncode == 1
     assert b"is no legal channel" in refused.stderr
     assert signed.tool("sub", "-n", "1", "-t", "0.1").returncode == 1
-
-
-def test_listings_show_clients_and_sources(signed: Daemon) -> None:
-    sources = [f"relay02/listed/{number}" for number in range(250)]
-    before = signed.metric("sources")
-    with signed.connect("demo/") as client, Wire(signed.port) as wire:
-        wire.send(*(datagram(one, 1, "x", b"", KEY) for one in sources))
-        wait(lambda: signed.metric("sources") == before + 250)
-        rows = [json.loads(line) for line in signed.tool("sources", "--json").stdout.splitlines()]
-        assert sorted(row["src"] for row in rows if "/listed/" in row["src"]) == sorted(sources)
-        rows = [json.loads(line) for line in signed.tool("clients", "--json").stdout.splitlines()]
-        mine = next(row for row in rows if row["identity"] == client.identity())
-        assert (mine["pid"], mine["uid"], mine["patterns"]) == (os.getpid(), os.getuid(), ["demo/"])
-        assert client.identity().encode() in signed.tool("clients").stdout
-        assert b"relay02/listed/249" in signed.tool("sources").stdout

@@ -12,7 +12,6 @@ import signal
 import socket
 import struct
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -103,20 +102,6 @@ def test_what_the_bus_has_goes_to_subscribers_as_text(broker: Broker) -> None:
         wait(lambda: broker.dropped("no_topic") == before + 1, "the count")
 
 
-def test_requests_may_come_in_any_pieces(broker: Broker) -> None:
-    slowly = broker.sub(None)
-    for byte in b"SLOWLY".ljust(11, b"\0") + asking(0, b"a") + asking(0, b"b") + asking(1, b"a"):
-        slowly.say(bytes([byte]))
-    broker.settle(slowly)
-    at_once = broker.sub(None)
-    at_once.say(b"ATONCE".ljust(11, b"\0"), *(asking(0, b"t/%d" % n) for n in range(100)), asking(1, b"t/7"))
-    broker.settle(at_once)
-    for topic in (b"a", b"b", b"t/7", b"t/99"):
-        broker.publish(topic, 3, b"for whom")
-    assert slowly.hear().topic == b"b"
-    assert at_once.hear().topic == b"t/99"
-
-
 TOPICS: Final = b"a b a/b a/c a/b/c a/x/c b/a a/b/c/d x/y/z".split()
 PATTERNS: Final = b"a + * a/+ +/b a/* */c a/*/c +/+ */b/* +/* */+ a/+/c */* b* +b".split()
 
@@ -136,48 +121,6 @@ def test_wildcards_are_those_of_the_protocol_for_both_ways_in(broker: Broker) ->
         heard = [one.hear() for _ in range(2 * len(expected))]
         for kind in (0, 3):
             assert [got.topic for got in heard if got.kind == kind] == expected, pattern
-
-
-def test_a_message_comes_once_however_many_patterns_match(broker: Broker) -> None:
-    one = broker.ready(b"ONCE", b"a/b", b"a/b", b"a/+", b"*", b"+/*", b"a/*/b")
-    other = broker.ready(b"ONCE2", b"a/b")
-    broker.publish(b"a/b", 3, b"first")
-    with bccnd.connect(str(broker.daemon.bus)) as bus:
-        bus.publish("a/b", "second")
-        assert bus.sync() == []
-    for sub in (one, other):
-        heard = sorted(sub.hear().data for _ in range(2))
-        assert heard == [b"first", b"second"]
-    one.say(asking(1, b"a/b"), asking(1, b"never held"))  # asked for twice, it was held once
-    broker.settle(one)
-    for pattern in (b"a/+", b"*", b"+/*", b"a/*/b"):
-        one.say(asking(1, pattern))
-    one.subscribe(b"end")
-    broker.settle(one)
-    broker.publish(b"a/b", 3, b"third")
-    broker.publish(b"end", 3, b"")
-    assert one.hear().topic == b"end"
-
-
-def test_topics_that_no_channel_can_hold_are_escaped_both_ways(broker: Broker) -> None:
-    topics = [b"a b/c", b"50%", b"!bang", b"caf\xc3\xa9:x|y", b"\xff\x01", b"x" * 49 + b" "]
-    one = broker.ready(b"ESCAPED", *topics, b"+/d e")
-    with broker.daemon.connect("") as bus:
-        for topic in [*topics, b"any thing/d e"]:
-            broker.publish(topic, 3, b"out")
-            assert one.hear()[1:] == (topic, 3, b"out")
-        heard: list[str] = []
-        while len(heard) < 7:
-            event = bus.receive(PATIENCE)
-            assert isinstance(event, bccnd.Message)
-            if not event.chan.startswith("mark/"):
-                heard.append(event.chan)
-        assert " ".join(heard) == f"a%20b/c 50%25 %21bang caf%C3%A9%3Ax%7Cy %FF%01 {'x' * 49}%20 any%20thing/d%20e"
-        for chan, topic in zip(heard, [*topics, b"any thing/d e"], strict=True):
-            bus.publish(chan, "back")
-            assert one.hear()[1:] == (topic, 3, b"back")
-        bus.publish("50%", "what is no writing of a topic stands for itself")
-        assert one.hear().topic == b"50%"
 
 
 @pytest.mark.slow
@@ -281,20 +224,6 @@ def test_subscriptions_outlive_the_broker_and_the_daemon(alone: Broker) -> None:
 
 
 @pytest.mark.slow
-def test_an_id_that_was_away_for_long_begins_anew(tmp_path: Path) -> None:
-    with Broker(tmp_path / "a", expire="1s") as broker:
-        broker.ready(b"C1", b"a").close()
-        wait(lambda: broker.peers() == 0, "its end")
-        assert broker.daemon.stop() == 0
-        time.sleep(1.2)
-        broker.start()
-        one = broker.ready(b"C1", b"b")
-        broker.publish(b"a", 3, b"no longer")
-        broker.publish(b"b", 3, b"from now on")
-        assert one.hear().data == b"from now on"
-
-
-@pytest.mark.slow
 def test_a_reload_gives_the_broker_its_new_settings_and_ids_their_subscriptions(alone: Broker) -> None:
     broker = alone
     one = broker.ready(b"C1", b"a")
@@ -312,21 +241,6 @@ def test_a_reload_gives_the_broker_its_new_settings_and_ids_their_subscriptions(
     for topic in (b"c", b"b", b"a"):
         broker.publish(topic, 3, topic)
     assert [two.hear().topic for _ in range(2)] == [b"b", b"a"]
-
-
-def test_of_very_many_subscriptions_the_bus_is_asked_for_everything(broker: Broker) -> None:
-    topics = [b"t/%d" % number for number in range(1050)]
-    one = broker.ready(b"MANY", *topics)
-    assert broker.row()["patterns"] == ["*"]
-    with bccnd.connect(str(broker.daemon.bus)) as bus:
-        for chan in ("t/1049", "u/1", "t/1", "t/1050", "t/700"):
-            bus.publish(chan, "hello")
-        assert [one.hear().topic for _ in range(3)] == [b"t/1049", b"t/1", b"t/700"]
-        one.say(*(asking(1, topic) for topic in topics[1:]))
-        wait(lambda: broker.row()["patterns"] == ["t/0"], "it to ask for less")
-        bus.publish("t/1", "no more")
-        bus.publish("t/0", "but this")
-        assert one.hear().data == b"but this"
 
 
 # -- those who mean no good
@@ -358,21 +272,6 @@ def test_a_subscriber_that_does_not_read_costs_its_own_queue_only(tmp_path: Path
         assert got == list(range(len(got)))
         broker.publish(b"flood", 3, b"it is well again")
         assert slow.hear().data == b"it is well again"
-
-
-@pytest.mark.slow
-def test_a_burst_that_the_network_takes_needs_no_room_in_the_queue(tmp_path: Path) -> None:
-    with Broker(tmp_path / "a", queue="8KiB") as broker:
-        one = broker.ready(b"C1", b"a")
-        pid = broker.pid()
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            for number in range(30):
-                broker.publish(b"a", 3, b"%d" % number)
-        finally:
-            os.kill(pid, signal.SIGCONT)
-        assert [one.hear().data for _ in range(30)] == [b"%d" % number for number in range(30)]
-        assert broker.dropped("queue_full") == 0
 
 
 @pytest.mark.slow

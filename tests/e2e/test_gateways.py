@@ -144,27 +144,6 @@ def change(daemon: Daemon) -> None:
     assert "has ended" not in daemon.said()
 
 
-@pytest.mark.slow
-def test_one_that_cannot_have_its_address_says_so_and_nobody_else_suffers(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        settings = {"gateways": {"broker": {"tcp": f"127.0.0.1:{port}", "state": str(tmp_path / "ids")}}}
-        with Daemon(tmp_path / "a", settings) as daemon:
-            wait(lambda: str(port) in daemon.said() and "remedy" in daemon.said().lower(), "the word")
-            with daemon.connect("a/") as client:
-                client.publish("a/b", b"x")
-                assert client.receive(PATIENCE) is not None
-            assert daemon.metric("gateway_up", gateway="broker") == 0
-            # It is left alone until it may be otherwise.
-            taken.close()
-            assert daemon.process is not None
-            host = daemon.process.pid
-            wait(lambda: not children(host), "its end")
-            daemon.reload()
-            wait(lambda: daemon.metric("gateway_up", gateway="broker") == 1, "the gateway")
-            assert daemon.metric("gateway_starts_total", gateway="broker") == 2
-
-
 def test_one_that_is_not_configured_or_lacks_its_library_ends_at_once(tmp_path: Path) -> None:
     # The daemon's own environment, but that pynng cannot be found in it.
     (tmp_path / "pynng.py").write_text("raise ModuleNotFoundError(\"No module named 'pynng'\", name='pynng')\n")

@@ -274,6 +274,7 @@ def test_what_a_client_has_asked_for_is_still_in_force(supervisor: Supervisor) -
     with supervisor.connect("a/", "a/", "!/bccn/liveness/") as client, Wire(supervisor.port) as wire:
         client.tag("blue")
         client.echo(False)
+        client.local(True)
         client.unsubscribe("a/")
         before = client.identity()
         assert supervisor.metric("clients_taken_over") == 0
@@ -282,7 +283,9 @@ def test_what_a_client_has_asked_for_is_still_in_force(supervisor: Supervisor) -
         assert supervisor.metric("state_dropped_total") == supervisor.metric("clients_not_kept_total") == 0
         assert client.identity() == before
         assert before.endswith("/blue")
-        client.publish("a/mine", b"not for me")
+        client.publish("a/mine", b"not for me, and not for the segment")
+        assert client.sync(PATIENCE) == []
+        assert list(wire.rest()) == []
         wire.send(datagram("relay02/x/1", 1, "a/b", b"for me"))
         found = client.receive(PATIENCE)
         assert isinstance(found, bccnd.Message)
@@ -314,12 +317,3 @@ def test_duplicates_are_still_duplicates_and_numbers_go_on(supervisor: Superviso
         second = wire.hear(b":b/c|two")
         numbers = [int(one.split(b":")[1]) for one in (first, second)]
         assert numbers[1] == numbers[0] + 1
-
-
-def test_a_new_configuration_and_another_daemon_take_what_they_can(supervisor: Supervisor) -> None:
-    with supervisor.connect("a/", "b/") as client, Wire(supervisor.port) as wire:
-        supervisor.configure({"access": [{"subscribe": ["a/"]}]})
-        supervisor.again(signal.SIGKILL)
-        assert client.receive(PATIENCE) == bccnd.Refusal("not_permitted", "b/")
-        wire.send(datagram("relay02/x/1", 1, "b/x", b"no"), datagram("relay02/x/1", 2, "a/x", b"yes"))
-        assert payloads(client, 1) == [b"yes"]

@@ -22,7 +22,7 @@ import bccnd
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.network import PORT, Net
 from tests.e2e.shared import Since, in_force, new_src
-from tests.support import BROADCAST, ROOT, cannot_here, listens
+from tests.support import BROADCAST, ROOT, Closing, cannot_here, listens
 
 HERE = ROOT / "tests/peers"
 LANGUAGES = ["c", "perl", "shell"]
@@ -92,7 +92,7 @@ class Peers:
         return Listener(port, [*getattr(self, language), "listen", *where, *options], on)
 
 
-class Listener:
+class Listener(Closing):
     """A peer that listens when this has been made; what it prints as it comes."""
 
     def __init__(self, port: int, command: Sequence[str], on: Sequence[str] = ()) -> None:
@@ -137,12 +137,6 @@ class Listener:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
-    def __enter__(self) -> Listener:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class Check(NamedTuple):
     """An algorithm, as the daemon and as a peer are told of it."""
@@ -181,11 +175,6 @@ def padded(size: int, src: str, seq: int, chan: str) -> bytes:
     payload = b"x" * (size - len(datagram(src, seq, chan, b"x" * 1000)) + 1000)
     assert len(datagram(src, seq, chan, payload)) == size
     return payload
-
-
-def payloads_in(lines: Sequence[bytes]) -> list[bytes]:
-    """The payloads in what a listening peer prints."""
-    return [line.split(b" ", 3)[3] for line in lines]
 
 
 def named_client(folder: Path, name: str, daemon: Daemon, frame: bytes) -> None:
@@ -271,56 +260,6 @@ def test_a_sender_reaches_plain_all_and_directed_receivers(daemon: Daemon, since
         wait(lambda: since.verdicts() == {"accepted": 18, "not_addressed": 6})
 
 
-def test_a_sender_may_use_any_port(daemon: Daemon, peers: Peers, src: str) -> None:
-    with daemon.connect("demo/") as client:
-        peers.tell("c", daemon.port, src, 1, "demo/x", b"from a port of its own")
-        assert message_of(client).peer != f"127.0.0.1:{daemon.port}"
-        peers.tell("perl", daemon.port, src, 2, "demo/x", b"from the port of all")
-        assert message_of(client).peer == f"127.0.0.1:{daemon.port}"
-
-
-def test_a_sender_that_starts_again_at_1_is_heard_after_the_horizon(daemon: Daemon, peers: Peers, src: str) -> None:
-    with in_force(daemon, dedup={"horizon": 0.2}), daemon.connect("demo/") as client:
-        since = Since(daemon)
-        peers.tell("c", daemon.port, src, 1, "demo/x", b"1", b"2", b"3")
-        assert payloads(client, 3) == [b"1", b"2", b"3"]
-        time.sleep(0.6)
-        peers.tell("c", daemon.port, src, 1, "demo/x", b"again", b"and on")
-        assert payloads(client, 2) == [b"again", b"and on"]
-        assert since.verdicts() == {"accepted": 4, "restart": 1}
-
-
-def test_a_sender_that_starts_again_within_the_horizon_is_taken_for_a_copy(
-    daemon: Daemon, peers: Peers, src: str
-) -> None:
-    with in_force(daemon, dedup={"horizon": "1h"}), daemon.connect("demo/") as client:
-        since = Since(daemon)
-        peers.tell("c", daemon.port, src, 1, "demo/x", b"1", b"2", b"3")
-        # So is another sender under the same src.
-        peers.tell("perl", daemon.port, src, 1, "demo/x", b"again 1", b"again 2", b"again 3", b"caught up")
-        assert payloads(client, 4) == [b"1", b"2", b"3", b"caught up"]
-        assert since.verdicts() == {"accepted": 4, "duplicate": 3}
-        # What starts at the clock, as many do, never looks like a copy.
-        name = new_src("clock")
-        for _ in range(2):
-            peers.tell("c", daemon.port, name, time.time_ns() // 1000, "demo/x", b"by the clock")
-        assert payloads(client, 2) == [b"by the clock"] * 2
-
-
-def test_a_sender_that_starts_again_at_1_is_refused_where_numbers_must_rise(
-    daemon: Daemon, peers: Peers, src: str
-) -> None:
-    with in_force(daemon, dedup={"horizon": 0.2, "freshness": "monotonic"}), daemon.connect("demo/") as client:
-        since = Since(daemon)
-        peers.tell("c", daemon.port, src, 1, "demo/x", b"1", b"2")
-        assert payloads(client, 2) == [b"1", b"2"]
-        time.sleep(0.6)
-        peers.tell("c", daemon.port, src, 1, "demo/x", b"again")
-        wait(lambda: since.verdicts() == {"accepted": 2, "replayed": 1})
-        peers.tell("c", daemon.port, src, 3, "demo/x", b"3")
-        assert payloads(client, 1) == [b"3"]
-
-
 def test_a_datagram_of_1500_bytes_is_taken_and_one_of_1501_is_oversize(
     tmp_path: Path, daemon: Daemon, peers: Peers
 ) -> None:
@@ -339,71 +278,6 @@ def test_a_datagram_of_1500_bytes_is_taken_and_one_of_1501_is_oversize(
         assert payloads(client, 1) == [longest]
         assert client.sync() == []
         assert client.receive(0) is None
-
-
-def test_copies_are_dropped_and_nothing_else(daemon: Daemon, peers: Peers, src: str) -> None:
-    with in_force(daemon, dedup={"horizon": "1h"}), daemon.connect("demo/") as client:
-        since = Since(daemon)
-        peers.tell("c", daemon.port, src, 1, "demo/x", b"1", b"2", b"3", options=["--twice"])
-        assert payloads(client, 3) == [b"1", b"2", b"3"]
-        wait(lambda: since.verdicts() == {"accepted": 3, "duplicate": 3})
-        assert daemon.metric("messages_lost_total") == daemon.metric("messages_missing") == 0
-        # Without a name, the same message from the same port is a copy, and from another port it is not.
-        for payload in (b"one", b"two", b"one"):
-            peers.tell("perl", daemon.port, "?", 1, "demo/x", payload)
-        peers.tell("c", daemon.port, "?", 1, "demo/x", b"one")
-        assert payloads(client, 3) == [b"one", b"two", b"one"]
-        assert since.verdicts() == {"accepted": 6, "duplicate": 4}
-
-
-def test_names_that_are_no_plain_channels(daemon: Daemon, since: Since, peers: Peers, src: str) -> None:
-    with daemon.connect("", "!news") as subscriber, daemon.connect() as other:
-        # The first looks like a message for a program called news, which is not here; "!" is for everyone.
-        for seq, chan in enumerate(["!news", "!", "!relay01", "news!"], start=1):
-            peers.tell("c", daemon.port, src, seq, chan, chan.encode())
-        assert payloads(subscriber, 3) == [b"!", b"!relay01", b"news!"]
-        assert payloads(other, 2) == [b"!", b"!relay01"]
-        for seq, chan in enumerate(["a:b", "a b", "caf\u00e9", "a|b"], start=5):
-            peers.tell("perl", daemon.port, src, seq, chan, b"cut")
-        message = message_of(subscriber)
-        assert (message.chan, message.payload) == ("a", b"b|cut")  # the first bar ends the name
-        assert since.verdicts() == {"accepted": 4, "not_addressed": 1, "bad_body": 1, "bad_channel": 2}
-
-
-def test_an_unsigned_sender_is_heard_where_no_check_is_required(
-    tmp_path: Path, daemon: Daemon, peers: Peers, src: str
-) -> None:
-    check = check_of("hmac", tmp_path)
-    with daemon.connect("demo/") as client:
-        for required in (True, False):
-            with in_force(daemon, integrity={**check.integrity, "required": required}):
-                since = Since(daemon)
-                for seq, language in enumerate(LANGUAGES, start=1 + 10 * (not required)):
-                    peers.tell(language, daemon.port, src, seq, "demo/x", language.encode())
-                expected = "integrity_missing" if required else "accepted"
-                wait(lambda: since.verdicts() == {expected: len(LANGUAGES)})  # noqa: B023
-        assert payloads(client, len(LANGUAGES)) == [language.encode() for language in LANGUAGES]
-
-
-def test_a_sender_with_another_key_or_algorithm_is_refused(tmp_path: Path, daemon: Daemon, peers: Peers) -> None:
-    check = check_of("hmac", tmp_path)
-    other = tmp_path / "other.key"
-    other.write_bytes(b"this is not the key of the segment")
-    accept = {"unverifiable": "accept"}
-    table: list[tuple[dict[str, Any], str, str]] = [
-        (check.integrity, "integrity_failed", "integrity_unknown"),
-        ({**check.integrity, **accept}, "integrity_failed", "accepted"),
-        ({"algorithm": "none"}, "integrity_unknown", "integrity_unknown"),
-        ({"algorithm": "none", **accept}, "accepted", "accepted"),
-    ]
-    for integrity, another_key, another_algorithm in table:
-        with in_force(daemon, integrity=integrity):
-            since = Since(daemon)
-            peers.tell("perl", daemon.port, new_src(), 1, "demo/x", b"x", options=["--key", str(other)])
-            wait(lambda: since.verdicts() == {another_key: 1})  # noqa: B023
-            since = Since(daemon)
-            peers.tell("c", daemon.port, new_src(), 1, "demo/x", b"x", options=["--crc32"])
-            wait(lambda: since.verdicts() == {another_algorithm: 1})  # noqa: B023
 
 
 def test_heartbeats_go_both_ways(daemon: Daemon, peers: Peers, src: str) -> None:
@@ -447,62 +321,6 @@ def test_peers_on_other_hosts_hear_and_are_heard(tmp_path: Path, net: Net, peers
 # -- Net::BCCN
 
 
-def test_the_perl_reader_discards_names_and_cuts_payloads_and_looks_at_no_check(
-    tmp_path: Path, daemon: Daemon, peers: Peers, src: str
-) -> None:
-    check = check_of("hmac", tmp_path)
-    other = tmp_path / "other.key"
-    other.write_bytes(b"this is not the key of the segment")
-    with (
-        in_force(daemon, integrity=check.integrity),
-        daemon.connect() as client,
-        peers.listen("perl", daemon.port, "--habits") as careless,
-        peers.listen("perl", daemon.port, *check.options) as careful,
-    ):
-        before = daemon.metric("datagrams_sent_total")
-        for chan in ("demo-x", "demo/x+y", "demo@x", "!", "!relay01", "demo/!"):
-            client.publish(chan, b"discarded")
-        client.publish("Demo_1/x.y?", b"one\ntwo\n")
-        client.publish("demo/x", b"b\0c\r|d")  # any other byte is fine
-        assert client.sync() == []
-        named_client(tmp_path, "card-sys", daemon, b"MSG demo/x\0discarded, for the name of its program")
-        wait(lambda: daemon.metric("datagrams_sent_total") == before + 9)
-        peers.tell("perl", daemon.port, src, 1, "demo/x", b"forged", options=["--key", str(other)])
-        peers.tell("perl", daemon.port, src, 2, "demo/x", b"unsigned")
-        peers.tell("perl", daemon.port, src, 3, "demo/x", b"good", options=check.options)
-        heard = [line.split(b" ", 3)[2:] for line in careless.so_far()]
-        assert heard == [
-            [b"Demo_1/x.y?", b"one"],
-            *([b"demo/x", payload] for payload in (b"b\0c\r|d", b"forged", b"unsigned", b"good")),
-        ]
-        signed = careful.until(b" good\n")
-        assert signed.count(b"discarded") == 7
-        assert b"forged" not in signed
-        assert b"unsigned" not in signed
-
-
-def test_the_perl_reader_drops_copies_and_nothing_else(tmp_path: Path, peers: Peers) -> None:
-    segments = Daemon(tmp_path / "none", start=False).settings["segments"]
-    port = segments[0]["port"]
-    settings = {"segments": segments, "repeat": [{"channels": "demo/twice", "copies": 2, "spacing": "1ms"}]}
-    with (
-        peers.listen("perl", port, "--habits") as every,
-        peers.listen("perl", port, "--habits", "--dd") as once,
-        peers.listen("c", port) as c,
-    ):
-        # A restart must not begin at numbers that were there before, or they would be taken for copies.
-        for run_of_it in (b"first", b"second"):
-            with Daemon(tmp_path / run_of_it.decode(), settings) as daemon, daemon.connect("demo/") as client:
-                client.publish("demo/x", run_of_it)
-                client.publish("demo/twice", b"important")
-                wait(lambda: daemon.verdicts() == {"looped": 3})
-                assert payloads(client, 2) == [run_of_it, b"important"]
-        peers.tell("c", port, new_src(), 1, "demo/x", b"twice", options=["--twice"])
-        ours = [b"first", b"important", b"important", b"second", b"important", b"important"]
-        assert payloads_in(every.so_far()) == payloads_in(c.lines(8)) == [*ours, b"twice", b"twice"]
-        assert payloads_in(once.so_far()) == [b"first", b"important", b"second", b"important", b"twice"]
-
-
 def test_perl_safe_names_reach_the_perl_reader_and_no_others_leave_this_host(tmp_path: Path, peers: Peers) -> None:
     with (
         Daemon(tmp_path / "a", {"host": "relay-01", "names": "perl-safe"}) as daemon,
@@ -532,28 +350,6 @@ def test_perl_safe_names_reach_the_perl_reader_and_no_others_leave_this_host(tmp
 
 
 # -- C and Go
-
-
-def test_the_c_reader_hears_any_name_and_refuses_every_check(tmp_path: Path, daemon: Daemon, peers: Peers) -> None:
-    with (
-        daemon.connect() as client,
-        peers.listen("c", daemon.port) as listener,
-        peers.listen("c", daemon.port, "!relay99") as named,
-    ):
-        for algorithm in ("crc32", "hmac", "sig"):
-            with in_force(daemon, integrity=check_of(algorithm, tmp_path).integrity):
-                client.publish("demo/x", b"signed")
-                assert client.sync() == []
-        # For this reader a leading "!" is a part of the name: it hears what is for a program that it is not.
-        chans = ("demo-x/@1", "d" * 1024, "#", "!", "!relay99")
-        for chan in chans:
-            client.publish(chan, BYTES)
-        assert client.sync() == []
-        name = client.identity().encode()
-        for line, heard in zip(listener.so_far(), chans, strict=True):
-            assert line.split(b" ", 3)[::2] == [name, heard.encode()]
-            assert line.endswith(BYTES)
-        assert named.until(BYTES).split(b" ", 3)[2] == b"!relay99"
 
 
 # -- other programs of this host
@@ -613,16 +409,6 @@ def test_an_sbus_client_finds_what_it_knows(
 
 
 # -- socat and the shell
-
-
-def test_a_line_of_shell_is_heard_if_its_length_is_right(daemon: Daemon, since: Since) -> None:
-    need("socat")
-    with daemon.connect("demo/") as client:
-        line = f"printf '%s' \"$0\" | socat - UDP4-DATAGRAM:{BROADCAST}:{daemon.port},broadcast"
-        for length in (21, 20):
-            run("sh", "-c", line, f"BCCN1[{length}]shell:1:demo/x|hello")
-        assert payloads(client, 1) == [b"hello"]
-        assert since.verdicts() == {"length_mismatch": 1, "accepted": 1}
 
 
 def test_socat_shows_datagrams_as_they_are_on_the_wire(tmp_path: Path, daemon: Daemon, peers: Peers) -> None:

@@ -80,14 +80,6 @@ def test_copies_are_the_same_datagram_spaced_and_hold_nothing_up(tmp_path: Path)
         assert daemon.metric("copies_dropped_total") == 0
 
 
-def test_a_rule_whose_copies_will_often_be_late_is_warned_of(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a") as daemon:
-        for spacing, late, warned in (("2ms", "deliver", False), (0, "drop", False), ("2ms", "drop", True)):
-            daemon.configure({"repeat": [{"channels": "x", "spacing": spacing}], "dedup": {"late": late}})
-            daemon.reload()
-            assert ("dedup.late: deliver" in daemon.said()) == warned
-
-
 def test_copies_that_wait_are_sent_before_the_daemon_ends_and_rules_can_be_reloaded(tmp_path: Path) -> None:
     slow = {"repeat": [{"channels": "", "copies": 2, "spacing": "1s"}]}
     with Daemon(tmp_path / "a", slow) as daemon, Wire(daemon.port) as wire, daemon.connect() as client:

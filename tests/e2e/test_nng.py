@@ -94,41 +94,6 @@ def test_each_message_arrives_once_on_the_other_segment(tmp_path: Path) -> None:
         assert b"tcp://127.0.0.1:" in b.tool("gateways").stdout
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("links", [[(0, 1), (1, 2), (2, 0)], [(0, 1), (1, 0)]], ids=["a ring", "two links between two"])
-def test_over_rings_each_message_arrives_once(tmp_path: Path, links: list[tuple[int, int]]) -> None:
-    with mesh(tmp_path, links) as daemons, ExitStack() as stack:
-        programs = stack.enter_context(clients(*((daemon, "x/") for daemon in daemons)))
-        for number, daemon in enumerate(daemons):
-            with Wire(daemon.port) as wire:
-                wire.send(*(datagram(f"far{number}/p/1", seq, "x/y", f"{number}/{seq}") for seq in range(1, 51)))
-        expected = sorted(f"{number}/{seq}".encode() for number in range(len(daemons)) for seq in range(1, 51))
-        for client in programs:
-            assert sorted(payloads(client, len(expected) + 1, timeout=1.0)) == expected
-
-
-@pytest.mark.slow
-def test_two_bridges_on_one_segment_carry_each_message_once(tmp_path: Path) -> None:
-    port = free_port()
-    one, two = place(), place()
-    shared = {"segments": [{"address": "127.255.255.255", "port": port, "receive_buffer": "4MiB"}]}
-    with (
-        Daemon(tmp_path / "a1", {"host": "a1", "gateways": {"nng": {"listen": [one]}}, **shared}) as a1,
-        Daemon(tmp_path / "a2", {"host": "a2", "gateways": {"nng": {"listen": [two]}}, **shared}) as a2,
-        Daemon(tmp_path / "b", {"host": "b", "gateways": {"nng": {"dial": [one, two]}}}) as b,
-        ExitStack() as stack,
-    ):
-        linked(1, a1, a2)
-        linked(2, b)
-        programs = stack.enter_context(clients((a1, "x/"), (a2, "x/"), (b, "x/")))
-        with Wire(b.port) as on_b, Wire(port) as on_a:
-            on_b.send(*(datagram("far/p/1", seq, "x/y", b"b%d" % seq) for seq in range(1, 51)))
-            on_a.send(*(datagram("near/p/1", seq, "x/y", b"a%d" % seq) for seq in range(1, 51)))
-        expected = sorted([b"a%d" % seq for seq in range(1, 51)] + [b"b%d" % seq for seq in range(1, 51)])
-        for client in programs:
-            assert sorted(payloads(client, 101, timeout=1.0)) == expected
-
-
 def test_what_a_link_brings_is_checked_like_everything(tmp_path: Path) -> None:
     """A message that the bridge has signed with a key that is not known here goes to no client and no segment."""
     for name in ("good", "bad"):

@@ -229,21 +229,6 @@ def ask(url: str, method: str = "GET") -> tuple[int, Message, bytes]:
         return error.code, error.headers, error.read()
 
 
-def test_it_can_only_be_read_and_programs_get_the_same_as_json(daemon: Daemon) -> None:
-    status, headers, _ = ask(f"{daemon.url}/", "POST")
-    assert (status, headers["allow"]) == (405, "GET, HEAD")
-    status, headers, body = ask(f"{daemon.url}/", "HEAD")
-    assert (status, body) == (200, b"")
-    assert (headers["x-frame-options"], headers["referrer-policy"]) == ("DENY", "no-referrer")
-    assert "unsafe" not in headers["content-security-policy"]
-    told = json.loads(daemon.page("/status.json"))
-    assert (told["state"], told["segments"][0]["name"]) == ("attention", "plant")
-    found = lost(daemon)
-    assert found["now"] is True
-    assert told["at"] - 60 <= found["since"] <= found["last"]
-    assert EVIL in {one["src"] for one in told["sources"]}
-
-
 class Proxy(http.server.ThreadingHTTPServer):
     """A reverse proxy: /ops/relay01/ is the daemon."""
 

@@ -23,9 +23,9 @@ import pytest
 
 from bccnd.core.observe import seq_of
 from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, wait
-from tests.e2e.recorders import TOOL, Recorder, files, refused
+from tests.e2e.recorders import Recorder, files, refused
 from tests.recorder.material import names, table
-from tests.support import ROOT, cannot_here, free_port, need_root
+from tests.support import Closing, cannot_here, free_port, need_root
 
 SRC = "host-c/plain/7"
 TICK = datetime.timedelta(milliseconds=10)
@@ -79,7 +79,7 @@ def test_the_journal_is_what_was_on_the_wire_and_agrees_with_the_daemon(tmp_path
     assert names(tmp_path / "journal/.spool") == ["relay01/lock", "relay01/lock.files"]
 
 
-class Traffic:
+class Traffic(Closing):
     """A sender in the background: numbers from 1 on, each with the time at which it went out."""
 
     def __init__(self, port: int, rate: float = 2000) -> None:
@@ -88,6 +88,7 @@ class Traffic:
         self._pause = 1 / rate
         self._ends = False
         self._thread = threading.Thread(target=self._run)
+        self._thread.start()
 
     def _run(self) -> None:
         seq = 0
@@ -98,11 +99,7 @@ class Traffic:
                 self._wire.send(datagram(SRC, seq, "x", b"x" * (seq % 90)))
             time.sleep(10 * self._pause)
 
-    def __enter__(self) -> Traffic:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._ends = True
         self._thread.join()
         self._wire.sock.close()
@@ -181,18 +178,6 @@ def test_where_the_daemon_is_killed_another_journal_begins(tmp_path: Path) -> No
     assert [one["journal_id"] for one in sessions] == sorted(recorder.journals())
 
 
-@pytest.mark.slow
-def test_a_daemon_that_is_not_there_is_waited_for(tmp_path: Path) -> None:
-    daemon = Daemon(tmp_path / "a", {"recorder": {"journal": str(tmp_path / "journal")}}, start=False)
-    recorder = Recorder(daemon, start=False)
-    recorder.process = recorder.spawn()
-    wait(lambda: "waiting for it" in recorder.said(), "a word")
-    assert "systemctl start bccnd" in recorder.said()
-    with daemon, recorder:
-        daemon.start()
-        wait(recorder.journals, "the recorder to find it")
-
-
 @contextmanager
 def small_disk(place: Path, size: str) -> Iterator[None]:
     need_root("a file system of its own")
@@ -253,26 +238,6 @@ def metric(listen: str, name: str) -> float:
     return sum(map(float, found))
 
 
-def test_what_must_not_be_kept_is_on_no_disk(tmp_path: Path) -> None:
-    """recorder.payload, with channels, while it is in the log as later in the journal."""
-    rules = [{"channels": "door/", "payload": "hash"}, {"channels": "open/", "payload": "record"}, {"payload": "omit"}]
-    with daemon_with(tmp_path, {"payload": rules, "rotate": "1h"}) as daemon, Recorder(daemon) as recorder:
-        with Wire(daemon.port) as wire:
-            for seq, chan in enumerate(("door/1", "open/1", "other", "!", "open/2"), start=1):
-                wire.send(datagram(SRC, seq, chan, f"secret of {chan}"))
-        spool = tmp_path / "journal/.spool"
-        wait(lambda: b"secret of open/2" in spooled(spool))  # the last of them
-        assert b"secret of open/1" in spooled(spool)
-        for secret in (b"secret of door", b"secret of other", b"secret of !"):
-            assert secret not in spooled(spool)
-        assert recorder.stop() == 0
-    found = {row["chan"]: row["payload"] for row in table(tmp_path / "journal")}
-    assert found["open/1"] == b"secret of open/1"
-    assert (found["other"], found["!"]) == (None, None)
-    assert found["door/1"][:7] == b"sha256:"
-    assert len(found["door/1"]) == 39
-
-
 @pytest.mark.slow
 def test_two_recorders_of_one_journal_are_refused_and_who_may_not_tap_is_told(tmp_path: Path) -> None:
     with daemon_with(tmp_path) as daemon, Recorder(daemon):
@@ -301,18 +266,6 @@ def test_what_is_wrong_has_a_status_and_a_remedy(tmp_path: Path) -> None:
         assert (found, words in said, "remedy" in said) == (status, True, True), said
 
 
-@pytest.mark.slow
-def test_records_stand_under_the_configured_host_and_wait_in_the_configured_spool(tmp_path: Path) -> None:
-    settings = {"host": "kiosk-3", "spool": str(tmp_path / "waiting"), "rotate": "1h"}
-    with daemon_with(tmp_path, settings) as daemon, Recorder(daemon) as recorder, Wire(daemon.port) as wire:
-        wire.send(datagram(SRC, 1, "x"))
-        wait(lambda: SRC.encode() in spooled(tmp_path / "waiting"))
-        assert recorder.stop() == 0
-    assert {row["host"] for row in table(tmp_path / "journal")} == {"kiosk-3"}
-    assert all(path.parent.parent.name == "host=kiosk-3" for path in files(tmp_path / "journal"))
-    assert names(tmp_path / "waiting") == ["lock", "lock.files"]
-
-
 def test_files_are_finished_at_a_size_and_at_a_time(tmp_path: Path) -> None:
     """rotate and rotate_size; and keep.size, under which the oldest go again."""
     with daemon_with(tmp_path, {"rotate": "1h", "rotate_size": "64KiB"}) as daemon, Wire(daemon.port) as wire:
@@ -332,14 +285,6 @@ def test_files_are_finished_at_a_size_and_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_files_go_when_they_are_old(tmp_path: Path) -> None:
-    with daemon_with(tmp_path, {"keep": {"age": "2s"}}) as daemon, Wire(daemon.port) as wire, Recorder(daemon):
-        wire.send(datagram(SRC, 1, "x"))
-        wait(lambda: files(tmp_path / "journal"), "a file")
-        wait(lambda: not files(tmp_path / "journal"), "it to go")
-
-
-@pytest.mark.slow
 def test_what_waits_for_a_journal_that_is_away_is_bounded_and_is_written_when_it_is_back(tmp_path: Path) -> None:
     """spool_size, and a journal whose place cannot be written to for a while."""
     listen = f"127.0.0.1:{free_port()}"
@@ -356,18 +301,3 @@ def test_what_waits_for_a_journal_that_is_away_is_bounded_and_is_written_when_it
             wait(lambda: "were not kept since" in recorder.said(), "it to go on")
         assert recorder.stop() == 0
     assert 0 < accounted_for(tmp_path / "journal", traffic) < len(traffic.sent)
-
-
-@pytest.mark.slow
-def test_the_command_needs_no_configuration(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a") as daemon, Wire(daemon.port) as wire:
-        command = [*TOOL, "--socket", str(daemon.bus), "record", "--journal", str(tmp_path / "journal")]
-        process = subprocess.Popen([*command, "--host", "h", "--rotate", "1s"], cwd=ROOT, stderr=subprocess.PIPE)
-        assert process.stderr is not None
-        assert b"recording what h sees" in process.stderr.readline()
-        wire.send(datagram(SRC, 1, "x"))
-        wait(lambda: files(tmp_path / "journal"), "a file")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 0
-        process.stderr.close()
-    assert seqs(tmp_path / "journal") == [1]

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from tests.e2e.harness import KEY, Daemon, Wire, datagram, payloads, wait
-from tests.e2e.shared import Since
+from tests.support import Closing
 
 OLD, NEW = KEY, b"the key of the time to come"
 SRC = "host-c/plain/7"
@@ -41,7 +41,7 @@ def make_pairs(daemon: Daemon, *names: str) -> dict[str, bytes]:
     return {name: (daemon.folder / name).read_bytes() for name in names}
 
 
-class Stream:
+class Stream(Closing):
     """A sender that keeps to a rate, and whose key can be changed at any moment."""
 
     def __init__(self, port: int, rate: int, seal: Seal) -> None:
@@ -51,6 +51,7 @@ class Stream:
         self._rate = rate
         self._over = False
         self._thread = threading.Thread(target=self._run)
+        self._thread.start()
 
     def _run(self) -> None:
         start = time.monotonic()
@@ -67,16 +68,9 @@ class Stream:
         aim = self.sent + int(self._rate * seconds)
         wait(lambda: self.sent >= aim, "the sender")
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._over = True
         self._thread.join()
-
-    def __enter__(self) -> Stream:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 def roomy(folder: Path) -> Daemon:
@@ -107,15 +101,14 @@ def test_a_key_rotation_at_10_000_datagrams_a_second_loses_and_repeats_nothing(
 
     daemon.configure({"integrity": section("old")})
     daemon.start()
-    stream = Stream(daemon.port, rate, old)
-    with daemon, daemon.connect("x/") as client, stream:
+    with daemon, daemon.connect("x/") as client, Stream(daemon.port, rate, old) as stream:
         stream.go_on(0.3)
         for names in (("old", "new"), ("new", "old"), ("new",)):
             daemon.configure({"integrity": section(*names)})
             daemon.reload()
             stream.seal = new  # once all verify it, senders sign with it
             stream.go_on(0.3)
-        stream.stop()
+        stream.close()
         assert payloads(client, stream.sent) == [b"%d" % number for number in range(1, stream.sent + 1)]
         assert client.lost == 0
         assert daemon.verdicts() == {"accepted": stream.sent}
@@ -131,42 +124,6 @@ def test_a_key_rotation_at_10_000_datagrams_a_second_loses_and_repeats_nothing(
                 assert ours == datagram(src, int(seq), "x/y", b"mine", NEW)
             wire.send(old(SRC, stream.sent + 1, "x/y", b"retired"))
             wait(lambda: daemon.verdicts().get("integrity_failed") == 1)
-
-
-def same(raw: bytes) -> bytes:
-    return raw
-
-
-REFUSED: list[tuple[str, str, Callable[[bytes], bytes], str]] = [
-    ("retired", SRC, same, "integrity_failed"),
-    ("c", "host-d/p/1", same, "integrity_failed"),  # for a source with another key
-    ("c", "host-e/p/1", same, "integrity_unknown"),  # for a source without a key
-    ("c", "host-c/own/1", same, "integrity_failed"),  # for a program with a key of its own
-    ("c", SRC, lambda raw: raw[:-1] + b"z", "integrity_failed"),
-    ("c", SRC, lambda raw: raw[:-1], "length_mismatch"),
-    ("c", SRC, lambda _: datagram(SRC, 1, "x", b"y"), "integrity_missing"),
-    ("c", SRC, lambda _: datagram(SRC, 1, "x", b"y", KEY), "integrity_unknown"),
-]
-
-
-def test_signatures_let_nothing_else_in(tmp_path: Path) -> None:
-    daemon = Daemon(tmp_path / "a", start=False)
-    keys = make_pairs(daemon, "c", "d", "own", "retired")
-    speak = {"host-c": ["c.pub"], "host-d": ["d.pub"], "host-c/own": ["own.pub"]}
-    daemon.configure({"integrity": {"algorithm": "sig", "signers": speak}})
-    daemon.start()
-    with daemon, daemon.connect("") as client, Wire(daemon.port) as wire:
-        for number, (key, src, change, verdict) in enumerate(REFUSED):
-            since = Since(daemon)
-            wire.send(change(by_signature(keys[key])(src, 1, "x", b"y")))
-            wait(lambda: since.verdicts() == {verdict: 1}, f"{verdict} of row {number}")  # noqa: B023
-        wire.send(by_signature(keys["c"])(SRC, 1, "x", b"good"))
-        assert payloads(client, 1) == [b"good"]
-        # A host without a private key receives, and refuses what its clients publish.
-        client.publish("x", b"mine")
-        assert [refusal.reason for refusal in client.sync()] == ["no_signing_key"]
-        assert payloads(client, 1) == [b"mine"]
-        assert daemon.metric("datagrams_sent_total") == 0
 
 
 def test_a_replay_of_a_signed_datagram_is_refused_where_numbers_only_rise(tmp_path: Path) -> None:

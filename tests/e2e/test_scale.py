@@ -6,15 +6,12 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.bench.measure import Rules, judge
 from tests.bench.programs import ROOT, CannotBuild, build
 from tests.bench.scale_axes import AXES
-from tests.bench.scale_measure import Sample
 from tests.support import cannot_here
 
 PAGE = """# A page
@@ -96,24 +93,3 @@ def test_a_point_that_cannot_be_measured_is_refused_and_has_no_figure(tmp_path: 
     ]
     assert found["points"] == []
     assert "- does not hold: 64 clients x 10 patterns, of 64 x 1: no figure; at most 1.1" in done.stdout
-
-
-@pytest.mark.slow
-def test_what_cannot_be_asked_for_is_said_before_anything_runs(tmp_path: Path) -> None:
-    for arguments, said in (
-        (("--axes", "clients,moons"), "no such thing: moons; there are clients, shares"),
-        (("--docs", str(tmp_path / "none")), "does not exist"),
-    ):
-        done = scale(*arguments, "--out", str(tmp_path / "out"))
-        assert done.returncode == 2
-        assert said in done.stderr
-        assert not (tmp_path / "out").exists()
-
-
-SAMPLE = Sample("patterns", "bccnd", 1, 1, messages=1000, fan_out=1, cpu_ns=1000.0)
-
-
-def test_a_run_counts_only_if_nothing_is_lost_and_nobody_disturbed_it() -> None:
-    assert judge(SAMPLE, 0.05, Rules()) == ""
-    assert judge(SAMPLE, 0.06, Rules()) == "disturbed: others had 0.06 of a processor"
-    assert judge(replace(SAMPLE, lost=1), 0.0, Rules()) == "1 of its deliveries lost, 0 out of place"

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 import bccnd
-from tests.e2e.harness import KEY, PATIENCE, datagram, payloads, wait
-from tests.e2e.network import PORT, Net, ip
-from tests.e2e.starting import refused
+from tests.e2e.harness import PATIENCE, payloads, wait
+from tests.e2e.network import Net, ip
 
 pytestmark = pytest.mark.root
 
@@ -87,14 +86,6 @@ def test_one_segment_carries_on_when_another_is_cut(tmp_path: Path, net: Net) ->
 
 
 @pytest.mark.slow
-def test_groups_and_broadcast_on_one_port_stay_apart(tmp_path: Path, net: Net) -> None:
-    with net.daemon("a", tmp_path, GROUP4) as one, net.daemon("b", tmp_path, BROADCAST) as two:
-        net.send("c", "10.77.0.255", datagram("host-c/p/1", 1, "x", b"to all", KEY), interface="lan0")
-        net.send("c", "239.1.2.3", datagram("host-c/p/1", 2, "x", b"to the group", KEY), interface="lan0")
-        wait(lambda: one.verdicts() == two.verdicts() == {"accepted": 1})
-
-
-@pytest.mark.slow
 def test_multicast_passes_as_many_routers_as_it_may(tmp_path: Path, net: Net) -> None:
     listen = "import socket as s, struct; k=s.socket(s.AF_INET, s.SOCK_DGRAM); k.bind(('239.1.2.3', 5400));"
     listen += "k.setsockopt(0, s.IP_ADD_MEMBERSHIP, s.inet_aton('239.1.2.3')+s.inet_aton('10.77.0.2'));"
@@ -110,13 +101,3 @@ def test_multicast_passes_as_many_routers_as_it_may(tmp_path: Path, net: Net) ->
             assert listener.stdout.readline() == b"listening\n"
             client.publish("x", b"far")
             assert listener.stdout.readline() == b"%d\n" % hops
-
-
-@pytest.mark.slow
-def test_a_group_that_cannot_be_reached_is_refused_with_a_remedy(tmp_path: Path, net: Net) -> None:
-    for segment, said in (
-        ({"address": "239.1.2.3"}, "no way to 239.1.2.3"),
-        ({"address": "ff02::bcc", "interface": "lan9"}, "there is no interface lan9"),
-        ({**GROUP4, "bind": "10.77.0.1"}, "receives no broadcast and no multicast"),
-    ):
-        assert said in refused(net.daemon("a", tmp_path, {**segment, "port": PORT}, start=False))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import selectors
-import socket
 import time
 from pathlib import Path
 
-from tests.e2e.harness import Daemon, Wire, datagram, payloads, wait
+from tests.e2e.harness import Daemon, Wire, datagram, wait
 
 CLIENTS, SLEEPERS, CHANNELS = 200, 20, 20
 MESSAGES, RATE = 10_000, 5_000
@@ -97,27 +96,3 @@ def test_with_200_clients_of_which_20_never_read_the_others_lose_nothing_at_5000
         assert "'load/'" in daemon.said()
         for client in (*readers, *sleepers):
             client.sock.close()
-
-
-def test_a_daemon_without_descriptors_serves_who_is_here_and_lets_the_others_wait(tmp_path: Path) -> None:
-    daemon = Daemon(tmp_path / "d", {"bus": {"max_clients": 10_000, "user": {"clients": 10_000}}}, start=False)
-    daemon.prefix = ["prlimit", "--nofile=40:40"]
-    with daemon:
-        daemon.start()
-        served = daemon.connect("a/")
-        others: list[socket.socket] = []
-        for _ in range(60):  # more than there are descriptors for: the kernel keeps them for us
-            other = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            other.connect(str(daemon.bus))
-            other.send(b"CMSG !/bccn/whoami")
-            others.append(other)
-        wait(lambda: "LimitNOFILE" in daemon.said(), "the shortage to be said")
-        for number in range(100):
-            served.publish("a/x", b"%d" % number)
-        assert served.sync() == []
-        assert payloads(served, 100) == [b"%d" % number for number in range(100)]
-        for other in others:  # as some leave, the others have their turn, and none is called by a wrong name
-            other.settimeout(20)
-            assert other.recv(1000) == b"CMSG !/bccn/whoami\0" + served.identity().encode()
-            other.close()
-        served.close()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads
 from tests.e2e.starting import refused
 from tests.support import need_others
 
@@ -76,18 +76,6 @@ def test_the_socket_of_a_living_daemon_is_refused_and_that_of_a_dead_one_replace
     with daemon, daemon.connect("x") as client:
         client.publish("x", b"again")
         assert payloads(client, 1) == [b"again"]
-
-
-def test_of_many_daemons_started_at_once_on_one_path_exactly_one_serves(tmp_path: Path) -> None:
-    daemons = [Daemon(tmp_path / str(number), start=False) for number in range(4)]
-    for daemon in daemons:
-        daemon.configure({"bus": {"path": str(tmp_path / "0/bus.sock")}})
-    processes = [daemon.spawn() for daemon in daemons]
-    wait(lambda: sum(process.poll() == 2 for process in processes) == 3, "three to give up")
-    wait(lambda: sum("ready" in daemon.said() for daemon in daemons) == 1, "one to serve")
-    for process in processes:
-        process.terminate()
-    assert sorted(process.wait(PATIENCE) for process in processes) == [0, 2, 2, 2]
 
 
 def test_check_says_ok_or_lists_every_fault_and_starts_nothing(tmp_path: Path) -> None:

@@ -193,14 +193,6 @@ def test_a_message_that_stays_on_this_host_and_one_that_nobody_sends(tmp_path: P
         assert daemon.tool("trace", "--live", "?:1").returncode == 1
 
 
-def test_it_takes_the_right_to_tap(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a", {"access": [{"tap": False}]}) as daemon:
-        done = daemon.tool("trace", "--live", f"{SRC}:1")
-        assert done.returncode == 1
-        assert b"remedy: " in done.stderr
-        assert b"tap: true" in done.stderr
-
-
 @pytest.mark.slow
 def test_it_is_shown_for_people_with_what_a_journal_has_of_it(tmp_path: Path) -> None:
     raw = datagram(SRC, 2, "demo/t1", b"21.5")

@@ -16,7 +16,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ import pytest
 
 import bccnd
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.support import Closing
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
@@ -72,13 +73,6 @@ STREAM = {
     "stale": datagram("relay02/s/1", 5004, "demo/x", b"late", KEY),
     "restart": datagram("relay02/s/1", 1, "demo/x", b"anew", KEY),
 }
-#: of these, one at least is wanted whatever is asked for below
-TAIL = [
-    datagram("relay02/s/9", 5000, "demo/x", b"", KEY),
-    datagram("relay02/s/9", 1, "demo/x", b"", KEY),
-    datagram("relay02/s/9", 2, "demo/x", b"forged", b"another key, not ours"),
-    datagram("relay02/s/9", 3, "!relay99/nobody", b"", KEY),
-]
 
 
 def test_the_tap_shows_every_datagram_with_its_verdict(signed: Daemon) -> None:
@@ -125,32 +119,6 @@ def test_the_tap_shows_our_own_broadcasts_coming_back_and_late_ones(tmp_path: Pa
         status, out, _ = ended(tap)
     shown = {line.split()[1] for line in out.decode().splitlines()}
     assert (status, shown) == (0, {"\x1b[2mlooped\x1b[0m", "\x1b[32maccepted\x1b[0m", "\x1b[32mreordered\x1b[0m"})
-
-
-@pytest.mark.slow
-def test_the_tap_shows_only_what_was_asked_for_and_asks_for_no_more(signed: Daemon) -> None:
-    refused = [name for name in STREAM if name not in ("accepted", "restart")]
-    segment = f"127.255.255.255#{signed.port}"
-    # What is asked for, what is seen of it, and how many subscriptions that takes.
-    table: list[tuple[list[str], list[str], int]] = [
-        (["-v", "stale", "-v", "restart"], ["stale", "restart"], 2),
-        (["-v", "integrity", "-v", "looped"], ["integrity_failed", "integrity_missing", "integrity_unknown"], 4),
-        (["--refused"], refused, 18),
-        (["-v", "delivered", "-s", "relay02/s"], ["accepted", "restart"], 3),
-        (["-c", "!relay99/", "-s", "relay02", "--segment", segment], ["not_addressed"], 1),
-    ]
-    with ExitStack() as taps, Wire(signed.port) as wire:
-        asked = 0
-        found = []
-        for arguments, seen, subscriptions in table:
-            asked += subscriptions
-            command = ("-n", str(len(seen) + 1), *arguments)
-            found.append((taps.enter_context(tapping(signed, *command, subscriptions=asked)), seen))
-        wire.send(*STREAM.values(), *TAIL)
-        for tap, seen in found:
-            status, out, err = ended(tap)
-            assert (status, err) == (0, b"")
-            assert [line.split()[1] for line in out.decode().splitlines()][: len(seen)] == seen
 
 
 def test_a_user_without_the_right_is_told_what_to_do(tmp_path: Path) -> None:
@@ -251,7 +219,7 @@ def test_top_gives_the_figures_of_an_interval(tmp_path: Path) -> None:
         assert daemon.tool("top", "--json").returncode == 2
 
 
-class Screen:
+class Screen(Closing):
     """A program on a terminal of 80 columns and 24 lines; ``text`` is what it has written so far."""
 
     def __init__(self, *command: str) -> None:
@@ -290,10 +258,7 @@ class Screen:
         self._read()
         return self.process.wait(0)
 
-    def __enter__(self) -> Screen:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.process.kill()
         self.process.wait()
         assert termios.tcgetattr(self._slave) == self.before
