@@ -72,12 +72,3 @@ def test_every_word_of_the_page_of_the_configuration_is_kept() -> None:
     )
     words = {word for line in text.splitlines() if not line.startswith(".") for word in re.findall(r"[a-z]{3,}", line)}
     assert {word for word in words if word not in told} == set()
-
-
-def test_no_line_begins_with_what_would_be_a_list_or_a_heading() -> None:
-    words = ["word " * 24 + "- minus", "word " * 24 + "12. twelve", "word " * 24 + "# number"]
-    for paragraph in words:
-        first, second = manual.wrapped(paragraph).splitlines()
-        assert len(first) <= manual.WIDTH
-        assert second.startswith("\\")
-    assert manual.wrapped("```yaml\n- a\n```") == "```yaml\n- a\n```"

@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from bccnd.core import signatures
 from bccnd.core.bccn1 import build
 from bccnd.core.dedup import DedupRules
@@ -180,18 +178,6 @@ def test_a_loss_can_be_hidden_only_with_a_check_of_the_missing_number() -> None:
         assert world.sources.missing == 1
         world.feed(datagram(scheme.outsider, TRUE, 101, b""))
         assert world.sources.missing == (0 if hidden else 1)
-
-
-def test_what_is_missing_at_the_end_is_not_noticed_by_numbers() -> None:
-    world = World(Door())
-    world.feed(datagram(None, TRUE, 100))
-    world.sources.sweep(LATER)
-    assert (world.sources.missing, world.sources.lost) == (0, 0)
-
-
-@pytest.mark.parametrize(("name", "costs"), [("crc32", 15), ("hmac", 22), ("sig", 133)])
-def test_the_bytes_that_a_check_takes(name: str, costs: int) -> None:
-    assert len(datagram(Scheme(name).true, TRUE, 100)) - len(datagram(None, TRUE, 100)) == costs
 
 
 def test_a_publisher_of_the_broker_is_bound_by_rules_and_broadcast_under_this_hosts_check(tmp_path: Path) -> None:

@@ -30,18 +30,14 @@ def ids(host: Host, unit: str) -> list[str]:
     return [line.split()[1] for line in status.splitlines() if line.startswith(("Uid:", "Gid:"))]
 
 
-def test_without_what_it_needs_it_is_not_started_and_says_what_is_missing(hosts: Hosts) -> None:
+def test_the_recorder_as_a_service(hosts: Hosts) -> None:
     hosts.wire("a")
-    host = hosts.ready("a")
+    host = hosts.ready("a", {"recorder": {"rotate": "2s", "keep": {"age": "1d"}}})
+    # Without what it needs it is not started, and says what is missing.
     assert host.run("systemctl", "is-enabled", UNIT, check=False).strip() == "disabled"
     host.run("systemctl", "start", UNIT)
     assert host.show("ActiveState", UNIT) == "inactive"
     assert "/opt/bccnd/bin/bccn" in host.run("systemctl", "status", "--no-pager", "-l", UNIT, check=False)
-
-
-def test_the_recorder_as_a_service(hosts: Hosts) -> None:
-    hosts.wire("a")
-    host = hosts.ready("a", {"recorder": {"rotate": "2s", "keep": {"age": "1d"}}})
     give_pyarrow(host)
     host.run("systemctl", "enable", "--now", UNIT)
     wait(lambda: "recording" in host.show("StatusText", UNIT), "it to record", 30)
