@@ -318,6 +318,11 @@ def test_nothing_to_receive_is_none_when_the_time_is_over(segment: Segment) -> N
     assert time.monotonic() >= before + 0.05
 
 
+def received(endpoint: Endpoint, chan: str, timeout: float = 0.0) -> bytes | None:
+    message = endpoint.receive(chan, timeout)
+    return message and message.payload
+
+
 @pytest.mark.parametrize("timeout", [None, PATIENCE, 1e9, float("inf")])
 def test_receiving_waits_for_a_message_to_come(segment: Segment, timeout: float | None) -> None:
     endpoint, other = segment.endpoint("a"), segment.endpoint("b")
@@ -327,9 +332,7 @@ def test_receiving_waits_for_a_message_to_come(segment: Segment, timeout: float 
     assert message.payload == b"at last"
     if timeout is not None:
         with soon(lambda: other.send("x", "again")):
-            message = endpoint.receive("x", timeout)
-        assert message is not None
-        assert message.payload == b"again"
+            assert received(endpoint, "x", timeout) == b"again"
 
 
 def test_iterating_gives_messages_as_they_come_and_ends_with_the_socket(segment: Segment) -> None:
@@ -586,9 +589,7 @@ def test_receive_waits_until_its_time_is_over_or_a_message_of_any_channel_comes(
     assert time.monotonic() >= before + 0.03
     with soon(lambda: other.send("y", "for later")):
         assert endpoint.receive("x", float("inf")) is None  # so that the caller can look after it
-    message = endpoint.receive("y")
-    assert message is not None
-    assert message.payload == b"for later"
+    assert received(endpoint, "y") == b"for later"
     other.send("y", "for later")
     assert select.select([endpoint], [], [], PATIENCE)[0]
     assert endpoint.receive("x", float("inf")) is None
@@ -599,9 +600,7 @@ def test_recv_gives_what_was_put_aside_first_in_the_order_of_its_coming_also_aft
     for number, chan in enumerate("xyxzyxx"):
         endpoint.send(chan, str(number))
     wait(lambda: endpoint.receive("nothing") or endpoint.stats()["TQMC"]["*"] == 7)
-    message = endpoint.receive("y", float("inf"))  # there is one, so that it does not wait
-    assert message is not None
-    assert message.payload == b"1"
+    assert received(endpoint, "y", float("inf")) == b"1"  # there is one, so that it does not wait
     endpoint.send("x", "7")
     assert [heard(endpoint).payload for _ in range(6)] == [b"0", b"2", b"3", b"4", b"5", b"6"]
     assert heard(endpoint).payload == b"7"

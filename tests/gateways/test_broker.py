@@ -36,13 +36,7 @@ from bccnd.net.log import Limited
 from tests.e2e.harness import PATIENCE, Daemon, wait
 from tests.e2e.network import Net
 from tests.refusals import refused
-from tests.support import ROOT, free_port
-from tests.tree import IMPURE, imported
-
-
-def test_what_decides_imports_nothing_impure() -> None:
-    for name in ("codec", "topics", "sessions", "queue"):
-        assert not {one[0] for one in imported(ROOT / f"bccnd/gateways/broker_{name}.py")} & IMPURE, name
+from tests.support import free_port
 
 
 class Ear(Limited):
@@ -59,9 +53,8 @@ class Ear(Limited):
 class Running:
     """A broker in a thread of its own; ``said`` are the events and texts of what it has said."""
 
-    def __init__(self, folder: Path, bus: str, *, patience: float = 30.0, takeover: float = 10.0, **section: Any):
-        folder.mkdir(exist_ok=True)
-        self.folder = folder
+    def __init__(self, folder: Path, bus: str = "", *, patience: float = 30.0, takeover: float = 10.0, **section: Any):
+        """Without ``bus`` its daemon is not there."""
         self.voice = Ear()
         self.said = self.voice.said
         self.tcp, self.udp = free_port(), free_port()
@@ -73,7 +66,7 @@ class Running:
         }
         settings = BrokerSettings.model_validate(self.section)
         self.gateway = BrokerGateway(
-            settings, bus, self.voice, folder=str(folder), patience=patience, takeover=takeover
+            settings, bus or str(folder / "none"), self.voice, folder=str(folder), patience=patience, takeover=takeover
         )
         self.refused: StartError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -119,6 +112,18 @@ class Running:
         assert found is not None
         return found.value
 
+    def ready(self, name: bytes, topic: bytes = b"a", receive_buffer: int = 0) -> socket.socket:
+        """A subscriber whose subscription is in force."""
+        sock = self.sub(name, topic, receive_buffer=receive_buffer)
+        self.published_until_heard(sock, topic)
+        return sock
+
+    def serves(self, sock: socket.socket) -> None:
+        """What is published now comes to a subscriber, behind what was published before."""
+        self.publish(b"a", b"still served")
+        while self.hear(sock) != b"still served":
+            pass
+
     def published_until_heard(self, sock: socket.socket, topic: bytes) -> None:
         """Publish again and again until it comes: then its subscription is in force."""
         sock.settimeout(0.05)
@@ -145,17 +150,14 @@ class Running:
 @pytest.fixture
 def nowhere(tmp_path: Path) -> Iterator[Running]:
     """A broker whose daemon is not there."""
-    with Running(tmp_path / "broker", str(tmp_path / "bus.sock")) as one:
+    with Running(tmp_path) as one:
         yield one
 
 
 def test_without_a_daemon_publishers_reach_subscribers_and_that_is_said_once(nowhere: Running) -> None:
-    with nowhere.sub(b"C1", b"a") as one:
-        nowhere.published_until_heard(one, b"a")
+    with nowhere.ready(b"C1") as one:
         wait(lambda: nowhere.texts("daemon_away"), "the line")
-        nowhere.publish(b"a", b"still served")
-        while nowhere.hear(one) != b"still served":
-            pass
+        nowhere.serves(one)
         assert nowhere.gateway.status.dropped["not_connected"] > 0
         time.sleep(1.1)  # a look at the time goes by
         assert len(nowhere.texts("daemon_away")) == 1
@@ -163,7 +165,7 @@ def test_without_a_daemon_publishers_reach_subscribers_and_that_is_said_once(now
 
 def test_a_daemon_that_comes_back_is_told_again_what_is_wanted(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a", start=False)
-    with Running(tmp_path / "broker", str(daemon.bus)) as broker, broker.sub(b"C1", b"a/+") as one:
+    with Running(tmp_path, str(daemon.bus)) as broker, broker.sub(b"C1", b"a/+") as one:
         for number in range(2):
             with daemon:
                 daemon.start()
@@ -188,34 +190,31 @@ def test_a_daemon_that_comes_back_is_told_again_what_is_wanted(tmp_path: Path) -
 
 
 def test_one_that_takes_nothing_for_long_while_messages_are_lost_is_ended(tmp_path: Path) -> None:
-    with Running(tmp_path / "broker", str(tmp_path / "none"), patience=0.5, queue=8192) as broker:
-        slow, quick = broker.sub(b"SLOW", b"a", receive_buffer=4096), broker.sub(b"QUICK", b"a")
-        with slow, quick:
-            broker.published_until_heard(slow, b"a")
-            broker.published_until_heard(quick, b"a")
-            end = time.monotonic() + PATIENCE
-            while not broker.texts("peer_ended"):
-                assert time.monotonic() < end
-                broker.publish(b"a", b"more")
-                assert broker.hear(quick)
-            assert "SLOW" in broker.texts("peer_ended")[0]
-            assert broker.gateway.status.dropped["slow"] == 1
-            assert broker.gateway.status.dropped["queue_full"] > 0
-            # What it was sent before is still there for it, and then the end.
-            with suppress(ConnectionResetError):
-                while slow.recv(65_536):
-                    pass
-            broker.publish(b"a", b"and the other one goes on")
-            while broker.hear(quick) != b"and the other one goes on":
+    with (
+        Running(tmp_path, patience=0.5, queue=8192) as broker,
+        broker.ready(b"SLOW", receive_buffer=4096) as slow,
+        broker.ready(b"QUICK") as quick,
+    ):
+        end = time.monotonic() + PATIENCE
+        while not broker.texts("peer_ended"):
+            assert time.monotonic() < end
+            broker.publish(b"a", b"more")
+            assert broker.hear(quick)
+        assert "SLOW" in broker.texts("peer_ended")[0]
+        assert broker.gateway.status.dropped["slow"] == 1
+        assert broker.gateway.status.dropped["queue_full"] > 0
+        # What it was sent before is still there for it, and then the end.
+        with suppress(ConnectionResetError):
+            while slow.recv(65_536):
                 pass
+        broker.serves(quick)
 
 
 def test_an_address_that_is_given_back_in_time_is_taken_over_with_what_was_kept(tmp_path: Path) -> None:
-    with Running(tmp_path / "broker", str(tmp_path / "none")) as before:
-        after = Running(tmp_path / "broker", str(tmp_path / "none"), **before.section)
+    with Running(tmp_path) as before:
+        after = Running(tmp_path, **before.section)
         after.tcp, after.udp = before.tcp, before.udp
-        with before.sub(b"C1", b"a") as one:
-            before.published_until_heard(one, b"a")
+        with before.ready(b"C1"):
             starting = threading.Thread(target=after.start)
             starting.start()
             time.sleep(0.2)
@@ -232,7 +231,7 @@ def test_an_address_that_is_given_back_in_time_is_taken_over_with_what_was_kept(
 def test_an_address_that_stays_taken_is_refused_with_a_remedy(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = f"127.0.0.1:{other.getsockname()[1]}"
-        with Running(tmp_path / "broker", str(tmp_path / "none"), takeover=0.2, tcp=taken) as broker:
+        with Running(tmp_path, takeover=0.2, tcp=taken) as broker:
             assert broker.refused is not None
             assert taken in broker.refused.detail
             assert "gateways.broker.tcp" in broker.refused.remedy
@@ -243,21 +242,17 @@ def test_an_address_that_stays_taken_is_refused_with_a_remedy(tmp_path: Path) ->
 def test_a_file_that_cannot_be_written_is_said_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("where a folder should be")
     state = str(tmp_path / "file" / "subscriptions.json")
-    with Running(tmp_path / "broker", str(tmp_path / "none"), state=state) as broker, broker.sub(b"C1", b"a") as one:
-        broker.published_until_heard(one, b"a")
+    with Running(tmp_path, state=state) as broker, broker.ready(b"C1") as one:
         wait(lambda: broker.texts("state_not_written"), "the line")
         assert state in broker.texts("state_not_written")[0]
         assert broker.texts("state_dropped")  # nor can it be read
-        broker.publish(b"a", b"served all the same")
-        while broker.hear(one) != b"served all the same":
-            pass
+        broker.serves(one)
 
 
 @pytest.mark.slow
 def test_a_crowd_of_changes_makes_few_files(tmp_path: Path) -> None:
-    state = tmp_path / "broker" / "subscriptions.json"
-    with Running(tmp_path / "broker", str(tmp_path / "none")) as broker, broker.sub(b"C1", b"a") as one:
-        broker.published_until_heard(one, b"a")
+    state = tmp_path / "subscriptions.json"
+    with Running(tmp_path) as broker, broker.ready(b"C1") as one:
         written, seen = 0, 0
         end = time.monotonic() + 1.0
         asked = 0
@@ -275,8 +270,7 @@ def test_a_crowd_of_changes_makes_few_files(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_flood_of_requests_waits_its_turn(nowhere: Running) -> None:
     flood = b"".join(request(SUBSCRIBE, b"t/+") + request(UNSUBSCRIBE, b"t/+") for _ in range(3 * MAX_REQUESTS))
-    with nowhere.sub(b"FLOOD") as one, nowhere.sub(b"C2", b"a") as other:
-        nowhere.published_until_heard(other, b"a")
+    with nowhere.sub(b"FLOOD") as one, nowhere.ready(b"C2") as other:
         sending = threading.Thread(target=lambda: one.sendall(flood + request(SUBSCRIBE, b"end")))
         began = time.monotonic()
         sending.start()
@@ -284,14 +278,11 @@ def test_a_flood_of_requests_waits_its_turn(nowhere: Running) -> None:
         sending.join()
         # The first thousands are free, as is what was read with them.
         assert time.monotonic() - began > 2.0
-        nowhere.publish(b"a", b"served meanwhile")
-        while nowhere.hear(other) != b"served meanwhile":
-            pass
+        nowhere.serves(other)
 
 
 def test_messages_are_not_held_back_to_fill_a_segment(nowhere: Running) -> None:
-    with nowhere.sub(b"C1", b"a") as one:
-        nowhere.published_until_heard(one, b"a")
+    with nowhere.ready(b"C1") as one:
         assert nowhere.gateway.status.connects == 1
         # The broker's own end of the connection, as the kernel knows it.
         (mine,) = [
@@ -322,7 +313,7 @@ def test_addresses_are_written_as_people_write_them() -> None:
 def test_it_serves_over_ipv6(tmp_path: Path) -> None:
     port = free_port()
     with (
-        Running(tmp_path / "broker", str(tmp_path / "none"), tcp=f"[::1]:{port}", udp=f"[::1]:{port}") as broker,
+        Running(tmp_path, tcp=f"[::1]:{port}", udp=f"[::1]:{port}") as broker,
         socket.create_connection(("::1", port), PATIENCE) as one,
         socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as publisher,
     ):
