@@ -67,7 +67,7 @@ class Chaos:
 
     def churn_begins(self) -> None:
         for daemon in (self.stage.relay, self.stage.near):
-            command = [sys.executable, "-m", "tests.soak.churn", str(daemon.bus), str(self.chance.random())]
+            command = [sys.executable, "-m", "tests.soak.hostile", str(daemon.bus), str(self.chance.random())]
             self._churn.append(subprocess.Popen(command, cwd=ROOT))
 
     def churn_ends(self) -> None:

@@ -35,7 +35,6 @@ class Sample:
 
     pid: int
     rss: int
-    pss: int
     descriptors: int
     cpu: float
 
@@ -50,10 +49,6 @@ class Series:
     bound: float | None
     rounds: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
-
-    def add(self, number: int, value: float) -> None:
-        self.rounds.append(number)
-        self.values.append(value)
 
     def growth(self) -> float:
         """Over the last half."""
@@ -70,10 +65,6 @@ class Series:
             return max(self.bound, typical * MEMORY_SHARE)
         return max(self.bound, typical * CPU_SHARE) if self.unit == "us" else self.bound
 
-    def grows(self) -> bool:
-        allowed = self.allowed()
-        return allowed is not None and self.growth() > allowed
-
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
     """The median of the slopes between all pairs."""
@@ -86,11 +77,9 @@ def sample(pid: int) -> Sample | None:
     with suppress(FileNotFoundError, ProcessLookupError):
         here = Path(f"/proc/{pid}")
         rss = int((here / "statm").read_text().split()[1]) * _PAGE
-        rollup = (here / "smaps_rollup").read_text()
-        pss = next(int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:"))
         words = (here / "stat").read_text().rpartition(")")[2].split()
         cpu = (int(words[11]) + int(words[12])) / _TICKS
-        return Sample(pid, rss, pss, len(os.listdir(here / "fd")), cpu)
+        return Sample(pid, rss, len(os.listdir(here / "fd")), cpu)
     return None
 
 
@@ -102,11 +91,12 @@ class Book:
         self._before: dict[str, tuple[int, float, float]] = {}
 
     def add(self, name: str, unit: str, bound: float | None, number: int, value: float) -> None:
-        self.series.setdefault(name, Series(name, unit, bound)).add(number, value)
+        one = self.series.setdefault(name, Series(name, unit, bound))
+        one.rounds.append(number)
+        one.values.append(value)
 
     def process(self, name: str, number: int, found: Sample) -> None:
         self.add(f"{name}: resident", "MB", MEMORY / 1e6, number, found.rss / 1e6)
-        self.add(f"{name}: its share", "MB", MEMORY / 1e6, number, found.pss / 1e6)
         self.add(f"{name}: descriptors", "", COUNTED, number, found.descriptors)
 
     def cost(self, name: str, number: int, found: Sample, handled: float) -> None:
@@ -119,9 +109,9 @@ class Book:
 
     def growing(self) -> list[str]:
         return [
-            f"{one.name} grows: by {one.growth():.2f} {one.unit} over the last half, may by {one.allowed():.2f}"
+            f"{one.name} grows: by {one.growth():.2f} {one.unit} over the last half, may by {allowed:.2f}"
             for one in self.series.values()
-            if one.grows()
+            if (allowed := one.allowed()) is not None and one.growth() > allowed
         ]
 
     def report(self, figures: Mapping[str, object], faults: Sequence[str]) -> str:
