@@ -155,20 +155,6 @@ def test_all_and_directed_messages_reach_whom_they_name(one: Connection, other: 
     assert one.receive(0) is None
 
 
-def test_patterns_count(one: Connection) -> None:
-    one.subscribe("a", "a", "b")
-    one.unsubscribe("a", "b")
-    one.publish("a", "1")
-    one.publish("b", "2")
-    one.unsubscribe("a")
-    one.publish("a", "3")
-    assert one.sync(PATIENCE) == []
-    assert message(one).payload == b"1"
-    assert one.receive(0) is None
-    one.unsubscribe("a")
-    assert one.sync(PATIENCE) == [Refusal("not_subscribed", "a")]
-
-
 # -- asking
 
 

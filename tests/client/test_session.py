@@ -23,6 +23,12 @@ from tests.client.sessions import BATCH, META, Bare, Driven, Join, batch, both, 
 from tests.refusals import refused
 from tests.support import PATIENCE, wait
 
+
+def reads(session: Session, *packets: bytes, now: float = 1.0) -> None:
+    for packet in packets:
+        session.read(packet, now, 77)
+
+
 # -- the session: what is held
 
 
@@ -83,7 +89,7 @@ FORGED = b"root/x/1:5:6:local|forged"
 )
 def test_a_packet_is_an_event_or_an_answer(packet: bytes, events: list[Event]) -> None:
     session = Session()
-    session.read(packet, 1.0, 77)
+    reads(session, packet)
     assert list(session.events) == events
 
 
@@ -105,16 +111,16 @@ def test_a_packet_is_an_event_or_an_answer(packet: bytes, events: list[Event]) -
 def test_what_is_no_frame_is_an_error_and_nothing_of_it_is_taken(packet: bytes) -> None:
     session = Session()
     with pytest.raises(BadFrame):
-        session.read(packet, 1.0, 77)
+        reads(session, packet)
     assert not session.events
 
 
 def test_what_is_missing_counts_once_it_was_taken() -> None:
     session = Session()
-    session.read(frames.gap(3), 1.0, 77)
+    reads(session, frames.gap(3))
     session.lose(1.0)
-    session.read(batch(b"1", b"2"), 2.5, 77)  # a sign that a daemon serves us again
-    session.read(frames.gap(4), 3.0, 77)
+    reads(session, batch(b"1", b"2"), now=2.5)  # a sign that a daemon serves us again
+    reads(session, frames.gap(4), now=3.0)
     assert (session.missed, session.reconnects) == (0, 0)
     assert [session.take(), session.take()] == [Gap(3), Reconnected(1.5)]
     assert (session.missed, session.reconnects, len(session.events)) == (3, 1, 3)
@@ -123,11 +129,6 @@ def test_what_is_missing_counts_once_it_was_taken() -> None:
 
 
 # -- the session: questions
-
-
-def answer(session: Session, asked: bytes, now: float = 1.0) -> None:
-    """Have a daemon that echoes say this again."""
-    session.read(asked, now, 77)
 
 
 def ask(session: Session, key: bytes, payload: bytes | None = None) -> Question:
@@ -141,7 +142,7 @@ def test_answers_go_to_the_first_question() -> None:
     session = Session()
     one, other, third = ask(session, b"x"), ask(session, b"y"), ask(session, b"x")
     for key, payload in ((b"x", b"1"), (b"x", b"2"), (b"y", b"3"), (b"y", b"4")):
-        session.read(frames.control(key, payload), 1.0, 77)
+        reads(session, frames.control(key, payload))
     assert [one.result(), third.result(), other.result()] == [b"1", b"2", b"3"]
     assert not session.events
 
@@ -151,12 +152,11 @@ def test_a_late_answer_or_refusal_goes_to_the_question_that_was_given_up() -> No
     late = ask(session, frames.STATS, b"clients")
     late.abandoned = True
     question = ask(session, frames.STATS, b"daemon")
-    session.read(frames.control(frames.STATS, b"the clients"), 1.0, 77)
-    session.read(frames.control(frames.STATS, b"the daemon"), 1.0, 77)
+    reads(session, frames.control(frames.STATS, b"the clients"), frames.control(frames.STATS, b"the daemon"))
     assert question.result() == b"the daemon"
     assert not session.events
     ask(session, b"x").abandoned = True
-    session.read(frames.error("unknown_control", b"x"), 1.0, 77)
+    reads(session, frames.error("unknown_control", b"x"))
     assert list(session.events) == [Refusal("unknown_control", "x")]
 
 
@@ -169,8 +169,8 @@ def test_an_answer_that_never_comes_is_not_expected_after_a_sync() -> None:
     assert marker.key == frames.SYNC
     session.asked(marker)
     session.asked(question)
-    answer(session, marker.frame)
-    session.read(frames.control(frames.STATS, b"the daemon"), 1.0, 77)
+    reads(session, marker.frame)
+    reads(session, frames.control(frames.STATS, b"the daemon"))
     assert question.result() == b"the daemon"
     assert session.before(Question(frames.STATS)) != [marker]
     assert len(session.before(Question(frames.STATS))) == 1
@@ -189,8 +189,7 @@ def test_an_answer_that_never_comes_is_not_expected_after_a_sync() -> None:
 def test_a_refusal_of_a_question_is_its_answer_and_no_event(key: bytes, refusal: tuple[str, bytes]) -> None:
     session = Session()
     question = ask(session, key, b"nosuch")
-    session.read(frames.error("bad_channel", b"two words"), 1.0, 77)
-    session.read(frames.error(*refusal), 1.0, 77)
+    reads(session, frames.error("bad_channel", b"two words"), frames.error(*refusal))
     assert list(session.events) == [Refusal("bad_channel", "two words")]
     with pytest.raises(BusError) as caught:
         question.result()
@@ -213,7 +212,7 @@ def test_a_tag_or_mode_is_in_force_when_the_echo_behind_it_comes(
     assert change.frame == frame
     session.asked(change)
     session.asked(sync)
-    answer(session, sync.frame)
+    reads(session, sync.frame)
     assert (sync.done, change.done) == (True, False)
     assert len(session.before(Question(b"x"))) == 1  # no other answer to it is expected
     if b"local" in frame:
@@ -228,28 +227,28 @@ def test_questions_end_with_the_connection_that_they_were_asked_on() -> None:
     question.on_done = lambda: told.append("done")
     session.lose(1.0)
     assert (question.done, question.lost, told) == (True, True, ["done"])
-    answer(session, session.greeting()[-1])
-    session.read(frames.control(b"x", b"late"), 1.0, 77)
+    reads(session, session.greeting()[-1])
+    reads(session, frames.control(b"x", b"late"))
     assert question.answer is None
 
 
 def test_a_sync_is_sure_of_what_was_published_unless_a_daemon_went_away_with_it() -> None:
     session = Session()
     session.published()
-    answer(session, ask(session, frames.SYNC, b"1").frame)
+    reads(session, ask(session, frames.SYNC, b"1").frame)
     assert session.sure()
     session.lose(1.0)
     assert session.sure()  # all was confirmed
     session.published()
     session.lose(2.0)
-    answer(session, session.greeting()[-1])
+    reads(session, session.greeting()[-1])
     session.published()
-    answer(session, ask(session, frames.SYNC, b"2").frame)
+    reads(session, ask(session, frames.SYNC, b"2").frame)
     assert not session.sure()
     assert session.sure()  # said once
     early = ask(session, frames.SYNC, b"3")
     session.published()
-    answer(session, early.frame)
+    reads(session, early.frame)
     session.lose(3.0)
     assert not session.sure()  # what came after the question was not confirmed
 
@@ -264,10 +263,10 @@ def test_a_client_that_calls_again_is_welcome_when_the_last_word_is_echoed() -> 
     last = session.greeting()[-1]
     for packet in (frame(b"a", b"1"), b"CMSG !/bccn/sync\0something else", last):
         welcome.append(session.welcome)
-        session.read(packet, 3.0, 77)
+        reads(session, packet, now=3.0)
     welcome.append(session.welcome)
     assert welcome == [True, False, False, False, True]
-    session.read(frame(b"a", b"2"), 5.0, 77)
+    reads(session, frame(b"a", b"2"), now=5.0)
     told = [event.payload if isinstance(event, Message) else event for event in session.events]
     assert told == [Reconnected(2.0), b"1", b"2"]
 
@@ -278,9 +277,9 @@ def test_what_is_refused_at_the_welcome_comes_behind_it_and_failed_attempts_are_
     session.greeting()
     session.lose(2.0)
     last = session.greeting()[-1]
-    session.read(frames.error("not_permitted", b"a"), 2.0, 77)
+    reads(session, frames.error("not_permitted", b"a"), now=2.0)
     assert not session.events
-    answer(session, last, 9.0)
+    reads(session, last, now=9.0)
     assert list(session.events) == [Reconnected(8.0), Refusal("not_permitted", "a")]
 
 
@@ -290,12 +289,12 @@ def test_to_be_turned_away_is_told_once_and_makes_patient(reason: str) -> None:
     session.lose(1.0)
     for _ in range(3):
         session.greeting()
-        session.read(frames.error(reason, b""), 2.0, 77)
+        reads(session, frames.error(reason, b""), now=2.0)
         session.lose(2.0)
         assert session.turned_away == reason
         assert session.pause(1.0) == LONGEST
     assert list(session.events) == [Refusal(reason, "")]
-    answer(session, session.greeting()[-1], 9.0)
+    reads(session, session.greeting()[-1], now=9.0)
     assert list(session.events) == [Refusal(reason, ""), Reconnected(8.0)]
     assert not session.turned_away
 
@@ -306,7 +305,7 @@ def test_attempts_come_ever_more_slowly_until_one_succeeds() -> None:
     pauses = [session.pause(1.0) for _ in range(8)]
     assert pauses == [SHORTEST * 2**n for n in range(6)] + [LONGEST, LONGEST]
     assert session.pause(0.0) == LONGEST / 2
-    answer(session, session.greeting()[-1])
+    reads(session, session.greeting()[-1])
     session.lose(2.0)
     assert session.pause(1.0) == SHORTEST
 
@@ -325,6 +324,12 @@ def bus(request: pytest.FixtureRequest, bare: Bare) -> Iterator[Connection]:
     """Either client, connected to the scripted daemon."""
     with request.param(bare.address) as connection:
         yield connection
+
+
+def restarted(bare: Bare, bus: Connection) -> None:
+    """Let another daemon come, and the client be told."""
+    bare.restart()
+    assert isinstance(bus.receive(PATIENCE), Reconnected)
 
 
 def test_the_next_daemon_is_told_all_that_is_held_before_anything_else(bare: Bare, bus: Connection) -> None:
@@ -378,12 +383,10 @@ def test_batches_are_asked_for_first_and_again_of_the_next_daemon(bare: Bare, jo
         bus.subscribe("a")
         bus.sync()
         assert without_syncs(bare.said[0]) == [META, BATCH, b"SUB a"]
-        bare.restart()
-        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        restarted(bare, bus)
         assert without_syncs(bare.said[1]) == [META, BATCH, b"SUB a"]
         bus.batch(False)
-        bare.restart()
-        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        restarted(bare, bus)
         assert without_syncs(bare.said[2]) == [META, b"CMSG !/bccn/batch/off", b"SUB a"]
     with join(bare.address) as bus:
         bus.batch(True)
@@ -460,8 +463,7 @@ def test_a_tag_or_mode_that_is_refused_is_an_error_and_not_said_again(bare: Bare
         bus.local(True)
     assert bus.sync() == []
     for held in ([META, b"CMSG !/bccn/tag\0fine"], [META]):
-        bare.restart()
-        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        restarted(bare, bus)
         assert without_syncs(bare.said[-1]) == held
         bus.tag("")
 
@@ -570,8 +572,7 @@ def test_much_can_be_restored_while_much_comes(bare: Bare, bus: Connection) -> N
     bus.subscribe(*patterns)
     bus.sync()
     bare.answers = {b"SUB " + pattern.encode(): [frame(b"a", b"y" * 1000)] for pattern in patterns}
-    bare.restart()
-    assert isinstance(bus.receive(PATIENCE), Reconnected)
+    restarted(bare, bus)
     assert all(isinstance(bus.receive(PATIENCE), Message) for _ in patterns)
     assert without_syncs(bare.said[1])[1:] == [b"SUB " + pattern.encode() for pattern in patterns]
 
@@ -648,8 +649,7 @@ def test_an_abstract_address_can_be_named_and_written_out_to_the_last_byte(join:
     for address, text in ((f"\0{name}".encode(), f"@{name}"), (full, write_address(full))):
         with Bare(address) as bare, join(text) as bus:
             bus.sync()
-            bare.restart()
-            assert isinstance(bus.receive(PATIENCE), Reconnected)
+            restarted(bare, bus)
 
 
 @both
@@ -686,8 +686,7 @@ def test_the_daemon_is_found_again_from_another_directory(
     with Bare(str(tmp_path / "bus.sock")) as bare, join("bus.sock") as bus:
         bus.sync()
         monkeypatch.chdir("/")
-        bare.restart()
-        assert isinstance(bus.receive(PATIENCE), Reconnected)
+        restarted(bare, bus)
         assert bus.path == "bus.sock"
 
 
@@ -699,8 +698,7 @@ def test_nothing_stays_open(join: Join, tmp_path: Path) -> None:
             for _ in range(3):
                 bus.publish("a")
                 bus.fileno()
-                bare.restart()
-                assert isinstance(bus.receive(PATIENCE), Reconnected)
+                restarted(bare, bus)
             bare.stop()
             assert bus.receive(0.1) is None
         assert bus.fileno() == -1

@@ -19,7 +19,6 @@ from tests.leaf.sockets import (
     SO_SNDBUFFORCE,
     SO_TIMESTAMPNS,
     SOCKADDR_IN,
-    SOCKADDR_IN6,
     pair,
     read,
     take,
@@ -43,15 +42,13 @@ def nothing_comes(receiver: Any) -> None:
     assert refused.value.errno == errno.EAGAIN
 
 
-def names(receiver: Any, count: int, size: int = SOCKADDR_IN) -> list[tuple[str, int]]:
+def names(receiver: Any, count: int) -> list[tuple[str, int]]:
     """Addresses and ports of the senders of the last batch."""
     found = []
     for number in range(count):
-        room = receiver.names[number * size : (number + 1) * size]
-        form, version = ("=H2s4s", socket.AF_INET) if size == SOCKADDR_IN else ("=H2s4x16s", socket.AF_INET6)
-        family, port, address = struct.unpack_from(form, room)
-        assert family == version
-        found.append((socket.inet_ntop(version, address), int.from_bytes(port)))
+        family, port, address = struct.unpack_from("=H2s4s", receiver.names, number * SOCKADDR_IN)
+        assert family == socket.AF_INET
+        found.append((socket.inet_ntop(family, address), int.from_bytes(port)))
     return found
 
 
@@ -117,21 +114,6 @@ def test_the_senders_of_a_batch_stand_in_its_order(packets: Any) -> None:
                 one.sendto(b"%d" % number, ours.getsockname())
             assert take(receiver, count) == [numbered(count)]
             assert names(receiver, count) == [one.getsockname() for one in order]
-
-
-@each("packets")
-def test_so_do_those_of_ipv6(packets: Any) -> None:
-    if not socket.has_ipv6:
-        cannot_here("no IPv6")
-    with udp(socket.AF_INET6) as (ours, theirs), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as other:
-        receiver = packets.Receiver(ours.fileno(), 1500, SOCKADDR_IN6)
-        assert len(receiver.names) == 64 * SOCKADDR_IN6
-        other.connect(ours.getsockname())
-        order = [theirs, other] * 5
-        for number, one in enumerate(order):
-            one.send(b"%d" % number)
-        assert take(receiver, 10) == [numbered(10)]
-        assert names(receiver, 10, SOCKADDR_IN6) == [one.getsockname()[:2] for one in order]
 
 
 @each("packets")
