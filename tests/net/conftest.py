@@ -12,11 +12,19 @@ from bccnd.core.counters import DROP_REASONS
 from bccnd.core.verdicts import NAMES
 from bccnd.net.access import everybody
 from bccnd.net.clients import BusLimits
+from bccnd.net.loop import Loop
 from tests.net.pages import HOSTILE, Observed, open_segment
 from tests.support import Hub, need_root
 
 #: little for each client, and a patience that does not end before a test does
 LITTLE = BusLimits(queue_messages=20, queue_bytes=100_000, patience=600.0)
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    one = Loop()
+    yield one
+    one.close()
 
 
 @pytest.fixture

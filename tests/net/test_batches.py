@@ -20,7 +20,7 @@ from bccnd.core.ingress import Delivery, Ingress
 from bccnd.core.integrity import Door
 from bccnd.core.quota import UserLimits
 from bccnd.core.runs import LENGTH, MAX_PORTION
-from bccnd.net.clients import HARD_MODES, SOFT_MODES, BusLimits
+from bccnd.net.clients import BusLimits
 from tests.net.packets import unbatched
 from tests.support import Hub, Peer, dropped, gaps, messages, slow, turn_until
 
@@ -318,43 +318,6 @@ def test_nor_do_many_that_publish_at_once_when_the_queue_is_nearly_full(tmp_path
         nothing_waits(hub)
 
 
-@pytest.mark.parametrize("hard", [name.decode() for name in HARD_MODES])
-@pytest.mark.parametrize("soft", [name.decode() for name in SOFT_MODES])
-@pytest.mark.parametrize("order", ORDERS)
-def test_in_every_mode_what_was_got_and_what_was_told_is_what_was_sent(
-    narrow: Hub, soft: str, hard: str, order: str
-) -> None:
-    """Without batches: test_modes.py."""
-    one, plain = batched(narrow, b"a"), narrow.connect(b"a")
-    mode(one, soft, hard, order)
-    got: list[bytes] = []
-    sent = 0
-    for round_ in range(24):
-        if one.client.open:
-            from_segment(narrow, [one], numbered(sent, 10, LARGE[: 1000 * (round_ % 7) + 5000]))
-            sent += 10
-        if soft == "discard":
-            assert (one.client.box.messages, one.client.box.bytes) == (0, 0)
-        if round_ % 6 == 5:
-            got += [packet for packet in one.waiting() if packet]
-            narrow.turn(2)
-    if not one.client.open:
-        assert "error" in (soft, hard)
-        assert narrow.bus.counters.ended["slow"] == 1
-        got += [packet for packet in one.waiting() if packet]
-    else:
-        got += collect(one, sent - accounted(got))
-        assert gaps(unbatched(got)) == sum(dropped(narrow).values()) == one.client.loss
-        assert set(dropped(narrow)) == {"not_queued" if soft == "discard" else "queue_messages"}
-    found = numbers(got)
-    assert len(set(found)) == len(found)
-    if order == "queue" and one.client.open:
-        in_place(got, list(range(sent)))
-    assert narrow.bus.counters.deliveries == len(found)
-    nothing_waits(narrow)
-    assert plain.all() == []
-
-
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_waits_goes_out_together_in_the_order_of_choice(narrow: Hub, order: str) -> None:
     one = batched(narrow, b"a")
@@ -383,27 +346,6 @@ def test_a_queue_that_is_full_in_bytes_is_full_for_batches_too(tmp_path: Path) -
         in_place(got, list(range(60)))
         assert dropped(hub) == {"queue_bytes": gaps(unbatched(got))}
         nothing_waits(hub)
-
-
-def test_a_publisher_that_is_ended_by_its_own_batch_in_the_middle_of_its_messages_meets_no_bug(
-    narrow: Hub, caplog: pytest.LogCaptureFixture
-) -> None:
-    one, other = batched(narrow, b"a"), batched(narrow, b"a")
-    count = fill(narrow, one)
-    one.send(frames.control(frames.TAG, b"mine"))  # so that nobody else is called the same
-    mode(one, soft="error")
-    mode(other, hard="block")
-    # What has gathered for the other must be on its way before there can be more for it, and so must its own.
-    one.send(*numbered(count, 5))
-    narrow.turn()
-    assert not one.client.open
-    assert [line for line in caplog.messages if "bug" in line] == []
-    assert narrow.bus.counters.ended == {"slow": 1, "pid_reused": 0, "bug": 0}
-    # Those that it had published before reach everybody else, and those behind them nobody.
-    found = numbers(other.all())
-    assert found == list(range(count, count + len(found)))
-    assert 0 < len(found) == len(narrow.sent) == narrow.bus.counters.published < 5
-    nothing_waits(narrow)
 
 
 # -- clients that leave

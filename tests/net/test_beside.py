@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,6 @@ from bccnd.net.beside import Program
 from bccnd.net.loop import Loop
 from bccnd.version import VERSION
 from tests.support import turn_until
-
-
-@pytest.fixture
-def loop() -> Iterator[Loop]:
-    one = Loop()
-    yield one
-    one.close()
 
 
 @pytest.fixture(autouse=True)

@@ -365,13 +365,6 @@ def test_an_address_that_cannot_be_listened_on_is_refused() -> None:
 # -- accepting
 
 
-@pytest.fixture
-def loop() -> Iterator[Loop]:
-    one = Loop()
-    yield one
-    one.close()
-
-
 class Broke(socket.socket):
     """A listening socket in a process that can open nothing more, as long as ``broke`` is true."""
 

@@ -15,13 +15,6 @@ from tests.support import turn, turn_until
 
 
 @pytest.fixture
-def loop() -> Iterator[Loop]:
-    one = Loop()
-    yield one
-    one.close()
-
-
-@pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
     """A pipe with something to read in it: where to read, where to write."""
     out, into = os.pipe2(os.O_NONBLOCK)

@@ -267,15 +267,24 @@ class Model:
                 self.refuse(one, "not_permitted", frames.TAG)
 
 
-def packet_of(chance: random.Random, one: Account) -> bytes:
+def naming(chance: random.Random, accounts: list[Account], rest: list[bytes]) -> bytes:
+    """A key or a pattern that names some credentials of somebody."""
+    peer = chance.choice(accounts).peer.client.peer
+    fields = (chance.choice([b"", b"%d" % own]) for own in (peer.gid, peer.uid, peer.pid))
+    return b"!/cred/" + b"/".join((*fields, chance.choice(rest)))
+
+
+def packet_of(chance: random.Random, one: Account, accounts: list[Account]) -> bytes:
     """Something that a client might send."""
     kind = chance.random()
+    pattern = chance.choice([*PATTERNS, *[naming(chance, [one, one, *accounts], [b"x", b"", b"x/", b">", b"*"])] * 8])
     if kind < 0.25:
-        return frames.subscribe(chance.choice(PATTERNS)) + chance.choice([b"", b"", b"\0", b"\0x"])
+        return frames.subscribe(pattern) + chance.choice([b"", b"", b"\0", b"\0x"])
     if kind < 0.4:
-        return frames.unsubscribe(chance.choice([*one.patterns, *one.patterns, chance.choice(PATTERNS)]))
+        return frames.unsubscribe(chance.choice([*one.patterns, *one.patterns, pattern]))
     if kind < 0.8:
-        key = chance.choice([*KEYS, b"!" + one.identity, b"!" + one.base])
+        secret = naming(chance, accounts, [b"x", b"y", b"x/y", b""])
+        key = chance.choice([*KEYS, *[secret] * 8, b"!" + one.identity, b"!" + one.base])
         return frames.message(key, chance.choice([b"", b"x", b"\0", b"x:1|y", b"x" * 1000, b"x" * 3000]))
     if kind < 0.95:
         controls = [b"echo/on", b"echo/off", frames.META_ON, frames.META_OFF, frames.WHOAMI, frames.CRED_WHOAMI]
@@ -332,7 +341,7 @@ def test_every_client_gets_exactly_what_is_due_and_nothing_is_left_at_the_end(tm
             else:
                 one = chance.choice(model.accounts)
                 for _ in range(chance.randint(1, 8)):
-                    packet = packet_of(chance, one)
+                    packet = packet_of(chance, one, model.accounts)
                     model.take(one, packet)
                     one.peer.send(packet)
             hub.settle()

@@ -188,17 +188,6 @@ def test_the_last_descriptor_goes_to_a_client_that_is_known_by_name(hub: Hub) ->
 # -- on the bus
 
 
-def test_the_identity_of_a_client_is_made_of_what_the_kernel_says(town: Hub) -> None:
-    ann = town.connect(who=Who(4001, 5001, (), b"a/b *c"))
-    assert ann.process is not None
-    assert ann.client.identity == b"relay01/a_b__c/%d" % ann.process.pid
-    ann.send(frames.request(frames.WHOAMI), frames.request(frames.CRED_WHOAMI))
-    assert ann.all() == [
-        frames.control(frames.WHOAMI, ann.client.identity),
-        frames.control(frames.CRED_WHOAMI, b"!/cred/%d/%d/%d" % (ANN.gid, ANN.uid, ann.process.pid)),
-    ]
-
-
 def test_a_client_whose_process_has_ended_is_served(town: Hub) -> None:
     before, after = town.knock(ANN), town.knock(BOB)
     assert before.process is not None

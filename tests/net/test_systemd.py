@@ -89,13 +89,6 @@ def notified(tmp_path: Path) -> Iterator[Notified]:
 
 
 @pytest.fixture
-def loop() -> Iterator[Loop]:
-    one = Loop()
-    yield one
-    one.close()
-
-
-@pytest.fixture
 def manager(notified: Notified, loop: Loop) -> Iterator[Manager]:
     """It is closed before the loop, as in the daemon."""
     one = Manager.from_environment({"NOTIFY_SOCKET": notified.address})

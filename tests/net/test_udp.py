@@ -450,22 +450,6 @@ def test_a_passed_socket_joins_its_group_at_every_start(passes: Opens, port: int
         assert destination(wanted, sock) == (GROUP6, port, 0, LO)
 
 
-def test_nothing_is_opened_beside_a_passed_socket(passes: Opens, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    sock, group = passes(), passes(GROUP)
-    wanted, wanted_group = options(port=port, interface="lo"), options(GROUP, port)
-
-    class Forbidden(socket.socket):
-        def __init__(self, *_: object) -> None:
-            raise AssertionError("another socket was opened")
-
-    for name in ("socket", "if_nameindex", "if_nametoindex"):
-        monkeypatch.setattr(socket, name, Forbidden)
-    adopt_udp(sock, wanted)
-    adopt_udp(group, wanted_group)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"\0")
-    assert refused_to_adopt(sock, replace(wanted, interface="nosuch0")).reason == "no_interface"
-
-
 def test_a_passed_socket_must_fit_the_segment(passes: Opens, port: int) -> None:
     for host in ("127.0.0.1", OTHER_GROUP):
         refused = refused_to_adopt(passes(host), options(port=port))
@@ -541,24 +525,6 @@ def refused(address, **more):
         return f"{error.reason} {error.detail} REMEDY {error.remedy}"
     return "none"
 """
-#: a wire with both ends in it, on which IPv6 works at once
-WIRE = """
-ip("link", "add", "wire0", "type", "veth", "peer", "name", "wire1")
-for name in ("wire0", "wire1"):
-    open(f"/proc/sys/net/ipv6/conf/{name}/accept_dad", "w").write("0")
-    ip("link", "set", name, "up")
-def sent(*socks):
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:  # until the wire has its address
-        with contextlib.suppress(OSError):
-            socks[0].sendto(b"hello", destination(UdpOptions("here", "ff02::bcc", 5400, interface="wire0")))
-            break
-        time.sleep(0.01)
-    for sock in socks:
-        sock.setblocking(True)
-        sock.settimeout(10)
-        yield sock.recvfrom(100)
-"""
 
 
 def elsewhere(*pieces: str) -> list[str]:
@@ -587,72 +553,6 @@ def test_without_a_route_the_remedy_is_to_name_the_interface() -> None:
     for address, line in zip(addresses, told, strict=True):
         assert line.startswith(f"no_route segment here: no way to {address}: ")
         assert "'interface:'" in line.partition("REMEDY")[2]
-
-
-@pytest.mark.root
-def test_a_group_of_ipv6_reaches_all_members_and_its_sender() -> None:
-    if not has_ipv6():
-        cannot_here("this host has no IPv6")
-    told = elsewhere(
-        WIRE,
-        'one, other = (open_udp(UdpOptions("here", "ff02::bcc", 5400, interface="wire0")) for _ in range(2))',
-        'far = open_udp(UdpOptions("here", "ff02::bcc", 5400, interface="wire1"))',
-        'everywhere = open_udp(UdpOptions("here", "ff02::bcc", 5400, bind="::", interface="wire0"))',
-        "for text, peer in sent(one, other, far, everywhere): print(text.decode(), *peer)",
-    )
-    heard = [line.split() for line in told]
-    assert [(text, port) for text, _, port, _, _ in heard] == [("hello", "5400")] * 4
-    assert len({address for _, address, *_ in heard}) == 1
-    assert heard[0][1].startswith("fe80::")
-    # The far end heard it on another interface than those of this one.
-    scopes = [scope for *_, scope in heard]
-    assert scopes[0] == scopes[1] == scopes[3] != scopes[2]
-
-
-@pytest.mark.root
-def test_a_passed_socket_is_asked_of_its_own_network() -> None:
-    """Bound in a network of its own, it is taken over by a process in another one."""
-    told = elsewhere(
-        """
-        import os
-        from bccnd.net.udp import adopt_udp, bound_device, interface_name
-        ip("link", "add", "here0", "type", "veth", "peer", "name", "here1")
-        for name in ("here0", "here1"): ip("link", "set", name, "up")
-        ip("address", "add", "10.9.9.1/24", "brd", "10.9.9.255", "dev", "here0")
-        def passed():
-            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(("0.0.0.0", 5400))
-            return sock
-        lan, other, gone = passed(), passed(), passed()
-        index = socket.if_nametoindex("here0")
-        gone.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"here1")
-        def take(sock, address, **more):
-            try:
-                return adopt_udp(sock, UdpOptions("here", address, 5400, **more))
-            except StartError as error:
-                return f"{error.reason} {error.detail} REMEDY {error.remedy}"
-        home = os.open("/proc/self/ns/net", os.O_RDONLY)
-        import ctypes
-        ctypes.CDLL(None).unshare(0x40000000)
-        print(sorted(name for _, name in socket.if_nameindex()))
-        print(take(lan, "10.9.9.255"), take(lan, "255.255.255.255", interface="here0"), bound_device(lan))
-        print(interface_name(lan, index) == "here0")
-        print(take(lan, "239.1.2.3", interface="here0"))
-        print(take(other, "10.9.8.255"))
-        print(take(other, "255.255.255.255", interface="lo7"))
-        ctypes.CDLL(None).setns(home, 0)
-        ip("link", "delete", "here0")
-        print(take(gone, "255.255.255.255", interface="here1"))
-        """.replace("\n        ", "\n"),
-    )
-    assert told[:4] == ["['lo']", "[] [] here0", "True", "[]"]
-    # Nothing goes there for now, and what comes is received all the same.
-    assert "segment here: no way to 10.9.8.255: Network is unreachable; until that changes nothing" in told[4]
-    # Not those of the network where it is asked from.
-    assert told[5].endswith("REMEDY name one of: those that 'ip link' shows; or wait until it is up")
-    assert told[6].startswith("no_interface segment here: the socket that was passed is bound to an interface that is")
-    assert told[6].endswith("REMEDY restart the socket unit")
 
 
 def test_an_interface_is_named_by_the_socket(opens: Opens) -> None:
