@@ -136,17 +136,6 @@ def test_a_port_of_a_program_that_does_not_share_it_is_refused_and_opens_when_it
     assert endpoint.error() is None
 
 
-def test_programs_that_share_the_port_all_hear_everything_also_the_sender(segment: Segment) -> None:
-    one, two, three = (segment.endpoint(name) for name in ("a/1", "b/2", "?"))
-    bound = segment.endpoint("c/3", bind=BROADCAST, interface="lo")
-    two.send("x", "to all of us")
-    for endpoint in (one, two, three, bound):
-        assert heard(endpoint)[:4] == ("b/2", two.seq - 1, "x", b"to all of us")
-    segment.wire.send(datagram("d/4", 1, "x", "from elsewhere"))
-    for endpoint in (one, two, three, bound):
-        assert heard(endpoint)[:4] == ("d/4", 1, "x", b"from elsewhere")
-
-
 GROUPS: list[dict[str, Any]] = [{}, {"bind": "239.1.2.3"}, {"hop_limit": 7}]
 
 
@@ -263,23 +252,6 @@ def test_the_short_forms_send_what_they_stand_for(segment: Segment) -> None:
     for call, chan, payload in calls:
         seq = call()
         assert wire.hear(b":%d:" % seq) == datagram("me/1", seq, chan, payload)
-
-
-@pytest.mark.parametrize("options", [{}, {"algorithm": "crc32"}, {"keys": [KEY]}, {"keys": [SIG], "algorithm": "sig"}])
-def test_a_datagram_of_1400_bytes_goes_out_and_one_more_byte_does_not(
-    segment: Segment, options: dict[str, Any]
-) -> None:
-    endpoint, wire = segment.endpoint("a/b/1", **options), segment.wire
-    endpoint.send("x/y", b"." * 1200)
-    payload = b"." * (1200 + 1400 - len(wire.hear(b"BCCN1")))
-    endpoint.send("x/y", payload)
-    assert len(wire.hear(b"BCCN1")) == 1400
-    seq = endpoint.seq
-    error = refused(lambda: endpoint.send("x/y", payload + b"."))
-    assert (error.reason, "1401" in error.detail) == ("too_long", True)
-    assert endpoint.notify("x/y", payload + b".") is False
-    assert endpoint.error() == error.detail
-    assert endpoint.seq == seq
 
 
 # -- receiving
