@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -95,19 +93,3 @@ def test_without_pyarrow_it_says_what_to_install(tmp_path: Path, capture: Path) 
     assert done.returncode == 1
     assert "pip install 'bccnd[recorder]'" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-def test_on_a_terminal_it_shows_how_far_it_is_and_takes_that_away(tmp_path: Path, capture: Path) -> None:
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", "from bccnd.cli.ingest import ingest; ingest()", str(capture), "--host", "a"]
-    process = subprocess.Popen(
-        [*command, "--out", str(tmp_path / "j")], stderr=theirs, stdout=subprocess.PIPE, cwd=ROOT
-    )
-    out, _ = process.communicate()
-    os.close(theirs)
-    shown = os.read(ours, 65_536)
-    os.close(ours)
-    assert process.returncode == 0
-    assert b"reading captures" in shown
-    assert out.startswith(b"3 datagrams")

@@ -167,10 +167,7 @@ def test_sources_are_counted_by_state_and_those_in_trouble_are_listed() -> None:
 @pytest.mark.parametrize(
     ("show", "texts"),
     [
-        (
-            top.rate,
-            {None: "-", 0.0: "0", 0.04: "0.0", 9.9: "9.9", 9.96: "10", 99_999.0: "99,999", 123_456.0: "123k"},
-        ),
+        (top.rate, {None: "-", 0.0: "0", 0.04: "0.0", 9.9: "9.9", 9.96: "10", 99_999.0: "99,999", 123_456.0: "123k"}),
         (
             top.size,
             {

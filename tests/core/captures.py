@@ -23,9 +23,6 @@ class Frame(NamedTuple):
         return len(self.data) if self.length is None else self.length
 
 
-# -- packets
-
-
 def udp(payload: bytes, sender: int = 4000, port: int = 5400, *, size: int | None = None) -> bytes:
     return struct.pack(">HHHH", sender, port, 8 + len(payload) if size is None else size, 0) + payload
 
@@ -79,9 +76,6 @@ def sll2(inside: bytes, *, tags: Sequence[int] = ()) -> bytes:
 
 def null(inside: bytes, order: str = "<") -> bytes:
     return struct.pack(f"{order}I", 30 if inside[0] >> 4 == 6 else 2) + inside
-
-
-# -- files
 
 
 def pcap(frames: Iterable[Frame], *, order: str = "<", magic: int = MICRO, link: int = 1) -> bytes:

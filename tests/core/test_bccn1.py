@@ -32,9 +32,6 @@ def any_bytes() -> st.SearchStrategy[bytes]:
     return st.one_of(st.binary(max_size=80), material.fragments(), material.near_misses(), material.mutated(good), good)
 
 
-# -- properties for all bytes
-
-
 @given(material.legal_srcs(), material.seqs(), material.legal_chans(), material.payloads(), material.checks())
 @examples(300)
 def test_reading_undoes_building(src: bytes, seq: int, chan: bytes, payload: bytes, check: bytes) -> None:
@@ -72,9 +69,6 @@ def test_an_envelope_alone_is_judged_as_in_the_whole_and_loses_no_byte(raw: byte
     assert whole not in {"bad_envelope", "length_mismatch"}
     magic, check, body = bccn1.split_envelope(raw)
     assert raw == b"%b[%d%b%b]%b" % (magic, len(body), b":" if check else b"", check, body)
-
-
-# -- the pieces
 
 
 @pytest.mark.parametrize("algo", [b"", b"hmac", b"crc32"])

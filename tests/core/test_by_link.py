@@ -1,5 +1,4 @@
-"""Datagrams that links bring: judged with more caution than those of a segment, passed on once, and not accepted again
-when they come back."""
+"""Datagrams that links bring: judged with more caution, passed on once, and not accepted again when they come back."""
 
 from __future__ import annotations
 
@@ -22,8 +21,6 @@ from tests.core.world import NS, OWN, SIGNED, World, any_bytes, datagram
 CARRIER = 9
 PEER = "192.0.2.7:5410"
 
-
-# -- the trackers; see scenario.py for the notation
 
 RULES = DedupRules(sanity=16, horizon=2.0)
 LOW, HIGH = CLOCKED + 1, CLOCKED + 50
@@ -97,9 +94,6 @@ def test_whatever_comes_late_by_links_nothing_is_accepted_twice(
     accepted = [seq for (_, _, seq), verdict in zip(sorted(events), verdicts, strict=True) if verdict == ACCEPTED]
     assert RESTART not in verdicts
     assert len(accepted) == len(set(accepted)) == len(steps)
-
-
-# -- the way in
 
 
 @dataclass

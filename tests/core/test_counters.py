@@ -8,10 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.counters import (
-    LATENCY_BOUNDS,
-    Histogram,
-)
+from bccnd.core.counters import LATENCY_BOUNDS, Histogram
 from tests.core.material import examples
 
 

@@ -1,8 +1,4 @@
-"""The trackers: short histories as a table, and long random ones against a slow model with plain sets.
-
-Times are multiples of a quarter of a second, which binary fractions hold exactly, so that a time is just at the horizon
-or it is not, without rounding.
-"""
+"""The trackers: long random histories against a slow model with plain sets, and what the model does not have."""
 
 from __future__ import annotations
 
@@ -413,14 +409,6 @@ def test_every_seq_that_we_have_not_given_is_a_conflict_and_the_first_is_reporte
         reported.append(sources.conflict(SRC, seq))
         assert sources.conflicts == sum(foreign[:number])
     assert reported == [foreign[n] and not any(foreign[:n]) for n in range(len(seqs))]
-
-
-def test_each_identity_is_reported_for_itself() -> None:
-    sources = Sources(DedupRules())
-    for number in range(3):
-        own(sources, 1, 10, b"own/%d" % number)
-    assert [sources.conflict(b"own/%d" % (number % 3), 99) for number in range(6)] == [True] * 3 + [False] * 3
-    assert sources.conflicts == 6
 
 
 def test_the_seqs_given_and_the_report_are_kept_until_the_identity_is_ours_no_more() -> None:

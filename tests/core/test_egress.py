@@ -86,9 +86,6 @@ def test_every_identity_has_a_counter_until_its_last_client_leaves() -> None:
     assert out._speakers == {}
 
 
-# -- refusals
-
-
 def room(door: Door, ceiling: int) -> int:
     """The longest payload that fits under the ceiling, found by making datagrams by hand."""
     best = -1
@@ -139,9 +136,6 @@ def test_a_key_that_is_changed_signs_from_then_on() -> None:
     assert reason_of(out.door.admit, datagram) == ""
 
 
-# -- what the Perl module would discard
-
-
 @given(material.legal_chans())
 @examples(300)
 def test_perl_safe_refuses_plain_channels_with_other_characters_and_nothing_else(chan: bytes) -> None:
@@ -157,9 +151,6 @@ def test_an_illegal_channel_is_refused_as_such_first(chan: bytes, payload: bytes
     assert reason_of(egress(perl_safe=True).emit, ME, chan, payload, CLOCK) == reason
 
 
-# -- signatures
-
-
 @pytest.mark.parametrize(
     ("chan", "payload", "reason"),
     [
@@ -172,9 +163,6 @@ def test_an_illegal_channel_is_refused_as_such_first(chan: bytes, payload: bytes
 )
 def test_without_a_key_to_sign_with_nothing_is_sent(chan: bytes, payload: bytes, reason: str) -> None:
     assert refusal(egress(make_door("sig", [], {b"": [public_of(generate())]})), chan, payload) == reason
-
-
-# -- which datagrams are ours, and which seqs
 
 
 class Ours(NamedTuple):
@@ -214,13 +202,6 @@ def test_an_identity_is_ours_until_its_last_client_has_left_for_long_enough(ours
     assert ours.heard() == LOOPED
     ours.sources.sweep(200.0 + LINGER)
     assert ours.heard() == ACCEPTED
-
-
-def test_an_identity_that_came_back_in_time_stays_ours(ours: Ours) -> None:
-    ours.out.close(ME, 0.0)
-    ours.out.open(ME)
-    ours.sources.sweep(10 * LINGER)
-    assert ours.heard() == LOOPED
 
 
 def test_the_seqs_that_were_given_are_ours_and_a_refused_message_has_none(ours: Ours) -> None:

@@ -78,9 +78,6 @@ def test_neighbours_of_known_senders() -> None:
     assert neighbours(heard(0), SRC, 0, window=16) == {1: "ahead"}
 
 
-# -- which one
-
-
 def test_the_first_match_is_the_only_one_from_then_on() -> None:
     wanted = Wanted(b"a/*")
     assert not wanted.found

@@ -67,9 +67,6 @@ def test_messages_from_the_daemon_to_a_client() -> None:
     assert frames.read(frames.error("bad_channel", b"a b"))[2].partition(b" ") == (b"bad_channel", b" ", b"a b")
 
 
-# -- heads before a payload: meta, the tap, links
-
-
 def test_heads_are_those_of_the_protocol() -> None:
     assert frames.meta(b"h/p/1", 7, 1_700_000_000_000_000_000, "10.0.0.1:5400") == (
         b"h/p/1:7:1700000000000000000:10.0.0.1:5400|"
@@ -153,8 +150,6 @@ def test_any_payload_has_a_head_or_is_refused(key: bytes, payload: bytes) -> Non
         assert payload.startswith(src + b":")
         assert payload.endswith(b"|" + rest)
 
-
-# -- batches
 
 A: Final = b"MSG a\0x"
 SEVEN: Final = b"\x07\0\0\0"

@@ -96,9 +96,6 @@ def test_a_perl_safe_token_stays_what_it_is(name: bytes, limit: int) -> None:
     assert token(token(name, limit), limit, perl_safe=True) == made
 
 
-# -- tags
-
-
 def tags() -> st.SearchStrategy[bytes]:
     legal = [b"spare", b"7", b"a.b", b"x" * MAX_TAG]
     known = [*legal, b"", b"*", b"?", b"!", b"a/b", b"a:b", b"a|b", b"a b", b"\xc3\xa9", b"\0"]

@@ -1,8 +1,4 @@
-"""Ingress: one verdict for every datagram, nothing raised, and the quick path never differs from the rules.
-
-The oracle below applies the rules every time: the standard library's sums, the plain reader, naive matching. It shares
-only the trackers' code with what is tested, which test_dedup.py compares with a model of its own.
-"""
+"""Ingress: one verdict for every datagram, nothing raised, and the quick path never differs from the rules."""
 
 from __future__ import annotations
 
@@ -49,7 +45,7 @@ OF_DEDUP = {"accepted", "reordered", "restart", "duplicate", "stale", "replayed"
 
 
 class Oracle:
-    """Verdict and deliveries of a datagram by the rules."""
+    """Verdict and deliveries by the rules: the standard library's sums, the plain reader, naive matching."""
 
     def __init__(self, key: bytes | None, rules: DedupRules, ceiling: int) -> None:
         self.key = key

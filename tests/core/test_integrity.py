@@ -62,8 +62,6 @@ def test_sums_are_those_of_the_standard_library(key: bytes, body: bytes) -> None
     assert Crc32().sum(body) == crc_sum(body)
 
 
-# -- any bytes at any door
-
 CRC, SIG = "crc32", "sig"
 
 
@@ -212,9 +210,6 @@ def test_signatures_are_always_verified_and_never_compared() -> None:
 
     at = Door([Forgetful(SIGNERS, PRIVATE)])
     assert reason_of(at.admit, checked(at.seal(BODY))) == "integrity_failed"
-
-
-# -- the door for an algorithm
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,4 @@
-"""Liveness: short histories as a table, and long random ones against a naive model that looks at every source.
-
-Times are multiples of a quarter of a second, the width of a tick, so that "just at" and "just beyond" are a matter of
-rules and not of rounding. A source is looked at in the tick behind the moment that is meant, never before it.
-"""
+"""Liveness: short histories as a table, and long random ones against a naive model that looks at every source."""
 
 from __future__ import annotations
 

@@ -158,8 +158,5 @@ def test_an_outbox_agrees_with_a_list(history: list[Deed], limit: int) -> None:
     assert (box.bytes, box.messages, len(box)) == (0, 0, 0)
 
 
-# -- by example
-
-
 def test_the_orders_are_called_as_sbus_calls_them() -> None:
     assert ORDERS == {b"queue": QUEUE, b"stack": STACK, b"random": RANDOM}

@@ -142,9 +142,6 @@ def test_prefixes_are_found_whether_they_are_few_or_many() -> None:
             assert set(tree.match(b"k" * length)) == {n for n in range(table_size) if n <= length}
 
 
-# -- covering: one pattern takes all that another takes
-
-
 def covered(wide: tuple[str, bytes], narrow: tuple[str, bytes]) -> bool:
     """Each pattern with the dialect in which it is written."""
     return covers(*(compile_pattern(text, DIALECTS[dialect]) for dialect, text in (wide, narrow)))

@@ -1,7 +1,4 @@
-"""Limits of users: no order of operations gets a user beyond its limit, and none is charged for another.
-
-Times are quarters of seconds and rates powers of two, so that what happens just at a limit is no matter of rounding.
-"""
+"""Limits of users: no order of operations gets a user beyond its limit, and none is charged for another."""
 
 from __future__ import annotations
 
@@ -25,9 +22,6 @@ def opened(quota: Quota, uid: int = 1000, now: float = 0.0) -> Account:
 def passed(quota: Quota, account: Account, now: float, tries: int) -> int:
     """How many of so many messages may be published at one moment."""
     return sum(not quota.publish(account, now) for _ in range(tries))
-
-
-# -- clients
 
 
 class Act(NamedTuple):
@@ -92,9 +86,6 @@ def test_charges_are_kept_as_long_as_a_client_is_there() -> None:
 
 def test_the_default_limits_are_those_of_the_contract() -> None:
     assert UserLimits() == UserLimits(clients=750, subscriptions=65_536, queue_bytes=64 << 20, rate=0.0)
-
-
-# -- how fast
 
 
 @given(

@@ -1,7 +1,4 @@
-"""Redundant sending: how many copies, when, in which order, and what happens when time or room is short.
-
-Times are binary fractions, so that "when it is due" is exact.
-"""
+"""Redundant sending: how many copies, when, in which order, and what happens when time or room is short."""
 
 from __future__ import annotations
 
@@ -41,9 +38,6 @@ def play(one: Repeater, until: float, step: float = 0.125) -> list[tuple[float, 
     return [(now, datagram) for now in times for datagram in one.due(now)]
 
 
-# -- copies and spacing
-
-
 def test_what_is_due_first_is_sent_first_and_of_those_due_together_what_came_first() -> None:
     one = repeater(rule(b"fast", spacing=0.25), rule(b"slow", spacing=1.0))
     # In an order that is not that of their bytes.
@@ -52,9 +46,6 @@ def test_what_is_due_first_is_sent_first_and_of_those_due_together_what_came_fir
     one.add(b"fast", b"5", 0.75)
     assert one.due(0.25) == [b"8", b"6"]
     assert one.due(1.0) == [b"9", b"7", b"5"]
-
-
-# -- which channels
 
 
 def test_a_rule_fits_channels_of_all_forms_by_their_pattern() -> None:
@@ -86,18 +77,12 @@ def test_rules_are_patterns_of_the_dialect_and_the_first_that_fits_decides(diale
     assert len(one.due(INF)) == (1 + fitting[0] if fitting else 0)
 
 
-# -- room
-
-
 def test_the_room_is_that_of_the_contract() -> None:
     one = repeater(rule())
     for number in range(MAX_WAITING + 10):
         one.add(b"a/b", b"%d" % number, 0.0)
     assert one.dropped == 10
     assert len(one.due(INF)) == MAX_WAITING
-
-
-# -- copies that come too late, and those for which there is no time left
 
 
 def test_a_copy_behind_the_horizon_is_not_sent_but_counted() -> None:
@@ -119,9 +104,6 @@ def test_where_there_is_no_time_left_all_copies_are_sent_in_order() -> None:
     assert (one.rest(), next_of(one), one.dropped) == ([], None, 0)
 
 
-# -- rules that change while copies wait
-
-
 def test_copies_that_wait_are_sent_by_the_rule_under_which_they_began() -> None:
     one = repeater(rule(copies=3, spacing=0.5))
     one.add(b"a/b", b"old", 0.0)
@@ -132,9 +114,6 @@ def test_copies_that_wait_are_sent_by_the_rule_under_which_they_began() -> None:
     one.configure([rule(b"a.b")], DIALECTS["sbus-dot"], INF)
     assert one.add(b"a.b", b"dot", 4.0) is True
     assert play(one, 5.0) == [(0.25, b"new"), (0.5, b"old"), (1.0, b"old"), (4.5, b"dot")]
-
-
-# -- for all histories
 
 
 class Act(NamedTuple):

@@ -1,8 +1,4 @@
-"""Routes: after any sequence of operations, a channel goes to just those receivers that the naive matcher finds.
-
-A state machine lets receivers of all dialects join, leave, subscribe, change their name and ask for meta, with so small
-a cache that its generations are swapped all the time.
-"""
+"""Routes: after any sequence of operations, a channel goes to just those receivers that the naive matcher finds."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ from tests.core.material import examples, reason_of
 RECEIVERS = range(4)
 IDENTITIES = [b"h/a/1", b"h/a/1/2", b"h/a/2", b"h/b/1", b"h2/a/1", b"h/a/1"]
 CHANNELS = [
-    *(b"!", b"!h", b"!h/a", b"!h/a/1", b"!h/a/1/*", b"!h/*", b"!h2", b"!1", b"!h/", b"!*", b"!nobody", b"!h/a/1/2"),
+    *(b"!", b"!h", b"!h/a", b"!h/a/1", b"!h/a/1/*", b"!h/*", b"!h2", b"!1", b"!h/", b"!*", b"!nobody", b"!h/a/1/2")
 ]
 #: what patterns of the bus begin with; each of the last two has a tree of its own
 BUS, TREES = b"!/", (b"!/", SECRET, TAP)

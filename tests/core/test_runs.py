@@ -74,9 +74,6 @@ def shared(taken: Taken) -> list[list[int]]:
     return sorted(sorted(receivers) for receivers, _ in taken)
 
 
-# -- which receivers share a run
-
-
 def test_receivers_that_always_get_the_same_share_one_run() -> None:
     both = Runs()
     everybody = tuple(range(100))
@@ -134,9 +131,6 @@ def test_what_was_taken_is_not_changed_later() -> None:
     assert [messages for _, messages in both.take()] == [[b"d"], [b"d"]]
 
 
-# -- what is remembered
-
-
 def is_held(made: list[Receivers]) -> list[bool]:
     """Whether there are references to them besides this list and this line."""
     return [sys.getrefcount(one) > 3 for one in made]
@@ -187,9 +181,6 @@ def test_messages_are_not_kept_once_they_were_taken() -> None:
     assert sys.getrefcount(message) > before
     both.take()
     assert sys.getrefcount(message) == before
-
-
-# -- portions
 
 
 def size_of(portion: list[bytes]) -> int:

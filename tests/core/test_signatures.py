@@ -1,7 +1,4 @@
-"""Signatures: a vector of the standard, which key is for which sources, and what is no signature and no key.
-
-test_vectors.py and test_integrity.py try signatures at the integrity check.
-"""
+"""Signatures: a vector of the standard, which key is for which sources, and what is no signature and no key."""
 
 from __future__ import annotations
 
@@ -63,9 +60,6 @@ def body_of(src: str) -> bytes:
     return bccn1.build_body(src.encode(), 7, b"c", b"payload")
 
 
-# -- the standard
-
-
 def test_a_signature_is_that_of_the_standard_in_lowercase_hex() -> None:
     # RFC 8032, section 7.1, test 2.
     secret = bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")
@@ -107,8 +101,6 @@ def test_the_keys_of_the_longest_prefix_decide_for_every_source(
     assert ring.fits(signed(signer, body_of(src)), body_of(src)) is expected
 
 
-# -- what is no signature
-
 TAMPERED = body_of("relay01/cardsys/7")
 GOOD = signed("fleet", TAMPERED)
 
@@ -147,9 +139,6 @@ def test_a_signature_has_one_spelling() -> None:
         assert EVERYONE.fits(spelling, TAMPERED) is False, spelling
 
 
-# -- malformed bodies
-
-
 def test_a_malformed_body_is_looked_at_without_harm() -> None:
     found: dict[bytes, bool | None] = {
         **dict.fromkeys(
@@ -180,9 +169,6 @@ def test_a_name_that_is_too_long_does_not_pass_for_its_beginning() -> None:
         body = longest_src + tail + b":1:c|x"
         assert Signatures({longest_src: [public("long")]}).fits(signed("long", body), body) is fits
         assert (reason_of(bccn1.read_body, body) == "bad_src") is bool(tail)
-
-
-# -- keys
 
 
 OtherKey = ec.EllipticCurvePrivateKey | ed448.Ed448PrivateKey | x25519.X25519PrivateKey

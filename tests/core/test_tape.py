@@ -123,11 +123,9 @@ def test_how_much_a_client_got_of_an_input_is_what_was_queued_or_lost() -> None:
         assert tape.Record(kind, 1, 6, body).got == got
 
 
-# -- queues
-
 Step = tuple[str, int]
 FRAMES: Final = [
-    *(b"MSG a\0", b"MSG b\0b", b"CMSG c\0c", b"MSG d\0" + b"d" * 40, b"CMSG e\0" + b"e" * 60, b"MSG f\0" + b"f" * 40),
+    *(b"MSG a\0", b"MSG b\0b", b"CMSG c\0c", b"MSG d\0" + b"d" * 40, b"CMSG e\0" + b"e" * 60, b"MSG f\0" + b"f" * 40)
 ]
 
 

@@ -120,18 +120,6 @@ def test_a_trace_ends_where_the_datagram_does(
     assert bool(found.receivers) == (verdict in ACCEPTING)
 
 
-def test_stages_tell_what_was_found_on_the_way() -> None:
-    world = World(SIGNED)
-    found = traced(world, datagram(key=KEY))
-    findings = {name: finding for name, _, finding in found.stages}
-    assert findings["size"].startswith("45 bytes")
-    assert findings["envelope"] == "magic BCCN1, a body of 14 bytes"
-    assert findings["check"].startswith("hmac=")
-    assert findings["body"] == "src a/p/1, seq 20, plain channel c/1, a payload of 1 bytes"
-    assert "not heard of before" in findings["dedup"]
-    assert found.receivers == (1, 3, 2, 4)
-
-
 def test_a_trace_uses_the_receivers_and_the_check_of_now() -> None:
     world = World()
     world.routes.unsubscribe(2, b"")

@@ -1,7 +1,4 @@
-"""The table of vectors through the core: parsing, building, the integrity check, and ingress with time as an argument.
-
-The table itself is tested first, with other cryptography: a fault in it would be one of every test that uses it.
-"""
+"""The table of vectors through the core: parsing, building, the integrity check, and ingress."""
 
 from __future__ import annotations
 
@@ -33,13 +30,6 @@ OF_THE_DOOR = {
 }
 #: what no datagram leads to
 NEVER = {"internal_error"}
-# -- the table itself
-
-
-def test_every_vector_and_every_sequence_has_a_name_of_its_own() -> None:
-    for each in [VECTORS, *(door.vectors for door in DOORS.values())]:
-        assert len({vector.name for vector in each}) == len({vector.datagram for vector in each}) == len(each)
-    assert len({sequence.name for sequence in SEQUENCES}) == len(SEQUENCES)
 
 
 def test_every_verdict_occurs() -> None:
@@ -59,9 +49,6 @@ def test_the_sums_of_the_table_are_those_of_the_standards() -> None:
     assert max(len(key.secret) for key in KEYS.values()) > 64
 
 
-# -- reading and building
-
-
 @every_door
 def test_a_readable_vector_reads_as_its_fields_and_is_built_of_them(at: DoorVectors, found: list[Vector]) -> None:
     for vector in found:
@@ -73,9 +60,6 @@ def test_a_readable_vector_reads_as_its_fields_and_is_built_of_them(at: DoorVect
             assert (built == vector.datagram) == vector.canonical, vector.name
         elif at is UNCHECKED and vector.verdict in OF_THE_PARSE:
             assert reason_of(bccn1.read, vector.datagram) == vector.verdict, vector.name
-
-
-# -- the door
 
 
 def door_of(at: DoorVectors) -> Door:
@@ -95,8 +79,6 @@ def test_the_door_gives_its_verdict_and_seals_as_the_table_does(at: DoorVectors,
         if at.seals(vector):
             assert bccn1.build(vector.body, door.seal(vector.body)) == vector.datagram, vector.name
 
-
-# -- ingress
 
 RECEIVER = 7
 

@@ -151,9 +151,6 @@ def test_rows_of_a_day_come_with_a_margin(spark: SparkSession, small: Path) -> N
     assert source.obs().select(*schema.OBS.names).schema.names == journal_schema.OBS.names
 
 
-# -- the command
-
-
 def run(tmp_path: Path, *words: str) -> Result:
     done = CliRunner().invoke(main, ["pipeline", "build", "j", "--out", str(tmp_path / "t"), *words])
     assert "Traceback" not in done.output

@@ -75,11 +75,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
 
 
 def test_a_worker_that_is_killed_at_work_changes_nothing(
-    spark: SparkSession,
-    small: Path,
-    built: Path,
-    tmp_path: Path,
-    cluster: tuple[str, list[subprocess.Popen[bytes]]],
+    spark: SparkSession, small: Path, built: Path, tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
 ) -> None:
     address, workers = cluster
     tables = tmp_path / "tables"

@@ -114,9 +114,6 @@ def test_where_there_are_no_tables_that_is_said(tmp_path: Path, tables: Path) ->
         findings(str(tables), {})
 
 
-# -- news
-
-
 def loss(value: float, src: str = "a") -> Finding:
     return Finding("loss", value, 0.01, "h", src)
 
@@ -145,9 +142,6 @@ def test_a_state_that_is_none_is_not_overwritten(tmp_path: Path) -> None:
         (tmp_path / STATE).write_text(broken)
         with refused("bad_state", kind=PipelineError):
             Published(str(tmp_path))
-
-
-# -- the command
 
 
 @pytest.fixture

@@ -1,5 +1,4 @@
-"""The page in a real browser: nothing is fetched, nothing overflows, everything can be read, light, dark, small and on
-paper."""
+"""The page in a real browser: nothing is fetched, nothing overflows, everything can be read, also on paper."""
 
 from __future__ import annotations
 

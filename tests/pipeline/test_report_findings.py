@@ -268,18 +268,12 @@ DOWN = Course((100,) * 60, (0,) * 60, (0,) * 20 + (100,) * 10 + (0,) * 30)
             *("died", ("h02/app/7",), URGENT, ("10:41",)),
         ),
         (silent(silence("h02/app/7", 10, 15, "gap")), "silent", ("h02/app/7",), LOOK, ("5 min",)),
-        (
-            silent(*(silence(src, 1, None, "open", "any") for src in SENDERS[:5])),
-            *("left", SENDERS[:5], NOTE, ()),
-        ),
+        (silent(*(silence(src, 1, None, "open", "any") for src in SENDERS[:5])), *("left", SENDERS[:5], NOTE, ())),
         (
             silent(*(silence(f"h02/{name}/7", 10 + n / MINUTE, 15, "host_down") for n, name in enumerate("abc"))),
             *("host_down", ("h02",), LOOK, ("5 min",)),
         ),
-        (
-            replace(fleet(), epochs=epochs(5, 2)),
-            *("restarts", ("h06/app/7",), LOOK, ("7 times in 60", "2 restarts")),
-        ),
+        (replace(fleet(), epochs=epochs(5, 2)), *("restarts", ("h06/app/7",), LOOK, ("7 times in 60", "2 restarts"))),
         (refused("integrity_failed"), "forged", ("192.0.2.66",), URGENT, ("500 datagrams", "8 hosts")),
         (refused("integrity_failed", 1), "forged", ("192.0.2.66",), URGENT, ()),
         (refused("replayed"), "forged", ("192.0.2.66",), URGENT, ()),

@@ -221,9 +221,6 @@ def test_colours_of_a_figure_are_roles_of_the_page() -> None:
     assert 'aria-label="says &quot;it&quot;"' in text
 
 
-# -- in its place
-
-
 def test_the_page_is_put_in_its_place_whole(tmp_path: Path) -> None:
     tables, out = tmp_path / "tables", tmp_path / "new" / "page"
     hosts, senders = ("h01", "h02", "h03"), ("h01/a", "h02/a")

@@ -20,7 +20,7 @@ def test_hosts_that_share_sources_share_the_reference_with_most_rows() -> None:
 
 def test_a_part_is_a_power_of_two_and_small_enough() -> None:
     assert [skew.parts_of(rows) for rows in (0, skew.SAMPLE, skew.SAMPLE + 1, 3 * skew.SAMPLE, 20_000_000)] == [
-        *(1, 1, 2, 4, 64),
+        *(1, 1, 2, 4, 64)
     ]
 
 

@@ -71,9 +71,6 @@ def pushing(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.unset(PUSHDOWN)
 
 
-# -- with Spark
-
-
 def test_spark_finds_it_by_its_name_and_reads_every_row(spark: SparkSession, journal: Path) -> None:
     frame = load(spark, journal)
     assert frame.schema == OBS
@@ -114,9 +111,6 @@ def test_what_is_wrong_is_said(spark: SparkSession, tmp_path: Path) -> None:
     for path, options, said in ((tmp_path / "nowhere", {}, "nowhere"), (tmp_path, {"hots": "x"}, "hots")):
         with pytest.raises(PySparkException, match=said):
             load(spark, path, **options).count()
-
-
-# -- without
 
 
 def reader(path: Path, **options: str) -> BatchReader:

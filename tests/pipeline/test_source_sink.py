@@ -1,5 +1,4 @@
-"""The data source as a sink: rows on the bus, with keys that stay the same, in time, and nothing of a partition of
-which something cannot be sent."""
+"""The data source as a sink: rows on the bus, with keys that stay the same, or nothing of a partition."""
 
 from __future__ import annotations
 
@@ -75,9 +74,6 @@ def batch(*found: tuple[str | None, bytes | None], keys: list[str | None] | None
 
 def some(count: int) -> pa.RecordBatch:
     return batch(*[("a/b", b"%d" % number) for number in range(count)])
-
-
-# -- without Spark
 
 
 def test_rows_are_messages_for_this_host_and_the_segment(daemon: Daemon, listener: bccnd.Connection) -> None:
@@ -184,9 +180,6 @@ def test_columns_and_options_that_cannot_be_published_are_refused() -> None:
     ):
         with pytest.raises(PipelineError):
             call()
-
-
-# -- with Spark
 
 
 def test_a_table_is_published_once_by_every_task(

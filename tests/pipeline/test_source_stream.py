@@ -1,5 +1,4 @@
-"""The data source as a stream: every record once, in whatever order files come and go, and however often it is begun
-anew."""
+"""The data source as a stream: every record once, in whatever order files come, however often it is begun anew."""
 
 from __future__ import annotations
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bccnd.errors import PipelineError
 from bccnd.pipeline import store
-from tests.support import ROOT
 
 
 def frame(spark: SparkSession, *rows: tuple[int, str]) -> DataFrame:
@@ -140,24 +136,6 @@ def test_two_runs_at_once_are_refused(spark: SparkSession, tmp_path: Path) -> No
             pass
         assert refused.value.reason == "in_use"
         assert f"process {os.getpid()} of" in str(refused.value)
-    with store.opened(spark, str(tmp_path)):
-        pass
-
-
-def test_a_lock_ends_with_its_owner(spark: SparkSession, tmp_path: Path) -> None:
-    code = f"""
-        import fcntl, os, time
-        file = os.open({str(tmp_path / "_lock")!r}, os.O_RDWR | os.O_CREAT)
-        fcntl.flock(file, fcntl.LOCK_EX)
-        print("locked", flush=True)
-        time.sleep(60)
-    """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, cwd=ROOT) as owner:
-        assert owner.stdout
-        owner.stdout.readline()
-        with pytest.raises(PipelineError, match="is at work on"), store.opened(spark, str(tmp_path)):
-            pass
-        owner.send_signal(signal.SIGKILL)
     with store.opened(spark, str(tmp_path)):
         pass
 

@@ -1,5 +1,4 @@
-"""A log: whatever happens to the file, every record before the damage is read as it was written, and none after it is
-made up."""
+"""A log: every record before damage is read as it was written, and none after it is made up."""
 
 from __future__ import annotations
 
