@@ -60,17 +60,16 @@ def main(
     missing = {case.name: case.peer.package for case in chosen if case.peer and case.peer.program is None}
     loads, daemon = programs(), daemon.absolute()
     every = [(mode, fan_out, case) for mode in modes for fan_out in fan_outs for case in chosen]
-    fitting = [one for one in every if one[2].fits(one[1], one[0])]
 
     def once(task: tuple[str, int, Case], number: int, attempt: int) -> list[Run]:
         mode, fan_out, case = task
         return run_once(case, fan_out, mode, number, attempt, loads, daemon, rules)
 
     runner = Runner(once, lambda run: Key(run.case, run.fan_out, run.mode), report.line)
-    tasks = [(f"{one[2].name} to {one[1]}, {one[0]}", one) for one in fitting if one[2].name not in missing]
+    tasks = [(f"{one[2].name} to {one[1]}, {one[0]}", one) for one in every if one[2].name not in missing]
     runner.run(tasks, rounds, tries)
     summary = Summary(runner.runs, runner.refused)
-    asked = {Key(case.name, fan_out, mode) for mode, fan_out, case in fitting}
+    asked = {Key(case.name, fan_out, mode) for mode, fan_out, case in every}
     found = report.Findings(
         command=command_line("tests.bench"),
         daemon=document.about_daemon(daemon),

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from tests.bench.measure import Run
-from tests.bench.summary import FLOOR, Key, Summary, Verdict, cpu, p50, together
+from tests.bench.summary import FLOOR, Key, Summary, Verdict, cpu, p50
 
 Value = Callable[[Run], float | None]
-WHAT: Final[dict[Value, str]] = {cpu: "CPU", p50: "median latency", together: "CPU, clients included"}
+WHAT: Final[dict[Value, str]] = {cpu: "CPU", p50: "median latency"}
 
 
 class Bound(NamedTuple):
@@ -43,10 +43,7 @@ BOUNDS: Final = (
     *at("bccnd_batch", "floor_batch", "saturated", {8: 1.40, 64: 1.40}),
     *at("bccnd_batch", "redis", "saturated", {8: 1.10, 64: 0.35}),
     *at("bccnd", FLOOR, "paced", {1: 1.10}, p50),
-    *at("bccnd_each", "listeners", "saturated", {8: 0.22, 64: 0.02}),
-    *at("bccnd_each", "listeners", "saturated", {8: 0.45, 64: 0.06}, together),
     *at("bccnd_gateways", "bccnd", "saturated", {1: 1.05, 8: 1.05, 64: 1.05}),
-    *at("bccnd_patterns", "bccnd_pattern", "saturated", {64: 1.10}),
 )
 
 

@@ -23,13 +23,12 @@ KEY: Final = b"0123456789abcdef0123456789abcdef"
 BROADCAST: Final = "127.255.255.255"
 #: bytes of a whole message on the wire, envelope included
 SIZE: Final = 150
-#: at the least; where each client wants its own, there are as many of them as make even shares
 CHANNELS: Final = 16
 #: messages under way at most, in saturation: enough to keep a relay busy, and no queue of anybody overflows
 WINDOW: Final = 128
 #: where packages are unpacked that must not be installed: they would start services (packaging/unpack-peers.sh)
 UNPACKED: Final = ROOT / ".cache/peers"
-#: subscriptions of each of the clients in bccnd_patterns; all but one of all of them match nothing
+#: subscriptions of each client, all but one of all of which match nothing
 PATTERNS: Final = 50
 #: deliveries of one run in saturation, and what that must come to in messages
 DELIVERIES, LEAST, MOST = 320_000, 8_000, 120_000
@@ -100,8 +99,6 @@ class Case:
     over_tcp: bool = False
     #: drain's options, beside where and how many
     clients: tuple[str, ...] = ("-s", "bench/")
-    #: each client wants its own 1/N of the messages
-    shares: bool = False
     #: one client gets everything, the others nothing
     one_reader: bool = False
     #: many messages go out in one packet or write, so that one costs little and a run has to be longer
@@ -110,32 +107,21 @@ class Case:
     ready: tuple[str, ...] = ("ready",)
     #: share of a processor that processes of its own take meanwhile which nobody waits for, at their start above all
     beside: float = 0.0
-    least: int = 1
-    saturated_only: bool = False
 
     @property
     def alone(self) -> bool:
         """Whether there is no relay."""
         return self.relay is None
 
-    def fits(self, fan_out: int, mode: str) -> bool:
-        return fan_out >= self.least and not (self.saturated_only and mode == "paced")
-
-    def channels(self, fan_out: int) -> int:
-        return fan_out * -(-CHANNELS // fan_out) if self.shares else CHANNELS
-
     def messages(self, fan_out: int) -> int:
         """Of one run in saturation: long enough to measure, short enough to be left alone; even shares."""
-        if self.shares or self.one_reader:
-            cost = fan_out if self.alone else 4
-        else:
-            cost = 1 + fan_out // 8 if self.batches else fan_out
+        cost = 4 if self.one_reader else 1 + fan_out // 8 if self.batches else fan_out
         n = min(MOST, max(LEAST, DELIVERIES // cost))
         return n - n % fan_out
 
     def deliveries(self, fan_out: int, messages: int) -> int:
         """What must have come when all is done. Who listens for himself reads everything, whatever he keeps."""
-        return messages if (self.shares and not self.alone) or self.one_reader else messages * fan_out
+        return messages if self.one_reader else messages * fan_out
 
 
 def floor(check: str, packets: str, *more: str) -> Start:
@@ -227,17 +213,6 @@ CASES: Final = {
             over_tcp=True,
             clients=("-s", "bench.>"),
             batches=True,
-        ),
-        Case("listeners_all", "no daemon: N listeners", "listeners", clients=("-k", "all")),
-        Case("listeners", "no daemon: N listeners, 1/N each", "listeners", clients=("-k", "own"), shares=True, least=2),
-        # As many processes as there are listeners: what one process with N sockets costs would be too good.
-        Case("bccnd_each", "bccnd: N clients, 1/N each", "seq", OURS, clients=(), shares=True, least=2),
-        *(
-            Case(name, title, "seq", OURS, clients=wanted, one_reader=True, least=64, saturated_only=True)
-            for name, title, wanted in (
-                ("bccnd_pattern", "bccnd: N clients, one gets all", patterns(1)),
-                ("bccnd_patterns", f"bccnd: the same, {PATTERNS} patterns each", patterns(PATTERNS)),
-            )
         ),
     )
 }

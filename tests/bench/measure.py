@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeVar
 
-from tests.bench.cases import BROADCAST, SIZE, WINDOW, Case, Place
+from tests.bench.cases import BROADCAST, CHANNELS, SIZE, WINDOW, Case, Place
 from tests.bench.procs import cpu_of, kib_of
 from tests.support import free_port
 
@@ -225,9 +225,9 @@ def start_relay(case: Case, place: Place, fan_out: int, programs: Programs) -> s
     return relay
 
 
-def load(case: Case, place: Place, fan_out: int, mode: str, messages: int) -> list[str]:
+def load(case: Case, place: Place, mode: str, messages: int) -> list[str]:
     """The command of the publisher."""
-    words = ["-n", str(messages), "-C", str(case.channels(fan_out)), "-z", str(SIZE)]
+    words = ["-n", str(messages), "-C", str(CHANNELS), "-z", str(SIZE)]
     words += ["-w", str(place.window), "-W", str(WINDOW)]
     if case.datagrams:
         words += ["-p", str(place.udp), "-a", BROADCAST if case.alone else "127.0.0.1"]
@@ -249,8 +249,6 @@ def clients(case: Case, place: Place, fan_out: int, messages: int) -> list[str]:
         words = ["-p", str(place.udp), "-N", str(fan_out), "-n", str(messages), "-w", str(place.window)]
         return [str(place.programs / "listeners"), *words, *case.clients]
     words = ["-P", case.protocol, *where(case, place), "-K", str(fan_out), "-N", str(messages), "-w", str(place.window)]
-    if case.shares:
-        words += ["-e", str(case.channels(fan_out)), "-p", str(fan_out)]
     return [str(place.programs / "drain"), *words, *case.clients]
 
 
@@ -350,7 +348,7 @@ def run_once(
     messages -= messages % fan_out
 
     def go(place: Place, blank: list[Run]) -> list[Run]:
-        taken = take(case, place, fan_out, messages, load(case, place, fan_out, mode, messages))
+        taken = take(case, place, fan_out, messages, load(case, place, mode, messages))
         run = taken.result(blank[0], case, messages, messages, case.deliveries(fan_out, messages))
         seconds = taken.sent["seconds"] if case.alone else taken.got["seconds"]
         return [replace(run, messages_per_second=messages / seconds if seconds else 0.0)]

@@ -5,7 +5,7 @@ Nothing is shown that is not in bench.json, and what was refused or left out is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -19,13 +19,11 @@ from tests.bench.summary import (
     Spread,
     Summary,
     Verdict,
-    clients_cpu,
     cpu,
     p50,
     p99,
     rate,
     rss,
-    together,
 )
 from tests.bench.summary import as_json as spread
 
@@ -96,13 +94,11 @@ def as_json(found: Findings) -> dict[str, Any]:
 
 # ---- bench.md ----
 
-Cell = Callable[[Key], str]
 
-
-def table(found: Findings, mode: str, title: str, cell: Cell, cases: Iterable[str] = CASES) -> list[str]:
+def table(found: Findings, mode: str, title: str, cell: Callable[[Key], str]) -> list[str]:
     """A row for each case that has figures, a column for each fan-out."""
-    cells = [[cell(Key(case, fan_out, mode)) for fan_out in found.fan_outs] for case in cases]
-    rows = [[CASES[case].title, *row] for case, row in zip(cases, cells, strict=True) if any(row)]
+    cells = {case.title: [cell(Key(name, fan_out, mode)) for fan_out in found.fan_outs] for name, case in CASES.items()}
+    rows = [[title, *row] for title, row in cells.items() if any(row)]
     head = ["fan-out", *map(str, found.fan_outs)]
     return ["", f"**{title}**", "", *document.table(head, rows, words=1)] if rows else []
 
@@ -124,15 +120,6 @@ def markdown(found: Findings) -> str:
             return "refused" if key in found.refused else ""
         return f"{figure.median:,.0f} ({figure.least:,.0f} to {figure.most:,.0f}){of_floor(summary.to_floor(key))}"
 
-    def both(key: Key) -> str:
-        relay, clients = summary.figure(key, cpu), summary.figure(key, clients_cpu)
-        whole = summary.figure(key, together)
-        if relay is None or clients is None or whole is None:
-            return ""
-        if CASES[key.case].alone:
-            return f"{whole.median:,.0f}"
-        return f"{relay.median:,.0f} + {clients.median:,.0f} = {whole.median:,.0f}"
-
     def latency(key: Key) -> str:
         half, most = summary.figure(key, p50), summary.figure(key, p99)
         return f"{half.median:,.1f} / {most.median:,.1f}{of_floor(summary.to_floor(key, p50))}" if half and most else ""
@@ -145,9 +132,6 @@ def markdown(found: Findings) -> str:
     for mode in found.modes:
         what = "as fast as it goes" if mode == "saturated" else "2,000 messages a second"
         lines += table(found, mode, f"CPU of the relay for a message, user and system, ns; {what}", cost)
-    shared = ("listeners", "bccnd_each", "listeners_all", "bccnd", "bccnd_batch")
-    title = "CPU of the relay + that of all clients' own receiving, ns for a message; as fast as it goes"
-    lines += table(found, "saturated", title, both, shared)
     title = "Messages a second, relay, publisher and clients on one processor"
     lines += table(found, "saturated", title, lambda key: count(summary.figure(key, rate)))
     lines += table(found, "paced", "Latency at 2,000 messages a second, us: p50 / p99, x for the p50", latency)
