@@ -111,7 +111,7 @@ PLAIN := $(patsubst %,tests/core/test_%.py,runs annals counters dedup frames ing
 	$(patsubst %,tests/net/test_%.py,batches bus loop model modes segment)
 # What `make test-all` repeats.
 PLAIN_ALL := $(patsubst %,tests/%,core leaf net client fuzz test_build.py) \
-	$(patsubst %,tests/e2e/test_%.py,vectors direct segments hosts interop handover slow_clients start)
+	$(patsubst %,tests/e2e/test_%.py,vectors direct segments interop handover slow_clients start)
 
 TOOLS = @packaging/need.sh git:git cc:gcc cc:libc6-dev socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
 		systemd-analyze:systemd man:man-db groff:groff-base bash:bash curl:curl nngcat:nng-utils tcpdump:tcpdump; \

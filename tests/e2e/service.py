@@ -89,7 +89,7 @@ class Service(Daemon):
         assert self.manager.senders == {process.pid}
         return said
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
             status = self.stop()

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.activation import KILL, REFUSE, Told
+from tests.activation import KILL, Told
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.service import Service, bound_udp
 from tests.support import BROADCAST, cannot_here, free_port, need_root
 
 GROUP = "239.255.54.12"
-SO_RCVBUFFORCE = 33
 
 
 @pytest.fixture
@@ -106,28 +105,6 @@ def test_in_a_network_of_its_own_it_serves_what_was_passed_and_opens_no_socket_o
         service.reload()
         both_ways(service, 9)
         assert service.tool("clients").returncode == 0
-
-
-@pytest.mark.root
-@pytest.mark.parametrize(
-    ("passed", "segment", "barred", "said"),
-    [
-        ("bus", BROADCAST, REFUSE, ["Address family not supported", "ListenDatagram=0.0.0.0:", "PrivateNetwork=no"]),
-        ("udp", BROADCAST, REFUSE, ["metrics.listen: cannot listen on", "ListenStream="]),
-        ("", "255.255.255.255", 0, ["no way to 255.255.255.255", "ListenDatagram=0.0.0.0:"]),
-    ],
-    ids=["segment", "metrics", "network"],
-)
-def test_what_the_service_may_not_open_and_was_not_passed_is_refused_with_its_socket_unit(
-    tmp_path: Path, passed: str, segment: str, barred: int, said: list[str]
-) -> None:
-    need_root("a filter of system calls")
-    with Service(tmp_path / "a", barred=barred, prefix=[] if barred else unshared()) as service:
-        service.configure({"segments": [{"address": segment, "port": service.port}]})
-        service.bind(*filter(None, [passed]))
-        log = service.refused()
-        assert all(part in log for part in said), log
-        assert service.bus.exists() == (passed == "bus")
 
 
 # -- what the manager is told

@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from click.testing import CliRunner
 
 from tests.bench import bounds
-from tests.bench.__main__ import main
 from tests.bench.cases import CASES, NATS, REDIS
 from tests.bench.measure import Rules, Run, judge
 from tests.bench.programs import ROOT, CannotBuild, build
@@ -116,23 +114,6 @@ def test_a_case_that_loses_messages_is_refused_and_has_no_figures(tmp_path: Path
     assert all(run["lost"] > 0 for run in attempts)
     assert "- refused: bccnd to 1, saturated: " in done.output
     assert "| bccnd | refused |" in done.output
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--cases", "bccnd,kafka"],
-        ["--modes", "fast"],
-        ["--fan-out", "1,many"],
-        ["--fan-out", "0"],
-        ["--daemon", "none"],
-    ],
-    ids=" ".join,
-)
-def test_wrong_options_are_refused_before_anything_runs(tmp_path: Path, arguments: list[str]) -> None:
-    done = CliRunner().invoke(main, ["--out", str(tmp_path / "out"), *arguments])
-    assert done.exit_code == 2
-    assert not (tmp_path / "out").exists()
 
 
 RUN = Run("bccnd", 1, "saturated", 1, messages=1000, cpu_ns=1500.0)

@@ -1,17 +1,25 @@
-"""The main job: from the segment to local programs, and back."""
+"""The main job: from the segment to local programs, and back; and options of the configuration."""
 
 from __future__ import annotations
 
+import grp
 import json
+import os
+import re
+import signal
+import socket
+import stat
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import bccnd
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.support import BROADCAST, free_port
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +110,112 @@ def test_the_tool_publishes_lines_and_prints_messages(signed: Daemon) -> None:
     assert refused.returncode == 1
     assert b"is no legal channel" in refused.stderr
     assert signed.tool("sub", "-n", "1", "-t", "0.1").returncode == 1
+
+
+# -- options
+
+
+def test_messages_come_from_and_go_to_each_segment_under_the_name_of_the_host(tmp_path: Path) -> None:
+    ports, src = [free_port(), free_port()], "relay02/x/1"
+    segments = [
+        {"address": BROADCAST, "port": port, "name": name}
+        for port, name in zip(ports, ("shop floor", "other"), strict=True)
+    ]
+    daemon = Daemon(tmp_path / "a", {"host": "kiosk-3.lan", "segments": segments})
+    with daemon, daemon.connect("x") as client, Wire(ports[0]) as one, Wire(ports[1]) as two:
+        comm = Path("/proc/self/comm").read_text().strip().replace("/", "_")
+        assert client.identity() == f"kiosk-3.lan/{comm}/{os.getpid()}"
+        one.send(datagram(src, 1, "x", b"first"))
+        assert payloads(client, 1) == [b"first"]
+        two.send(datagram(src, 1, "x", b"first"), datagram(src, 2, "x", b"second"))
+        assert payloads(client, 1) == [b"second"]
+        client.publish("x", b"ours")
+        assert one.hear(b"ours") == two.hear(b"ours")
+        wait(lambda: daemon.verdicts() == {"accepted": 2, "duplicate": 1, "looped": 2})
+        assert daemon.metric("datagrams_sent_total", segment="shop floor") == 1
+
+
+def test_a_silent_source_is_forgotten_in_time(tmp_path: Path) -> None:
+    rules = {"expire": "300ms", "horizon": "100ms", "max_sources": 3}
+    with Daemon(tmp_path / "a", {"dedup": rules}) as daemon, Wire(daemon.port) as wire:
+        wire.send(*(datagram(f"host/{number}", 1, "x") for number in range(5)))
+        wait(lambda: daemon.metric("sources_forgotten_total", cause="evicted") == 2)
+        wait(lambda: daemon.metric("sources_forgotten_total", cause="expired") == 3)
+        assert daemon.metric("sources") == 0
+
+
+def test_the_bus_has_the_configured_dialect_group_and_mode(tmp_path: Path) -> None:
+    group = next(one for one in grp.getgrall() if one.gr_gid not in (0, os.getegid()))
+    bus = {"dialect": "sbus-dot", "mode": "0600", **({"group": group.gr_name} if os.geteuid() == 0 else {})}
+    with Daemon(tmp_path / "a", {"bus": bus}) as daemon, daemon.connect("a.*.c", "end") as client:
+        for chan in ("a.b.c", "a.b/c.d", "end"):
+            client.publish(chan, chan)
+        assert payloads(client, 2) == [b"a.b.c", b"end"]
+        info = daemon.bus.stat()
+        assert stat.S_IMODE(info.st_mode) == 0o600
+        assert info.st_gid == (group.gr_gid if os.geteuid() == 0 else os.getegid())
+
+
+def test_metrics_may_be_off(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", start=False)
+    where = daemon.settings["metrics"]["listen"]
+    daemon.configure({"metrics": {"listen": "off"}})
+    daemon.start()
+    with daemon, daemon.connect("x") as client, socket.socket() as visitor:
+        client.publish("x", b"y")
+        assert payloads(client, 1) == [b"y"]
+        with pytest.raises(ConnectionRefusedError):
+            visitor.connect((where.split(":")[0], int(where.split(":")[1])))
+
+
+def changes(client: bccnd.Connection, count: int) -> list[tuple[str, bytes]]:
+    """The next changes that a client is told of: who, and what."""
+    found: list[tuple[str, bytes]] = []
+    while len(found) < count:
+        event = client.receive(20)
+        assert isinstance(event, bccnd.Message), f"only {found}"
+        if event.chan.startswith("!/bccn/liveness/"):
+            found.append((event.chan.removeprefix("!/bccn/liveness/"), event.payload))
+    return found
+
+
+def sources(daemon: Daemon) -> dict[str, str]:
+    """Who was heard, and in what state they are."""
+    found = daemon.tool("sources", "--json").stdout.decode()
+    return dict(re.findall(r'"src": "(.*?)", "state": "(.*?)"', found))
+
+
+@pytest.mark.slow
+def test_a_host_that_dies_is_missed_by_the_others_and_found_again(tmp_path: Path) -> None:
+    # So long is who is missed silent before it is dead that the silence is seen on the busiest of machines.
+    beating = {"heartbeat": {"interval": "200ms", "dead_after": 10}}
+    watcher, other = Daemon(tmp_path / "a", beating), Daemon(tmp_path / "b", start=False)
+    other.configure({"host": "relay02", "segments": watcher.settings["segments"], **beating})
+    with watcher, other, watcher.connect("!/bccn/liveness/", "heartbeat/") as client:
+        other.start()
+        assert other.process is not None
+        name = f"relay02/bccnd/{other.process.pid}"
+        assert changes(client, 1) == [(name, b"alive")]
+        assert sources(watcher) == {name: "alive"}
+        assert watcher.metric("sources_alive") == 1
+        # Ours are there for local programs too.
+        heard: set[str] = set()
+        while len(heard) < 2:
+            event = client.receive(20)
+            assert isinstance(event, bccnd.Message)
+            heard.add(event.chan)
+        assert watcher.process is not None
+        assert heard == {f"heartbeat/{name}", f"heartbeat/relay01/bccnd/{watcher.process.pid}"}
+        other.signal(signal.SIGKILL)
+        assert other.process.wait() == -signal.SIGKILL
+        assert changes(client, 2) == [(name, b"silent"), (name, b"dead")]
+        assert sources(watcher) == {name: "dead"}
+        assert watcher.metric("source_deaths_total") == 1
+        assert watcher.metric("sources") == watcher.metric("sources_silent") == watcher.metric("sources_alive") == 0
+        other.start()
+        name = f"relay02/bccnd/{other.process.pid}"
+        assert changes(client, 1) == [(name, b"alive")]
+        # Heartbeats can be stopped by a reload, and are missed then.
+        other.configure({"heartbeat": {"interval": 0}})
+        other.reload()
+        assert changes(client, 2) == [(name, b"silent"), (name, b"dead")]

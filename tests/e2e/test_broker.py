@@ -20,8 +20,6 @@ from typing import Final
 import pytest
 
 import bccnd
-from bccnd.net.log import MAX_LINES
-from tests.core import naive
 from tests.e2e.brokers import MESSAGE, Broker, asking
 from tests.e2e.harness import BIN, PATIENCE, Wire, datagram, payloads, wait
 from tests.support import ROOT, cannot_here, free_port
@@ -100,27 +98,6 @@ def test_what_the_bus_has_goes_to_subscribers_as_text(broker: Broker) -> None:
         bus.publish("last", "one")
         assert everything.hear() == (b"127.0.0.1:0", b"last", 3, b"one")
         wait(lambda: broker.dropped("no_topic") == before + 1, "the count")
-
-
-TOPICS: Final = b"a b a/b a/c a/b/c a/x/c b/a a/b/c/d x/y/z".split()
-PATTERNS: Final = b"a + * a/+ +/b a/* */c a/*/c +/+ */b/* +/* */+ a/+/c */* b* +b".split()
-
-
-def test_wildcards_are_those_of_the_protocol_for_both_ways_in(broker: Broker) -> None:
-    subs = {pattern: broker.sub(b"P%d" % n, pattern) for n, pattern in enumerate(PATTERNS)}
-    for one in subs.values():
-        broker.settle(one)
-    for number, topic in enumerate(TOPICS):
-        broker.publish(topic, 0, struct.pack("!BI", 0, number))
-    with bccnd.connect(str(broker.daemon.bus)) as bus:
-        for topic in TOPICS:
-            bus.publish(topic.decode(), "text")
-        assert bus.sync() == []
-    for pattern, one in subs.items():
-        expected = [topic for topic in TOPICS if naive.matches("broker", pattern, topic)]
-        heard = [one.hear() for _ in range(2 * len(expected))]
-        for kind in (0, 3):
-            assert [got.topic for got in heard if got.kind == kind] == expected, pattern
 
 
 @pytest.mark.slow
@@ -294,22 +271,6 @@ def test_a_broker_that_stands_still_costs_nobody_else_and_says_what_it_has_misse
                 heard.append(one.hear().data)
         wait(lambda: broker.dropped("queue_full") == total + 1 - len(heard), "the count")
         assert 16 < len(heard) < total
-
-
-@pytest.mark.slow
-def test_a_flood_of_connections_is_turned_away_and_ends_by_itself(tmp_path: Path) -> None:
-    with Broker(tmp_path / "a", max_connections=20, hello="4s") as broker:
-        one = broker.ready(b"C1", b"a")
-        crowd = [broker.sub(None) for _ in range(100)]
-        wait(lambda: broker.dropped("too_many_peers") == 81, "the crowd to be refused")
-        broker.publish(b"a", 3, b"still served")
-        assert one.hear().data == b"still served"
-        # Those who were let in have not said who they are.
-        assert all(other.ended() for other in crowd)
-        wait(lambda: broker.dropped("no_id") == 19, "the count")
-        broker.ready(b"C2", b"a")
-        assert broker.daemon.said().count("was refused") <= MAX_LINES < 100
-        wait(lambda: broker.peers() == 2, "both to be seen")
 
 
 @pytest.mark.slow

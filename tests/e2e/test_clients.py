@@ -1,4 +1,4 @@
-"""Programs in Python, blocking and on asyncio, and a daemon that is restarted and killed."""
+"""Programs in Python, blocking and on asyncio, whose daemon is restarted and killed, and which ask for batches."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ import pytest
 
 import bccnd
 from bccnd.client.session import Refusal
+from bccnd.core import frames
 from tests.client.sessions import Join, both
-from tests.e2e.harness import PATIENCE, Daemon, payloads
+from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, payloads
+from tests.e2e.subscribers import Examples, examples
+
+__all__ = ["examples"]
+
+COUNT = 1000
+NUMBERS = [b"%d" % number for number in range(COUNT)]
 
 
 def restart(daemon: Daemon) -> None:
@@ -110,3 +117,59 @@ def test_a_question_to_a_daemon_that_is_restarted_is_answered_by_the_new_one(joi
         thread.start()
         assert bus.ask(b"!/bccn/whoami", timeout=PATIENCE) == name.encode()
         thread.join()
+
+
+def all_at_once(daemon: Daemon) -> None:
+    """Have the daemon find so many datagrams when it looks."""
+    with Wire(daemon.port) as wire:
+        daemon.signal(signal.SIGSTOP)
+        wire.send(*(datagram("relay02/sensor/1", number + 1, "a/b", NUMBERS[number]) for number in range(COUNT)))
+        daemon.signal(signal.SIGCONT)
+
+
+@both
+def test_with_batches_a_client_receives_what_others_do_in_fewer_packets(
+    tmp_path: Path, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    read_batch = frames.read_batch
+
+    def counted(packet: bytes) -> list[bytes]:
+        together = read_batch(packet)
+        sizes.append(len(together))
+        return together
+
+    monkeypatch.setattr(frames, "read_batch", counted)
+    with (
+        Daemon(tmp_path / "d") as daemon,
+        daemon.connect("a/") as plain,
+        join(str(daemon.bus), batch=True) as batched,
+    ):
+        batched.subscribe("a/")
+        assert batched.sync() == []
+        all_at_once(daemon)
+        got = [plain.receive(PATIENCE) for _ in range(COUNT)]
+        assert not sizes
+        assert [batched.receive(PATIENCE) for _ in range(COUNT)] == got
+        assert all(isinstance(one, bccnd.Message) for one in got)
+        assert len(sizes) < COUNT / 4
+        assert batched.receive(0) is None
+
+
+def test_the_c_example_prints_what_comes_in_batches(tmp_path: Path, examples: Examples) -> None:
+    with (
+        Daemon(tmp_path / "d") as daemon,
+        examples.subscribe("c", daemon, "a/") as plain,
+        examples.subscribe("c", daemon, "a/", "-b") as batched,
+        daemon.connect() as client,
+    ):
+        all_at_once(daemon)
+        for one in (plain, batched):
+            one.wait_for(b"MSG a/b %b\n" % NUMBERS[-1])  # what comes from a segment may come behind what we publish
+        client.publish("a/c", b"x" * 100_000)
+        client.publish("a/end", b"\0binary\n\0")
+        wanted = [*(b"b " + number for number in NUMBERS), b"c " + b"x" * 100_000, b"end \0binary\n\0"]
+        for one in (plain, batched):
+            one.wait_for(b"MSG a/end \0binary\n\0\n")
+            assert one.complained() == b""
+            assert one.printed() == b"".join(b"MSG a/%b\n" % line for line in wanted)

@@ -508,24 +508,6 @@ def test_a_daemon_and_an_endpoint_talk_and_each_message_counts_once(tmp_path: Pa
 
 
 @pytest.mark.root
-@pytest.mark.parametrize(
-    ("address", "peer"),
-    [("10.77.0.255", r"10\.77\.0\.1:5400"), ("239.1.2.3", r"10\.77\.0\.1:5400"), ("ff02::bcc", r"\[fe80::.*\]:5400")],
-)
-def test_two_hosts_without_any_daemon_talk(net: Net, tmp_path: Path, address: str, peer: str) -> None:
-    key = key_file(tmp_path / "key")
-    options = ["--interface", "lan0", "--key", str(key)]
-    with Sub(PORT, "--json", "-n", "1", *options, address=address, on=net.on("b")) as sub:
-        done = on_host(net.on("a"), "pub", "--direct", "--address", address, *options, "x", "over the wire")
-        assert done.returncode == 0, done.stderr
-        status, out, _ = sub.end()
-    assert status == 0
-    message = json.loads(out)
-    assert message["payload"] == "over the wire"
-    assert re.fullmatch(peer, message["peer"])
-
-
-@pytest.mark.root
 @pytest.mark.slow
 def test_publishing_faster_than_the_wire_takes_it_waits_for_the_wire(net: Net) -> None:
     """The loopback interface takes everything at once; a real one lets a socket that is ahead of it wait."""

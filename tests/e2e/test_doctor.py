@@ -185,20 +185,6 @@ def test_who_may_not_do_much_is_told_what_could_not_be_seen(open_folder: Path) -
             assert found.says("receive buffer", "look", "", f"net.core.rmem_max={1 << 30}")
 
 
-def test_a_configuration_with_faults_and_one_that_nobody_can_read(tmp_path: Path) -> None:
-    daemon = Daemon(tmp_path / "a", start=False)
-    daemon.config.write_text("bus: {mode: 7}\nsegmnts: []\n")
-    found = examine(daemon)
-    assert found.status == 1
-    assert found.says("configuration", "wrong", f"{daemon.config}:1: bus.mode", 'write it as "0660"')
-    assert found.says("configuration", "wrong", "segmnts: unknown key", "did you mean segments?")
-    daemon.config.unlink()
-    done = run(daemon)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "cannot read it" in done.stderr
-    assert "remedy: " in done.stderr
-
-
 def test_it_is_shown_for_people_in_lines_with_remedies_and_a_sum(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a", start=False)
     done = run(daemon)

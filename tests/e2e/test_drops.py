@@ -6,7 +6,6 @@ A daemon is given everything that can be dropped because of what comes from outs
 from __future__ import annotations
 
 import hmac
-import json
 import os
 import re
 import signal
@@ -16,15 +15,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from html import unescape
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from bccnd.core import frames
-from bccnd.gateways.broker_codec import STRING, SUBSCRIBE, hello, publication, request
+from bccnd.gateways.broker_codec import STRING, publication
 from bccnd.net.drops import DROPS, Drop
 from bccnd.net.http import MAX_CONNECTIONS
 from bccnd.net.log import MAX_LINES
+from tests.e2e.brokers import Broker
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, acting_as, datagram, wait
 from tests.e2e.recorders import Recorder
 from tests.support import free_port
@@ -363,57 +363,46 @@ def test_all_that_a_daemon_drops_has_one_name_and_one_count_everywhere(daemon: D
 
 @pytest.mark.slow
 def test_what_the_broker_drops_has_one_name_and_one_count_everywhere(tmp_path: Path) -> None:
-    tcp, udp = free_port(), free_port()
-    state = tmp_path / "a" / "subscriptions.json"
-    section: dict[str, Any] = {"tcp": f"127.0.0.1:{tcp}", "udp": f"127.0.0.1:{udp}", "hello": 1.0, "state": str(state)}
-    section |= {"max_connections": 3, "max_ids": 2, "max_subscriptions": 1}
-    daemon = Daemon(tmp_path / "a", {"gateways": {"broker": section}}, start=False)
-    state.write_text("no state")
+    broker = Broker(tmp_path / "a", hello=1.0, max_connections=3, max_ids=2, max_subscriptions=1)
+    broker.state.write_text("no state")
     reasons = {key.partition("/")[2] for key in OF_THE_BROKER}
-    with daemon:
-        daemon.start()
-        wait(lambda: daemon.metric("gateway_up", gateway="broker") == 1, "the broker")
-        assert state.with_name(f"{state.name}.damaged").exists()
+    daemon = broker.daemon
 
-        def reports(reason: str) -> bool:
-            return daemon.metric("gateway_dropped_total", gateway="broker", reason=reason) > 0
+    def reports(reason: str) -> bool:
+        return broker.dropped(reason) > 0
 
-        def come(stack: ExitStack, name: bytes, *topics: bytes) -> socket.socket:
-            sock = stack.enter_context(socket.create_connection(("127.0.0.1", tcp), PATIENCE))
-            sock.sendall((hello(name) if name else b"") + b"".join(request(SUBSCRIBE, topic) for topic in topics))
-            return sock
-
-        with ExitStack() as stack, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as publisher:
-            for noise in (b"x", b"x" * 2000, publication(b"", STRING, b"x")):
-                publisher.sendto(noise, ("127.0.0.1", udp))
-            come(stack, b"A", b"one", b"two")  # one too many
-            wait(lambda: reports("too_many_subscriptions"), "too_many_subscriptions")
-            assert is_ended(come(stack, b"A"))  # duplicate_id
-            with ExitStack() as other:
-                come(other, b"B", b"three")
-                assert is_ended(come(other, b"C"))  # too_many_ids: both are here
-                come(other, b"")  # no_id
-                assert is_ended(come(other, b"D"))  # too_many_peers
-                wait(lambda: reports("no_id"), "no_id")
-            wait(lambda: daemon.metric("gateway_peers", gateway="broker") == 1, "B to have gone")
-            come(stack, b"C", b"four")  # in the place of B, who has gone
-            wait(lambda: reports("id_evicted"), "id_evicted")
-            pid = next(int(row["pid"]) for row in gateways(daemon) if row["gateway"] == "broker")
-            os.kill(pid, signal.SIGSTOP)
-            try:
-                for _ in range(8000):
-                    publisher.sendto(b"x" * 1500, ("127.0.0.1", udp))
-            finally:
-                os.kill(pid, signal.SIGCONT)
-            wait(lambda: all(map(reports, reasons)), f"all of {reasons}")
-        wait(lambda: daemon.metric("gateway_peers", gateway="broker") == 0, "all to have gone")
+    with broker:
+        assert broker.state.with_name(f"{broker.state.name}.damaged").exists()
+        broker.send(b"x", b"x" * 2000, publication(b"", STRING, b"x"))
+        broker.sub(b"A", b"one", b"two")  # one too many
+        wait(lambda: reports("too_many_subscriptions"), "too_many_subscriptions")
+        assert broker.sub(b"A").ended()  # duplicate_id
+        second = broker.sub(b"B", b"three")
+        assert broker.sub(b"C").ended()  # too_many_ids: both are here
+        broker.sub(None)  # no_id
+        assert broker.sub(b"D").ended()  # too_many_peers
+        wait(lambda: reports("no_id"), "no_id")
+        second.close()
+        wait(lambda: broker.peers() == 1, "B to have gone")
+        broker.sub(b"C", b"four")  # in the place of B, who has gone
+        wait(lambda: reports("id_evicted"), "id_evicted")
+        pid = broker.pid()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            broker.send(*[b"x" * 1500] * 8000)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait(lambda: all(map(reports, reasons)), f"all of {reasons}")
+        for one in broker.subs:
+            one.close()
+        wait(lambda: broker.peers() == 0, "all to have gone")
 
         def published() -> int:
             found = of_the_gateway(daemon)
             names = ("malformed", "oversize", "no_topic", "socket_drops")
             return sum(found.get(f"gateway_dropped/{name}", 0) for name in names)
 
-        wait(lambda: published() == 8003, "all that was published to be reported")
+        wait(lambda: published() == broker.published, "all that was published to be reported")
         metrics = of_the_gateway(daemon)
         assert set(metrics) == OF_THE_BROKER
         assert {key: count for key, count in on_page(daemon).items() if key.startswith("gateway_")} == metrics
@@ -424,16 +413,6 @@ def test_what_the_broker_drops_has_one_name_and_one_count_everywhere(tmp_path: P
 
 def of_the_gateway(daemon: Daemon) -> dict[str, int]:
     return {key: count for key, count in in_metrics(daemon).items() if key.startswith("gateway_")}
-
-
-def is_ended(sock: socket.socket) -> bool:
-    with suppress(ConnectionResetError):
-        return sock.recv(1) == b""
-    return True
-
-
-def gateways(daemon: Daemon) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in daemon.tool("gateways", "--json").stdout.splitlines()]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -185,24 +185,6 @@ def test_what_may_be_an_attack_is_in_the_journal_once_with_its_number(journaled:
         time.sleep(1.2)
         journaled.said()
         assert sum(entry.get("BCCND_EVENT") == b"datagrams_refused" for entry in journaled.entries) == 4
-
-
-def test_a_journal_that_stands_still_does_not_hold_up_the_daemon(journaled: Journaled) -> None:
-    journaled.start()
-    journaled.said()
-    with journaled, journaled.connect("a") as client:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as other:
-            with suppress(BlockingIOError):
-                while other.sendto(b"MESSAGE=somebody else\n", journaled.journal.path):
-                    pass
-            reload_three_times(journaled)
-            client.publish("a", b"served")
-            assert payloads(client, 1) == [b"served"]
-            journaled.journal.waiting()
-        journaled.reload()
-        lost = journaled.told("lines_lost")
-        assert lost["BCCND_COUNT"] == b"3"
-        assert journaled.entries.index(lost) == journaled.entries.index(journaled.told("reload_applied")) - 1
 
 
 def reload_three_times(daemon: Daemon) -> None:

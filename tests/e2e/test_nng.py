@@ -204,26 +204,3 @@ def test_a_link_that_stood_still_brings_nothing_late(net: Net, tmp_path: Path) -
             # Nothing is as old as the longer cut: a copy may be 2 s old, and a busy machine adds to that.
             assert max(found) < 4.5, (length, max(found))
         linked(1, a, b)
-
-
-@pytest.mark.root
-@pytest.mark.slow
-def test_a_link_that_cannot_carry_what_is_sent_brings_nothing_late(net: Net, tmp_path: Path) -> None:
-    if shutil.which("tc") is None:
-        cannot_here("there is no tc: apt-get install iproute2")
-    with two_hosts(net, tmp_path) as (a, b), clients((b, "x/"), (a, "none")) as (client, sender):
-        # Ten kilobytes a second, of which it is given three times as many.
-        net.run(
-            "a", "tc", "qdisc", "add", "dev", "lan0", "root", "tbf", "rate", "80kbit", "burst", "3000", "latency", "1s"
-        )
-        found: list[float] = []
-        deadline = time.monotonic() + PATIENCE
-        while "behind: the link is ended" not in a.said():
-            assert time.monotonic() < deadline, a.said()
-            sender.publish("x/y", b"%d" % time.monotonic_ns() + b" " * 130)
-            found += ages(payloads(client, 1, timeout=0.005))
-        found += ages(payloads(client, 10_000, timeout=1.0))
-        assert found
-        assert max(found) < 10.0  # a second waits here at most, and a busy machine adds to that
-        net.run("a", "tc", "qdisc", "del", "dev", "lan0", "root")
-        linked(1, a, b)

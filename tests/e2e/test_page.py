@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import re
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from email.message import Message
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.browser import Browser
-from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, wait
+from tests.e2e.harness import KEY, Daemon, Wire, datagram, wait
 from tests.e2e.scene import Fleet, readers, settings
 
 EVIL = "<img/src=x/onerror=alert`1`>"
@@ -218,60 +213,3 @@ def test_when_the_daemon_is_gone_it_says_so_and_when_it_is_back_it_goes_on(brows
         assert re.search(r"\d:\d\d", browser.see("document.getElementById('gone-since').textContent"))
         other.start()
         browser.until(lambda: browser.see("document.getElementById('gone').hidden") is True, "it to go on")
-
-
-def ask(url: str, method: str = "GET") -> tuple[int, Message, bytes]:
-    request = urllib.request.Request(url, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            return answer.status, answer.headers, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read()
-
-
-class Proxy(http.server.ThreadingHTTPServer):
-    """A reverse proxy: /ops/relay01/ is the daemon."""
-
-    daemon_threads = True
-
-    def __init__(self, to: str) -> None:
-        self.to = to
-        super().__init__(("127.0.0.1", 0), _Forward)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/ops/relay01/"
-
-
-class _Forward(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        assert isinstance(self.server, Proxy)
-        if not self.path.startswith("/ops/relay01/"):
-            self.send_error(404)
-            return
-        status, headers, body = ask(self.server.to + self.path.removeprefix("/ops/relay01"))
-        self.send_response(status)
-        for name, value in headers.items():
-            if name not in ("connection", "server", "date"):
-                self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_args: object) -> None:
-        """Log nothing."""
-
-
-@pytest.mark.slow
-def test_it_works_behind_a_proxy_below_a_prefix(browser: Browser, daemon: Daemon) -> None:
-    with Proxy(daemon.url) as proxy:
-        thread = threading.Thread(target=proxy.serve_forever)
-        thread.start()
-        try:
-            browser.go(proxy.url)
-            rise(browser)
-            assert browser.see("getComputedStyle(document.querySelector('.charts')).display") == "grid"
-            assert browser.said == []
-            assert all(one.startswith(proxy.url) for one in browser.asked)
-        finally:
-            proxy.shutdown()
-            thread.join()

@@ -1,14 +1,19 @@
-"""A daemon that stands still for longer than a datagram can be under way, and goes on."""
+"""A daemon that stands still for longer than a datagram can be under way, or is sent more than it can keep."""
 
 from __future__ import annotations
 
 import signal
+import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, payloads
+from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.support import BROADCAST, cannot_here
+
+COUNT = 100_000
 
 
 def test_copies_that_waited_for_us_are_still_copies(tmp_path: Path) -> None:
@@ -42,3 +47,67 @@ def test_a_sender_that_began_anew_while_we_stood_still_is_heard(tmp_path: Path) 
         daemon.signal(signal.SIGCONT)
         assert payloads(client, 1) == [b"anew"]
         assert daemon.verdicts() == {"accepted": 1, "restart": 1}
+
+
+def burst(daemon: Daemon, count: int) -> None:
+    """Datagrams as fast as they can be sent, 150 bytes each."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        sock.connect((BROADCAST, daemon.port))
+        for number in range(count):
+            body = b"relay02/burst/1:%d:burst/%d|" % (number + 1, number % 100)
+            sock.send(b"BCCN1[138]" + body.ljust(138, b"x") if number % 2 else b"BCCN1[140]" + body.ljust(140, b"y"))
+
+
+@pytest.fixture
+def usual(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon with the receive buffer that it has where nobody asks for another, and with room for slow readers."""
+    daemon = Daemon(tmp_path / "a", start=False)
+    segment = {name: value for name, value in daemon.settings["segments"][0].items() if name != "receive_buffer"}
+    daemon.configure({"segments": [segment], "bus": {"queue": {"messages": COUNT, "bytes": "64MiB"}}})
+    daemon.start()
+    with daemon:
+        if "the kernel grants a receive buffer of" in daemon.said():
+            cannot_here("this user gets no receive buffer of the usual size (it takes root, or net.core.rmem_max)")
+        yield daemon
+
+
+@pytest.mark.slow
+def test_a_burst_of_100_000_datagrams_loses_none_even_if_the_daemon_sleeps_all_the_while(usual: Daemon) -> None:
+    with usual.connect("burst/") as client:
+        usual.signal(signal.SIGSTOP)
+        burst(usual, COUNT)
+        usual.signal(signal.SIGCONT)
+        seqs: list[object] = []
+        while len(seqs) < COUNT:
+            message = client.receive(20.0)
+            assert message is not None, f"{len(seqs)} messages, and then no more"
+            seqs.append(getattr(message, "seq", message))
+    assert seqs == list(range(1, COUNT + 1))
+    assert usual.verdicts() == {"accepted": COUNT}
+    assert usual.metric("socket_drops_total") == 0
+
+
+@pytest.mark.slow
+def test_a_flood_of_channels_sources_and_targets_grows_no_memory_without_bound(tmp_path: Path) -> None:
+    caps = {"dedup": {"max_sources": 1000}}
+    with Daemon(tmp_path / "a", caps) as daemon, daemon.connect("calm") as other, Wire(daemon.port) as wire:
+
+        def flood(number: int) -> None:
+            """In steps that the socket's buffer surely holds, so that what is lost was lost by the daemon."""
+            for start in range(number, number + 12_000, 400):
+                before = daemon.metric("datagrams_received_total")
+                for n in range(start, start + 400):
+                    wire.send(datagram(f"s/{n}/1", 1, f"{'!' if n % 3 == 0 else ''}c/{n}/{'x' * 500}"))
+                wire.send(*(datagram("?", n, "c", b"y") for n in range(start, start + 40)))
+                wait(lambda: daemon.metric("datagrams_received_total") >= before + 440, "the daemon to read")  # noqa: B023
+
+        flood(0)
+        before = daemon.memory()
+        flood(20_000)
+        # The first flood has filled every table to its cap; the second must find room in them.
+        assert daemon.memory() < before + (8 << 20)
+        assert daemon.metric("sources") == 1000
+        assert daemon.metric("sources_forgotten_total", cause="evicted") > 20_000
+        wire.send(datagram("a/b/1", 1, "calm", b"undisturbed"))
+        assert payloads(other, 1) == [b"undisturbed"]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
-import os
 import random
-import re
 import signal
 import subprocess
 import threading
@@ -22,6 +20,7 @@ from typing import Any
 import pytest
 
 from bccnd.core.observe import seq_of
+from tests import support
 from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, wait
 from tests.e2e.recorders import Recorder, files, refused
 from tests.recorder.material import names, table
@@ -232,24 +231,7 @@ def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
 
 def metric(listen: str, name: str) -> float:
     with urllib.request.urlopen(f"http://{listen}/metrics", timeout=PATIENCE) as answer:
-        page = answer.read().decode()
-    found = re.findall(rf"^bccnd_recorder_{name}(?:\{{.*\}})? (\S+)$", page, re.MULTILINE)
-    assert found, page
-    return sum(map(float, found))
-
-
-@pytest.mark.slow
-def test_two_recorders_of_one_journal_are_refused_and_who_may_not_tap_is_told(tmp_path: Path) -> None:
-    with daemon_with(tmp_path) as daemon, Recorder(daemon):
-        status, said = refused(daemon)
-        assert status == 1
-        assert "another recorder writes to" in said
-        assert "remedy: " in said
-    with daemon_with(tmp_path / "a", access=[{"tap": False}]) as daemon:
-        status, said = refused(daemon)
-        assert status == 1
-        assert "may not tap" in said
-        assert "tap: true" in said
+        return support.metric(answer.read().decode(), f"recorder_{name}")
 
 
 @pytest.mark.slow
@@ -264,24 +246,6 @@ def test_what_is_wrong_has_a_status_and_a_remedy(tmp_path: Path) -> None:
     ):
         found, said = refused(daemon, "--journal", str(tmp_path / "journal"), *options)
         assert (found, words in said, "remedy" in said) == (status, True, True), said
-
-
-def test_files_are_finished_at_a_size_and_at_a_time(tmp_path: Path) -> None:
-    """rotate and rotate_size; and keep.size, under which the oldest go again."""
-    with daemon_with(tmp_path, {"rotate": "1h", "rotate_size": "64KiB"}) as daemon, Wire(daemon.port) as wire:
-        with Recorder(daemon) as recorder:
-            for start in range(1, 1001, 50):
-                wire.send(*(datagram(SRC, seq, "x", os.urandom(100)) for seq in range(start, start + 50)))
-                time.sleep(0.01)
-            wait(lambda: len(files(tmp_path / "journal")) > 1, "a second file")
-            assert recorder.stop() == 0
-        assert seqs(tmp_path / "journal") == list(range(1, 1001))
-        before = files(tmp_path / "journal")
-        daemon.configure({"recorder": {"journal": str(tmp_path / "journal"), "rotate": 1, "keep": {"size": 1}}})
-        with Recorder(daemon) as recorder:
-            wire.send(datagram(SRC, 1001, "x"))
-            wait(lambda: not set(files(tmp_path / "journal")) & set(before), "the old ones to go")
-            assert not recorder.ended()
 
 
 @pytest.mark.slow

@@ -76,20 +76,3 @@ def test_a_quick_run_measures_each_point_and_fills_in_a_page(tmp_path: Path) -> 
     assert (tmp_path / "out/scale.md").read_text() == done.stdout[:-1]
     drawn = {chart.name for chart in page.parent.glob("*.svg")}
     assert drawn == {"scaling-sources.svg"} or (not drawn and "no charts: matplotlib is missing" in done.stderr)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_programs")
-def test_a_point_that_cannot_be_measured_is_refused_and_has_no_figure(tmp_path: Path) -> None:
-    daemon = tmp_path / "broken"
-    daemon.write_text("#!/bin/sh\necho 'no such thing as a free lunch' >&2\nexit 1\n")
-    daemon.chmod(0o755)
-    some = ("--axes", "patterns", "--quick", "--foreign", "1000", "--check")
-    done = scale(*some, "--out", str(tmp_path / "out"), "--daemon", str(daemon))
-    assert done.returncode == 1
-    found = json.loads((tmp_path / "out/scale.json").read_text())
-    assert [(one["x"], one["reason"]) for one in found["refused"]] == [
-        (x, "failed: it ended at once: no such thing as a free lunch") for x in (1, 10)
-    ]
-    assert found["points"] == []
-    assert "- does not hold: 64 clients x 10 patterns, of 64 x 1: no figure; at most 1.1" in done.stdout

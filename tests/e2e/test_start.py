@@ -18,22 +18,7 @@ from tests.e2e.starting import refused
 from tests.support import need_others
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"segments": [{"address": "127.0.0.1"}]}, "127.0.0.1 is not a broadcast address"),
-        ({"segments": [{"address": "127.255.255.255", "bind": "127.0.0.1"}]}, "receives no broadcast"),
-        ({"segments": [{"interface": "nosuch0"}]}, "there is no interface nosuch0"),
-        ({"bus": {"path": "/no/such/directory/bus.sock"}}, "/no/such/directory does not exist"),
-        ({"bus": {"path": "/tmp/" + "x" * 110}}, "longer than 107 bytes"),
-    ],
-)
-def test_a_start_that_cannot_work_is_refused_with_a_remedy(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
-    assert said in refused(Daemon(tmp_path / "a", settings, start=False))
-    assert not (tmp_path / "a/bus.sock").exists()
-
-
-def test_what_is_in_use_or_not_safe_is_refused_and_not_touched(tmp_path: Path) -> None:
+def test_what_cannot_work_is_in_use_or_not_safe_is_refused_and_not_touched(tmp_path: Path) -> None:
     def unstarted(name: str, **settings: Any) -> Daemon:
         return Daemon(tmp_path / name, settings, start=False)
 
@@ -42,6 +27,10 @@ def test_what_is_in_use_or_not_safe_is_refused_and_not_touched(tmp_path: Path) -
         segment = {"address": "127.255.255.255", "port": other.getsockname()[1]}
         listen = f"127.0.0.1:{server.getsockname()[1]}"
         for daemon, said in (
+            (unstarted("address", segments=[{"address": "127.0.0.1"}]), "127.0.0.1 is not a broadcast address"),
+            (unstarted("bind", segments=[{**segment, "bind": "127.0.0.1"}]), "receives no broadcast"),
+            (unstarted("interface", segments=[{"interface": "nosuch0"}]), "there is no interface nosuch0"),
+            (unstarted("path", bus={"path": "/no/such/directory/bus.sock"}), "/no/such/directory does not exist"),
             (unstarted("port", segments=[segment]), "in use by a program that does not share it"),
             (unstarted("metrics", metrics={"listen": listen}), f"cannot listen on {listen}"),
         ):

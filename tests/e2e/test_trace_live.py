@@ -125,49 +125,6 @@ def test_a_message_that_was_lost_on_the_way_and_one_with_a_wrong_key(tmp_path: P
         assert trace.end["known"]["state"] == "ahead"
 
 
-def test_a_client_that_does_not_read(tmp_path: Path) -> None:
-    with (
-        Daemon(tmp_path / "a", {"bus": {"queue": {"messages": 4}}}) as daemon,
-        Wire(daemon.port) as wire,
-        daemon.connect("x") as slow,
-        daemon.connect("x", "*") as quick,
-    ):
-        slow.tag("slow")
-        quick.tag("quick")
-        numbers = iter(range(100_000))
-
-        def fill(field: str) -> bool:
-            wire.send(*(datagram(SRC, next(numbers), "x", b"f" * 1000) for _ in range(8)))
-            payloads(quick, 8)
-            rows = map(json.loads, daemon.tool("clients", "--json").stdout.splitlines())
-            return any(row[field] for row in rows)
-
-        wait(lambda: fill("lost"))
-        with traced(daemon, "--src", SRC) as trace:
-            wire.send(datagram(SRC, seq := next(numbers), "x", b"one too many"))
-            (copy,) = trace.events()
-        fates = {one["identity"]: one for one in copy["receivers"]}
-        assert copy["seq"] == trace.end["seq"] == seq
-        assert (fates[quick.identity()]["fate"], fates[quick.identity()]["patterns"]) == ("sent", ["x", "*"])
-        reader = fates[quick.identity()]["identity"].replace("quick", "slow")
-        assert (fates[reader]["fate"], fates[reader]["reason"]) == ("dropped", "queue_messages")
-
-        # Now there is room in the queue, but the socket is still full: it waits until it is read.
-        daemon.configure({"bus": {"queue": {"messages": 64}}})
-        daemon.reload()
-        with traced(daemon, "--src", SRC, "--seq", str(seq := next(numbers)), "--wait", "20s") as trace:
-            wire.send(datagram(SRC, seq, "x", b"waits"))
-            assert payloads(quick, 2)[-1] == b"waits"
-            while b"waits" not in payloads(slow, 1):
-                pass
-            copy, taken = trace.events()
-        fates = {one["identity"]: one for one in copy["receivers"]}
-        assert fates[reader]["fate"] == "queued"
-        assert fates[reader]["behind"] > 0
-        assert (taken["kind"], taken["identity"]) == ("taken", reader)
-        assert taken["at_ns"] >= copy["at_ns"]
-
-
 def test_a_message_that_stays_on_this_host_and_one_that_nobody_sends(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a") as daemon, daemon.connect() as speaker, daemon.connect("x") as listener:
         speaker.local(True)
