@@ -1,7 +1,7 @@
 """What a mesh of segments costs, and where it stops being sensible: `python -m tests.bench.mesh`.
 
-Real hosts in namespaces (root) say what flooding costs a processor, and how much of it there is; the model, in which
-the daemon's own core does the work of each host, says it for up to a thousand segments.
+Real hosts in namespaces (root) say what flooding costs a processor; the model, in which the daemon's own core does the
+work of each host, says how much of it there is for up to a thousand segments.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, Final
 import click
 
 from bccnd.core.dedup import DedupRules
-from tests.bench import document, mesh_chart, mesh_formula, mesh_live, mesh_report
+from tests.bench import document, mesh_formula, mesh_live, mesh_report
 from tests.bench.mesh_model import Costs, Mesh, World, run_through
 from tests.bench.mesh_topology import ALL, Topology, chain, chance, mesh, ring
 from tests.bench.programs import ROOT
 from tests.bench.runner import DOCS, names
 
-PARTS: Final = ("costs", "live", "model", "losses")
+PARTS: Final = ("costs", "model", "losses")
 #: segments of the model, and bridges on each
 SEGMENTS: Final = (2, 5, 10, 30, 100, 300, 1000)
 BRIDGES: Final = (1, 2)
@@ -49,9 +49,7 @@ def model_row(name: str, topology: Topology, bridges: int, world: World) -> dict
     if found.links + relayed != 2 * len(topology.links) * messages:
         raise click.ClickException(f"{topology.name}, {topology.segments}: not as many link messages as there must be")
     others = max(1, topology.segments - 1)
-    least, most = mesh_formula.bounds(topology)
     delay = world.costs.brought + world.costs.broadcast + world.segment_delay
-    wanted = mesh_formula.expected(topology, delay, world.link_jitter)
     heard = relayed / messages / others
     return {
         "topology": name,
@@ -59,11 +57,8 @@ def model_row(name: str, topology: Topology, bridges: int, world: World) -> dict
         "bridges": bridges,
         "links": len(topology.links),
         "datagrams": heard,
-        "datagrams_expected": wanted.datagrams,
+        "datagrams_expected": mesh_formula.expected(topology, delay, world.link_jitter),
         "link_messages": found.links / messages,
-        "link_messages_least": least.links,
-        "link_messages_most": most.links,
-        "link_messages_expected": wanted.links,
         "busiest": max(map(sum, zip(found.received, found.sent, strict=True))) / messages,
         "degree": max(topology.degrees),
         "copies": found.by_link["duplicate"] / messages / len(topology.homes),
@@ -136,11 +131,6 @@ def main(wanted: list[str], most: int, messages: int, rounds: int, rate: float, 
         found["costs"] = mesh_live.costs(messages, rate, rounds)
     costs = Costs(**found["costs"]["seconds"]) if "costs" in found else Costs()
     world = replace(World(), costs=costs)
-    if "live" in wanted:
-        found["live"] = [
-            {**mesh_live.amplification(topology), "model": model_row(name, topology, 2, world)}
-            for name, topology in (("mesh", mesh(5, 2)), ("ring", ring(5, 2)))
-        ]
     if "model" in wanted:
         found["model"] = model(world, most)
         found["world"] = {name: value for name, value in asdict(world).items() if name not in ("rules", "costs")}
@@ -149,7 +139,7 @@ def main(wanted: list[str], most: int, messages: int, rounds: int, rate: float, 
     tables = mesh_report.tables(found)
 
     def draw(folder: Path) -> bool:
-        return "model" not in found or mesh_chart.write(found["model"], folder)
+        return "model" not in found or mesh_report.draw(found["model"], folder)
 
     document.write("mesh", out, found, "\n\n".join(tables.values()) + "\n", draw, docs, tables)
 

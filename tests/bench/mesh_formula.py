@@ -55,14 +55,10 @@ def bounds(topology: Topology) -> tuple[Amplification, Amplification]:
     )
 
 
-def expected(topology: Topology, delay: float, jitter: float) -> Amplification:
-    """What is to be expected for a message from segment 0, where the links are all of one kind."""
+def expected(topology: Topology, delay: float, jitter: float) -> float:
+    """Datagrams on a segment to be expected for a message from segment 0, where the links are all of one kind."""
     others = range(1, topology.segments)
-    per_segment = [datagrams(len(topology.on(segment)), delay, jitter) for segment in others]
-    relayed = sum(per_segment)
-    return Amplification(
-        relayed / max(1, len(per_segment)), 2 * len(topology.links) - relayed, 2 * max(topology.degrees, default=0)
-    )
+    return sum(datagrams(len(topology.on(segment)), delay, jitter) for segment in others) / max(1, len(others))
 
 
 def work(degree: int, datagrams_heard: float, costs: Costs) -> float:

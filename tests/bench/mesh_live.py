@@ -1,4 +1,4 @@
-"""Real hosts, for `tests.bench.mesh`: how much flooding there is, and what it costs a processor.
+"""Real hosts, for `tests.bench.mesh`: what flooding costs a processor.
 
 Only differences between what the same processes had used before and after count, over messages that everybody
 got exactly once.
@@ -17,8 +17,6 @@ import click
 from tests.bench.mesh_topology import Topology, chain, hub, mesh
 from tests.e2e.meshes import Meshwork
 
-#: messages a second while amplification is measured
-GENTLE: Final = 40.0
 #: seconds in which gateways have told what they have sent
 TOLD: Final = 2.5
 
@@ -67,25 +65,3 @@ def _use(topology: Topology, messages: int, rate: float) -> Use:
         if relayed != messages * (topology.segments - 1):
             raise click.ClickException(f"{topology.name}: {relayed} relayed broadcasts of {messages} messages")
         return {host: (after[host] - before[host]) / messages for host in after}
-
-
-def amplification(topology: Topology, messages: int = 20) -> dict[str, Any]:
-    """Everybody speaks, and everybody gets it once: what that took for each message."""
-    with tempfile.TemporaryDirectory() as folder, Meshwork(topology, Path(folder)) as work:
-        click.echo(f"real: {topology.name}, {topology.segments} segments of {len(topology.on(0))} bridges", err=True)
-        work.lay()
-        work.start()
-        sent, links = sum(work.broadcasts()), work.link_messages()
-        said = work.say(work.hosts, messages, GENTLE)
-        work.settle(said)
-        work.exactly_once(said)
-        time.sleep(TOLD)
-        relayed = sum(work.broadcasts()) - sent - len(said)
-        return {
-            "topology": topology.name,
-            "segments": topology.segments,
-            "bridges": len(topology.on(0)),
-            "messages": len(said),
-            "datagrams": relayed / len(said) / (topology.segments - 1),
-            "link_messages": (work.link_messages() - links) / len(said),
-        }

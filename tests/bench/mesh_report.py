@@ -1,8 +1,9 @@
-"""The tables of `tests.bench.mesh`, made of what is in mesh.json and of nothing else."""
+"""The tables and the chart of `tests.bench.mesh`, made of what is in mesh.json and of nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from tests.bench import document
@@ -32,8 +33,6 @@ def tables(found: dict[str, Any]) -> dict[str, str]:
     made = {"about": f"{document.about(command, found['date'], found['machine'])}."}
     if "costs" in found:
         made["costs"] = _costs(found["costs"]["seconds"])
-    if "live" in found:
-        made["live"] = _live(found["live"])
     if "model" in found:
         rows = found["model"]
         for name, value in (("messages", "link_messages"), ("busiest", "busiest"), ("capacity", "capacity")):
@@ -58,21 +57,6 @@ def _costs(seconds: dict[str, float]) -> str:
         "broadcast": "a bridge broadcasts it, and hears that",
     }
     return table(["what", "us"], [[what, number(seconds[name] * 1e6)] for name, what in whats.items()])
-
-
-def _live(rows: Rows) -> str:
-    heads = ["shape", "", "least", "most", "expected", "model", "real hosts"]
-    lines = []
-    for row in rows:
-        model = row["model"]
-        shape = f"{row['topology']}, {row['segments']} segments, {row['bridges']} bridges each"
-        bridges = row["bridges"]
-        figures = [1.0, bridges, model["datagrams_expected"], model["datagrams"], row["datagrams"]]
-        lines.append([shape, "datagrams on a segment", *map(number, figures)])
-        figures = [model[f"link_messages_{one}"] for one in ("least", "most", "expected")]
-        figures += [model["link_messages"], row["link_messages"]]
-        lines.append([shape, "link messages", *map(number, figures)])
-    return table(heads, lines)
 
 
 def _by_segments(rows: Rows, cell: Callable[[dict[str, Any]], str]) -> str:
@@ -100,3 +84,40 @@ def _losses(rows: Rows) -> str:
         for row in rows
     ]
     return table(heads, lines)
+
+
+#: by shape: colour, line
+STYLES: Final = {
+    "mesh": ("#d9822b", "-"),
+    "ring": ("#7d5fa8", "-"),
+    "chain": ("#7d5fa8", ":"),
+    "tree": ("#3c8c5a", "--"),
+    "hub": ("#1f6fb4", "-"),
+    "hubs": ("#1f6fb4", "--"),
+    "chance": ("#8b939c", "-"),
+}
+PANELS: Final = (
+    ("busiest", 1.0, "the busiest bridge: link messages\nfor each message"),
+    ("capacity", 1.0, "messages a second that it carries,\nall segments together"),
+    ("seconds", 1e3, "ms until everybody has it"),
+)
+
+
+def draw(rows: Rows, folder: Path) -> bool:
+    """What a message costs by the number of segments, log-log; False without matplotlib."""
+
+    def fill(figure: Any) -> None:
+        axes = figure.subplots(1, len(PANELS))
+        for axis, (value, factor, title) in zip(axes, PANELS, strict=True):
+            for name, (colour, line) in STYLES.items():
+                chosen = [row for row in rows if row["topology"] == name and row["bridges"] == 1]
+                xs, ys = [row["segments"] for row in chosen], [row[value] * factor for row in chosen]
+                axis.loglog(xs, ys, color=colour, linestyle=line, marker=".", label=NAMES[name])
+            axis.set_title(title, fontsize=8)
+            axis.set_xlabel("segments")
+            axis.grid(color=document.FAINT, linewidth=0.6)
+        lines = axes[0].get_legend_handles_labels()
+        figure.legend(*lines, loc="outside lower center", ncols=len(STYLES), frameon=False)
+
+    settings = {"font.size": 8, "axes.edgecolor": document.FAINT, "text.color": document.INK}
+    return document.chart(folder / "mesh-segments.svg", (10.5, 3.4), fill, settings)

@@ -14,7 +14,6 @@ from typing import Any, Final, Generic, TypeVar
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tests.bench.measure import Result
 from tests.bench.programs import ROOT, CannotBuild, build
@@ -45,19 +44,14 @@ class Runner(Generic[T, K, R]):
 
     def run(self, tasks: Sequence[tuple[str, T]], rounds: int, tries: int) -> None:
         """Run tasks, each with its name."""
-        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         given_up: set[str] = set()
-        # It draws between two runs only: nothing of ours is to move during one.
-        with Progress(TextColumn("{task.description}"), *columns, console=console, auto_refresh=False) as progress:
-            bar = progress.add_task("", total=rounds * len(tasks))
-            for number in range(1, rounds + 1):
-                for name, task in tasks:
-                    progress.update(bar, description=name, refresh=True)
-                    if name not in given_up and not self._settle(task, number, tries, progress.console):
-                        given_up.add(name)
-                    progress.update(bar, advance=1, refresh=True)
+        for number in range(1, rounds + 1):
+            for done, (name, task) in enumerate(tasks, 1):
+                console.print(f"{number}/{rounds} {done}/{len(tasks)} {name}")
+                if name not in given_up and not self._settle(task, number, tries):
+                    given_up.add(name)
 
-    def _settle(self, task: T, number: int, tries: int, out: Console) -> bool:
+    def _settle(self, task: T, number: int, tries: int) -> bool:
         """Run a task until a run counts; False if it is given up."""
         failures = 0
         found: Sequence[R] = ()
@@ -65,7 +59,7 @@ class Runner(Generic[T, K, R]):
             found = self._once(task, number, attempt)
             self.runs += found
             for one in found:
-                out.print(self._line_of(one), style="yellow" if one.refused else None)
+                console.print(self._line_of(one), style="yellow" if one.refused else None)
             if not found[0].refused:
                 return True
             failures += found[0].refused.startswith("failed")
