@@ -14,9 +14,10 @@ from bccnd.cli.broker_sub import Bye, Place, as_json, as_line, read_order, read_
 from bccnd.cli.tool import main
 from bccnd.gateways.broker_codec import Delivered, message, request
 from tests.e2e.harness import BIN, PATIENCE
+from tests.support import Closing
 
 
-class Broker:
+class Broker(Closing):
     """The other end of one subscriber."""
 
     def __init__(self) -> None:
@@ -50,10 +51,7 @@ class Broker:
         out, err = self.tool.communicate()
         return self.tool.returncode, out.decode(), err.decode()
 
-    def __enter__(self) -> Broker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.sock.close()
         self.listener.close()
         if self.tool is not None:

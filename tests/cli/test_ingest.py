@@ -11,14 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bccnd.cli.ingest import ingest
-from tests.core.captures import Frame, ether, ipv4, pcap, udp
+from tests.core.captures import Frame, pcap
 from tests.e2e.harness import KEY, datagram
-from tests.pipeline.journals import T
+from tests.pipeline.journals import frame
 from tests.support import ROOT
-
-
-def frame(number: int, data: bytes) -> Frame:
-    return Frame(T + number * 10**9, ether(ipv4(udp(data))))
 
 
 def said(seq: int, key: bytes | None = None) -> bytes:

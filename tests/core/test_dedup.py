@@ -184,17 +184,6 @@ def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[DedupRules,
     }
 
 
-@given(st.permutations(range(100, 124)), st.lists(st.integers(100, 123), max_size=10))
-@examples(200)
-def test_each_seq_of_a_shuffled_window_is_delivered_once_where_late_ones_are(
-    order: list[int], copies: list[int]
-) -> None:
-    sources = Sources(DedupRules(sanity=32, deliver_late=True))
-    delivered = [seq for seq in order + copies if receive(sources, SRC, seq, 0.0) in (ACCEPTED, REORDERED)]
-    assert delivered == order
-    assert (sources.missing, sources.lost, sources.restarts) == (0, 0, 0)
-
-
 # -- caps and ages
 
 

@@ -83,20 +83,6 @@ def test_put_in_order_sorts_by_rank_and_is_stable(ranks: list[int]) -> None:
     assert list(roster.oldest_first()) == line[1::2]
 
 
-@given(st.lists(st.tuples(st.floats(0, 20), st.floats(0, 1)), max_size=40), st.floats(-1, 22))
-@examples(200)
-def test_heard_since_counts_although_places_in_line_lag_behind(heard: list[tuple[float, float]], since: float) -> None:
-    roster = Roster(0)
-    times = []
-    # As trackers keep it: a source comes to the end of the line once its rank is due, a second after the last time.
-    for number, (came, later) in enumerate(sorted(heard)):
-        source = Source(b"host/%d" % number, 1, came)
-        source.rank, source.heard = came + 1.0, came + later
-        roster.add(source)
-        times.append(source.heard)
-    assert roster.heard_since(since, 1.0) == sum(when >= since for when in times)
-
-
 def name(number: int) -> bytes:
     return b"relay%02d.example/cardsys-relay/%d" % (number % 50, number)
 

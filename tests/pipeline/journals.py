@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
+import bccnd
 from bccnd.core.observe import Observation, observe
 from bccnd.journal import files, layout
+from tests.core.captures import Frame, ether, ipv4, udp
 from tests.e2e.harness import datagram
 
 #: 2023-11-14 22:13:20 UTC, in nanoseconds
@@ -25,6 +27,23 @@ def row(
 
 def rows(first: int, count: int, **more: str) -> list[Observation]:
     return [row(number, **more) for number in range(first, first + count)]  # type: ignore[arg-type]
+
+
+def frame(at: float, data: bytes, source: str = "10.0.0.1") -> Frame:
+    """A captured datagram that came so many seconds after T."""
+    return Frame(T + round(at * 1e9), ether(ipv4(udp(data), source)))
+
+
+def heard(listener: bccnd.Connection) -> list[tuple[str, bytes]]:
+    """What a client has been sent by now."""
+    with bccnd.connect(listener.path) as last:
+        last.publish("the/end")
+    found = []
+    for message in listener:
+        if message.chan == "the/end":
+            break
+        found.append((message.chan, message.payload))
+    return found
 
 
 def put(root: Path, host: str, journal: str, first: int, found: Sequence[Observation]) -> Path:

@@ -19,6 +19,7 @@ from bccnd.errors import PipelineError
 from bccnd.pipeline.publish import MOST, RULES, STATE, Finding, Published, findings
 from bccnd.pipeline.schema import TABLES
 from tests.e2e.harness import Daemon
+from tests.pipeline.journals import heard
 from tests.refusals import refused
 
 T = datetime.datetime(2026, 11, 21, 10, tzinfo=datetime.UTC)
@@ -154,37 +155,28 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(publish, arguments)
 
 
-def heard(listener: bccnd.Connection) -> list[dict[str, Any]]:
-    with bccnd.connect(listener.path) as last:
-        last.publish("the/end")
-    found = []
-    for message in listener:
-        if message.chan == "the/end":
-            break
-        found.append({"on": message.chan, **json.loads(message.payload)})
-    return found
+def said(listener: bccnd.Connection) -> list[dict[str, Any]]:
+    return [{"on": chan, **json.loads(payload)} for chan, payload in heard(listener)]
 
 
 def test_findings_are_on_the_bus_once(tables: Path, daemon: Daemon) -> None:
     done = run(str(tables), "--channel", "x", "--socket", str(daemon.folder / "none"))
     assert (done.exit_code, "cannot reach the daemon" in done.stderr) == (1, True)
     assert not (tables / STATE).exists()
-    with bccnd.connect(str(daemon.bus)) as listener:
-        listener.subscribe("")
-        listener.sync()
+    with daemon.connect("") as listener:
         given = [str(tables), "--channel", "ops/findings", "--socket", str(daemon.bus)]
         dry = run(*given, "--dry-run")
         assert dry.exit_code == 0
-        assert heard(listener) == []
+        assert said(listener) == []
         assert not (tables / STATE).exists()
         done = run(*given)
         assert (done.exit_code, done.stderr) == (0, "bccn: 6 findings published on ops/findings, 0 were before\n")
-        found = heard(listener)
+        found = said(listener)
         assert [one["kind"] for one in found] == [kind for kind, *_ in ALL]
         assert {one.pop("on") for one in found} == {"ops/findings"}
         assert [json.loads(line) for line in dry.stdout.splitlines()] == found
         assert run(*given).stderr == "bccn: 0 findings published on ops/findings, 6 were before\n"
-        assert heard(listener) == []
+        assert said(listener) == []
         (tables / STATE).unlink()
         assert "6 findings published" in run(*given, "--local").stderr
 

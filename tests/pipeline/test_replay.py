@@ -9,9 +9,9 @@ from bccnd.core.observe import Observation, observe
 from bccnd.errors import JournalError
 from bccnd.pipeline.captures import CaptureSettings
 from bccnd.pipeline.replay import HASHED, Channels, Choice, Clock, Counts, Said, said
-from tests.core.captures import Frame, ether, ipv4, pcap, udp
+from tests.core.captures import pcap
 from tests.e2e.harness import KEY, datagram
-from tests.pipeline.journals import T, put, row, rows
+from tests.pipeline.journals import T, frame, put, row, rows
 from tests.refusals import refused
 
 ONE = "20231114T000000Z-00000001"
@@ -98,10 +98,7 @@ def test_payloads_that_were_not_recorded_are_counted(tmp_path: Path) -> None:
 
 def test_a_capture_is_played_as_a_daemon_would_have_accepted_it(tmp_path: Path) -> None:
     seqs = [1, 2, 2, 3]
-    frames = [
-        Frame(T + number * 10**9, ether(ipv4(udp(datagram("relay01/a/1", seq, "a/b", f"{seq}")))))
-        for number, seq in enumerate(seqs)
-    ]
+    frames = [frame(at, datagram("relay01/a/1", seq, "a/b", f"{seq}")) for at, seq in enumerate(seqs)]
     (tmp_path / "x.pcap").write_bytes(pcap(frames))
     counts = Counts()
     assert [one.payload for one in play(tmp_path / "x.pcap", counts)] == [b"1", b"2", b"3"]

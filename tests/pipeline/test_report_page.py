@@ -17,7 +17,7 @@ from bccnd.pipeline.report.facts import Delivery, Facts, Link
 from bccnd.pipeline.report.findings import findings
 from bccnd.pipeline.report.page import PRINTED, ROWS, page, set_name
 from bccnd.pipeline.report.style import STYLE
-from bccnd.pipeline.report.svg import INKS, drawing, written
+from bccnd.pipeline.report.svg import INKS
 from bccnd.pipeline.report.write import put, report
 from tests.pipeline import reporting
 from tests.pipeline.reporting import EVIL, HOUR, START, full
@@ -207,18 +207,6 @@ def test_weeks_fit_on_a_time_axis() -> None:
     for days in (1, 3, 30, 400):
         facts = replace(full(), end=START + days * 24 * HOUR)
         assert charts.draw_time_line(facts)
-
-
-def test_colours_of_a_figure_are_roles_of_the_page() -> None:
-    with drawing(100, 50) as figure:
-        place = figure.subplots()
-        place.plot([0, 1], [0, 1], color=INKS["c2"])
-        place.text(0.5, 0.5, "$a$ & <b>", weight="bold")
-        text = written(figure, "one", 'says "it"')
-    assert "var(--c2)" in text
-    assert "$a$ &amp; &lt;b&gt;" in text
-    assert "font-weight: 700" in text or "font-weight: bold" in text
-    assert 'aria-label="says &quot;it&quot;"' in text
 
 
 def test_the_page_is_put_in_its_place_whole(tmp_path: Path) -> None:

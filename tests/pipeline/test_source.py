@@ -37,9 +37,9 @@ from bccnd.pipeline.schema import OBS
 from bccnd.pipeline.source.batch import BatchReader, FilePartition
 from bccnd.pipeline.source.bccn import BccnSource
 from bccnd.pipeline.source.options import Options
-from tests.core.captures import Frame, ether, ipv4, pcap, udp
+from tests.core.captures import pcap
 from tests.e2e.harness import datagram
-from tests.pipeline.journals import T, put, row, rows
+from tests.pipeline.journals import T, frame, put, row, rows
 from tests.refusals import refused
 from tests.support import ROOT
 
@@ -95,10 +95,7 @@ def test_filters_are_taken_and_give_what_spark_would_give(pushing: SparkSession,
 
 def test_a_capture_is_a_table_too(spark: SparkSession, tmp_path: Path) -> None:
     for name, first in (("b.pcap", 5), ("a.pcap", 0)):
-        frames = [
-            Frame(T + seq * 10**9, ether(ipv4(udp(datagram("relay01/a/1", seq + 1, "a/b", "x")))))
-            for seq in range(first, first + 5)
-        ]
+        frames = [frame(seq, datagram("relay01/a/1", seq + 1, "a/b", "x")) for seq in range(first, first + 5)]
         (tmp_path / name).write_bytes(pcap(frames))
     frame = load(spark, tmp_path, host="relay09")
     assert frame.rdd.getNumPartitions() == 1

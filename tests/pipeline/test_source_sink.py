@@ -23,7 +23,7 @@ from bccnd.pipeline.source.bccn import BccnSource
 from bccnd.pipeline.source.options import Options
 from bccnd.pipeline.source.sink import Pace, SinkSettings, key_of, publish, read_settings
 from tests.e2e.harness import Daemon, Wire
-from tests.pipeline.journals import put, rows
+from tests.pipeline.journals import heard, put, rows
 from tests.refusals import refused
 
 PLAIN = StructType([StructField("chan", StringType()), StructField("payload", BinaryType())])
@@ -38,22 +38,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture
 def listener(daemon: Daemon) -> Iterator[bccnd.Connection]:
-    with bccnd.connect(str(daemon.bus)) as bus:
-        bus.subscribe("")
-        bus.sync()
+    with daemon.connect("") as bus:
         yield bus
-
-
-def heard(listener: bccnd.Connection) -> list[tuple[str, bytes]]:
-    """What has come by now."""
-    with bccnd.connect(listener.path) as last:
-        last.publish("the/end")
-        found: list[tuple[str, bytes]] = []
-        for message in listener:
-            if message.chan == "the/end":
-                return found
-            found.append((message.chan, message.payload))
-    raise AssertionError
 
 
 def options(columns: StructType = PLAIN, **given: str) -> SinkSettings:
