@@ -200,26 +200,6 @@ def test_subscriptions_outlive_the_broker_and_the_daemon(alone: Broker) -> None:
         assert four.hear().data == b"after everything"
 
 
-@pytest.mark.slow
-def test_a_reload_gives_the_broker_its_new_settings_and_ids_their_subscriptions(alone: Broker) -> None:
-    broker = alone
-    one = broker.ready(b"C1", b"a")
-    said = broker.daemon.said().count("the broker serves")
-    section = {**broker.daemon.settings["gateways"]["broker"], "max_subscriptions": 2}
-    broker.daemon.configure({"gateways": {"broker": section}})
-    broker.daemon.reload()
-    assert one.ended()
-    broker.wait_until_ready(said)
-    two = broker.sub(b"C1")
-    broker.settle(two)  # with the mark that is two
-    two.subscribe(b"b", b"c")
-    broker.settle(broker.sub(b"C2"))
-    wait(lambda: broker.dropped("too_many_subscriptions") == 1, "the refusal")
-    for topic in (b"c", b"b", b"a"):
-        broker.publish(topic, 3, topic)
-    assert [two.hear().topic for _ in range(2)] == [b"b", b"a"]
-
-
 # -- those who mean no good
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import BIN, PATIENCE, Daemon, wait
+from tests.e2e.shared import gateways
 from tests.e2e.supervisor import Supervisor
 from tests.support import free_port
 
@@ -29,10 +30,6 @@ def serves(daemon: Daemon) -> bool:
     with suppress(OSError), socket.create_connection((host, int(port)), 1):
         return True
     return False
-
-
-def children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def gone(pid: int) -> bool:
@@ -51,10 +48,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def pid_of(daemon: Daemon) -> int:
-    assert daemon.process is not None
-    host = daemon.process.pid
-    wait(lambda: children(host), "the gateway")  # it is started once the daemon is ready
-    (pid,) = children(host)
+    wait(lambda: gateways(daemon), "the gateway")  # it is started once the daemon is ready
+    (pid,) = gateways(daemon)
     return pid
 
 
@@ -131,16 +126,14 @@ def change(daemon: Daemon) -> None:
     daemon.configure(broker(state=str(daemon.folder / "ids"), max_ids=7))
     daemon.reload()
     wait(lambda: serves(daemon), "the other port")
-    assert daemon.process is not None
-    host = daemon.process.pid
-    wait(lambda: first not in children(host), "the end of the first one")
+    wait(lambda: first not in gateways(daemon), "the end of the first one")
     second = pid_of(daemon)
     assert daemon.metric("gateway_starts_total", gateway="broker") == 2
     daemon.settings["gateways"] = {}
     daemon.configure({})
     daemon.reload()
     wait(lambda: gone(second), "its end")
-    wait(lambda: not children(host), "the reaping")
+    wait(lambda: not gateways(daemon), "the reaping")
     assert "has ended" not in daemon.said()
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -43,28 +43,19 @@ def clients(*asked: tuple[Daemon, str]) -> Iterator[list[bccnd.Connection]]:
 
 
 @contextmanager
-def mesh(folder: Path, links: Sequence[tuple[int, int]], **settings: Any) -> Iterator[list[Daemon]]:
-    """Daemons, each on a segment of its own; of every pair in ``links`` the first listens and the second dials."""
-    count = max(map(max, links)) + 1
-    with ExitStack() as stack:
-        places = {pair: place() for pair in links}
-        daemons = []
-        for number in range(count):
-            nng: dict[str, Any] = {
-                "listen": [where for (listens, _), where in places.items() if listens == number],
-                "dial": [where for (_, dials), where in places.items() if dials == number],
-                **settings.get("nng", {}),
-            }
-            rest = {name: value for name, value in settings.items() if name != "nng"}
-            made = {"host": f"host{number}", "gateways": {"nng": nng}, **rest}
-            daemons.append(stack.enter_context(Daemon(folder / str(number), made)))
-        for number, daemon in enumerate(daemons):
-            linked(sum(number in pair for pair in links), daemon)
-        yield daemons
+def pair(folder: Path) -> Iterator[tuple[Daemon, Daemon]]:
+    """Two daemons, each on a segment of its own; the first listens and the second dials."""
+    nng = {"nng": {"listen": [where := place()]}}, {"nng": {"dial": [where]}}
+    made = [Daemon(folder / str(n), {"host": f"host{n}", "gateways": nng[n]}, start=False) for n in (0, 1)]
+    with made[0] as a, made[1] as b:
+        a.start()
+        b.start()
+        linked(1, a, b)
+        yield a, b
 
 
 def test_each_message_arrives_once_on_the_other_segment(tmp_path: Path) -> None:
-    with mesh(tmp_path, [(0, 1)]) as (a, b):
+    with pair(tmp_path) as (a, b):
         asked = ((a, ""), (a, "x/"), (b, ""), (b, "x/"))
         with clients(*asked) as programs, Wire(a.port) as on_a, Wire(b.port) as on_b:
             sent = [datagram("far/p/1", seq, "x/y", b"from the segment %d" % seq) for seq in range(1, 21)]
@@ -119,7 +110,7 @@ def test_what_a_link_brings_is_checked_like_everything(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_after_kill_9_of_a_gateway_or_a_daemon_it_goes_on(tmp_path: Path) -> None:
-    with mesh(tmp_path, [(0, 1)]) as (a, b), a.connect("x/") as client:
+    with pair(tmp_path) as (a, b), a.connect("x/") as client:
         seq = 0
 
         def carried() -> bool:

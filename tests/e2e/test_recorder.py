@@ -265,3 +265,31 @@ def test_what_waits_for_a_journal_that_is_away_is_bounded_and_is_written_when_it
             wait(lambda: "were not kept since" in recorder.said(), "it to go on")
         assert recorder.stop() == 0
     assert 0 < accounted_for(tmp_path / "journal", traffic) < len(traffic.sent)
+
+
+def test_what_must_not_be_kept_is_on_no_disk(tmp_path: Path) -> None:
+    """recorder.payload, with channels, while it is in the log as later in the journal."""
+    rules = [{"channels": "door/", "payload": "hash"}, {"channels": "open/", "payload": "record"}, {"payload": "omit"}]
+    with daemon_with(tmp_path, {"payload": rules, "rotate": "1h"}) as daemon, Recorder(daemon) as recorder:
+        with Wire(daemon.port) as wire:
+            for seq, chan in enumerate(("door/1", "open/1", "other", "!", "open/2"), start=1):
+                wire.send(datagram(SRC, seq, chan, f"secret of {chan}"))
+        spool = tmp_path / "journal/.spool"
+        wait(lambda: b"secret of open/2" in spooled(spool))  # the last of them
+        assert b"secret of open/1" in spooled(spool)
+        for secret in (b"secret of door", b"secret of other", b"secret of !"):
+            assert secret not in spooled(spool)
+        assert recorder.stop() == 0
+    found = {row["chan"]: row["payload"] for row in table(tmp_path / "journal")}
+    assert found["open/1"] == b"secret of open/1"
+    assert (found["other"], found["!"]) == (None, None)
+    assert found["door/1"][:7] == b"sha256:"
+    assert len(found["door/1"]) == 39
+
+
+@pytest.mark.slow
+def test_files_go_when_they_are_old(tmp_path: Path) -> None:
+    with daemon_with(tmp_path, {"keep": {"age": "2s"}}) as daemon, Wire(daemon.port) as wire, Recorder(daemon):
+        wire.send(datagram(SRC, 1, "x"))
+        wait(lambda: files(tmp_path / "journal"), "a file")
+        wait(lambda: not files(tmp_path / "journal"), "it to go")
