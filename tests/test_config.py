@@ -9,7 +9,7 @@ import re
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import yaml
@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from bccnd import config
 from bccnd.config import (
@@ -107,39 +106,6 @@ def test_the_sample_shows_the_defaults() -> None:
     text, removed = re.subn(r"(?m)^ *group:.*\n", "", sample())
     assert removed == 1
     assert read(text, str(SAMPLE)) == Configuration(Settings())
-
-
-def model_in(annotation: Any) -> type[BaseModel] | None:
-    """The section that a field holds, by itself or as a list."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(filter(None, map(model_in, get_args(annotation))), None)
-
-
-def missing_in(model: type[BaseModel], stands: Any, path: str = "") -> list[str]:
-    """The keys of a section, and of those below it, that do not stand in a document."""
-    missing: list[str] = []
-    for name, field in model.model_fields.items():
-        if name not in stands:
-            missing.append(path + name)
-            continue
-        inner = model_in(field.annotation)
-        value = stands[name]
-        if inner is not None and (value in (None, []) or value is True):
-            # an example of it stands there as a comment
-            missing += [f"{path}{name}.{key}" for key in inner.model_fields if not re.search(rf"# .*{key}: ", sample())]
-        elif inner is not None:
-            missing += missing_in(inner, value[0] if isinstance(value, list) else value, f"{path}{name}.")
-    return missing
-
-
-def test_every_key_stands_in_the_sample() -> None:
-    document = yaml.safe_load(sample())
-    # The default of this one depends on the host, so it stands there as a comment.
-    assert missing_in(Settings, document) == ["host"]
-    assert re.search(r"(?m)^#host: \S+$", sample())
-    del document["segments"][0]["port"], document["bus"]["queue"]["bytes"], document["dedup"]
-    assert missing_in(Settings, document) == ["host", "segments.port", "dedup", "bus.queue.bytes"]
 
 
 def test_every_default_is_valid_itself() -> None:

@@ -1,8 +1,28 @@
-"""What a bus still holds after its last client."""
+"""What a bus charges its users for, and what it still holds after its last client."""
 
 from __future__ import annotations
 
 from tests.support import Hub
+
+
+def every_charge_is_what_is_kept(hub: Hub) -> None:
+    here = list(hub.bus.clients.values())
+    for client in here:
+        account = client.account
+        own = [one for one in here if one.account is account]
+        assert {one.peer.uid for one in own} == {account.uid}
+        assert hub.bus.quota.account(account.uid) is account
+        assert account.clients == len(own)
+        assert account.queue_bytes == sum(one.box.bytes for one in own)
+        assert account.subscriptions == sum(one.subscriptions for one in own)
+        assert client.subscriptions == sum(hub.routes.patterns(client.fd).values())
+        box = client.box
+        frames_in = [entry for entry in [*box._line, *(row[2] for row in box._heap)] if isinstance(entry, bytes)]
+        assert box.bytes == sum(map(len, frames_in))
+        assert box.messages == sum(frame.startswith(b"MSG ") for frame in frames_in)
+    assert hub.bus.queue_bytes == sum(client.box.bytes for client in here)
+    assert hub.routes.subscriptions == sum(client.subscriptions for client in here)
+    assert len(hub.routes) == len(here)
 
 
 def nothing_is_left(hub: Hub) -> None:

@@ -410,13 +410,6 @@ def test_the_end_of_the_bus_sends_what_has_gathered(hub: Hub) -> None:
 # -- many deliveries at once, a packet for each
 
 
-def test_more_than_the_kernel_takes_with_one_call_arrives(hub: Hub) -> None:
-    one, together = slow(hub, b"a"), batched(hub, b"a")
-    hub.reload(BusLimits(queue_messages=10_000))
-    hub.bus.deliver(to([one, together], numbered(0, 3000)))
-    assert numbers(collect(one, 3000)) == numbers(collect(together, 3000)) == list(range(3000))
-
-
 # -- all of it together
 
 

@@ -31,7 +31,7 @@ from bccnd.net.handover import MAX_TRIES, Handover
 from bccnd.net.memfd import WORTH, File
 from tests.net.limits import no_file_larger_than
 from tests.net.successors import Killed, Site, Trap, broadcasts, drop, nothing_left_open, taken_apart
-from tests.support import ANN, BOB, TINY, Peer, examples, gaps, messages, need_root, refusals, slow, turn_until
+from tests.support import TINY, Peer, examples, gaps, messages, refusals, slow, turn_until
 
 #: lines of our code at which a daemon is killed, in each scenario; 0 for each of them
 POINTS: Final = int(os.environ.get("BCCND_POINTS", str(examples(80))))
@@ -113,49 +113,6 @@ def test_a_client_is_what_it_was_and_holds_what_it_held(site: Site) -> None:
         assert site.handover.dropped == []
     other.publish(b"a/x", b"heard")
     assert taken_apart(one.waiting() + one.all())[-1].endswith(b"|heard")
-
-
-@pytest.mark.parametrize("dialect", ["path", "sbus", "sbus-dot", "broker"])
-def test_so_is_one_of_another_dialect(tmp_path: Path, dialect: str) -> None:
-    with Site(tmp_path, others=[dialect]) as site:
-        one, other = site.connect(b"a/+", b"a.", b"a/>", b"a/", door=1), site.connect()
-        got: list[list[bytes]] = []
-        for _ in range(2):
-            before = shown(site, one)
-            assert before["dialect"] == dialect
-            other.publish(b"a/b", b"x")
-            other.publish(b"a.b", b"y")
-            got.append(one.all())
-            site.die()
-            assert {**shown(site, one), "seq": 0} == {**before, "seq": 0}
-        assert got[0] == got[1] != []
-
-
-def test_the_charges_of_users_go_on(tmp_path: Path) -> None:
-    need_root("clients of other users")
-    with Site(tmp_path, others=["path"]) as site:
-        anns = [slow(site, b"a", b"b", who=ANN), site.connect(b"c", who=ANN)]
-        bobs = [site.connect(b"d", who=BOB)]
-        ours = site.connect()
-        ours.publish(b"a", *(b"x" * 500 for _ in range(30)))
-        site.settle()
-        before = [shown(site, one, published=False) for one in (*anns, *bobs)]
-        assert before[0]["charged"][:2] == (2, 3)
-        assert before[0]["charged"][2] > 5000
-        assert before[2]["charged"] == (1, 1, 0)
-        site.die()
-        assert [shown(site, one, published=False) for one in (*anns, *bobs)] == before
-        assert len(site.bus.quota) == 3
-        assert messages(anns[0].all(), b"a") == [b"x" * 500] * 30
-        account = site.bus.quota.account(ANN.uid)
-        assert account is not None
-        assert account.queue_bytes == 0
-        for one in anns:
-            one.close()
-        turn_until(site.loop, lambda: len(site.bus.clients) == 2)
-        assert site.bus.quota.account(ANN.uid) is None
-        site.die()
-        assert len(site.bus.clients) == 2
 
 
 def test_one_outside_of_our_pid_namespace_keeps_its_number_in_its_name(
@@ -1042,20 +999,6 @@ def test_a_tape_that_has_grown_is_replaced_and_says_the_same(site: Site) -> None
     site.die()
     assert shown(site, one, published=False) == {**before, "published": None}
     assert heard(one, b"a", 30) == [b"%d" % number * 500 for number in range(30)]
-
-
-def test_a_torn_end_of_a_tape_was_never_written(site: Site) -> None:
-    one, publisher = slow(site, b"a"), site.connect()
-    publisher.publish(b"a", *(b"%d" % number * 300 for number in range(30)))
-    site.settle()
-    before = shown(site, one, published=False)
-    for torn in (tape.record(tape.PUT, b"MSG a\0torn" * 50)[:-1], tape.record(tape.TOOK, number=9)[:20], b"\5"):
-        site.kill()
-        append(site, one, torn)
-        site.start()
-        assert site.handover.dropped == []
-        assert shown(site, one, published=False) == before
-    assert heard(one, b"a", 30) == [b"%d" % number * 300 for number in range(30)]
 
 
 SIX: Final = [*FOUR, *TWO_SLOW]

@@ -484,21 +484,6 @@ def test_all_clients_of_a_user_share_one_rate_until_it_is_taken_away(tmp_path: P
         assert hub.bus.counters.held["rate"] == 1
 
 
-def test_a_rate_is_of_one_user_and_outlives_its_connections(tmp_path: Path) -> None:
-    with rated(tmp_path, SELDOM) as hub:
-        ann, bob = hub.connect(who=ANN), hub.connect(b"a", who=BOB)
-        ann.publish(b"a", b"1")
-        ann.all()
-        ann.close()
-        turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
-        again = hub.connect(who=ANN)
-        again.publish(b"a", b"2")
-        hub.settle()
-        assert is_held(again)
-        bob.publish(b"a", b"3")
-        assert messages(bob.all(), b"a") == [b"1", b"3"]
-
-
 def test_other_frames_than_messages_cost_nothing(tmp_path: Path) -> None:
     with rated(tmp_path, SELDOM) as hub:
         one = hub.connect()

@@ -74,30 +74,6 @@ def test_a_broadcast_reaches_its_sender_and_every_other_program_that_shares_the_
     assert segment.counters.send_errors == {}
 
 
-def test_a_batch_holds_no_more_than_its_size_and_order_is_kept_across_batches(
-    opens: Opens, options: SegmentOptions, sender: socket.socket
-) -> None:
-    segment = opens()
-    sent = [b"%d" % number * (1 + number % 7) for number in range(BATCH * 2 + 22)]
-    for one in sent:
-        sender.sendto(one, (BROADCAST, options.port))
-    batches = take(segment, len(sent))
-    assert [len(batch) for batch in batches] == [BATCH, BATCH, 22]
-    assert [one for batch in batches for one in batch] == sent
-
-
-def test_what_is_too_long_shows_as_too_long_and_nothing_of_an_earlier_batch_remains(
-    opens: Opens, options: SegmentOptions, sender: socket.socket
-) -> None:
-    segment = opens(largest=100)
-    for one in (b"before", b"y" * 100, b"z" * 101, b"x" * 5000, b"after"):
-        sender.sendto(one, (BROADCAST, options.port))
-    assert take(segment, 5) == [[b"before", b"y" * 100, b"z" * 101, b"x" * 101, b"after"]]
-    for one in (b"y", b"", b"z" * 2):
-        sender.sendto(one, (BROADCAST, options.port))
-    assert take(segment, 3) == [[b"y", b"", b"zz"]]
-
-
 def test_each_datagram_of_a_batch_has_its_sender(opens: Opens, options: SegmentOptions) -> None:
     segment = opens()
     names = []
@@ -125,22 +101,6 @@ def test_the_kernels_stamp_lies_between_sending_and_receiving(opens: Opens) -> N
         segment.broadcast(b"hello")
         take(segment, 1)
         assert before - second <= segment.receiver.stamp_ns() <= time.time_ns() + second
-
-
-def test_the_stamp_is_that_of_the_first_datagram_of_the_batch(
-    opens: Opens, options: SegmentOptions, sender: socket.socket
-) -> None:
-    segment, other = opens(), opens()
-    sender.sendto(b"first", (BROADCAST, options.port))
-    take(other, 1)
-    first = other.receiver.stamp_ns()
-    time.sleep(0.02)
-    sender.sendto(b"second", (BROADCAST, options.port))
-    take(other, 1)
-    second = other.receiver.stamp_ns()
-    assert len(take(segment, 2)) == 1
-    assert second - first > 10_000_000
-    assert abs(segment.receiver.stamp_ns() - first) < second - first
 
 
 def test_what_the_kernel_had_to_drop_is_counted_and_nothing_else(
