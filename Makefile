@@ -164,7 +164,7 @@ coverage: $(READY) plain
 	@mkdir -p build/coverage
 	@rm -f build/coverage/data*
 	@COVERAGE_FILE=build/coverage/data BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) \
-		$(BIN)/python -m coverage run --branch --source=bccnd -m pytest -q --import-mode=append -m 'not slow' \
+		$(BIN)/python -m coverage run --branch --source=build/pure/bccnd -m pytest -q --import-mode=append -m 'not slow' \
 		tests/core tests/leaf tests/net tests/client tests/gateways tests/recorder tests/journal
 	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage html -q -d build/coverage
 	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage report --skip-covered --include='*/bccnd/core/*' \
