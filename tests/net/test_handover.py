@@ -280,29 +280,6 @@ def test_who_only_shut_down_still_gets_what_it_wants(site: Site) -> None:
 # -- those who are made to wait
 
 
-def test_who_publishes_too_fast_goes_on_with_the_packet_that_waited(tmp_path: Path) -> None:
-    limits = BusLimits(user=UserLimits(rate=20.0))
-    with Site(tmp_path, limits=limits) as site:
-        reader, publisher = site.connect(b"a"), site.connect()
-        publisher.publish(b"a", *(b"%d" % number for number in range(30)))
-        turn_until(site.loop, lambda: publisher.client.held is not None)
-        before = len(site.sent)
-        waits = publisher.client.waits
-        assert waits == frames.message(b"a", b"%d" % before)
-        for _ in range(3):
-            site.die()
-            assert publisher.client.waits == waits
-            assert publisher.client.held is not None
-            assert len(site.sent) == before
-        turn_until(site.loop, lambda: len(site.sent) == 30)
-        assert messages(reader.all(), b"a") == [b"%d" % number for number in range(30)]
-        assert len(broadcasts(site.sent)) == 30
-        assert publisher.client.waits is None
-        site.die()
-        assert (publisher.client.waits, publisher.client.held) == (None, None)
-        assert len(site.sent) == 30
-
-
 def test_an_end_on_request_pours_nothing_over_those_who_read_slowly(tmp_path: Path) -> None:
     """What has not been taken from clients stays with them until the next daemon asks for it."""
     with Site(tmp_path, limits=BusLimits(queue_messages=5)) as site:

@@ -16,7 +16,7 @@ from bccnd.net.access import everybody
 from bccnd.net.clients import HARD_MODES, SOFT_MODES, BusLimits
 from bccnd.net.loop import READABLE
 from tests.net.leftovers import every_charge_is_what_is_kept, nothing_is_left
-from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, refusals, slow, turn_until
+from tests.support import ANN, BOB, TINY, Hub, Peer, Who, dropped, gaps, messages, slow, turn_until
 
 #: how long the randomised tests go on
 STEPS = int(os.environ.get("BCCND_STEPS", "400"))
@@ -67,25 +67,6 @@ def test_a_refused_client_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 # -- subscriptions
-
-
-def test_all_clients_of_a_user_share_the_subscriptions_and_each_one_taken_back_makes_room(tmp_path: Path) -> None:
-    with limited(tmp_path, subscriptions=3) as hub:
-        one, two, other = hub.connect(b"a", b"b", who=ANN), hub.connect(b"c", who=ANN), hub.connect(b"d", who=BOB)
-        two.send(b"SUB e")
-        assert refusals(two.all()) == [(b"too_many_subscriptions", b"e")]
-        other.send(b"SUB e")
-        assert refusals(other.all()) == []
-        one.send(b"UNSUB a")
-        one.all()
-        two.send(b"SUB e")
-        assert refusals(two.all()) == []
-        every_charge_is_what_is_kept(hub)
-        one.close()
-        turn_until(hub.loop, lambda: len(hub.bus.clients) == 2)
-        two.send(b"SUB f", b"SUB g")
-        assert refusals(two.all()) == [(b"too_many_subscriptions", b"g")]
-        every_charge_is_what_is_kept(hub)
 
 
 # -- queues
