@@ -39,7 +39,7 @@ NAMES: Final = [f"h{number:02d}" for number in range(HOSTS)]
 SRCS: Final = [f"h{number % HOSTS:02d}/prog{number // HOSTS}/{1000 + number}" for number in range(SOURCES)]
 
 #: (host, src, minute since 1970) -> expected, any_seen, seen, lost_here, lost_everywhere
-Truth = dict[tuple[str, str, int], tuple[int, int, int, int, int]]
+Truth = dict[tuple[str, str, int], tuple[int, ...]]
 
 
 @dataclass
@@ -102,61 +102,50 @@ def _count(truth: Truth, source: Any, number: Any, gone: Any, seen: Any, first: 
             if each < 0:
                 continue
             key = (NAMES[one], SRCS[int(each // 10**9)], int(each % 10**9 + START // MINUTE))
-            had = truth.get(key, (0, 0, 0, 0, 0))
             count, got, lost = int(any_seen[place]), int(heard[place]), int(everywhere[place])
-            truth[key] = (
-                had[0] + count + lost,
-                had[1] + count,
-                had[2] + got,
-                had[3] + count - got,
-                had[4] + lost,
-            )
+            more = (count + lost, count, got, count - got, lost)
+            had = truth.get(key, (0,) * len(more))
+            truth[key] = tuple(map(sum, zip(had, more, strict=True)))
 
 
 def _write(journal: str, first: int, host: int, source: Any, number: Any, key: Any, at: Any) -> int:
     """A host's file of a chunk; returns how many rows it has."""
     twice = source % TWICE == 0
-    source = np.concatenate([source, source[twice]])
-    number = np.concatenate([number, number[twice]])
-    key = np.concatenate([key, key[twice]])
+    source, number, key = (np.concatenate([one, one[twice]]) for one in (source, number, key))
     at = np.concatenate([at, at[twice] + 2000])
-    copy = np.zeros(len(at), dtype=bool)
-    copy[len(at) - int(twice.sum()) :] = True
+    copy = np.arange(len(at)) >= len(twice)
     order = np.argsort(at, kind="stable")
-    source, number, key, at, copy = source[order], number[order], key[order], at[order], copy[order]
+    source, number, key, at, copy = (one[order] for one in (source, number, key, at, copy))
     count = len(at)
     beat = number % HEARTBEAT == 0
     own = source % HOSTS == host
     chans = [*(f"data/{one}" for one in range(5)), *(f"heartbeat/{src}" for src in SRCS)]
-    chan = np.where(beat, 5 + source, source // HOSTS)
-    verdicts = ["accepted", "duplicate", "looped"]
-    verdict = np.where(own, 2, np.where(copy, 1, 0))
 
     def named(values: list[str], which: Any) -> pa.Array:
         return pa.array(values).take(pa.array(which))
 
-    def always(value: Any, kind: pa.DataType) -> pa.Array:
-        return pa.repeat(pa.scalar(value, kind), count)
-
     name = f"20260301T000000Z-{host:08x}"
+    always = {
+        "host": NAMES[host],
+        "journal_id": name,
+        "segment": "lan",
+        "magic": "BCCN1",
+        "algo": "hmac",
+        "form": "plain",
+    }
     columns = {
-        "host": always(NAMES[host], pa.string()),
-        "journal_id": always(name, pa.string()),
+        **{column: pa.repeat(value, count) for column, value in always.items()},
         "rec_no": pa.array(np.arange(first, first + count)),
         "ts": pa.array(at).cast(pa.timestamp("us", "UTC")),
-        "segment": always("lan", pa.string()),
         "peer_ip": named([f"10.0.0.{one + 1}" for one in range(HOSTS)], source % HOSTS),
         "peer_port": pa.array((40_000 + source).astype(np.int32)),
-        "verdict": named(verdicts, verdict),
-        "magic": always("BCCN1", pa.string()),
-        "algo": always("hmac", pa.string()),
+        "verdict": named(["accepted", "duplicate", "looped"], np.where(own, 2, np.where(copy, 1, 0))),
         "src": named(SRCS, source),
         "seq_key": pa.array(key),
         "epoch": pa.array(np.where(own, 0, 1).astype(np.int32)),
-        "chan": named(chans, chan),
-        "form": always("plain", pa.string()),
+        "chan": named(chans, np.where(beat, 5 + source, source // HOSTS)),
         "len": pa.array((120 + number % 40).astype(np.int32)),
-        "payload": always(None, pa.binary()),
+        "payload": pa.nulls(count, pa.binary()),
     }
     table = pa.table(columns, schema=schema.OBS)
     filesystem, root = files.open_root(journal)
@@ -172,20 +161,8 @@ def _sessions(journal: str, start: int, end: int) -> None:
     filesystem, root = files.open_root(journal)
     for host in range(HOSTS):
         name = f"20260301T000000Z-{host:08x}"
-        table = pa.Table.from_pylist(
-            [
-                {
-                    "host": NAMES[host],
-                    "journal_id": name,
-                    "start_ts": start,
-                    "end_ts": end,
-                    "socket_drops": 0,
-                    "tap_gaps": 0,
-                    "version": "bench",
-                }
-            ],
-            schema=schema.SESSIONS,
-        )
+        row = {"host": NAMES[host], "journal_id": name, "start_ts": start, "end_ts": end, "version": "bench"}
+        table = pa.Table.from_pylist([{**row, "socket_drops": 0, "tap_gaps": 0}], schema=schema.SESSIONS)
         files.write(filesystem, root, layout.sessions_path(NAMES[host], name), table)
 
 

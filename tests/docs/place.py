@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.docs.blocks import pattern
-from tests.support import ROOT, need_root
+from tests.support import ROOT, Closing, need_root
 
 _HERE: Final = Path(__file__).parent
 #: for one command (s); generous, because it only matters when something is broken
@@ -43,7 +43,7 @@ class NotAsWritten(AssertionError):
     """The document says one thing, and the terminal another."""
 
 
-class Place:
+class Place(Closing):
     """A host, and bash on it, in ``root``. ``shown`` is what the terminal has shown so far.
 
     With ``bare`` nothing is installed on it that this machine has for its tests, and it may fetch what it wants from
@@ -219,12 +219,6 @@ PROMPT_COMMAND='echo $? >>{self.folder}/status'
         self._process.wait()
         os.close(self._terminal)
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def __enter__(self) -> Place:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _below(pid: int) -> list[int]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.bench.programs import CannotBuild, compile_one
+from tests.support import Closing
 from tests.systemd.host import PATIENCE, Host, children
 from tests.systemd.network import BROADCAST, Segment
 from tests.systemd.stage import CannotBoot
@@ -39,7 +40,7 @@ def build(folder: Path) -> None:
         raise CannotBoot(str(why)) from None
 
 
-class Program:
+class Program(Closing):
     """A running load program; it has said that it is ready."""
 
     def __init__(self, words: Sequence[str], *, fork: bool) -> None:
@@ -96,12 +97,6 @@ class Program:
             self._process.wait(PATIENCE)
         if self._process.stdout is not None:
             self._process.stdout.close()
-
-    def __enter__(self) -> Program:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def witness(host: Host, *options: str) -> Program:
@@ -192,7 +187,7 @@ def numbers(ranges: Sequence[Sequence[int]]) -> set[int]:
     return {one for first, last in ranges for one in range(first, last + 1)}
 
 
-class Load:
+class Load(Closing):
     """2,000 messages a second to 50 clients of host ``a``, and a client of host ``b`` that hears of them by broadcast.
 
     Publisher 0 is a program of ``a``, publisher 1 is one of ``c``, straight on the segment.
@@ -239,9 +234,3 @@ class Load:
     def close(self) -> None:
         for program in self._programs:
             program.close()
-
-    def __enter__(self) -> Load:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
