@@ -19,38 +19,17 @@ from bccnd.core.verdicts import NAMES
 def daemon(**changes: Any) -> dict[str, Any]:
     verdicts = {**dict.fromkeys(NAMES, 0), **changes.pop("verdicts", {})}
     counts = ("received", "sent", "kernel_drops", "missing", "lost", "published", "deliveries", "queue_bytes")
-    return {
-        "version": "0.1",
-        "host": "relay01",
-        "identity": "relay01/bccnd/7",
-        "pid": 7,
-        "started": 1000.0,
-        "clients": 2,
-        "subscriptions": 3,
-        "sources": 4,
-        "segments": ["lan"],
-        **dict.fromkeys(counts, 0),
-        "dropped": {"queue_messages": 0, "client_gone": 0},
-        **changes,
-        "verdicts": verdicts,
-    }
+    about = {"version": "0.1", "host": "relay01", "identity": "relay01/bccnd/7", "pid": 7, "started": 1000.0}
+    held = {"clients": 2, "subscriptions": 3, "sources": 4, "segments": ["lan"]}
+    dropped = {"queue_messages": 0, "client_gone": 0}
+    return {**about, **held, **dict.fromkeys(counts, 0), "dropped": dropped, **changes, "verdicts": verdicts}
 
 
 def client(identity: str, **changes: Any) -> dict[str, Any]:
     program, pid = identity.split("/")[1:3]
-    return {
-        "identity": identity,
-        "program": program,
-        "pid": int(pid),
-        "uid": 0,
-        "since": 1.0,
-        "dialect": "path",
-        "subscriptions": 1,
-        "patterns": ["x/"],
-        "waits": False,
-        **dict.fromkeys(("published", "queued", "queued_bytes", "lost"), 0),
-        **changes,
-    }
+    row = {"identity": identity, "program": program, "pid": int(pid), "uid": 0, "since": 1.0, "dialect": "path"}
+    row |= {"subscriptions": 1, "patterns": ["x/"], "waits": False}
+    return {**row, **dict.fromkeys(("published", "queued", "queued_bytes", "lost"), 0), **changes}
 
 
 def source(src: str, state: str = "", silent: float = 0.0, missing: int = 0) -> dict[str, Any]:
@@ -72,17 +51,8 @@ def test_rates_are_what_came_between_two_looks_and_verdicts_are_counted_by_kind(
     after = Look(12.0, daemon(received=136, deliveries=57, sent=3, published=3, verdicts=now))
     shown = figures(before, after, Tally(), 2.0)
     assert shown.seconds == 2.0
-    assert shown.rates == {
-        "received": 18.0,
-        "sent": 1.5,
-        "published": 1.5,
-        "deliveries": 25.0,
-        "delivered": 11.0,
-        "dropped": 1.0,
-        "integrity": 2.0,
-        "bad": 2.5,
-        "looped": 1.5,
-    }
+    rates = {"received": 18.0, "sent": 1.5, "published": 1.5, "deliveries": 25.0, "delivered": 11.0, "dropped": 1.0}
+    assert shown.rates == {**rates, "integrity": 2.0, "bad": 2.5, "looped": 1.5}
     assert shown.totals["delivered"] == 112
     assert (shown.host, shown.segments, shown.clients, shown.sources) == ("relay01", ("lan",), 2, 4)
 
@@ -168,18 +138,8 @@ def test_sources_are_counted_by_state_and_those_in_trouble_are_listed() -> None:
     ("show", "texts"),
     [
         (top.rate, {None: "-", 0.0: "0", 0.04: "0.0", 9.9: "9.9", 9.96: "10", 99_999.0: "99,999", 123_456.0: "123k"}),
-        (
-            top.size,
-            {
-                0: "0",
-                1023: "1023",
-                1023 * 1024: "1023K",
-                1024: "1.0K",
-                99 * 1024: "99.0K",
-                102_400: "100.0K",
-                5 << 30: "5.0G",
-            },
-        ),
+        (top.size, {0: "0", 1023: "1023", 1023 << 10: "1023K", 1024: "1.0K", 99 << 10: "99.0K", 5 << 30: "5.0G"}),
+        (top.size, {102_400: "100.0K"}),
         (top.span, {-1: "0s", 59.9: "59s", 61: "1m 01s", 3600: "1h 00m", 90_000: "1d 01h", 1e8: "1157d 09h"}),
     ],
 )

@@ -108,20 +108,10 @@ def test_colours_go_by_the_kind_of_verdict(verdict: str, code: str) -> None:
 
 def test_as_json_a_datagram_has_all_its_parts() -> None:
     fields = json.loads(as_json(tapped(plain("a/b/1", "!relay01/c", b"\xff", b":hmac=0011"), "not_addressed")))
-    assert fields == {
-        "verdict": "not_addressed",
-        "segment": "lan#5400",
-        "epoch": 3,
-        "peer": "10.0.0.7:5400",
-        "received_ns": 1_700_000_000_123_456_789,
-        "magic": "BCCN1",
-        "algo": "hmac",
-        "src": "a/b/1",
-        "seq": 5,
-        "chan": "!relay01/c",
-        "form": "directed",
-        "payload_base64": "/w==",
-    }
+    place = {"verdict": "not_addressed", "segment": "lan#5400", "epoch": 3, "peer": "10.0.0.7:5400"}
+    body = {"src": "a/b/1", "seq": 5, "chan": "!relay01/c", "form": "directed", "payload_base64": "/w=="}
+    head = {"received_ns": 1_700_000_000_123_456_789, "magic": "BCCN1", "algo": "hmac"}
+    assert fields == {**place, **head, **body}
     fields = json.loads(as_json(tapped(b"\xffjunk", "bad_envelope")))
     assert base64.b64decode(fields["datagram_base64"]) == b"\xffjunk"
     assert (fields["magic"], "src" in fields, "payload" in fields) == ("", False, False)

@@ -119,26 +119,6 @@ def test_a_source_that_never_restarts_has_one_epoch_and_needs_no_pieces() -> Non
     assert aligned(simulate(fleet)).pieces == []
 
 
-def test_restarts_are_found_whether_all_noticed_at_once_or_took_the_first_numbers_for_copies() -> None:
-    fleet = Fleet(
-        HOSTS,
-        (old(restarts=(Restart(30.05, 1), Restart(50.05, 1)), rate=40),),
-        80,
-        losses=(Loss("b", None, 29, 36, probability=0.5), Loss("c", None, 28, 30.9, every=1)),
-        offsets={"b": 3.0, "c": -60.0},
-    )
-    assert check(fleet) == [FIRST, RESTART, RESTART]
-
-
-def test_a_receiver_that_missed_a_whole_epoch_is_placed_by_the_others() -> None:
-    missed = Loss("c", None, 25, 45, every=1)
-    source = old(restarts=(Restart(30.05, 1), Restart(40.05, 1)))
-    assert check(Fleet(HOSTS, (source,), 90, losses=(missed,), offsets={"c": 1.5})) == [FIRST, RESTART, RESTART]
-    # It came back after the new numbers had passed the old ones.
-    source = old(restarts=(Restart(20.05, 1),))
-    assert check(Fleet(HOSTS, (source,), 90, losses=(Loss("c", None, 15, 60, every=1),))) == [FIRST, RESTART]
-
-
 def test_the_clock_as_first_number_makes_a_restart_a_jump() -> None:
     source = Source("a/new/1", "a", 10, restarts=(Restart(20.05),))
     assert check(Fleet(HOSTS, (source,), 60, offsets={"b": 2})) == [FIRST, JUMP]
@@ -214,7 +194,9 @@ def test_a_restart_that_a_receiver_cannot_tell_leaves_nothing_to_look_at_twice()
 @given(fleets())
 def test_every_row_of_any_fleet_is_in_its_epoch(fleet: Fleet) -> None:
     """One receiver, e, hears all, so that there is evidence of every restart."""
-    check(fleet)
+    first, *others = check(fleet)
+    assert first == FIRST
+    assert set(others) <= {RESTART, MASKED}
 
 
 @pytest.mark.parametrize("back", [1023, 1024])

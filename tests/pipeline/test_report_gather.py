@@ -6,9 +6,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -116,40 +114,16 @@ def test_more_hosts_than_a_word_has_bits(tmp_path: Path) -> None:
 
 
 def test_everything_else_that_happened(tables: Path) -> None:
-    written: tuple[tuple[str, Sequence[Mapping[str, Any]], str], ...] = (
-        (
-            "epochs",
-            [
-                {"src": "a", "epoch": 1, "first_ts": START, "last_ts": START, "hosts": 3, "cause": "first"},
-                {"src": "a", "epoch": 2, "first_ts": START + 9, "last_ts": START + 99, "hosts": 2, "cause": "masked"},
-            ],
-            DAY,
-        ),
-        (
-            "liveness",
-            [
-                {"host": None, "src": "a", "from_ts": START + 5, "to_ts": None, "kind": "open", "basis": "heartbeat"},
-                {"host": "h01", "src": "a", "from_ts": START, "to_ts": START + 7, "kind": "gap", "basis": "any"},
-            ],
-            DAY,
-        ),
-        (
-            "skew",
-            [
-                {"host": "h01", "ref_host": "h01", "n": 5},
-                {"host": "h02", "ref_host": "h01", "p05_us": -5, "p50_us": 10, "p95_us": 20, "n": 100},
-            ],
-            DAY,
-        ),
-        (
-            "skew",
-            [{"host": "h02", "ref_host": "h01", "p05_us": -9, "p50_us": 40, "p95_us": 50, "n": 300}],
-            "2026-11-22",
-        ),
-        ("messages", [{"src": "a", "first_ts": START + at} for at in range(11)], DAY),
-    )
-    for table, rows, day in written:
-        put(tables, table, rows, day)
+    first = {"src": "a", "epoch": 1, "first_ts": START, "last_ts": START, "hosts": 3, "cause": "first"}
+    masked = {"src": "a", "epoch": 2, "first_ts": START + 9, "last_ts": START + 99, "hosts": 2, "cause": "masked"}
+    put(tables, "epochs", [first, masked])
+    still = {"host": None, "src": "a", "from_ts": START + 5, "to_ts": None, "kind": "open", "basis": "heartbeat"}
+    gap = {"host": "h01", "src": "a", "from_ts": START, "to_ts": START + 7, "kind": "gap", "basis": "any"}
+    put(tables, "liveness", [still, gap])
+    clock = {"host": "h02", "ref_host": "h01", "p05_us": -5, "p50_us": 10, "p95_us": 20, "n": 100}
+    put(tables, "skew", [{"host": "h01", "ref_host": "h01", "n": 5}, clock])
+    put(tables, "skew", [{**clock, "p05_us": -9, "p50_us": 40, "p95_us": 50, "n": 300}], "2026-11-22")
+    put(tables, "messages", [{"src": "a", "first_ts": START + at} for at in range(11)])
     facts = gather(Tables(str(tables)))
     assert facts.epochs == (Epoch("a", 2, START + 9, START + 99, "masked", 2),)
     assert facts.silences == (
