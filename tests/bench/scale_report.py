@@ -94,6 +94,10 @@ class Findings(Figures[Key, Sample]):
     def figure(self, key: Key, value: Value = cpu) -> Spread | None:
         return super().figure(key, value)
 
+    def median(self, key: Key, value: Value = cpu) -> float | None:
+        figure = self.figure(key, value)
+        return figure.median if figure else None
+
     def beside(self, key: Key, value: Value = cpu) -> Spread | None:
         """What the line is held against: its floor at the same place, or its own first point."""
         axis = AXES[key.axis]
@@ -134,8 +138,8 @@ def fit(points: Mapping[int, float]) -> Fit | None:
 
 
 def fit_of(found: Findings, line: str) -> Fit | None:
-    figures = {x: found.figure(Key("clients", line, x)) for x in found.xs("clients", line)}
-    return fit({x: figure.median for x, figure in figures.items() if figure is not None and x})
+    figures = {x: found.median(Key("clients", line, x)) for x in found.xs("clients", line)}
+    return fit({x: figure for x, figure in figures.items() if figure is not None and x})
 
 
 # ---- what has to be flat ----
@@ -207,23 +211,13 @@ def about(found: Findings) -> str:
     return f"{document.about(found.command, found.date, found.machine, found.daemon)}; medians of {rounds}."
 
 
-def plain(figure: Spread | None, form: str = ",.0f") -> str:
-    return format(figure.median, form) if figure else ""
+def plain(figure: float | None, form: str = ",.0f") -> str:
+    return "" if figure is None else format(figure, form)
 
 
-def ranged(figure: Spread | None, form: str = ",.0f") -> str:
-    return format(figure, form) if figure else ""
-
-
-def times(figure: Spread | None) -> str:
-    return f" x{figure.median:.2f}" if figure else ""
-
-
-def per_second(figure: Spread | None) -> str:
+def per_second(figure: float | None) -> str:
     """What a whole core comes to; to three digits, as more are not known."""
-    if figure is None:
-        return ""
-    return f"{float(f'{1e9 / figure.median:.3g}'):,.0f}"
+    return "" if figure is None else f"{float(f'{1e9 / figure:.3g}'):,.0f}"
 
 
 def cost(found: Findings, key: Key, value: Value = cpu) -> str:
@@ -235,7 +229,8 @@ def cost(found: Findings, key: Key, value: Value = cpu) -> str:
         return ""
     # What a floor does by itself along an axis where it must grow says nothing.
     grows = key.axis == "clients" and not AXES[key.axis].line(key.line).floor
-    return ranged(figure) + ("" if grows else times(found.beside(key, value)))
+    beside = None if grows else found.beside(key, value)
+    return f"{figure:,.0f}" + (f" x{beside.median:.2f}" if beside else "")
 
 
 def grid(axis: Axis, lines: Sequence[Line], xs: Iterable[int], cell: Callable[[Key], str]) -> list[str]:
@@ -255,14 +250,14 @@ def of_clients(found: Findings, axis: Axis) -> list[str]:
 
 def of_deliveries(found: Findings) -> list[str]:
     axis = AXES["clients"]
-    lines = grid(axis, axis.lines, filter(None, found.xs("clients")), lambda key: plain(found.figure(key, each)))
+    lines = grid(axis, axis.lines, filter(None, found.xs("clients")), lambda key: plain(found.median(key, each)))
     return ["ns for a delivery (the same, divided by the clients):", "", *lines]
 
 
 def of_capacity(found: Findings) -> list[str]:
     rows = []
     for x in found.xs("clients"):
-        packet, batch = (found.figure(Key("clients", line, x)) for line in ("bccnd", "bccnd_batch"))
+        packet, batch = (found.median(Key("clients", line, x)) for line in ("bccnd", "bccnd_batch"))
         rows.append([f"{x:,}", plain(packet), per_second(packet), plain(batch), per_second(batch)])
     head = ["clients that get it", "ns, packet mode", "messages/s", "ns, batch mode", "messages/s"]
     return table(head, rows)
@@ -280,47 +275,40 @@ def of_constants(found: Findings) -> list[str]:
     again, first = (Key("sources", line, BUDGET_SOURCES) for line in ("bccnd", "first"))
     unknown = difference(found, Key("channels", "one_unique", 1_000_000), Key("channels", "one_alternating", SEVERAL))
     more: list[tuple[str, float | None, str]] = [
-        ("a message that nobody here wants", middle(found.figure(NOBODY)), "ns"),
+        ("a message that nobody here wants", found.median(NOBODY), "ns"),
         ("more for a channel that is not remembered, with 1 client", unknown, "ns"),
         ("more for a source heard for the first time", difference(found, first, again), "ns"),
-        ("memory for each source", middle(found.figure(again, of_source)), "bytes"),
+        ("memory for each source", found.median(again, of_source), "bytes"),
         ("memory for each client that reads what it gets", of_client(found), "KiB"),
     ]
     return [*lines, "", *(f"- {what}: {value:,.0f} {unit}" for what, value, unit in more if value is not None)]
 
 
-def middle(figure: Spread | None) -> float | None:
-    return figure.median if figure else None
-
-
-def difference(found: Findings, above: Key, below: Key) -> float | None:
-    one, other = found.figure(above), found.figure(below)
-    return one.median - other.median if one and other else None
+def difference(found: Findings, above: Key, below: Key, value: Value = cpu) -> float | None:
+    one, other = found.median(above, value), found.median(below, value)
+    return None if one is None or other is None else one - other
 
 
 def of_client(found: Findings) -> float | None:
     """KiB that the daemon takes for one more client that reads what it gets."""
-    known = [x for x in found.xs("clients", "bccnd") if x and found.figure(Key("clients", "bccnd", x), resident)]
-    if len(known) < 2:
-        return None
-    few, many = (found.figure(Key("clients", "bccnd", x), resident) for x in (known[0], known[-1]))
-    assert few is not None
-    assert many is not None
-    return (many.median - few.median) * 1e6 / 1024 / (known[-1] - known[0])
+    known = [x for x in found.xs("clients", "bccnd") if x]
+    few, many = min(known, default=0), max(known, default=0)
+    more = difference(found, Key("clients", "bccnd", many), Key("clients", "bccnd", few), resident)
+    return None if more is None or few == many else more * 1e6 / 1024 / (many - few)
 
 
 def of_segments(found: Findings) -> list[str]:
     """What the constants come to on segments that are not here."""
-    nobody, packet, batch = found.figure(NOBODY), fit_of(found, "bccnd"), fit_of(found, "bccnd_batch")
+    nobody, packet, batch = found.median(NOBODY), fit_of(found, "bccnd"), fit_of(found, "bccnd_batch")
     if not (nobody and packet and batch):
         return []
-    memory = found.figure(Key("sources", "bccnd", BUDGET_SOURCES), of_source)
+    memory = found.median(Key("sources", "bccnd", BUDGET_SOURCES), of_source)
     rows = []
     for hosts, rate in SEGMENTS:
         programs = hosts * PROGRAMS
         messages, beats = programs * rate, (programs + hosts) / BEAT
-        some = nobody.median + packet.each * PROGRAMS * 0.01
-        costs = [nobody.median, some, packet.base + packet.each * PROGRAMS, batch.base + batch.each * PROGRAMS]
+        some = nobody + packet.each * PROGRAMS * 0.01
+        costs = [nobody, some, packet.base + packet.each * PROGRAMS, batch.base + batch.each * PROGRAMS]
         rows.append(
             [
                 f"{hosts:,} x {PROGRAMS} x {rate}",
@@ -328,7 +316,7 @@ def of_segments(found: Findings) -> list[str]:
                 f"{messages * (SIZE + ON_THE_WIRE) * 8 / 1e6:,.0f}",
                 *(of_core(messages * cost / 1e7) for cost in costs),
                 f"{100 * beats / (messages + beats):.1f} %",
-                f"{(programs + hosts) * memory.median / 1e6:.1f}" if memory else "",
+                f"{(programs + hosts) * memory / 1e6:.1f}" if memory else "",
             ]
         )
     head = [
@@ -347,9 +335,9 @@ def of_sources(found: Findings, _axis: Axis) -> list[str]:
     rows = []
     for x in found.xs("sources"):
         again, first = Key("sources", "bccnd", x), Key("sources", "first", x)
-        bytes_each = plain(found.figure(again, of_source)) if x >= 10_000 else ""
-        size = plain(found.figure(again, resident), ",.1f")
-        rows.append([f"{x:,}", cost(found, again), plain(found.figure(first)), size, bytes_each])
+        bytes_each = plain(found.median(again, of_source)) if x >= 10_000 else ""
+        size = plain(found.median(again, resident), ",.1f")
+        rows.append([f"{x:,}", cost(found, again), plain(found.median(first)), size, bytes_each])
     head = ["sources", "ns, heard again", "ns, heard for the first time", "resident, MB", "bytes for each"]
     return table(head, rows)
 
@@ -369,7 +357,7 @@ def of_channels(found: Findings, axis: Axis) -> list[str]:
 
 def of_direct(found: Findings, axis: Axis) -> list[str]:
     def by(value: Value) -> list[str]:
-        return grid(axis, axis.lines, found.xs(axis.name), lambda key: plain(found.figure(key, value)))
+        return grid(axis, axis.lines, found.xs(axis.name), lambda key: plain(found.median(key, value)))
 
     what = "and what it takes the sender, who does the kernel's part of the receiving on loopback:"
     whole = "ns for a message, daemon and all programs' receiving together:"
@@ -382,7 +370,7 @@ def of_burst(found: Findings, axis: Axis) -> list[str]:
         key = Key(axis.name, "bccnd", x)
         figure = found.figure(key, held)
         taken = f"{2 * (64 << 20) / figure.median:,.0f}" if figure else ""
-        rows.append([f"{x:,}", ranged(figure), taken, plain(found.figure(key))])
+        rows.append([f"{x:,}", f"{figure:,.0f}" if figure else "", taken, plain(found.median(key))])
     return table(
         ["bytes of a datagram", "datagrams held by 64 MiB", "bytes charged for each", "ns to catch up, each"], rows
     )
