@@ -18,8 +18,3 @@ def calls() -> list[tuple[Path, str, ast.Call]]:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)
     ]
-
-
-def constants(node: ast.AST) -> set[str]:
-    """The strings in an expression."""
-    return {one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)}

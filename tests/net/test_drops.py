@@ -14,7 +14,6 @@ from bccnd.net.drops import DROPS, SAID_WHERE_IT_FALLS, counted, rows, serious
 from bccnd.net.http import REASONS as VISITORS
 from bccnd.net.recorders import RECORDED
 from tests.net.pages import Observed
-from tests.net.source import calls, constants
 
 FALLS = re.compile(r"drop|refus|error|lost|evict|forgot|conflict|ended|not_kept|unwatch|remov|torn|aside|fail|gap")
 
@@ -38,34 +37,6 @@ def test_every_reason_is_in_the_table() -> None:
         "not_permitted",
     }
     assert {drop.family for drop in DROPS} >= SAID_WHERE_IT_FALLS
-
-
-def test_every_reason_in_the_source_is_in_its_list() -> None:
-    errors: set[str] = set()
-    gateway: set[str] = set()
-    logged: set[str] = set()
-    for path, name, call in calls():
-        if name == "refuse" and len(call.args) == 3:
-            errors |= constants(call.args[1])
-        elif name == "BadMessage" and path.name in ("egress.py", "identity.py", "signatures.py"):
-            errors |= constants(call.args[0])
-        elif path.parent.name == "gateways" and name in ("drop", "end") and call.args:
-            gateway |= constants(call.args[0]) - {""}
-        logged |= {text for keyword in call.keywords if keyword.arg == "drop" for text in constants(keyword.value)}
-    assert len(errors) > 12
-    assert errors <= set(ERROR_REASONS)
-    assert gateway
-    assert gateway <= set(GATEWAY_REASONS)
-    assert logged
-    assert logged <= {drop.name for drop in DROPS}
-
-
-def test_rows_have_a_name_and_a_label_each_once() -> None:
-    assert len({(drop.family, drop.name) for drop in DROPS}) == len(DROPS)
-    for drop in DROPS:
-        assert re.fullmatch(r"[a-z]+(_[a-z]+)*", drop.name), drop
-        assert drop.label in {"", "verdict", "reason", "cause"}, drop
-        assert bool(drop.label) != (drop.name == drop.family), drop
 
 
 def test_metrics_show_what_is_counted(busy: Observed) -> None:

@@ -130,29 +130,6 @@ def test_one_outside_of_our_pid_namespace_keeps_its_number_in_its_name(
         assert (one.all(), other.all()) == ([], [b"MSG !%b\0x" % names[1]])
 
 
-def test_seqs_go_on_under_every_name(site: Site) -> None:
-    first, second, third = site.connect(), site.connect(), site.connect()
-    third.send(frames.request(frames.TAG, b"t"))
-    for number in range(3):
-        first.publish(b"a", b"1%d" % number)
-        site.settle()
-        second.publish(b"a", b"2%d" % number)
-        third.publish(b"a", b"3%d" % number)
-        site.settle()
-    # The one whose seq was the latest leaves.
-    second.close()
-    turn_until(site.loop, lambda: len(site.bus.clients) == 2)
-    for number in range(3):
-        site.die()
-        first.publish(b"a", b"1x%d" % number)
-        third.publish(b"a", b"3x%d" % number)
-        site.settle()
-        if number == 1:
-            third.send(frames.request(frames.TAG, b""))
-            site.settle()
-    assert len(broadcasts(site.sent)) == 15
-
-
 def test_numbers_of_connections_do_not_come_again(site: Site) -> None:
     peers = [site.connect() for _ in range(4)]
     numbers = {one.client.number for one in peers}
@@ -232,21 +209,6 @@ def test_rights_that_were_taken_away_are_told_of_once_and_behind_what_waited(sit
     site.die()
     assert one.all() == sleeper.all() == []
     assert site.bus.quota.account(os.geteuid()).subscriptions == 1  # type: ignore[union-attr]
-
-
-def test_a_tag_that_a_reload_has_taken_away_does_not_come_again(site: Site) -> None:
-    one = site.connect()
-    one.send(frames.request(frames.TAG, b"door"))
-    assert one.all() == []
-    site.reload(rules=RULES)
-    assert refusals(one.all()) == [(b"not_permitted", frames.TAG)]
-    # Neither where it is still not allowed nor where it is again.
-    site.rules = tuple(RULES)
-    site.die()
-    assert (one.client.identity, one.all()) == (one.client.base, [])
-    site.rules = ()
-    site.die()
-    assert (one.client.identity, one.all()) == (one.client.base, [])
 
 
 @pytest.mark.parametrize("subscribed", [False, True])

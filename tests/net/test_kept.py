@@ -104,20 +104,6 @@ def test_what_waits_is_lost_or_not_told_counts_as_got(case: Case) -> None:
     assert (case.records()[-1].got, case.records()[-1].serial, ledger.counted(FD)) == (1, 2, 1)
 
 
-def test_it_is_known_of_him_how_much_is_known_and_the_seq_that_is_next(case: Case) -> None:
-    assert case.kept.length == case.file.end == 16 + len(HEAD)
-    case.kept.took(1)
-    assert case.kept.length == 16 + len(HEAD) + 21
-    case.file.replace(HEAD)
-    assert case.kept.length == 16 + len(HEAD) + 21 + len(HEAD)
-    case.kept.speaks(77)
-    assert layout.slot(case.memory, 5).seq == 77
-    case.kept.begins()
-    found = layout.unfinished(case.memory)
-    assert found is not None
-    assert found.seq == 77
-
-
 def test_on_tape_comes_first(case: Case) -> None:
     """Between the two, tape and ledger differ by one; the greater number is what counts."""
     told: list[tuple[int, int]] = []

@@ -431,13 +431,3 @@ def test_out_of_descriptors_it_pauses_logs_it_once_and_goes_on_later(
         assert "LimitNOFILE=" in line
         accepted[0].close()
     acceptor.close()
-
-
-def test_it_can_be_closed_while_it_pauses(loop: Loop, broke: Broke) -> None:
-    acceptor = Acceptor(loop, broke, "visitors", lambda sock: sock.close())
-    with socket.create_connection(broke.getsockname()):
-        turn(loop)
-        assert broke.asked == 1
-        acceptor.close()
-        let_pass(loop)
-    assert broke.asked == 1

@@ -258,13 +258,6 @@ def test_a_bug_is_logged_with_its_trace_once_for_each_place(
 # -- texts
 
 
-def test_every_level_is_that_of_the_table(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "bccnd")
-    for event in EVENTS.values():
-        log.say(event.name, "it")
-    assert [record.levelno for record in caplog.records] == [event.level for event in EVENTS.values()]
-
-
 def test_a_text_is_no_format_and_a_list_of_faults_keeps_its_remedies(
     limited: log.Limited, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -273,13 +266,6 @@ def test_a_text_is_no_format_and_a_list_of_faults_keeps_its_remedies(
     log.say("start_refused", "cannot start:\na\n  remedy: b\nc\n  remedy: d", remedy="b", reason="x")
     assert caplog.messages == ["100%s %d", "100%s %d. Remedy: %s", "cannot start:\na\n  remedy: b\nc\n  remedy: d"]
     assert said(caplog.records[2])["remedy"] == "b"
-
-
-def test_an_unknown_event_is_logged(journal: JournalSocket) -> None:
-    log.say("new_thing", "it", pid=1)
-    entry = journal.entry()
-    assert (entry["BCCND_EVENT"], entry["PRIORITY"], entry["MESSAGE"]) == (b"new_thing", b"4", b"it")
-    assert "MESSAGE_ID" not in entry
 
 
 @given(st.text(st.characters(exclude_categories=[])))

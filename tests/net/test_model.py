@@ -366,6 +366,11 @@ def test_every_client_gets_exactly_what_is_due_and_nothing_is_left_at_the_end(tm
         assert dropped(hub) == {}
         assert set(counters.ended.values()) == set(counters.held.values()) == {0}
         assert earlier + delivered > STEPS / 10
+        last: dict[bytes, int] = {}
+        for datagram in hub.sent:
+            src, seq = datagram.partition(b"]")[2].split(b":")[:2]
+            assert int(seq) > last.get(src, 0), "a seq for two messages"
+            last[src] = int(seq)
         for one in model.accounts:
             one.peer.close()
         turn_until(hub.loop, lambda: not hub.bus.clients)
