@@ -69,9 +69,8 @@ class World:
     one_order: bool = True
     link_delay: float = 5e-3
     link_jitter: float = 1e-3
-    #: messages a second that a link carries, and how many may wait for it
+    #: messages a second that a link carries
     link_rate: float = 100_000.0
-    link_queue: int = 4096
     #: whether links carry what has no sender
     nameless: bool = False
     rules: DedupRules = _RULES
@@ -81,24 +80,19 @@ class World:
 class Way:
     """One direction of a link: a line in which nobody overtakes."""
 
-    __slots__ = ("_free", "_last", "back", "dropped", "stalls", "to")
+    __slots__ = ("_free", "_last", "back", "stalls", "to")
 
     def __init__(self, to: Host, back: int) -> None:
         self.to = to
         #: the number under which the other end knows it
         self.back = back
-        self.dropped = 0
         #: from when to when nothing comes through; what waits comes behind it
         self.stalls: list[tuple[float, float]] = []
         self._free = self._last = 0.0
 
-    def arrival(self, now: float, world: World, jitter: float) -> float | None:
-        """When something sent now arrives; None where the line is full."""
-        begin = max(now, self._free)
-        if (begin - now) * world.link_rate >= world.link_queue:
-            self.dropped += 1
-            return None
-        self._free = begin + 1.0 / world.link_rate
+    def arrival(self, now: float, world: World, jitter: float) -> float:
+        """When something sent now arrives."""
+        self._free = max(now, self._free) + 1.0 / world.link_rate
         when = max(self._free + world.link_delay + jitter, self._last)
         for start, end in self.stalls:
             if start <= when < end:
@@ -165,7 +159,6 @@ class Outcome:
     got: Counter[tuple[int, bytes]]
     clients: int
     links: int = 0
-    link_drops: int = 0
     #: by message: hops to the last client, and seconds
     hops: dict[bytes, int] = field(default_factory=lambda: defaultdict(int))
     seconds: dict[bytes, float] = field(default_factory=lambda: defaultdict(float))
@@ -251,10 +244,9 @@ class Mesh:
         found = self.outcome
         found.worked = [host.worked for host in self.hosts]
         found.trackers = sum(len(host.sources) for host in self.hosts)
-        found.link_drops = sum(way.dropped for host in self.bridges for way in host.ways)
         for host in self.hosts:
-            found.by_segment.update(_named(host.heard))
-            found.by_link.update(_named(host.brought))
+            for counted, counters in ((found.by_segment, host.heard), (found.by_link, host.brought)):
+                counted.update({NAMES[number]: count for number, count in enumerate(counters.verdicts) if count})
         return found
 
     def _publish(self, host: Host, payload: bytes) -> None:
@@ -312,9 +304,7 @@ class Mesh:
             self.outcome.links += 1
             self.outcome.sent[host.number] += 1
             jitter = dice.expovariate(1.0 / world.link_jitter) if world.link_jitter else 0.0
-            when = way.arrival(now, world, jitter)
-            if when is not None:
-                self._enter(when, way.to, way.back, datagram, host.peer, hops + 1)
+            self._enter(way.arrival(now, world, jitter), way.to, way.back, datagram, host.peer, hops + 1)
 
     def _broadcast(self, host: Host | None, segment: int, datagram: bytes, hops: int) -> None:
         world, dice = self.world, self._dice
@@ -333,10 +323,6 @@ class Mesh:
     def _enter(self, when: float, host: Host, way: int, datagram: bytes, peer: str, hops: int) -> None:
         self._serial += 1
         heappush(self._calendar, (when, self._serial, host, way, datagram, peer, hops))
-
-
-def _named(counters: SegmentCounters) -> dict[str, int]:
-    return {NAMES[number]: count for number, count in enumerate(counters.verdicts) if count}
 
 
 def run_through(

@@ -39,19 +39,6 @@ class Topology:
         """The bridges of a segment."""
         return tuple(bridge for bridge, home in enumerate(self.homes) if home == segment)
 
-    def connected(self) -> bool:
-        """Whether each segment can reach each."""
-        beside: dict[int, set[int]] = {segment: set() for segment in range(self.segments)}
-        for one, other in self.links:
-            beside[self.homes[one]].add(self.homes[other])
-            beside[self.homes[other]].add(self.homes[one])
-        reached, new = {0}, [0]
-        while new:
-            for segment in beside[new.pop()] - reached:
-                reached.add(segment)
-                new.append(segment)
-        return len(reached) == self.segments
-
 
 def planes(name: str, segments: int, edges: Iterable[Edge], bridges: int) -> Topology:
     """The graph once for each bridge of a segment; bridge ``i`` of segment ``s`` has the number ``s * bridges + i``."""

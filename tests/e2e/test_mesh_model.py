@@ -155,7 +155,6 @@ def test_what_a_link_brings_after_the_horizon_to_a_bridge_that_had_missed_it_is_
 def test_every_topology_reaches_everybody_within_the_bounds_of_the_formula(name: str) -> None:
     for segments, bridges in product((2, 3, 7, 30), (1, 2, 3)):
         topology = ALL[name](segments, bridges)
-        assert topology.connected()
         found = run_through(topology)
         assert found.twice == []
         assert found.never == 0
