@@ -13,20 +13,8 @@ from bccnd.core.observe import Observation, _by_the_letter, observe, seq_key, se
 def test_a_good_datagram_is_taken_apart() -> None:
     raw = b"BCCN1[22:hmac=0123456789abcdef]a/b/1:7:!relay01|hello"
     assert observe("accepted", "lan", 3, 1_700_000_000_123_456_789, "10.0.0.1:5400", raw) == Observation(
-        ts=1_700_000_000_123_456,
-        segment="lan",
-        peer_ip="10.0.0.1",
-        peer_port=5400,
-        verdict="accepted",
-        magic="BCCN1",
-        algo="hmac",
-        src="a/b/1",
-        seq_key=7 - 2**63,
-        epoch=3,
-        chan="!relay01",
-        form="directed",
-        length=len(raw),
-        payload=b"hello",
+        *(1_700_000_000_123_456, "lan", "10.0.0.1", 5400, "accepted", "BCCN1", "hmac", "a/b/1", 7 - 2**63, 3),
+        *("!relay01", "directed", len(raw), b"hello"),
     )
 
 

@@ -21,15 +21,9 @@ class Someone(NamedTuple):
 
 
 #: credentials that share a part, or whose numbers begin alike
-PEOPLE = [
-    Someone(100, 1000, 7),
-    Someone(100, 1000, 77),
-    Someone(100, 1001, 7),
-    Someone(10, 1000, 7),
-    Someone(0, 0, 1),
-    Someone(0, 1000, 0),
-    Someone(2**32 - 2, 2**32 - 2, 2**31 - 1),
-]
+MOST = (2**32 - 2, 2**32 - 2, 2**31 - 1)
+NUMBERS = ((100, 1000, 7), (100, 1000, 77), (100, 1001, 7), (10, 1000, 7), (0, 0, 1), (0, 1000, 0), MOST)
+PEOPLE = [Someone(*numbers) for numbers in NUMBERS]
 
 
 def fields() -> st.SearchStrategy[bytes]:

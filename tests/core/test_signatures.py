@@ -125,15 +125,7 @@ def other_s(total: bytes) -> bytes:
 def test_a_signature_has_one_spelling() -> None:
     assert EVERYONE.fits(GOOD, TAMPERED) is True
     cases = (GOOD.upper(), GOOD[:64] + GOOD[64:].upper())
-    sizes = (
-        b"",
-        GOOD[:-1],
-        GOOD[:-2],
-        GOOD + b"0",
-        GOOD + b"00",
-        GOOD + b"\n",
-        bytes.fromhex(GOOD.decode("ascii")) * 2,
-    )
+    sizes = (b"", GOOD[:-1], GOOD[:-2], GOOD + b"0", GOOD + b"00", GOOD + b"\n", bytes.fromhex(GOOD.decode()) * 2)
     others = (b" " + GOOD[:-1], GOOD[:-1] + b" ", GOOD[:64] + b"_" + GOOD[65:], GOOD[:127] + b"g", other_s(GOOD))
     for spelling in (*cases, *sizes, *others):
         assert EVERYONE.fits(spelling, TAMPERED) is False, spelling

@@ -15,20 +15,9 @@ SECOND = 1_000_000
 #: the day on which most tests happen, at midnight
 DAY = int(datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC).timestamp()) * SECOND
 
-_USUAL: dict[str, Any] = {
-    "host": "h1",
-    "journal_id": "j1",
-    "segment": "lan",
-    "peer_ip": "10.0.0.1",
-    "peer_port": 5400,
-    "verdict": "accepted",
-    "magic": "BCCN1",
-    "src": "h1/p/1",
-    "epoch": 1,
-    "chan": "data",
-    "form": "plain",
-    "len": 100,
-}
+_PLACE = {"host": "h1", "journal_id": "j1", "segment": "lan", "peer_ip": "10.0.0.1", "peer_port": 5400}
+_SAID = {"magic": "BCCN1", "src": "h1/p/1", "epoch": 1, "chan": "data", "form": "plain", "len": 100}
+_USUAL: dict[str, Any] = {**_PLACE, **_SAID, "verdict": "accepted"}
 
 
 def at(seconds: float) -> int:
@@ -48,19 +37,10 @@ def obs(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
 
 def sessions(spark: SparkSession, *rows: tuple[str, str, float, float]) -> DataFrame:
     """Rows of sessions: host, journal, begin and end in seconds of `DAY`."""
-    whole = [
-        {
-            "host": host,
-            "journal_id": name,
-            "start_ts": at(begin),
-            "end_ts": at(end),
-            "socket_drops": 0,
-            "tap_gaps": 0,
-            "version": "1",
-        }
-        for host, name, begin, end in rows
-    ]
-    return spark.createDataFrame(pa.Table.from_pylist(whole, schema=journal.SESSIONS))
+    names = ("host", "journal_id", "start_ts", "end_ts", "socket_drops", "tap_gaps", "version")
+    whole = [(host, name, at(begin), at(end), 0, 0, "1") for host, name, begin, end in rows]
+    found = [dict(zip(names, row, strict=True)) for row in whole]
+    return spark.createDataFrame(pa.Table.from_pylist(found, schema=journal.SESSIONS))
 
 
 def seconds(value: datetime.datetime | None) -> float | None:

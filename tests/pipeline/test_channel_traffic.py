@@ -44,20 +44,13 @@ def test_messages_bytes_and_lengths_of_a_minute(spark: SparkSession) -> None:
     ]
 
 
-@settings(max_examples=5)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from([0.0, 60.0]),
-            st.sampled_from(["s", "t"]),
-            st.sampled_from(["a", "b"]),
-            st.just("plain"),
-            st.integers(1, 12),
-        ),
-        min_size=1,
-        max_size=300,
-    )
+ROWS = st.tuples(
+    st.sampled_from([0.0, 60.0]), st.sampled_from("st"), st.sampled_from("ab"), st.just("plain"), st.integers(1, 12)
 )
+
+
+@settings(max_examples=5)
+@given(st.lists(ROWS, min_size=1, max_size=300))
 def test_percentiles_are_lengths_in_order(spark: SparkSession, rows: list[Row]) -> None:
     lengths: dict[tuple[float, str, str], list[int]] = defaultdict(list)
     for second, src, chan, _, length in rows:

@@ -36,24 +36,12 @@ def silences(spark: SparkSession, rows: list[dict[str, Any]], *times: tuple[str,
         if row.what != "journal":
             machines.setdefault(row.src.partition("/")[0], []).append(row)
     table = [one for of_one in machines.values() for one in module.silences(of_one, recorded)]
-    return sorted(
-        (
-            (
-                one.host,
-                one.src,
-                since(one.from_us),
-                None if one.to_us is None else since(one.to_us),
-                one.kind,
-                one.basis,
-            )
-            for one in table
-        ),
-        key=lambda row: [(value is not None, value) for value in row],
-    )
+    found_rows = [(one.host, one.src, since(one.from_us), since(one.to_us), one.kind, one.basis) for one in table]
+    return sorted(found_rows, key=lambda row: [(value is not None, value) for value in row])
 
 
-def since(us: int) -> float:
-    return (us - DAY) / SECOND
+def since(us: int | None) -> float | None:
+    return None if us is None else (us - DAY) / SECOND
 
 
 def beats(src: str, *spans: tuple[float, float], host: str = "h1", every: float = 5.0) -> list[dict[str, Any]]:

@@ -90,17 +90,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def browse(browser: str, place: Path, target: Path, *flags: str) -> str:
     """Run a browser without a window, whose only way to a network is a proxy that does not serve."""
-    done = subprocess.run(
-        [
-            browser,
-            *QUIET,
-            *("--proxy-server=127.0.0.1:1", "--proxy-bypass-list=<-loopback>"),
-            *(f"--user-data-dir={place / 'profile'}", *flags, target.as_uri()),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    offline = ("--proxy-server=127.0.0.1:1", "--proxy-bypass-list=<-loopback>")
+    command = [browser, *QUIET, *offline, f"--user-data-dir={place / 'profile'}", *flags, target.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

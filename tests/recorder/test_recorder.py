@@ -30,16 +30,9 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Iterator[Recorder]:
-    options = Options(
-        bus=str(tmp_path / "nobody"),
-        journal=str(tmp_path / "journal"),
-        host="relay01",
-        spool=str(tmp_path / "spool"),
-        spool_size=1 << 20,
-        rotate=3600.0,
-        rotate_size=1 << 16,
-        payloads=Payloads([("secret/", "omit")]),
-    )
+    folder, spool = str(tmp_path / "journal"), str(tmp_path / "spool")
+    payloads = Payloads([("secret/", "omit")])
+    options = Options("nobody", folder, "relay01", spool, 1 << 20, 3600.0, 1 << 16, payloads=payloads)
     loop = Loop()
     made = Recorder(options, loop)
     made.worker.start()
