@@ -34,55 +34,42 @@ STYLES: Final = {
 
 
 class Panel(NamedTuple):
-    """One small chart: lines of an axis with their titles, by one of their figures."""
+    """One small chart: some lines of an axis, by one of their figures."""
 
     axis: str
     title: str
-    lines: dict[str, str]
+    lines: tuple[str, ...]
     value: Value = cpu
     y: str = "ns"
 
 
-PACKET: Final = {"floor": "floor, HMAC", "bccnd": "bccnd"}
-BATCH: Final = {"floor_batch": "floor, HMAC, batch", "bccnd_batch": "bccnd, batch mode"}
-DIRECT: Final = {
-    "listeners": "no daemon",
-    "bccnd_all": "bccnd, everything",
-    "batch_all": "bccnd, batch mode, everything",
-    "bccnd_own": "bccnd, own share",
-}
-SHARES: Final = {
-    "floor": "floor, one process",
-    "bccnd": "bccnd, one process",
-    "floor_each": "floor, a process each",
-    "bccnd_each": "bccnd, a process each",
-}
+PACKET, BATCH = ("floor", "bccnd"), ("floor_batch", "bccnd_batch")
+DIRECT: Final = ("listeners", "bccnd_all", "batch_all", "bccnd_own")
 
 
 def channels(title: str, kind: str) -> Panel:
-    titles = {"repeated": "runs of 16", "alternating": "by turns", "unique": "each a new one"}
-    return Panel("channels", title, {f"{kind}_{name}": what for name, what in titles.items()})
+    return Panel("channels", title, tuple(f"{kind}_{name}" for name in ("repeated", "alternating", "unique")))
 
 
 #: those whose panels have one scale
 SHARED: Final = ("scaling-matching.svg", "scaling-payload.svg", "scaling-direct.svg")
 CHARTS: Final = {
     "scaling-clients.svg": [
-        Panel("clients", "a message", PACKET | BATCH),
-        Panel("clients", "a delivery", PACKET | BATCH, each),
+        Panel("clients", "a message", PACKET + BATCH),
+        Panel("clients", "a delivery", PACKET + BATCH, each),
     ],
     "scaling-matching.svg": [
-        Panel("shares", "each client its own share: a message", SHARES),
-        Panel("patterns", "64 clients with patterns, one gets all: a message", {"bccnd": "bccnd"}),
+        Panel("shares", "each client its own share: a message", ("floor", "bccnd", "floor_each", "bccnd_each")),
+        Panel("patterns", "64 clients with patterns, one gets all: a message", ("bccnd",)),
     ],
     "scaling-sources.svg": [
-        Panel("sources", "a message", {"first": "heard for the first time", "bccnd": "heard again"}),
-        Panel("sources", "resident memory of the daemon", {"bccnd": "bccnd"}, resident, "MB"),
+        Panel("sources", "a message", ("first", "bccnd")),
+        Panel("sources", "resident memory of the daemon", ("bccnd",), resident, "MB"),
     ],
     "scaling-channels.svg": [
-        channels("1 client: a message", "one"),
-        channels(f"64 clients x {PATTERNS} patterns, one gets all", "patterns"),
-        channels("64 clients, all get all", "all"),
+        channels("1 client", "one"),
+        channels(f"64 clients with {PATTERNS} patterns each, one gets all", "patterns"),
+        channels("64 clients get all", "all"),
     ],
     "scaling-payload.svg": [
         Panel("payload", "packet mode: a delivery", PACKET, each),
@@ -115,11 +102,12 @@ def draw(place: Any, found: Findings, panel: Panel) -> None:
     """One panel: its curves, with whiskers from the least to the most."""
     place.set_xscale("log")
     place.set_yscale("log")
-    for line, title in panel.lines.items():
+    for line in panel.lines:
         colour, dash, dot = STYLES.get(line) or STYLES[line.rpartition("_")[2]]
         figures = {x: found.figure(Key(panel.axis, line, x), panel.value) for x in found.xs(panel.axis, line) if x}
         known = {x: figure for x, figure in figures.items() if figure is not None}
         place.vlines(list(known), [one.least for one in known.values()], [one.most for one in known.values()], colour)
+        title = AXES[panel.axis].line(line).title.removeprefix(f"{panel.title}; ")
         medians = [one.median for one in known.values()]
         place.plot(list(known), medians, color=colour, linestyle=dash, marker=dot, markersize=4, label=title)
     # A flat line is to look flat: at least a decade, whatever the noise does.
