@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any, Self
 
 import bccnd
@@ -62,7 +63,47 @@ class Wire(Closing):
         self.sock.close()
 
 
-class Daemon:
+class Program:
+    """A process that a test starts, and its log."""
+
+    log: Path
+    patience: float
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> subprocess.Popen[bytes]:
+        assert self.process is not None
+        return self.process
+
+    @property
+    def pid(self) -> int:
+        return self.running.pid
+
+    def said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def ended(self) -> bool:
+        return self.process is None or self.process.poll() is not None
+
+    def signal(self, number: int) -> None:
+        self.running.send_signal(number)
+
+    def kill(self, number: int = SIGKILL) -> None:
+        """Send a signal and wait for the end."""
+        self.signal(number)
+        self.running.wait(self.patience)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        if not self.ended():
+            self.running.terminate()
+        return self.running.wait(self.patience)
+
+    def __enter__(self) -> Self:
+        return self
+
+
+class Daemon(Program):
     """A running bccnd with a configuration of its own in ``folder``.
 
     Defaults to the loopback broadcast; ``settings`` are merged over that, section by section. ``prefix`` runs it
@@ -94,7 +135,6 @@ class Daemon:
             "metrics": {"listen": f"127.0.0.1:{free_port()}"},
         }
         self.configure(settings or {})
-        self.process: subprocess.Popen[bytes] | None = None
         if start:
             self.start()
 
@@ -138,12 +178,8 @@ class Daemon:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
 
     def _serves(self, starts: int) -> bool:
-        assert self.process is not None
-        assert self.process.poll() is None, f"the daemon ended:\n{self.said()}"
+        assert not self.ended(), f"the daemon ended:\n{self.said()}"
         return self.said().count("ready: ") > starts
-
-    def said(self) -> str:
-        return self.log.read_text() if self.log.exists() else ""
 
     def connect(self, *patterns: str) -> bccnd.Connection:
         """A client with patterns that are in force when this returns."""
@@ -187,31 +223,16 @@ class Daemon:
             totals[name] = totals.get(name, 0) + int(float(count))
         return {name: count for name, count in totals.items() if count}
 
-    def signal(self, number: int) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
-
     def reload(self) -> None:
         """SIGHUP, and wait until the daemon has said what came of it."""
         before = self.said().count("reload")
         self.signal(signal.SIGHUP)
         wait(lambda: self.said().count("reload") > before, "the reload", self.patience)
 
-    def stop(self) -> int:
-        """SIGTERM; the exit status."""
-        assert self.process is not None
-        if self.process.poll() is None:
-            self.process.terminate()
-        return self.process.wait(self.patience)
-
     def memory(self) -> int:
         """Resident bytes."""
-        assert self.process is not None
-        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.process is not None:
@@ -220,6 +241,16 @@ class Daemon:
                 assert status == 0, self.said()
                 assert not self.bus.exists()
                 assert "bug" not in self.said(), self.said()
+
+
+def refused(daemon: Daemon) -> str:
+    """Start a daemon that must exit with status 2 and a remedy; return its log."""
+    process = daemon.spawn()
+    assert process.wait(PATIENCE) == 2, daemon.said()
+    said = daemon.said()
+    assert "remedy" in said
+    assert "Traceback" not in said
+    return said
 
 
 @contextmanager

@@ -114,18 +114,15 @@ class MeshHost(Daemon):
         """The processes of its gateways."""
         return gateways(self)
 
-    def kill(self) -> None:
+    def kill(self, number: int = signal.SIGKILL) -> None:
         """End the daemon as a crash would; its gateways end by themselves."""
-        assert self.process is not None
         children = self.gateways()
-        self.process.kill()
-        self.process.wait(PATIENCE)
+        super().kill(number)
         wait(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in children), f"{self.name}'s gateways to end")
 
     def cpu(self) -> tuple[float, float]:
         """Seconds on a processor so far: of the daemon, and of its gateways."""
-        assert self.process is not None
-        return _cpu(self.process.pid), sum(map(_cpu, self.gateways()))
+        return _cpu(self.pid), sum(map(_cpu, self.gateways()))
 
 
 def _cpu(pid: int) -> float:
@@ -228,11 +225,11 @@ class Meshwork:
         for host in self.hosts.values():
             if host.client is not None:
                 host.client.close()
-            if host.process is not None and host.process.poll() is None:
-                for pid in [host.process.pid, *host.gateways()]:
+            if not host.ended():
+                for pid in [host.pid, *host.gateways()]:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGCONT)
-                host.process.terminate()
+                host.running.terminate()
         for host in self.hosts.values():
             if host.process is not None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -292,10 +289,9 @@ class Meshwork:
         for host in self.bridges:
             self.plug(host)
         for host in self.hosts.values():
-            assert host.process is not None
-            if host.process.poll() is not None:
+            if host.ended():
                 host.start()
-            for pid in [host.process.pid, *host.gateways()]:
+            for pid in [host.pid, *host.gateways()]:
                 os.kill(pid, signal.SIGCONT)
         self.drain()
         for host in self.hosts.values():

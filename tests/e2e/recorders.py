@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.e2e.harness import PATIENCE, Daemon, wait
+from tests.e2e.harness import PATIENCE, Daemon, Program, wait
 from tests.support import ROOT
 
 #: the tool of this tree, wherever the installed one may be from
 TOOL = (sys.executable, "-c", "from bccnd.cli.tool import main; main()")
 
 
-class Recorder:
+class Recorder(Program):
     """`bccn record` with the configuration of ``daemon``; its log goes to ``log``."""
 
     def __init__(self, daemon: Daemon, *options: str, start: bool = True) -> None:
         self.daemon = daemon
         self.options = options
         self.log = daemon.folder / "recorder.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.patience = daemon.patience
         if start:
             self.start()
 
@@ -46,37 +45,16 @@ class Recorder:
         wait(
             lambda: self.said().count("recording what") > before or self.ended(),
             f"a recorder:\n{self.said()}",
-            self.daemon.patience,
+            self.patience,
         )
         assert not self.ended(), self.said()
-
-    def ended(self) -> bool:
-        return self.process is None or self.process.poll() is not None
-
-    def said(self) -> str:
-        return self.log.read_text() if self.log.exists() else ""
 
     def journals(self) -> list[str]:
         """The journals that were begun so far."""
         return re.findall(r"recording what .*, as (\S+)", self.said())
 
-    def stop(self) -> int:
-        """SIGTERM; the exit status."""
-        assert self.process is not None
-        if self.process.poll() is None:
-            self.process.terminate()
-        return self.process.wait(self.daemon.patience)
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(self.daemon.patience)
-
-    def __enter__(self) -> Recorder:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self.process is not None and self.process.poll() is None:
+        if not self.ended():
             status = self.stop()
             if kind is None:
                 assert status == 0, self.said()

@@ -50,10 +50,9 @@ class Since:
 
 def gateways(daemon: Daemon, name: str = "--gateway") -> list[int]:
     """The processes of a daemon's gateways, or of that which has this name."""
-    assert daemon.process is not None
     found = []
     with suppress(FileNotFoundError):
-        for child in Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read_text().split():
+        for child in Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split():
             with suppress(FileNotFoundError):
                 if name.encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
                     found.append(int(child))

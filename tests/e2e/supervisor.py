@@ -67,14 +67,9 @@ class Supervisor(Service):
         wait(lambda: self._ready > ready or self.ended(), "the daemon to be ready")
         assert not self.ended(), f"the daemon ended:\n{self.said()}"
 
-    def ended(self) -> bool:
-        return self.process is None or self.process.poll() is not None
-
     def end(self, number: int) -> None:
         """End the daemon by a signal, and wait until it has."""
-        assert self.process is not None
-        self.process.send_signal(number)
-        self.process.wait(self.patience)
+        self.kill(number)
 
     def again(self, number: int) -> None:
         """End the daemon by a signal and start another one."""

@@ -56,9 +56,7 @@ def test_nothing_that_comes_while_the_daemon_is_away_is_lost(service: Service) -
             wait(lambda: service.verdicts() == {"accepted": 2, "looped": 1}, "the echo")
             # What belongs to systemd is left as it is, by an orderly exit and by another one.
             if seq == 2:
-                service.signal(signal.SIGKILL)
-                assert service.process is not None
-                service.process.wait(PATIENCE)
+                service.kill()
             else:
                 assert service.stop() == 0
             assert stat.S_IMODE(service.bus.stat().st_mode) == 0o660
@@ -112,7 +110,6 @@ def test_in_a_network_of_its_own_it_serves_what_was_passed_and_opens_no_socket_o
 
 def test_a_life_is_told_from_its_first_to_its_last_word(service: Service) -> None:
     service.start()
-    assert service.process is not None
     manager = service.manager
     ready = manager.until("READY=1")
     assert manager.before == []
@@ -140,9 +137,9 @@ def test_a_life_is_told_from_its_first_to_its_last_word(service: Service) -> Non
         assert (reloaded().value("STATUS") or "").startswith("serving 1 client on 1 segment; 2 sources known, ")
     service.signal(signal.SIGTERM)
     assert manager.until("STOPPING=1").value("STATUS") == "stopping"
-    assert service.process.wait(PATIENCE) == 0
+    assert service.running.wait(PATIENCE) == 0
     assert manager.said() == []
-    assert manager.senders == {service.process.pid}
+    assert manager.senders == {service.pid}
 
 
 def test_a_faulty_configuration_is_reported_to_the_manager_by_a_start_and_not_by_a_check(service: Service) -> None:
@@ -172,9 +169,7 @@ def test_the_watchdog_is_fed_while_nothing_happens_and_not_while_the_loop_stands
     for _ in range(3):
         manager.until("WATCHDOG=1")
     service.signal(signal.SIGSTOP)
-    assert service.process is not None
-    pid = service.process.pid
-    wait(lambda: stopped(pid), "it to be stopped")
+    wait(lambda: stopped(service.pid), "it to be stopped")
     manager.said()
     assert manager.hear(0.6) is None
     service.signal(signal.SIGCONT)

@@ -1,7 +1,4 @@
-"""`python -m tests.bench` measures what it says, and refuses what it should; no time is ever asserted.
-
-What starts the bench is slow; how runs are judged and summed up is not.
-"""
+"""`python -m tests.bench` and `tests.bench.scale` measure what they say, and no time is asserted."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from tests.bench import bounds
 from tests.bench.cases import CASES, NATS, REDIS
 from tests.bench.measure import Rules, Run, judge
 from tests.bench.programs import ROOT, CannotBuild, build
+from tests.bench.scale_axes import AXES
 from tests.bench.summary import Key, Spread, Summary, cpu
 from tests.e2e.harness import BIN
 from tests.support import cannot_here
@@ -114,6 +112,47 @@ def test_a_case_that_loses_messages_is_refused_and_has_no_figures(tmp_path: Path
     assert all(run["lost"] > 0 for run in attempts)
     assert "- refused: bccnd to 1, saturated: " in done.output
     assert "| bccnd | refused |" in done.output
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("programs")
+def test_a_quick_run_of_make_scale_measures_each_point_and_fills_in_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    page.write_text("# A page\n\n<!-- scale:patterns -->\nold\n<!-- /scale -->\n\nin between\n\n")
+    with page.open("a") as file:
+        file.write("<!-- scale:sources -->\n<!-- /scale -->\n")
+    axes = ["patterns", "sources", "burst"]
+    some = ("--axes", ",".join(axes), "--quick", "--foreign", "1000")
+    command = [sys.executable, "-m", "tests.bench.scale", *some, "--out", str(tmp_path / "out"), "--docs", str(page)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out/scale.json").read_text())
+    assert found["schema"] == 1
+    assert found["refused"] == []
+    points = [point for axis in axes for point in AXES[axis].points(True)]
+    assert {(one["axis"], one["line"], one["x"]) for one in found["points"]} == {
+        (point.axis, point.line, point.x) for point in points
+    }
+    assert all(one["cpu_ns"]["median"] > 0 for one in found["points"])
+    for run in (run for run in found["runs"] if not run["refused"]):
+        assert run["lost"] == run["bad"] == 0
+        assert (run["held"] is not None) == (run["axis"] == "burst")
+        if run["axis"] == "burst":
+            assert 1000 < run["held"] < run["messages"]  # more was sent than there is room for
+        else:
+            assert run["rss_kib"] > 0
+            assert run["clients_ns"] > 0
+            assert run["sender_ns"] > 0
+    text = page.read_text()
+    assert "old" not in text
+    assert re.search(r"# A page\n\n<!-- scale:patterns -->\n\| patterns per client \| bccnd \|\n", text)
+    assert "| 10 |" in text
+    assert "\n<!-- /scale -->\n\nin between\n\n<!-- scale:sources -->\n| sources |" in text
+    assert f"which has no place for {', '.join(('burst', 'about'))}" in done.stderr
+    assert (tmp_path / "out/scale.md").read_text() == done.stdout[:-1]
+    drawn = {chart.name for chart in page.parent.glob("*.svg")}
+    assert drawn == {"scaling-sources.svg"} or (not drawn and "no charts: matplotlib is missing" in done.stderr)
 
 
 RUN = Run("bccnd", 1, "saturated", 1, messages=1000, cpu_ns=1500.0)

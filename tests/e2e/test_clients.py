@@ -14,9 +14,6 @@ from bccnd.client.session import Refusal
 from bccnd.core import frames
 from tests.client.sessions import Join, both
 from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, payloads
-from tests.e2e.subscribers import Examples, examples
-
-__all__ = ["examples"]
 
 COUNT = 1000
 NUMBERS = [b"%d" % number for number in range(COUNT)]
@@ -28,9 +25,7 @@ def restart(daemon: Daemon) -> None:
 
 
 def kill(daemon: Daemon) -> None:
-    daemon.signal(signal.SIGKILL)
-    assert daemon.process is not None
-    daemon.process.wait(PATIENCE)
+    daemon.kill()
     daemon.start()
 
 
@@ -154,22 +149,3 @@ def test_with_batches_a_client_receives_what_others_do_in_fewer_packets(
         assert all(isinstance(one, bccnd.Message) for one in got)
         assert len(sizes) < COUNT / 4
         assert batched.receive(0) is None
-
-
-def test_the_c_example_prints_what_comes_in_batches(tmp_path: Path, examples: Examples) -> None:
-    with (
-        Daemon(tmp_path / "d") as daemon,
-        examples.subscribe("c", daemon, "a/") as plain,
-        examples.subscribe("c", daemon, "a/", "-b") as batched,
-        daemon.connect() as client,
-    ):
-        all_at_once(daemon)
-        for one in (plain, batched):
-            one.wait_for(b"MSG a/b %b\n" % NUMBERS[-1])  # what comes from a segment may come behind what we publish
-        client.publish("a/c", b"x" * 100_000)
-        client.publish("a/end", b"\0binary\n\0")
-        wanted = [*(b"b " + number for number in NUMBERS), b"c " + b"x" * 100_000, b"end \0binary\n\0"]
-        for one in (plain, batched):
-            one.wait_for(b"MSG a/end \0binary\n\0\n")
-            assert one.complained() == b""
-            assert one.printed() == b"".join(b"MSG a/%b\n" % line for line in wanted)

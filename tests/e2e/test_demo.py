@@ -1,17 +1,16 @@
-"""`make demo` shows what it says and leaves nothing behind; `make demo-fleet` finds every fault that it has put in."""
+"""`make demo` shows what it says and leaves nothing behind; `make demo-fleet` finds its faults, `make soak` none."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from bccnd.pipeline.report.findings import LOOK, Finding
+from tests.soak.__main__ import soak
 from tests.support import ROOT
 
 
@@ -48,25 +47,6 @@ def test_the_demo_shows_the_main_job_and_leaves_nothing_behind(tmp_path: Path) -
     assert not [command for command in running if str(tmp_path).encode() in command]
 
 
-def fleet() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("fleet", ROOT / "examples/fleet.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["fleet"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_a_fault_is_found_only_by_a_finding_that_names_it() -> None:
-    demo = fleet()
-    fault = demo.Fault("relay07 loses", "receiver", ("relay07",))
-    other = Finding("receiver", LOOK, ("relay08",), "", "", "", "")
-    right = Finding("receiver", LOOK, ("relay07",), "", "", "", "")
-    assert demo.compare([fault], [other]) == ([(fault, None)], [other])
-    assert demo.compare([fault], [other, right]) == ([(fault, right)], [other])
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_fault_of_the_fleet_is_found(tmp_path: Path) -> None:
@@ -78,3 +58,22 @@ def test_every_fault_of_the_fleet_is_found(tmp_path: Path) -> None:
     assert "12 of 12 faults found" in done.stdout
     assert "and also" not in done.stdout
     assert (tmp_path / "fleet" / "page" / "index.html").stat().st_size > 100_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_three_rounds_of_everything_at_once_and_every_message_is_accounted_for(tmp_path: Path) -> None:
+    pytest.importorskip("pynng")
+    pytest.importorskip("pyarrow")
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")  # shown if it fails
+    faults, run = soak(3, 60, seed, tmp_path)
+    assert faults == []
+    # It has done what it is there for: a daemon and a recorder were killed, a file was bad, slow clients lost messages.
+    for step in ("kill", "kill recorder", "bad reload", "crowd", "bad peers", "stand still", "strangers", "datagrams"):
+        assert run.chaos.done[step], step
+    assert run.stage.relay.starts == 3
+    assert sum(one.told for one in run.witnesses if one.slow) > 0
+    assert sum(one.told for one in run.witnesses if not one.slow) == 0
+    assert run.subscriber.got > 0
+    assert "passed" in (tmp_path / "soak.txt").read_text()

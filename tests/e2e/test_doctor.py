@@ -72,7 +72,7 @@ def test_a_host_that_is_well_and_what_makes_it_ill(tmp_path: Path, net: Net) -> 
         assert found.states("round trip") == ["ok", "ok"]
         assert found.says("round trip", "ok", "10.77.0.255#5400")
         assert found.says("interface", "ok", "10.77.0.1/24")
-        assert found.says("port", "ok", f"(pid {daemon.process and daemon.process.pid})")
+        assert found.says("port", "ok", f"(pid {daemon.pid})")
         assert found.says("keys", "ok", "0600")
 
         ip("-n", net.names["a"], "link", "set", "lan0", "mtu", "1280")
@@ -94,8 +94,7 @@ def test_a_host_that_is_well_and_what_makes_it_ill(tmp_path: Path, net: Net) -> 
         rival.configure({"metrics": {"listen": "off"}})
         rival.start()
         with rival:
-            assert rival.process is not None
-            assert examine(daemon).says("port", "look", f"(pid {rival.process.pid})", "kill")
+            assert examine(daemon).says("port", "look", f"(pid {rival.pid})", "kill")
 
         # Another host signs with another key.
         net.send("b", "10.77.0.255", datagram("host-b/x/1", 1, "x", b"", b"another key of 32 bytes, as it is"))

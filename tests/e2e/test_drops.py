@@ -6,14 +6,15 @@ A daemon is given everything that can be dropped because of what comes from outs
 from __future__ import annotations
 
 import hmac
+import json
 import os
 import re
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from html import unescape
 from pathlib import Path
 from typing import Final
 
@@ -90,27 +91,12 @@ def in_metrics(daemon: Daemon) -> dict[str, int]:
 
 
 def on_page(daemon: Daemon) -> dict[str, int]:
-    """All that the status page shows, by name and count."""
-    page = daemon.page("/")
-    found: dict[str, int] = {}
-
-    def add(key: str, count: str) -> None:
-        if key in BY_KEY:
-            found[key] = found.get(key, 0) + int(re.sub(r"\D", "", count))
-
-    for card in re.findall(r'<li class="?(?:now|past)"?>.*?</li>', page, re.DOTALL):
-        metric = re.search(r"<code>bccnd_(\w+?)_total(?:\{\w+=(\w+)\})?</code>", unescape(card).replace('"', ""))
-        count = re.search(r"<dt>Count</dt>\s*<dd>(.*?)</dd>", card, re.DOTALL)
-        assert metric is not None, card
-        assert count is not None, card
-        add(f"{metric[1]}/{metric[2] or metric[1]}", re.sub(r"<[^>]*>", "", count[1]))
-    table = page.partition("Also dropped, as it should be")[2].partition("</table>")[0]
-    for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL):
-        name = re.search(r"<code>(\w+)</code>(?:<small[^>]*>(\w+)</small>)?", row)
-        if name is not None:
-            cells = [re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)]
-            add(f"{name[2] or name[1]}/{name[1]}", cells[2])
-    return found
+    """All that the status page shows, by name and count; tests/net/test_page.py has each in its place there."""
+    found: Counter[str] = Counter()
+    for one in json.loads(daemon.page("/status.json"))["drops"]:
+        family = one["metric"].removeprefix("bccnd_").partition("_total")[0]
+        found[f"{family}/{one['name']}"] += one["times"]
+    return {key: count for key, count in found.items() if count and key in BY_KEY}
 
 
 def in_tally(text: str) -> dict[str, int]:
@@ -425,8 +411,7 @@ def test_what_the_recorder_drops_has_one_name_and_one_count_everywhere(tmp_path:
     (key,) = OF_THE_RECORDER
     with Daemon(tmp_path / "a", settings) as daemon, Wire(daemon.port) as wire:
         with Recorder(daemon) as recorder:
-            assert recorder.process is not None
-            recorder.process.send_signal(signal.SIGSTOP)
+            recorder.signal(signal.SIGSTOP)
             seqs = iter(range(1, 10**6))
 
             def act() -> None:
@@ -435,7 +420,7 @@ def test_what_the_recorder_drops_has_one_name_and_one_count_everywhere(tmp_path:
                 wait(lambda: daemon.metric("datagrams_received_total") >= before + 100, "the daemon to read")
 
             until(lambda: counted(daemon, BY_KEY["deliveries_dropped/queue_messages"]), act, "a gap")
-            recorder.process.send_signal(signal.SIGCONT)
+            recorder.signal(signal.SIGCONT)
             wait(lambda: key in on_page(daemon), "the recorder's report")
             lost = counted(daemon, BY_KEY["deliveries_dropped/queue_messages"])
             wait(lambda: on_page(daemon)[key] == lost, "all of it")

@@ -105,9 +105,7 @@ def test_one_that_stands_still_is_down_and_costs_nobody_anything(daemon: Daemon)
 def test_it_never_outlives_the_daemon(tmp_path: Path, how: int) -> None:
     daemon = Daemon(tmp_path / "a", broker(state=str(tmp_path / "ids")))
     pid = pid_of(daemon)
-    assert daemon.process is not None
-    daemon.process.send_signal(how)
-    daemon.process.wait()
+    daemon.kill(how)
     wait(lambda: gone(pid), "its end")
 
 

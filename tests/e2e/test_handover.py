@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import signal
 import socket
-import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -74,11 +73,8 @@ class Witness:
 
     def _keep(self, packet: bytes) -> None:
         if packet.startswith(b"MSGS "):
-            at = packet.index(0) + 1
-            while at < len(packet):
-                (size,) = struct.unpack_from("<I", packet, at)
-                self._keep(packet[at + 4 : at + 4 + size])
-                at += 4 + size
+            for one in frames.read_batch(packet):
+                self._keep(one)
         else:
             key, _, payload = packet.partition(b"\0")
             assert key.startswith(b"MSG ") or key == b"CMSG !/bccn/gap", packet

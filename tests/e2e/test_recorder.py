@@ -6,7 +6,6 @@ import datetime
 import itertools
 import math
 import random
-import signal
 import subprocess
 import threading
 import time
@@ -166,9 +165,7 @@ def test_where_the_daemon_is_killed_another_journal_begins(tmp_path: Path) -> No
                 wait(lambda: len(recorder.journals()) == number, "the journal")  # noqa: B023
                 wait(lambda: SRC.encode() in spooled(tmp_path / "journal/.spool"), "a record of it")
                 if number == 1:
-                    daemon.signal(signal.SIGKILL)
-                    assert daemon.process is not None
-                    daemon.process.wait(PATIENCE)
+                    daemon.kill()
                     daemon.start()
         assert recorder.stop() == 0
     accounted_for(tmp_path / "journal", traffic)

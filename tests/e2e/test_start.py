@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads
-from tests.e2e.starting import refused
+from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, refused
 from tests.support import need_others
 
 
@@ -51,14 +50,12 @@ def test_what_cannot_work_is_in_use_or_not_safe_is_refused_and_not_touched(tmp_p
 
 def test_the_socket_of_a_living_daemon_is_refused_and_that_of_a_dead_one_replaced(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a")
-    assert daemon.process is not None
     other = Daemon(tmp_path / "b", {"bus": {"path": str(daemon.bus)}}, start=False)
-    assert f"pid {daemon.process.pid}" in refused(other)
+    assert f"pid {daemon.pid}" in refused(other)
     with daemon.connect("x") as client:
         client.publish("x", b"still here")
         assert payloads(client, 1) == [b"still here"]
-    daemon.signal(signal.SIGKILL)
-    daemon.process.wait(PATIENCE)
+    daemon.kill()
     assert daemon.bus.exists()
     daemon.log.unlink()
     daemon.start()
