@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -53,18 +54,9 @@ def fleet(
     """An hour of a fleet in which everybody sends to everybody, one message a second."""
     links = tuple(link(host, sender, lost(host, sender), unsent(sender)) for host in hosts for sender in senders)
     channels = tuple(Channel(f"data/{one}", EACH, EACH * 100, 120, False, 60, one, EACH) for one in senders)
-    return Facts(
-        start=START,
-        end=START + HOUR,
-        step=MINUTE,
-        hosts=hosts,
-        senders=len(senders),
-        messages=EACH * len(senders),
-        links=links,
-        channels=channels,
-        all_messages=EACH * len(senders),
-        all_channels=len(senders),
-    )
+    number, messages = len(senders), EACH * len(senders)
+    facts = Facts(START, START + HOUR, MINUTE, hosts, number, messages, links)
+    return replace(facts, channels=channels, all_messages=messages, all_channels=number)
 
 
 def only(facts: Facts) -> Finding:
@@ -217,88 +209,72 @@ def silence(src: str, start: float, end: float | None, kind: str, basis: str = "
     return Silence(None, src, START + round(start * MINUTE), until, kind, basis)
 
 
+FLEET = fleet()
+
+
+def but(**changes: Any) -> Facts:
+    """A fleet that is well but for this."""
+    return replace(FLEET, **changes)
+
+
 def silent(*silences: Silence) -> Facts:
-    return replace(fleet(), silences=silences)
+    return but(silences=silences)
 
 
 def epochs(restarts: int, masked: int = 0, cause: str = "restart") -> tuple[Epoch, ...]:
-    causes = [cause] * restarts + ["masked"] * masked
-    return tuple(
-        Epoch("h06/app/7", number, START + number * MINUTE, START + HOUR, what, 8) for number, what in enumerate(causes)
-    )
+    causes = enumerate([cause] * restarts + ["masked"] * masked)
+    return tuple(Epoch("h06/app/7", n, START + n * MINUTE, START + HOUR, what, 8) for n, what in causes)
 
 
 def refused(verdict: str, datagrams: int = 500) -> Facts:
     one = Refusals("192.0.2.66", verdict, datagrams, 8, ("h01/app/7",), 1, START + MINUTE, START + 2 * MINUTE)
-    return replace(fleet(), refusals=(one,))
+    return but(refusals=(one,))
 
 
 def clocks(**ahead: int) -> Facts:
     """How far clocks are ahead of that of h01, in microseconds; 300 where nothing is said."""
     found = tuple(Clock(host, "h01", 0, ahead.get(host, ahead.get("all", 300)), 0, 1000) for host in HOSTS[1:])
-    return replace(fleet(), clocks=found)
+    return but(clocks=found)
 
 
-def absent(host: str, messages: int) -> tuple[Link, ...]:
-    return tuple(link(one, sender, absent=messages if one == host else 0) for one in HOSTS for sender in SENDERS)
+def absent(host: str, messages: int, course: Course) -> Facts:
+    links = (link(one, sender, absent=messages if one == host else 0) for one in HOSTS for sender in SENDERS)
+    return but(links=tuple(links), receivers={host: course})
 
 
 FLOOD = Channel("alarm/all", 50_000, 5_000_000, 120, False, 6000, "h03/app/7", 49_000)
 NOT_RECORDING = Course((100,) * 60, (0,) * 60, (100,) * 20 + (0,) * 40)
 DOWN = Course((100,) * 60, (0,) * 60, (0,) * 20 + (100,) * 10 + (0,) * 30)
+DEAD = silence("h02/app/7", 41, None, "open")
+IN_A_ROW = [silence(f"h02/{name}/7", 10 + n / MINUTE, 15, "host_down") for n, name in enumerate("abc")]
+OFF = tuple(silence(f"h04/{name}", 20, 30, "host_down", "any") for name in "ab")
+TWICE = tuple(one._replace(dup=EACH * (one.host == "h07" and not one.own)) for one in FLEET.links)
+LATE = tuple(one._replace(late=40 * (one.host == "h02")) for one in FLEET.links)
+FLOODED = but(channels=(FLOOD, *FLEET.channels), all_messages=FLEET.all_messages + 50_000)
+PEER = ("192.0.2.66",)
+BUSY = tuple(one._replace(messages=400_000, peak=9000) for one in FLEET.channels)
 
 
 @pytest.mark.parametrize(
     ("facts", "kind", "about", "severity", "parts"),
     [
-        (
-            replace(fleet(), links=absent("h04", 1200), receivers={"h04": NOT_RECORDING}),
-            *("not_recording", ("h04",), NOTE, ("10:00 and 10:20",)),
-        ),
-        (
-            replace(
-                silent(*(silence(f"h04/{name}", 20, 30, "host_down", "any") for name in "ab")),
-                links=absent("h04", 600),
-                receivers={"h04": DOWN},
-            ),
-            *("host_down", ("h04",), LOOK, ("10 min",)),
-        ),
-        (
-            silent(silence("h02/app/7", 41, None, "open"), silence("h02/app/7", 41, None, "open")._replace(host="h01")),
-            *("died", ("h02/app/7",), URGENT, ("10:41",)),
-        ),
+        (absent("h04", 1200, NOT_RECORDING), "not_recording", ("h04",), NOTE, ("10:00 and 10:20",)),
+        (replace(absent("h04", 600, DOWN), silences=OFF), "host_down", ("h04",), LOOK, ("10 min",)),
+        (silent(DEAD, DEAD._replace(host="h01")), "died", ("h02/app/7",), URGENT, ("10:41",)),
         (silent(silence("h02/app/7", 10, 15, "gap")), "silent", ("h02/app/7",), LOOK, ("5 min",)),
-        (silent(*(silence(src, 1, None, "open", "any") for src in SENDERS[:5])), *("left", SENDERS[:5], NOTE, ())),
-        (
-            silent(*(silence(f"h02/{name}/7", 10 + n / MINUTE, 15, "host_down") for n, name in enumerate("abc"))),
-            *("host_down", ("h02",), LOOK, ("5 min",)),
-        ),
-        (replace(fleet(), epochs=epochs(5, 2)), *("restarts", ("h06/app/7",), LOOK, ("7 times in 60", "2 restarts"))),
-        (refused("integrity_failed"), "forged", ("192.0.2.66",), URGENT, ("500 datagrams", "8 hosts")),
-        (refused("integrity_failed", 1), "forged", ("192.0.2.66",), URGENT, ()),
-        (refused("replayed"), "forged", ("192.0.2.66",), URGENT, ()),
-        (refused("integrity_missing"), "forged", ("192.0.2.66",), LOOK, ()),
-        (refused("integrity_unknown"), "forged", ("192.0.2.66",), LOOK, ()),
-        (refused("length_mismatch"), "unknown", ("192.0.2.66",), NOTE, ()),
-        (
-            replace(fleet(), channels=(FLOOD, *fleet().channels), all_messages=fleet().all_messages + 50_000),
-            *("flood", ("alarm/all",), None, ("98 %", "h03/app/7")),
-        ),
+        (silent(*(silence(src, 1, None, "open", "any") for src in SENDERS[:5])), "left", SENDERS[:5], NOTE, ()),
+        (silent(*IN_A_ROW), "host_down", ("h02",), LOOK, ("5 min",)),
+        (but(epochs=epochs(5, 2)), "restarts", ("h06/app/7",), LOOK, ("7 times in 60", "2 restarts")),
+        (refused("integrity_failed"), "forged", PEER, URGENT, ("500 datagrams", "8 hosts")),
+        (refused("integrity_failed", 1), "forged", PEER, URGENT, ()),
+        (refused("replayed"), "forged", PEER, URGENT, ()),
+        *((refused(f"integrity_{why}"), "forged", PEER, LOOK, ()) for why in ("missing", "unknown")),
+        (refused("length_mismatch"), "unknown", PEER, NOTE, ()),
+        (FLOODED, "flood", ("alarm/all",), None, ("98 %", "h03/app/7")),
         (clocks(h05=2_500_000), "clock", ("h05",), LOOK, ("2.5 s ahead",)),
         (clocks(all=-2_500_000), "clock", ("h01",), LOOK, ("2.5 s ahead",)),
-        (
-            replace(
-                fleet(),
-                links=tuple(
-                    one._replace(dup=EACH if one.host == "h07" and not one.own else 0) for one in fleet().links
-                ),
-            ),
-            *("copies", ("h07",), None, ()),
-        ),
-        (
-            replace(fleet(), links=tuple(one._replace(late=40 * (one.host == "h02")) for one in fleet().links)),
-            *("late", ("h02",), None, ("dedup.late: deliver",)),
-        ),
+        (but(links=TWICE), "copies", ("h07",), None, ()),
+        (but(links=LATE), "late", ("h02",), None, ("dedup.late: deliver",)),
     ],
 )
 def test_each_fault_alone_is_one_finding(
@@ -314,14 +290,10 @@ def test_each_fault_alone_is_one_finding(
 @pytest.mark.parametrize(
     "facts",
     [
-        replace(fleet(), epochs=epochs(2)),
-        replace(fleet(), epochs=epochs(9, cause="jump")),
+        but(epochs=epochs(2)),
+        but(epochs=epochs(9, cause="jump")),
         *(refused(verdict, 3) for verdict in ("replayed", "integrity_missing", "integrity_unknown", "length_mismatch")),
-        replace(
-            fleet(),
-            channels=tuple(one._replace(messages=400_000, peak=9000) for one in fleet().channels),
-            all_messages=3_200_000,
-        ),
+        but(channels=BUSY, all_messages=3_200_000),
     ],
 )
 def test_what_is_everyday_life_is_no_finding(facts: Facts) -> None:
