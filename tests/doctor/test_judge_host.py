@@ -64,8 +64,6 @@ def test_what_is_wrong_with_a_key(facts: KeyFile, state: str, says: str, remedy:
     assert any((one.state, says in one.finding, remedy in one.remedy) == (state, True, True) for one in found), found
 
 
-# -- the bus
-
 SOCKET = BusSocket("/run/bccnd/bus.sock", 0o660, "bccn", mode=0o660, group="bccn")
 ANN = Member("ann", 1000, "bccn", listed=True, in_session=True)
 
@@ -110,9 +108,6 @@ def test_who_is_in_the_group_and_whose_session_knows_it(facts: Member, state: st
     assert (found.state, found.remedy) == (state, remedy)
 
 
-# -- services
-
-
 def unit(name: str = "bccnd.service", **properties: str) -> Unit:
     usual = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled", "NRestarts": "0"}
     return Unit(name, {**usual, "Result": "success", **properties})
@@ -131,35 +126,34 @@ def test_a_service_as_it_should_be() -> None:
     assert [one.state for one in units(unit(), resting)] == ["ok"]
 
 
+def beside(name: str, **properties: str) -> list[Finding]:
+    """A service that is well with another unit."""
+    return units(unit(), unit(name, **properties), gateways=("nng",) if "nng" in name else ())
+
+
+RESTARTING = unit(ActiveState="activating", SubState="auto-restart", StatusText="cannot start: x")
+FULL = unit(FileDescriptorStoreMax="4096", NFileDescriptorStore="4096")
+RESTING = {"ActiveState": "inactive", "UnitFileState": "disabled"}
+DOOR, RECORDER, NNG = "bccnd-bus.socket", "bccnd-recorder.service", "bccnd-nng.service"
+
+
 @pytest.mark.parametrize(
     ("found", "state", "says", "remedy"),
     [
         (units(unit(ActiveState="failed", Result="exit-code")), "wrong", "failed (last result exit-code)", "journalct"),
-        (
-            units(unit(ActiveState="activating", SubState="auto-restart", StatusText="cannot start: x")),
-            *("wrong", "cannot start: x", "systemctl status"),
-        ),
+        (units(RESTARTING), "wrong", "cannot start: x", "systemctl status"),
         (units(unit(UnitFileState="disabled")), "look", "will not after a boot (disabled)", "systemctl enable bccnd"),
         (units(unit(NRestarts="3", Result="watchdog")), "look", "3 times", "watchdog"),
         (units(unit(NeedDaemonReload="yes")), "look", "a unit file has changed", "daemon-reload"),
+        (units(FULL), "look", "keeps 4096 descriptors", "FileDescriptorStoreMax="),
         (
-            units(unit(FileDescriptorStoreMax="4096", NFileDescriptorStore="4096")),
-            *("look", "keeps 4096 descriptors", "FileDescriptorStoreMax="),
+            beside(DOOR, ActiveState="inactive"),
+            "look",
+            f"{DOOR} is inactive",
+            f"enable --now {DOOR}",
         ),
-        (
-            units(unit(), unit("bccnd-bus.socket", ActiveState="inactive")),
-            *("look", "bccnd-bus.socket is inactive", "enable --now bccnd-bus.socket"),
-        ),
-        (
-            units(unit(), unit("bccnd-recorder.service", ActiveState="failed")),
-            *("wrong", "bccnd-recorder.service is failed", "journalctl -u bccnd-recorder.service"),
-        ),
-        (
-            units(
-                unit(), unit("bccnd-nng.service", ActiveState="inactive", UnitFileState="disabled"), gateways=("nng",)
-            ),
-            *("wrong", "bccnd-nng.service is inactive", "enable --now bccnd-nng.service"),
-        ),
+        (beside(RECORDER, ActiveState="failed"), "wrong", f"{RECORDER} is failed", f"journalctl -u {RECORDER}"),
+        (beside(NNG, **RESTING), "wrong", f"{NNG} is inactive", f"enable --now {NNG}"),
     ],
 )
 def test_what_is_wrong_with_a_service(found: list[Finding], state: str, says: str, remedy: str) -> None:
@@ -173,50 +167,37 @@ def test_units_are_read_as_systemctl_shows_them() -> None:
     assert (second.get("ActiveState"), second.get("Nothing")) == ("active", "")
 
 
-# -- limits, disk, clock
-
-
 JOURNAL = Disk("journal", "/j", free=50 << 30, total=100 << 30, needed=1 << 30, wanted=True, writable=True)
 
 
-@pytest.mark.parametrize(
-    ("judge", "facts", "state"),
-    [
-        *(
-            (judge_descriptors, facts, state)
-            for facts, state in (
-                *((Descriptors(65_536, 20, 1000), "ok"), (Descriptors(65_536, None, 1000), "ok")),
-                *((Descriptors(1024, 20, 1000), "look"), (Descriptors(2048, 2000, 1000), "look")),
-                (Descriptors(), "not checked"),
-            )
-        ),
-        *(
-            (judge_clock, facts, state)
-            for facts, state in (
-                (Clock(synchronised=True, largest_error=0.01), "ok"),
-                *((Clock(synchronised=True, largest_error=2.0), "look"), (Clock(synchronised=False), "look")),
-                *((Clock(trouble="the kernel does not tell"), "not checked"), (Clock(now=1000.0), "wrong")),
-            )
-        ),
-        *(
-            (judge_disk, replace(JOURNAL, **changes), state)
-            for changes, state in (
-                *(({}, "ok"), ({"free": 1 << 20}, "wrong"), ({"free": 1 << 20, "wanted": False}, "look")),
-                *(({"free": 2 << 30}, "look"), ({"there": False}, "wrong")),
-                *(({"there": False, "wanted": False}, "not checked"), ({"writable": False}, "wrong")),
-                ({"trouble": "it is not on this host"}, "not checked"),
-            )
-        ),
-    ],
-)
+Cases = list[tuple[Any, str]]
+DESCRIPTORS: Cases = [
+    *((Descriptors(65_536, 20, 1000), "ok"), (Descriptors(65_536, None, 1000), "ok"), (Descriptors(), "not checked")),
+    *((Descriptors(1024, 20, 1000), "look"), (Descriptors(2048, 2000, 1000), "look")),
+]
+CLOCKS: Cases = [
+    *((Clock(synchronised=True, largest_error=0.01), "ok"), (Clock(synchronised=True, largest_error=2.0), "look")),
+    *((Clock(trouble="the kernel does not tell"), "not checked"), (Clock(now=1000.0), "wrong")),
+    (Clock(synchronised=False), "look"),
+]
+DISKS: list[tuple[dict[str, Any], str]] = [
+    *(({}, "ok"), ({"free": 1 << 20}, "wrong"), ({"free": 1 << 20, "wanted": False}, "look")),
+    *(({"free": 2 << 30}, "look"), ({"there": False}, "wrong"), ({"there": False, "wanted": False}, "not checked")),
+    *(({"writable": False}, "wrong"), ({"trouble": "it is not on this host"}, "not checked")),
+]
+JUDGED: list[tuple[Callable[[Any], Iterable[Finding]], Cases]] = [
+    *((judge_descriptors, DESCRIPTORS), (judge_clock, CLOCKS)),
+    (judge_disk, [(replace(JOURNAL, **changes), state) for changes, state in DISKS]),
+]
+
+
+@pytest.mark.parametrize(("judge", "cases"), JUDGED)
 def test_descriptors_the_clock_and_the_disk_of_the_recorder(
-    judge: Callable[[Any], Iterable[Finding]], facts: Any, state: str
+    judge: Callable[[Any], Iterable[Finding]], cases: Cases
 ) -> None:
-    (found,) = judge(facts)
-    assert found.state == state
-
-
-# -- findings
+    for facts, state in cases:
+        (found,) = judge(facts)
+        assert found.state == state, facts
 
 
 def test_every_fault_of_the_configuration_is_a_finding_with_its_place() -> None:

@@ -104,9 +104,6 @@ def test_systemd_holds_the_port_for_the_daemon_and_without_one_a_free_port_is_we
     assert (port.state, "5400 is free" in port.finding) == ("ok", True)
 
 
-# -- rules
-
-
 def match(field: str, right: object, op: str = "==") -> dict[str, object]:
     return {"match": {"op": op, "left": {"payload": {"protocol": "udp", "field": field}}, "right": right}}
 

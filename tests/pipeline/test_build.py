@@ -99,10 +99,6 @@ def empty(journal: Path) -> None:
         (copy_as("{journal}-{on:012d}.parquet"), "holds the same records as"),
         (rewrite(lambda table: pa.table({"a": [1, 2]})), "{second} is no file of a journal: it has no column host"),
         (rewrite(unsigned), "{second} is no file of a journal: its column rec_no is uint64"),
-        (
-            rewrite(lambda table: table.drop_columns(["epoch"])),
-            "{second} is no file of a journal: it has no column epoch",
-        ),
         (cut, "{third} is no file of a journal: it cannot be read"),
         (foreign_sessions, "it has no column journal_id"),
         (empty, "{journal} has no records"),

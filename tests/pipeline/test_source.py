@@ -15,22 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import datasource as ds
 from pyspark.sql import functions as F
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringContains,
-    StringEndsWith,
-    StringStartsWith,
-)
 
 from bccnd.errors import PipelineError
 from bccnd.pipeline.schema import OBS
@@ -97,9 +83,9 @@ def test_a_capture_is_a_table_too(spark: SparkSession, tmp_path: Path) -> None:
     for name, first in (("b.pcap", 5), ("a.pcap", 0)):
         frames = [frame(seq, datagram("relay01/a/1", seq + 1, "a/b", "x")) for seq in range(first, first + 5)]
         (tmp_path / name).write_bytes(pcap(frames))
-    frame = load(spark, tmp_path, host="relay09")
-    assert frame.rdd.getNumPartitions() == 1
-    found = frame.orderBy("rec_no").select("host", "verdict", "rec_no", "epoch").collect()
+    table = load(spark, tmp_path, host="relay09")
+    assert table.rdd.getNumPartitions() == 1
+    found = table.orderBy("rec_no").select("host", "verdict", "rec_no", "epoch").collect()
     assert [tuple(one) for one in found] == [("relay09", "accepted", number + 1, 1) for number in range(10)]
     assert load(spark, tmp_path / "b.pcap", HOST="relay09", port="5400").count() == 5
 
@@ -142,18 +128,18 @@ A, B, C, D = (
     ("filters", "opened"),
     [
         ([], {A, B, C, D}),
-        ([EqualTo(("host",), "relay02")], {D}),
-        ([In(("host",), ("relay02", "relay03", None))], {D}),
-        ([EqualTo(("host",), "relay02"), EqualTo(("host",), "relay01")], set()),
-        ([EqualTo(("journal_id",), "20231115T000000Z-00000002")], {C}),
-        ([GreaterThan(("ts",), at(20_000))], {C}),
-        ([LessThan(("ts",), at(20_000))], {A, B, C, D}),
-        ([LessThanOrEqual(("ts",), at(0))], {A, B, D}),
-        ([GreaterThanOrEqual(("ts",), at(0)), LessThan(("ts",), at(100))], {A, B, D}),
-        ([EqualTo(("ts",), at(5))], {A, B, D}),
+        ([ds.EqualTo(("host",), "relay02")], {D}),
+        ([ds.In(("host",), ("relay02", "relay03", None))], {D}),
+        ([ds.EqualTo(("host",), "relay02"), ds.EqualTo(("host",), "relay01")], set()),
+        ([ds.EqualTo(("journal_id",), "20231115T000000Z-00000002")], {C}),
+        ([ds.GreaterThan(("ts",), at(20_000))], {C}),
+        ([ds.LessThan(("ts",), at(20_000))], {A, B, C, D}),
+        ([ds.LessThanOrEqual(("ts",), at(0))], {A, B, D}),
+        ([ds.GreaterThanOrEqual(("ts",), at(0)), ds.LessThan(("ts",), at(100))], {A, B, D}),
+        ([ds.EqualTo(("ts",), at(5))], {A, B, D}),
     ],
 )
-def test_files_whose_names_rule_them_out_are_not_opened(journal: Path, filters: list[Filter], opened: Any) -> None:
+def test_files_whose_names_rule_them_out_are_not_opened(journal: Path, filters: list[ds.Filter], opened: Any) -> None:
     one = reader(journal)
     assert one.pushFilters(filters) == []
     assert files_of(one) == opened
@@ -162,23 +148,23 @@ def test_files_whose_names_rule_them_out_are_not_opened(journal: Path, filters: 
 @pytest.mark.parametrize(
     ("one", "rule"),
     [
-        (EqualTo(("src",), "relay02/b/2"), lambda row: row["src"] == "relay02/b/2"),
-        (Not(EqualTo(("src",), "relay02/b/2")), lambda row: row["src"] not in ("relay02/b/2", None)),
-        (In(("chan",), ("c", None, "d")), lambda row: row["chan"] == "c"),
-        (Not(In(("chan",), ("c", "d"))), lambda row: row["chan"] not in ("c", None)),
-        (IsNull(("chan",)), lambda row: row["chan"] is None),
-        (IsNotNull(("chan",)), lambda row: row["chan"] is not None),
-        (StringStartsWith(("src",), "relay02/"), lambda row: (row["src"] or "").startswith("relay02/")),
-        (StringEndsWith(("src",), "/1"), lambda row: (row["src"] or "").endswith("/1")),
-        (StringContains(("verdict",), "upli"), lambda row: row["verdict"] == "duplicate"),
-        (GreaterThan(("rec_no",), 45), lambda row: row["rec_no"] > 45),
-        (LessThanOrEqual(("len",), 40), lambda row: row["len"] <= 40),
-        (GreaterThanOrEqual(("ts",), at(60)), lambda row: row["ts"] >= at(60)),
-        (EqualTo(("ts",), at(7)), lambda row: row["ts"] == at(7)),
-        (LessThan(("src",), "relay02"), lambda row: row["src"] is not None and row["src"] < "relay02"),
+        (ds.EqualTo(("src",), "relay02/b/2"), lambda row: row["src"] == "relay02/b/2"),
+        (ds.Not(ds.EqualTo(("src",), "relay02/b/2")), lambda row: row["src"] not in ("relay02/b/2", None)),
+        (ds.In(("chan",), ("c", None, "d")), lambda row: row["chan"] == "c"),
+        (ds.Not(ds.In(("chan",), ("c", "d"))), lambda row: row["chan"] not in ("c", None)),
+        (ds.IsNull(("chan",)), lambda row: row["chan"] is None),
+        (ds.IsNotNull(("chan",)), lambda row: row["chan"] is not None),
+        (ds.StringStartsWith(("src",), "relay02/"), lambda row: (row["src"] or "").startswith("relay02/")),
+        (ds.StringEndsWith(("src",), "/1"), lambda row: (row["src"] or "").endswith("/1")),
+        (ds.StringContains(("verdict",), "upli"), lambda row: row["verdict"] == "duplicate"),
+        (ds.GreaterThan(("rec_no",), 45), lambda row: row["rec_no"] > 45),
+        (ds.LessThanOrEqual(("len",), 40), lambda row: row["len"] <= 40),
+        (ds.GreaterThanOrEqual(("ts",), at(60)), lambda row: row["ts"] >= at(60)),
+        (ds.EqualTo(("ts",), at(7)), lambda row: row["ts"] == at(7)),
+        (ds.LessThan(("src",), "relay02"), lambda row: row["src"] is not None and row["src"] < "relay02"),
     ],
 )
-def test_a_filter_that_is_taken_leaves_what_sql_leaves(journal: Path, one: Filter, rule: Any) -> None:
+def test_a_filter_that_is_taken_leaves_what_sql_leaves(journal: Path, one: ds.Filter, rule: Any) -> None:
     everything = read(reader(journal))
     found = reader(journal)
     assert found.pushFilters([one]) == []
@@ -190,12 +176,12 @@ def test_a_filter_that_is_taken_leaves_what_sql_leaves(journal: Path, one: Filte
 @pytest.mark.parametrize(
     "one",
     [
-        *(EqualTo(("payload",), b"x"), EqualTo(("nosuch",), "x"), EqualTo(("a", "b"), "x")),
-        *(EqualTo(("peer_port",), 2**40), EqualTo(("src",), 7), EqualTo(("src",), None)),
-        *(In(("payload",), (b"x",)), Not(EqualTo(("payload",), b"x"))),
+        *(ds.EqualTo(("payload",), b"x"), ds.EqualTo(("nosuch",), "x"), ds.EqualTo(("a", "b"), "x")),
+        *(ds.EqualTo(("peer_port",), 2**40), ds.EqualTo(("src",), 7), ds.EqualTo(("src",), None)),
+        *(ds.In(("payload",), (b"x",)), ds.Not(ds.EqualTo(("payload",), b"x"))),
     ],
 )
-def test_a_filter_that_is_not_understood_is_given_back(journal: Path, one: Filter) -> None:
+def test_a_filter_that_is_not_understood_is_given_back(journal: Path, one: ds.Filter) -> None:
     found = reader(journal)
     assert found.pushFilters([one]) == [one]
     assert len(read(found)) == 131
