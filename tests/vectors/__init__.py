@@ -167,19 +167,6 @@ def total(key: str, data: bytes) -> bytes:
     return KEYS[key].pair.sign(data).hex().encode()
 
 
-def fits(key: str, signature: bytes, data: bytes) -> bool:
-    """Whether a sum as it stands on the wire is right."""
-    if key == CRC32 or KEYS[key].secret:
-        return signature == total(key, data)
-    if len(signature) != 128 or signature.strip(b"0123456789abcdef"):
-        return False
-    try:
-        KEYS[key].pair.public_key().verify(bytes.fromhex(signature.decode()), data)
-    except InvalidSignature:
-        return False
-    return True
-
-
 def sealed(key: str | None, body: bytes) -> bytes:
     """A whole datagram around a body, with the sum by a key of the table."""
     if key is None:
