@@ -8,6 +8,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,22 +37,12 @@ def about_machine() -> dict[str, Any]:
     return {"cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release()}
 
 
-def python_of(program: Path) -> str | None:
-    """The Python that a script names in its first lines; pip writes a second one where the path is long."""
-    with program.open("rb") as script:
-        head = [script.readline(4096).decode(errors="replace") for _ in range(2)]
-    found = re.match(r"#!\s*(\S*python\S*)", head[0]) or re.match(r"'''exec' \"?([^\"\s]*python[^\"\s]*)", head[1])
-    return found[1] if found else None
-
-
 def about_daemon(program: Path) -> dict[str, Any]:
-    """Version of bccnd and of its Python, and whether its core is compiled; null where the program does not tell."""
+    """Version of bccnd and of the Python beside it, and whether its core is compiled; null where that does not tell."""
     about: dict[str, Any] = {"program": str(program), "version": None, "compiled": None, "python": None}
-    python = python_of(program)
-    if python is not None:
-        done = subprocess.run([python, "-P", "-c", QUESTION], capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            about |= json.loads(done.stdout)
+    with suppress(OSError, ValueError):
+        command = [str(program.with_name("python")), "-P", "-c", QUESTION]
+        about |= json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
     return about
 
 

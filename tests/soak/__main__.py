@@ -71,12 +71,12 @@ class Soak:
     def run(self, rounds: int, beats: int) -> None:
         # Nothing is missed of a source that was never heard: first everybody hears all of them.
         self.load.begin(WARM_UP)
-        self._await_load()
+        self.load.rest()
         self._settle(0)
         for number in range(1, rounds + 1):
             self.load.begin(beats)
             self.chaos.round(number)
-            self._await_load()
+            self.load.rest()
             if self.load.fault:
                 self._fault(number, self.load.fault)
                 break
@@ -127,10 +127,6 @@ class Soak:
         lost = self._over_the_link() if one.name.startswith("relay01") else near.missing(self.load.sent, "c")
         return one.missing(self.load.sent) - one.told - lost
 
-    def _await_load(self) -> None:
-        while self.load.busy:
-            time.sleep(0.05)
-
     def _settle(self, number: int) -> None:
         """Everything that was sent has come, or it is missing."""
         self.readers.hurry = True
@@ -152,12 +148,10 @@ class Soak:
                 self._reported[one.name] += left
             if one.ended:
                 self._fault(number, f"{one.name}: it was cut off")
-            for fault in one.faults:
-                self._fault(number, f"{one.name}: {fault}")
-            one.faults.clear()
-        for fault in self.subscriber.faults:
-            self._fault(number, fault)
-        self.subscriber.faults.clear()
+        for name, faults in (*((one.name, one.faults) for one in self.witnesses), ("broker", self.subscriber.faults)):
+            for fault in faults:
+                self._fault(number, f"{name}: {fault}")
+            faults.clear()
 
     def _look_behind_the_link(self, number: int) -> None:
         """Gaps are seen when something comes behind them: with the last messages of the round, where the link was up
@@ -179,15 +173,12 @@ class Soak:
         except AssertionError as error:
             self._fault(number, str(error))
         for name, pid in self.stage.processes().items():
-            found = sample(pid)
-            if found is None:
-                continue
-            self.book.process(name, number, found)
-            daemon = self.stage.daemons.get(name)
-            if daemon is not None:
-                self._tables(number, name, daemon)
-                handled = daemon.metric("datagrams_received_total") + daemon.metric("published_total")
-                self.book.cost(name, number, found, handled)
+            if (found := sample(pid)) is not None:
+                self.book.process(name, number, found)
+                if (daemon := self.stage.daemons.get(name)) is not None:
+                    self._tables(number, name, daemon)
+                    handled = daemon.metric("datagrams_received_total") + daemon.metric("published_total")
+                    self.book.cost(name, number, found, handled)
         self.book.add("kept", "MB", MEMORY / 1e6, number, self.stage.kept() / 1e6)
         self.book.add("told", "", None, number, sum(one.told for one in self.witnesses))
         drops = kernel_drops(self.stage.udp_socket)
@@ -196,8 +187,8 @@ class Soak:
             self._reported["kernel"] = drops
 
     def _tables(self, number: int, name: str, daemon: Daemon) -> None:
-        for metric, label in (("sources", "sources"), ("clients", "clients"), ("subscriptions", "subscriptions")):
-            self.book.add(f"{name}: {label}", "", COUNTED, number, daemon.metric(metric))
+        for metric in ("sources", "clients", "subscriptions"):
+            self.book.add(f"{name}: {metric}", "", COUNTED, number, daemon.metric(metric))
         self.book.add(f"{name}: queue", "KB", COUNTED, number, daemon.metric("queue_bytes") / 1e3)
         if daemon.metric("datagrams_total", verdict="internal_error"):
             self._fault(number, f"{name}: internal_error")

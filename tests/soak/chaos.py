@@ -16,10 +16,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from tests.e2e.harness import Daemon, wait
+from tests.e2e.harness import wait
 from tests.e2e.shared import gateways
 from tests.soak import hostile
 from tests.soak.stage import Stage
@@ -155,14 +154,10 @@ class Chaos:
     # -- reloads
 
     def good_reload(self, number: int) -> None:
-        self._with_groups(self.stage.near, {"a": "soak/a/", f"g{number % 5}": "churn/"})
-        self._with_groups(self.stage.relay, {"a": "soak/a/", f"g{number % 5}": "churn/"})
-
-    @staticmethod
-    def _with_groups(daemon: Daemon, groups: dict[str, Any]) -> None:
-        daemon.settings["metrics"]["groups"] = groups
-        daemon.configure({})
-        daemon.reload()
+        for daemon in (self.stage.near, self.stage.relay):
+            daemon.settings["metrics"]["groups"] = {"a": "soak/a/", f"g{number % 5}": "churn/"}
+            daemon.configure({})
+            daemon.reload()
 
     def bad_reload(self, _number: int) -> None:
         """A file that makes no sense changes nothing."""
@@ -178,8 +173,4 @@ def rests(stage: Stage, clients: dict[str, int]) -> None:
     """Wait until all who came have left: only who belongs here is still connected."""
     for name, daemon in stage.daemons.items():
         most = clients[name]
-        wait(partial(_has_at_most, daemon, most), f"{name} to have no more than {most} clients", daemon.patience)
-
-
-def _has_at_most(daemon: Daemon, clients: int) -> bool:
-    return daemon.metric("clients") <= clients
+        wait(lambda: daemon.metric("clients") <= most, f"{name} to have no more than {most} clients", daemon.patience)  # noqa: B023

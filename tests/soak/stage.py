@@ -104,11 +104,8 @@ class Stage:
 
     def linked(self) -> None:
         """Wait until there is a link between the two segments, and the broker is up."""
-        for daemon, metric, gateway in (
-            (self.relay, "gateway_peers", "nng"),
-            (self.far, "gateway_peers", "nng"),
-            (self.relay, "gateway_up", "broker"),
-        ):
+        up = (self.relay, "gateway_up", "broker")
+        for daemon, metric, gateway in ((self.relay, "gateway_peers", "nng"), (self.far, "gateway_peers", "nng"), up):
             what = f"{gateway} of {daemon.folder.name} ({metric})"
             support.wait(partial(self._has, daemon, metric, gateway), what, PATIENCE)
 
@@ -123,13 +120,9 @@ class Stage:
     def processes(self) -> dict[str, int]:
         """What is measured, by name."""
         found = {name: daemon.process.pid for name, daemon in self.daemons.items() if daemon.process is not None}
-        for name, daemon, gateway in (
-            ("link of relay03", self.far, "nng"),
-            ("link of relay01", self.relay, "nng"),
-            ("broker", self.relay, "broker"),
-        ):
-            for pid in gateways(daemon, gateway):
-                found[name] = pid
+        links = ("link of relay03", self.far, "nng"), ("link of relay01", self.relay, "nng")
+        for name, daemon, gateway in (*links, ("broker", self.relay, "broker")):
+            found.update((name, pid) for pid in gateways(daemon, gateway))
         if self.recorder.process is not None and not self.recorder.ended():
             found["recorder"] = self.recorder.process.pid
         return found

@@ -92,7 +92,23 @@ class Witness:
         return sum(sent[kind] - self.got[kind] for kind in kinds or self.due)
 
 
-class Load:
+class Running:
+    """Something that goes on in a thread of its own until it is closed."""
+
+    def __init__(self) -> None:
+        self._over = False
+        self._thread = threading.Thread(target=self.run, daemon=True)
+        self._thread.start()
+
+    def run(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._over = True
+        self._thread.join(PATIENCE)
+
+
+class Load(Running):
     """Publishers on the segment and on the buses of three hosts, in a thread of their own."""
 
     def __init__(self, port: int, buses: dict[str, str], directed: bytes, chance: random.Random) -> None:
@@ -106,9 +122,7 @@ class Load:
         #: what has ended the publishers; nothing should
         self.fault = ""
         self._left = 0
-        self._over = False
-        self._thread = threading.Thread(target=self._publish, daemon=True)
-        self._thread.start()
+        super().__init__()
 
     @staticmethod
     def _client(path: str) -> socket.socket:
@@ -121,17 +135,17 @@ class Load:
     def begin(self, beats: int) -> None:
         self._left = beats
 
-    @property
-    def busy(self) -> bool:
-        return self._left > 0 and not self._over
+    def rest(self) -> None:
+        """Wait until all beats are done."""
+        while self._left > 0 and not self._over:
+            time.sleep(0.05)
 
     def close(self) -> None:
-        self._over = True
-        self._thread.join(PATIENCE)
+        super().close()
         for sock in (self._wire, *self._clients.values()):
             sock.close()
 
-    def _publish(self) -> None:
+    def run(self) -> None:
         while not self._over:
             if self._left:
                 try:
@@ -177,7 +191,7 @@ class Load:
         self._clients[client].send(frames.message(key, self._payload(kind, size)))
 
 
-class Readers:
+class Readers(Running):
     """A thread that reads for all witnesses: for the slow ones only every few seconds, and then all there is."""
 
     #: seconds for which a slow one does not read: longer than its queue lasts
@@ -186,11 +200,9 @@ class Readers:
     def __init__(self, witnesses: list[Witness]) -> None:
         self.witnesses = witnesses
         self.hurry = False
-        self._over = False
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+        super().__init__()
 
-    def _read(self) -> None:
+    def run(self) -> None:
         awake_at = time.monotonic() + self.NAP
         while not self._over:
             now = time.monotonic()
@@ -202,13 +214,12 @@ class Readers:
                 time.sleep(0.005)
 
     def close(self) -> None:
-        self._over = True
-        self._thread.join(PATIENCE)
+        super().close()
         for one in self.witnesses:
             one.sock.close()
 
 
-class Subscriber:
+class Subscriber(Running):
     """A subscriber of the broker, in a thread of its own. It dials again whenever it is cut off; as long as it is
     connected it gets every message from the segment, in order."""
 
@@ -220,11 +231,9 @@ class Subscriber:
         self.got = 0
         self.faults: list[str] = []
         self._port = port
-        self._over = False
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        super().__init__()
 
-    def _run(self) -> None:
+    def run(self) -> None:
         while not self._over:
             with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 1) as sock:
                 sock.settimeout(0.2)
@@ -247,10 +256,6 @@ class Subscriber:
                 if text.startswith(MARK + b"r "):
                     number = int(text.split(b" ", 3)[2])
                     if last and number != last + 1:
-                        self.faults.append(f"broker: r{number} came after r{last}")
+                        self.faults.append(f"r{number} came after r{last}")
                     last = number
                     self.got += 1
-
-    def close(self) -> None:
-        self._over = True
-        self._thread.join(PATIENCE)
