@@ -439,9 +439,6 @@ def test_a_number_that_no_user_or_group_can_have_is_refused() -> None:
         assert fault_of(f"bus: {{group: {number}}}").path == "bus.group"
 
 
-# -- files
-
-
 def load_fault(path: Path) -> Fault:
     with pytest.raises(ConfigError) as caught:
         load(str(path))
@@ -672,9 +669,6 @@ def test_heartbeats_need_a_key_to_sign_them(tmp_path: Path) -> None:
     assert read(signing([private_file(tmp_path)], signers, "heartbeat: {interval: 5s}\n"), "x").signers
 
 
-# -- keys that systemd passes
-
-
 @pytest.fixture
 def credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of credentials of this service."""
@@ -710,9 +704,6 @@ def test_a_key_that_was_not_passed_or_is_bad_needs_a_restart(tmp_path: Path, cre
     assert "systemctl restart bccnd" in fault.remedy
     path = key_file(tmp_path, KEY, 0o644)
     assert key_fault(path).remedy == f"chmod 600 {path}"
-
-
-# -- whatever a file holds
 
 
 #: the names of keys, and values of many kinds

@@ -286,9 +286,6 @@ def test_what_takes_a_restart_is_marked_in_the_page_of_the_configuration() -> No
     assert {part.split(maxsplit=1)[0] for part in parts if "[restart]" in part.split(".El")[0]} == waiting
 
 
-# -- completions and commands
-
-
 def test_completions_are_made_for_every_command_and_complete(tmp_path: Path) -> None:
     bash = need("bash", "bash")
     spec = importlib.util.spec_from_file_location("generate", ROOT / "packaging/completions/generate.py")
@@ -345,9 +342,6 @@ def test_a_packaged_command_loads_nothing_from_a_users_environment(tmp_path: Pat
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(name)
     assert "disturbed" in run(sys.executable, program, "--version", **disturbed).stderr
-
-
-# -- the Debian package
 
 
 @pytest.mark.slow

@@ -27,9 +27,6 @@ def rights(rules: list[Rule], peer: Peer) -> Rights:
     return Access(rules, DIALECTS["path"], DAEMON_UID, DAEMON_GID).rights(peer)
 
 
-# -- whom a rule fits
-
-
 @pytest.mark.parametrize(
     ("rule", "fits"),
     [
@@ -49,8 +46,6 @@ def rights(rules: list[Rule], peer: Peer) -> Rights:
 def test_a_rule_fits_who_is_all_that_it_names(rule: Rule, fits: set[Peer]) -> None:
     assert {peer for peer in (ROOT, OWN, MEMBER, GUEST, UNKNOWN) if rule.fits(peer)} == fits
 
-
-# -- which rule decides
 
 TAP_OFF, TAP_ON = Rule(tap=False), Rule(tap=True)
 
@@ -259,8 +254,6 @@ def test_every_entrance_admits_whom_it_is_for_and_speaks_its_own_dialect(tmp_pat
         assert [packet[4:].split(b"\0")[0] for packet in bob.all()] == [b"a.b"]
         assert [packet[4:].split(b"\0")[0] for packet in here.all()] == [b"a/b", b"a/b/c", b"a/+"]
 
-
-# -- on the bus
 
 RULES = [
     Rule(uid=ANN.uid, publish=(b"a/", b"!/app/"), subscribe=(b"a/", b"!/app/", b"!/cred/"), tag=True),

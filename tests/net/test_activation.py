@@ -260,9 +260,6 @@ def test_what_a_predecessor_has_stored_is_none_of_this(tmp_path: Path, stack: Ex
         os.fstat(bus)
 
 
-# -- what is said
-
-
 @pytest.mark.parametrize(
     ("mode", "group", "said"), [(0o660, 0, False), (0o600, 0, True), (0o666, 0, True), (0o660, 1, True)]
 )

@@ -145,9 +145,6 @@ class Wire:
         self.hub.bus.deliver(found)
 
 
-# -- on and off
-
-
 def test_what_comes_in_one_round_comes_in_one_packet_and_only_while_it_is_wanted(hub: Hub) -> None:
     one = hub.connect(b"a")
     for wanted in (False, True, True, False, False, True):
@@ -166,9 +163,6 @@ def test_on_and_off_stand_between_the_messages_before_and_behind_them(hub: Hub) 
     assert one.all() == [frames.batch(numbered(0, 3)), *numbered(3, 2)]
     one.send(*numbered(0, 2), frames.request(frames.BATCH_ON), *numbered(2, 3))
     assert one.all() == [*numbered(0, 2), frames.batch(numbered(2, 3))]
-
-
-# -- what goes in; keys, answers, echo and meta are in test_model.py
 
 
 def test_the_tap_goes_into_batches_in_its_order(hub: Hub) -> None:
@@ -405,12 +399,6 @@ def test_the_end_of_the_bus_sends_what_has_gathered(hub: Hub) -> None:
     hub.bus.stop_accepting()
     hub.bus.drain(time.monotonic() + 60)
     assert numbers(one.waiting()) == list(range(10))
-
-
-# -- many deliveries at once, a packet for each
-
-
-# -- all of it together
 
 
 class Reader:

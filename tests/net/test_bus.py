@@ -29,12 +29,6 @@ def own_identity() -> bytes:
     return b"relay01/%b/%d" % (program, os.getpid())
 
 
-# -- subscriptions
-
-
-# -- messages
-
-
 def test_the_segment_and_who_wants_meta_get_the_sender_and_rising_numbers(hub: Hub) -> None:
     one, publisher = hub.connect(b"a"), hub.connect()
     one.send(b"CMSG !/bccn/meta/on")
@@ -50,9 +44,6 @@ def test_the_segment_and_who_wants_meta_get_the_sender_and_rising_numbers(hub: H
     assert heads == [b"%b:%d:a|%b" % (src, seq, rest) for src, seq, _, _, rest in metas]
     assert metas[1][1] == metas[0][1] + 1
     assert hub.routes.carried() == [(b"a", 2, 1)]
-
-
-# -- control messages
 
 
 REFUSED = [
@@ -276,9 +267,6 @@ def test_slow_clients_are_named_in_the_log_once(small: Hub, caplog: pytest.LogCa
     publisher.all()
     (line,) = [message for message in caplog.messages if f"pid {os.getpid()}, uid {os.geteuid()}" in message]
     assert "'a/', 'b'" in line
-
-
-# -- too many
 
 
 def test_too_many_clients_are_refused_and_told_so_and_those_who_are_here_are_served(tmp_path: Path) -> None:

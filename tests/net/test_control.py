@@ -115,8 +115,6 @@ def test_the_last_word_counts(hub: Hub) -> None:
     assert hub.bus._clients._blockers == set()
 
 
-# -- tags
-
 BAD_TAGS = [b"x" * (MAX_TAG + 1), b"a/b", b"/", b"a b", b"a:b", b"a|b", b"*", b"?", b"!", b"\0", b"a\0", b"\xff", b"\n"]
 
 
@@ -134,9 +132,6 @@ def test_a_tag_where_there_is_no_segment(tmp_path: Path) -> None:
         one = hub.connect()
         one.send(frames.request(frames.TAG, b"x"), frames.request(frames.WHOAMI))
         assert one.all() == [frames.control(frames.WHOAMI, me(hub) + b"/x")]
-
-
-# -- tracing
 
 
 def test_who_may_tap_may_trace_and_others_are_told(town: Hub) -> None:
@@ -193,9 +188,6 @@ def test_an_unknown_listing_is_told(hub: Hub) -> None:
         assert refusals(one.all()) == [(b"unknown_listing", name[:64])]
     one.send(frames.request(frames.STATS, b"rows"))
     assert one.all() == [b'CMSG !/bccn/stats\0{"items":[{"n":1}],"more":false}']
-
-
-# -- without a segment
 
 
 def test_where_there_is_no_segment_every_key_is_a_good_one(tmp_path: Path) -> None:

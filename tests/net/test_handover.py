@@ -239,9 +239,6 @@ def test_who_only_shut_down_still_gets_what_it_wants(site: Site) -> None:
         site.die()
 
 
-# -- those who are made to wait
-
-
 def test_an_end_on_request_pours_nothing_over_those_who_read_slowly(tmp_path: Path) -> None:
     """What has not been taken from clients stays with them until the next daemon asks for it."""
     with Site(tmp_path, limits=BusLimits(queue_messages=5)) as site:
@@ -452,9 +449,6 @@ def test_so_is_one_for_whom_there_is_no_memory_any_more(site: Site, caplog: pyte
     site.die()
     assert one.ended()
     assert {client.number for client in site.bus.clients.values()} == {other.client.number, third.client.number}
-
-
-# -- in the midst of an input: killed at every line
 
 
 @dataclass

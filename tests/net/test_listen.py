@@ -284,9 +284,6 @@ def test_a_served_abstract_address_is_refused_and_stays_served() -> None:
         assert greeted(living)
 
 
-# -- inherited descriptors
-
-
 @pytest.mark.parametrize("listening", [False, True])
 @pytest.mark.parametrize("blocking", [False, True])
 def test_an_inherited_socket_is_used(folder: Path, listening: bool, blocking: bool) -> None:
@@ -337,9 +334,6 @@ def test_a_descriptor_that_cannot_be_listened_on_is_refused_and_left_as_it_is(ki
             os.close(descriptor)
 
 
-# -- addresses of the network
-
-
 def test_an_ipv6_address_is_listened_on() -> None:
     with (
         contextlib.closing(listen_tcp("::1", 0)) as listener,
@@ -360,9 +354,6 @@ def test_an_address_that_cannot_be_listened_on_is_refused() -> None:
             assert f"{host}:{number}" in caught.value.detail
             assert (f"sport = :{number}" in caught.value.remedy) is remedy
         assert descriptors() == before
-
-
-# -- accepting
 
 
 class Broke(socket.socket):

@@ -446,9 +446,6 @@ def test_a_closed_standard_error_costs_nothing(setup: Setup, capfd: pytest.Captu
     assert capfd.readouterr() == ("", "")
 
 
-# -- the last lines
-
-
 def test_the_last_lines_stay_in_memory_with_event_and_remedy() -> None:
     recent = log.keep_recent()
     try:

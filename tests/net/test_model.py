@@ -377,12 +377,6 @@ def test_every_client_gets_exactly_what_is_due_and_nothing_is_left_at_the_end(tm
         nothing_is_left(hub)
 
 
-# -- with clients that do not read
-
-
-# -- with publishers that are made to wait
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_where_publishers_wait_every_message_is_accounted_for_once_and_each_keeps_its_order(
     tmp_path: Path, seed: int

@@ -86,9 +86,6 @@ def let_pass(hub: Hub, peer: Peer, seconds: float) -> None:
     hub.turn()
 
 
-# -- soft modes: the socket is full
-
-
 def test_with_soft_discard_nothing_waits_but_the_gap(small: Hub) -> None:
     one = slow(small, b"a")
     mode(one, soft="discard")
@@ -492,9 +489,6 @@ def test_other_frames_than_messages_cost_nothing(tmp_path: Path) -> None:
         assert hub.bus.counters.held["rate"] == 0
 
 
-# -- the end of the bus
-
-
 def test_drain_takes_what_publishers_that_wait_have_sent(small: Hub) -> None:
     one, publisher, count = blocked(small)
     other = small.connect(b"a")
@@ -520,12 +514,6 @@ def test_drain_takes_what_slowed_publishers_have_sent(tmp_path: Path) -> None:
         assert numbers(one.waiting()) == list(range(50))
 
 
-# -- reloading
-
-
-# -- orders
-
-
 @pytest.mark.parametrize("order", ["queue", "stack", "random"])
 def test_in_every_order_a_message_that_no_packet_to_this_client_can_hold_is_a_gap(hub: Hub, order: str) -> None:
     one = slow(hub, b"a")
@@ -537,9 +525,6 @@ def test_in_every_order_a_message_that_no_packet_to_this_client_can_hold_is_a_ga
     assert gaps(packets) == 1
     assert dropped(hub) == {"too_big": 1}
     assert one.client.account.queue_bytes == 0
-
-
-# -- all of them together
 
 
 @pytest.mark.parametrize("hard", [name.decode() for name in HARD_MODES])

@@ -119,7 +119,7 @@ class Read(HTMLParser):
     def handle_data(self, data: str) -> None:
         self.text += data
 
-    def _other(self, data: str) -> None:
+    def _other(self, *_: object, **__: object) -> None:
         self.elements.append(("other", ()))
 
     handle_comment = handle_decl = unknown_decl = handle_pi = _other

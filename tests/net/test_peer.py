@@ -185,9 +185,6 @@ def test_the_last_descriptor_goes_to_a_client_that_is_known_by_name(hub: Hub) ->
         assert waiting[0].all() == []
 
 
-# -- on the bus
-
-
 def test_a_client_whose_process_has_ended_is_served(town: Hub) -> None:
     before, after = town.knock(ANN), town.knock(BOB)
     assert before.process is not None
@@ -295,8 +292,6 @@ def test_a_limit_does_not_count_clients_of_a_reused_pid(tmp_path: Path, limits: 
         assert old.ended()
         assert len(hub.bus.clients) == 1
 
-
-# -- outside of our pid namespace
 
 #: a bus in a pid namespace of its own
 SERVE = """

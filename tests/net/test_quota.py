@@ -27,9 +27,6 @@ def limited(folder: Path, *, queue_messages: int = 1000, **user: float) -> Hub:
     return Hub(folder, limits=BusLimits(queue_messages=queue_messages, user=limits), others=[("path", everybody)])
 
 
-# -- connections
-
-
 def test_a_user_has_a_largest_number_of_clients(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with limited(tmp_path, clients=2) as hub:
         mine = [hub.connect(b"a", who=ANN) for _ in range(2)]
@@ -64,9 +61,6 @@ def test_a_refused_client_leaves_nothing_behind(tmp_path: Path) -> None:
         assert len(os.listdir("/proc/self/fd")) == before
         assert len(hub.bus.quota) == 1
         every_charge_is_what_is_kept(hub)
-
-
-# -- subscriptions
 
 
 # -- queues
@@ -141,9 +135,6 @@ def test_with_hard_block_a_user_without_room_blocks_its_publishers_until_there_i
             packets.append(one.hear())
             every_charge_is_what_is_kept(hub)
         assert gaps(packets) == one.client.loss == 0
-
-
-# -- whatever happens
 
 
 def sends(chance: random.Random, peer: Peer) -> bytes:

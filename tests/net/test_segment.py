@@ -161,9 +161,6 @@ def test_a_buffer_that_was_granted_is_no_warning_and_a_closed_segment_gives_its_
         other.bind(("0.0.0.0", options.port))
 
 
-# -- the names of senders
-
-
 def sockaddr_in6(address: str, port: int, scope: int = 0, flow: int = 0) -> bytes:
     packed = socket.inet_pton(socket.AF_INET6, address)
     return struct.pack("=H", socket.AF_INET6) + struct.pack("!HI16s", port, flow, packed) + struct.pack("=I", scope)
@@ -200,9 +197,6 @@ def test_senders_of_ipv6_are_written_in_brackets_with_their_interface_where_they
     looked_up = {12: "lan7"}
     peers = Peers(memoryview(sockaddr_in6("fe80::1", 5400, 12)), socket.AF_INET6, looked_up.pop)
     assert (peers[:], looked_up) == (["[fe80::1%lan7]:5400"], {})
-
-
-# -- multicast
 
 
 def test_a_segment_of_ipv6_is_opened_with_room_for_its_longer_names(options: SegmentOptions) -> None:

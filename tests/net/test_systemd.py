@@ -22,8 +22,6 @@ from bccnd.net.systemd import MAX_STATUS, Manager, take_sockets
 from tests.activation import Notified, Told, launch
 from tests.support import NOBODY, ROOT, need_root, turn, turn_until
 
-# -- what was passed
-
 TAKER = """
 import json, os, sys
 from bccnd.net.systemd import take_sockets

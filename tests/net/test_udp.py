@@ -127,9 +127,6 @@ def hears(sock: socket.socket, until: bytes) -> list[bytes]:
     return heard
 
 
-# -- names
-
-
 def test_a_peer_is_named_by_address_and_port() -> None:
     assert peer_name(("10.0.0.9", 5400)) == "10.0.0.9:5400"
     assert peer_name(("::1", 5400, 0, 0)) == "[::1]:5400"
@@ -471,9 +468,6 @@ def test_what_is_strange_about_a_passed_socket_is_a_warning(passes: Opens, port:
     assert "BindIPv6Only=ipv6-only" in warning
 
 
-# -- buffers
-
-
 def size(sock: socket.socket, option: int) -> int:
     return sock.getsockopt(socket.SOL_SOCKET, option) // 2
 
@@ -509,8 +503,6 @@ def test_without_privilege_a_buffer_is_as_large_as_the_limit(passes: Opens, tmp_
         assert grow_receive_buffer(sock, 100_000) >= 100_000
         assert grow_receive_buffer(sock, 1 << 30) == size(sock, socket.SO_RCVBUF) == min(most, 1 << 30)
 
-
-# -- other networks
 
 #: what a script in a network of its own begins with; the first word that it prints is the reason of a refusal
 SCRIPT = """
