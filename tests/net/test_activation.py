@@ -116,23 +116,6 @@ def test_each_socket_finds_what_it_serves_in_whatever_order_they_came(
     ]
 
 
-def test_what_was_not_passed_is_opened_as_usual(tmp_path: Path, stack: ExitStack) -> None:
-    sockets = Sockets()
-    path, segment = str(tmp_path / "bus"), options(port=free_port())
-    sockets.assign([path], [segment], metrics=True)
-    listener, ours = sockets.open_bus(path, 0o600, None)
-    stack.callback(listener.close)
-    assert ours
-    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    opened = sockets.open_segment(segment)
-    stack.callback(opened.close)
-    assert opened.sock.getsockname() == ("0.0.0.0", segment.port)
-    (visitors,) = sockets.open_metrics(("127.0.0.1", 0))
-    visitors.close()
-    assert sockets.open_metrics(None) == []
-    assert sockets.served == []
-
-
 def test_a_bus_is_known_by_another_way_to_its_path_and_by_its_descriptor(tmp_path: Path, stack: ExitStack) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "var").symlink_to(tmp_path / "run")

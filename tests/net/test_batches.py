@@ -21,7 +21,7 @@ from bccnd.core.integrity import Door
 from bccnd.core.quota import UserLimits
 from bccnd.core.runs import LENGTH, MAX_PORTION
 from bccnd.net.clients import BusLimits
-from tests.net.packets import unbatched
+from tests.net.packets import mode, unbatched
 from tests.support import Hub, Peer, dropped, gaps, messages, slow, turn_until
 
 #: a few of them are more than the kernel keeps for one client, whatever it has been asked to keep
@@ -40,13 +40,6 @@ def batched(hub: Hub, *patterns: bytes) -> Peer:
     one = hub.connect(*patterns)
     batch(hub, one)
     return one
-
-
-def mode(peer: Peer, soft: str = "", hard: str = "", order: str = "") -> None:
-    for key, value in ((frames.SOFT, soft), (frames.HARD, hard), (frames.ORDER, order)):
-        if value:
-            peer.send(frames.request(key + value.encode()))
-    peer.hub.settle()
 
 
 def numbered(first: int, count: int, tail: bytes = b"") -> list[bytes]:

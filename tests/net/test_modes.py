@@ -13,19 +13,11 @@ from bccnd.core import frames
 from bccnd.core.quota import UserLimits
 from bccnd.net.access import everybody
 from bccnd.net.clients import HARD_MODES, SOFT_MODES, BusLimits
-from tests.net.packets import unbatched
+from tests.net.packets import mode, unbatched
 from tests.support import ANN, BOB, Hub, Peer, Who, dropped, gaps, messages, refusals, slow, turn_until
 
 #: small enough for a socket that keeps little, and too large for many of them
 PART = b"x" * 1000
-
-
-def mode(peer: Peer, soft: str = "", hard: str = "", order: str = "") -> None:
-    """Set modes, and wait until they are in force."""
-    for key, value in ((frames.SOFT, soft), (frames.HARD, hard), (frames.ORDER, order)):
-        if value:
-            peer.send(frames.request(key + value.encode()))
-    peer.hub.settle()
 
 
 def numbered(first: int, count: int) -> list[bytes]:

@@ -15,10 +15,9 @@ import pytest
 
 from bccnd.core import frames
 from bccnd.core.bccn1 import MAX_RECEIVE
-from bccnd.errors import StartError
 from bccnd.leaf.packets import BATCH
 from bccnd.net.segment import Peers, Segment, SegmentOptions
-from tests.support import BROADCAST, cannot_here, free_port, wait, without_root
+from tests.support import BROADCAST, free_port, wait, without_root
 
 Opens = Callable[..., Segment]
 
@@ -199,27 +198,6 @@ def test_senders_of_ipv6_are_written_in_brackets_with_their_interface_where_they
     assert (peers[:], looked_up) == (["[fe80::1%lan7]:5400"], {})
 
 
-def test_a_segment_of_ipv6_is_opened_with_room_for_its_longer_names(options: SegmentOptions) -> None:
-    try:
-        segment = Segment(replace(options, address="ff02::bcc:7", bind="::", interface="lo"))
-    except (OSError, StartError) as error:
-        cannot_here(f"this host has no IPv6: {error}")
-    with (
-        contextlib.closing(segment),
-        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender,
-        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as other,
-    ):
-        # On the loopback interface there is no multicast in IPv6; what is sent to the host itself takes the same way.
-        for number, sock in enumerate((sender, other)):
-            sock.bind(("::1", 0))
-            sock.sendto(b"%d" % number, ("::1", options.port))
-        (batch,) = take(segment, 2)
-        assert batch == [b"0", b"1"]
-        ports = [sock.getsockname()[1] for sock in (sender, other)]
-        assert segment.peers[:2] == [f"[::1]:{port}" for port in ports]
-        assert len(segment.peers) == BATCH
-
-
 # -- a socket that was passed
 
 
@@ -230,19 +208,6 @@ def passed(options: SegmentOptions) -> Iterator[socket.socket]:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(("0.0.0.0", options.port))
         yield sock
-
-
-def test_a_passed_socket_serves_its_segment_with_what_came_before(
-    passed: socket.socket, options: SegmentOptions, sender: socket.socket
-) -> None:
-    sender.sendto(b"early", (BROADCAST, options.port))
-    segment = Segment(options, passed)
-    assert segment.sock is passed
-    assert segment.warnings == []
-    assert segment.broadcast(b"ours") is None
-    assert [one for batch in take(segment, 2) for one in batch] == [b"early", b"ours"]
-    assert segment.receiver.stamp_ns() > 0
-    assert segment.granted >= options.receive_buffer
 
 
 def test_a_passed_socket_that_holds_too_little_is_a_warning(

@@ -30,7 +30,6 @@ from bccnd.net.udp import (
     grow_send_buffer,
     interface_name,
     open_udp,
-    peer_name,
 )
 from tests.support import BROADCAST, ROOT, cannot_here, free_port, need_root, wait, without_root
 
@@ -125,15 +124,6 @@ def hears(sock: socket.socket, until: bytes) -> list[bytes]:
 
     wait(done, f"{until!r}")
     return heard
-
-
-def test_a_peer_is_named_by_address_and_port() -> None:
-    assert peer_name(("10.0.0.9", 5400)) == "10.0.0.9:5400"
-    assert peer_name(("::1", 5400, 0, 0)) == "[::1]:5400"
-    assert peer_name(("fd00::1", 65_535, 7, 0)) == "[fd00::1]:65535"
-    # Where an address means nothing without its interface, that is named, if it still exists.
-    assert peer_name(("fe80::1", 5400, 0, LO)) == "[fe80::1%lo]:5400"
-    assert peer_name(("fe80::1", 5400, 0, 2**31 - 1)) == "[fe80::1]:5400"
 
 
 def test_datagrams_go_to_the_address_of_the_segment_wherever_the_socket_is_bound() -> None:
