@@ -183,18 +183,6 @@ def test_cells_say_their_figures_where_the_pointer_rests() -> None:
     assert EVIL in html.unescape(titles[0])
 
 
-@pytest.mark.slow
-def test_a_large_matrix_is_not_a_large_file() -> None:
-    links = tuple(
-        Link(f"r{host:02d}", f"s{number:02d}/a", 100, 100, 99, 1, 0, 0, 0, 0)
-        for host in range(50)
-        for number in range(50)
-    )
-    drawn = charts.draw_matrix(replace(full(), links=links))
-    assert drawn
-    assert len(drawn) < 1_300_000
-
-
 def test_sets_are_called_by_what_is_shorter() -> None:
     hosts = ("a", "b", "c", "d")
     assert set_name(Delivery(frozenset(hosts), 1), hosts) == "all 4 hosts"
