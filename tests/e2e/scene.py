@@ -95,11 +95,7 @@ def settings(folder: Path, daemon: Daemon) -> dict[str, Any]:
         "bus": {"queue": {"messages": 512, "bytes": "1MiB"}},
         "metrics": {"groups": {"cards": "cardsys/"}},
         "gateways": {
-            "broker": {
-                "tcp": f"127.0.0.1:{free_port()}",
-                "udp": f"127.0.0.1:{free_port()}",
-                "state": str(folder / "broker"),
-            }
+            "broker": {name: f"127.0.0.1:{free_port()}" for name in ("tcp", "udp")} | {"state": str(folder / "broker")}
         },
     }
 

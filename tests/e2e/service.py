@@ -73,22 +73,6 @@ class Service(Daemon):
         """Names and descriptors that the daemon is to find."""
         return [(name, sock.fileno()) for name, sock in self.passed]
 
-    def refused(self) -> str:
-        """Start a daemon that must not start; what it says in its log, which the manager is told too."""
-        process = self.spawn()
-        assert process.wait(self.patience) == 2, self.said()
-        said = self.said()
-        assert "remedy" in said
-        assert "Traceback" not in said
-        told = self.manager.said()
-        assert [one.value("READY") for one in told] == [None]
-        status = told[0].value("STATUS") or ""
-        assert status.startswith("cannot start: ")
-        assert "remedy: " in status
-        assert " ".join(status.removeprefix("cannot start: ").split(";")[0].split()) in " ".join(said.split())
-        assert self.manager.senders == {process.pid}
-        return said
-
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)

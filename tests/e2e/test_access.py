@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -25,9 +24,7 @@ class User(Closing):
 
     def __init__(self, daemon: Daemon, *who: int) -> None:
         with acting_as(*who):
-            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self.sock.connect(str(daemon.bus))
-        self.sock.settimeout(20)
+            self.sock = daemon.raw()
 
     def say(self, *packets: bytes) -> None:
         for packet in packets:

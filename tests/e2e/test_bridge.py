@@ -76,22 +76,6 @@ def test_broadcasts_of_a_client_that_has_left_are_still_known_as_ours(signed: Da
     wait(lambda: Counter(signed.verdicts()) - before == {"looped": 1})
 
 
-def test_two_daemons_on_one_segment_receive_from_each_other_and_never_from_themselves(
-    signed: Daemon, before: Counter[str]
-) -> None:
-    shared = {name: signed.settings[name] for name in ("segments", "integrity")}
-    with (
-        Daemon(signed.folder / "b", {**shared, "host": "relay02"}) as other,
-        signed.connect("y/") as here,
-        other.connect("y/") as there,
-    ):
-        here.publish("y/1", b"from one")
-        there.publish("y/2", b"from two")
-        assert sorted(payloads(here, 2)) == sorted(payloads(there, 2)) == [b"from one", b"from two"]
-        assert here.receive(0.1) is there.receive(0.1) is None
-        wait(lambda: Counter(signed.verdicts()) - before == other.verdicts() == {"accepted": 1, "looped": 1})
-
-
 def test_the_tool_publishes_lines_and_prints_messages(signed: Daemon) -> None:
     command = [str(BIN / "bccn"), "--socket", str(signed.bus)]
     subscriptions = signed.metric("subscriptions")

@@ -124,19 +124,6 @@ def test_with_broadcast_two_hosts_are_one(tmp_path: Path) -> None:
 # -- ids and sessions
 
 
-def test_a_second_one_with_an_id_is_closed_and_the_first_one_stays(broker: Broker) -> None:
-    before = broker.dropped("duplicate_id")
-    first = broker.ready(b"SAME", b"a")
-    second = broker.sub(b"SAME", b"b")
-    assert second.ended()
-    broker.publish(b"b", 3, b"not for the first")
-    broker.publish(b"a", 3, b"hello")
-    assert first.hear().data == b"hello"
-    wait(lambda: broker.dropped("duplicate_id") == before + 1, "the count")
-    # An id is all of its eleven bytes.
-    assert broker.ready(b"elevenbytes", b"a") is not broker.ready(b"elevenbyte", b"a")
-
-
 def test_a_subscriber_that_comes_back_has_its_subscriptions(broker: Broker) -> None:
     for how in (b"disconnect", b"close", b"reset"):
         one = broker.ready(how, b"a/+", b"b")

@@ -13,7 +13,6 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,17 +186,6 @@ def test_what_may_be_an_attack_is_in_the_journal_once_with_its_number(journaled:
         assert sum(entry.get("BCCND_EVENT") == b"datagrams_refused" for entry in journaled.entries) == 4
 
 
-def reload_three_times(daemon: Daemon) -> None:
-    """Reload, and see by another way than by the log that it was done."""
-
-    def done(count: int) -> bool:
-        return daemon.metric("config_reloads_total", result="applied") == count
-
-    for number in range(1, 4):
-        daemon.signal(signal.SIGHUP)
-        wait(partial(done, number), "the reload")
-
-
 class OnTerminal(Daemon):
     """A daemon on a terminal."""
 
@@ -229,7 +217,9 @@ def test_on_a_terminal_it_is_readable_and_a_terminal_that_is_stopped_does_not_ho
     with daemon, daemon.connect("a") as client, daemon.raw() as other:
         daemon.flow(False)
         before = daemon.said()
-        reload_three_times(daemon)
+        for number in range(1, 4):  # that it was done is seen by another way than by the log
+            daemon.signal(signal.SIGHUP)
+            wait(lambda: daemon.metric("config_reloads_total", result="applied") == number, "the reload")  # noqa: B023
         client.publish("a", b"served")
         assert payloads(client, 1) == [b"served"]
         assert daemon.said() == before

@@ -197,12 +197,8 @@ def test_top_gives_the_figures_of_an_interval(tmp_path: Path) -> None:
         }  # fmt: skip
         assert (shown["host"], shown["segments"]) == ("relay01", [f"127.255.255.255#{daemon.port}"])
         assert (shown["heard"], shown["unheard"], shown["deaf"]) == (35, 0, "")
-        assert (shown["losses"]["missing"], shown["new"]["missing"]) == (1, 1)
-        busiest = shown["busy_channels"][0]
-        assert busiest["name"] == "demo/busy"
-        assert [round(busiest[one] * shown["heard_seconds"]) for one in ("messages", "bytes")] == [30, 300]
-        assert shown["busy_senders"][0]["name"] == "relay02/s/1"
-        assert shown["states"] == {"alive": 1, "silent": 0, "dead": 0}
+        assert shown["losses"]["missing"] == shown["new"]["missing"] == shown["states"]["alive"] == 1
+        assert (shown["busy_channels"][0]["name"], shown["busy_senders"][0]["name"]) == ("demo/busy", "relay02/s/1")
         assert [(row["src"], row["missing"]) for row in shown["troubled_sources"]] == [("relay02/s/2", 1)]
         assert len(shown["worst_clients"]) == 3
         assert daemon.tool("top").returncode == 2  # no terminal
