@@ -53,12 +53,12 @@ class Memory(threading.Thread):
             self.most = max(self.most, 1024 * sum(kib_of(pid) for pid in family(self._pid)))
 
 
-def _build(journal: str, tables: str, words: tuple[str, ...], say: bool) -> tuple[float, float, int]:
+def _build(journal: str, tables: str, memory: str, say: bool) -> tuple[float, float, int]:
     """Seconds from start to end, those of the run itself, and the most memory."""
     code = "from bccnd.cli.tool import main; main()"
     began = time.monotonic()
     with subprocess.Popen(
-        [sys.executable, "-c", code, "pipeline", "build", journal, "--out", tables, "--json", *words],
+        [sys.executable, "-c", code, "pipeline", "build", journal, "--out", tables, "--json", "--memory", memory],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -67,24 +67,24 @@ def _build(journal: str, tables: str, words: tuple[str, ...], say: bool) -> tupl
     ) as running:
         assert running.stdout
         assert running.stderr
-        memory = Memory(running.pid)
-        memory.start()
+        most = Memory(running.pid)
+        most.start()
         for line in running.stderr:
             if say:
                 click.echo(f"  {time.monotonic() - began:6.1f} s  {line.rstrip()}", err=True)
         summary = json.loads(running.stdout.read() or "{}")
-        memory.ended.set()
+        most.ended.set()
     if running.returncode:
         raise click.ClickException("the build has failed")
-    return time.monotonic() - began, summary["seconds"], memory.most
+    return time.monotonic() - began, summary["seconds"], most.most
 
 
-def measure(folder: str, rows: int, memory: str, words: tuple[str, ...], *, steps: bool) -> Run:
+def measure(folder: str, rows: int, memory: str, *, steps: bool) -> Run:
     """Make a journal of about so many rows, and its tables."""
     journal, tables = f"{folder}/journal-{rows}", f"{folder}/tables-{rows}"
     click.echo(f"making a journal of about {rows:,} rows", err=True)
     made = make(journal, rows)
-    seconds, build, most = _build(journal, tables, ("--memory", memory, *words), steps)
+    seconds, build, most = _build(journal, tables, memory, steps)
     found = cells(tables)
     wrong = sum(found.get(key) != made.truth.get(key) for key in found.keys() | made.truth.keys())
     return Run(made.rows, seconds, build, most, wrong)
@@ -93,16 +93,13 @@ def measure(folder: str, rows: int, memory: str, words: tuple[str, ...], *, step
 @click.command()
 @click.option("--rows", multiple=True, type=int, default=(1_000_000, 10_000_000), show_default=True)
 @click.option("--memory", default="2g", show_default=True, help="For Spark's process.")
-@click.option("--conf", multiple=True, help="A setting of Spark.")
-@click.option("--folder", help="Keep journals and tables there.")
 @click.option("--steps", is_flag=True, help="Say what the build is at, and when.")
-def main(rows: tuple[int, ...], memory: str, conf: tuple[str, ...], folder: str | None, steps: bool) -> None:
+def main(rows: tuple[int, ...], memory: str, steps: bool) -> None:
     """What the tables of a large journal cost, and whether they are true."""
-    words = tuple(word for one in conf for word in ("--conf", one))
     runs = []
-    with tempfile.TemporaryDirectory(prefix="bccnd-bench-") as own:
+    with tempfile.TemporaryDirectory(prefix="bccnd-bench-") as folder:
         for count in sorted(rows):
-            runs.append(measure(folder or own, count, memory, words, steps=steps))
+            runs.append(measure(folder, count, memory, steps=steps))
             one = runs[-1]
             click.echo(
                 f"{one.rows:>12,} rows: all tables {one.build:7.1f} s ({one.seconds:.1f} s with the start of Spark), "

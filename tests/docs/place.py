@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from tests.bench.procs import family
 from tests.docs.blocks import pattern
 from tests.support import ROOT, Closing, need_root
 
@@ -204,7 +205,7 @@ PROMPT_COMMAND='echo $? >>{self.folder}/status'
     def _times(self) -> dict[int, int]:
         """The processes of this host, with the processor time that each has taken (ticks)."""
         taken = {}
-        for pid in _below(self._process.pid):
+        for pid in family(self._process.pid)[1:]:
             with suppress(OSError):
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 taken[pid] = int(fields[11]) + int(fields[12])
@@ -212,19 +213,10 @@ PROMPT_COMMAND='echo $? >>{self.folder}/status'
 
     def close(self) -> None:
         """End the host and all that runs on it."""
-        for pid in reversed(_below(self._process.pid)):
+        for pid in reversed(family(self._process.pid)[1:]):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.kill()
         self._process.wait()
         os.close(self._terminal)
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _below(pid: int) -> list[int]:
-    """The descendants of a process."""
-    found = []
-    with suppress(OSError):
-        for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
-            found += [child, *_below(child)]
-    return found
