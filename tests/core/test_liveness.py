@@ -13,22 +13,12 @@ from hypothesis import strategies as st
 
 from bccnd.core import liveness
 from bccnd.core.dedup import UNHEARD, DedupRules, Sources
-from bccnd.core.liveness import (
-    ALIVE,
-    ASLEEP,
-    MAX_STRETCH,
-    SILENT,
-    STATE_NAMES,
-    STEP,
-    TICK,
-    UNWATCHED,
-    Liveness,
-    LivenessRules,
-)
+from bccnd.core.liveness import ALIVE, ASLEEP, SILENT, STATE_NAMES, TICK, UNWATCHED, Liveness, LivenessRules
 from bccnd.core.roster import Source
 from bccnd.core.verdicts import ACCEPTED, REPLAYED
 from tests.core.material import examples
 
+STEP = liveness.STEP
 SRC = b"relay01/cardsys/7"
 OTHER = b"relay02/cardsys/7"
 #: silent after 6 s, dead after 14
@@ -162,7 +152,7 @@ def test_two_gaps_that_agree_are_the_interval_of_a_source(
 ) -> None:
     world = World(replace(RULES, dead_after=10 if gaps[0] < 40 else 3))
     world.beat_after(gaps, kept)
-    assert world.source().interval == interval <= RULES.interval * MAX_STRETCH
+    assert world.source().interval == interval <= RULES.interval * liveness.MAX_STRETCH
     world.changes()
     world.until(world.now + 1.5 * interval // TICK * TICK)
     assert world.states() == ""
@@ -313,7 +303,12 @@ def test_beyond_the_cap_no_source_is_watched_and_that_is_counted() -> None:
 
 @pytest.mark.parametrize(
     ("due", "more"),
-    [(STEP - 1, [False]), (STEP, [False]), (STEP + 1, [True, False]), (2 * STEP + 10, [True] * 2 + [False])],
+    [
+        (STEP - 1, [False]),
+        (STEP, [False]),
+        (STEP + 1, [True, False]),
+        (2 * STEP + 10, [True] * 2 + [False]),
+    ],
 )
 def test_no_sweep_looks_at_more_than_a_step_and_the_next_one_goes_on_there(due: int, more: list[bool]) -> None:
     world = World(ONE_MISSED)
@@ -448,7 +443,7 @@ class Naive:
         gap = now - one.beat
         if gap > 0:
             if abs(gap - one.gap) <= gap / 4:
-                one.interval = min(max((gap + one.gap) / 2, expected), expected * MAX_STRETCH)
+                one.interval = min(max((gap + one.gap) / 2, expected), expected * liveness.MAX_STRETCH)
             one.gap, one.beat = gap, now
 
     def hear(self, src: bytes, now: float) -> None:
@@ -504,7 +499,7 @@ def agree(rules: LivenessRules, dedup: DedupRules, history: list[Act]) -> None:
         must_hold(world, model)
     assert world.liveness.deaths == deaths
     # In the end all that were watched are dead, and leave nothing behind.
-    world.until(world.now + (rules.dead_after + 0.5) * MAX_STRETCH * rules.interval + 10.0)
+    world.until(world.now + (rules.dead_after + 0.5) * liveness.MAX_STRETCH * rules.interval + 10.0)
     assert (world.liveness.silent, world.standing(), world.liveness._wheel) == (0, [], {})
     assert set(model.watched) <= set(world.liveness.dead)
 
