@@ -19,7 +19,7 @@ import pytest
 
 import bccnd
 from bccnd.core import frames
-from tests.e2e.harness import PATIENCE, Wire, datagram, payloads
+from tests.e2e.harness import PATIENCE, Wire, datagram
 from tests.e2e.supervisor import Supervisor
 from tests.support import kernel_drops
 
@@ -292,24 +292,3 @@ def test_what_a_client_has_asked_for_is_still_in_force(supervisor: Supervisor) -
         wire.send(datagram("relay02/x/1", 2, "a/b", b"no longer"))
         assert client.sync(PATIENCE) == []
         assert client.receive(0.2) is None
-
-
-@pytest.mark.slow
-def test_duplicates_are_still_duplicates_and_numbers_go_on(supervisor: Supervisor) -> None:
-    with supervisor.connect("a/") as client, Wire(supervisor.port) as wire:
-        some = [datagram("relay02/x/1", seq, "a/b", b"%d" % seq) for seq in (5, 6, 9)]
-        wire.send(*some)
-        assert payloads(client, 3) == [b"5", b"6", b"9"]
-        client.publish("b/c", b"one")
-        first = wire.hear(b":b/c|one")
-        supervisor.end(signal.SIGKILL)
-        # A copy that waits for longer than a copy can be under way was none when it came.
-        wire.send(*some, datagram("relay02/x/1", 10, "a/b", b"10"))
-        time.sleep(2.2)
-        supervisor.start()
-        assert payloads(client, 1) == [b"10"]
-        assert client.receive(0.2) is None
-        client.publish("b/c", b"two")
-        second = wire.hear(b":b/c|two")
-        numbers = [int(one.split(b":")[1]) for one in (first, second)]
-        assert numbers[1] == numbers[0] + 1
