@@ -303,12 +303,7 @@ def test_beyond_the_cap_no_source_is_watched_and_that_is_counted() -> None:
 
 @pytest.mark.parametrize(
     ("due", "more"),
-    [
-        (STEP - 1, [False]),
-        (STEP, [False]),
-        (STEP + 1, [True, False]),
-        (2 * STEP + 10, [True] * 2 + [False]),
-    ],
+    [(STEP - 1, [False]), (STEP, [False]), (STEP + 1, [True, False]), (2 * STEP + 10, [True] * 2 + [False])],
 )
 def test_no_sweep_looks_at_more_than_a_step_and_the_next_one_goes_on_there(due: int, more: list[bool]) -> None:
     world = World(ONE_MISSED)

@@ -146,12 +146,7 @@ DOOR, RECORDER, NNG = "bccnd-bus.socket", "bccnd-recorder.service", "bccnd-nng.s
         (units(unit(NRestarts="3", Result="watchdog")), "look", "3 times", "watchdog"),
         (units(unit(NeedDaemonReload="yes")), "look", "a unit file has changed", "daemon-reload"),
         (units(FULL), "look", "keeps 4096 descriptors", "FileDescriptorStoreMax="),
-        (
-            beside(DOOR, ActiveState="inactive"),
-            "look",
-            f"{DOOR} is inactive",
-            f"enable --now {DOOR}",
-        ),
+        (beside(DOOR, ActiveState="inactive"), "look", f"{DOOR} is inactive", f"enable --now {DOOR}"),
         (beside(RECORDER, ActiveState="failed"), "wrong", f"{RECORDER} is failed", f"journalctl -u {RECORDER}"),
         (beside(NNG, **RESTING), "wrong", f"{NNG} is inactive", f"enable --now {NNG}"),
     ],
