@@ -7,6 +7,7 @@ import os
 import pwd
 import re
 import socket
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,8 @@ from bccnd.core.bccn1 import build
 from bccnd.core.integrity import MIN_KEY, make_door
 from bccnd.core.signatures import generate, public_of
 from bccnd.errors import ConfigError, Fault
-from tests.support import NOBODY, ROOT, examples, need_root
+from docs import reference
+from tests.support import NOBODY, ROOT, examples, need_root, without_root
 
 SAMPLE = ROOT / "etc/bccnd.yaml"
 PLACE = "/etc/bccnd/bccnd.yaml"
@@ -106,6 +108,11 @@ def test_the_sample_shows_the_defaults() -> None:
     text, removed = re.subn(r"(?m)^ *group:.*\n", "", sample())
     assert removed == 1
     assert read(text, str(SAMPLE)) == Configuration(Settings())
+
+
+def test_every_key_stands_in_the_sample() -> None:
+    keys = {key.path.rpartition(".")[2] for key in reference.keys()}
+    assert [key for key in sorted(keys) if not re.search(rf"\b{key}:", sample())] == []
 
 
 def test_every_default_is_valid_itself() -> None:
@@ -374,6 +381,19 @@ def test_a_command_line_overrides_the_file() -> None:
 # -- sockets, users, rules
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("@" + "a" * 107, "/dev/unix/abstract/00" + "61" * 107),
+        ("/dev/unix/abstract/00ab", "/dev/unix/abstract/00AB"),
+        ("/dev/fd/3", "/dev/fd/03"),
+    ],
+    ids=["abstract", "hexadecimal", "descriptor"],
+)
+def test_two_spellings_of_one_address_are_refused(one: str, other: str) -> None:
+    assert "two sockets" in fault_of(f"bus: {{path: '{one}', sockets: [{{path: '{other}'}}]}}").reason
+
+
 def test_further_sockets_take_the_defaults_and_not_what_the_first_has() -> None:
     bus = settings_of(
         "bus: {path: /a, mode: 0600, dialect: broker, "
@@ -457,6 +477,16 @@ def test_a_file_is_read_or_refused_as_a_whole(tmp_path: Path) -> None:
     assert "not UTF-8 at byte 8" in load_fault(path).reason
     path.write_text("host: a\r\n# grün\r\nsegments: []\r\n", encoding="utf-8")
     assert load(str(path)).settings == Settings(host="a", segments=())
+
+
+def test_a_file_that_this_user_may_not_read_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    need_root("the file of another user")
+    with tempfile.TemporaryDirectory() as name, without_root(Path(name)):
+        path = Path(name, "bccnd.yaml")
+        path.touch(0)
+        fault = load_fault(path)
+    assert "Permission denied" in fault.reason
+    assert "readable" in fault.remedy
 
 
 # -- keys
