@@ -1,7 +1,8 @@
 """What the tables of a large journal cost, and whether they are true: `python -m tests.bench.spark`.
 
-Makes journals of 20 hosts with loss that is known exactly, has `bccn pipeline build` make all tables of them, and
-compares every cell of link_loss with the truth. The exit status is 1 when a cell is wrong or a bound is broken.
+Makes journals of 20 hosts with loss that is known exactly, has `bccn pipeline build` make all tables of them, compares
+every cell of link_loss with the truth, and has DuckDB answer the question of loss from the same files. The exit status
+is 1 when a cell is wrong or a bound is broken.
 """
 
 from __future__ import annotations
@@ -19,13 +20,30 @@ from typing import Final
 
 import click
 
-from tests.bench.fleet_rows import cells, make
+from tests.bench.fleet_rows import Truth, cells, make
 from tests.bench.procs import family, kib_of
 from tests.support import ROOT
 
 #: what ten times the rows may take at most, in times; seconds that ten million may take, on two cores
 GROWTH: Final = 11.0
 TEN_MILLION: Final = 60.0
+
+#: the question of loss, for engines that read Parquet: the messages, who saw each, and what nobody saw before it
+LOSS: Final = """
+WITH hosts AS (SELECT host, row_number() OVER (ORDER BY host) - 1 AS bit FROM (SELECT DISTINCT host FROM obs)),
+messages AS (
+  SELECT src, seq_key, min(ts) AS ts, bit_or(1::BIGINT << bit) AS seen
+  FROM obs JOIN hosts USING (host)
+  WHERE verdict IN ('accepted', 'reordered', 'restart', 'duplicate', 'stale', 'looped', 'not_addressed')
+  GROUP BY src, seq_key),
+gaps AS (
+  SELECT *, coalesce(seq_key - lag(seq_key) OVER (PARTITION BY src ORDER BY seq_key) - 1, 0) AS gap FROM messages),
+sets AS (
+  SELECT src, date_trunc('minute', ts) AS win, seen, count(*) AS n, sum(gap) AS gap FROM gaps GROUP BY ALL)
+SELECT host, src, win, sum(n + gap) AS expected, sum(n) AS any_seen,
+       sum(CASE WHEN (seen >> bit) & 1 = 1 THEN n ELSE 0 END) AS seen, sum(gap) AS lost_everywhere
+FROM sets CROSS JOIN hosts GROUP BY host, src, win
+"""
 
 
 @dataclass
@@ -36,6 +54,7 @@ class Run:
     seconds: float
     build: float
     memory: int
+    duckdb: float
     wrong: int
 
 
@@ -79,6 +98,28 @@ def _build(journal: str, tables: str, memory: str, say: bool) -> tuple[float, fl
     return time.monotonic() - began, summary["seconds"], most.most
 
 
+def _duckdb(journal: str, truth: Truth, memory: str) -> float:
+    """Seconds that DuckDB takes for the question of loss, on as many cores; its answer must be the same."""
+    import duckdb
+
+    began = time.monotonic()
+    with duckdb.connect(config={"memory_limit": f"{memory[:-1]}{memory[-1].upper()}B"}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(
+            f"CREATE VIEW obs AS SELECT host, src, seq_key, ts, verdict FROM "
+            f"read_parquet('{journal}/obs/*/*/*.parquet', hive_partitioning = false)"
+        )
+        found = connection.execute(LOSS).fetchall()
+    took = time.monotonic() - began
+    answers = {
+        (host, src, int(win.timestamp()) // 60): (int(row[0]), int(row[1]), int(row[2]), int(row[3]))
+        for host, src, win, *row in found
+    }
+    if answers != {key: (one[0], one[1], one[2], one[4]) for key, one in truth.items()}:
+        raise click.ClickException("DuckDB's answer is another")
+    return took
+
+
 def measure(folder: str, rows: int, memory: str, *, steps: bool) -> Run:
     """Make a journal of about so many rows, and its tables."""
     journal, tables = f"{folder}/journal-{rows}", f"{folder}/tables-{rows}"
@@ -87,12 +128,13 @@ def measure(folder: str, rows: int, memory: str, *, steps: bool) -> Run:
     seconds, build, most = _build(journal, tables, memory, steps)
     found = cells(tables)
     wrong = sum(found.get(key) != made.truth.get(key) for key in found.keys() | made.truth.keys())
-    return Run(made.rows, seconds, build, most, wrong)
+    duckdb = _duckdb(journal, made.truth, memory)
+    return Run(made.rows, seconds, build, most, duckdb, wrong)
 
 
 @click.command()
 @click.option("--rows", multiple=True, type=int, default=(1_000_000, 10_000_000), show_default=True)
-@click.option("--memory", default="2g", show_default=True, help="For Spark's process.")
+@click.option("--memory", default="2g", show_default=True, help="For Spark's process, and for DuckDB.")
 @click.option("--steps", is_flag=True, help="Say what the build is at, and when.")
 def main(rows: tuple[int, ...], memory: str, steps: bool) -> None:
     """What the tables of a large journal cost, and whether they are true."""
@@ -103,7 +145,8 @@ def main(rows: tuple[int, ...], memory: str, steps: bool) -> None:
             one = runs[-1]
             click.echo(
                 f"{one.rows:>12,} rows: all tables {one.build:7.1f} s ({one.seconds:.1f} s with the start of Spark), "
-                f"at most {one.memory >> 20:,} MiB; wrong cells {one.wrong}"
+                f"at most {one.memory >> 20:,} MiB; wrong cells {one.wrong}; "
+                f"DuckDB, the question of loss alone: {one.duckdb:.1f} s"
             )
     broken = [f"{one.wrong} cells of {one.rows:,} rows are wrong" for one in runs if one.wrong]
     for less, more in itertools.pairwise(runs):

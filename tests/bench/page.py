@@ -1,0 +1,82 @@
+"""What the status page costs a large host, in milliseconds of the loop on which datagrams are served.
+
+python -m tests.bench.page [--sources 100000] [--clients 1000]
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from bccnd.core.dedup import MAX_LOSERS
+from bccnd.core.liveness import MAX_DEAD, SILENT, Death
+from bccnd.core.routes import CACHE
+from bccnd.net.clients import BusLimits
+from bccnd.net.page_gather import MAX_SILENT
+from bccnd.net.page_render import render
+from tests.net.pages import Daemon, open_segment
+from tests.support import Hub
+
+
+def least(call: Callable[[], object], before: Callable[[], object] = lambda: None, times: int = 9) -> float:
+    """Milliseconds that it takes, when nothing else has a part in it."""
+
+    def once() -> float:
+        before()
+        began = time.thread_time()
+        call()
+        return (time.thread_time() - began) * 1000
+
+    return min(once() for _ in range(times))
+
+
+def fill(daemon: Daemon, sources: int, clients: int) -> None:
+    """All tables as full as they get; half of the sources were heard lately, which is what takes longest to count."""
+    for number in range(sources):
+        when = daemon.clock - 600 * (number < sources // 2)
+        daemon.sources.begin(b"host/%d/program" % number, 1, when)
+    for number in range(2 * MAX_LOSERS):
+        daemon.sources.losers[b"host/%d/program" % number] = number + 1
+    daemon.gatherer.hear((b"host/%d/program" % number, SILENT) for number in range(MAX_SILENT))
+    daemon.liveness.dead.update((b"dead/%d" % number, Death(1.0, 1.0, 0.0)) for number in range(MAX_DEAD))
+    daemon.hub.connect(b"x")
+    one = next(iter(daemon.bus.clients.values()))
+    daemon.bus.clients.update((100_000 + number, one) for number in range(clients - 1))
+
+
+@click.command()
+@click.option("--sources", default=100_000, show_default=True)
+@click.option("--clients", default=1000, show_default=True)
+def main(sources: int, clients: int) -> None:
+    """Print what a sample takes, what a look gathers, and the page that is made of it."""
+    with tempfile.TemporaryDirectory() as folder, Hub(Path(folder), limits=BusLimits()) as hub:
+        segment = open_segment("here")
+        daemon = Daemon(hub, segment)
+        fill(daemon, sources, clients)
+        chans = [b"chan/%d" % number for number in range(2 * CACHE)]
+
+        def carry() -> None:
+            for chan in chans:
+                hub.routes.find(chan).carried += 1
+
+        def sample() -> None:
+            daemon.channels = hub.routes.carried()
+            daemon.gatherer.sample()
+
+        daemon.begin()
+        quiet, busy = least(sample), least(sample, before=carry)
+        facts = daemon.facts()
+        click.echo(f"{sources:,} sources, {clients:,} clients")
+        click.echo(f"sample, every 5 s           {quiet:6.1f} ms")
+        click.echo(f"  with {len(chans):,} busy channels   {busy:6.1f} ms")
+        click.echo(f"gathering what is shown     {least(daemon.facts):6.1f} ms")
+        click.echo(f"making the page             {least(lambda: render(facts)):6.1f} ms, {len(render(facts)):,} bytes")
+        segment.close()
+
+
+if __name__ == "__main__":
+    main()

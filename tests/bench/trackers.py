@@ -1,0 +1,103 @@
+"""What 100,000 senders cost: the memory of their trackers, and the longest that anybody waits for them.
+
+    .venv/bin/python -m tests.bench.trackers [SOURCES]
+
+All of them send heartbeats, with names and numbers as they are in real life. Prints the resident memory that they
+take, and for each kind of work on them the longest single call and the mean, in microseconds.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable
+
+from bccnd.core.dedup import UNHEARD, DedupRules, Sources
+from bccnd.core.liveness import Liveness, LivenessRules
+from tests.bench.procs import kib_of
+
+START = 1_700_000_000_000_000
+
+
+class Calls:
+    """The durations of one kind of call. The clock is that of the processor: what others do here is not our pause."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.longest = self.total = self.count = 0
+
+    def time(self, call: Callable[[], object]) -> None:
+        start = time.thread_time_ns()
+        call()
+        took = time.thread_time_ns() - start
+        self.count += 1
+        self.total += took
+        self.longest = max(self.longest, took)
+
+    def __str__(self) -> str:
+        longest, mean = self.longest / 1000, self.total / max(1, self.count) / 1000
+        return f"{self.name:<42} longest {longest:9.1f} us, mean {mean:7.2f} us ({self.count:,} calls)"
+
+
+def main(count: int) -> None:
+    gc.disable()  # as the daemon does
+    rules = DedupRules(max_sources=count)
+    before = kib_of(os.getpid())
+    sources = Sources(rules)
+    liveness = Liveness(sources, LivenessRules(interval=5.0, dead_after=3, max_watched=count), 0.0)
+
+    def hear(number: int, seq: int, now: float) -> None:
+        src = b"relay%02d.example/cardsys-relay/%d" % (number % 50, number)
+        if sources.judge(src, seq, now) == UNHEARD:
+            sources.begin(src, seq, now)
+        liveness.beat(src, now)
+
+    def sweep(calls: Calls, now: float) -> None:
+        def both() -> None:
+            sources.sweep(now)
+            more.append(liveness.sweep(now))
+
+        more = [True]
+        while more[-1]:
+            calls.time(both)
+
+    first, again, evict, quiet, die = (
+        Calls(name)
+        for name in (
+            "a sender heard for the first time",
+            "heard again, one in ten with a gap",
+            "one more than there is room for",
+            "a sweep meanwhile",
+            "a sweep in which all die",
+        )
+    )
+    for number in range(count):
+        first.time(lambda: hear(number, START + number, number * 5.0 / count))  # noqa: B023
+    for number in range(count):
+        seq = START + number + 1 + 3 * (number % 10 == 0)
+        again.time(lambda: hear(number, seq, 5.0 + number * 5.0 / count))  # noqa: B023
+    taken = 1024 * (kib_of(os.getpid()) - before)
+    for quarter in range(20):
+        sweep(quiet, 5.0 + quarter / 4)
+    print(f"{count:,} trackers take {taken / 1e6:.1f} MB resident, {taken / count:.0f} bytes each")
+    tick = 10.0
+    for number in range(count):
+        now = 10.0 + number * 10.0 / count
+        evict.time(lambda: hear(count + number, START, now))  # noqa: B023
+        if now > tick + 0.25:
+            tick = now
+            sweep(quiet, tick)
+    while len(sources):
+        tick += 0.25
+        sweep(die, tick)
+    for calls in (first, again, quiet, evict, die):
+        print(calls)
+    print(
+        f"evicted {sources.evicted:,}, dead {liveness.deaths:,}, unwatched {liveness.unwatched:,}, left {len(sources)}"
+    )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
