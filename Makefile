@@ -101,7 +101,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 # Test processes, each with a network of its own; more than cores, as whole programs wait for each other most of the time.
-WORKERS ?= 3
+WORKERS ?= 4
 PYTEST = $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --durations=15
 COMPILED = BCCND_BUILD=compiled $(PYTEST)
 PURE = BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(PYTEST) --import-mode=append
@@ -114,12 +114,12 @@ PLAIN_ALL := $(patsubst %,tests/%,core leaf net client fuzz test_build.py) \
 	$(patsubst %,tests/e2e/test_%.py,vectors direct segments interop handover slow_clients start)
 
 TOOLS = @packaging/need.sh git:git cc:gcc cc:libc6-dev socat:socat ip:iproute2 nft:nftables perl:perl openssl:openssl \
-		systemd-analyze:systemd man:man-db groff:groff-base bash:bash curl:curl nngcat:nng-utils tcpdump:tcpdump; \
+		systemd-analyze:systemd man:man-db groff:groff-base bash:bash curl:curl nngcat:nng-utils tcpdump:tcpdump && \
 	packaging/unpack-prometheus.sh .cache/prometheus
 # Ubuntu has Chromium as a snap only: what needs a browser is skipped there.
 MORE_TOOLS = @packaging/need.sh c++:g++ go:golang-go zsh:zsh fish:fish java:default-jre-headless pdftotext:poppler-utils \
-		jq:jq unshare:util-linux dh:debhelper /usr/share/perl5/Debian/Debhelper/Sequence/python3.pm:dh-python; \
-	packaging/need.sh chromium:chromium || true
+		jq:jq unshare:util-linux dh:debhelper /usr/share/perl5/Debian/Debhelper/Sequence/python3.pm:dh-python && \
+	{ packaging/need.sh chromium:chromium || true; }
 
 .PHONY: test-compiled test-plain plain more-tools
 test: $(READY) $(BUILT)
@@ -150,11 +150,11 @@ more-tools:
 
 test-all: $(READY) $(BUILT) more-tools lint plain
 	@$(COMPILED) --hypothesis-profile=full -m 'not slow' --ignore=tests/systemd tests
-	@$(PURE) --hypothesis-profile=full $(PLAIN_ALL)
+	@$(PURE) --hypothesis-profile=full -m 'not slow' $(PLAIN_ALL)
 	@$(MAKE) --no-print-directory test-slow test-systemd test-docs test-mutants
 
 test-slow: $(READY) $(BUILT) more-tools
-	$(COMPILED) --hypothesis-profile=full -m slow --ignore=tests/systemd tests $(ARGS)
+	$(COMPILED) --hypothesis-profile=full -m slow --ignore=tests/systemd --ignore=tests/docs tests $(ARGS)
 
 # A sample of the mutants of the core; `python -m tests.mutation --help` says more.
 test-mutants: $(READY) plain
@@ -180,7 +180,8 @@ test-systemd: $(READY) $(BUILT)
 # Those that `make test` leaves out, and what stands before them in the same document.
 test-docs: $(READY) $(BUILT)
 	@packaging/need.sh unshare:util-linux ip:iproute2 java:default-jre-headless tcpdump:tcpdump jq:jq curl:curl
-	BCCND_DOCS=long $(BIN)/python -m pytest --host-network --durations=10 tests/docs/test_commands.py tests/docs/test_newcomer.py $(ARGS)
+	BCCND_DOCS=long $(BIN)/python -m pytest --host-network --durations=10 \
+		--hypothesis-profile=full -m slow tests/docs $(ARGS)
 
 wheel: $(READY)
 	@rm -rf dist
@@ -208,7 +209,6 @@ MATPLOTLIB = $(BIN)/python -c 'import matplotlib' 2>/dev/null || { echo 'install
 bench: $(READY) $(BUILT)
 	@packaging/need.sh taskset:util-linux
 	@packaging/unpack-peers.sh .cache/peers
-	@$(MATPLOTLIB)
 	$(BIN)/python -m tests.bench $(ARGS)
 
 bench-pipeline: $(READY) $(BUILT)
