@@ -153,7 +153,7 @@ test-all: $(READY) $(BUILT) more-tools lint plain
 	@$(PURE) --hypothesis-profile=full -m 'not slow' $(PLAIN_ALL)
 	@$(MAKE) --no-print-directory test-slow test-systemd test-docs test-mutants
 
-test-slow: $(READY) $(BUILT) more-tools
+test-slow: $(READY) $(BUILT) more-tools deb
 	$(COMPILED) --hypothesis-profile=full -m slow --ignore=tests/systemd --ignore=tests/docs tests $(ARGS)
 
 # A sample of the mutants of the core; `python -m tests.mutation --help` says more.
