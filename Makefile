@@ -157,7 +157,7 @@ test-slow: $(READY) $(BUILT) more-tools deb
 	$(COMPILED) --hypothesis-profile=full -m slow --ignore=tests/systemd --ignore=tests/docs tests $(ARGS)
 
 # A sample of the mutants of the core; `python -m tests.mutation --help` says more.
-test-mutants: $(READY) plain
+test-mutants: $(READY)
 	$(BIN)/python -m tests.mutation bccnd/core --sample 60 $(ARGS)
 
 coverage: $(READY) plain
