@@ -1,7 +1,4 @@
-"""What a message costs, held against the least that it can cost and against other brokers: `python -m tests.bench`.
-
-A case whose runs stay disturbed, or lose something, is refused, and the exit status is 1.
-"""
+"""What a message costs, held against the least that it can cost and against other brokers: `python -m tests.bench`."""
 
 from __future__ import annotations
 
@@ -48,10 +45,7 @@ def main(
     check: bool,
     quick: bool,
 ) -> None:
-    """Measure bccnd, the least that a relay can cost, and other brokers.
-
-    Writes bench.json and bench.md to --out.
-    """
+    """Measure bccnd, the least that a relay can cost, and other brokers."""
     chosen = [CASES[name] for name in cases]
     rules = Rules(foreign, tries)
     if quick:

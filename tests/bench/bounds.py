@@ -1,8 +1,4 @@
-"""What the figures are held against with --check.
-
-A bound is a ratio of two cases of the same run, never a time, so that it holds on any machine; and a bound that was
-asked for and has no figure does not hold.
-"""
+"""What the figures are held against with --check."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What is compared: how each relay is started, how it is known to be up, who sends to it and who subscribes.
-
-All cases get the same messages, of the same size, at the same pace, to the same number of clients; where a relay
-can do a thing in several ways, it gets the way that is best for it.
-"""
+"""What is compared: how each relay is started, how it is known to be up, who sends to it and who subscribes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A large journal with loss that is known exactly: rows by the million, made column by column.
-
-What is lost is decided by numbers alone, so that the same size gives the same journal; the truth is counted from
-what was decided, never from the rows. Rows grow with time, as in service: each `CHUNK` of time has the same number.
-"""
+"""A large journal with loss that is known exactly: rows by the million, made column by column."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What a busy link costs the programs of a host: `python -m tests.bench.link`.
-
-A daemon with a link. On its segment messages come at an even pace for a local client, and are timed; in every second
-round many more come over the link from another program, which does nothing but send them. What is compared is how long
-the local ones take with and without that, round by round in one run.
-"""
+"""What a busy link costs the programs of a host: `python -m tests.bench.link`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""One run of one case: a relay of its own, its clients, its load, and what that took.
-
-A figure counts only if nothing was lost, nothing came twice or out of order, and nobody else had more than a
-little of the machine meanwhile. Everything else is a run that did not count, with the reason, and is kept as well.
-"""
+"""One run of one case: a relay of its own, its clients, its load, and what that took."""
 
 from __future__ import annotations
 

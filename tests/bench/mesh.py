@@ -1,8 +1,4 @@
-"""What a mesh of segments costs, and where it stops being sensible: `python -m tests.bench.mesh`.
-
-Real hosts in namespaces (root) say what flooding costs a processor; the model, in which the daemon's own core does the
-work of each host, says how much of it there is for up to a thousand segments.
-"""
+"""What a mesh of segments costs, and where it stops being sensible: `python -m tests.bench.mesh`."""
 
 from __future__ import annotations
 
@@ -120,10 +116,7 @@ def losses() -> list[dict[str, Any]]:
 )
 @DOCS
 def main(wanted: list[str], most: int, messages: int, rounds: int, rate: float, out: Path, docs: Path | None) -> None:
-    """Measure what flooding costs, reckon it, and model meshes of up to a thousand segments.
-
-    Writes mesh.json and tables to --out. What is not asked for anew stays as it is there.
-    """
+    """Measure what flooding costs, reckon it, and model meshes of up to a thousand segments."""
     kept = out / "mesh.json"
     found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     found |= {"machine": document.about_machine(), "date": document.now()[:10]}

@@ -1,13 +1,4 @@
-"""What flooding costs, reckoned: the arithmetic of docs/mesh.md.
-
-These are functions of the topology, of delays and of costs, and know nothing of what the model or a run has shown.
-
-The rule: a bridge passes a message on once, when it first accepts it: over all its links but the one that it came by,
-and, if it came by a link, by a broadcast on its segment. Each end of each link is so used exactly once, by a link
-message or by the broadcast of who got it there first. Hence, where nothing is lost:
-
-    link messages + relayed broadcasts = 2 x links
-"""
+"""What flooding costs, reckoned: the arithmetic of docs/mesh.md."""
 
 from __future__ import annotations
 
@@ -40,11 +31,7 @@ def datagrams(bridges: int, delay: float, jitter: float) -> float:
 
 
 def bounds(topology: Topology) -> tuple[Amplification, Amplification]:
-    """The least and the most that there can be, whatever the delays.
-
-    On each segment but that of the origin between one bridge and all of them broadcast; the bridges of the origin's own
-    hear it there first.
-    """
+    """The least and the most that there can be, whatever the delays."""
     relayed = len(topology.homes) - len(topology.on(0))
     most = relayed / max(1, topology.segments - 1)
     busiest = 2 * max(topology.degrees, default=0)

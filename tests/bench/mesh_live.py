@@ -1,8 +1,4 @@
-"""Real hosts, for `tests.bench.mesh`: what flooding costs a processor.
-
-Only differences between what the same processes had used before and after count, over messages that everybody
-got exactly once.
-"""
+"""Real hosts, for `tests.bench.mesh`: what flooding costs a processor."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""A mesh without hosts: the daemon's own core for each of them, and a calendar of what arrives where and when.
-
-Nothing here looks at a clock or rolls dice of its own; the same topology, world, seed and messages give the same
-outcome to the last datagram. What a host makes of a datagram is decided by `Ingress`, never here.
-
-On each segment stand its bridges and one plain host. Every host has a client that wants everything. A host does one
-thing after another, and each takes its time (`Costs`); what comes meanwhile waits.
-"""
+"""A mesh without hosts: the daemon's own core for each of them, and a calendar of what arrives where and when."""
 
 from __future__ import annotations
 

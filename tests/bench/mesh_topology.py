@@ -1,11 +1,4 @@
-"""Which segments there are, which hosts on them are bridges, and which bridges are linked.
-
-A topology is two tuples of numbers and nothing else; made twice from the same arguments it is the same.
-
-A graph says which segments are neighbours. With several bridges on each segment there is one such graph for each of
-them (planes): bridge 0 of a segment is linked to bridge 0 of its neighbours, bridge 1 to bridge 1. So one bridge of
-every segment may fail, and a link less is needed for each neighbour than if each were linked to each.
-"""
+"""Which segments there are, which hosts on them are bridges, and which bridges are linked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the status page costs a large host, in milliseconds of the loop on which datagrams are served.
-
-python -m tests.bench.page [--sources 100000] [--clients 1000]
-"""
+"""What the status page costs a large host, in milliseconds of the loop on which datagrams are served."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The load programs: C in `load/`, compiled when they are needed.
-
-What measures must be faster than what is measured, so it is C; and a program is never older than its sources.
-"""
+"""The load programs: C in `load/`, compiled when they are needed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a bench leaves: bench.json with everything, and bench.md with the tables.
-
-Nothing is shown that is not in bench.json, and what was refused or left out is named beside the figures.
-"""
+"""What a bench leaves: bench.json with everything, and bench.md with the tables."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Runs what is compared by turns, as often as it takes until each run counts, and the options of that.
-
-All tasks are interleaved: one run of each, then the next round, so that what changes on a machine meanwhile changes it
-for all of them. A task whose runs stay disturbed, or lose something, is refused.
-"""
+"""Runs what is compared by turns, as often as it takes until each run counts, and the options of that."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a message costs as things grow: `python -m tests.bench.scale`.
-
-A point whose runs stay disturbed, or lose something, is refused, and the exit status is 1.
-"""
+"""What a message costs as things grow: `python -m tests.bench.scale`."""
 
 from __future__ import annotations
 
@@ -39,10 +36,7 @@ def main(
     check: bool,
     quick: bool,
 ) -> None:
-    """Measure what a message costs as clients, patterns, sources, channels and payloads grow.
-
-    Writes scale.json, scale.md and charts to --out.
-    """
+    """Measure what a message costs as clients, patterns, sources, channels and payloads grow."""
     rules = Rules(foreign, tries, messages=FEW if quick else None, patience=patience)
     loads, daemon = programs(), daemon.absolute()
     rounds = 1 if quick else rounds

@@ -1,9 +1,4 @@
-"""What grows, along which axis, and with what load.
-
-Along an axis one thing grows and everything else stays as it is, so that what a figure does along it is that
-thing's doing; and what has to have happened before (a source heard once, a channel seen once) happens before the
-clocks are read.
-"""
+"""What grows, along which axis, and with what load."""
 
 from __future__ import annotations
 

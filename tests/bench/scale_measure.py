@@ -1,7 +1,4 @@
-"""One run of one point, and what it took.
-
-What comes before the measured part has arrived, to the last message, when the clocks are read.
-"""
+"""One run of one point, and what it took."""
 
 from __future__ import annotations
 

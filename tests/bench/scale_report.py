@@ -1,7 +1,4 @@
-"""What a scale leaves: scale.json with every run, scale.md with the tables, and the same tables in a page of docs.
-
-A table is made of what is in scale.json and of nothing else.
-"""
+"""What a scale leaves: scale.json with every run, scale.md with the tables, and the same tables in a page of docs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What the tables of a large journal cost, and whether they are true: `python -m tests.bench.spark`.
-
-Makes journals of 20 hosts with loss that is known exactly, has `bccn pipeline build` make all tables of them, compares
-every cell of link_loss with the truth, and has DuckDB answer the question of loss from the same files. The exit status
-is 1 when a cell is wrong or a bound is broken.
-"""
+"""What the tables of a large journal cost, and whether they are true: `python -m tests.bench.spark`."""
 
 from __future__ import annotations
 

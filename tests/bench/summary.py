@@ -1,8 +1,4 @@
-"""Figures of many runs: medians, ranges, ratios, and whether they stay within bounds.
-
-Only runs that count are counted, and what was refused has no figures at all. A ratio is that of the medians; its range
-is that of the rounds, each with itself, since a round's runs lie close together in time.
-"""
+"""Figures of many runs: medians, ranges, ratios, and whether they stay within bounds."""
 
 from __future__ import annotations
 

@@ -76,10 +76,7 @@ both = pytest.mark.parametrize("join", [bccnd.connect, Driven], ids=["blocking",
 
 
 class Bare:
-    """A daemon of few words, on a bare socket: ``said`` holds what each connection has sent, one after the other.
-
-    It echoes every sync, answers what ``answers`` has packets for, and turns away with ``refuses``.
-    """
+    """A daemon of few words, on a bare socket: ``said`` holds what each connection has sent, one after the other."""
 
     def __init__(self, address: str | bytes) -> None:
         self.address = address

@@ -1,8 +1,4 @@
-"""What a document holds for a machine: its blocks, the marks before them, the commands in them, what these print.
-
-Reads text and knows nothing else; how anything is run is none of its business. What cannot be read is BadDocument,
-with the line.
-"""
+"""What a document holds for a machine: its blocks, the marks before them, the commands in them, what these print."""
 
 from __future__ import annotations
 
@@ -175,10 +171,7 @@ def _command(line: int, text: str) -> Command:
 
 
 def pattern(shown: str, *, alike: bool = False) -> re.Pattern[str]:
-    """What finds the lines of ``shown`` in what a terminal shows: whole lines, one behind the other.
-
-    ``...`` is anything within a line, and as a line of its own any number of lines; ``alike``: numbers are any numbers.
-    """
+    """What finds the lines of ``shown`` in what a terminal shows: whole lines, one behind the other."""
     lines = []
     for line in shown.strip("\n").split("\n"):
         if line.strip() == "...":

@@ -1,7 +1,4 @@
-"""Follows documents: which blocks are run where, and running them at a `Place`.
-
-How documents are written for this stands in `tests/docs/__init__.py`.
-"""
+"""Follows documents: which blocks are run where, and running them at a `Place`."""
 
 from __future__ import annotations
 

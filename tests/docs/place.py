@@ -1,8 +1,4 @@
-"""A terminal on a host of its own, as somebody has it who follows a document.
-
-What is typed here is what the document says, on a real terminal; what it changes is forgotten, and nothing of it
-reaches this machine or its networks. place.sh makes the host.
-"""
+"""A terminal on a host of its own, as somebody has it who follows a document."""
 
 from __future__ import annotations
 
@@ -45,11 +41,7 @@ class NotAsWritten(AssertionError):
 
 
 class Place(Closing):
-    """A host, and bash on it, in ``root``. ``shown`` is what the terminal has shown so far.
-
-    With ``bare`` nothing is installed on it that this machine has for its tests, and it may fetch what it wants from
-    this machine's network.
-    """
+    """A host, and bash on it, in ``root``. ``shown`` is what the terminal has shown so far."""
 
     def __init__(self, folder: Path, patience: float = PATIENCE, *, root: Path = ROOT, bare: bool = False) -> None:
         need_root("a host of its own takes namespaces")

@@ -1,8 +1,4 @@
-"""Every command of README and docs/*.md runs as it is written, and shows what the document says that it shows.
-
-How documents are written for this stands in `tests/docs/__init__.py`. Blocks for a booted host are run by
-`make test-systemd`.
-"""
+"""Every command of README and docs/*.md runs as it is written, and shows what the document says that it shows."""
 
 from __future__ import annotations
 

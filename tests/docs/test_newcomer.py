@@ -1,7 +1,4 @@
-"""The README's five minutes, from a clean clone: word for word, with what has to be fetched fetched.
-
-Needs a network to install from, and the ports that the README names.
-"""
+"""The README's five minutes, from a clean clone: word for word, with what has to be fetched fetched."""
 
 from __future__ import annotations
 

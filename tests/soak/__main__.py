@@ -1,8 +1,4 @@
-"""Half an hour in which everything happens at once: `python -m tests.soak [--rounds N] [--beats N] [--seed N]`.
-
-docs/testing.md describes it. Each round ends when everything rests, and then every message to the witnesses is
-accounted for: each came once and in order, or its loss was reported.
-"""
+"""Half an hour in which everything happens at once: `python -m tests.soak [--rounds N] [--beats N] [--seed N]`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What is done to the hosts in each round of a soak, while the load goes on.
-
-It follows from the number of the round, so that three rounds hold one of each; only details are left to chance.
-"""
+"""What is done to the hosts in each round of a soak, while the load goes on."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What is measured at the end of each round of a soak, when everything rests, and whether any of it grows.
-
-Growth is the Theil-Sen slope over the last half of the rounds, times the rounds of that half. So neither one odd round
-nor a table that was filled in the first half counts as growth.
-"""
+"""What is measured at the end of each round of a soak, when everything rests, and whether any of it grows."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""The messages of a soak: `Load` publishes at a steady pace, `Witness` counts what comes.
-
-A message is a kind and a number, and the numbers of each kind go up by one. So the last number of each kind and a count
-tell what came twice, out of order or not at all. Kinds: r from the segment, l from a client of the host that is killed,
-b from a client of the other host of the segment, c from a client behind a link, g to all, d directed, L too long for a
-datagram and so on its own host only.
-"""
+"""The messages of a soak: `Load` publishes at a steady pace, `Witness` counts what comes."""
 
 from __future__ import annotations
 
