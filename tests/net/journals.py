@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from types import TracebackType
+
+from tests.support import Closing
 
 
 def parse(entry: bytes) -> list[tuple[str, bytes]]:
@@ -31,7 +32,7 @@ def parse(entry: bytes) -> list[tuple[str, bytes]]:
     return fields
 
 
-class JournalSocket:
+class JournalSocket(Closing):
     """Listens like the journal at a path."""
 
     def __init__(self, path: Path, room: int | None = None) -> None:
@@ -75,11 +76,3 @@ class JournalSocket:
     def close(self) -> None:
         self.sock.close()
         Path(self.path).unlink(missing_ok=True)
-
-    def __enter__(self) -> JournalSocket:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -19,11 +19,12 @@ def lowered(which: int, value: int) -> Iterator[None]:
 
 
 @contextmanager
-def no_descriptors_left() -> Iterator[None]:
-    """This process can open nothing more."""
-    lowest_free = os.dup(0)
-    os.close(lowest_free)
-    with lowered(resource.RLIMIT_NOFILE, lowest_free):
+def descriptors_left(count: int) -> Iterator[None]:
+    """This process can open so many more."""
+    probes = [os.dup(0) for _ in range(count + 1)]
+    for probe in probes:
+        os.close(probe)
+    with lowered(resource.RLIMIT_NOFILE, probes[-1]):
         yield
 
 

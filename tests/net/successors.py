@@ -347,9 +347,6 @@ def nothing_left_open() -> Iterator[None]:
                 os.close(fd)
 
 
-# -- what clients have got
-
-
 def taken_apart(packets: Iterable[bytes]) -> list[bytes]:
     """Frames, whether they came in batches or not; of a sender's particulars, the name alone."""
     found = []

@@ -128,9 +128,6 @@ def test_a_bus_is_known_by_another_way_to_its_path_and_by_its_descriptor(tmp_pat
     assert [(listener.fileno(), ours) for listener, ours in found] == [(fd, False) for fd in fds]
 
 
-# -- segments that have more in common
-
-
 @pytest.mark.root
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_of_segments_on_one_port_the_name_decides_then_the_interface_then_the_address(
@@ -171,9 +168,6 @@ def test_sockets_that_are_alike_serve_one_segment_each(stack: ExitStack) -> None
     sockets.assign([], segments, metrics=False)
     assert sorted(sockets._segment_of) == ["a", "b"]
     assert len({one.sock.fileno() for one in sockets._segment_of.values()}) == 2
-
-
-# -- what fits nothing
 
 
 def test_a_bus_that_is_not_configured_is_refused_with_what_is(tmp_path: Path) -> None:

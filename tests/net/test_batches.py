@@ -173,9 +173,6 @@ def test_the_tap_goes_into_batches_in_its_order(hub: Hub) -> None:
     assert hub.bus.counters.deliveries == 4
 
 
-# -- sizes
-
-
 def test_what_is_more_than_a_packet_holds_is_split_and_no_packet_is_made_smaller_than_needed(hub: Hub) -> None:
     one = batched(hub, b"a")
     sent = numbered(0, 300, b"x" * 1000)
@@ -210,9 +207,6 @@ def test_a_message_that_no_packet_can_hold_is_a_gap_in_its_place(hub: Hub, toget
         in_place(collect(one, 5), list(range(5)))
     assert (hub.bus.counters.deliveries, dropped(hub)) == (8, {"too_big": 2})
     nothing_waits(hub)
-
-
-# -- clients that do not read
 
 
 @pytest.fixture
@@ -333,9 +327,6 @@ def test_a_queue_that_is_full_in_bytes_is_full_for_batches_too(tmp_path: Path) -
         in_place(got, list(range(60)))
         assert dropped(hub) == {"queue_bytes": gaps(unbatched(got))}
         nothing_waits(hub)
-
-
-# -- clients that leave
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])

@@ -65,6 +65,7 @@ REFUSED = [
     (b"CMSG !/bccn/gap\x0099", b"unknown_control", b"!/bccn/gap"),
     (b"CMSG !/bccn/error\0x y", b"unknown_control", b"!/bccn/error"),
     (b"CMSG !/bccn/stats\0nosuch", b"unknown_listing", b"nosuch"),
+    (b"CMSG !/bccn/stats\0" + b"x" * 100, b"unknown_listing", b"x" * 64),
     (b"MSG !/bccn/error\0x", b"reserved_key", b"!/bccn/error"),
     (b"MSG !/tap/accepted\0x", b"reserved_key", b"!/tap/accepted"),
     (b"MSG !/cred/0/0/1\0x", b"reserved_key", b"!/cred/0/0/1"),
@@ -101,9 +102,6 @@ def test_the_largest_packet_reaches_a_client_whose_socket_would_not_take_it_by_i
     assert refusals(publisher.all()) == [(b"too_long", b"a")] * 2
     assert messages(one.all(), b"a") == payloads
     assert dropped(hub) == {}
-
-
-# -- listings
 
 
 def listing(peer: Peer, topic: bytes) -> Iterator[list[dict[str, Any]]]:
@@ -148,9 +146,6 @@ def test_patterns_that_are_no_text_can_be_listed_and_no_listing_is_too_large_for
     rows = [row for page in listing(asker, b"clients") for row in page]
     assert len(rows) == PAGE + 1
     assert all(rows[0]["patterns"][number].startswith(f"{number}\\xff") for number in range(8))
-
-
-# -- the end of a client
 
 
 def test_an_empty_packet_is_not_the_end_and_hides_nothing_before_the_end(hub: Hub) -> None:
@@ -228,9 +223,6 @@ def test_what_a_client_sent_before_it_ended_is_done(hub: Hub, unread: bool) -> N
     assert messages(one.all(), b"a") == [b"first", *payloads]
 
 
-# -- slow clients
-
-
 def test_the_queue_of_a_client_that_asks_without_reading_is_bounded(small: Hub) -> None:
     one = slow(small)
     for _ in range(2000):
@@ -294,8 +286,6 @@ def test_a_busy_client_leaves_the_others_their_turn(hub: Hub) -> None:
     assert sum(b":a|" in datagram for datagram in hub.sent) == TURN
     assert sum(b":b|" in datagram for datagram in hub.sent) == 1
 
-
-# -- what the daemon itself says
 
 DAEMON = b"relay01/bccnd/1"
 BEAT = b"heartbeat/" + DAEMON
@@ -383,9 +373,6 @@ def test_what_is_announced_reaches_those_who_asked_for_it_by_name_in_every_diale
         for peer in not_asked:
             assert peer.all() == []
         assert hub.sent == []
-
-
-# -- the end of the bus
 
 
 def test_who_is_here_is_served_after_the_bus_has_stopped_accepting(hub: Hub) -> None:

@@ -23,7 +23,7 @@ def traced(datagram: bytes) -> dict[str, Any]:
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
-    with Hub(tmp_path, trace=traced, listings={b"rows": lambda: [{"n": 1}]}) as one:
+    with Hub(tmp_path, trace=traced) as one:
         yield one
 
 
@@ -32,21 +32,13 @@ def me(hub: Hub) -> bytes:
     return b"relay01/%b/%d" % (program, os.getpid())
 
 
-# -- the whole list
-
 SILENT = [
-    b"echo/on",
-    b"echo/off",
+    *(b"echo/on", b"echo/off"),
     *(frames.SOFT + mode for mode in SOFT_MODES),
     *(frames.HARD + mode for mode in HARD_MODES),
     *(frames.ORDER + order for order in ORDERS),
-    b"!/bccn/meta/on",
-    b"!/bccn/meta/off",
-    b"!/bccn/batch/on",
-    b"!/bccn/batch/off",
-    b"!/bccn/local/on",
-    b"!/bccn/local/off",
-    b"!/bccn/tag",
+    *(b"!/bccn/meta/on", b"!/bccn/meta/off", b"!/bccn/batch/on", b"!/bccn/batch/off"),
+    *(b"!/bccn/local/on", b"!/bccn/local/off", b"!/bccn/tag"),
 ]
 ANSWERED: dict[bytes, Callable[[Hub], bytes]] = {
     b"!/cred/whoami": lambda _: b"!/cred/%d/%d/%d" % (os.getegid(), os.geteuid(), os.getpid()),
@@ -144,9 +136,6 @@ def test_who_may_tap_may_trace_and_others_are_told(town: Hub) -> None:
     assert refusals(ann.all()) == [(b"not_permitted", frames.TRACE)]
 
 
-# -- listings
-
-
 def test_the_listing_of_clients_says_who_waits_and_what_waits_for_whom(town: Hub) -> None:
     ann, bob = town.connect(b"a", who=ANN), town.connect(who=ANN)
     asker = town.connect(who=BOB)
@@ -179,15 +168,6 @@ def test_users_are_listed_with_what_they_are_charged_for(hub: Hub) -> None:
     (user,) = json.loads(answer.partition(b"\0")[2])["items"]
     assert user == {"uid": os.geteuid(), "clients": 2, "subscriptions": 2, "queued_bytes": 0}
     one.close()
-
-
-def test_an_unknown_listing_is_told(hub: Hub) -> None:
-    one = hub.connect()
-    for name in (b"nosuch", b"CLIENTS", b"clients ", b"\xff", b"x" * 100, b"daemon"):
-        one.send(frames.request(frames.STATS, name))
-        assert refusals(one.all()) == [(b"unknown_listing", name[:64])]
-    one.send(frames.request(frames.STATS, b"rows"))
-    assert one.all() == [b'CMSG !/bccn/stats\0{"items":[{"n":1}],"more":false}']
 
 
 def test_where_there_is_no_segment_every_key_is_a_good_one(tmp_path: Path) -> None:

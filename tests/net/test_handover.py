@@ -86,9 +86,6 @@ def heard(peer: Peer, key: bytes, count: int) -> list[bytes]:
     return messages(packets, key)
 
 
-# -- what is taken over
-
-
 def test_a_client_is_what_it_was_and_holds_what_it_held(site: Site) -> None:
     one, other = site.connect(b"a/", b"a/", b"!/app/"), site.connect()
     one.send(
@@ -159,9 +156,6 @@ def test_whoever_left_is_not_kept_and_his_slot_is_another_s(site: Site) -> None:
     site.die()
     new.publish(b"a", b"x")
     assert [one.all() for one in (peers[0], peers[2], new)] == [[b"MSG a\0x"]] * 3
-
-
-# -- what was different meanwhile
 
 
 def test_limits_that_were_lowered_end_nobody_who_was_there(site: Site) -> None:
@@ -252,9 +246,6 @@ def test_an_end_on_request_pours_nothing_over_those_who_read_slowly(tmp_path: Pa
         assert reader.client.loss == 0
         assert heard(reader, b"a", 60) == [b"%d" % number * 100 for number in range(60)]
         assert reader.all() == []
-
-
-# -- what was left and cannot be understood
 
 
 def leave(site: Site, name: str, content: bytes) -> None:
@@ -391,9 +382,6 @@ def test_a_ledger_that_is_not_understood_is_dropped_and_clients_stay(site: Site,
         site.die()
         assert site.handover.dropped == []
     assert messages(other.all(), b"a") == messages(one.all(), b"a") == [*payloads, b"more", b"more"]
-
-
-# -- who cannot be kept
 
 
 def test_whom_the_store_does_not_take_is_served_and_counted(site: Site, caplog: pytest.LogCaptureFixture) -> None:
@@ -671,9 +659,6 @@ def test_wherever_a_daemon_is_killed_everybody_gets_everything_once(name: str) -
             assert ours == theirs, (at, second)
 
 
-# -- in the midst of sending, which is compiled: as if it had come so far
-
-
 def unsend(site: Site, peers: list[Peer], reached: int, *, armed: bool) -> list[list[bytes]]:
     """Have it so that of an input, which all have got and which is not finished, only the first few have got all; the
     next one too, if it is ``armed``, but that is only known by what the kernel has noted. What they have got."""
@@ -763,9 +748,6 @@ def test_an_empty_packet_is_answered_once_and_the_end_is_none(site: Site) -> Non
     one.publish(b"a", b"x")
     assert one.all() == []
     assert half.waiting() == [b"MSG a\0x"]
-
-
-# -- what kills
 
 
 class Deadly:
@@ -887,9 +869,6 @@ def test_what_meets_a_bug_is_not_worked_on_again(site: Site, monkeypatch: pytest
         assert layout.unfinished(site.handover.ledger.memory) is None
     site.die()
     assert (len(site.bus.clients), other.all()) == (1, [])
-
-
-# -- small print
 
 
 def test_what_the_daemon_says_by_itself_is_no_part_of_an_input(site: Site) -> None:

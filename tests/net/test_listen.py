@@ -234,9 +234,6 @@ def test_of_many_processes_that_start_at_once_exactly_one_wins(folder: Path, sta
             racer.communicate("end\n")
 
 
-# -- abstract addresses
-
-
 def greeted(listener: socket.socket) -> bool:
     """Whether a connection to a listening socket comes out at its other end."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:

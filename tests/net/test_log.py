@@ -109,9 +109,6 @@ def said(record: logging.LogRecord) -> dict[str, Any]:
     return {"event": carried.event, "remedy": carried.remedy, **carried.fields}
 
 
-# -- limits
-
-
 def test_a_message_is_logged_once_and_then_counted(
     clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -255,9 +252,6 @@ def test_a_bug_is_logged_with_its_trace_once_for_each_place(
         assert (said(record)["event"], said(record)["pid"]) == ("internal_error", 3)
 
 
-# -- texts
-
-
 def test_a_text_is_no_format_and_a_list_of_faults_keeps_its_remedies(
     limited: log.Limited, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -282,9 +276,6 @@ def test_control_characters_are_spelled_out() -> None:
     assert log.printable("\x1b[2J\x07\r\x9b1m\u202e\u2028\x7fé\ud800") == (
         "\\x1b[2J\\x07\\r\\x9b1m\\u202e\\u2028\\x7fé\\ud800"
     )
-
-
-# -- the journal
 
 
 def test_the_journal_gets_what_an_event_is_about_as_fields(journal: JournalSocket, pipe: tuple[int, int]) -> None:
@@ -355,9 +346,6 @@ def test_a_journal_that_cannot_be_reached_gets_plain_lines_each_with_its_level(
     first, *others = taken(pipe[0]).splitlines()
     assert first.startswith(f"<4>cannot reach the journal at {tmp_path}/nobody: No such file")
     assert others == ["<6>ready", "<3>cannot start: it\\x1b[0m remedy: that"]
-
-
-# -- standard error
 
 
 def terminal() -> tuple[int, int]:

@@ -209,9 +209,6 @@ def test_control_messages_for_which_there_was_no_room_are_counted(observed: Obse
     assert told + observed.value("control_dropped_total") == 50
 
 
-# -- liveness, repeats, conflicts
-
-
 def test_silent_and_dead_sources_are_counted(observed: Observed) -> None:
     for src in (b"a", b"b", b"c"):
         observed.sources.begin(src, 1, 0.0)
@@ -264,9 +261,6 @@ def test_copies_for_which_there_was_no_room_are_counted(observed: Observed, monk
     for _ in range(3):
         observed.repeater.add(b"a", b"x", 0.0)
     assert observed.value("copies_dropped_total") == 3
-
-
-# -- the daemon itself
 
 
 def test_a_refused_configuration_is_shown_until_a_good_one_is_read(observed: Observed) -> None:

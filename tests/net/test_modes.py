@@ -108,20 +108,6 @@ def test_neither_the_segment_nor_the_daemon_itself_waits(small: Hub) -> None:
     assert sum(packet.startswith(b"MSG") for packet in packets) + gaps(packets) == 200
 
 
-# -- hard modes: the queue is full
-
-
-def test_with_hard_error_a_client_whose_queue_is_full_is_ended(small: Hub) -> None:
-    one = slow(small, b"a")
-    mode(one, hard="error")
-    clog(small, one, 20)
-    from_segment(small, one, PART)
-    assert not one.client.open
-    assert small.bus.counters.ended["slow"] == 1
-    assert dropped(small) == {"client_ended": 1, "client_gone": 20}
-    assert small.bus.queue_bytes == 0
-
-
 def test_with_hard_block_publishers_wait_while_the_queue_is_full_and_go_on_when_it_is_half_empty(small: Hub) -> None:
     one, publisher = slow(small, b"a"), small.connect()
     mode(one, hard="block")
@@ -170,9 +156,6 @@ def test_a_message_that_is_larger_than_the_whole_queue_does_not_block_for_ever(t
             b"%04d" % number for number in range(6)
         ]
         assert publisher.all() == [frames.error("too_long", b"a")]
-
-
-# -- who holds up whom
 
 
 @pytest.mark.parametrize(
@@ -359,9 +342,6 @@ def test_a_mode_that_still_blocks_lets_no_publisher_go_on(small: Hub) -> None:
     assert one.client.box.messages == 20
 
 
-# -- patience
-
-
 def test_a_client_that_reads_nothing_for_too_long_does_not_block_until_it_has_read_all(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -436,9 +416,6 @@ def test_holding_up_again_and_again_leaves_no_timers_behind(small: Hub) -> None:
     collect(one, 300)
     assert small.bus.counters.held["slow_reader"] > 20
     assert len(small.loop._timers) - before <= 2
-
-
-# -- rate
 
 
 def test_a_publisher_above_the_rate_is_slowed_and_loses_nothing(tmp_path: Path) -> None:

@@ -56,9 +56,6 @@ AT = 1_795_000_000.0
 EVIL = "<img src=x onerror=alert(1)>\"'&</td></table><script>alert(2)</script>"
 
 
-# -- pure: facts -> page
-
-
 def full(text: str) -> Facts:
     """Facts in which everything that somebody else may have chosen is that text."""
     counts = Sources(10, 8, 15.0, 1, 1, 2, 3, 4)
@@ -220,9 +217,6 @@ def test_a_drop_is_shown_with_its_times_place_and_remedy() -> None:
 )  # fmt: skip
 def test_markup_is_what_it_says(part: Markup, text: str) -> None:
     assert part == text
-
-
-# -- from a daemon
 
 
 @pytest.fixture

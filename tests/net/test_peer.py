@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import socket
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from bccnd.core.quota import UserLimits
 from bccnd.net.clients import BusLimits
 from bccnd.net.listen import listen_abstract
 from bccnd.net.peer import MAX_PROGRAM, UNKNOWN, Identifier, credentials
-from tests.net.limits import lowered
+from tests.net.limits import descriptors_left
 from tests.support import (
     ANN,
     BOB,
@@ -31,7 +30,6 @@ from tests.support import (
     cannot_here,
     messages,
     need_root,
-    refusals,
     slow,
     turn_until,
 )
@@ -66,9 +64,6 @@ def connected(listener: socket.socket, who: Who) -> Iterator[tuple[Process, sock
 def started(pid: int) -> int:
     stat = Path(f"/proc/{pid}/stat").read_bytes()
     return int(stat.rpartition(b")")[2].split()[19])
-
-
-# -- a living peer
 
 
 def test_this_process_is_known_with_all_that_the_kernel_says(identifier: Identifier, listener: socket.socket) -> None:
@@ -150,16 +145,6 @@ def test_a_process_that_has_gone_is_not_taken_for_the_one_that_has_its_pid_now(
     cannot_here("somebody else is always quicker to take the next pid")
 
 
-@contextlib.contextmanager
-def descriptors_left(count: int) -> Iterator[None]:
-    """This process can open so many more."""
-    probes = [os.dup(0) for _ in range(count + 1)]
-    for probe in probes:
-        os.close(probe)
-    with lowered(resource.RLIMIT_NOFILE, probes[-1]):
-        yield
-
-
 def test_without_any_descriptor_left_a_peer_is_known_all_the_same(
     identifier: Identifier, listener: socket.socket
 ) -> None:
@@ -199,9 +184,6 @@ def test_a_client_whose_process_has_ended_is_served(town: Hub) -> None:
         peer.client = client
         peer.send(b"SUB a", b"MSG a\0x", b"UNSUB a")
         assert peer.all() == [b"MSG a\0x"]
-
-
-# -- a pid that belongs to somebody else now
 
 
 def pretend_older(peer: Peer) -> None:
@@ -340,15 +322,3 @@ def test_clients_outside_of_our_pid_namespace_are_told_apart(tmp_path: Path) -> 
     assert found["peers"] == [[0, 0, 0]] * 3
     assert found["bug"] == 0
     assert len(set(found["tagged"])) == 3, f"two have one name: {found['tagged']}"
-
-
-def test_a_tag_of_one_without_a_pid_is_no_name_of_another_one(hub: Hub) -> None:
-    one, other = hub.connect(), hub.connect()
-    for number, peer in ((1, one), (2, other)):
-        peer.client.peer = peer.client.peer._replace(pid=0, started=0, program=UNKNOWN)
-        peer.client.base = b"relay01/unknown/0/%d" % number
-        hub.bus.rename(peer.client, peer.client.base)
-    other.send(frames.request(frames.TAG, b"1"))
-    told = refusals(other.all())
-    assert one.client.identity != other.client.identity
-    assert told or other.client.identity.startswith(other.client.base)

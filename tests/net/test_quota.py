@@ -63,9 +63,6 @@ def test_a_refused_client_leaves_nothing_behind(tmp_path: Path) -> None:
         every_charge_is_what_is_kept(hub)
 
 
-# -- queues
-
-
 def test_all_queues_of_a_user_share_one_limit_and_other_users_have_their_own(tmp_path: Path) -> None:
     with limited(tmp_path, queue_bytes=20_000) as hub:
         mine = [slow(hub, b"a", who=ANN) for _ in range(3)]
@@ -106,9 +103,7 @@ def test_an_answer_that_no_socket_takes_is_counted(hub: Hub) -> None:
     assert hub.bus.counters.untold == 1
 
 
-def test_a_client_that_discards_does_not_block_when_its_user_has_no_room(
-    tmp_path: Path,
-) -> None:
+def test_a_client_that_discards_does_not_block_when_its_user_has_no_room(tmp_path: Path) -> None:
     with limited(tmp_path, queue_bytes=5000) as hub:
         full, one, publisher = slow(hub), slow(hub, b"a"), hub.connect()
         hub.bus.deliver([((full.client.fd,), b"MSG x\0" + b"x" * 1000)] * 20)
@@ -137,6 +132,9 @@ def test_with_hard_block_a_user_without_room_blocks_its_publishers_until_there_i
         assert gaps(packets) == one.client.loss == 0
 
 
+PLAIN = [frames.META_ON, frames.META_OFF, frames.BATCH_ON, frames.BATCH_OFF, frames.WHOAMI, frames.STATS, b"nosuch"]
+
+
 def sends(chance: random.Random, peer: Peer) -> bytes:
     """A frame of some kind."""
     key = chance.choice([b"a", b"b/c", b"two words", b"!/x", b"!x", b"!/cred////x", b"!/tap/", b"!/tap/accepted", b""])
@@ -152,19 +150,7 @@ def sends(chance: random.Random, peer: Peer) -> bytes:
             frames.request(frames.ECHO + chance.choice([b"on", b"off"])),
             frames.request(frames.SYNC, b"x" * chance.randrange(2000)),
             frames.request(frames.TAG, chance.choice([b"", b"tag", b"bad tag"])),
-            frames.request(
-                chance.choice(
-                    [
-                        frames.META_ON,
-                        frames.META_OFF,
-                        frames.BATCH_ON,
-                        frames.BATCH_OFF,
-                        frames.WHOAMI,
-                        frames.STATS,
-                        b"nosuch",
-                    ]
-                )
-            ),
+            frames.request(chance.choice(PLAIN)),
             b"nonsense",
             b"",
         ]

@@ -79,30 +79,6 @@ def test_no_pattern_takes_what_names_another_client(tmp_path: Path, dialect: str
         assert hub.sent == []
 
 
-def test_wildcards_for_credentials_and_patterns_that_are_cut_short_are_refused(hub: Hub) -> None:
-    one = hub.connect()
-    for pattern in (
-        *(
-            b"!/cred/",
-            b"!/cred/*",
-            b"!/cred/>",
-            b"!/cred//",
-            b"!/cred///",
-            b"!/cred/0",
-            b"!/cred/0/0/",
-            b"!/cred/0/0/1",
-        ),
-        *(key(b"*"), key(b"", b"*"), key(b"", b"", b"*"), key(b"", b"", b">"), key(b"x"), key(b"-1"), key(b"00")),
-        *(key(b"", b"1"), key(b"1"), key(b"", b"", b"1"), key(b" 0"), key(b"0 "), key(b"+0"), key(b"\xd9\xa0")),
-    ):
-        one.send(frames.subscribe(pattern))
-        assert refusals(one.all()) == [(b"not_permitted", pattern)], pattern
-        one.send(frames.unsubscribe(pattern))
-        assert refusals(one.all()) == [(b"not_subscribed", pattern)], pattern
-    assert one.client.subscriptions == 0
-    assert hub.routes.subscriptions == 0
-
-
 def test_a_client_without_a_pid_is_named_by_no_pid(hub: Hub) -> None:
     one, other = hub.connect(), hub.connect()
     one.client.peer = one.client.peer._replace(pid=0, started=0)

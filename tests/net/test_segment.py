@@ -198,9 +198,6 @@ def test_senders_of_ipv6_are_written_in_brackets_with_their_interface_where_they
     assert (peers[:], looked_up) == (["[fe80::1%lan7]:5400"], {})
 
 
-# -- a socket that was passed
-
-
 @pytest.fixture
 def passed(options: SegmentOptions) -> Iterator[socket.socket]:
     """Bound as systemd does it."""

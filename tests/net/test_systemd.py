@@ -77,9 +77,6 @@ def test_what_does_not_fit_the_environment_is_not_taken(pipes: list[int]) -> Non
     assert take_sockets({"LISTEN_PID": str(os.getpid())}) == []
 
 
-# -- notifications
-
-
 @pytest.fixture
 def notified(tmp_path: Path) -> Iterator[Notified]:
     with Notified(str(tmp_path / "notify")) as one:
@@ -242,9 +239,6 @@ def test_the_loop_feeds_the_watchdog_twice_in_its_time(notified: Notified, loop:
     assert time.monotonic() - before >= 4 * 0.05
     assert fed == [["WATCHDOG=1"]] * 4
     one.close()
-
-
-# -- a manager that does not read
 
 
 def test_what_is_not_taken_at_once_waits_in_order_and_keeps_its_descriptors(

@@ -133,9 +133,6 @@ def test_datagrams_go_to_the_address_of_the_segment_wherever_the_socket_is_bound
     assert destination(UdpOptions("here", GROUP6, 5400, bind="::", interface="lo")) == (GROUP6, 5400, 0, LO)
 
 
-# -- where a socket is bound
-
-
 @pytest.mark.parametrize(
     ("address", "bind", "place"),
     [
@@ -185,9 +182,6 @@ def test_programs_of_one_host_share_the_port_and_all_hear_everything(opens: Open
     # Whoever sends hears itself, as the others do.
     one.sendto(b"hello", destination(options(address, port)))
     assert hears(one, b"hello") == hears(other, b"hello") == [b"hello"]
-
-
-# -- what the kernel was told
 
 
 def option(sock: socket.socket, level: int, name: int) -> int:
@@ -259,9 +253,6 @@ def test_the_group_is_joined_and_left_when_the_last_socket_is_closed(opens: Open
         assert members(address)
         other.close()
         assert not members(address)
-
-
-# -- why a socket cannot be had
 
 
 #: address, further options, reason, part of what is said and of the remedy
@@ -360,9 +351,6 @@ def test_a_port_that_only_root_may_bind_is_refused_without_root(address: str, tm
         refused = refusal(wanted)
     assert refused.reason == "port_refused"
     assert "CAP_NET_BIND_SERVICE" in refused.remedy
-
-
-# -- a socket that was bound by somebody else
 
 
 @pytest.fixture
