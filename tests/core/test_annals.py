@@ -691,20 +691,6 @@ def test_a_snapshot_that_had_no_room_is_not_complete() -> None:
     assert not writer.due
 
 
-def test_a_source_that_goes_while_the_snapshot_is_written_does_not_come_back() -> None:
-    host = Host(replace(RULES, max_sources=100_000))
-    crowd(host, 1000)
-    writer = host.begin()
-    assert writer.step(host.now)
-    for source in host.sources.latest(1000)[::2]:
-        host.sources.forget(source)
-    while writer.step(host.now):
-        pass
-    left = {source.src for source in host.sources.latest(1000)}
-    assert len(left) == 500
-    assert {source.src for source in restored(host.room.data, host).sources.latest(1000)} == left
-
-
 # -- what is not understood
 
 

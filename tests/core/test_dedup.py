@@ -419,21 +419,6 @@ def test_the_seqs_given_and_the_report_are_kept_until_the_identity_is_ours_no_mo
     assert sources.conflicts == 4
 
 
-def test_a_foreseen_verdict_is_the_one_that_is_given_and_changes_nothing() -> None:
-    sources = Sources(RULES)
-    ours = own(sources, 5, 8)
-    for src, seq in ((SRC, 6), (SRC, 99), (b"?", 1), (b"other", 1), (b"other", 1)):
-        for _ in range(2):  # the second look finds what the first found
-            foreseen = sources.foresee(src, seq, 0.0)
-            assert (foreseen, sources.conflicts, ours.reported) == (sources.foresee(src, seq, 0.0), 0, False)
-        assert foreseen == receive(sources, src, seq, 0.0)
-    sources.release(SRC, 1.0)
-    sources.sweep(2.0)
-    assert sources.foresee(SRC, 6, 2.0) == ACCEPTED
-    assert SRC not in sources
-    assert sources.epoch(SRC) == 0
-
-
 # -- senders that do not know their own name
 
 

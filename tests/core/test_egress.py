@@ -219,13 +219,3 @@ def test_the_seqs_given_before_an_identity_came_back_are_still_ours(ours: Ours, 
     assert after == [first, first + 1]
     assert not any(ours.conflicts(*before, *after))
     assert (ours.given, ours.sources.conflicts) == ((CLOCK, first + 2), 0)
-
-
-def test_the_seqs_are_forgotten_when_the_identity_is_ours_no_more(ours: Ours) -> None:
-    seq_of(ours.out)
-    ours.out.close(ME, 0.0)
-    ours.sources.sweep(LINGER)
-    ours.out.open(ME)
-    assert ours.given == (0, 0)
-    assert seq_of(ours.out, clock=CLOCK + 20_000_000) == CLOCK + 20_000_000
-    assert ours.given == (CLOCK + 20_000_000, CLOCK + 20_000_001)

@@ -121,15 +121,3 @@ def test_a_tag_is_one_more_token_or_refused(host: bytes, program: bytes, pid: in
     assert name == base + b"/" + tag
     # An identity that has a fourth token already, because it is of one of several connections, takes a tag too.
     assert tagged(b"h/unknown/0/17", tag[:8], perl_safe=perl_safe) == b"h/unknown/0/17/" + tag[:8]
-
-
-@given(names(), PIDS, st.sampled_from([b"spare", b"7", b"x" * MAX_TAG]))
-@examples(200)
-def test_a_client_with_a_tag_is_reached_by_it_and_below_its_plain_name(program: bytes, pid: int, tag: bytes) -> None:
-    plain = identity(b"relay01", program[:15], pid)
-    name = tagged(plain, tag)
-    assert targets.matches(name, name)
-    assert targets.matches(plain + b"/*", name)
-    # The exact name is that of the client without a tag.
-    assert not targets.matches(plain, name)
-    assert not targets.matches(name, plain)

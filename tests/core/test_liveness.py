@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import liveness
-from bccnd.core.dedup import UNHEARD, DedupRules, Sources
+from bccnd.core.dedup import DedupRules, Sources
 from bccnd.core.liveness import ALIVE, ASLEEP, SILENT, STATE_NAMES, TICK, UNWATCHED, Liveness, LivenessRules
 from bccnd.core.roster import Source
 from bccnd.core.verdicts import ACCEPTED, REPLAYED
 from tests.core.material import examples
+from tests.core.scenario import receive
 
 STEP = liveness.STEP
 SRC = b"relay01/cardsys/7"
@@ -37,10 +38,7 @@ class World:
     def hear(self, src: bytes = SRC) -> None:
         """Any message of a source but a heartbeat, accepted."""
         seq = self._seqs[src] = self._seqs.get(src, 0) + 1
-        verdict = self.sources.judge(src, seq, self.now)
-        if verdict == UNHEARD:
-            verdict = self.sources.begin(src, seq, self.now)
-        assert verdict == ACCEPTED
+        assert receive(self.sources, src, seq, self.now) == ACCEPTED
 
     def beat(self, *srcs: bytes) -> None:
         """A heartbeat of each source, SRC if none is named."""
@@ -460,8 +458,21 @@ class Naive:
         return {state for state, possible in {**found, "dead": quiet >= dead}.items() if possible}
 
 
-def agree(rules: LivenessRules, dedup: DedupRules, history: list[Act]) -> None:
-    world, model = World(rules, dedup), Naive(rules)
+RULESETS = st.builds(
+    LivenessRules,
+    interval=st.sampled_from([1.0, 1.0, 2.0]),
+    dead_after=st.integers(1, 4),
+    keep_dead=st.booleans(),
+    max_watched=st.sampled_from([100, 100, 2]),
+)
+
+
+@given(RULESETS, acts(), st.sampled_from([100_000, 100_000, 1, 2, 3]))
+@examples(600)
+def test_liveness_agrees_with_the_model_also_while_trackers_are_evicted(
+    rules: LivenessRules, history: list[Act], cap: int
+) -> None:
+    world, model = World(rules, DedupRules(max_sources=cap)), Naive(rules)
     deaths = 0
     for act in history:
         then = world.now + act.quarters * TICK
@@ -474,7 +485,9 @@ def agree(rules: LivenessRules, dedup: DedupRules, history: list[Act]) -> None:
         src = b"host/%d" % act.who
         if act.kind:
             world.hear(src)
-            evicted(world, model)
+            # A new tracker of the same name is another one.
+            for name in [name for name, one in model.watched.items() if world.sources.get(name) is not one.source]:
+                del model.watched[name]
             model.hear(src, world.now)
         if act.kind == "beat":
             full = len(world.standing()) >= rules.max_watched
@@ -497,13 +510,6 @@ def agree(rules: LivenessRules, dedup: DedupRules, history: list[Act]) -> None:
     world.until(world.now + (rules.dead_after + 0.5) * liveness.MAX_STRETCH * rules.interval + 10.0)
     assert (world.liveness.silent, world.standing(), world.liveness._wheel) == (0, [], {})
     assert set(model.watched) <= set(world.liveness.dead)
-
-
-def evicted(world: World, model: Naive) -> None:
-    """Drop sources from the model whose trackers are gone; a new one of the same name is another one."""
-    for src, one in list(model.watched.items()):
-        if world.sources.get(src) is not one.source:
-            del model.watched[src]
 
 
 def follow(world: World, model: Naive) -> int:
@@ -540,20 +546,3 @@ def must_hold(world: World, model: Naive) -> None:
         assert one.state in model.may_be(one, world.now), (src, world.now, one)
     assert not set(world.liveness.dead) & set(model.watched)
     assert len(world.liveness.dead) <= world.liveness.deaths
-
-
-RULESETS = st.builds(
-    LivenessRules,
-    interval=st.sampled_from([1.0, 1.0, 2.0]),
-    dead_after=st.integers(1, 4),
-    keep_dead=st.booleans(),
-    max_watched=st.sampled_from([100, 100, 2]),
-)
-
-
-@given(RULESETS, acts(), st.sampled_from([100_000, 100_000, 1, 2, 3]))
-@examples(600)
-def test_liveness_agrees_with_the_model_also_while_trackers_are_evicted(
-    rules: LivenessRules, history: list[Act], cap: int
-) -> None:
-    agree(rules, DedupRules(max_sources=cap), history)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bccnd.core import repeat
 from bccnd.core.patterns import DIALECTS
-from bccnd.core.repeat import MAX_WAITING, Repeater, RepeatRule
+from bccnd.core.repeat import Repeater, RepeatRule
 from tests.core import naive
 from tests.core.material import examples
 
@@ -75,14 +75,6 @@ def test_rules_are_patterns_of_the_dialect_and_the_first_that_fits_decides(diale
     fitting = [number for number, text in enumerate(texts) if naive.matches(dialect, text, chan)]
     assert one.add(chan, b"x", 0.0) is bool(fitting)
     assert len(one.due(INF)) == (1 + fitting[0] if fitting else 0)
-
-
-def test_the_room_is_that_of_the_contract() -> None:
-    one = repeater(rule())
-    for number in range(MAX_WAITING + 10):
-        one.add(b"a/b", b"%d" % number, 0.0)
-    assert one.dropped == 10
-    assert len(one.due(INF)) == MAX_WAITING
 
 
 def test_a_copy_behind_the_horizon_is_not_sent_but_counted() -> None:

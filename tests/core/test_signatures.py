@@ -154,15 +154,6 @@ def test_a_src_is_read_no_further_than_the_longest_there_can_be() -> None:
         assert everyone.fits(signed("host", body), body) is (size > 129)
 
 
-def test_a_name_that_is_too_long_does_not_pass_for_its_beginning() -> None:
-    longest_src = b"s" * bccn1.MAX_SRC
-    # What is below the name is no src any more: its body is refused behind the check.
-    for tail, fits in ((b"", True), (b"s", None), (b"ssssssssss", None), (b"/", True), (b"/t", True), (b"/t/u", True)):
-        body = longest_src + tail + b":1:c|x"
-        assert Signatures({longest_src: [public("long")]}).fits(signed("long", body), body) is fits
-        assert (reason_of(bccn1.read_body, body) == "bad_src") is bool(tail)
-
-
 OtherKey = ec.EllipticCurvePrivateKey | ed448.Ed448PrivateKey | x25519.X25519PrivateKey
 OTHER_KINDS: list[OtherKey] = [
     ec.generate_private_key(ec.SECP256R1()),
