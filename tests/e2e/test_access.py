@@ -156,31 +156,3 @@ def test_rules_by_group_hold_for_supplementary_groups_and_rules_by_program_for_i
         client.say(b"MSG staff/x\0", b"MSG gauge/x\0")
         denied = {b"not_permitted " + key for key in (b"staff/x", b"gauge/x") if key not in allowed}
         assert set(refusals(client.hear())) == denied
-
-
-def test_one_user_takes_up_no_more_than_its_share(daemon: Daemon, connect: Connect) -> None:
-    configured(daemon, user={"clients": 3, "subscriptions": 5})
-    clients = [connect(ANN) for _ in range(3)]
-    assert all(client.hear() == [] for client in clients)
-    assert connect(ANN).sock.recv(1000) == b"CMSG !/bccn/error\0too_many_clients_of_user "
-    clients[0].say(*(b"SUB a/%d" % number for number in range(4)))
-    assert clients[0].hear() == []
-    clients[1].say(b"SUB b/", b"SUB c/")
-    assert refusals(clients[1].hear()) == [b"too_many_subscriptions c/"]
-
-
-def test_a_publisher_waits_no_longer_than_the_patience_for_a_client_that_does_not_read(
-    daemon: Daemon, connect: Connect
-) -> None:
-    configured(daemon, queue={"messages": 50}, patience="200ms")
-    stuck, publisher = connect(ANN), connect(ANN)
-    stuck.say(b"CMSG blocking/soft/block", b"SUB a")
-    assert stuck.hear() == []
-    before = daemon.metric("deliveries_dropped_total")
-    publisher.say(*(b"MSG a\0%d" % number for number in range(2000)))
-    assert publisher.hear() == []
-    assert "no longer wait for it" in daemon.said()
-    lost = int(daemon.metric("deliveries_dropped_total") - before)
-    got = [packet for packet in stuck.hear() if packet.startswith(b"MSG ")]
-    assert lost > 0
-    assert len(got) + lost == 2000

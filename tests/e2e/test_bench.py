@@ -6,19 +6,15 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.bench import bounds
 from tests.bench.cases import CASES, NATS, REDIS
-from tests.bench.measure import Rules, Run, judge
 from tests.bench.programs import ROOT, CannotBuild, build
 from tests.bench.scale_axes import AXES
-from tests.bench.summary import Key, Spread, Summary, cpu
 from tests.e2e.harness import BIN
 from tests.support import cannot_here
 
@@ -153,42 +149,3 @@ def test_a_quick_run_of_make_scale_measures_each_point_and_fills_in_a_page(tmp_p
     assert (tmp_path / "out/scale.md").read_text() == done.stdout[:-1]
     drawn = {chart.name for chart in page.parent.glob("*.svg")}
     assert drawn == {"scaling-sources.svg"} or (not drawn and "no charts: matplotlib is missing" in done.stderr)
-
-
-RUN = Run("bccnd", 1, "saturated", 1, messages=1000, cpu_ns=1500.0)
-KEY = Key("bccnd", 1, "saturated")
-
-
-def test_a_run_counts_only_if_nothing_is_lost_and_nobody_disturbed_it() -> None:
-    assert judge(RUN, 0.05, Rules()) == ""
-    assert "disturbed" in judge(RUN, 0.06, Rules())
-    assert "1 of its deliveries lost" in judge(replace(RUN, lost=1), 0.0, Rules())
-    assert "2 out of place" in judge(replace(RUN, bad=2), 0.0, Rules())
-
-
-def rounds(case: str, *figures: float) -> list[Run]:
-    return [replace(RUN, case=case, round=number, cpu_ns=figure) for number, figure in enumerate(figures, 1)]
-
-
-def test_a_ratio_is_that_of_the_medians_and_its_range_that_of_the_rounds() -> None:
-    summary = Summary([*rounds("bccnd", 1500, 1100, 1200), *rounds("floor_hmac", 1000, 1000, 2000)], {})
-    assert summary.figure(KEY, cpu) == Spread(1200, 1100, 1500)
-    assert summary.to_floor(KEY) == Spread(1.2, 0.6, 1.5)
-    disturbed = replace(RUN, round=4, cpu_ns=9e9, refused="disturbed")
-    assert Summary([*rounds("bccnd", 1200), disturbed], {}).figure(KEY, cpu) == Spread(1200, 1200, 1200)
-    assert Summary(rounds("bccnd", 1200), {KEY: "disturbed"}).figure(KEY, cpu) is None
-
-
-def test_a_bound_without_a_figure_does_not_hold() -> None:
-    asked = {KEY, KEY.of("floor_hmac")}
-
-    def verdict(figure: float, refused: dict[Key, str] | None = None) -> str:
-        summary = Summary([*rounds("bccnd", figure), *rounds("floor_hmac", 1000)], refused or {})
-        (one,) = bounds.judge(summary, asked)
-        return str(one)
-
-    assert verdict(1100).startswith("holds: ")
-    assert "1.100" in verdict(1100)
-    assert verdict(1101).startswith("does not hold: ")
-    assert verdict(1100, {KEY: "lossy"}).startswith("does not hold: ")
-    assert bounds.judge(Summary([], {}), {KEY}) == []

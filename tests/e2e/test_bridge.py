@@ -117,15 +117,6 @@ def test_messages_come_from_and_go_to_each_segment_under_the_name_of_the_host(tm
         assert daemon.metric("datagrams_sent_total", segment="shop floor") == 1
 
 
-def test_a_silent_source_is_forgotten_in_time(tmp_path: Path) -> None:
-    rules = {"expire": "300ms", "horizon": "100ms", "max_sources": 3}
-    with Daemon(tmp_path / "a", {"dedup": rules}) as daemon, Wire(daemon.port) as wire:
-        wire.send(*(datagram(f"host/{number}", 1, "x") for number in range(5)))
-        wait(lambda: daemon.metric("sources_forgotten_total", cause="evicted") == 2)
-        wait(lambda: daemon.metric("sources_forgotten_total", cause="expired") == 3)
-        assert daemon.metric("sources") == 0
-
-
 def test_the_bus_has_the_configured_dialect_group_and_mode(tmp_path: Path) -> None:
     group = next(one for one in grp.getgrall() if one.gr_gid not in (0, os.getegid()))
     bus = {"dialect": "sbus-dot", "mode": "0600", **({"group": group.gr_name} if os.geteuid() == 0 else {})}

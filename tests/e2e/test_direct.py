@@ -372,17 +372,6 @@ def test_options_of_direct_without_direct_end_with_2_and_a_segment_out_of_reach_
             assert b"remedy: " in done.stderr
 
 
-@pytest.mark.parametrize("address", [BROADCAST, "239.1.2.3"])
-def test_on_one_interface(port: int, address: str) -> None:
-    where = ["--address", address, "--interface", "lo", "--hop-limit", "2"]
-    with bccnd.Endpoint("h/ear/1", address, port, interface="lo") as ear:
-        assert bccn("pub", *direct(port), *where, "x", "on lo").returncode == 0
-        assert heard(ear).payload == b"on lo"
-        with Sub(port, "-n", "1", "--interface", "lo", address=address) as process:
-            ear.send("x", "from lo")
-            assert process.end() == (0, b"x from lo\n", b"")
-
-
 # -- making keys
 
 
@@ -460,44 +449,6 @@ def test_keys_of_keygen_serve_the_tool_and_the_daemon(tmp_path: Path) -> None:
 
 
 # -- beside a daemon
-
-
-def test_a_daemon_and_an_endpoint_talk_and_each_message_counts_once(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a", start=False) as daemon:
-        daemon.configure({"integrity": daemon.with_key(KEY)})
-        daemon.start()
-        name = "relay02/direct/7"
-        with (
-            bccnd.Endpoint(name, BROADCAST, daemon.port, keys=[KEY], dedup=True) as endpoint,
-            daemon.connect("x/") as client,
-        ):
-            me = client.identity()
-            seq = endpoint.send("x/y", "to the bus")
-            message = client.receive(PATIENCE)
-            assert isinstance(message, bccnd.Message)
-            assert message[:6] == (name, seq, "x/y", b"to the bus", "plain", f"127.0.0.1:{daemon.port}")
-            assert heard(endpoint).payload == b"to the bus"
-
-            client.publish("x/z", "from the bus")
-            assert payloads(client, 1) == [b"from the bus"]
-            message = heard(endpoint)
-            assert (message.src, message.chan, message.payload, message.form) == (me, "x/z", b"from the bus", "plain")
-
-            # Directed and all forms, both ways; each answers whom it heard from.
-            endpoint.send_to(me, "only you")
-            client.send_to(message.src.rpartition("/")[0] + "/*", "my own kind")
-            client.send_to(name, "only you")
-            endpoint.send_to("relay02/direct/*", "myself")
-            endpoint.send_all("all from outside")
-            client.send_all("all from inside")
-            # What comes in and what goes out take two ways through the daemon, and either may be faster.
-            both = [b"all from inside", b"all from outside"]
-            assert sorted(payloads(client, 4)) == [*both, b"my own kind", b"only you"]
-            assert sorted(heard(endpoint).payload for _ in range(4)) == [*both, b"myself", b"only you"]
-            assert client.receive(0.05) is None
-            assert endpoint.recv(0.05) is None
-            wait(lambda: daemon.verdicts() == {"accepted": 3, "not_addressed": 1, "looped": 4})
-            assert endpoint.stats()["VERDICTS"] == {"accepted": 6, "not_addressed": 2}
 
 
 # -- between hosts

@@ -17,7 +17,6 @@ import pytest
 
 from tests.e2e.harness import BIN, PATIENCE, Daemon, wait
 from tests.e2e.shared import gateways
-from tests.e2e.supervisor import Supervisor
 from tests.support import free_port
 
 
@@ -152,21 +151,3 @@ def test_one_that_is_not_configured_or_lacks_its_library_ends_at_once(tmp_path: 
         assert done.returncode == 2
         assert said in done.stderr
         assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-def test_as_a_service_of_its_own_it_outlives_the_daemon_and_keeps_its_connection(tmp_path: Path) -> None:
-    with Supervisor(tmp_path / "a", broker(state=str(tmp_path / "ids"))) as supervisor:
-        supervisor.options = ["--no-gateways"]
-        supervisor.start()
-        gateway = subprocess.Popen([str(BIN / "bccnd"), "--gateway", "broker", "--config", str(supervisor.config)])
-        try:
-            wait(lambda: supervisor.metric("gateway_up", gateway="broker") == 1, "the gateway")
-            before = supervisor.metric("clients")
-            supervisor.again(signal.SIGKILL)
-            assert supervisor.metric("clients") == before
-            wait(lambda: supervisor.metric("gateway_up", gateway="broker") == 1, "the next report")
-            assert gateway.poll() is None
-        finally:
-            gateway.terminate()
-            assert gateway.wait(10) == 0

@@ -7,7 +7,6 @@ import re
 import select
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import time
@@ -260,21 +259,6 @@ def test_a_datagram_of_1500_bytes_is_taken_and_one_of_1501_is_oversize(
         wait(lambda: since.verdicts() == {"accepted": 1, "oversize": 1})
 
 
-def test_heartbeats_go_both_ways(daemon: Daemon, peers: Peers, src: str) -> None:
-    name = f"relay01/bccnd/{daemon.pid}"
-    with daemon.raw() as bus, peers.listen("perl", daemon.port, "--habits") as listener:
-        bus.send(b"SUB !/bccn/liveness/" + src.encode())
-        bus.send(b"CMSG !/bccn/sync")
-        assert bus.recv(65536) == b"CMSG !/bccn/sync\0"
-        with in_force(daemon, heartbeat={"interval": "200ms"}):
-            for line in listener.lines(2):
-                assert line.split(b" ")[::2] == [name.encode(), f"heartbeat/{name}".encode()]
-            peers.tell("shell", daemon.port, src, 1, f"heartbeat/{src}", b"")
-            assert bus.recv(65536) == f"MSG !/bccn/liveness/{src}\0alive".encode()
-            # It sends no second one: first it is late, then it is dead.
-            assert bus.recv(65536).startswith(f"MSG !/bccn/liveness/{src}\0".encode())
-
-
 @pytest.mark.root
 def test_peers_on_other_hosts_hear_and_are_heard(tmp_path: Path, net: Net, peers: Peers) -> None:
     with net.daemon("a", tmp_path) as daemon, daemon.connect("demo/") as client:
@@ -323,70 +307,6 @@ def test_perl_safe_names_reach_the_perl_reader_and_no_others_leave_this_host(tmp
             client.publish(chan, b"")
         assert client.sync() == []
         assert [line.split(b" ")[2] for line in c.so_far()[2:]] == [chan.encode() for chan in safe]
-
-
-def test_programs_of_one_host_share_the_port(daemon: Daemon, since: Since, peers: Peers, src: str) -> None:
-    with (
-        daemon.connect("demo/") as client,
-        peers.listen("c", daemon.port) as c,
-        peers.listen("perl", daemon.port, "--habits") as perl,
-        peers.listen("shell", daemon.port) as shell,
-    ):
-        client.publish("demo/x", b"from the daemon")
-        ours = message_of(client)
-        line = f"{ours.src} {ours.seq} demo/x from the daemon".encode()
-        assert c.lines(1) == perl.lines(1) == [line]
-        assert shell.lines(1) == [datagram(ours.src, ours.seq, "demo/x", b"from the daemon")]
-        peers.tell("c", daemon.port, src, 1, "demo/x", b"from C")
-        assert c.lines(1) == perl.lines(1) == [src.encode() + b" 1 demo/x from C"]
-        assert shell.lines(1) == [datagram(src, 1, "demo/x", b"from C")]
-        assert payloads(client, 1) == [b"from C"]
-        assert since.verdicts() == {"accepted": 1, "looped": 1}
-
-
-@pytest.mark.parametrize(("dialect", "separator"), [("sbus", "/"), ("sbus-dot", ".")])
-def test_an_sbus_client_finds_what_it_knows(
-    daemon: Daemon, peers: Peers, src: str, dialect: str, separator: str
-) -> None:
-    def name(path: str) -> str:
-        return path.replace("/", separator)
-
-    (path,) = (one["path"] for one in daemon.settings["bus"]["sockets"] if one["dialect"] == dialect)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as bus:
-        bus.settimeout(PATIENCE)
-        bus.connect(path)
-        for pattern in ("demo/*/z\0ignored", "log/", "a/>"):
-            bus.send(f"SUB {name(pattern)}".encode())
-        bus.send(b"CMSG !/cred/whoami")
-        credentials = f"!/cred/{os.getgid()}/{os.getuid()}/{os.getpid()}"
-        assert bus.recv(65536) == f"CMSG !/cred/whoami\0{credentials}".encode()
-        # ">" is a character like any other.
-        for number, chan in enumerate(["demo/y/z", "demo/y", "log/a/b", "a/b", "a/>"]):
-            peers.tell("perl", daemon.port, src, number, name(chan), b"hi")
-        for chan in ("demo/y/z", "log/a/b", "a/>"):
-            assert bus.recv(65536) == f"MSG {name(chan)}\0hi".encode()
-        bus.send(f"UNSUB {name('log/')}".encode())
-        bus.send(f"MSG {name('log/a')}\0not for me".encode())
-        bus.send(f"MSG {name('demo/1/z')}\0for me too".encode())
-        assert bus.recv(65536) == f"MSG {name('demo/1/z')}\0for me too".encode()
-        # Modes are taken without an answer.
-        for key in ("echo/off", "blocking/soft/discard", "blocking/hard/block", "order/stack", "order/queue"):
-            bus.send(f"CMSG {key}".encode())
-            bus.send(f"CMSG {key}\0ignored".encode())
-        for packet, reason in ((b"CMSG order/up", b"unknown_control order/up"), (b"bad", b"unknown_verb bad")):
-            bus.send(packet)
-            assert bus.recv(65536) == b"CMSG !/bccn/error\0" + reason
-
-
-def test_socat_shows_datagrams_as_they_are_on_the_wire(tmp_path: Path, daemon: Daemon, peers: Peers) -> None:
-    everything = bytes(range(256))
-    with daemon.connect("demo/") as client, peers.listen("shell", daemon.port) as listener:
-        for algorithm, key in (("none", None), ("hmac", KEY)):
-            with in_force(daemon, integrity=check_of(algorithm, tmp_path).integrity):
-                client.publish("demo/x", everything)
-                ours = message_of(client)
-                expected = datagram(ours.src, ours.seq, "demo/x", everything, key)
-                assert listener.until(everything[-1:] + b"\n") == expected + b"\n"
 
 
 # -- signatures and OpenSSL

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import os
-import pty
-import re
-import select
-import signal
 import socket
 import subprocess
-import termios
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,7 +14,7 @@ from typing import Any
 import pytest
 
 from bccnd.net.events import EVENTS
-from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, acting_as, datagram, payloads, wait
+from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, acting_as, datagram, wait
 from tests.net.journals import JournalSocket
 from tests.support import NOBODY, need_root
 
@@ -184,56 +179,3 @@ def test_what_may_be_an_attack_is_in_the_journal_once_with_its_number(journaled:
         time.sleep(1.2)
         journaled.said()
         assert sum(entry.get("BCCND_EVENT") == b"datagrams_refused" for entry in journaled.entries) == 4
-
-
-class OnTerminal(Daemon):
-    """A daemon on a terminal."""
-
-    def __init__(self, folder: Path) -> None:
-        self.master, self.slave = pty.openpty()
-        self._shown = ""
-        super().__init__(folder)
-
-    def spawn(self) -> subprocess.Popen[bytes]:
-        command = [str(BIN / "bccnd"), "--config", str(self.config)]
-        # As in a shell that some service has started.
-        environ = {**os.environ, "JOURNAL_STREAM": "8:1"}
-        return subprocess.Popen(command, stdin=self.slave, stderr=self.slave, env=environ, start_new_session=True)
-
-    def said(self) -> str:
-        while select.select([self.master], [], [], 0)[0]:
-            self._shown += os.read(self.master, 65536).decode()
-        return self._shown
-
-    def flow(self, goes: bool) -> None:
-        """What Ctrl-S and Ctrl-Q do."""
-        termios.tcflow(self.slave, termios.TCOON if goes else termios.TCOOFF)
-
-
-def test_on_a_terminal_it_is_readable_and_a_terminal_that_is_stopped_does_not_hold_up_the_daemon(
-    tmp_path: Path,
-) -> None:
-    daemon = OnTerminal(tmp_path / "a")
-    with daemon, daemon.connect("a") as client, daemon.raw() as other:
-        daemon.flow(False)
-        before = daemon.said()
-        for number in range(1, 4):  # that it was done is seen by another way than by the log
-            daemon.signal(signal.SIGHUP)
-            wait(lambda: daemon.metric("config_reloads_total", result="applied") == number, "the reload")  # noqa: B023
-        client.publish("a", b"served")
-        assert payloads(client, 1) == [b"served"]
-        assert daemon.said() == before
-        daemon.flow(True)
-        daemon.configure({"access": [{"publish": ["a/"]}]})
-        daemon.reload()
-        assert "warning: 3 lines of this log are missing here" in daemon.said()
-        other.send(b"MSG b\x1b[2J\x1b]0;pwned\x07\nforged\0x")
-        assert other.recv(1000).startswith(b"CMSG !/bccn/error\0not_permitted ")
-        wait(lambda: "Remedy: see access in the configuration" in daemon.said())
-    lines = daemon.said().split("\r\n")
-    assert lines.pop() == ""
-    assert all(re.fullmatch(r"\d\d:\d\d:\d\d bccnd (info|warning): [ -~]+", line) for line in lines), lines
-    assert " bccnd info: ready: segment " in lines[0]
-    assert lines[-1].endswith("info: stopped")
-    for fd in (daemon.master, daemon.slave):
-        os.close(fd)

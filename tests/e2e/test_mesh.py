@@ -91,18 +91,6 @@ def test_a_daemon_and_a_gateway_that_stood_still_for_five_seconds_repeat_nothing
     full.exchange(speakers, 2, RATE, said)
 
 
-def test_links_that_stand_still_and_go_on_bring_nothing_twice(full: Meshwork) -> None:
-    full.lose_on_segments(5)
-    full.hold_links(held=True)
-    said = full.say(full.hosts, 6, RATE / 2)
-    full.hold_links(held=False)
-    said += full.say(full.hosts, 2, RATE)
-    full.settle(said)
-    full.lose_on_segments(0)
-    full.at_most_once()
-    full.exchange(full.hosts, 2, RATE)
-
-
 def test_what_links_bring_when_everybody_has_fallen_silent_is_no_news(full: Meshwork) -> None:
     """Bridges bring what they had missed to those who had not, and who have heard nothing since for longer than the
     horizon of a segment."""
