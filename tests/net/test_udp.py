@@ -1,7 +1,4 @@
-"""UDP sockets: what they are bound to and receive, which options are set, and why one cannot be had.
-
-All of it happens on the loopback interface, or in a network namespace.
-"""
+"""UDP sockets: what they are bound to and receive, which options are set, and why one cannot be had."""
 
 from __future__ import annotations
 
@@ -11,8 +8,6 @@ import ipaddress
 import os
 import socket
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +26,7 @@ from bccnd.net.udp import (
     interface_name,
     open_udp,
 )
-from tests.support import BROADCAST, ROOT, cannot_here, free_port, need_root, wait, without_root
+from tests.support import BROADCAST, cannot_here, free_port, need_root, wait, without_root
 
 GROUP = "239.255.54.1"
 OTHER_GROUP = "239.255.54.2"
@@ -50,15 +45,6 @@ def has_ipv6() -> bool:
             probe.bind(("::1", 0))
     except OSError:
         return False
-    return True
-
-
-def may_name_an_interface() -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
-        except PermissionError:
-            return False
     return True
 
 
@@ -85,20 +71,18 @@ def opens(port: int) -> Iterator[Opens]:
 def options(address: str = BROADCAST, port: int = 5400, **more: Any) -> UdpOptions:
     """Multicast takes the loopback interface, so that it works without a way out and stays here."""
     if ipaddress.ip_address(address).is_multicast:
-        if not may_name_an_interface():
-            need_root("an older kernel lets only root name an interface")
         more = {"interface": "lo", **more}
     if ":" in address and not has_ipv6():
         cannot_here("this host has no IPv6")
     return UdpOptions("here", address, port, **more)
 
 
-def refusal(wanted: UdpOptions) -> StartError:
-    """Why a socket cannot be had; nothing is left open, and every refusal names the segment and a remedy."""
+def refusal(wanted: UdpOptions, passed: socket.socket | None = None) -> StartError:
+    """Why a socket cannot be had, or taken over; it names the segment and a remedy, and nothing was opened or closed."""
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(StartError) as caught:
-        open_udp(wanted).close()
-    assert set(os.listdir("/proc/self/fd")) == before, "a refused socket was left open"
+        adopt_udp(passed, wanted) if passed else open_udp(wanted).close()
+    assert set(os.listdir("/proc/self/fd")) == before
     assert caught.value.remedy
     assert "segment here: " in caught.value.detail
     return caught.value
@@ -184,47 +168,36 @@ def test_programs_of_one_host_share_the_port_and_all_hear_everything(opens: Open
     assert hears(one, b"hello") == hears(other, b"hello") == [b"hello"]
 
 
-def option(sock: socket.socket, level: int, name: int) -> int:
-    return sock.getsockopt(level, name)
-
-
 def test_options_of_all_sockets(opens: Opens) -> None:
     for address in (BROADCAST, GROUP, GROUP6):
-        sock = opens(address)
+        sock = opens(address, interface="lo")
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0") == b"lo"
         assert sock.getblocking() is False
-        assert option(sock, socket.SOL_SOCKET, socket.SO_REUSEADDR)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
         assert (sock.family, sock.type) == (options(address).family, socket.SOCK_DGRAM)
         # It takes no groups that other programs have joined.
         if address == GROUP6:
-            assert option(sock, socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL) == 0
+            assert sock.getsockopt(socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL) == 0
         else:
-            assert option(sock, socket.IPPROTO_IP, IP_MULTICAST_ALL) == 0
-            assert bool(option(sock, socket.SOL_SOCKET, socket.SO_BROADCAST)) is (address == BROADCAST)
+            assert sock.getsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL) == 0
+            assert bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST)) is (address == BROADCAST)
 
 
 @pytest.mark.parametrize("hop_limit", [None, 2, 255])
 def test_multicast_passes_routers_as_allowed_and_comes_back_to_this_host(opens: Opens, hop_limit: int | None) -> None:
     more = {} if hop_limit is None else {"hop_limit": hop_limit}
     sock, sock6 = opens(GROUP, **more), opens(GROUP6, **more)
-    assert option(sock, socket.IPPROTO_IP, socket.IP_MULTICAST_TTL) == (hop_limit or 1)
-    assert option(sock6, socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS) == (hop_limit or 1)
-    assert option(sock, socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP) == 1
-    assert option(sock6, socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP) == 1
-    assert option(sock6, socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF) == LO
+    assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL) == (hop_limit or 1)
+    assert sock6.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS) == (hop_limit or 1)
+    assert sock.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP) == 1
+    assert sock6.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP) == 1
+    assert sock6.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF) == LO
 
 
 def test_a_socket_for_ipv6_takes_no_ipv4(opens: Opens, port: int) -> None:
     assert opens(GROUP6, bind="::").getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 1
     # And so leaves the port to a segment of the other family.
     opens(BROADCAST)
-
-
-@pytest.mark.parametrize("address", [BROADCAST, GROUP, GROUP6])
-def test_a_socket_is_pinned_to_the_segments_interface(opens: Opens, address: str) -> None:
-    if not may_name_an_interface():
-        need_root("an older kernel lets only root name an interface")
-    sock = opens(address, interface="lo")
-    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0") == b"lo"
 
 
 def members(address: str) -> bool:
@@ -346,8 +319,6 @@ def test_a_port_that_only_root_may_bind_is_refused_without_root(address: str, tm
         pytest.skip("this host lets everybody bind every port")
     wanted = options(address, port=1)
     with without_root(tmp_path):
-        if address != BROADCAST and not may_name_an_interface():
-            pytest.skip("an older kernel lets only root name an interface")
         refused = refusal(wanted)
     assert refused.reason == "port_refused"
     assert "CAP_NET_BIND_SERVICE" in refused.remedy
@@ -364,8 +335,6 @@ def passes(port: int) -> Iterator[Opens]:
         sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
         bound.append(sock)
         if device:
-            if not may_name_an_interface():
-                need_root("an older kernel lets only root name an interface")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if ":" in host:
@@ -376,17 +345,6 @@ def passes(port: int) -> Iterator[Opens]:
     yield one
     for sock in bound:
         sock.close()
-
-
-def refused_to_adopt(sock: socket.socket, wanted: UdpOptions) -> StartError:
-    """Why a socket is not taken over; it is left open, and nothing else was opened."""
-    before = set(os.listdir("/proc/self/fd"))
-    with pytest.raises(StartError) as caught:
-        adopt_udp(sock, wanted)
-    assert set(os.listdir("/proc/self/fd")) == before
-    assert caught.value.remedy
-    assert "segment here: " in caught.value.detail
-    return caught.value
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", BROADCAST])
@@ -427,15 +385,15 @@ def test_a_passed_socket_joins_its_group_at_every_start(passes: Opens, port: int
 
 def test_a_passed_socket_must_fit_the_segment(passes: Opens, port: int) -> None:
     for host in ("127.0.0.1", OTHER_GROUP):
-        refused = refused_to_adopt(passes(host), options(port=port))
+        refused = refusal(options(port=port), passes(host))
         assert refused.reason == "bind_misses_broadcast"
         assert host in refused.detail
         assert "0.0.0.0" in refused.remedy
     sock = passes()
-    assert refused_to_adopt(sock, options("127.0.0.1", port)).reason == "no_broadcast_address"
-    assert refused_to_adopt(sock, options(port=port, bind="127.0.0.1")).reason == "bind_misses_broadcast"
+    assert refusal(options("127.0.0.1", port), sock).reason == "no_broadcast_address"
+    assert refusal(options(port=port, bind="127.0.0.1"), sock).reason == "bind_misses_broadcast"
     # The attempt has not left it unable to broadcast.
-    assert option(sock, socket.SOL_SOCKET, socket.SO_BROADCAST)
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST)
 
 
 def test_what_is_strange_about_a_passed_socket_is_a_warning(passes: Opens, port: int) -> None:
@@ -482,47 +440,14 @@ def test_without_privilege_a_buffer_is_as_large_as_the_limit(passes: Opens, tmp_
         assert grow_receive_buffer(sock, 1 << 30) == size(sock, socket.SO_RCVBUF) == min(most, 1 << 30)
 
 
-#: what a script in a network of its own begins with; the first word that it prints is the reason of a refusal
-SCRIPT = """
-import contextlib, socket, subprocess, sys, time
-from bccnd.errors import StartError
-from bccnd.net.udp import UdpOptions, destination, open_udp
-def ip(*words): subprocess.run(["ip", *words], check=True)
-def refused(address, **more):
-    try:
-        open_udp(UdpOptions("here", address, 5400, **more)).close()
-    except StartError as error:
-        return f"{error.reason} {error.detail} REMEDY {error.remedy}"
-    return "none"
-"""
-
-
-def elsewhere(*pieces: str) -> list[str]:
-    """Run a script in a network of its own; the lines that it prints."""
-    need_root("a network of its own takes root")
-    try:
-        subprocess.run(["unshare", "--net", "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        cannot_here(f"this host gives out no network of its own: {error}")
-    done = subprocess.run(
-        ["unshare", "--net", sys.executable, "-c", "\n".join((SCRIPT, *pieces))],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-@pytest.mark.root
-def test_without_a_route_the_remedy_is_to_name_the_interface() -> None:
-    addresses = ["255.255.255.255", GROUP, *(["ff05::bcc", "ff0e::bcc"] if has_ipv6() else [])]
-    told = elsewhere(f"for address in {addresses}: print(refused(address))")
-    assert len(told) == len(addresses)
-    for address, line in zip(addresses, told, strict=True):
-        assert line.startswith(f"no_route segment here: no way to {address}: ")
-        assert "'interface:'" in line.partition("REMEDY")[2]
+def test_without_a_route_the_remedy_is_to_name_the_interface(port: int) -> None:
+    if len(Path("/proc/net/route").read_text().splitlines()) > 1:
+        cannot_here("this process has no network of its own")
+    for address in ("255.255.255.255", GROUP, *(["ff05::bcc", "ff0e::bcc"] if has_ipv6() else [])):
+        refused = refusal(UdpOptions("here", address, port))
+        assert refused.reason == "no_route"
+        assert f"no way to {address}: " in refused.detail
+        assert "'interface:'" in refused.remedy
 
 
 def test_an_interface_is_named_by_the_socket(opens: Opens) -> None:
