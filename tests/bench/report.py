@@ -50,9 +50,6 @@ class Findings:
     date: str = field(default_factory=document.now)
 
 
-# ---- while it runs ----
-
-
 def line(run: Run) -> str:
     """One run in one line."""
     who = f"round {run.round}  {run.case:<15}{run.fan_out:>4}  {run.mode:<9}"
@@ -62,9 +59,6 @@ def line(run: Run) -> str:
     if run.p50_us is not None and run.p99_us is not None:
         figures += f"  p50 {run.p50_us:,.1f} us  p99 {run.p99_us:,.1f} us"
     return f"{who}{figures}" + (f"  does not count: {run.refused}" if run.refused else "")
-
-
-# ---- bench.json ----
 
 
 def as_json(found: Findings) -> dict[str, Any]:
@@ -87,9 +81,6 @@ def as_json(found: Findings) -> dict[str, Any]:
         "bounds": [one.as_json("bound") for one in found.verdicts],
         "runs": [asdict(run) for run in found.runs],
     }
-
-
-# ---- bench.md ----
 
 
 def table(found: Findings, mode: str, title: str, cell: Callable[[Key], str]) -> list[str]:

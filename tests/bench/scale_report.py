@@ -108,9 +108,6 @@ class Findings(Figures[Key, Sample]):
         return self.ratio(key, base, value) if base != key else None
 
 
-# ---- a + b * n ----
-
-
 class Fit(NamedTuple):
     """The cost of a message to n clients: ``base`` and ``each`` ns, and by how much the worst point is off."""
 
@@ -139,9 +136,6 @@ def fit_of(found: Findings, line: str) -> Fit | None:
     return fit({x: figure for x, figure in figures.items() if figure is not None and x})
 
 
-# ---- what has to be flat ----
-
-
 def verdicts(found: Findings) -> list[Verdict]:
     """What is to be flat, of what was asked for: what has a figure, and what was refused."""
     wanted = [axis.name for axis in found.axes]
@@ -165,9 +159,6 @@ def verdicts(found: Findings) -> list[Verdict]:
         key = Key("sources", "bccnd", BUDGET_SOURCES)
         out.append(Verdict("the whole daemon with them, resident", found.figure(key, resident), BUDGET_MB, " MB"))
     return out
-
-
-# ---- scale.json ----
 
 
 #: the figures of scale.json
@@ -198,9 +189,6 @@ def as_json(found: Findings) -> dict[str, Any]:
         "flat": [one.as_json("what") for one in verdicts(found)],
         "runs": [asdict(sample) for sample in found.samples],
     }
-
-
-# ---- scale.md ----
 
 
 def about(found: Findings) -> str:

@@ -45,21 +45,6 @@ class Segment:
         return self._ends.enter_context(Wire(self.port))
 
 
-@pytest.fixture
-def segment() -> Iterator[Segment]:
-    with ExitStack() as ends:
-        yield Segment(ends)
-
-
-@pytest.fixture
-def hasty() -> Iterator[None]:
-    """Threads take turns as often as they can, so that whatever can come between two steps does."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
 def heard(endpoint: Endpoint) -> Message:
     message = endpoint.recv(PATIENCE)
     assert message is not None, "waited in vain for a message"

@@ -1,16 +1,13 @@
-"""The client for asyncio: many tasks on one connection, cancellation, backpressure, and that nothing is left behind.
-(What it shares with the blocking one is in test_session.)"""
+"""The client for asyncio: many tasks, cancellation, backpressure; what it shares with the other: test_session."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,6 +19,7 @@ from bccnd.client.message import Message
 from bccnd.client.session import Event, Reconnected, Refusal
 from bccnd.core import frames
 from bccnd.errors import BusError
+from tests.client.segments import descriptors
 from tests.client.sessions import Bare, batch, frame
 from tests.support import PATIENCE, ROOT, Hub, turning, wait
 
@@ -54,16 +52,10 @@ def played(scene: Callable[[AsyncConnection, Bare], Awaitable[None]]) -> Callabl
 
 @pytest.fixture(autouse=True)
 def nothing_stays_open() -> Iterator[None]:
-    before = set(os.listdir("/proc/self/fd"))
+    before = descriptors()
     yield
     gc.collect()
-    assert set(os.listdir("/proc/self/fd")) == before
-
-
-@pytest.fixture
-def bare(tmp_path: Path) -> Iterator[Bare]:
-    with Bare(str(tmp_path / "bus.sock")) as one:
-        yield one
+    assert descriptors() == before
 
 
 def payload(event: Event | None) -> bytes:
@@ -287,9 +279,6 @@ def test_a_client_that_is_turned_away_before_it_has_read_anything_was_not_away_f
         assert 0 <= event.seconds < PATIENCE
 
     asyncio.run(scene())
-
-
-# -- receiving
 
 
 @played

@@ -16,15 +16,10 @@ from bccnd.client.bus import Connection, Event, Reconnected, Refusal, connect
 from bccnd.client.message import Message
 from bccnd.core import frames
 from bccnd.errors import BusError
+from tests.client.segments import descriptors
 from tests.client.sessions import Bare, batch, frame
 from tests.refusals import refused
 from tests.support import PATIENCE, Do, Hub, turning, wait
-
-
-@pytest.fixture
-def bare(tmp_path: Path) -> Iterator[Bare]:
-    with Bare(str(tmp_path / "bare.sock")) as one:
-        yield one
 
 
 @pytest.fixture
@@ -54,13 +49,6 @@ def message(connection: Connection) -> Message:
     event = connection.receive(PATIENCE)
     assert isinstance(event, Message)
     return event
-
-
-def descriptors() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
-
-
-# -- connecting
 
 
 def test_the_path_is_the_one_given_else_the_environments_else_the_default(
@@ -108,9 +96,6 @@ def test_a_connection_that_fails_at_the_first_word_leaves_nothing_open(
     assert after == before
 
 
-# -- messages
-
-
 def test_a_message_comes_with_all_that_is_known_of_it(hub: Hub, one: Connection, other: Connection) -> None:
     one.subscribe("a/")
     one.sync(PATIENCE)
@@ -155,9 +140,6 @@ def test_all_and_directed_messages_reach_whom_they_name(one: Connection, other: 
     assert one.receive(0) is None
 
 
-# -- asking
-
-
 def test_a_sync_gives_what_was_refused_since_the_last_one_and_leaves_the_messages(one: Connection) -> None:
     one.subscribe("a")
     one.publish("a", "1")
@@ -188,9 +170,6 @@ def test_a_daemon_that_does_not_answer_is_an_error_and_a_late_answer_is_not_take
         connection.publish("two words")
         with turning(hub.loop):
             assert connection.sync(PATIENCE) == [Refusal("bad_channel", "two words")]
-
-
-# -- receiving
 
 
 def test_receiving_waits_for_a_message_or_until_the_time_is_over(one: Connection, other: Connection) -> None:
@@ -326,9 +305,6 @@ def test_a_program_that_looks_rarely_learns_for_how_long_something_may_be_missin
         event = bus.receive(PATIENCE)
         assert isinstance(event, Reconnected)
         assert 0.2 <= event.seconds <= time.monotonic() - before
-
-
-# -- the end
 
 
 def test_with_closes_and_a_closed_connection_says_so(hub: Hub, do: Do) -> None:

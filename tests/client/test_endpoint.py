@@ -23,20 +23,16 @@ from bccnd.core.verdicts import NAMES
 from tests.client.segments import (
     Segment,
     descriptors,
-    hasty,
     heard,
     judged,
     payloads,
     refused,
-    segment,
     soon,
     until_now,
     verdicts,
 )
 from tests.e2e.harness import KEY, datagram
 from tests.support import BROADCAST, PATIENCE, wait
-
-__all__ = ["hasty", "segment"]  # fixtures
 
 OTHER_KEY: Final = b"another key, as long as it has to be"
 SIG: Final = signatures.generate()
@@ -219,9 +215,6 @@ def test_every_send_takes_the_next_seq_and_it_can_be_read_and_set(segment: Segme
         assert endpoint.seq == before
 
 
-# -- sending
-
-
 def test_a_datagram_is_what_was_sent_byte_for_byte(segment: Segment) -> None:
     """Arguments that may be left out, None, text and bytes; what each of them may hold is in the table of vectors."""
     endpoint, wire = segment.endpoint("me/1"), segment.wire
@@ -258,17 +251,6 @@ def test_the_short_forms_send_what_they_stand_for(segment: Segment) -> None:
 
 
 # -- receiving
-
-
-def test_a_message_tells_all_that_is_known_of_it(segment: Segment) -> None:
-    endpoint = segment.endpoint("a")
-    before = time.time_ns()
-    segment.wire.send(datagram("relay02/sensor/77", 2**64 - 1, "demo/t1", "21|5"))
-    message = heard(endpoint)
-    assert before <= message.received_ns <= time.time_ns()
-    assert message == Message(
-        "relay02/sensor/77", 2**64 - 1, "demo/t1", b"21|5", "plain", f"127.0.0.1:{segment.port}", message.received_ns
-    )
 
 
 def broadcaster(ends: ExitStack, host: str = "") -> socket.socket:
@@ -688,9 +670,6 @@ def test_what_is_dropped_for_another_reason_is_not_remembered(segment: Segment) 
     assert len(judged(endpoint, 5)) == 2
 
 
-# -- integrity
-
-
 @pytest.mark.parametrize(
     ("options", "unsigned", "signed"),
     [
@@ -970,9 +949,6 @@ def test_a_heartbeat_never_clears_an_error_nor_makes_one(segment: Segment) -> No
     endpoint.beat("x" * 2000)
     beats(other, 2)
     assert endpoint.error() is None
-
-
-# -- threads
 
 
 @pytest.mark.parametrize("options", [{}, {"keys": [KEY]}], ids=["none", "hmac"])

@@ -1,5 +1,4 @@
-"""What becomes of an endpoint over fork(), with real processes: names and numbers, who is addressed, and that no child
-ever waits for a thread that it does not have."""
+"""What becomes of an endpoint over fork(), with real processes."""
 
 from __future__ import annotations
 
@@ -15,11 +14,9 @@ from typing import Any
 import pytest
 
 from bccnd.client.endpoint import Endpoint
-from tests.client.segments import Segment, hasty, heard, segment, until_now
+from tests.client.segments import Segment, heard, until_now
 from tests.e2e.harness import KEY
 from tests.support import PATIENCE, examples
-
-__all__ = ["hasty", "segment"]  # fixtures
 
 # From Python 3.12 on it warns of what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -91,9 +88,6 @@ def have_a_socket(endpoint: Endpoint) -> None:
     endpoint.open()
 
 
-# -- names and numbers
-
-
 @pytest.mark.parametrize("fresh", [True, False], ids=["pattern A", "pattern B"])
 def test_a_child_has_a_new_name_and_numbers_from_the_beginning_or_that_go_on(
     segment: Segment, children: Children, fresh: bool
@@ -116,9 +110,6 @@ def test_a_child_has_a_new_name_and_numbers_from_the_beginning_or_that_go_on(
         *((PARENT, first, b"before"), (name, begin, b"child 1"), (name, begin + 1, b"child 2")),
         (PARENT, first + 1, b"behind"),
     ]
-
-
-# -- who is addressed
 
 
 def test_targets_choose_the_parent_one_fork_or_all_of_them(segment: Segment, children: Children) -> None:
@@ -208,9 +199,6 @@ def test_a_child_that_reads_from_its_own_socket_or_closes_takes_nothing_from_its
     assert [heard(endpoint).payload for _ in range(2)] == [b"still here", b"me too"]
 
 
-# -- threads that send while others fork
-
-
 def test_a_child_sends_no_heartbeats_until_it_starts_its_own(segment: Segment, children: Children) -> None:
     endpoint, other = segment.endpoint(PARENT), segment.endpoint("observer")
     endpoint.heartbeat_start(0.001)
@@ -261,8 +249,7 @@ def forking(endpoints: list[Endpoint], children: Children, times: int) -> None:
 def test_no_child_waits_for_a_thread_that_was_sending_when_it_was_forked(
     segment: Segment, children: Children, hasty: None
 ) -> None:
-    """Two endpoints whose heartbeats come as fast as they can, and threads that send as well: a lock that one of them
-    held at the fork would be held in the child for ever."""
+    """A lock that one of the threads held at the fork would be held in the child for ever."""
     endpoints = [segment.endpoint(f"a/b/{number}", keys=[KEY]) for number in (1, 2)]
     first = [endpoint.seq for endpoint in endpoints]
     over = threading.Event()
@@ -328,8 +315,7 @@ def locks_of(endpoint: Endpoint) -> list[Any]:
 def test_a_child_ends_heartbeats_whatever_their_thread_was_doing(
     segment: Segment, children: Children, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    """At a fork the thread of the heartbeats may be anywhere, also in the midst of looking at its own Event, whose lock
-    then stays held in the child. Here that is always so, and not once in a hundred forks."""
+    """The fork finds the thread of the heartbeats in the midst of looking at its own Event, whose lock stays held."""
     monkeypatch.setattr(f"{__name__}.PATIENCE", 2.0)
     endpoint = segment.endpoint(PARENT)
     endpoint.heartbeat_start(3600)

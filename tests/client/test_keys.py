@@ -67,9 +67,6 @@ def test_nothing_waits_for_a_pipe_a_directory_or_nothing(tmp_path: Path, read: o
             read(path)
 
 
-# -- credentials
-
-
 #: two folders may hold files of the same name
 MANY = ["keys_a_x.pub", "keys_b_x.pub", "keys_x.pub"]
 

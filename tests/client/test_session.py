@@ -1,5 +1,4 @@
-"""What both clients do with what is said and lost: the session by itself, and either client with a daemon of few
-words that comes and goes."""
+"""The session by itself, and both clients with a scripted daemon that comes and goes."""
 
 from __future__ import annotations
 
@@ -29,9 +28,6 @@ def reads(session: Session, *packets: bytes, now: float = 1.0) -> None:
         session.read(packet, now, 77)
 
 
-# -- the session: what is held
-
-
 def held(session: Session) -> list[bytes]:
     """What is said to the next daemon, between the first word and the last, which is asked for an echo."""
     first, *said, last = session.greeting()
@@ -50,9 +46,6 @@ def test_every_subscription_is_restored_as_often_as_it_is_held() -> None:
     session.unsubscribed(b"c")  # less than nothing is nothing
     session.subscribed(b"c")
     assert held(session) == [b"SUB a", b"SUB a", b"SUB b/", b"SUB ", b"SUB c"]
-
-
-# -- the session: what comes
 
 
 #: what would be a sender, on a key that has one
@@ -311,12 +304,6 @@ def test_attempts_come_ever_more_slowly_until_one_succeeds() -> None:
 
 
 # -- either client, and a daemon that comes and goes
-
-
-@pytest.fixture
-def bare(tmp_path: Path) -> Iterator[Bare]:
-    with Bare(str(tmp_path / "bus.sock")) as one:
-        yield one
 
 
 @pytest.fixture(params=[connect, Driven], ids=["blocking", "asyncio"])

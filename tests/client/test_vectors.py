@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,7 +68,7 @@ def endpoint(at: DoorVectors, port: int, name: str = vectors.RECEIVER) -> Iterat
 def check(receiver: Endpoint, wire: socket.socket, vector: Vector, verdict: str) -> None:
     """Send a datagram: it gets this verdict, and is received with the fields of the vector if that delivers it."""
     before = receiver.stats()["VERDICTS"]
-    port = wire.getsockname()[1]
+    port, sent_ns = wire.getsockname()[1], time.time_ns()
     wire.sendto(vector.datagram, (BROADCAST, port))
     readable, _, _ = select.select([receiver], [], [], PATIENCE)
     assert readable, f"{vector}: the datagram has not arrived"
@@ -79,11 +80,9 @@ def check(receiver: Endpoint, wire: socket.socket, vector: Vector, verdict: str)
     assert message is not None, vector
     assert vector.fields is not None
     src, seq, chan, payload, _ = vector.fields
+    assert sent_ns <= message.received_ns <= time.time_ns()
     assert message[:4] == (src.decode(), seq, chan.decode(), payload), vector
     assert (message.form, message.peer) == (vector.fields.form, f"127.0.0.1:{port}"), vector
-
-
-# -- receiving
 
 
 @pytest.mark.parametrize("at", DOORS.values(), ids=vectors.name_of)
@@ -104,9 +103,6 @@ def test_a_directed_datagram_reaches_just_the_names_of_its_vector(
 ) -> None:
     with endpoint(UNCHECKED, port, name) as receiver:
         check(receiver, wire, vector, verdict)
-
-
-# -- sending
 
 
 @pytest.mark.parametrize("at", {id(at): at for at, _ in SENT}.values(), ids=vectors.name_of)

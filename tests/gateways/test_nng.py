@@ -52,9 +52,6 @@ def read(process: subprocess.Popen[bytes], size: int) -> bytes:
     return got
 
 
-# -- what goes over a link
-
-
 @pytest.mark.parametrize("listens", [True, False], ids=["it listens", "it dials"])
 def test_a_stock_program_gets_and_gives_datagrams_as_they_are(tmp_path: Path, listens: bool) -> None:
     where, started = url(), time.time_ns()
@@ -124,9 +121,6 @@ def test_filters_and_names_in_both_directions(tmp_path: Path) -> None:
         assert gateway.bus.brought() == [*datagrams[1:4], b"BCCN1[9]h/p/1:8:in/last|x"]
         wait(lambda: gateway.bus.dropped("filtered") == 6, "the count", PATIENCE)
         assert (gateway.bus.dropped("nameless"), gateway.bus.dropped("malformed")) == (2, 1)
-
-
-# -- strangers
 
 
 def test_what_is_no_datagram_is_the_daemons_to_judge_and_what_is_no_peer_is_shown_the_door(tmp_path: Path) -> None:
@@ -199,9 +193,6 @@ def test_a_flood_of_connections_that_say_nothing_keeps_nobody_out(tmp_path: Path
         assert gateway.bus.brought().count(b"100") == 1
         assert gateway.resident() - before < 32 << 20
         wait(lambda: gateway.descriptors() < 50, "descriptors to be free again", PATIENCE)
-
-
-# -- peers that are slow, links that stand still
 
 
 @pytest.mark.slow
@@ -279,9 +270,6 @@ def test_what_waited_while_the_gateway_stood_still_is_not_new(tmp_path: Path) ->
         assert gateway.bus.arrived()[-1][1] > stopped + 2e9
 
 
-# -- the daemon comes and goes
-
-
 @pytest.mark.slow
 def test_a_daemon_that_goes_away_is_met_again_and_peers_stay(tmp_path: Path) -> None:
     where = url()
@@ -357,9 +345,6 @@ def test_a_gateway_that_is_not_given_the_right_says_so_once_and_asks_again(tmp_p
         assert gateway.said().count("does not give us what passes") == 1
 
 
-# -- the start
-
-
 def refusal(folder: Path, nng: Mapping[str, object]) -> str:
     """What a gateway says that does not start."""
     gateway = RunningGateway(folder, nng)
@@ -382,9 +367,6 @@ def test_links_that_everybody_can_read_are_doubtful(tmp_path: Path) -> None:
     with RunningGateway(tmp_path, {"listen": [url().replace("127.0.0.1", "0.0.0.0")], "dial": [url()]}) as gateway:
         assert gateway.said().count("can read and send everything") == 1
         assert "tls+tcp" in gateway.said()
-
-
-# -- certificates
 
 
 @pytest.fixture(scope="module")

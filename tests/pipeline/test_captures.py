@@ -66,9 +66,6 @@ def verdicts(frames: Iterable[Frame], settings: CaptureSettings, folder: Path) -
     return [row["verdict"] for row in rows_of(folder / "journal")]
 
 
-# -- what stands in the journal
-
-
 def test_every_datagram_is_a_row(tmp_path: Path) -> None:
     other = Frame(T, ether(ipv4(udp(b"x", port=53))))
     last = Frame(T + 9 * SECOND, other.data)
@@ -117,9 +114,6 @@ def test_a_file_has_the_rows_of_one_day(tmp_path: Path, monkeypatch: pytest.Monk
     assert [row["rec_no"] for row in rows_of(tmp_path / "j")] == list(range(1, 9))
 
 
-# -- verdicts
-
-
 def test_verdicts_depend_on_the_time_of_the_stamps(tmp_path: Path) -> None:
     frames = [said(0, 1), said(0.1, 1), said(0.2, 3), said(0.3, 2), said(3, 3), said(3.1, 4)]
     expected = ["accepted", "duplicate", "accepted", "stale", "restart", "accepted"]
@@ -140,9 +134,6 @@ def test_who_is_silent_for_a_day_is_forgotten_as_by_a_daemon(tmp_path: Path) -> 
     rows = rows_of(tmp_path / "j")
     # a death begins everything anew, and so does a day
     assert [(row["verdict"], row["epoch"]) for row in rows] == [("accepted", 1)] * 7
-
-
-# -- again, and together
 
 
 def test_the_same_capture_makes_the_same_files(tmp_path: Path) -> None:
@@ -199,9 +190,6 @@ def test_it_is_told_how_far_it_has_come(tmp_path: Path, monkeypatch: pytest.Monk
     assert told[-1][0] == size
 
 
-# -- what fails
-
-
 def broken(kind: str, folder: Path) -> list[str]:
     good = pcap(said(number, number + 1) for number in range(50))
     made = {
@@ -250,9 +238,6 @@ def test_a_host_or_a_journal_that_cannot_be_written_is_refused(tmp_path: Path) -
         ingest([path], str(tmp_path / "j"), CaptureSettings("../up"))
     with refused("unwritable", kind=JournalError):
         ingest([path], path, SETTINGS)
-
-
-# -- the real thing
 
 
 @pytest.mark.parametrize(

@@ -226,9 +226,6 @@ def test_memory_does_not_grow_with_the_tables(tmp_path: Path) -> None:
     assert most < 90_000_000
 
 
-# -- what is no table
-
-
 def refused(where: Path | str) -> str:
     with pytest.raises(PipelineError) as caught:
         gather(Tables(str(where)))

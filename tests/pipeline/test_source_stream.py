@@ -86,9 +86,6 @@ def age(path: Path, seconds: float) -> None:
     os.utime(path, (info.st_atime, info.st_mtime - seconds))
 
 
-# -- by hand
-
-
 def test_what_is_there_comes_and_then_what_is_new(tmp_path: Path) -> None:
     put(tmp_path, "a", ONE, 0, rows(0, 10))
     follower = Follower(tmp_path)
@@ -269,9 +266,6 @@ def test_steps_skip_what_was_read_and_never_overlap() -> None:
     (gap, *_) = steps(found[1:], 3, lambda file: sizes[file.first], lambda _: False)
     assert isinstance(gap.piece, Gap)
     assert (gap.piece.first, gap.end, gap.records) == (3, 5, 1)
-
-
-# -- with Spark
 
 
 def query(spark: SparkSession, root: Path, folder: Path, **options: str) -> None:

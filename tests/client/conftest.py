@@ -1,0 +1,34 @@
+"""Segments and scripted daemons for tests of clients."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.client.segments import Segment
+from tests.client.sessions import Bare
+
+
+@pytest.fixture
+def segment() -> Iterator[Segment]:
+    with ExitStack() as ends:
+        yield Segment(ends)
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Bare]:
+    with Bare(str(tmp_path / "bus.sock")) as one:
+        yield one
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    """Threads take turns as often as they can, so that whatever can come between two steps does."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
