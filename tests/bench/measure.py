@@ -47,8 +47,6 @@ class Rules:
     #: messages of a run, instead of what suits its case
     messages: int | None = None
     paced_seconds: float = PACED_SECONDS
-    #: how long to wait for a quiet machine before a run
-    patience: float = PATIENCE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +107,7 @@ def wait_until_quiet(rules: Rules) -> None:
     """Until others leave the machine alone, but not for ever: a run that they disturb is repeated anyway."""
     if rules.foreign >= (os.cpu_count() or 1):
         return  # whatever they do is allowed
-    deadline = time.monotonic() + rules.patience
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         before, start = machine_busy(), time.monotonic()
         time.sleep(0.4)

@@ -66,13 +66,13 @@ def model_row(name: str, topology: Topology, bridges: int, world: World) -> dict
     }
 
 
-def model(world: World, most: int) -> list[dict[str, Any]]:
+def model(world: World) -> list[dict[str, Any]]:
     rows = []
     for name, make in ALL.items():
         for bridges in BRIDGES:
             for segments in SEGMENTS:
                 topology = make(segments, bridges)
-                if segments > most or len(topology.links) > MAX_LINKS:
+                if len(topology.links) > MAX_LINKS:
                     continue
                 click.echo(f"model: {topology.name}, {segments} segments, {bridges} bridges", err=True)
                 rows.append(model_row(name, topology, bridges, world))
@@ -107,25 +107,21 @@ def losses() -> list[dict[str, Any]]:
 @click.option(
     "--parts", "wanted", default="all", callback=names(PARTS), help=f"Which of {', '.join(PARTS)}; '': none anew."
 )
-@click.option("--most", default=max(SEGMENTS), type=click.IntRange(2), help="Segments of the largest model.")
-@click.option("--messages", default=3000, type=click.IntRange(100), help="Of a real run for costs.")
-@click.option("--rounds", default=3, type=click.IntRange(1), help="Of these runs; medians count.")
-@click.option("--rate", default=500.0, type=click.FloatRange(1), help="Of these messages, a second.")
 @click.option(
     "--out", default=ROOT / "build/mesh", type=click.Path(file_okay=False, path_type=Path), show_default="build/mesh"
 )
 @DOCS
-def main(wanted: list[str], most: int, messages: int, rounds: int, rate: float, out: Path, docs: Path | None) -> None:
+def main(wanted: list[str], out: Path, docs: Path | None) -> None:
     """Measure what flooding costs, reckon it, and model meshes of up to a thousand segments."""
     kept = out / "mesh.json"
     found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     found |= {"machine": document.about_machine(), "date": document.now()[:10]}
     if "costs" in wanted:
-        found["costs"] = mesh_live.costs(messages, rate, rounds)
+        found["costs"] = mesh_live.costs()
     costs = Costs(**found["costs"]["seconds"]) if "costs" in found else Costs()
     world = replace(World(), costs=costs)
     if "model" in wanted:
-        found["model"] = model(world, most)
+        found["model"] = model(world)
         found["world"] = {name: value for name, value in asdict(world).items() if name not in ("rules", "costs")}
     if "losses" in wanted:
         found["losses"] = losses()

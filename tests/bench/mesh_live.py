@@ -16,15 +16,20 @@ from tests.e2e.meshes import Meshwork
 #: seconds in which gateways have told what they have sent
 TOLD: Final = 2.5
 
+#: messages of a run, how many a second, and runs of each mesh, of which medians count
+MESSAGES: Final = 3000
+RATE: Final = 500.0
+ROUNDS: Final = 3
+
 Use = dict[str, float]
 
 
-def costs(messages: int, rate: float, rounds: int) -> dict[str, Any]:
+def costs() -> dict[str, Any]:
     """Seconds of a processor for each thing that a bridge does, from what differs between four small meshes."""
     used: list[list[Use]] = [[], [], []]
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         for number, topology in enumerate((chain(2), hub(5), mesh(5))):
-            used[number].append(_use(topology, messages, rate))
+            used[number].append(_use(topology))
     pair, star, full = ({host: median(use[host] for use in runs) for host in runs[0]} for runs in used)
     heard = pair["s1p"]
     # The bridge on the segment of the origin: with one link, and with four.
@@ -37,10 +42,10 @@ def costs(messages: int, rate: float, rounds: int) -> dict[str, Any]:
     seconds = {"heard": heard, "brought": brought, "passed": passed, "linked": linked, "broadcast": broadcast}
     floor = 1e-7  # what is less cannot be told from nothing
     seconds = {name: max(floor, value) for name, value in seconds.items()}
-    return {"seconds": seconds, "messages": messages, "rate": rate, "rounds": rounds, "runs": used}
+    return {"seconds": seconds, "messages": MESSAGES, "rate": RATE, "rounds": ROUNDS, "runs": used}
 
 
-def _use(topology: Topology, messages: int, rate: float) -> Use:
+def _use(topology: Topology) -> Use:
     """Seconds of a processor for a message, by host."""
     with tempfile.TemporaryDirectory() as folder, Meshwork(topology, Path(folder)) as work:
         click.echo(f"real: {topology.name}, {topology.segments} segments", err=True)
@@ -54,10 +59,10 @@ def _use(topology: Topology, messages: int, rate: float) -> Use:
                 host.client = None
         before = {host.name: sum(host.cpu()) for host in work.hosts.values()}
         sent = work.broadcasts()
-        work.say([name], messages, rate)
+        work.say([name], MESSAGES, RATE)
         time.sleep(TOLD)
         after = {host.name: sum(host.cpu()) for host in work.hosts.values()}
-        relayed = sum(work.broadcasts()) - sum(sent) - messages
-        if relayed != messages * (topology.segments - 1):
-            raise click.ClickException(f"{topology.name}: {relayed} relayed broadcasts of {messages} messages")
-        return {host: (after[host] - before[host]) / messages for host in after}
+        relayed = sum(work.broadcasts()) - sum(sent) - MESSAGES
+        if relayed != MESSAGES * (topology.segments - 1):
+            raise click.ClickException(f"{topology.name}: {relayed} relayed broadcasts of {MESSAGES} messages")
+        return {host: (after[host] - before[host]) / MESSAGES for host in after}

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import click
-
 from bccnd.core.dedup import MAX_LOSERS
 from bccnd.core.liveness import MAX_DEAD, SILENT, Death
 from bccnd.core.routes import CACHE
@@ -17,6 +15,8 @@ from bccnd.net.page_gather import MAX_SILENT
 from bccnd.net.page_render import render
 from tests.net.pages import Daemon, open_segment
 from tests.support import Hub
+
+SOURCES, CLIENTS = 100_000, 1000
 
 
 def least(call: Callable[[], object], before: Callable[[], object] = lambda: None, times: int = 9) -> float:
@@ -31,10 +31,10 @@ def least(call: Callable[[], object], before: Callable[[], object] = lambda: Non
     return min(once() for _ in range(times))
 
 
-def fill(daemon: Daemon, sources: int, clients: int) -> None:
+def fill(daemon: Daemon) -> None:
     """All tables as full as they get; half of the sources were heard lately, which is what takes longest to count."""
-    for number in range(sources):
-        when = daemon.clock - 600 * (number < sources // 2)
+    for number in range(SOURCES):
+        when = daemon.clock - 600 * (number < SOURCES // 2)
         daemon.sources.begin(b"host/%d/program" % number, 1, when)
     for number in range(2 * MAX_LOSERS):
         daemon.sources.losers[b"host/%d/program" % number] = number + 1
@@ -42,18 +42,15 @@ def fill(daemon: Daemon, sources: int, clients: int) -> None:
     daemon.liveness.dead.update((b"dead/%d" % number, Death(1.0, 1.0, 0.0)) for number in range(MAX_DEAD))
     daemon.hub.connect(b"x")
     one = next(iter(daemon.bus.clients.values()))
-    daemon.bus.clients.update((100_000 + number, one) for number in range(clients - 1))
+    daemon.bus.clients.update((100_000 + number, one) for number in range(CLIENTS - 1))
 
 
-@click.command()
-@click.option("--sources", default=100_000, show_default=True)
-@click.option("--clients", default=1000, show_default=True)
-def main(sources: int, clients: int) -> None:
+def main() -> None:
     """Print what a sample takes, what a look gathers, and the page that is made of it."""
     with tempfile.TemporaryDirectory() as folder, Hub(Path(folder), limits=BusLimits()) as hub:
         segment = open_segment("here")
         daemon = Daemon(hub, segment)
-        fill(daemon, sources, clients)
+        fill(daemon)
         chans = [b"chan/%d" % number for number in range(2 * CACHE)]
 
         def carry() -> None:
@@ -67,11 +64,11 @@ def main(sources: int, clients: int) -> None:
         daemon.begin()
         quiet, busy = least(sample), least(sample, before=carry)
         facts = daemon.facts()
-        click.echo(f"{sources:,} sources, {clients:,} clients")
-        click.echo(f"sample, every 5 s           {quiet:6.1f} ms")
-        click.echo(f"  with {len(chans):,} busy channels   {busy:6.1f} ms")
-        click.echo(f"gathering what is shown     {least(daemon.facts):6.1f} ms")
-        click.echo(f"making the page             {least(lambda: render(facts)):6.1f} ms, {len(render(facts)):,} bytes")
+        print(f"{SOURCES:,} sources, {CLIENTS:,} clients")
+        print(f"sample, every 5 s           {quiet:6.1f} ms")
+        print(f"  with {len(chans):,} busy channels   {busy:6.1f} ms")
+        print(f"gathering what is shown     {least(daemon.facts):6.1f} ms")
+        print(f"making the page             {least(lambda: render(facts)):6.1f} ms, {len(render(facts)):,} bytes")
         segment.close()
 
 

@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Final
 
 import click
 import pyarrow.parquet as pq
@@ -15,6 +16,9 @@ from tests.e2e.harness import Daemon, Wire, datagram
 from tests.e2e.recorders import Recorder, files
 from tests.recorder.material import table
 
+#: for which is sent
+SECONDS: Final = 20.0
+
 
 def processor(pid: int) -> float:
     """Seconds that a process has had so far, with those that it has started."""
@@ -22,10 +26,10 @@ def processor(pid: int) -> float:
     return sum(int(fields[11]) + int(fields[12]) for fields in stats) / os.sysconf("SC_CLK_TCK")
 
 
-def send(wire: Wire, rate: int, seconds: float) -> int:
+def send(wire: Wire, rate: int) -> int:
     """Numbers of 50 sources on 20 channels, 100 bytes of payload."""
     sent, started = 0, time.monotonic()
-    while (passed := time.monotonic() - started) < seconds:
+    while (passed := time.monotonic() - started) < SECONDS:
         while sent < passed * rate:
             sent += 1
             wire.send(datagram(f"host/program/{sent % 50}", sent, f"bench/{sent % 20}", b"x" * 100))
@@ -35,17 +39,15 @@ def send(wire: Wire, rate: int, seconds: float) -> int:
 
 @click.command(help=__doc__)
 @click.option("--rate", default=20_000, show_default=True, help="Datagrams a second.")
-@click.option("--seconds", default=20.0, show_default=True)
-@click.option("--rotate", default="5s", show_default=True, help="How often a file is finished.")
-def main(rate: int, seconds: float, rotate: str) -> None:
+def main(rate: int) -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         journal = Path(name) / "journal"
-        settings = {"recorder": {"journal": str(journal), "rotate": rotate}}
+        settings = {"recorder": {"journal": str(journal), "rotate": "5s"}}
         with Daemon(Path(name) / "a", settings) as daemon, Recorder(daemon) as recorder, Wire(daemon.port) as wire:
             assert recorder.process is not None
             pid = recorder.process.pid
             before = spent = processor(pid)
-            sent = send(wire, rate, seconds)
+            sent = send(wire, rate)
             time.sleep(0.5)
             memory = sum(kib_of(one, "VmHWM") for one in family(pid)) >> 10
             read = sum(daemon.verdicts().values())

@@ -21,7 +21,6 @@ FEW = 4096
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option("--axes", "wanted", default="all", callback=names(list(AXES)), help=f"Which of {', '.join(AXES)}.")
-@click.option("--patience", default=20.0, type=click.FloatRange(0), help="Seconds to wait for others before each run.")
 @options("scale", rounds=3)
 @DOCS
 def main(
@@ -29,7 +28,6 @@ def main(
     rounds: int,
     tries: int,
     foreign: float,
-    patience: float,
     daemon: Path,
     out: Path,
     docs: Path | None,
@@ -37,7 +35,7 @@ def main(
     quick: bool,
 ) -> None:
     """Measure what a message costs as clients, patterns, sources, channels and payloads grow."""
-    rules = Rules(foreign, tries, messages=FEW if quick else None, patience=patience)
+    rules = Rules(foreign, tries, messages=FEW if quick else None)
     loads, daemon = programs(), daemon.absolute()
     rounds = 1 if quick else rounds
     axes = [AXES[name] for name in wanted]

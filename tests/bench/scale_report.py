@@ -161,32 +161,14 @@ def verdicts(found: Findings) -> list[Verdict]:
     return out
 
 
-#: the figures of scale.json
-FIGURES: Final[dict[str, Value]] = {
-    "cpu_ns": cpu,
-    "delivery_ns": each,
-    "with_clients_ns": together,
-    "sender_ns": sender,
-    "resident_mb": resident,
-    "held": held,
-}
-
-
 def as_json(found: Findings) -> dict[str, Any]:
-    fits = {line: fit_of(found, line) for line in ("floor", "bccnd", "floor_batch", "bccnd_batch")}
     return {
         **document.header(SCHEMA, found),
         "points": [
-            {
-                **key._asdict(),
-                **{name: spread(found.figure(key, value)) for name, value in FIGURES.items()},
-                "ratio": spread(found.beside(key)),
-            }
+            {**key._asdict(), "cpu_ns": spread(found.figure(key)), "ratio": spread(found.beside(key))}
             for key in found.keys
         ],
-        "fits": {line: one._asdict() for line, one in fits.items() if one},
         "refused": [{**key._asdict(), "reason": reason} for key, reason in found.refused.items()],
-        "flat": [one.as_json("what") for one in verdicts(found)],
         "runs": [asdict(sample) for sample in found.samples],
     }
 

@@ -15,24 +15,13 @@ from tests.bench.procs import kib_of
 START = 1_700_000_000_000_000
 
 
-class Calls:
+class Calls(list[int]):
     """The durations of one kind of call. The clock is that of the processor: what others do here is not our pause."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.longest = self.total = self.count = 0
 
     def time(self, call: Callable[[], object]) -> None:
         start = time.thread_time_ns()
         call()
-        took = time.thread_time_ns() - start
-        self.count += 1
-        self.total += took
-        self.longest = max(self.longest, took)
-
-    def __str__(self) -> str:
-        longest, mean = self.longest / 1000, self.total / max(1, self.count) / 1000
-        return f"{self.name:<42} longest {longest:9.1f} us, mean {mean:7.2f} us ({self.count:,} calls)"
+        self.append(time.thread_time_ns() - start)
 
 
 def main(count: int) -> None:
@@ -57,16 +46,7 @@ def main(count: int) -> None:
         while more[-1]:
             calls.time(both)
 
-    first, again, evict, quiet, die = (
-        Calls(name)
-        for name in (
-            "a sender heard for the first time",
-            "heard again, one in ten with a gap",
-            "one more than there is room for",
-            "a sweep meanwhile",
-            "a sweep in which all die",
-        )
-    )
+    first, again, evict, quiet, die = Calls(), Calls(), Calls(), Calls(), Calls()
     for number in range(count):
         first.time(lambda: hear(number, START + number, number * 5.0 / count))  # noqa: B023
     for number in range(count):
@@ -86,8 +66,15 @@ def main(count: int) -> None:
     while len(sources):
         tick += 0.25
         sweep(die, tick)
-    for calls in (first, again, quiet, evict, die):
-        print(calls)
+    for name, calls in (
+        ("a sender heard for the first time", first),
+        ("heard again, one in ten with a gap", again),
+        ("a sweep meanwhile", quiet),
+        ("one more than there is room for", evict),
+        ("a sweep in which all die", die),
+    ):
+        longest, mean = max(calls) / 1000, sum(calls) / 1000 / len(calls)
+        print(f"{name:<42} longest {longest:9.1f} us, mean {mean:7.2f} us ({len(calls):,} calls)")
     print(
         f"evicted {sources.evicted:,}, dead {liveness.deaths:,}, unwatched {liveness.unwatched:,}, left {len(sources)}"
     )
