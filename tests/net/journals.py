@@ -10,8 +10,7 @@ from tests.support import Closing
 
 
 def parse(entry: bytes) -> list[tuple[str, bytes]]:
-    """The fields of an entry: ``NAME=value`` to the end of the line, or the name alone, then 64 bits with the length,
-    the value and a line's end."""
+    """The fields of an entry: ``NAME=value``, or the name alone, 64 bits of length, the value and a line's end."""
     fields = []
     while entry:
         line, end, rest = entry.partition(b"\n")

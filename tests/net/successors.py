@@ -1,8 +1,4 @@
-"""A bus that is killed and begun anew: what outlives a daemon here is what outlives it in service, and nothing else.
-
-A site has listening sockets, a store that keeps copies of descriptors, and clients; its daemons come and go. Killing
-one drops all its objects without any clean end. It can be killed at any line of our code, by `Trap`.
-"""
+"""A bus that is killed and begun anew: what outlives a daemon here is what outlives it in service, and nothing else."""
 
 from __future__ import annotations
 
@@ -52,8 +48,7 @@ class Killed(BaseException):
 
 
 class Store:
-    """Keeps copies of descriptors by name, as systemd does: what it has already it does not take twice, and what goes
-    goes by name."""
+    """Keeps copies of descriptors by name, as systemd does: what it has already it does not take twice."""
 
     def __init__(self) -> None:
         self.kept: dict[str, list[int]] = {}
@@ -102,8 +97,7 @@ def _is_socket(fd: int) -> bool:
 
 
 class Trap:
-    """Kills whoever comes by its line: the ``at``-th line of our code, of that part of it which is not compiled. With 0
-    it only counts ``lines``."""
+    """Kills whoever comes by the ``at``-th line of our code that is not compiled; with 0 it only counts ``lines``."""
 
     def __init__(self, at: int = 0) -> None:
         self.at = at
@@ -130,8 +124,7 @@ class Trap:
 
 
 class Site(Hub):
-    """A hub whose daemon can be killed and begun anew. With ``bridged`` there is a segment, on real sockets; what the
-    daemons broadcast is kept in ``sent`` and goes nowhere."""
+    """A hub whose daemon can be killed and begun anew; with ``segment`` real sockets bring it datagrams."""
 
     handover: Handover
 
@@ -360,8 +353,7 @@ def taken_apart(packets: Iterable[bytes]) -> list[bytes]:
 
 
 def broadcasts(sent: Iterable[bytes]) -> list[bytes]:
-    """What others have heard: each seq of a source once, without its seq. Nobody's seqs have a gap, and none was used
-    for two messages."""
+    """What others have heard: each seq of a source once, and none left out or used for two messages."""
     last: dict[bytes, tuple[int, dict[int, bytes]]] = {}
     found = []
     for datagram in sent:

@@ -152,14 +152,6 @@ def test_of_segments_on_one_port_the_name_decides_then_the_interface_then_the_ad
     assert [files(sockets.open_segment(one).sock)[0] for one in segments] == was
 
 
-@pytest.mark.root
-def test_a_socket_bound_to_another_interface_is_another_segments() -> None:
-    need_root("an older kernel lets only root name an interface")
-    port = free_port()
-    sockets = Sockets([("udp", udp_socket(port, device="lo"))])
-    refusal(sockets, [], [options(port=port, interface="eth7")], f"0.0.0.0:{port} on lo", "on eth7")
-
-
 def test_sockets_that_are_alike_serve_one_segment_each(stack: ExitStack) -> None:
     port = free_port()
     sockets = Sockets([("udp", udp_socket(port)), ("udp", udp_socket(port))])
@@ -191,17 +183,18 @@ def test_a_segment_on_another_port_is_refused_with_both(name: str) -> None:
     refusal(Sockets([(name, udp_socket(other))]), [], segments, *parts)
 
 
-def test_a_segment_of_another_family_is_refused() -> None:
+@pytest.mark.root
+def test_metrics_that_are_off_and_segments_elsewhere_are_refused() -> None:
+    need_root("an older kernel lets only root name an interface")
+    refusal(Sockets([("metrics", tcp_socket())]), [], [], "metrics.listen: ", " 127.0.0.1:", "off", "ListenStream=")
     port = free_port()
+    sockets = Sockets([("udp", udp_socket(port, device="lo"))])
+    refusal(sockets, [], [options(port=port, interface="eth7")], f"0.0.0.0:{port} on lo", "on eth7")
     try:
         fd = udp_socket(port, "::1")
     except OSError:
         cannot_here("this host has no ::1")
     refusal(Sockets([("udp", fd)]), [], [options("lan", port)], f"[::1]:{port}")
-
-
-def test_metrics_that_are_off_are_not_served() -> None:
-    refusal(Sockets([("metrics", tcp_socket())]), [], [], "metrics.listen: ", " 127.0.0.1:", "off", "ListenStream=")
 
 
 def test_metrics_are_served_wherever_they_are_passed(stack: ExitStack) -> None:

@@ -1,5 +1,4 @@
-"""Messages that go out together: clients in batch mode, many deliveries at once, and what becomes of both where a
-client's socket is full. Whatever is put together, everybody gets what he would get of it one by one."""
+"""Messages that go out together: whatever is put together, everybody gets what he would get of it one by one."""
 
 from __future__ import annotations
 

@@ -660,8 +660,7 @@ def test_wherever_a_daemon_is_killed_everybody_gets_everything_once(name: str) -
 
 
 def unsend(site: Site, peers: list[Peer], reached: int, *, armed: bool) -> list[list[bytes]]:
-    """Have it so that of an input, which all have got and which is not finished, only the first few have got all; the
-    next one too, if it is ``armed``, but that is only known by what the kernel has noted. What they have got."""
+    """As if of this input only the first few had got all, and, known only to the kernel, the next one if ``armed``."""
     memory = site.handover.ledger.memory
     got = []
     for number, peer in enumerate(peers):

@@ -1,9 +1,4 @@
-"""The bus against a model of it: whatever many clients send and however often the daemon is replaced, everybody gets
-exactly what is due, and nothing is left.
-
-The model is written from the documents; of the code under test it shares only the names of keys and errors. With
-``BCCND_STEPS`` set, the tests go on for so many steps.
-"""
+"""The bus against a model, written from the documents: everybody gets exactly what is due, and nothing is left."""
 
 from __future__ import annotations
 
@@ -28,6 +23,7 @@ from tests.net.packets import unbatched
 from tests.net.successors import Site
 from tests.support import ANN, BOB, TINY, Peer, Who, dropped, gaps, messages, turn_until
 
+#: how long the tests go on
 STEPS: Final = int(os.environ.get("BCCND_STEPS", "250"))
 LIMITS: Final = BusLimits(
     max_clients=9, max_subscriptions=24, max_pattern=40, user=UserLimits(clients=4, subscriptions=40)

@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from unittest.mock import Mock
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import frames
 from bccnd.net.access import Rule, everybody
-from bccnd.net.clients import Client
 from bccnd.net.recorders import MAX_REPORT, RECORDED, Recorders, report_of
 from tests.support import ANN, BOB, Hub, refusals
-
-
-@dataclass(eq=False)
-class Connection:
-    """As much of a client as matters here."""
-
-    open: bool = True
-
-
-def client() -> Client:
-    return cast(Client, Connection())
 
 
 @given(st.dictionaries(st.sampled_from(RECORDED), st.integers(0, 2**63)))
 def test_a_report_is_read_as_it_was_written(counts: dict[tuple[str, str], int]) -> None:
     recorders = Recorders()
-    assert recorders.report(client(), report_of(counts))
+    assert recorders.report(Mock(open=True), report_of(counts))
     for family, name in RECORDED:
         assert recorders.count(family, name) == counts.get((family, name), 0)
 
 
 def test_reports_of_recorders_are_added_and_one_that_has_ended_counts_until_the_next_report() -> None:
-    recorders, one, two = Recorders(), client(), client()
+    recorders, one, two = Recorders(), Mock(open=True), Mock(open=True)
     named = RECORDED[0]
     recorders.report(one, report_of({named: 3}))
     recorders.report(two, report_of({named: 4}))
@@ -53,8 +40,8 @@ def test_a_malformed_report_is_refused_and_unknown_names_bring_nothing() -> None
     recorders = Recorders()
     malformed = [b"", b"nothing", b"7", b'"x"', b'{"recorder_dropped_records/disk": "many"}', b"[" * 4000]
     for text in (*malformed, b'{"x": "' + b"y" * MAX_REPORT + b'"}'):
-        assert not recorders.report(client(), text)
-    assert recorders.report(client(), b'{"made/up": 3, "recorder_dropped_records/disk": -1}')
+        assert not recorders.report(Mock(open=True), text)
+    assert recorders.report(Mock(open=True), b'{"made/up": 3, "recorder_dropped_records/disk": -1}')
     assert {recorders.count(*named) for named in RECORDED} == {0}
 
 

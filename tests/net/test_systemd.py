@@ -185,9 +185,13 @@ def test_whatever_a_status_holds_it_is_one_line_of_good_length(text: str) -> Non
     assert line.decode("utf-8").isprintable()
 
 
-def test_without_a_manager_nothing_happens(loop: Loop) -> None:
+def test_without_a_manager_or_with_an_address_of_another_kind_nothing_happens(
+    loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
     before = descriptors()
-    for one in (Manager(), Manager.from_environment({}), Manager.from_environment({"NOTIFY_SOCKET": ""})):
+    strange = ["vsock:2:1234", "relative", "unix:/x"]
+    environments = [{}, *({"NOTIFY_SOCKET": address} for address in ("", *strange))]
+    for one in (Manager(), *map(Manager.from_environment, environments)):
         assert not one.listens
         one.attach(loop)
         one.ready("x")
@@ -196,15 +200,7 @@ def test_without_a_manager_nothing_happens(loop: Loop) -> None:
         assert one.lost == 0
         one.close()
     assert descriptors() == before
-
-
-def test_an_address_of_another_kind_is_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
-    for address in ("vsock:2:1234", "relative", "unix:/x"):
-        one = Manager.from_environment({"NOTIFY_SOCKET": address})
-        one.ready("x")
-        one.close()
-        assert not one.listens
-        assert address in caplog.text
+    assert all(address in caplog.text for address in strange)
 
 
 def test_the_watchdog_and_the_store_are_read_from_the_environment() -> None:

@@ -78,7 +78,7 @@ def options(address: str = BROADCAST, port: int = 5400, **more: Any) -> UdpOptio
 
 
 def refusal(wanted: UdpOptions, passed: socket.socket | None = None) -> StartError:
-    """Why a socket cannot be had, or taken over; it names the segment and a remedy, and nothing was opened or closed."""
+    """Why a socket cannot be had, or taken over; that names the segment and a remedy, and opens and closes nothing."""
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(StartError) as caught:
         adopt_udp(passed, wanted) if passed else open_udp(wanted).close()
@@ -258,35 +258,30 @@ def test_a_segment_that_cannot_work_is_refused(
     assert remedy in refused.remedy
 
 
-class Unprivileged(socket.socket):
-    """A socket of an older kernel, where only root may name an interface."""
+def failing(error: int, method: str, *when: int) -> type[socket.socket]:
+    """Sockets of which a call fails, if it begins with these arguments."""
+    original = getattr(socket.socket, method)
 
-    def setsockopt(self, level: int, option: int, *value: Any) -> None:
-        if (level, option) == (socket.SOL_SOCKET, socket.SO_BINDTODEVICE):
-            raise PermissionError(errno.EPERM, "Operation not permitted")
-        super().setsockopt(level, option, *value)
+    def call(*arguments: Any) -> Any:
+        if arguments[1 : len(when) + 1] == when:
+            raise OSError(error, os.strerror(error))
+        return original(*arguments)
 
-
-class Homeless(socket.socket):
-    """A socket that cannot be bound for an unforeseen reason."""
-
-    def bind(self, address: object) -> None:
-        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+    return type("Failing", (socket.socket,), {method: call})
 
 
-class Barred(socket.socket):
-    """A socket in a service with RestrictAddressFamilies=."""
-
-    def __init__(self, *_: object) -> None:
-        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+#: an older kernel, where only root may name an interface; something unforeseen; a service with RestrictAddressFamilies=
+UNPRIVILEGED = failing(errno.EPERM, "setsockopt", socket.SOL_SOCKET, socket.SO_BINDTODEVICE)
+HOMELESS = failing(errno.EADDRNOTAVAIL, "bind")
+BARRED = failing(errno.EAFNOSUPPORT, "__init__")
 
 
 @pytest.mark.parametrize(
     ("kind", "addresses", "reason", "detail", "remedy"),
     [
-        (Unprivileged, (BROADCAST, GROUP), "interface_refused", "lo: Operation not permitted", "CAP_NET_RAW"),
-        (Homeless, (BROADCAST, GROUP, GROUP6), "bind_failed", "Cannot assign requested", "'bind' and 'port'"),
-        (Barred, (BROADCAST,), "no_socket", "Address family not supported", "AF_INET"),
+        (UNPRIVILEGED, (BROADCAST, GROUP), "interface_refused", "lo: Operation not permitted", "CAP_NET_RAW"),
+        (HOMELESS, (BROADCAST, GROUP, GROUP6), "bind_failed", "Cannot assign requested", "'bind' and 'port'"),
+        (BARRED, (BROADCAST,), "no_socket", "Address family not supported", "AF_INET"),
     ],
 )
 def test_what_the_kernel_refuses_is_reported(
