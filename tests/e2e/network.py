@@ -58,13 +58,6 @@ class Net:
         """Run a command on a host and return what it says."""
         return subprocess.run([*self.on(host), *command], check=True, capture_output=True, text=True).stdout
 
-    def lose(self, host: str, percent: int) -> None:
-        """From now on this host misses so many of a hundred datagrams, by chance."""
-        chain = "{ type filter hook prerouting priority -300; }"
-        self.run(host, "nft", "add table inet loss")
-        self.run(host, "nft", f"add chain inet loss in {chain}")
-        self.run(host, "nft", f"add rule inet loss in udp dport {PORT} numgen random mod 100 < {percent} drop")
-
     def close(self) -> None:
         for name in [*self.names.values(), self.switch]:
             with contextlib.suppress(OSError):

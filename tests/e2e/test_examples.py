@@ -373,23 +373,11 @@ PACKETS_WITH_META = [
 ]
 
 
-@pytest.mark.parametrize("meta", [False, True])
-def test_the_header_takes_every_packet_apart(check: Path, meta: bool) -> None:
-    packets = PACKETS + (PACKETS_WITH_META if meta else [b"MSG a\0" + HEAD])
-    with Checked(check, *(["ctl", "!/bccn/meta/on", "-"] if meta else [])) as checked:
-        if meta:
-            assert checked.hear() == b"CMSG !/bccn/meta/on"
-        for packet in packets + BAD_PACKETS:
-            checked.send(packet, b"")  # the latter looks like the end, and is not
-        wanted = [line for packet in packets for line in in_python(packet, meta)]
-        assert checked.end() == ["ctl 0"] * meta + wanted + [BAD] * len(BAD_PACKETS)
-
-
 def number(digits: bytes) -> int | None:
     return int(digits) if digits.isdigit() and len(digits) < 100 and int(digits) <= MOST else None
 
 
-def in_python(packet: bytes, meta: bool = True) -> list[str]:
+def in_python(packet: bytes, meta: bool) -> list[str]:
     """What the header should make of a packet."""
     if not packet.startswith(b"MSGS "):
         return [one_in_python(packet, meta)]
@@ -423,25 +411,32 @@ def one_in_python(packet: bytes, meta: bool) -> str:
     return shown("message", key, payload)
 
 
-def test_the_header_makes_of_noise_what_it_should(check: Path) -> None:
+def noisy(dice: random.Random, packet: bytes) -> bytes:
+    changed = bytearray(packet)
+    for _ in range(dice.randrange(4)):
+        where = dice.randrange(len(changed) + 1)
+        if dice.random() < 0.5:
+            changed[where : where + dice.randrange(3)] = b""
+        else:
+            changed[where:where] = dice.choice([b"\0", b":", b"|", b" ", b"9", b"\xff", b"MSG ", b"CMSG "])
+    return bytes(changed) or b"x"
+
+
+@pytest.mark.parametrize("meta", [False, True])
+def test_the_header_takes_every_packet_and_noise_apart(check: Path, meta: bool) -> None:
     dice = random.Random(1)
-    seeds = PACKETS + BAD_PACKETS + PACKETS_WITH_META
-    seeds += [frames.batch([b"MSG a\0" + HEAD + b"1", b"MSG \0", b"MSG a b\0x", b"MSG !\0" + HEAD])] * 30
-    packets = []
-    for _ in range(5000):
-        packet = bytearray(dice.choice(seeds))
-        for _ in range(dice.randrange(4)):
-            where = dice.randrange(len(packet) + 1)
-            if dice.random() < 0.5:
-                packet[where : where + dice.randrange(3)] = b""
-            else:
-                packet[where:where] = dice.choice([b"\0", b":", b"|", b" ", b"9", b"\xff", b"MSG ", b"CMSG "])
-        packets.append(bytes(packet) or b"x")
-    with Checked(check, "ctl", "!/bccn/meta/on", "-") as checked:
-        assert checked.hear() == b"CMSG !/bccn/meta/on"
-        checked.send(*packets)
-        wanted = [line for packet in packets for line in in_python(packet)]
-        assert checked.end() == ["ctl 0", *wanted]
+    seeds = [*PACKETS, *BAD_PACKETS, *PACKETS_WITH_META]
+    mixed = frames.batch([b"MSG a\0" + HEAD + b"1", b"MSG \0", b"MSG a b\0x", b"MSG !\0" + HEAD])
+    noise = [noisy(dice, dice.choice(seeds + [mixed] * 30)) for _ in range(5000)]
+    wanted = [line for packet in seeds + noise for line in in_python(packet, meta)]
+    assert [line for packet in BAD_PACKETS for line in in_python(packet, meta)] == [BAD] * len(BAD_PACKETS)
+    with Checked(check, *(["ctl", "!/bccn/meta/on", "-"] if meta else [])) as checked:
+        if meta:
+            assert checked.hear() == b"CMSG !/bccn/meta/on"
+        for packet in seeds:
+            checked.send(packet, b"")  # the latter looks like the end, and is not
+        checked.send(*noise)
+        assert checked.end() == ["ctl 0"] * meta + wanted
 
 
 def numbered(first: int, behind: int) -> tuple[bytes, list[str]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import time
 from collections import Counter
@@ -19,7 +17,7 @@ import pytest
 import bccnd
 from tests.e2e.harness import BIN, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.network import Net
-from tests.e2e.shared import gateways, has_peers
+from tests.e2e.shared import has_peers
 from tests.support import cannot_here, free_port
 
 pytest.importorskip("pynng")
@@ -106,37 +104,6 @@ def test_what_a_link_brings_is_checked_like_everything(tmp_path: Path) -> None:
             wait(lambda: a.metric("datagrams_total", segment="nng", verdict="integrity_failed"), "the refusal")
             assert client.receive(0.3) is None
             assert [one for one in on_a.rest() if b"forged" in one] == []
-
-
-@pytest.mark.slow
-def test_after_kill_9_of_a_gateway_or_a_daemon_it_goes_on(tmp_path: Path) -> None:
-    with pair(tmp_path) as (a, b), a.connect("x/") as client:
-        seq = 0
-
-        def carried() -> bool:
-            """Send until something arrives."""
-            nonlocal seq
-            seq += 1
-            with Wire(b.port) as wire:
-                wire.send(datagram("far/p/1", seq, "x/y", b"%d" % seq))
-            return bool(payloads(client, 1, timeout=0.2))
-
-        assert carried()
-        for daemon in (a, b):
-            (pid,) = gateways(daemon)
-            os.kill(pid, signal.SIGKILL)
-            wait(carried, f"the link after its gateway was killed:\n{daemon.said()}")
-            assert daemon.metric("gateway_starts_total", gateway="nng") >= 2
-        # The other daemon's end is not the end of its gateway's links either.
-        b.kill()
-        b.start()
-        linked(1, a)
-        wait(carried, f"the link after the daemon was killed:\n{b.said()}")
-        got = [seq]
-        while (event := client.receive(0.3)) is not None:
-            if isinstance(event, bccnd.Message):
-                got.append(int(event.payload))
-        assert not [number for number, times in Counter(got[1:]).items() if times > 1]
 
 
 @contextmanager

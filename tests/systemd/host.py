@@ -23,7 +23,6 @@ from tests.systemd.stage import PREFIX, CannotBoot, Layer, cgroups, remove_cgrou
 #: for one command on a host; generous, because it only matters when something is broken
 PATIENCE: Final = 60.0
 PORT: Final = 5400
-_Done = subprocess.CompletedProcess[str]
 _ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 _GET: Final = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=10).read().decode())"
 #: takes the power from a host when its input ends

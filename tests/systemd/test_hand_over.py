@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -136,64 +136,6 @@ def test_again_and_again_under_load_and_no_client_notices(
     assert what is kill or b.metric("messages_missing") == 0
     if what is stand_still:
         assert a.said().count("Watchdog timeout") == times
-
-
-def test_in_a_crash_loop_clients_stay(pair: tuple[Host, Host], traffic: load.Load) -> None:
-    a, _ = pair
-    for _ in range(20):
-        # As soon as there is one.
-        wait(lambda: a.main_pid(), "the next daemon")
-        before = a.main_pid()
-        a.kill("KILL")
-        wait(lambda before=before: a.main_pid() != before, "its end")  # type: ignore[misc]
-    a.wait_active()
-    assert int(a.show("NRestarts")) >= 20
-    assert traffic.finish() == []
-    settled(a)
-
-
-def test_keys_are_changed_without_losing_a_message(hosts: Hosts, pair: tuple[Host, Host], traffic: load.Load) -> None:
-    a, b = pair
-    names = ["/etc/bccnd/keys/hmac.key", "/etc/bccnd/keys/next.key"]
-
-    def keys(*wanted: str) -> None:
-        for host in (a, b):
-            hosts.configure(host, {"integrity": {"algorithm": "hmac", "keys": list(wanted)}})
-            host.reload()
-
-    for host in (a, b):
-        host.write(names[1], load.NEXT_KEY, 0o600)
-        # systemd hands new key files over at the start only.
-        restart(host, 0)
-    keys(names[0], names[1])
-    keys(names[1], names[0])
-    traffic.remote.signal(10)  # SIGUSR1: from now on it signs with the next key
-    time.sleep(0.5)
-    keys(names[1])
-    time.sleep(0.5)
-    assert traffic.finish() == []
-    settled(a)
-    assert a.metric("config_reloads_total", result="applied") + a.metric("config_reloads_total", result="ok") == 3
-    # With the old key nobody is heard any more.
-    assert a.metric("datagrams_total", verdict="integrity_failed") == 0
-
-
-def test_what_clients_have_asked_for_and_who_they_are_outlives_the_daemon(pair: tuple[Host, Host]) -> None:
-    a, _ = pair
-
-    def known() -> list[dict[str, Any]]:
-        kept = ("identity", "program", "pid", "uid", "since", "dialect", "patterns", "subscriptions")
-        found = [{name: one[name] for name in kept} for one in a.clients() if one["program"] != "bccn"]
-        return sorted(found, key=lambda one: (one["identity"], one["patterns"]))
-
-    with load.witness(a, "-n", "5", "-b", "2"), load.witness(a, "-m", "x/"):
-        before = known()
-        assert len(before) == 6
-        for way in (restart, kill):
-            pid = a.main_pid()
-            way(a, 0)
-            wait(replaced(a, pid), "the next daemon")
-            assert known() == before
 
 
 def test_stop_ends_connections_and_the_next_start_serves_again(pair: tuple[Host, Host]) -> None:
