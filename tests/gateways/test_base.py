@@ -7,25 +7,19 @@ from typing import Any
 
 from bccnd.core.tally import TALLY
 from bccnd.gateways.base import Hourly, Status
+from bccnd.net.log import Limited
 
 
-class Ear:
+class Ear(Limited):
     """Hears what is said."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.said: list[tuple[str, str, str]] = []
 
-    def say(
-        self, thing: Hashable, event: str, text: str, /, *, remedy: str = "", trace: bool = False, **fields: Any
-    ) -> None:
+    def say(self, thing: Hashable, event: str, text: str, /, **fields: Any) -> None:  # type: ignore[override]
         assert fields["gateway"] == "broker"
         self.said.append((event, text, fields["drops"]))
-
-    def bug(self, text: str, /, **fields: Any) -> None:
-        raise AssertionError(text)
-
-    def grown(self, thing: Hashable, count: int) -> int:
-        raise AssertionError
 
 
 def test_once_an_hour_and_at_the_end_it_is_said_what_fell_since() -> None:

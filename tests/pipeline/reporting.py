@@ -35,7 +35,14 @@ def moment(at: int) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(at / 1_000_000, datetime.UTC)
 
 
-def put(root: Path, table: str, rows: Sequence[Mapping[str, Any]], day: str = DAY, extra: Sequence[str] = ()) -> Path:
+def put(
+    root: Path,
+    table: str,
+    rows: Sequence[Mapping[str, Any]],
+    day: str = DAY,
+    extra: Sequence[str] = (),
+    int96: bool = False,
+) -> Path:
     """Rows of a day as a file of a table; times are given in microseconds. ``extra`` are further columns of masks."""
     fields = [pa.field(one.name, _TYPES[one.dataType.simpleString()]) for one in TABLES[table]]
     shape = pa.schema([*fields, *(pa.field(name, pa.int64()) for name in extra)])
@@ -45,7 +52,7 @@ def put(root: Path, table: str, rows: Sequence[Mapping[str, Any]], day: str = DA
     folder = root / table / f"day={day}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"part-{len(list(folder.iterdir())):05d}.parquet"
-    pq.write_table(pa.Table.from_pylist(full, schema=shape), path)
+    pq.write_table(pa.Table.from_pylist(full, schema=shape), path, use_deprecated_int96_timestamps=int96)
     return path
 
 

@@ -27,6 +27,7 @@ from bccnd.version import VERSION
 from tests.core.captures import Frame, enhanced, ether, interface, ipv4, pcap, pcapng, section, statistics, udp
 from tests.e2e.harness import Daemon, Wire, datagram, wait
 from tests.pipeline.journals import T, frame
+from tests.recorder.material import table
 from tests.refusals import refused
 from tests.support import cannot_here
 
@@ -51,12 +52,6 @@ def rows_of(journal: Path) -> Rows:
     return [row for table in found for row in table.to_pylist()]
 
 
-def sessions_of(journal: Path) -> Rows:
-    return [
-        row for path in sorted((journal / "sessions").rglob("*.parquet")) for row in pq.read_table(path).to_pylist()
-    ]
-
-
 def all_files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -79,7 +74,7 @@ def test_every_datagram_is_a_row(tmp_path: Path) -> None:
     observed = observe("accepted", "capture", 1, 0, "10.0.0.1:4000", datagram("relay01/a/1", 8, "a/b", "yes"))._asdict()
     observed["len"] = observed.pop("length")
     assert {"ts": 0, **rows[1]} == {**place, **observed}
-    (session,) = sessions_of(tmp_path / "j")
+    (session,) = table(tmp_path / "j", "sessions")
     assert [session[name].timestamp() for name in ("start_ts", "end_ts")] == [1_700_000_000, 1_700_000_009]
     assert (session["socket_drops"], session["tap_gaps"], session["version"]) == (0, 0, VERSION)
     assert done.verdicts == {"accepted": 2, "bad_envelope": 1}
@@ -93,7 +88,7 @@ def test_every_datagram_is_a_row(tmp_path: Path) -> None:
 def test_what_the_capturing_host_missed_is_in_the_session(tmp_path: Path) -> None:
     data = section() + interface() + enhanced(said(1, 7)) + statistics(12)
     ingest([put(tmp_path / "x.pcapng", data)], str(tmp_path / "j"), SETTINGS)
-    assert [row["socket_drops"] for row in sessions_of(tmp_path / "j")] == [12]
+    assert [row["socket_drops"] for row in table(tmp_path / "j", "sessions")] == [12]
 
 
 def test_a_file_has_the_rows_of_one_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +149,7 @@ def test_a_capture_that_has_grown_takes_the_place_of_what_it_was(tmp_path: Path)
     put(tmp_path / "x.pcap", pcap(frames))
     assert ingest([path], str(tmp_path / "j"), SETTINGS).journal_id == first.journal_id
     assert len(rows_of(tmp_path / "j")) == 100
-    assert len(sessions_of(tmp_path / "j")) == 1
+    assert len(table(tmp_path / "j", "sessions")) == 1
 
 
 def test_captures_that_overlap_are_read_side_by_side_and_compressed_ones_as_they_are(tmp_path: Path) -> None:

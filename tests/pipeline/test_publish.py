@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -17,44 +14,30 @@ import bccnd
 from bccnd.cli.publish import publish
 from bccnd.errors import PipelineError
 from bccnd.pipeline.publish import MOST, RULES, STATE, Finding, Published, findings
-from bccnd.pipeline.schema import TABLES
 from tests.e2e.harness import Daemon
 from tests.pipeline.journals import heard
+from tests.pipeline.reporting import MINUTE, START, put
 from tests.refusals import refused
-
-T = datetime.datetime(2026, 11, 21, 10, tzinfo=datetime.UTC)
-MINUTE = datetime.timedelta(minutes=1)
-KINDS = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string(), "double": pa.float64(), "boolean": pa.bool_()}
-
-
-def put(root: Path, table: str, rows: Sequence[Mapping[str, Any]], day: str = "2026-11-21", unit: str = "us") -> None:
-    """A partition of a table, as Spark writes it; what a row does not say is null."""
-    folder = root / table / f"day={day}"
-    folder.mkdir(parents=True, exist_ok=True)
-    kinds = {**KINDS, "timestamp": pa.timestamp(unit, tz="UTC")}
-    names = [(field.name, kinds[field.dataType.simpleString()]) for field in TABLES[table]]
-    columns = pa.schema(names)
-    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=columns), folder / "part-0.parquet")
 
 
 def link(host: str, src: str, seen: int, here: int = 0, nowhere: int = 0, minute: int = 0) -> dict[str, Any]:
     counts = {"any_seen": seen + here, "seen": seen, "lost_here": here, "lost_everywhere": nowhere, "not_listening": 0}
-    return {"host": host, "src": src, "win": T + minute * MINUTE, "expected": seen + here + nowhere, **counts}
+    return {"host": host, "src": src, "win": START + minute * MINUTE, "expected": seen + here + nowhere, **counts}
 
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
     root = tmp_path / "tables"
     put(root, "link_loss", [link("h1", "bad", 900, 50, 0), link("h1", "bad", 900, 50, 0, 1), link("h2", "bad", 1900)])
-    silence = {"from_ts": T, "to_ts": T + 5 * MINUTE, "kind": "open", "basis": "heartbeat"}
+    silence = {"from_ts": START, "to_ts": START + 5 * MINUTE, "kind": "open", "basis": "heartbeat"}
     silences = [{"src": "gone"}, {"src": "gone", "host": "h1"}, {"src": "back", "kind": "gap"}]
     put(root, "liveness", [{**silence, **one} for one in silences], "2026-11-19")
-    put(root, "epochs", [{"src": "mad", "cause": "restart", "first_ts": T + n * MINUTE} for n in range(4)])
-    refusal = {"host": "h1", "claimed_src": "x", "n": 6, "first_ts": T, "last_ts": T + MINUTE}
+    put(root, "epochs", [{"src": "mad", "cause": "restart", "first_ts": START + n * MINUTE} for n in range(4)])
+    refusal = {"host": "h1", "claimed_src": "x", "n": 6, "first_ts": START, "last_ts": START + MINUTE}
     kinds = ("integrity_failed", "integrity_missing", "bad_body")
     put(root, "integrity", [{**refusal, "verdict": kind} for kind in kinds])
     put(root, "skew", [{"host": "h3", "ref_host": "h1", "p50_us": -2_500_000}, {"host": "h2", "p50_us": 900_000}])
-    put(root, "channel_traffic", [{"win": T, "chan": "loud", "src": src, "msgs": 40_000} for src in "ab"])
+    put(root, "channel_traffic", [{"win": START, "chan": "loud", "src": src, "msgs": 40_000} for src in "ab"])
     return root
 
 
@@ -78,10 +61,10 @@ def test_every_kind_is_found_and_nothing_else(tables: Path) -> None:
 
 
 def test_what_no_host_heard_is_the_senders_and_of_few_messages_no_share_is_taken(tmp_path: Path) -> None:
-    put(tmp_path, "link_loss", [link(f"h{n}", "bad", 950, 0, 50 + n) for n in range(3)], unit="ns")
+    put(tmp_path, "link_loss", [link(f"h{n}", "bad", 950, 0, 50 + n) for n in range(3)], int96=True)
     assert brief(findings(str(tmp_path), {})) == [("lost_everywhere", None, "bad", None, 0.0519)]
-    put(tmp_path, "link_loss", [link("h1", "rare", 50, 10, 10)])
-    assert findings(str(tmp_path), {}) == []
+    put(tmp_path / "rare", "link_loss", [link("h1", "rare", 50, 10, 10)])
+    assert findings(str(tmp_path / "rare"), {}) == []
 
 
 def test_a_threshold_is_one_that_can_be_set(tables: Path) -> None:
@@ -110,7 +93,7 @@ def test_where_there_are_no_tables_that_is_said(tmp_path: Path, tables: Path) ->
     for place in ("nowhere", "empty", "other"):
         with refused("no_tables", kind=PipelineError):
             findings(str(tmp_path / place), {})
-    (tables / "skew/day=2026-11-21/part-0.parquet").write_bytes(b"PAR1")
+    (tables / "skew/day=2026-11-21/part-00000.parquet").write_bytes(b"PAR1")
     with refused("bad_table", "skew/day=2026-11-21", kind=PipelineError):
         findings(str(tables), {})
 
