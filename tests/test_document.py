@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -27,9 +29,6 @@ def fault_of(text: str) -> Fault:
     assert fault.reason
     assert fault.remedy
     return fault
-
-
-# -- values
 
 
 def test_values_are_those_of_yaml() -> None:
@@ -65,8 +64,6 @@ def test_what_yaml_writes_is_read_and_each_value_has_its_line(data: dict[str, ob
             assert line.lstrip("'\"? ").startswith(key)
 
 
-# -- lines
-
 TEXT = """\
 # a comment
 bus:
@@ -94,43 +91,21 @@ text: |
   of
   several lines
 """
-LINES: list[tuple[tuple[int | str, ...], int, str]] = [
-    ((), 0, ""),
-    (("bus",), 2, "bus"),
-    (("bus", "path"), 3, "bus.path"),
-    (("bus", "sockets"), 4, "bus.sockets"),
-    (("bus", "sockets", 0), 5, "bus.sockets[0]"),
-    (("bus", "sockets", 0, "path"), 5, "bus.sockets[0].path"),
-    (("bus", "sockets", 0, "mode"), 6, "bus.sockets[0].mode"),
-    (("bus", "sockets", 1), 8, "bus.sockets[1]"),
-    (("bus", "sockets", 1, "mode"), 9, "bus.sockets[1].mode"),
-    (("bus", "sockets", 2, "path"), 11, "bus.sockets[2].path"),
-    (("access", 0), 13, "access[0]"),
-    (("access", 0, "publish", 0), 13, "access[0].publish[0]"),
-    (("access", 0, "publish", 2), 14, "access[0].publish[2]"),
-    (("access", 0, "subscribe", 0), 16, "access[0].subscribe[0]"),
-    (("access", 0, "subscribe", 1), 18, "access[0].subscribe[1]"),
-    (("1",), 19, "1"),
-    (("quoted key",), 20, "quoted key"),
-    (("long",), 21, "long"),
-    (("text",), 23, "text"),
-    # What does not stand there is missing from what does.
-    (("bus", "group"), 2, "bus.group"),
-    (("bus", "sockets", 0, "group"), 5, "bus.sockets[0].group"),
-    (("bus", "sockets", 7), 4, "bus.sockets[7]"),
-    (("bus", "path", "deeper"), 3, "bus.path.deeper"),
-    (("bus", 0), 2, "bus[0]"),
-    (("nothing",), 0, "nothing"),
-    (("nothing", "below"), 0, "nothing.below"),
-]
+#: places and their lines; what does not stand there is missing from what does
+LINES = """
+ 0, bus 2, bus.path 3, bus.sockets 4, bus.sockets[0] 5, bus.sockets[0].path 5, bus.sockets[0].mode 6, bus.sockets[1] 8,
+bus.sockets[1].mode 9, bus.sockets[2].path 11, access[0] 13, access[0].publish[0] 13, access[0].publish[2] 14,
+access[0].subscribe[0] 16, access[0].subscribe[1] 18, 1 19, quoted key 20, long 21, text 23,
+bus.group 2, bus.sockets[0].group 5, bus.sockets[7] 4, bus.path.deeper 3, bus[0] 2, nothing 0, nothing.below 0
+"""
 
 
 def test_a_fault_names_the_line_and_the_path_of_what_is_wrong() -> None:
     document = Document(TEXT, PATH)
-    for where, line, path in LINES:
-        assert document.fault(where, "what is wrong", "what to do") == Fault(
-            PATH, line, path, "what is wrong", "what to do"
-        )
+    for entry in LINES.split(","):
+        path, _, line = entry.lstrip("\n").removeprefix(" ").rstrip().rpartition(" ")
+        where = tuple(int(place) if place else name for place, name in re.findall(r"\[(\d+)\]|([^.\[]+)", path))
+        assert document.fault(where, "wrong", "to do") == Fault(PATH, int(line), path, "wrong", "to do")
     assert line_of("", "a") == line_of("{}", "a") == 0
 
 
@@ -145,8 +120,6 @@ def test_lines_end_as_any_editor_ends_them() -> None:
         assert line_of(end.join(["a: 1", "# grün", "b:", "  c: 2", ""]), "b", "c") == 4
 
 
-# -- what is no document
-
 BAD: list[tuple[str, int, str]] = [
     ("a: 1\na: 2\n", 2, "the key a stands twice"),
     ("a:\n  b: 1\n  c: {d: 1,\n    d: 2}\n", 4, "the key d stands twice"),
@@ -159,14 +132,12 @@ BAD: list[tuple[str, int, str]] = [
     ("a: *x\n", 1, "undefined alias"),
     ("a: &x 1\nb: &x 2\n", 2, "duplicate anchor"),
     ("a: 1\n---\nb: 2\n", 2, "another document"),
-    ("a: !!python/name:os.system\n", 1, "could not determine a constructor"),
-    ("a: !ours x\n", 1, "could not determine a constructor"),
+    *((text, 1, "could not determine a constructor") for text in ("a: !!python/name:os.system\n", "a: !ours x\n")),
     ("b: 1\na: 2001-02-31\n", 2, "cannot be read as timestamp"),
     ("a: !!int x\n", 1, "cannot be read as int"),
     ("a: !!float x\n", 1, "cannot be read as float"),
     ("a: !!bool 7\n", 1, "cannot be read as bool"),
-    ("? [a, b]\n: c\n", 1, "unhashable key"),
-    ("? {a: b}\n: c\n", 1, "unhashable key"),
+    *((text, 1, "unhashable key") for text in ("? [a, b]\n: c\n", "? {a: b}\n: c\n")),
     ("a: !!timestamp x\n", 1, "cannot be read as timestamp"),
     ("a: !!binary ä\n", 1, "base64"),
     ("a: 0b_\n", 1, "cannot be read as int"),
@@ -174,17 +145,11 @@ BAD: list[tuple[str, int, str]] = [
     ("<<: 1\n", 1, ""),
     ("a: =\n", 1, ""),
     ("? " * 1000, 0, "nested too deep"),
-    ("a: " + "[" * 25 + "]" * 25, 1, "nested too deep"),
-    ("a: &x {b: *x}", 1, "nested too deep"),
-    ("a: &x [{b: [*x]}]", 1, "nested too deep"),
+    *((f"a: {text}", 1, "nested too deep") for text in ("[" * 25 + "]" * 25, "&x {b: *x}", "&x [{b: [*x]}]")),
     ("a: " + "[" * 1000, 0, "nested too deep"),
     ("a: \x00\n", 0, "not allowed"),
     ("a: \ud800\n", 0, ""),
-    ("[]", 1, "not a list of keys and values"),
-    ("false", 1, "not a list of keys and values"),
-    ("0", 1, "not a list of keys and values"),
-    ("''", 1, "not a list of keys and values"),
-    ("text", 1, "not a list of keys and values"),
+    *((text, 1, "not a list of keys and values") for text in ("[]", "false", "0", "''", "text")),
 ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
-from tests.tree import IMPURE, imported, imports, repository
+from tests.tree import IMPURE, imported, repository
 
 #: what a part may import of this package, beside itself: only parts that stand above it in this table
 MAY: dict[str, set[str]] = {
@@ -50,22 +50,6 @@ def modules(*parts: str) -> list[Path]:
 
 def part_of(path: Path) -> str:
     return path.relative_to(ROOT / "bccnd").with_suffix("").parts[0]
-
-
-def test_every_kind_of_import_is_seen() -> None:
-    source = (
-        "import a.b, c as d\n"
-        "from e import f, g\n"
-        "from . import h\n"
-        "from .i import j\n"
-        "from ..k import l\n"
-        "def late():\n    import m\n"
-        "if TYPE_CHECKING:\n    from n import o\n"
-    )
-    assert set(imports(source, ("bccnd", "net"))) == {
-        *(("a", "b"), ("c",), ("e", "f"), ("e", "g"), ("m",), ("n", "o")),
-        *(("bccnd", "net", "h"), ("bccnd", "net", "i", "j"), ("bccnd", "k", "l")),
-    }
 
 
 def test_imports_run_downward() -> None:

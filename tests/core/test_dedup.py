@@ -184,9 +184,6 @@ def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[DedupRules,
     }
 
 
-# -- caps and ages
-
-
 class Touch(NamedTuple):
     src: int
     seconds: float
@@ -313,9 +310,6 @@ def test_a_forgotten_source_might_never_have_been_heard() -> None:
     assert sources.judge(SRC, 5, 0.0) == UNHEARD
 
 
-# -- rules that change while the daemon runs
-
-
 def test_new_rules_hold_at_once_and_the_trackers_stay() -> None:
     sources = Sources(DedupRules())
     for seq in (1, 2, 4, 5):
@@ -417,9 +411,6 @@ def test_the_seqs_given_and_the_report_are_kept_until_the_identity_is_ours_no_mo
     assert (anew.first, anew.next, anew.reported) == (0, 0, False)
     assert sources.conflict(SRC, 99)
     assert sources.conflicts == 4
-
-
-# -- senders that do not know their own name
 
 
 def test_the_unknown_sender_has_no_tracker() -> None:

@@ -128,9 +128,6 @@ def test_a_short_history_gives_its_changes(name: str) -> None:
         assert world.states().split() == expected, step
 
 
-# -- an interval of one's own
-
-
 @pytest.mark.parametrize(
     ("gaps", "kept", "interval"),
     [
@@ -169,9 +166,6 @@ def test_a_source_that_begins_to_beat_more_often_is_missed_after_its_new_interva
     world.changes()
     world.until(world.now + 3.75)
     assert world.states() == "silent dead"
-
-
-# -- pauses of the daemon itself
 
 
 @pytest.mark.parametrize("start", [0.0, 123_456.75])
@@ -219,9 +213,6 @@ def test_with_a_short_interval_a_shorter_pause_is_a_sleep(pause: float) -> None:
     assert world.states() == "alive"
 
 
-# -- trackers that go in the meantime
-
-
 def test_a_source_that_expired_or_is_a_program_of_this_host_is_watched_no_longer() -> None:
     world = World(dedup=DedupRules(expire=5.0))
     world.beat()
@@ -234,9 +225,6 @@ def test_a_source_that_expired_or_is_a_program_of_this_host_is_watched_no_longer
     world.sources.claim(SRC)
     world.until(60.0)
     assert (world.states(), world.liveness.silent, world.standing()) == ("alive silent", 0, [])
-
-
-# -- the dead
 
 
 def test_the_dead_give_up_their_trackers_and_what_they_missed() -> None:
@@ -279,9 +267,6 @@ def test_of_the_dead_only_the_latest_are_remembered(keep_dead: bool, monkeypatch
     ]
     assert (world.liveness.deaths, world.liveness.dead_evicted) == (6, 3)
     assert [src for src, name in world.changes() if name == "dead"] == srcs
-
-
-# -- caps
 
 
 def test_beyond_the_cap_no_source_is_watched_and_that_is_counted() -> None:

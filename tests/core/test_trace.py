@@ -68,9 +68,7 @@ def test_what_is_traced_is_what_happens_and_tracing_is_no_happening(
             found = traced(world, raw, now, peer)
             assert traced(world, raw, now, peer) == found
             assert all_that_is_kept(world) == before
-            counted = list(world.counters.verdicts)
-            deliveries = world.feed(raw, now=now, peer=peer)
-            [verdict] = [NAMES[n] for n, count in enumerate(world.counters.verdicts) if count != counted[n]]
+            verdict, deliveries = world.judge(raw, now, peer)
             assert found.verdict == verdict
             assert sorted(found.receivers) == sorted(who for receivers, _ in deliveries for who in receivers)
             names = [name for name, _, _ in found.stages]

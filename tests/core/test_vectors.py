@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from bccnd.core import bccn1, targets, verdicts
 from bccnd.core.bccn1 import Datagram
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules, Nameless, Sources
-from bccnd.core.ingress import Delivery, Ingress
+from bccnd.core.dedup import DedupRules
 from bccnd.core.integrity import Door, make_door
-from bccnd.core.patterns import DIALECTS
-from bccnd.core.routes import Routes
 from tests import vectors
 from tests.core.material import OF_THE_PARSE, reason_of
+from tests.core.world import NS, PEER, Deliveries, World
 from tests.vectors import AT_DOORS, DELIVERED, DOORS, KEYS, SEQUENCES, UNCHECKED, VECTORS, DoorVectors, Rules, Vector
 
-NS = 1_700_000_000_000_000_000
-PEER = "10.0.0.5:5400"
 #: each door with all vectors for it
 BY_DOOR = [(door, [vector for at, vector in AT_DOORS if at is door]) for door in DOORS.values()]
 every_door = pytest.mark.parametrize(("at", "found"), BY_DOOR, ids=vectors.name_of)
@@ -83,54 +77,35 @@ def test_the_door_gives_its_verdict_and_seals_as_the_table_does(at: DoorVectors,
 RECEIVER = 7
 
 
-class World:
+def world_at(at: DoorVectors, rules: Rules = Rules(), name: str = vectors.RECEIVER) -> World:  # noqa: B008
     """Ingress with one receiver that takes everything, with its senders."""
+    dedup = DedupRules(
+        sanity=rules.sanity,
+        horizon=rules.horizon,
+        deliver_late=rules.late == "deliver",
+        monotonic=rules.freshness == "monotonic",
+    )
+    receivers = {RECEIVER: (name.encode(), b"", True)}
+    return World(door_of(at), dedup, ceiling=vectors.LARGEST, receivers=receivers)
 
-    def __init__(self, at: DoorVectors, rules: Rules = Rules(), name: str = vectors.RECEIVER) -> None:  # noqa: B008
-        self.sources = Sources(
-            DedupRules(
-                sanity=rules.sanity,
-                horizon=rules.horizon,
-                deliver_late=rules.late == "deliver",
-                monotonic=rules.freshness == "monotonic",
-            )
-        )
-        self.routes: Routes[int] = Routes(DIALECTS["path"])
-        self.routes.join(RECEIVER, name.encode())
-        self.routes.subscribe(RECEIVER, b"")
-        self.routes.set_meta(RECEIVER, True)
-        self.counters = {segment: SegmentCounters(segment) for segment in ("a", "b")}
-        self.ingress: Ingress = Ingress(
-            door_of(at), self.sources, Nameless(rules.horizon), self.routes, ceiling=vectors.LARGEST
-        )
 
-    def feed(self, raw: bytes, now: float = 0.0, peer: str = PEER, segment: str = "a") -> tuple[str, list[Any]]:
-        """The verdict, and what was delivered."""
-        counters = self.counters[segment]
-        before = list(counters.verdicts)
-        deliveries: list[Delivery] = self.ingress.feed(counters, [raw], [peer], now, NS)
-        changed = [number for number, count in enumerate(counters.verdicts) if count != before[number]]
-        assert sum(counters.verdicts) == sum(before) + 1 == counters.received
-        (number,) = changed
-        return verdicts.NAMES[number], deliveries
-
-    def frames(self, raw: bytes, peer: str = PEER) -> list[Any]:
-        """What must be delivered of a datagram."""
-        src, digits, rest = raw.partition(b"]")[2].split(b":", 2)
-        chan, _, payload = rest.partition(b"|")
-        head = b"MSG %b\0%b:%d:%d:%b|" % (chan, src, int(digits), NS, peer.encode())
-        return [((RECEIVER,), head + payload)]
+def delivered(raw: bytes, peer: str = PEER) -> Deliveries:
+    """What must be delivered of a datagram."""
+    src, digits, rest = raw.partition(b"]")[2].split(b":", 2)
+    chan, _, payload = rest.partition(b"|")
+    head = b"MSG %b\0%b:%d:%d:%b|" % (chan, src, int(digits), NS, peer.encode())
+    return [([RECEIVER], head + payload)]
 
 
 @every_door
 def test_ingress_gives_the_verdict_and_delivers_what_was_accepted(at: DoorVectors, found: list[Vector]) -> None:
     for vector in found:
-        world = World(at)
-        expected = world.frames(vector.datagram) if vector.verdict in DELIVERED else []
-        assert world.feed(vector.datagram) == (vector.verdict, expected), vector.name
+        world = world_at(at)
+        expected = delivered(vector.datagram) if vector.verdict in DELIVERED else []
+        assert world.judge(vector.datagram) == (vector.verdict, expected), vector.name
         # Once more, by the fast path: refused for the same reason, or a duplicate.
         again = "duplicate" if vector.verdict in {"accepted", "not_addressed"} else vector.verdict
-        assert world.feed(vector.datagram) == (again, []), vector.name
+        assert world.judge(vector.datagram) == (again, []), vector.name
 
 
 def test_a_directed_vector_is_delivered_to_just_the_receivers_that_it_names() -> None:
@@ -140,18 +115,19 @@ def test_a_directed_vector_is_delivered_to_just_the_receivers_that_it_names() ->
             target, reached = targets.target_of(vector.fields.chan), name in vector.reaches
             assert targets.matches(target, name.encode()) == reached, (vector.name, name)
             assert not targets.matches(target, b"?"), vector.name
-            world = World(UNCHECKED, name=name)
-            expected = ("accepted", world.frames(vector.datagram)) if reached else ("not_addressed", [])
-            assert world.feed(vector.datagram) == expected, (vector.name, name)
+            world = world_at(UNCHECKED, name=name)
+            expected = ("accepted", delivered(vector.datagram)) if reached else ("not_addressed", [])
+            assert world.judge(vector.datagram) == expected, (vector.name, name)
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=vectors.name_of)
 def test_a_sequence_gets_its_verdicts_one_after_the_other(sequence: vectors.Sequence) -> None:
-    world = World(DOORS[sequence.door], sequence.rules)
+    world = world_at(DOORS[sequence.door], sequence.rules)
     for src in sequence.own:
         world.sources.claim(src)
     for number, step in enumerate(sequence.steps):
         world.sources.sweep(step.at)
-        expected = world.frames(step.datagram, step.peer) if step.verdict in DELIVERED else []
-        said = world.feed(step.datagram, step.at, step.peer, step.segment)
+        expected = delivered(step.datagram, step.peer) if step.verdict in DELIVERED else []
+        world.counters = SegmentCounters(step.segment)
+        said = world.judge(step.datagram, step.at, step.peer)
         assert said == (step.verdict, expected), f"step {number}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hypothesis import strategies as st
@@ -55,13 +55,19 @@ class World:
     """`Ingress` with a few receivers."""
 
     def __init__(
-        self, door: Door = OPEN, rules: DedupRules | None = None, *, cache: int = 4096, ceiling: int = bccn1.MAX_RECEIVE
+        self,
+        door: Door = OPEN,
+        rules: DedupRules = DedupRules(),  # noqa: B008 - it cannot be changed
+        *,
+        cache: int = 4096,
+        ceiling: int = bccn1.MAX_RECEIVE,
+        receivers: Mapping[int, tuple[bytes, bytes, bool]] = RECEIVERS,
     ) -> None:
-        self.sources = Sources(rules or DedupRules())
+        self.sources = Sources(rules)
         self.sources.claim(OWN)
-        self.nameless = Nameless(2.0)
+        self.nameless = Nameless(rules.horizon)
         self.routes: Routes[int] = Routes(DIALECTS["path"], cache)
-        for receiver, (identity, pattern, meta) in RECEIVERS.items():
+        for receiver, (identity, pattern, meta) in receivers.items():
             self.routes.join(receiver, identity)
             self.routes.subscribe(receiver, pattern)
             self.routes.set_meta(receiver, meta)
@@ -88,14 +94,17 @@ class World:
         found = self.ingress.feed(self.counters, list(raws), peers, now, NS)
         return [(sorted(receivers), frame) for receivers, frame in found]
 
-    def verdict(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> str:
-        """The verdict on one datagram; there is just one, whatever the datagram."""
+    def judge(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> tuple[str, Deliveries]:
+        """The verdict on one datagram, and what was delivered; there is just one, whatever the datagram."""
         before = list(self.counters.verdicts)
-        self.feed(raw, now=now, peer=peer)
-        changed = {NAMES[n]: after - before[n] for n, after in enumerate(self.counters.verdicts) if after != before[n]}
-        [(name, times)] = changed.items()
-        assert times == 1
-        return name
+        deliveries = self.feed(raw, now=now, peer=peer)
+        changed = [number for number, count in enumerate(self.counters.verdicts) if count != before[number]]
+        assert sum(self.counters.verdicts) == sum(before) + 1 == self.counters.received
+        (number,) = changed
+        return NAMES[number], deliveries
+
+    def verdict(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> str:
+        return self.judge(raw, now, peer)[0]
 
     def totals(self) -> dict[str, int]:
         return {NAMES[n]: count for n, count in enumerate(self.counters.verdicts) if count}

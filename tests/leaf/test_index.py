@@ -152,9 +152,6 @@ def test_a_part_is_within_the_bytes_or_an_error(index: Any, raw: bytes, start: i
             one.part(raw, first, last)
 
 
-# -- one after the other
-
-
 @each("index")
 def test_the_shards_together_have_every_value_once_and_keep_no_reference(index: Any) -> None:
     for expected in (0, 255, 256, 1000, 5000):
@@ -190,14 +187,6 @@ def test_a_value_that_stays_is_met_once_while_others_come_and_go(index: Any) -> 
     assert len(kept) == len(set(map(id, kept))) == 500
 
 
-# -- what has been asked for before
-
-
-def in_front(one: Any, key: bytes) -> None:
-    for _ in range(OFTEN):
-        assert one.part(key + b"|", 0, len(key)) is not None
-
-
 @each("index")
 @pytest.mark.parametrize("keys", [ALIKE, SUMS, BEGINNINGS, ENDS], ids=["alike", "sums", "beginnings", "ends"])
 def test_keys_that_meet_in_the_cache_are_told_apart(index: Any, keys: list[bytes]) -> None:
@@ -208,13 +197,10 @@ def test_keys_that_meet_in_the_cache_are_told_apart(index: Any, keys: list[bytes
     for gone in keys:
         for key in keys * OFTEN:
             assert one.part(key, 0, len(key)) is values.get(key)
-        for key in values:
-            in_front(one, key)
+        for key in [one for one in values for _ in range(OFTEN)]:
+            assert one.part(key + b"|", 0, len(key)) is values[key]
         assert one.pop(gone) is values.pop(gone)
         assert all(one.part(key, 0, len(key)) is values.get(key) for key in keys)
-
-
-# -- references
 
 
 def used(one: Any, key: bytes) -> None:

@@ -16,31 +16,21 @@ from tests.leaf.twins import examples
 
 def test_nothing_overlaps_and_everything_is_within() -> None:
     parts = [
-        ("words", 0, layout.AT_CLIENTS + 8),
-        ("header of one", layout.SINGLE_HEADER, layout.HEADER),
-        ("vector of one", layout.SINGLE_VECTOR, layout.VECTOR),
-        ("slots", layout.SLOTS, layout.SLOT * layout.MAX_SLOTS),
-        ("headers", layout.PACKETS, layout.HEADER * layout.MAX_PACKETS),
-        ("vectors", layout.VECTORS, layout.VECTOR * layout.MAX_PACKETS),
-        ("casts", layout.CASTS, layout.CAST * layout.MAX_SEGMENTS),
-        ("inbox", layout.INBOX, layout.HEADER + layout.VECTOR),
-        ("packet", layout.INBOX_DATA, layout.INBOX_SIZE),
-        ("segments", layout.SEGMENT, layout.SEGMENT_SIZE * layout.MAX_SEGMENTS),
+        *((0, layout.AT_CLIENTS + 8), (layout.SINGLE_HEADER, layout.HEADER), (layout.SINGLE_VECTOR, layout.VECTOR)),
+        (layout.SLOTS, layout.SLOT * layout.MAX_SLOTS),
+        *((layout.PACKETS, layout.HEADER * layout.MAX_PACKETS), (layout.VECTORS, layout.VECTOR * layout.MAX_PACKETS)),
+        *((layout.CASTS, layout.CAST * layout.MAX_SEGMENTS), (layout.INBOX, layout.HEADER + layout.VECTOR)),
+        *((layout.INBOX_DATA, layout.INBOX_SIZE), (layout.SEGMENT, layout.SEGMENT_SIZE * layout.MAX_SEGMENTS)),
     ]
-    for (_, start, size), (name, following, _) in pairwise(parts):
-        assert start + size <= following, name
-    assert parts[-1][1] + parts[-1][2] == layout.SIZE
-    segment = [
-        (0, layout.LABEL),
-        (layout.SEGMENT_HEADERS, layout.HEADER * layout.BATCH),
-        (layout.SEGMENT_VECTORS, layout.VECTOR * layout.BATCH),
-        (layout.SEGMENT_CONTROL, layout.CONTROL * layout.BATCH),
-        (layout.SEGMENT_NAMES, layout.NAME * layout.BATCH),
-        (layout.SEGMENT_DATA, layout.MAX_DATAGRAM * layout.BATCH),
-    ]
-    for (start, size), (following, _) in pairwise(segment):
-        assert start + size == following
-    assert sum(segment[-1]) <= layout.SEGMENT_SIZE
+    for (start, size), (following, _) in pairwise(parts):
+        assert start + size <= following
+    assert sum(parts[-1]) == layout.SIZE
+    sizes = (layout.HEADER, layout.VECTOR, layout.CONTROL, layout.NAME, layout.MAX_DATAGRAM)
+    assert layout.LABEL + layout.BATCH * sum(sizes) <= layout.SEGMENT_SIZE
+    assert [
+        *(layout.SEGMENT_HEADERS, layout.SEGMENT_VECTORS, layout.SEGMENT_CONTROL, layout.SEGMENT_NAMES),
+        layout.SEGMENT_DATA,
+    ] == [layout.LABEL + layout.BATCH * sum(sizes[:number]) for number in range(5)]
     # The kernel wants these at addresses of eight bytes.
     assert layout.CAST_NAME + layout.NAME <= layout.CAST
     aligned = (layout.SLOTS, layout.PACKETS, layout.VECTORS, layout.CASTS, layout.CAST, layout.INBOX)

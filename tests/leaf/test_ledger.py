@@ -48,9 +48,6 @@ def in_progress(reader: mmap.mmap) -> layout.Unfinished:
     return found
 
 
-# -- numbers
-
-
 @each("ledger")
 def test_an_input_is_worked_on_from_its_beginning_to_its_end(ledger: Any) -> None:
     with opened(ledger) as (one, reader):
@@ -423,9 +420,6 @@ def test_a_new_sender_notes_nothing_of_what_was_sent_before(ledger: Any) -> None
         armed = layout.armed(reader)
         assert armed is None or not armed.taken
         assert read(theirs) == [b"a", b"b", b"c"]
-
-
-# -- both builds
 
 
 def said(memory: mmap.mmap) -> tuple[object, ...]:
