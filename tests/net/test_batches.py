@@ -20,11 +20,9 @@ from bccnd.core.integrity import Door
 from bccnd.core.quota import UserLimits
 from bccnd.core.runs import LENGTH, MAX_PORTION
 from bccnd.net.clients import BusLimits
-from tests.net.packets import mode, unbatched
-from tests.support import Hub, Peer, dropped, gaps, messages, slow, turn_until
+from tests.net.packets import LARGE, accounted, clog, collect, from_segment, mode, numbered, numbers, to, unbatched
+from tests.support import Hub, Peer, dropped, gaps, slow, turn_until
 
-#: a few of them are more than the kernel keeps for one client, whatever it has been asked to keep
-LARGE: Final = b"x" * 30_000
 ORDERS: Final = ["queue", "stack", "random"]
 
 
@@ -41,37 +39,6 @@ def batched(hub: Hub, *patterns: bytes) -> Peer:
     return one
 
 
-def numbered(first: int, count: int, tail: bytes = b"") -> list[bytes]:
-    """Messages with numbers; what is large enough waits."""
-    return [b"MSG a\0%06d" % number + tail for number in range(first, first + count)]
-
-
-def numbers(packets: Iterable[bytes]) -> list[int]:
-    return [int(payload[:6]) for payload in messages(unbatched(packets), b"a")]
-
-
-def to(peers: Iterable[Peer], found: Iterable[bytes]) -> list[Delivery]:
-    """Frames for these, as the segment hands them on."""
-    receivers = tuple([one.client.fd for one in peers])
-    return [(receivers, frame) for frame in found]
-
-
-def from_segment(hub: Hub, peers: Iterable[Peer], found: Iterable[bytes]) -> None:
-    """The segment brings frames for these, all at once, and the round ends."""
-    hub.bus.deliver(to(peers, found))
-    hub.turn(1)
-
-
-def clog(hub: Hub, peer: Peer, waiting: int = 1) -> int:
-    """Let so many large messages wait for a client; how many of them that took."""
-    count = 0
-    while peer.client.box.messages < waiting:
-        assert count < 1000
-        from_segment(hub, [peer], numbered(count, 1, LARGE))
-        count += 1
-    return count
-
-
 def fill(hub: Hub, peer: Peer) -> int:
     """Fill a client's socket, and leave its queue empty; how many large messages that took."""
     count = clog(hub, peer) - 1
@@ -80,22 +47,6 @@ def fill(hub: Hub, peer: Peer) -> int:
         from_segment(hub, [peer], numbered(number, 1, LARGE))
     assert peer.client.box.messages == 0
     return count
-
-
-def accounted(packets: Iterable[bytes]) -> int:
-    found = unbatched(packets)
-    return sum(packet.startswith(b"MSG ") for packet in found) + gaps(found)
-
-
-def collect(peer: Peer, count: int) -> list[bytes]:
-    """Every packet up to so many messages, got or told to be missing."""
-    packets: list[bytes] = []
-    found = 0
-    while found < count:
-        packets.append(peer.hear())
-        found += accounted(packets[-1:])
-    assert found == count
-    return packets
 
 
 def in_place(packets: Iterable[bytes], due: list[int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import socket
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,42 +14,14 @@ from bccnd.core import frames
 from bccnd.core.quota import UserLimits
 from bccnd.net.access import everybody
 from bccnd.net.clients import HARD_MODES, SOFT_MODES, BusLimits
-from tests.net.packets import mode, unbatched
+from tests.net import packets as net_packets
+from tests.net.packets import accounted, collect, from_segment, mode, numbers, unbatched
 from tests.support import ANN, BOB, Hub, Peer, Who, dropped, gaps, messages, refusals, slow, turn_until
 
 #: small enough for a socket that keeps little, and too large for many of them
 PART = b"x" * 1000
-
-
-def numbered(first: int, count: int) -> list[bytes]:
-    return [b"%04d" % number + PART for number in range(first, first + count)]
-
-
-def numbers(packets: list[bytes], key: bytes = b"a") -> list[int]:
-    return [int(payload[:4]) for payload in messages(packets, key)]
-
-
-def from_segment(hub: Hub, peer: Peer, *payloads: bytes) -> None:
-    """Messages that the segment has brought for a client."""
-    hub.bus.deliver([((peer.client.fd,), frames.message(b"a", payload)) for payload in payloads])
-
-
-def clog(hub: Hub, peer: Peer, waiting: int = 1) -> int:
-    """Let the segment bring messages until so many wait for a client; how many that took."""
-    count = 0
-    while peer.client.box.messages < waiting:
-        assert count < 1000
-        from_segment(hub, peer, *numbered(count, 1))
-        count += 1
-    return count
-
-
-def collect(peer: Peer, count: int) -> list[bytes]:
-    """Everything up to so many messages, got or told to be missing."""
-    packets: list[bytes] = []
-    while sum(packet.startswith(b"MSG") for packet in packets) + gaps(packets) < count:
-        packets += unbatched([peer.hear()])
-    return packets
+numbered = partial(net_packets.numbered, tail=PART)
+clog = partial(net_packets.clog, tail=PART)
 
 
 def is_held(peer: Peer) -> bool:
@@ -81,14 +54,14 @@ def let_pass(hub: Hub, peer: Peer, seconds: float) -> None:
 def test_with_soft_discard_nothing_waits_but_the_gap(small: Hub) -> None:
     one = slow(small, b"a")
     mode(one, soft="discard")
-    from_segment(small, one, *numbered(0, 50))
+    from_segment(small, [one], numbered(0, 50))
     assert (one.client.box.messages, one.client.box.bytes, len(one.client.box)) == (0, 0, 1)
     packets = one.all()
     assert numbers(packets) == list(range(len(packets) - 1))
     assert packets[-1] == frames.gap(50 - len(packets) + 1)
     assert dropped(small) == {"not_queued": gaps(packets)}
     assert one.client.loss == gaps(packets)
-    from_segment(small, one, b"9999")
+    from_segment(small, [one], [b"MSG a\x009999"])
     assert numbers(one.all()) == [9999]
 
 
@@ -96,7 +69,7 @@ def test_neither_the_segment_nor_the_daemon_itself_waits(small: Hub) -> None:
     small.egress.open(b"relay01/bccnd/1")
     one, daemons = slow(small, b"a"), slow(small, b"!/bccn/", b"heartbeat/")
     mode(one, soft="block", hard="block")
-    from_segment(small, one, *numbered(0, 100))
+    from_segment(small, [one], numbered(0, 100))
     assert one.client.box.messages == 20
     packets = one.all()
     assert gaps(packets) == small.bus.counters.dropped["queue_messages"] == 100 - len(messages(packets, b"a")) > 0
@@ -111,7 +84,7 @@ def test_neither_the_segment_nor_the_daemon_itself_waits(small: Hub) -> None:
 def test_with_hard_block_publishers_wait_while_the_queue_is_full_and_go_on_when_it_is_half_empty(small: Hub) -> None:
     one, publisher = slow(small, b"a"), small.connect()
     mode(one, hard="block")
-    publisher.publish(b"a", *numbered(0, 200))
+    publisher.send(*numbered(0, 200))
     small.settle()
     assert is_held(publisher)
     assert one.client.box.messages == 20
@@ -137,7 +110,7 @@ def test_with_hard_block_and_a_queue_that_is_full_in_bytes_publishers_wait_too(t
         count = clog(hub, one, 15)
         # As it was sent it still fits, but not with what meta puts before it.
         room = 20_000 - one.client.box.bytes - len(b"MSG a\0") - short
-        publisher.publish(b"a", b"x" * room, *numbered(0, 50))
+        publisher.send(b"MSG a\0" + b"x" * room, *numbered(0, 50))
         hub.settle()
         assert is_held(publisher)
         assert one.client.box.bytes <= 20_000
@@ -149,12 +122,10 @@ def test_a_message_that_is_larger_than_the_whole_queue_does_not_block_for_ever(t
     with Hub(tmp_path, limits=BusLimits(queue_bytes=10_000)) as hub:
         one, publisher = slow(hub, b"a"), hub.connect()
         mode(one, hard="block")
-        publisher.publish(b"a", *numbered(0, 5), b"y" * 20_000, b"0005")
+        publisher.send(*numbered(0, 5), b"MSG a\0" + b"y" * 20_000, *numbered(5, 1))
         hub.settle()
         packets = collect(one, 7)
-        assert [payload[:4] for payload in messages(packets, b"a") if payload[:1] != b"y"] == [
-            b"%04d" % number for number in range(6)
-        ]
+        assert numbers(packet for packet in packets if packet[-1:] != b"y") == list(range(6))
         assert publisher.all() == [frames.error("too_long", b"a")]
 
 
@@ -220,9 +191,7 @@ def test_a_publisher_that_waits_still_gets_what_is_for_it(small: Hub) -> None:
     for number in range(30):
         small.bus.deliver([((publisher.client.fd,), b"MSG b\0%04d" % number + PART)])
     assert is_held(publisher)
-    packets: list[bytes] = []
-    while len(messages(packets, b"b")) + gaps(packets) < 30:
-        packets.append(publisher.hear())
+    collect(publisher, 30)
     assert is_held(publisher)
     small.bus.deliver([((publisher.client.fd,), b"MSG b\x000030")])
     assert numbers([publisher.hear()], b"b") == [30]
@@ -231,11 +200,11 @@ def test_a_publisher_that_waits_still_gets_what_is_for_it(small: Hub) -> None:
 def test_no_client_waits_for_itself(small: Hub) -> None:
     one = slow(small, b"a")
     mode(one, soft="block", hard="block")
-    one.publish(b"a", *numbered(0, 50))
+    one.send(*numbered(0, 50))
     small.settle()
     assert not is_held(one)
     packets = one.all()
-    assert len(messages(packets, b"a")) + gaps(packets) == 50
+    assert accounted(packets) == 50
 
 
 def test_two_that_wait_for_each_other_and_do_not_read_wait_only_as_long_as_patience_lasts(tmp_path: Path) -> None:
@@ -244,11 +213,11 @@ def test_two_that_wait_for_each_other_and_do_not_read_wait_only_as_long_as_patie
         for one in pair:
             mode(one, soft="block")
         for one in pair:
-            one.publish(b"a", *numbered(0, 20))
+            one.send(*numbered(0, 20))
         turn_until(hub.loop, lambda: hub.bus.counters.published == 40, "all that was sent")
         for one in pair:
             packets = one.all()
-            assert len(messages(packets, b"a")) + gaps(packets) == 40
+            assert accounted(packets) == 40
 
 
 def test_a_publisher_waits_for_one_blocker_after_the_other(small: Hub) -> None:
@@ -273,7 +242,7 @@ def test_a_publisher_that_ends_while_it_waits_loses_nothing_and_costs_no_turns(
     small: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, publisher, count = blocked(small)
-    publisher.publish(b"a", *numbered(count, 50))
+    publisher.send(*numbered(count, 50))
     small.settle()
     assert is_held(publisher)
     publisher.close()
@@ -291,7 +260,7 @@ def test_a_publisher_that_ends_while_it_waits_loses_nothing_and_costs_no_turns(
 def test_a_publisher_that_shuts_its_side_while_it_waits_loses_nothing_and_gets_on(small: Hub) -> None:
     one, publisher, count = blocked(small)
     publisher.send(b"SUB b")
-    publisher.publish(b"a", *numbered(count, 10))
+    publisher.send(*numbered(count, 10))
     publisher.sock.shutdown(socket.SHUT_WR)
     small.turn(20)
     assert numbers(collect(one, count + 10)) == list(range(count + 10))
@@ -310,7 +279,7 @@ def test_a_client_that_no_longer_blocks_lets_publishers_go_on(small: Hub, cause:
     if cause == "end":
         one.close()
     elif cause == "full queue":
-        from_segment(small, one, *numbered(0, 30))
+        from_segment(small, [one], numbered(0, 30))
     else:
         mode(one, soft=cause)
     assert numbers(collect(other, 1)) == [count]
@@ -319,7 +288,7 @@ def test_a_client_that_no_longer_blocks_lets_publishers_go_on(small: Hub, cause:
     if cause in ("queue", "discard"):
         packets = one.all()
         assert numbers(packets)[:count] == list(range(count))
-        assert len(messages(packets, b"a")) + gaps(packets) == count + 1
+        assert accounted(packets) == count + 1
         assert gaps(packets) == (cause == "discard")
     else:
         assert not one.client.open
@@ -327,7 +296,7 @@ def test_a_client_that_no_longer_blocks_lets_publishers_go_on(small: Hub, cause:
 
 def test_a_mode_that_still_blocks_lets_no_publisher_go_on(small: Hub) -> None:
     one, publisher, _ = blocked(small)
-    publisher.publish(b"a", *numbered(0, 100))
+    publisher.send(*numbered(0, 100))
     small.settle()
     for again in ({"soft": "block"}, {"hard": "block"}, {"hard": "error"}, {"order": "stack"}):
         mode(one, **again)
@@ -347,14 +316,14 @@ def test_a_client_that_reads_nothing_for_too_long_does_not_block_until_it_has_re
 ) -> None:
     with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.05)) as hub:
         one, publisher, count = blocked(hub)
-        publisher.publish(b"a", *numbered(count, 100))
+        publisher.send(*numbered(count, 100))
         turn_until(hub.loop, lambda: hub.bus.counters.published == 100, "the end of patience")
         assert [bool(one.client.patient)] == [False]
         assert publisher.all() == []
         (line,) = [message for message in caplog.messages if "has read nothing for 0.05 s" in message]
         assert "Remedy" in line
         packets = one.all()
-        assert len(messages(packets, b"a")) + gaps(packets) == count + 100
+        assert accounted(packets) == count + 100
         assert gaps(packets) == sum(dropped(hub).values()) > 0
         # From now on it is waited for again.
         assert one.client.patient
@@ -377,16 +346,16 @@ def test_a_client_that_has_not_read_for_long_does_not_end_the_first_publisher(sm
     assert publisher.client.open
     assert publisher.all() == []
     packets = one.all()
-    assert len(messages(packets, b"a")) + gaps(packets) == count + 1
+    assert accounted(packets) == count + 1
 
 
 def test_without_patience_no_publisher_waits(tmp_path: Path) -> None:
     with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.0)) as hub:
         one, publisher, count = blocked(hub)
-        publisher.publish(b"a", *numbered(0, 100))
+        publisher.send(*numbered(0, 100))
         assert publisher.all() == []
         packets = one.all()
-        assert len(messages(packets, b"a")) + gaps(packets) == count + 100
+        assert accounted(packets) == count + 100
 
 
 def test_a_client_that_reads_slowly_blocks(hub: Hub) -> None:
@@ -395,7 +364,7 @@ def test_a_client_that_reads_slowly_blocks(hub: Hub) -> None:
     one, publisher = hub.connect(b"a"), hub.connect()
     mode(one, soft="block")
     count = clog(hub, one)
-    publisher.publish(b"a", *numbered(count, 10))
+    publisher.send(*numbered(count, 10))
     hub.settle()
     assert is_held(publisher)
     for _ in range(5):
@@ -412,7 +381,7 @@ def test_holding_up_again_and_again_leaves_no_timers_behind(small: Hub) -> None:
     one, publisher = slow(small, b"a"), small.connect()
     mode(one, soft="block")
     before = len(small.loop._timers)
-    publisher.publish(b"a", *numbered(0, 300))
+    publisher.send(*numbered(0, 300))
     collect(one, 300)
     assert small.bus.counters.held["slow_reader"] > 20
     assert len(small.loop._timers) - before <= 2
@@ -422,7 +391,7 @@ def test_a_publisher_above_the_rate_is_slowed_and_loses_nothing(tmp_path: Path) 
     with rated(tmp_path, 50.0) as hub:
         one, publisher = hub.connect(b"a"), hub.connect()
         before = time.monotonic()
-        publisher.publish(b"a", *numbered(0, 80))
+        publisher.send(*numbered(0, 80))
         publisher.send(b"CMSG !/bccn/sync\0done")
         assert numbers(collect(one, 80)) == list(range(80))
         # 50 at once, and the other 30 at 50 a second.
@@ -469,14 +438,14 @@ def test_drain_takes_what_publishers_that_wait_have_sent(small: Hub) -> None:
     small.bus.drain(time.monotonic() + 60)
     assert numbers(other.waiting()) == list(range(count, count + 100))
     packets = one.waiting()
-    assert len(messages(packets, b"a")) + gaps(packets) == count + 100
+    assert accounted(packets) == count + 100
     assert len(small.sent) == 100
 
 
 def test_drain_takes_what_slowed_publishers_have_sent(tmp_path: Path) -> None:
     with rated(tmp_path, SELDOM) as hub:
         one, publisher = hub.connect(b"a"), hub.connect()
-        publisher.publish(b"a", *numbered(0, 50))
+        publisher.send(*numbered(0, 50))
         publisher.close()
         hub.settle()
         hub.bus.drain(time.monotonic() + 60)
@@ -488,7 +457,7 @@ def test_in_every_order_a_message_that_no_packet_to_this_client_can_hold_is_a_ga
     one = slow(hub, b"a")
     mode(one, order=order)
     count = clog(hub, one)
-    from_segment(hub, one, b"0", b"y" * 1_000_000, b"z")
+    from_segment(hub, [one], [b"MSG a\x000", b"MSG a\0" + b"y" * 1_000_000, b"MSG a\0z"])
     packets = collect(one, count + 3)
     assert len(messages(packets, b"a")) == count + 2
     assert gaps(packets) == 1
@@ -509,8 +478,8 @@ def test_in_every_mode_messages_and_gaps_are_what_was_sent(
     packets: list[bytes] = []
     for number in range(120):
         if one.client.open:
-            from_segment(small, one, *numbered(5000 + number, 1))
-        publisher.publish(b"a", *numbered(number, 1))
+            from_segment(small, [one], numbered(5000 + number, 1))
+        publisher.send(*numbered(number, 1))
         small.settle()
         if number % 30 == 29:
             packets += unbatched(filter(None, one.waiting()))
@@ -518,7 +487,7 @@ def test_in_every_mode_messages_and_gaps_are_what_was_sent(
     if "error" in (soft, hard) and not one.client.open:
         assert small.bus.counters.ended["slow"] == 1
     else:
-        packets += collect(one, 240 - len(messages(packets, b"a")) - gaps(packets))
+        packets += unbatched(collect(one, 240 - accounted(packets)))
         found = numbers(packets)
         assert len(set(found)) == len(found) == small.bus.counters.deliveries
         # Where publishers wait the segment overtakes them.
