@@ -9,28 +9,14 @@ from hypothesis import strategies as st
 from bccnd.core.dedup import DedupRules
 from bccnd.core.integrity import Door
 from bccnd.core.roster import Source
-from bccnd.core.trace import Trace, trace
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from tests.core.material import KEY, OTHER_KEY, examples
-from tests.core.world import OPEN, OWN, PEER, SIGNED, Batch, World, batches, datagram
+from tests.core.world import OPEN, OWN, SIGNED, Batch, World, batches, datagram
 
 STAGES = ["size", "envelope", "check", "body", "dedup", "match"]
 ACCEPTING = NAMES[: LAST_ACCEPTED + 1]
 #: what is known of a source, but for its neighbours in line
 KNOWN = [name for name in Source.__slots__ if name not in ("older", "newer")]
-
-
-def traced(world: World, raw: bytes, now: float = 0.0, peer: str = PEER) -> Trace[int]:
-    return trace(
-        raw,
-        peer,
-        now,
-        ceiling=world.ingress.ceiling,
-        door=world.ingress.door,
-        sources=world.sources,
-        nameless=world.nameless,
-        routes=world.routes,
-    )
 
 
 def all_that_is_kept(world: World) -> object:
@@ -65,8 +51,8 @@ def test_what_is_traced_is_what_happens_and_tracing_is_no_happening(
         now += batch.quarters / 4
         for raw, peer in batch.arrived:
             before = all_that_is_kept(world)
-            found = traced(world, raw, now, peer)
-            assert traced(world, raw, now, peer) == found
+            found = world.traced(raw, now, peer)
+            assert world.traced(raw, now, peer) == found
             assert all_that_is_kept(world) == before
             verdict, deliveries = world.judge(raw, now, peer)
             assert found.verdict == verdict
@@ -111,7 +97,7 @@ def test_a_trace_ends_where_the_datagram_does(
 ) -> None:
     world = World(door)
     world.feed(datagram(src=b"old", seq=7), datagram(src=b"?", seq=7))
-    found = traced(world, raw)
+    found = world.traced(raw)
     assert found.verdict == verdict
     assert (found.stages[-1].name, found.stages[-1].passed) == (stage, verdict in ACCEPTING)
     assert finding in found.stages[-1].finding
@@ -121,9 +107,9 @@ def test_a_trace_ends_where_the_datagram_does(
 def test_a_trace_uses_the_receivers_and_the_check_of_now() -> None:
     world = World()
     world.routes.unsubscribe(2, b"")
-    found = traced(world, datagram(chan=b"zzz"))
+    found = world.traced(datagram(chan=b"zzz"))
     assert (found.verdict, found.receivers, found.stages[-1].finding) == ("accepted", (), "0 clients")
     raw = datagram(key=KEY)
-    assert traced(world, raw).verdict == "integrity_unknown"
+    assert world.traced(raw).verdict == "integrity_unknown"
     world.ingress.door = SIGNED
-    assert traced(world, raw).verdict == "accepted"
+    assert world.traced(raw).verdict == "accepted"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
@@ -16,6 +16,7 @@ from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door, Hmac
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
+from bccnd.core.trace import Trace, trace
 from bccnd.core.verdicts import NAMES
 from tests.core import material
 from tests.core.material import KEY, OTHER_KEY
@@ -105,6 +106,11 @@ class World:
 
     def verdict(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> str:
         return self.judge(raw, now, peer)[0]
+
+    def traced(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> Trace[int]:
+        way_in = self.ingress
+        trackers: dict[str, Any] = {"sources": self.sources, "nameless": self.nameless, "routes": self.routes}
+        return trace(raw, peer, now, ceiling=way_in.ceiling, door=way_in.door, **trackers)
 
     def totals(self) -> dict[str, int]:
         return {NAMES[n]: count for n, count in enumerate(self.counters.verdicts) if count}

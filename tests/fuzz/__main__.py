@@ -1,8 +1,4 @@
-"""Fuzzes all targets, or some: `python -m tests.fuzz [TARGET...] [--runs N] [--times N] [--keep]`, as `make fuzz` does.
-
-Every target runs in a process of its own, over the corpus in the repository and what earlier runs have found, which is
-kept in build/fuzz. What makes one fail is written into a file there, and the last lines say what to do with it.
-"""
+"""Fuzzes all targets, or some, as `make fuzz` does; each in a process of its own, what it finds kept in build/fuzz."""
 
 from __future__ import annotations
 
@@ -42,14 +38,8 @@ def fuzz(target: Target, runs: int, seed: int) -> tuple[bool, str]:
         *(f"-runs={runs}", f"-seed={seed}", f"-max_len={target.size}", f"-timeout={PATIENCE}"),
         *(f"-rss_limit_mb={MEMORY}", f"-artifact_prefix={crashes / target.name}-", "-print_final_stats=1"),
     ]
-    done = subprocess.run(
-        command(target, *options, str(found), *kept),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    words = command(target, *options, str(found), *kept)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
     return done.returncode == 0, done.stdout + done.stderr
 
 
@@ -112,18 +102,13 @@ def advice(target: Target, said: str) -> str:
         return "\n".join(said.splitlines()[-25:])
     where = Path(written[1])
     error = [line for line in said.splitlines() if line and not line.startswith(("INFO", "#", "=="))][-30:]
-    return "\n".join(
-        [
-            *error,
-            f"the input is in {where}",
-            f"run it again:     {sys.executable} -m tests.fuzz.replay {target.name} {where}",
-            (
-                f"keep it:          mkdir -p tests/fuzz/findings/{target.name}"
-                f" && cp {where} tests/fuzz/findings/{target.name}/WHAT-IT-SHOWS"
-            ),
-            "                  from then on tests/fuzz/test_findings.py replays it, on both builds",
-            "make it a vector: docs/testing.md says how, where it is a datagram or bytes of the broker",
-        ]
+    findings = f"tests/fuzz/findings/{target.name}"
+    return "\n".join(error) + (
+        f"\nthe input is in {where}"
+        f"\nrun it again:     {sys.executable} -m tests.fuzz.replay {target.name} {where}"
+        f"\nkeep it:          mkdir -p {findings} && cp {where} {findings}/WHAT-IT-SHOWS"
+        "\n                  from then on tests/fuzz/test_findings.py replays it, on both builds"
+        "\nmake it a vector: docs/testing.md says how, where it is a datagram or bytes of the broker"
     )
 
 

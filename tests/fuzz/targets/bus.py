@@ -142,8 +142,6 @@ def client(data: bytes) -> object:
     return outcome
 
 
-# -- visitors
-
 _PAGE: Final = b"a page\n" * 50
 
 

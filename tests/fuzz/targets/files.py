@@ -32,9 +32,6 @@ def _folder() -> Path:
     return folder
 
 
-# -- captures
-
-
 def _captured(data: bytes, cuts: list[int]) -> tuple[list[Datagram], Tally, str]:
     tally = Tally()
     reader = Reader("it", tally)
@@ -91,11 +88,9 @@ def log(data: bytes) -> object:
     path, journal = folder / "log", folder / "journal"
     flags, script = (data[0], data[1:]) if data else (0, b"")
     raw = b"".join(logfile.frame(logfile.HEAD, _HEAD)) if not flags & 1 else b""
-    sizes = [len(raw)]
     while len(script) >= 2:
         kind, size = b"PRAHx"[script[0] % 5 :][:1], script[1]
         raw += b"".join(logfile.frame(kind, script[2 : 2 + size]))
-        sizes.append(len(raw))
         script = script[2 + size :]
     if flags & 2:
         raw = raw[: len(raw) - (flags >> 4)]
@@ -123,18 +118,12 @@ def log(data: bytes) -> object:
     return len(records), reader.end, None if made is None else (made.rows, made.files, made.end, made.saved)
 
 
-# -- Parquet
-
-
 def sessions(data: bytes) -> object:
     """A file of sessions: read, or taken for none."""
     path = _folder() / "sessions.parquet"
     path.write_bytes(data)
     found = read_stretches(pafs.LocalFileSystem(), str(path))
     return [vars(one) for one in found]
-
-
-# -- rows
 
 
 def rows(data: bytes) -> object:

@@ -72,12 +72,10 @@ class _Owner:
     def on_request(self, subscriber: Subscriber, kind: int, topic: bytes) -> None:
         done: object = None
         if kind == codec.SUBSCRIBE:
-            done = self.sessions.subscribe(subscriber.name, topic)
-            if done:
+            if done := self.sessions.subscribe(subscriber.name, topic):
                 self.told.append(self.interests.add([topic]))
         elif kind == codec.UNSUBSCRIBE:
-            done = self.sessions.unsubscribe(subscriber.name, topic)
-            if done:
+            if done := self.sessions.unsubscribe(subscriber.name, topic):
                 self.told.append(self.interests.remove([topic]))
         else:
             subscriber.end("")

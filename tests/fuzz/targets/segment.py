@@ -13,7 +13,6 @@ from bccnd.core.dedup import DedupRules, Nameless, Sources
 from bccnd.core.integrity import Crc32, Door, Hmac, make_door
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.observe import observe
-from bccnd.core.trace import trace
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
 from tests import vectors
@@ -26,11 +25,7 @@ DOORS: Final = {
     "hmac": SIGNED,
     "while a fleet migrates": Door((Hmac(KEY), Hmac(OTHER_KEY)), accept_unverifiable=True),
     "crc32": Door((Crc32(),), required=True),
-    "sig": make_door(
-        "sig",
-        _SIG.secrets,
-        {prefix.encode(): keys for prefix, keys in _SIG.public.items()},
-    ),
+    "sig": make_door("sig", _SIG.secrets, {prefix.encode(): keys for prefix, keys in _SIG.public.items()}),
 }
 #: verdicts that let a message go further
 _PASSED: Final = {*NAMES[: LAST_ACCEPTED + 1], "not_addressed"}
@@ -41,23 +36,10 @@ def datagram(data: bytes) -> object:
     outcome = []
     for name, door in DOORS.items():
         world = World(door)
-        foretold = trace(
-            data,
-            PEER,
-            0.0,
-            ceiling=world.ingress.ceiling,
-            door=door,
-            sources=world.sources,
-            nameless=world.nameless,
-            routes=world.routes,
-        ).verdict
-        before = list(world.counters.verdicts)
-        deliveries = world.feed(data)
-        changed = [NAMES[n] for n, now in enumerate(world.counters.verdicts) if now != before[n]]
-        assert sum(world.counters.verdicts) == world.counters.received == 1, "one datagram, one verdict"
+        foretold = world.traced(data).verdict
+        verdict, deliveries = world.judge(data)
         assert not world.bugs, f"a bug at the door {name}"
-        assert changed == [foretold], f"{changed} at the door {name}, and trace says {foretold}"
-        (verdict,) = changed
+        assert verdict == foretold, f"{verdict} at the door {name}, and trace says {foretold}"
         _look(data, verdict)
         world.feed(data)
         assert not world.bugs
