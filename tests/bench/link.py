@@ -42,8 +42,7 @@ CARRIED: Final = RATE * (SECONDS + 1)
 
 def gateway(daemon: Daemon) -> int:
     """The process that has the link."""
-    assert daemon.process is not None
-    return family(daemon.process.pid)[1]
+    return family(daemon.pid)[1]
 
 
 class Round(NamedTuple):
@@ -117,8 +116,7 @@ def measure(programs: Path, near: Daemon, link: int, first: int, *, busy: bool) 
         if busy:
             ours.send(True)
             time.sleep(0.5)
-        assert near.process is not None
-        pids = (near.process.pid, gateway(near))
+        pids = (near.pid, gateway(near))
         before = [cpu_of(pid) for pid in pids]
         subprocess.run([*flood, "-s", str(first)], stdout=subprocess.DEVNULL, check=True)
         used = [cpu_of(pid) - begun for pid, begun in zip(pids, before, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -44,22 +45,18 @@ def main(rate: int) -> None:
         journal = Path(name) / "journal"
         settings = {"recorder": {"journal": str(journal), "rotate": "5s"}}
         with Daemon(Path(name) / "a", settings) as daemon, Recorder(daemon) as recorder, Wire(daemon.port) as wire:
-            assert recorder.process is not None
-            pid = recorder.process.pid
+            pid = recorder.pid
             before = spent = processor(pid)
             sent = send(wire, rate)
             time.sleep(0.5)
             memory = sum(kib_of(one, "VmHWM") for one in family(pid)) >> 10
             read = sum(daemon.verdicts().values())
             # The finishing of files counts, too.
-            recorder.process.terminate()
-            while recorder.process.poll() is None:
-                try:
+            recorder.running.terminate()
+            while not recorder.ended():
+                with suppress(OSError, ValueError, IndexError):
                     spent = max(spent, processor(pid))
-                except (OSError, ValueError, IndexError):
-                    break
                 time.sleep(0.005)
-            recorder.process.wait()
         recorded = sum(pq.read_metadata(path).num_rows for path in files(journal))
         (session,) = table(journal, "sessions")
     spent -= before

@@ -15,11 +15,9 @@ import pytest
 import bccnd
 from bccnd.client.message import Message
 from bccnd.core import frames
-from tests.support import wait
+from tests.support import Closing, wait
 
 META = b"CMSG !/bccn/meta/on"
-
-
 BATCH = b"CMSG !/bccn/batch/on"
 
 
@@ -33,7 +31,7 @@ def batch(*payloads: bytes) -> bytes:
     return frames.batch([frame(b"a", payload) for payload in payloads])
 
 
-class Driven:
+class Driven(Closing):
     """The asyncio client, one call after another: each of them runs the loop until it is done."""
 
     def __init__(self, path: str | None = None, **options: Any) -> None:
@@ -62,20 +60,12 @@ class Driven:
         assert not asyncio.all_tasks(self.loop)
         self.loop.close()
 
-    def __enter__(self) -> Driven:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 Join = Callable[..., bccnd.Connection]
-
-
 both = pytest.mark.parametrize("join", [bccnd.connect, Driven], ids=["blocking", "asyncio"])
 
 
-class Bare:
+class Bare(Closing):
     """A daemon of few words, on a bare socket: ``said`` holds what each connection has sent, one after the other."""
 
     def __init__(self, address: str | bytes) -> None:
@@ -146,10 +136,7 @@ class Bare:
                 for one in [packet] if packet.startswith(b"CMSG !/bccn/sync") else self.answers.get(packet, []):
                     sock.send(one)
 
-    def __enter__(self) -> Bare:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._listener.fileno() >= 0:
             self.stop()
 

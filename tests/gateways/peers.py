@@ -8,7 +8,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -16,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from bccnd.core import frames
-from tests.support import free_port, wait
+from tests.e2e.harness import BIN, Program
+from tests.support import Closing, free_port, wait
 
-BIN: Final = Path(sys.executable).parent
 PATIENCE: Final = 20.0
 #: how a connection between two BUS sockets begins: SP, version 0, protocol 7.0
 HELLO: Final = b"\0SP\0" + struct.pack(">HH", 0x70, 0)
@@ -120,7 +119,7 @@ class TestBus:
         return int(self.report().get("dropped", {}).get(reason, 0))
 
 
-class RunningGateway:
+class RunningGateway(Program):
     """A gateway for links in a process of its own; ``bus`` is the other end of it."""
 
     def __init__(self, folder: Path, nng: Mapping[str, Any], horizon: str = "2s") -> None:
@@ -131,47 +130,36 @@ class RunningGateway:
         self.config.write_text(
             json.dumps({"bus": {"path": str(self.bus.path)}, "dedup": {"horizon": horizon}, "gateways": {"nng": nng}})
         )
+        self.patience = PATIENCE
         self.process = self.spawn()
-        if self.process.poll() is None:
-            wait(lambda: self.ended() or "nng: listens" in self.said(), f"the gateway:\n{self.said()}", PATIENCE)
+        wait(lambda: self.ended() or "nng: listens" in self.said(), f"the gateway:\n{self.said()}", PATIENCE)
 
     def spawn(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             command = [str(BIN / "bccnd"), "--gateway", "nng", "--config", str(self.config)]
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
 
-    def said(self) -> str:
-        return self.log.read_text()
-
-    def ended(self) -> bool:
-        return self.process.poll() is not None
-
     def peers(self, count: int) -> None:
         """Wait until there are so many."""
         wait(lambda: self.bus.report().get("peers_connected") == count, f"{count} peers:\n{self.said()}", PATIENCE)
 
     def resident(self) -> int:
-        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
-
-    def __enter__(self) -> RunningGateway:
-        return self
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.process.send_signal(signal.SIGCONT)
-        if not self.ended():
-            self.process.terminate()
-        status = self.process.wait(PATIENCE)
+        self.signal(signal.SIGCONT)
+        status = self.stop()
         self.bus.close()
         if kind is None:
             assert status == 0, self.said()
             assert "bug" not in self.said(), self.said()
 
 
-class RawPeer:
+class RawPeer(Closing):
     """A peer that is nothing but a TCP connection: it sends and reads what it likes."""
 
     def __init__(self, where: str, hello: bytes = HELLO, *, small: bool = False) -> None:
@@ -224,9 +212,3 @@ class RawPeer:
 
     def close(self) -> None:
         self.sock.close()
-
-    def __enter__(self) -> RawPeer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

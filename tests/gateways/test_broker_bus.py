@@ -28,14 +28,13 @@ async def fill_and_kill(daemon: Daemon, lost: Counter[str]) -> None:
     link.open()
     while not link.there:
         await asyncio.sleep(0.01)
-    assert daemon.process is not None
     daemon.signal(signal.SIGSTOP)
     while not (reason := link.publish(b"a", b"x" * 100)):
         pass
     assert reason == "bus_full"
     link.subscribe(b"b")  # that is said again to the next daemon, and not lost
     assert not lost
-    daemon.process.kill()
+    daemon.running.kill()
     await until(gone)
     link.close()
 
@@ -45,7 +44,5 @@ def test_publications_that_wait_for_a_daemon_that_dies_are_counted(tmp_path: Pat
     try:
         asyncio.run(fill_and_kill(daemon, lost))
     finally:
-        assert daemon.process is not None
-        daemon.process.kill()
-        daemon.process.wait(PATIENCE)
+        daemon.kill()
     assert lost == {"not_connected": MAX_WAITING}

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from bccnd.core import frames
-from tests.gateways.peers import BIN, HELLO, PATIENCE, RawPeer, RunningGateway, TestBus, place, url
+from tests.e2e.harness import BIN
+from tests.gateways.peers import HELLO, PATIENCE, RawPeer, RunningGateway, TestBus, place, url
 from tests.support import cannot_here, wait
 
 pytest.importorskip("pynng")
@@ -250,12 +251,12 @@ def test_what_waited_while_the_gateway_stood_still_is_not_new(tmp_path: Path) ->
         gateway.peers(1)
         peer.send(b"before")
         wait(lambda: gateway.bus.brought() == [b"before"], "the first", PATIENCE)
-        gateway.process.send_signal(signal.SIGSTOP)
+        gateway.signal(signal.SIGSTOP)
         stopped = time.time_ns()
         peer.send(b"meanwhile")
         gateway.bus.give((0, b"too old"))
         time.sleep(2.0)
-        gateway.process.send_signal(signal.SIGCONT)
+        gateway.signal(signal.SIGCONT)
         wait(lambda: len(gateway.bus.brought()) == 2, "the second", PATIENCE)
         _, when, _, datagram = gateway.bus.arrived()[-1]
         # It may have come at any time since; the earliest is what the daemon goes by.
@@ -349,9 +350,9 @@ def refusal(folder: Path, nng: Mapping[str, object]) -> str:
     """What a gateway says that does not start."""
     gateway = RunningGateway(folder, nng)
     try:
-        assert gateway.process.wait(PATIENCE) == 2, gateway.said()
+        assert gateway.running.wait(PATIENCE) == 2, gateway.said()
     finally:
-        gateway.process.kill()
+        gateway.kill()
         gateway.bus.close()
     return gateway.said()
 

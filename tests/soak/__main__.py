@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import shutil
 import signal
@@ -115,8 +114,7 @@ class Soak:
         return 0
 
     def _unaccounted(self, one: Witness) -> int:
-        """Messages that it has neither got nor been told of. What the link has lost is taken from who reads quickly on
-        the same host: what comes late over a link stays on the host that it has come to."""
+        """Messages that it has neither got nor been told of. What the link has lost a quick one of its host tells."""
         if one.name == "relay03":
             return one.missing(self.load.sent, "c")
         near = self.witnesses[4]
@@ -150,8 +148,6 @@ class Soak:
             faults.clear()
 
     def _look_behind_the_link(self, number: int) -> None:
-        """Gaps are seen when something comes behind them: with the last messages of the round, where the link was up
-        by then."""
         untold = self._missing_there() - self._told_there()
         if untold > self._reported["link"] and self.chaos.kills[-1:] != [number]:
             self._fault(number, f"{untold} messages did not come over the link, and the daemon there says nothing")
@@ -231,10 +227,6 @@ def soak(rounds: int, beats: int, seed: int, out: Path) -> tuple[list[str], Soak
     text = run.book.report(run.figures, faults)
     out.mkdir(parents=True, exist_ok=True)
     (out / "soak.txt").write_text(text)
-    series = {
-        one.name: {"unit": one.unit, "rounds": one.rounds, "values": one.values} for one in run.book.series.values()
-    }
-    (out / "soak.json").write_text(json.dumps({"figures": run.figures, "faults": faults, "series": series}))
     print(text)
     if faults:
         print(f"the logs are in {folder}")

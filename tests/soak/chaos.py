@@ -106,8 +106,7 @@ class Chaos:
             self.done["bad visitors"] += hostile.streams(place, self.chance.sample(requests, 5))
 
     def bad_peers(self, _number: int) -> None:
-        """Of the link: garbage, endless lengths, what is not signed. Of the broker: ids, requests and values that are
-        none, and a subscriber that never reads."""
+        """Garbage, endless lengths, what is not signed; to the broker also a subscriber that never reads."""
         some = [struct.pack(">Q", len(one)) + one for one in self.chance.sample(self._datagrams, 5)]
         garbage = [struct.pack(">Q", 1 << 62), b"\xff" * 100, *some]
         sent = hostile.streams(self.stage.link, garbage, hostile.HELLO) + hostile.streams(self.stage.link, garbage)
@@ -142,11 +141,9 @@ class Chaos:
 
     def stand_still(self, _number: int) -> None:
         """A host that does not come to anything for a while finds all in its socket."""
-        process = self.stage.near.process
-        assert process is not None
-        os.kill(process.pid, signal.SIGSTOP)
+        self.stage.near.signal(signal.SIGSTOP)
         time.sleep(0.5)
-        os.kill(process.pid, signal.SIGCONT)
+        self.stage.near.signal(signal.SIGCONT)
 
     # -- reloads
 

@@ -1,9 +1,4 @@
-"""Hostile input of a soak: the corpus of the fuzz targets, floods of valid datagrams, and clients that come and go and
-do what they like, in a process of their own, so that it can be killed: `python -m tests.soak.hostile BUS SEED`.
-
-None of it is on the channels of the soak itself or to all, so that the witnesses need not receive any of it; and no
-client asks for `block`: who does makes publishers wait, and that is what it is for.
-"""
+"""Hostile input of a soak, and clients that do what they like: `python -m tests.soak.hostile BUS SEED`."""
 
 from __future__ import annotations
 

@@ -37,8 +37,7 @@ class Sample:
 
 @dataclass
 class Series:
-    """A quantity over the rounds; ``bound`` is by how much it may grow over the last half, None if that is not
-    judged."""
+    """A quantity over the rounds; ``bound``: by how much it may grow over the last half, None: as it likes."""
 
     name: str
     unit: str

@@ -1,6 +1,4 @@
-"""The hosts of a soak, on loopback: two on one segment, of which one is supervised and killed again and again; a third
-one on a segment of its own, joined by a link; a broker, a recorder.
-"""
+"""The hosts of a soak, on loopback: one that is killed again and again, one beside it, one behind a link."""
 
 from __future__ import annotations
 
@@ -111,10 +109,9 @@ class Stage:
 
     @staticmethod
     def _has(daemon: Daemon, metric: str, gateway: str) -> bool:
-        assert daemon.process is not None
         with suppress(OSError):
             return daemon.metric(metric, gateway=gateway) >= 1
-        assert daemon.process.poll() is None, f"{daemon.folder.name} has ended:\n{daemon.said()[-2000:]}"
+        assert not daemon.ended(), f"{daemon.folder.name} has ended:\n{daemon.said()[-2000:]}"
         return False
 
     def processes(self) -> dict[str, int]:

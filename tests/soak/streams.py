@@ -214,8 +214,7 @@ class Readers(Running):
 
 
 class Subscriber(Running):
-    """A subscriber of the broker, in a thread of its own. It dials again whenever it is cut off; as long as it is
-    connected it gets every message from the segment, in order."""
+    """A subscriber of the broker: while it is connected it gets every message from the segment, in order."""
 
     #: bytes of a message, and of what stands before its data
     _MESSAGE: Final = 1603
