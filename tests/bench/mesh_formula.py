@@ -36,10 +36,7 @@ def bounds(topology: Topology) -> tuple[Amplification, Amplification]:
     most = relayed / max(1, topology.segments - 1)
     busiest = 2 * max(topology.degrees, default=0)
     ends = 2 * len(topology.links)
-    return (
-        Amplification(1.0, ends - relayed, busiest),
-        Amplification(most, ends - (topology.segments - 1), busiest),
-    )
+    return (Amplification(1.0, ends - relayed, busiest), Amplification(most, ends - (topology.segments - 1), busiest))
 
 
 def expected(topology: Topology, delay: float, jitter: float) -> float:

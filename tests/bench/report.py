@@ -9,19 +9,7 @@ from typing import Any, Final
 from tests.bench import document
 from tests.bench.cases import CASES
 from tests.bench.measure import Rules, Run
-from tests.bench.summary import (
-    FIGURES,
-    FLOOR,
-    Key,
-    Spread,
-    Summary,
-    Verdict,
-    cpu,
-    p50,
-    p99,
-    rate,
-    rss,
-)
+from tests.bench.summary import FIGURES, FLOOR, Key, Spread, Summary, Verdict, cpu, p50, p99, rate, rss
 from tests.bench.summary import as_json as spread
 
 #: of bench.json; raised when what is there already changes its meaning

@@ -20,17 +20,7 @@ from bccnd.client.endpoint import Endpoint
 from bccnd.client.message import Message
 from bccnd.core import signatures
 from bccnd.core.verdicts import NAMES
-from tests.client.segments import (
-    Segment,
-    descriptors,
-    heard,
-    judged,
-    payloads,
-    refused,
-    soon,
-    until_now,
-    verdicts,
-)
+from tests.client.segments import Segment, descriptors, heard, judged, payloads, refused, soon, until_now, verdicts
 from tests.e2e.harness import KEY, datagram
 from tests.support import BROADCAST, PATIENCE, wait
 
@@ -495,7 +485,7 @@ CLEARING: list[Callable[[Endpoint], object]] = [
     *(lambda one: one.send_to("x"), lambda one: one.send_topic("x"), lambda one: one.open()),
 ]
 KEEPING: list[Callable[[Endpoint], object]] = [
-    *(lambda one: one.error(), lambda one: one.stats(), lambda one: one.beat(), lambda one: one.beat("x" * 2000)),
+    *(lambda one: one.error(), lambda one: one.stats(), lambda one: one.beat(), lambda one: one.beat("x" * 2000))
 ]
 
 
