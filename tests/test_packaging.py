@@ -1,5 +1,4 @@
-"""What is shipped beside the code: units, manual pages, completions, configuration and the Debian package, each held
-to the code that it is for."""
+"""What is shipped beside the code, held to the code: units, manual pages, completions and the Debian package."""
 
 from __future__ import annotations
 
@@ -19,16 +18,7 @@ import click
 import pytest
 
 from bccnd.cli import daemon, record, sbusd, tool
-from bccnd.config import (
-    BrokerSettings,
-    BusSettings,
-    MetricsSettings,
-    NngSettings,
-    RecorderSettings,
-    SegmentSettings,
-    Settings,
-    read,
-)
+from bccnd.config import BrokerSettings, NngSettings, RecorderSettings, SegmentSettings, Settings, read
 from bccnd.daemon import _needing_restart
 from bccnd.paths import DEFAULT_PATH
 from bccnd.recorder import recorder
@@ -99,22 +89,6 @@ def verified(folder: Path) -> str:
     return said if said or not done.returncode else f"status {done.returncode}"
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> Path:
-    folder = tmp_path / "units"
-    folder.mkdir()
-    for path in UNITS:
-        (folder / path.name).write_text(can_run(path.read_text()))
-    return folder
-
-
-def test_systemd_has_no_complaints_about_the_units(installed: Path) -> None:
-    assert verified(installed) == ""
-    with (installed / "bccnd.service").open("a") as file:
-        file.write("Nonsense=yes\n")
-    assert "Nonsense" in verified(installed)
-
-
 def examples() -> Iterator[tuple[str, str]]:
     for name in ("systemd.md", "containers.md"):
         text = (ROOT / "docs" / name).read_text()
@@ -124,7 +98,12 @@ def examples() -> Iterator[tuple[str, str]]:
             yield path, re.sub(rf"^{blanks}", "", inside, flags=re.MULTILINE)
 
 
-def test_the_examples_of_the_documents_are_good_units(installed: Path) -> None:
+def test_the_units_and_the_examples_of_the_documents_are_good_units(tmp_path: Path) -> None:
+    installed = tmp_path / "units"
+    installed.mkdir()
+    for unit_file in UNITS:
+        (installed / unit_file.name).write_text(can_run(unit_file.read_text()))
+    assert verified(installed) == ""
     # Older versions of systemd do not know this one, and the document says so.
     unknown = r"\S+ Unknown key( name)? 'FileDescriptorStorePreserve' in section .*\n"
     for path, text in examples():
@@ -132,6 +111,9 @@ def test_the_examples_of_the_documents_are_good_units(installed: Path) -> None:
         target.parent.mkdir(exist_ok=True)
         target.write_text(can_run(text))
         assert re.sub(unknown, "", verified(installed)) == "", path
+    with (installed / "bccnd.service").open("a") as file:
+        file.write("Nonsense=yes\n")
+    assert "Nonsense" in verified(installed)
 
 
 def exposure(path: Path) -> float:
@@ -190,8 +172,8 @@ def test_services_agree_with_the_defaults_of_the_settings() -> None:
             # What is not configured is not started again and again.
             assert one(name, "RestartPreventExitStatus") == "2"
     store, descriptors = (int(one("bccnd.service", key)) for key in ("FileDescriptorStoreMax", "LimitNOFILE"))
-    assert store >= 2 * BusSettings().max_clients + OTHER_ENTRIES
-    assert descriptors >= store + 2 * BusSettings().max_clients
+    assert store >= 2 * Settings().bus.max_clients + OTHER_ENTRIES
+    assert descriptors >= store + 2 * Settings().bus.max_clients
     # The example for more.
     more, beyond = map(int, re.findall(r"=(\d+)", dict(examples())["/etc/systemd/system/bccnd.service.d/limits.conf"]))
     assert beyond > more > 2 * store
@@ -207,7 +189,6 @@ def test_sockets_listen_where_the_defaults_and_the_shipped_configuration_say() -
         assert segment.bind in (None, "0.0.0.0")
         assert one("bccnd-udp.socket", "ListenDatagram") == f"0.0.0.0:{segment.port}"
         assert number(one("bccnd-udp.socket", "ReceiveBuffer")) == segment.receive_buffer
-        assert settings.metrics.listen == MetricsSettings().listen
         assert settings.metrics.listen is not None
         assert one("bccnd-metrics.socket", "ListenStream") == "{}:{}".format(*settings.metrics.listen)
     assert one("bccnd-udp.socket", "Broadcast") == "yes"
@@ -324,20 +305,16 @@ def test_a_packaged_command_loads_nothing_from_a_users_environment(tmp_path: Pat
     assert f"from {module} import {function}\n" in rest
     flags = first.removeprefix("#!/usr/bin/python3 ").split()
     # Ours in the place of Debian's, and a user with bad intentions.
-    places = [str(ROOT), *(place for place in sys.path if place.endswith("-packages"))]
+    ours = [str(ROOT), *(place for place in sys.path if place.endswith("-packages"))]
     program, evil = tmp_path / name, tmp_path / "evil"
-    rest = rest.replace('["/usr/lib/bccnd", "/usr/lib/python3/dist-packages"]', json.dumps(places))
+    rest = rest.replace('["/usr/lib/bccnd", "/usr/lib/python3/dist-packages"]', json.dumps(ours))
     program.write_text(rest)
     evil.mkdir()
     for victim in ("click", "json", "sitecustomize", "usercustomize"):
         (evil / f"{victim}.py").write_text("raise SystemExit('disturbed')\n")
     shutil.copy(evil / "click.py", tmp_path)
-    disturbed: Any = {
-        "PYTHONPATH": str(evil),
-        "PYTHONHOME": "",
-        "PYTHONSTARTUP": str(evil / "click.py"),
-        "HOME": str(evil),
-    }
+    places = {"PYTHONPATH": str(evil), "HOME": str(evil)}
+    disturbed: Any = {**places, "PYTHONHOME": "", "PYTHONSTARTUP": str(evil / "click.py")}
     done = run(sys.executable, *flags, program, "--version", **disturbed)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(name)
