@@ -50,14 +50,7 @@ class Observed:
         self.config_reloads = {"applied": 1, "refused": 2}
         ingress = Ingress(make_door("none", ()), hub.sources, self.nameless, hub.routes)
         self.links = Links(
-            ingress,
-            hub.bus.fanout,
-            ["nng"],
-            read_report,
-            no_report,
-            lambda _datagram: None,
-            copies=1,
-            ledger=None,
+            ingress, hub.bus.fanout, ["nng"], read_report, no_report, lambda _datagram: None, copies=1, ledger=None
         )
         self.links.expected = ["nng", "broker"]
         self.recorders = Recorders()

@@ -8,7 +8,7 @@ import random
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.errors import StartError
 from bccnd.net.activation import Sockets
 from bccnd.net.segment import SegmentOptions
-from tests.support import BROADCAST, cannot_here, free_port, need_root
+from tests.support import BROADCAST, cannot_here, free_port
 
 GROUP = "239.255.54.11"
 
@@ -94,8 +94,7 @@ def test_each_socket_finds_what_it_serves_in_whatever_order_they_came(
     # All are called the same, as those of one socket unit are.
     passed = [("bccnd.socket", fd) for fd in made.values()]
     random.Random(seed).shuffle(passed)
-    sockets = Sockets(passed)
-    stack.callback(sockets.close)
+    sockets = stack.enter_context(closing(Sockets(passed)))
     segments = [options("second", ports[1]), options("first", ports[0])]
     sockets.assign([paths[2], paths[1], paths[0]], segments, metrics=True)
     for name, path in zip(("one", "two", "abstract"), paths, strict=True):
@@ -120,20 +119,17 @@ def test_a_bus_is_known_by_another_way_to_its_path_and_by_its_descriptor(tmp_pat
     (tmp_path / "run").mkdir()
     (tmp_path / "var").symlink_to(tmp_path / "run")
     fds = [bus_socket(str(tmp_path / "run/bus.sock")), bus_socket(str(tmp_path / "bus"))]
-    sockets = Sockets([("bus", fd) for fd in fds])
-    stack.callback(sockets.close)
+    sockets = stack.enter_context(closing(Sockets([("bus", fd) for fd in fds])))
     paths = [str(tmp_path / "var/../var/bus.sock"), f"/dev/fd/{fds[1]}"]
     sockets.assign(paths, [], metrics=False)
     found = [sockets.open_bus(path, 0o600, None) for path in paths]
     assert [(listener.fileno(), ours) for listener, ours in found] == [(fd, False) for fd in fds]
 
 
-@pytest.mark.root
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_of_segments_on_one_port_the_name_decides_then_the_interface_then_the_address(
     stack: ExitStack, order: tuple[int, ...]
 ) -> None:
-    need_root("an older kernel lets only root name an interface")
     port = free_port()
     segments = [
         options("by name", port),
@@ -146,16 +142,14 @@ def test_of_segments_on_one_port_the_name_decides_then_the_interface_then_the_ad
         ("udp", udp_socket(port, GROUP)),
     ]
     was = files(*(fd for _, fd in passed))
-    sockets = Sockets([passed[number] for number in order])
-    stack.callback(sockets.close)
+    sockets = stack.enter_context(closing(Sockets([passed[number] for number in order])))
     sockets.assign([], [segments[number] for number in order], metrics=False)
     assert [files(sockets.open_segment(one).sock)[0] for one in segments] == was
 
 
 def test_sockets_that_are_alike_serve_one_segment_each(stack: ExitStack) -> None:
     port = free_port()
-    sockets = Sockets([("udp", udp_socket(port)), ("udp", udp_socket(port))])
-    stack.callback(sockets.close)
+    sockets = stack.enter_context(closing(Sockets([("udp", udp_socket(port)), ("udp", udp_socket(port))])))
     segments = [options("a", port), options("b", port, address="255.255.255.255")]
     sockets.assign([], segments, metrics=False)
     assert sorted(sockets._segment_of) == ["a", "b"]
@@ -183,9 +177,7 @@ def test_a_segment_on_another_port_is_refused_with_both(name: str) -> None:
     refusal(Sockets([(name, udp_socket(other))]), [], segments, *parts)
 
 
-@pytest.mark.root
 def test_metrics_that_are_off_and_segments_elsewhere_are_refused() -> None:
-    need_root("an older kernel lets only root name an interface")
     refusal(Sockets([("metrics", tcp_socket())]), [], [], "metrics.listen: ", " 127.0.0.1:", "off", "ListenStream=")
     port = free_port()
     sockets = Sockets([("udp", udp_socket(port, device="lo"))])
@@ -198,8 +190,7 @@ def test_metrics_that_are_off_and_segments_elsewhere_are_refused() -> None:
 
 
 def test_metrics_are_served_wherever_they_are_passed(stack: ExitStack) -> None:
-    sockets = Sockets([("metrics", tcp_socket()), ("metrics", tcp_socket("127.0.0.2"))])
-    stack.callback(sockets.close)
+    sockets = stack.enter_context(closing(Sockets([("metrics", tcp_socket()), ("metrics", tcp_socket("127.0.0.2"))])))
     sockets.assign([], [], metrics=True)
     passed = sockets.open_metrics(("127.0.0.1", free_port()))
     assert [one.getsockname()[0] for one in passed] == ["127.0.0.1", "127.0.0.2"]

@@ -119,13 +119,6 @@ def test_a_bad_tag_is_told_and_the_one_before_stays(hub: Hub) -> None:
         assert one.client.identity == me(hub) + b"/good"
 
 
-def test_a_tag_where_there_is_no_segment(tmp_path: Path) -> None:
-    with Hub(tmp_path, bridged=False) as hub:
-        one = hub.connect()
-        one.send(frames.request(frames.TAG, b"x"), frames.request(frames.WHOAMI))
-        assert one.all() == [frames.control(frames.WHOAMI, me(hub) + b"/x")]
-
-
 def test_who_may_tap_may_trace_and_others_are_told(town: Hub) -> None:
     town.bus._control._handlers[frames.TRACE] = town.bus._control._on_trace
     town.bus._control._trace = traced
@@ -183,8 +176,10 @@ def test_where_there_is_no_segment_every_key_is_a_good_one(tmp_path: Path) -> No
         assert other.all() == []
         assert hub.bus.counters.errors == {}
         assert hub.sent == []
-        one.send(frames.request(frames.TRACE, b"x"))
-        assert refusals(one.all()) == [(b"unknown_control", frames.TRACE)]
+        one.send(frames.request(frames.TRACE, b"x"), frames.request(frames.TAG, b"x"), frames.request(frames.WHOAMI))
+        refused, answer = one.all()
+        assert refusals([refused]) == [(b"unknown_control", frames.TRACE)]
+        assert answer == frames.control(frames.WHOAMI, me(hub) + b"/x")
 
 
 def test_where_there_is_no_segment_an_exclamation_mark_is_a_letter_but_for_the_bus_own_keys(tmp_path: Path) -> None:

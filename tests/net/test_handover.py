@@ -562,10 +562,7 @@ FOUR: Final = [
     Cast((*sub(b"a/"), *controls(frames.META_ON))),
     Cast((*sub(b"a/", b"b"), *controls(frames.BATCH_ON))),
 ]
-TWO_SLOW: Final = [
-    Cast(sub(b"a/"), slow=True),
-    Cast((*sub(b"a/", b"b"), *controls(frames.BATCH_ON)), slow=True),
-]
+TWO_SLOW: Final = [Cast(sub(b"a/"), slow=True), Cast((*sub(b"a/", b"b"), *controls(frames.BATCH_ON)), slow=True)]
 BIG: Final = [frames.message(b"a/big", b"%d" % number * 150) for number in range(24)]
 
 SCENARIOS: Final = {

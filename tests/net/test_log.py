@@ -374,15 +374,6 @@ def test_people_get_the_time_and_the_level(setup: Setup, pipe: tuple[int, int]) 
     assert re.fullmatch(people("warning: prog is slow. Remedy: hurry"), third)
 
 
-def read_all(fd: int, until: str) -> str:
-    """What there is, until something is seen."""
-    text = ""
-    while until not in text:
-        assert select.select([fd], [], [], PATIENCE)[0], text[-500:]
-        text += os.read(fd, 65536).decode()
-    return text
-
-
 @pytest.mark.parametrize("make", [os.pipe, terminal, stream], ids=["pipe", "terminal", "socket"])
 def test_a_full_standard_error_does_not_block_and_lost_lines_are_counted(
     make: Callable[[], tuple[int, int]], setup: Setup
@@ -396,7 +387,9 @@ def test_a_full_standard_error_does_not_block_and_lost_lines_are_counted(
     while select.select([reader], [], [], 0.2)[0]:
         text += os.read(reader, 65536).decode()
     logger.info("line 5000 at last")
-    text += read_all(reader, "at last\n")
+    while "at last\n" not in text:
+        assert select.select([reader], [], [], PATIENCE)[0], text[-500:]
+        text += os.read(reader, 65536).decode()
     expected = missing = 0
     for number, lost in re.findall(r"info: line (\d+)|warning: (\d+) lines of this log are missing here", text):
         missing += int(lost or 0)

@@ -11,14 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
 from bccnd.core import frames, repeat
-from bccnd.core.counters import (
-    DROP_REASONS,
-    END_REASONS,
-    ERROR_REASONS,
-    HOLD_REASONS,
-    LATENCY_BOUNDS,
-    REFUSE_REASONS,
-)
+from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, HOLD_REASONS, LATENCY_BOUNDS, REFUSE_REASONS
 from bccnd.core.liveness import LivenessRules
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.repeat import RepeatRule

@@ -311,7 +311,7 @@ def test_the_silent_and_the_dead_are_named(daemon: Daemon) -> None:
     daemon.go_on(STEP)
     facts = daemon.facts()
     assert [(one.src, one.state) for one in facts.sources] == [
-        *(("h/quiet/1", "silent"), ("h/late/3", "dead"), ("h/well/2", "alive")),
+        *(("h/quiet/1", "silent"), ("h/late/3", "dead"), ("h/well/2", "alive"))
     ]
     assert said(facts.findings) == "1 thing needs attention: 1 source is silent."
     daemon.liveness.deaths += 1

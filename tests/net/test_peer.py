@@ -19,20 +19,7 @@ from bccnd.net.clients import BusLimits
 from bccnd.net.listen import listen_abstract
 from bccnd.net.peer import MAX_PROGRAM, UNKNOWN, Identifier, credentials
 from tests.net.limits import descriptors_left
-from tests.support import (
-    ANN,
-    BOB,
-    ROOT,
-    Hub,
-    Peer,
-    Process,
-    Who,
-    cannot_here,
-    messages,
-    need_root,
-    slow,
-    turn_until,
-)
+from tests.support import ANN, BOB, ROOT, Hub, Peer, Process, Who, cannot_here, messages, need_root, slow, turn_until
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -132,23 +131,6 @@ def test_a_refused_broadcast_is_counted_by_its_error_and_the_next_one_goes_out(o
 MUCH = 1 << 30
 
 
-@pytest.fixture
-def unprivileged() -> Iterator[None]:
-    if int(Path("/proc/sys/net/core/rmem_max").read_text()) >= MUCH:
-        pytest.skip("this host grants everybody any buffer")
-    with tempfile.TemporaryDirectory() as name, without_root(Path(name)):
-        yield
-
-
-def test_a_buffer_smaller_than_asked_for_is_a_warning_with_the_remedy(
-    options: SegmentOptions, unprivileged: None
-) -> None:
-    segment = Segment(replace(options, receive_buffer=MUCH))
-    segment.close()
-    (warning,) = segment.warnings
-    assert f"net.core.rmem_max={MUCH}" in warning
-
-
 def test_a_buffer_that_was_granted_is_no_warning_and_a_closed_segment_gives_its_port_back(
     options: SegmentOptions,
 ) -> None:
@@ -207,12 +189,16 @@ def passed(options: SegmentOptions) -> Iterator[socket.socket]:
         yield sock
 
 
-def test_a_passed_socket_that_holds_too_little_is_a_warning(
-    passed: socket.socket, options: SegmentOptions, unprivileged: None
+def test_a_buffer_smaller_than_asked_for_is_a_warning_with_the_remedy(
+    passed: socket.socket, options: SegmentOptions, tmp_path: Path
 ) -> None:
-    (warning,) = Segment(replace(options, receive_buffer=MUCH), passed).warnings
-    assert f"ReceiveBuffer={MUCH}" in warning
-    assert f"net.core.rmem_max={MUCH}" in warning
+    if int(Path("/proc/sys/net/core/rmem_max").read_text()) >= MUCH:
+        pytest.skip("this host grants everybody any buffer")
+    for sock in (None, passed):
+        with without_root(tmp_path), contextlib.closing(Segment(replace(options, receive_buffer=MUCH), sock)) as one:
+            (warning,) = one.warnings
+        assert f"net.core.rmem_max={MUCH}" in warning
+        assert (f"ReceiveBuffer={MUCH}" in warning) is (sock is not None)
 
 
 def test_what_was_dropped_before_the_start_is_said(

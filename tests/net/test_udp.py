@@ -406,10 +406,7 @@ def size(sock: socket.socket, option: int) -> int:
 @pytest.mark.root
 @pytest.mark.parametrize(
     ("grow", "option", "force", "limit"),
-    [
-        (grow_receive_buffer, socket.SO_RCVBUF, 33, "rmem_max"),
-        (grow_send_buffer, socket.SO_SNDBUF, 32, "wmem_max"),
-    ],
+    [(grow_receive_buffer, socket.SO_RCVBUF, 33, "rmem_max"), (grow_send_buffer, socket.SO_SNDBUF, 32, "wmem_max")],
 )
 def test_what_was_granted_to_another_is_never_made_smaller(
     passes: Opens, tmp_path: Path, grow: Callable[[socket.socket, int], int], option: int, force: int, limit: str
