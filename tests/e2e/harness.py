@@ -12,8 +12,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from signal import SIGKILL
@@ -189,16 +191,26 @@ class Daemon(Program):
         return client
 
     def raw(self) -> socket.socket:
-        """A bare SEQPACKET socket."""
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        sock.settimeout(self.patience)
-        sock.connect(str(self.bus))
-        return sock
+        return seqpacket(str(self.bus))
 
     def tool(self, *arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
         """Run ``bccn`` with this daemon's socket."""
-        command = [*self.prefix, str(BIN / "bccn"), "--socket", str(self.bus), *arguments]
-        return subprocess.run(command, input=stdin, capture_output=True, timeout=self.patience, check=False)
+        return subprocess.run(
+            self.tool_command(*arguments), input=stdin, capture_output=True, timeout=self.patience, check=False
+        )
+
+    def tool_command(self, *arguments: str) -> list[str]:
+        return [*self.prefix, str(BIN / "bccn"), "--socket", str(self.bus), *arguments]
+
+    @contextmanager
+    def tool_running(self, *arguments: str, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
+        """A ``bccn`` that goes on while the test does something else."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+        with subprocess.Popen(self.tool_command(*arguments), **pipes) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def page(self, path: str) -> str:
         if self.prefix:  # its loopback is not ours
@@ -241,6 +253,48 @@ class Daemon(Program):
                 assert status == 0, self.said()
                 assert not self.bus.exists()
                 assert "bug" not in self.said(), self.said()
+
+
+def seqpacket(address: str | bytes) -> socket.socket:
+    """A bare client of the bus."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.settimeout(PATIENCE)
+    sock.connect(address)
+    return sock
+
+
+class Stream(Closing):
+    """A sender in the background that keeps to a rate: numbers from 1 on, each sealed as at that moment."""
+
+    def __init__(self, port: int, rate: float, seal: Callable[[int], bytes]) -> None:
+        self.seal = seal
+        #: the time at which each number went out, in microseconds
+        self.sent: dict[int, int] = {}
+        self._wire = Wire(port)
+        self._rate = rate
+        self._over = False
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        start = time.monotonic()
+        while not self._over:
+            due = int((time.monotonic() - start) * self._rate) - len(self.sent)
+            for _ in range(min(due, 200)):  # what was held up is no burst later
+                seq = len(self.sent) + 1
+                self.sent[seq] = time.time_ns() // 1000
+                self._wire.send(self.seal(seq))
+            time.sleep(0.002)
+
+    def go_on(self, seconds: float) -> None:
+        """Let it send for a while."""
+        aim = len(self.sent) + int(self._rate * seconds)
+        wait(lambda: len(self.sent) >= aim, "the sender")
+
+    def close(self) -> None:
+        self._over = True
+        self._thread.join()
+        self._wire.close()
 
 
 def refused(daemon: Daemon) -> str:

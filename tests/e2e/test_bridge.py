@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import stat
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import bccnd
-from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.support import BROADCAST, free_port
 
 
@@ -77,9 +76,8 @@ def test_broadcasts_of_a_client_that_has_left_are_still_known_as_ours(signed: Da
 
 
 def test_the_tool_publishes_lines_and_prints_messages(signed: Daemon) -> None:
-    command = [str(BIN / "bccn"), "--socket", str(signed.bus)]
     subscriptions = signed.metric("subscriptions")
-    with subprocess.Popen([*command, "sub", "--json", "-n", "3", "-t", "20", "logs/"], stdout=subprocess.PIPE) as sub:
+    with signed.tool_running("sub", "--json", "-n", "3", "-t", "20", "logs/") as sub:
         wait(lambda: signed.metric("subscriptions") > subscriptions, "bccn sub to subscribe")
         assert signed.tool("pub", "logs/a", stdin=b"one\ntwo \x1b[31m\n\xff\n").returncode == 0
         out, _ = sub.communicate(timeout=PATIENCE)

@@ -26,7 +26,7 @@ from bccnd.net.drops import DROPS, Drop
 from bccnd.net.http import MAX_CONNECTIONS
 from bccnd.net.log import MAX_LINES
 from tests.e2e.brokers import Broker
-from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, acting_as, datagram, wait
+from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, acting_as, datagram, seqpacket, wait
 from tests.e2e.recorders import Recorder
 from tests.support import free_port
 
@@ -190,13 +190,6 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
         yield one
 
 
-def raw(address: str) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    sock.settimeout(PATIENCE)
-    sock.connect(address.replace("@", "\0"))
-    return sock
-
-
 def until(count: Callable[[], float], act: Callable[[], object], what: str) -> None:
     """Do something again until it is counted."""
     for _ in range(40):
@@ -256,13 +249,13 @@ def make_the_door_full(daemon: Daemon, stack: ExitStack) -> None:
 
     def come(times: int) -> None:
         for _ in range(times):
-            stack.enter_context(raw(door))
+            stack.enter_context(seqpacket(door.replace("@", "\0")))
 
     come(66)
     wait(lambda: counted(daemon, BY_KEY["clients_refused/too_many_clients_of_user"]), "too many of a user")
     with acting_as(65_534):
         come(4)
-        stack.enter_context(raw(closed))
+        stack.enter_context(seqpacket(closed.replace("@", "\0")))
     for name in ("too_many_clients", "not_admitted"):
         wait(lambda: counted(daemon, BY_KEY[f"clients_refused/{name}"]), name)  # noqa: B023
 

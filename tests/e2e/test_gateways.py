@@ -112,26 +112,22 @@ def test_it_never_outlives_the_daemon(tmp_path: Path, how: int) -> None:
 def test_a_reload_starts_changes_and_ends_it_and_leaves_it_alone_otherwise(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a", broker(state=str(tmp_path / "ids"))) as daemon:
         wait(lambda: daemon.metric("gateway_up", gateway="broker") == 1, "the gateway")
-        change(daemon)
-
-
-def change(daemon: Daemon) -> None:
-    first = pid_of(daemon)
-    daemon.configure({"dedup": {"late": "deliver"}})
-    daemon.reload()
-    assert pid_of(daemon) == first
-    daemon.configure(broker(state=str(daemon.folder / "ids"), max_ids=7))
-    daemon.reload()
-    wait(lambda: serves(daemon), "the other port")
-    wait(lambda: first not in gateways(daemon), "the end of the first one")
-    second = pid_of(daemon)
-    assert daemon.metric("gateway_starts_total", gateway="broker") == 2
-    daemon.settings["gateways"] = {}
-    daemon.configure({})
-    daemon.reload()
-    wait(lambda: gone(second), "its end")
-    wait(lambda: not gateways(daemon), "the reaping")
-    assert "has ended" not in daemon.said()
+        first = pid_of(daemon)
+        daemon.configure({"dedup": {"late": "deliver"}})
+        daemon.reload()
+        assert pid_of(daemon) == first
+        daemon.configure(broker(state=str(daemon.folder / "ids"), max_ids=7))
+        daemon.reload()
+        wait(lambda: serves(daemon), "the other port")
+        wait(lambda: first not in gateways(daemon), "the end of the first one")
+        second = pid_of(daemon)
+        assert daemon.metric("gateway_starts_total", gateway="broker") == 2
+        daemon.settings["gateways"] = {}
+        daemon.configure({})
+        daemon.reload()
+        wait(lambda: gone(second), "its end")
+        wait(lambda: not gateways(daemon), "the reaping")
+        assert "has ended" not in daemon.said()
 
 
 def test_one_that_is_not_configured_or_lacks_its_library_ends_at_once(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 import bccnd
 from bccnd.core import frames
-from tests.e2e.harness import PATIENCE, Wire, datagram
+from tests.e2e.harness import PATIENCE, Wire, datagram, seqpacket
 from tests.e2e.supervisor import Supervisor
 from tests.support import kernel_drops
 
@@ -41,9 +41,7 @@ class Witness:
 
     def __init__(self, path: str, *patterns: bytes, batch: bool = False, slow: bool = False) -> None:
         self.slow = slow
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.sock.settimeout(PATIENCE)
-        self.sock.connect(path)
+        self.sock = seqpacket(path)
         for pattern in patterns:
             self.sock.send(b"SUB " + pattern)
         if batch:

@@ -7,7 +7,6 @@ import itertools
 import math
 import random
 import subprocess
-import threading
 import time
 import urllib.request
 from collections import Counter
@@ -20,10 +19,10 @@ import pytest
 
 from bccnd.core.observe import seq_of
 from tests import support
-from tests.e2e.harness import PATIENCE, Daemon, Wire, datagram, wait
+from tests.e2e.harness import PATIENCE, Daemon, Stream, Wire, datagram, wait
 from tests.e2e.recorders import Recorder, files, refused
 from tests.recorder.material import names, table
-from tests.support import Closing, cannot_here, free_port, need_root
+from tests.support import cannot_here, free_port, need_root
 
 SRC = "host-c/plain/7"
 TICK = datetime.timedelta(milliseconds=10)
@@ -77,33 +76,11 @@ def test_the_journal_is_what_was_on_the_wire_and_agrees_with_the_daemon(tmp_path
     assert names(tmp_path / "journal/.spool") == ["relay01/lock", "relay01/lock.files"]
 
 
-class Traffic(Closing):
-    """A sender in the background: numbers from 1 on, each with the time at which it went out."""
-
-    def __init__(self, port: int, rate: float = 2000) -> None:
-        self.sent: dict[int, int] = {}
-        self._wire = Wire(port)
-        self._pause = 1 / rate
-        self._ends = False
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        seq = 0
-        while not self._ends:
-            for _ in range(10):
-                seq += 1
-                self.sent[seq] = time.time_ns() // 1000
-                self._wire.send(datagram(SRC, seq, "x", b"x" * (seq % 90)))
-            time.sleep(10 * self._pause)
-
-    def close(self) -> None:
-        self._ends = True
-        self._thread.join()
-        self._wire.sock.close()
+def traffic_of(daemon: Daemon, rate: float = 2000) -> Stream:
+    return Stream(daemon.port, rate, lambda seq: datagram(SRC, seq, "x", b"x" * (seq % 90)))
 
 
-def accounted_for(journal: Path, traffic: Traffic) -> int:
+def accounted_for(journal: Path, traffic: Stream) -> int:
     """Check that nothing is there twice, and that each session has all that was sent in its time; how many are
     missing."""
     rows = table(journal)
@@ -139,7 +116,7 @@ def test_a_recorder_that_is_killed_again_and_again_loses_no_more_than_its_absenc
     kills: list[tuple[float, float]] = []
     with daemon_with(tmp_path, {"rotate_size": "64KiB"}) as daemon:
         recorder = Recorder(daemon)
-        with Traffic(daemon.port) as traffic:
+        with traffic_of(daemon) as traffic:
             for _ in range(6):
                 time.sleep(dice.uniform(0.1, 2.5))
                 killed = time.time()
@@ -160,7 +137,7 @@ def test_a_recorder_that_is_killed_again_and_again_loses_no_more_than_its_absenc
 
 def test_where_the_daemon_is_killed_another_journal_begins(tmp_path: Path) -> None:
     with daemon_with(tmp_path) as daemon, Recorder(daemon) as recorder:
-        with Traffic(daemon.port) as traffic:
+        with traffic_of(daemon) as traffic:
             for number in (1, 2):
                 wait(lambda: len(recorder.journals()) == number, "the journal")  # noqa: B023
                 wait(lambda: SRC.encode() in spooled(tmp_path / "journal/.spool"), "a record of it")
@@ -205,7 +182,7 @@ def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
     with small_disk(disk, "4m"):
         settings = {"journal": str(disk / "journal"), "metrics": {"listen": listen}, "rotate": "1h"}
         with daemon_with(tmp_path, settings) as daemon, Recorder(daemon) as recorder:
-            with Traffic(daemon.port) as traffic:
+            with traffic_of(daemon) as traffic:
                 wait(lambda: SRC.encode() in spooled(disk / "journal/.spool"), "a record")
                 fill(disk / "filler")
                 wait(lambda: "recording pauses: No space left on device" in recorder.said(), "the pause")
@@ -253,7 +230,7 @@ def test_what_waits_for_a_journal_that_is_away_is_bounded_and_is_written_when_it
     with daemon_with(tmp_path, {**settings, "metrics": {"listen": listen}}) as daemon, Recorder(daemon) as recorder:
         (tmp_path / "journal").rmdir()
         (tmp_path / "journal").write_text("in its place")
-        with Traffic(daemon.port, rate=8000) as traffic:
+        with traffic_of(daemon, rate=8000) as traffic:
             wait(lambda: "cannot be written to" in recorder.said(), "trouble")
             assert metric(listen, "journal_reachable") == 0
             wait(lambda: "the spool is full (recorder.spool_size)" in recorder.said(), "the pause")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,24 +9,23 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from tests.e2e.harness import KEY, Daemon, Wire, datagram, payloads, wait
-from tests.support import Closing
+from tests.e2e.harness import KEY, Daemon, Stream, Wire, datagram, payloads, wait
 
 OLD, NEW = KEY, b"the key of the time to come"
 SRC = "host-c/plain/7"
-Seal = Callable[[str, int, str, bytes], bytes]
+Seal = Callable[[int], bytes]
 
 
 def by_hmac(key: bytes) -> Seal:
-    return lambda src, seq, chan, payload: datagram(src, seq, chan, payload, key)
+    return lambda seq: datagram(SRC, seq, "x/y", b"%d" % seq, key)
 
 
 def by_signature(pem: bytes) -> Seal:
     key = load_pem_private_key(pem, password=None)
     assert isinstance(key, Ed25519PrivateKey)
 
-    def seal(src: str, seq: int, chan: str, payload: bytes) -> bytes:
-        body = f"{src}:{seq}:{chan}|".encode() + payload
+    def seal(seq: int) -> bytes:
+        body = f"{SRC}:{seq}:x/y|{seq}".encode()
         return b"BCCN1[%d:sig=%b]%b" % (len(body), key.sign(body).hex().encode(), body)
 
     return seal
@@ -39,38 +36,6 @@ def make_pairs(daemon: Daemon, *names: str) -> dict[str, bytes]:
     for name in names:
         assert daemon.tool("keygen", "--algorithm", "sig", str(daemon.folder / name)).returncode == 0
     return {name: (daemon.folder / name).read_bytes() for name in names}
-
-
-class Stream(Closing):
-    """A sender that keeps to a rate, and whose key can be changed at any moment."""
-
-    def __init__(self, port: int, rate: int, seal: Seal) -> None:
-        self.seal = seal
-        self.sent = 0
-        self._port = port
-        self._rate = rate
-        self._over = False
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        start = time.monotonic()
-        with Wire(self._port) as wire:
-            while not self._over:
-                due = int((time.monotonic() - start) * self._rate) - self.sent
-                for _ in range(min(due, 200)):  # what was held up is no burst later
-                    self.sent += 1
-                    wire.send(self.seal(SRC, self.sent, "x/y", b"%d" % self.sent))
-                time.sleep(0.002)
-
-    def go_on(self, seconds: float) -> None:
-        """Let it send for a while."""
-        aim = self.sent + int(self._rate * seconds)
-        wait(lambda: self.sent >= aim, "the sender")
-
-    def close(self) -> None:
-        self._over = True
-        self._thread.join()
 
 
 @pytest.mark.parametrize(("algorithm", "rate"), [("hmac", 10_000), ("sig", 500)])
@@ -104,9 +69,10 @@ def test_a_key_rotation_at_10_000_datagrams_a_second_loses_and_repeats_nothing(
             stream.seal = new  # once all verify it, senders sign with it
             stream.go_on(0.3)
         stream.close()
-        assert payloads(client, stream.sent) == [b"%d" % number for number in range(1, stream.sent + 1)]
+        sent = len(stream.sent)
+        assert payloads(client, sent) == [b"%d" % number for number in range(1, sent + 1)]
         assert client.lost == 0
-        assert daemon.verdicts() == {"accepted": stream.sent}
+        assert daemon.verdicts() == {"accepted": sent}
         assert daemon.metric("socket_drops_total") == 0
         assert daemon.metric("config_reloads_total", result="applied") == 3
         with Wire(daemon.port) as wire:
@@ -117,5 +83,5 @@ def test_a_key_rotation_at_10_000_datagrams_a_second_loses_and_repeats_nothing(
             if algorithm == "hmac":
                 src, seq, _ = ours.partition(b"]")[2].decode().split(":", 2)
                 assert ours == datagram(src, int(seq), "x/y", b"mine", NEW)
-            wire.send(old(SRC, stream.sent + 1, "x/y", b"retired"))
+            wire.send(old(sent + 1))
             wait(lambda: daemon.verdicts().get("integrity_failed") == 1)

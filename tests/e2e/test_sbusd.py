@@ -18,7 +18,7 @@ import pytest
 
 import bccnd
 from bccnd.errors import BusError
-from tests.e2e.harness import BIN, PATIENCE, acting_as, wait
+from tests.e2e.harness import BIN, PATIENCE, acting_as, seqpacket, wait
 from tests.support import need_root
 
 SBUSD: Final = str(BIN / "bccn-sbusd")
@@ -39,13 +39,6 @@ def sbusd(folder: Path, *flags: str, pass_fds: Sequence[int] = ()) -> Iterator[t
             yield process, printed
         finally:
             process.kill()
-
-
-def connect(address: str | bytes) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    sock.settimeout(PATIENCE)
-    sock.connect(address)
-    return sock
 
 
 def works(sock: socket.socket) -> None:
@@ -84,7 +77,7 @@ def test_it_serves_at_every_kind_of_address_and_ends_as_sbusd_does(tmp_path: Pat
         else:
             assert printed == b""
         given.close()
-        with connect(target) as client:
+        with seqpacket(target) as client:
             works(client)
             if not auto_close:
                 process.send_signal(signal.SIGINT)
@@ -113,7 +106,7 @@ def test_what_stands_at_the_path_is_replaced_only_if_that_is_asked_for(tmp_path:
     assert done.returncode == 1
     assert b"cannot listen on sock: Address already in use" in done.stderr
     assert (tmp_path / "sock").is_file()
-    with sbusd(tmp_path, "-rasock") as (process, _), connect(str(tmp_path / "sock")) as client:
+    with sbusd(tmp_path, "-rasock") as (process, _), seqpacket(str(tmp_path / "sock")) as client:
         works(client)
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
@@ -135,7 +128,7 @@ def test_in_the_background_it_writes_its_pid_and_takes_both_files_away_at_the_en
         assert os.getpgid(pid) != os.getpgid(0)
         assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
         assert {Path(f"/proc/{pid}/fd/{fd}").readlink() for fd in (0, 1)} == {Path("/dev/null")}
-        with connect(str(sock)) as client:
+        with seqpacket(str(sock)) as client:
             works(client)
             os.kill(pid, signal.SIGHUP)  # means nothing to it
             works(client)
@@ -156,8 +149,8 @@ def test_only_the_named_users_and_its_own_may_connect() -> None:
         with sbusd(folder, "-oa", "sock", "-u", str(ANN)) as (process, _):
             path = str(folder / "sock")
             with acting_as(ANN):
-                ann = connect(path)
-            with ann, connect(path) as root:
+                ann = seqpacket(path)
+            with ann, seqpacket(path) as root:
                 ann.send(b"SUB a")
                 root.send(b"SUB a")
                 for sock in (ann, root):
@@ -166,7 +159,7 @@ def test_only_the_named_users_and_its_own_may_connect() -> None:
                 root.send(b"MSG a\0x")
                 assert ann.recv(100) == root.recv(100) == b"MSG a\0x"
             with acting_as(ANN + 1):
-                other = connect(path)
+                other = seqpacket(path)
             with other:
                 assert other.recv(100) == b"CMSG !/bccn/error\0not_admitted "
                 assert other.recv(100) == b""

@@ -13,7 +13,7 @@ import pytest
 
 from bccnd.core.observe import observe
 from bccnd.journal import files, layout
-from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 
 SRC = "host-c/plain/7"
 
@@ -22,7 +22,7 @@ class Traced:
     """A trace in another process; `begun` is what it knew at first."""
 
     def __init__(self, daemon: Daemon, *words: str) -> None:
-        command = [*daemon.prefix, str(BIN / "bccn"), "--socket", str(daemon.bus), "trace", "--live", "--json", *words]
+        command = daemon.tool_command("trace", "--live", "--json", *words)
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -121,13 +121,12 @@ def test_it_is_shown_for_people_with_what_a_journal_has_of_it(tmp_path: Path) ->
     with Daemon(tmp_path / "a", patient) as daemon, Wire(daemon.port) as wire, daemon.connect("demo/") as client:
         wire.send(datagram(SRC, 1, "demo/t1", b""), datagram(SRC, 3, "demo/t1", b""))
         assert payloads(client, 2) == [b"", b""]
-        command = [str(BIN / "bccn"), "--socket", str(daemon.bus), "trace", "--live", f"{SRC}:2"]
-        with subprocess.Popen([*command, "--journal", str(tmp_path / "journal")], stdout=subprocess.PIPE) as trace:
+        with daemon.tool_running("trace", "--live", f"{SRC}:2", "--journal", str(tmp_path / "journal")) as trace:
             assert trace.stdout is not None
             head = [trace.stdout.readline().decode() for _ in range(4)]
             wire.send(raw)
             said = trace.stdout.read().decode()
-        assert trace.returncode == 0
+            assert trace.wait(PATIENCE) == 0
         assert SRC in head[0]
         assert [line.split(":")[0].strip() for line in head[2:]] == ["seq 1", "seq 3"]
         assert f"{SRC}:2 (demo/t1, " in said

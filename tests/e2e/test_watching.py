@@ -18,32 +18,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import bccnd
-from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
+from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.support import Closing
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
 
 @contextmanager
-def running(daemon: Daemon, *arguments: str, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A ``bccn`` that goes on while the test does something else."""
-    command = [str(BIN / "bccn"), "--socket", str(daemon.bus), *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **streams) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-@contextmanager
 def tapping(daemon: Daemon, *arguments: str, subscriptions: int = 1) -> Iterator[subprocess.Popen[bytes]]:
     """A ``bccn tap`` that has asked for what it wants; then the daemon has so many subscriptions."""
-    with running(daemon, "tap", "-t", str(PATIENCE), *arguments) as process:
+    with daemon.tool_running("tap", "-t", str(PATIENCE), *arguments) as process:
         wait(lambda: daemon.metric("subscriptions") == subscriptions, "bccn tap to subscribe")
         yield process
 
@@ -176,7 +164,7 @@ def test_a_trace_says_at_which_stage_a_datagram_would_end(signed: Daemon) -> Non
 def test_top_gives_the_figures_of_an_interval(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a", {"dedup": {"horizon": "60s"}}) as daemon, Wire(daemon.port) as wire:
         command = ("top", "--once", "--json", "--interval", "3")
-        with daemon.connect() as client, running(daemon, *command) as top:
+        with daemon.connect() as client, daemon.tool_running(*command) as top:
             # What it compares with is what it has asked for before it subscribes.
             wait(lambda: daemon.metric("subscriptions") == 1, "bccn top to subscribe")
             client.sync()
@@ -254,7 +242,7 @@ class Screen(Closing):
 
 def test_top_outlives_the_daemon_and_leaves_the_terminal_as_it_was_however_it_ends(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a") as daemon, Wire(daemon.port) as wire:
-        command = [str(BIN / "bccn"), "--socket", str(daemon.bus), "top", "--interval", "0.2"]
+        command = daemon.tool_command("top", "--interval", "0.2")
         with Screen(*command) as screen:
             screen.wait("\x1b[?1049h")
             screen.wait("relay01")
@@ -277,7 +265,7 @@ def test_top_outlives_the_daemon_and_leaves_the_terminal_as_it_was_however_it_en
                 screen.process.send_signal(number)
                 screen.wait("\x1b[?1049l")
                 assert screen.end() == 0
-        with Screen(str(BIN / "bccn"), "--socket", str(daemon.bus), "tap", "-n", "1") as screen:
+        with Screen(*daemon.tool_command("tap", "-n", "1")) as screen:
             wait(lambda: daemon.metric("subscriptions") == 1, "bccn tap to subscribe")
             wire.send(datagram("relay02/s/1", 3, "demo/x", b"\x1b[2J" + b"x" * 1000))
             screen.wait("\x1b[32maccepted\x1b[0m")
@@ -293,10 +281,10 @@ def test_lines_are_published_completely_each_at_once_and_refusals_are_told_while
         lines = [b"line %d" % number for number in range(20_000)]
         feed = tmp_path / "lines"
         feed.write_bytes(b"\n".join(lines))  # the last one without an end
-        with feed.open("rb") as stdin, running(daemon, "pub", "logs/a", stdin=stdin) as pub:
+        with feed.open("rb") as stdin, daemon.tool_running("pub", "logs/a", stdin=stdin) as pub:
             assert payloads(client, len(lines)) == lines
             assert ended(pub) == (0, b"", b"")
-        with running(daemon, "pub", "--tag", "app", "logs/a", stdin=subprocess.PIPE) as pub:
+        with daemon.tool_running("pub", "--tag", "app", "logs/a", stdin=subprocess.PIPE) as pub:
             assert pub.stdin is not None
             for part, whole in ((b"one\n", [b"one"]), (b"tw", []), (b"o\nthree\n", [b"two", b"three"])):
                 pub.stdin.write(part)
@@ -307,7 +295,7 @@ def test_lines_are_published_completely_each_at_once_and_refusals_are_told_while
                     assert message.payload == line
                     assert message.src == f"relay01/bccn/{pub.pid}/app"
             assert ended(pub) == (0, b"", b"")
-        with running(daemon, "pub", "no good", stdin=subprocess.PIPE) as pub:
+        with daemon.tool_running("pub", "no good", stdin=subprocess.PIPE) as pub:
             assert pub.stdin is not None
             assert pub.stderr is not None
             pub.stdin.write(b"x\n" * 1000)
@@ -322,7 +310,10 @@ def test_lines_are_published_completely_each_at_once_and_refusals_are_told_while
 @pytest.mark.slow
 def test_a_subscriber_goes_on_with_the_next_daemon_and_says_so(tmp_path: Path) -> None:
     with Daemon(tmp_path / "a") as daemon:
-        with running(daemon, "sub", "-n", "2", "demo/") as sub, running(daemon, "tap", "-n", "2", "-c", "demo/") as tap:
+        with (
+            daemon.tool_running("sub", "-n", "2", "demo/") as sub,
+            daemon.tool_running("tap", "-n", "2", "-c", "demo/") as tap,
+        ):
             wait(lambda: daemon.metric("subscriptions") == 2, "both to subscribe")
             assert daemon.tool("pub", "demo/x", "one").returncode == 0
             assert daemon.stop() == 0
@@ -334,13 +325,13 @@ def test_a_subscriber_goes_on_with_the_next_daemon_and_says_so(tmp_path: Path) -
             status, out, err = ended(tap)
             assert (status, [line.split()[-1] for line in out.splitlines()]) == (0, [b"one", b"two"])
             assert b"the daemon was away for" in err
-        with running(daemon, "sub", "-t", "0.1") as sub:
+        with daemon.tool_running("sub", "-t", "0.1") as sub:
             assert ended(sub) == (0, b"", b"")
 
 
 def test_clients_shows_who_speaks_which_dialect_and_who_waits(tmp_path: Path) -> None:
     bus = {"dialect": "sbus", "user": {"rate": 1}}
-    with Daemon(tmp_path / "a", {"bus": bus}) as daemon, running(daemon, "pub", "x", stdin=subprocess.PIPE) as pub:
+    with Daemon(tmp_path / "a", {"bus": bus}) as daemon, daemon.tool_running("pub", "x", stdin=subprocess.PIPE) as pub:
         assert pub.stdin is not None
         pub.stdin.write(b"x\n" * 200)
         pub.stdin.flush()
