@@ -70,8 +70,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 0) ->
 
 
 def put_into(page: str, kind: str, made: Mapping[str, str]) -> tuple[str, list[str]]:
-    """A page with tables between its markers ``<!-- KIND:NAME -->`` and ``<!-- /KIND -->``, where alone anything is
-    changed; and the names that it lacks."""
+    """A page with its tables put between ``<!-- KIND:NAME -->`` and ``<!-- /KIND -->``, and the names that it lacks."""
     missing = []
     for name, text in made.items():
         begin, end = f"<!-- {kind}:{name} -->\n", f"<!-- /{kind} -->"

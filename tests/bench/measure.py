@@ -251,8 +251,7 @@ def is_stopped(process: subprocess.Popen[str]) -> bool:
 
 
 class Taken(NamedTuple):
-    """What a load took: the reports of sender and receivers, and nanoseconds of the relay for all that is measured and
-    for each message before that; KiB that it had resident at first and at the end."""
+    """What sender and receivers report; nanoseconds of the relay, and for a message before; KiB at first and last."""
 
     sent: dict[str, Any]
     got: dict[str, Any]
@@ -282,8 +281,7 @@ class Taken(NamedTuple):
 def take(
     case: Case, place: Place, fan_out: int, total: int, command: list[str], *, warm: int = 0, pause: float = 0.0
 ) -> Taken:
-    """Start everything, send, wait until it has arrived, and end everything. The load stops itself behind ``warm``
-    messages, and goes on after ``pause`` seconds; what comes before is not measured. Raises Failed."""
+    """Start all, send, wait until it has arrived, end all; the first ``warm`` are not measured. Raises Failed."""
     programs = Programs(place.folder)
     before, empty, warmed = 0, 0, 0.0
     try:
@@ -316,8 +314,7 @@ def take(
 def attempt(
     go: Callable[[Place, list[R]], list[R]], blank: list[R], programs: Path, daemon: Path, rules: Rules, beside: float
 ) -> list[R]:
-    """One run in a place of its own, and the judgement of it. ``beside`` is the share of a processor that is the run's
-    own although nobody waits for it."""
+    """One run in a place of its own, and the judgement of it; ``beside``: the share of a processor that is its own."""
     with tempfile.TemporaryDirectory(prefix="bccnd-bench-") as folder:
         place = Place(Path(folder), programs, daemon, free_port(), free_port(), free_port())
         wait_until_quiet(rules)

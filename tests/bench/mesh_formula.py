@@ -20,13 +20,7 @@ class Amplification:
 
 
 def datagrams(bridges: int, delay: float, jitter: float) -> float:
-    """Datagrams on a segment for a message from elsewhere, with so many bridges that it reaches by links of the same
-    length.
-
-    The first bridge that has it broadcasts it. Each of the others does so, too, if its own link brings it within
-    ``delay``: what it takes the first one to broadcast and the others to hear that. By how much later it comes is
-    exponential with the mean ``jitter``; without any all come at once.
-    """
+    """Datagrams on a segment for a message from elsewhere, which so many bridges reach by links of one length."""
     return bridges if jitter <= 0 else 1 + (bridges - 1) * (1 - exp(-delay / jitter))
 
 
@@ -46,6 +40,5 @@ def expected(topology: Topology, delay: float, jitter: float) -> float:
 
 
 def work(degree: int, datagrams_heard: float, costs: Costs) -> float:
-    """Seconds of a processor that a message costs a bridge with so many links, by which it comes or goes out, most of
-    them both."""
+    """Seconds of a processor that a message costs a bridge with so many links."""
     return degree * (costs.brought + costs.linked) + costs.passed + costs.broadcast + datagrams_heard * costs.heard

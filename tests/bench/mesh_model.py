@@ -35,9 +35,7 @@ _OPEN: Final = Door()
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of a processor: of a daemon for what it hears on its segment; of a daemon and its gateway for what a link
-    brings, for what goes from the one to the other, for what goes out by a link; and of a daemon for a broadcast,
-    which it hears, too. As measured on the machine of docs/mesh.md: `python -m tests.bench.mesh --parts costs`."""
+    """Seconds of a processor, as measured for docs/mesh.md by `python -m tests.bench.mesh --parts costs`."""
 
     heard: float = 10e-6
     brought: float = 30e-6

@@ -71,8 +71,7 @@ SPOKES: Final = 16
 
 
 def hub(segments: int, bridges: int = 1, spokes: int = SPOKES) -> Topology:
-    """Segment 0 is the hub: so many bridges stand on it that none has more than ``spokes`` links. The bridges of
-    another segment are linked to different ones of them."""
+    """Segment 0 is the hub, with so many bridges that none has more than ``spokes`` links."""
     return _hubs("hub segment", ((0, range(1, segments)),), segments, bridges, spokes)
 
 

@@ -25,8 +25,7 @@ R = TypeVar("R", bound=Result)
 
 
 class Runner(Generic[T, K, R]):
-    """All runs of some tasks. ``once`` makes a run of a task (round, attempt), which may have several results;
-    ``key_of`` says what a result is about, and ``line_of`` describes it in one line."""
+    """All runs of some tasks. ``once`` makes a run of a task (round, attempt), which may have several results."""
 
     def __init__(
         self, once: Callable[[T, int, int], Sequence[R]], key_of: Callable[[R], K], line_of: Callable[[R], str]

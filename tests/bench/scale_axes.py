@@ -62,8 +62,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Point:
-    """One run's worth: ``line`` is one of its axis's, ``x`` how far it has grown. ``first`` is the line on which the
-    figures of what was sent before are shown, where they say something."""
+    """One run's worth; ``first`` is the line on which the figures of what was sent before are shown."""
 
     axis: str
     line: str

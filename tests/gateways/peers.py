@@ -9,12 +9,13 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from bccnd.core import frames
+from bccnd.net.log import Limited
 from tests.e2e.harness import BIN, Program
 from tests.support import Closing, free_port, wait
 
@@ -31,6 +32,17 @@ def url() -> str:
 def place(where: str) -> tuple[str, int]:
     host, _, port = where.rpartition("//")[2].rpartition(":")
     return host, int(port)
+
+
+class Ear(Limited):
+    """Hears what a gateway says, all of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[tuple[str, str, dict[str, Any]]] = []
+
+    def say(self, thing: Hashable, event: str, text: str, /, **fields: Any) -> None:  # type: ignore[override]
+        self.said.append((event, text, fields))
 
 
 class TestBus:

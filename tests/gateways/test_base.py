@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any
-
 from bccnd.core.tally import TALLY
 from bccnd.gateways.base import Hourly, Status
-from bccnd.net.log import Limited
-
-
-class Ear(Limited):
-    """Hears what is said."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[tuple[str, str, str]] = []
-
-    def say(self, thing: Hashable, event: str, text: str, /, **fields: Any) -> None:  # type: ignore[override]
-        assert fields["gateway"] == "broker"
-        self.said.append((event, text, fields["drops"]))
+from tests.gateways.peers import Ear
 
 
 def test_once_an_hour_and_at_the_end_it_is_said_what_fell_since() -> None:
@@ -35,7 +20,11 @@ def test_once_an_hour_and_at_the_end_it_is_said_what_fell_since() -> None:
     hourly.look(100.0 + 2 * TALLY + 1)
     status.drop("late", 2)
     hourly.end()
-    assert [(event, drops) for event, _, drops in ear.said] == [("tally", "filtered=5210 late=1"), ("tally", "late=2")]
+    assert [(event, more["drops"]) for event, _, more in ear.said] == [
+        ("tally", "filtered=5210 late=1"),
+        ("tally", "late=2"),
+    ]
+    assert {more["gateway"] for *_, more in ear.said} == {"broker"}
     assert "filtered 5,210" in ear.said[0][1]
 
 
@@ -44,5 +33,5 @@ def test_one_that_ends_early_says_what_fell_since_the_start() -> None:
     hourly = Hourly(ear, status, 0.0)
     status.drop("no_topic")
     hourly.end()
-    ((event, text, drops),) = ear.said
-    assert (event, "since the start" in text, drops) == ("tally", True, "no_topic=1")
+    ((event, text, more),) = ear.said
+    assert (event, "since the start" in text, more["drops"]) == ("tally", True, "no_topic=1")

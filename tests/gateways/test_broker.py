@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -32,22 +32,11 @@ from bccnd.gateways.broker_codec import (
     request,
 )
 from bccnd.gateways.broker_tcp import MAX_REQUESTS, listen, text_of
-from bccnd.net.log import Limited
 from tests.e2e.harness import PATIENCE, Daemon, wait
 from tests.e2e.network import Net
+from tests.gateways.peers import Ear
 from tests.refusals import refused
 from tests.support import free_port
-
-
-class Ear(Limited):
-    """Hears what a gateway says, all of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[tuple[str, str, dict[str, Any]]] = []
-
-    def say(self, thing: Hashable, event: str, text: str, /, **fields: Any) -> None:  # type: ignore[override]
-        self.said.append((event, text, fields))
 
 
 class Running:
