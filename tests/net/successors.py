@@ -7,6 +7,7 @@ import os
 import random
 import select
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +39,7 @@ from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.segment import Peers, Segment, SegmentOptions
 from tests.net.packets import unbatched
-from tests.support import BROADCAST, ROOT, Hub, Peer, Who, free_port
+from tests.support import BROADCAST, ROOT, Hub, Peer, free_port
 
 _OURS: Final = str(ROOT / "bccnd") + os.sep
 
@@ -59,8 +60,7 @@ class Store:
         if self.full:
             return False
         held = self.kept.setdefault(name, [])
-        known = {_which(fd) for fd in held}
-        held += [os.dup(fd) for fd in descriptors if _which(fd) not in known]
+        held += [os.dup(fd) for fd in descriptors if not any(os.path.sameopenfile(fd, one) for one in held)]
         return True
 
     def forget(self, name: str) -> None:
@@ -79,21 +79,12 @@ class Store:
 
     def file(self, name: str) -> int:
         """What of all that has this name is a file."""
-        (found,) = [fd for fd in self.kept[name] if not os.path.exists(f"/proc/self/fd/{fd}/") and not _is_socket(fd)]
+        (found,) = [fd for fd in self.kept[name] if not stat.S_ISSOCK(os.fstat(fd).st_mode)]
         return found
 
     def close(self) -> None:
         for name in list(self.kept):
             self.forget(name)
-
-
-def _which(fd: int) -> tuple[int, int]:
-    found = os.fstat(fd)
-    return found.st_dev, found.st_ino
-
-
-def _is_socket(fd: int) -> bool:
-    return os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
 
 
 class Trap:
@@ -156,18 +147,11 @@ class Site(Hub):
             self.program = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             self.program.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
             self.program.bind(("127.0.0.1", 0))
-        #: numbers of connections, by client
-        self.numbers: dict[int, Peer] = {}
-        self.alive = False
         self.reachable: list[Callable[[], object]] = []
         self.start()
 
-    # -- daemons
-
     def start(self, trap: Trap | None = None) -> None:
         """Begin a daemon, as `bccnd.daemon` does. It may be killed meanwhile."""
-        assert not self.alive
-        self.alive = True
         with nullcontext() if trap is None else trap.armed():
             self._start()
 
@@ -226,9 +210,9 @@ class Site(Hub):
             self.counters = segment.counters
             intake = Intake(segment, self.ingress, bus.fanout, Histogram(), handover.ledger, self.annals)
             self.loop.watch(intake.fileno(), READABLE, intake.on_readable)
-        for client in bus.clients.values():
-            if client.number in self.numbers:
-                self.numbers[client.number].client = client
+        for peer in self._peers:
+            if hasattr(peer, "client"):
+                peer.client = self.by_number(peer.client.number) or peer.client
 
     def _feed_again(self, unfinished: Unfinished) -> None:
         peers = Peers.of(memoryview(unfinished.names), unfinished.name_size)
@@ -240,7 +224,6 @@ class Site(Hub):
 
     def kill(self) -> None:
         """End the daemon as SIGKILL does: its descriptors are closed, and nothing else happens."""
-        self.alive = False
         while self.reachable:
             self.reachable.pop()()
 
@@ -258,13 +241,6 @@ class Site(Hub):
 
     def by_number(self, number: int) -> Client | None:
         return next((one for one in self.bus.clients.values() if one.number == number), None)
-
-    # -- clients
-
-    def connect(self, *patterns: bytes, who: Who | None = None, door: int | None = None) -> Peer:
-        peer = super().connect(*patterns, who=who, door=door)
-        self.numbers[peer.client.number] = peer
-        return peer
 
     def settle(self) -> None:
         super().settle()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+import stat
 import struct
 import tempfile
 import time
@@ -42,6 +43,8 @@ pytestmark = [
 ]
 
 Shown = dict[str, Any]
+#: attributes of a client that it can notice
+SEEN: Final = ("identity", "base", "dialect", "since", "peer", "echo", "local", "soft", "hard", "waits", "loss")
 
 
 @pytest.fixture
@@ -54,23 +57,13 @@ def shown(site: Site, peer: Peer, *, published: bool = True) -> Shown:
     """All that a client can notice of how it is served, and what it is charged for."""
     client = peer.client
     assert site.by_number(client.number) is client
-    return {
-        "identity": client.identity,
-        "base": client.base,
-        "dialect": client.dialect.name,
-        "since": client.since,
-        "peer": client.peer,
+    return {name: getattr(client, name) for name in SEEN} | {
         "patterns": dict(site.routes.patterns(client.fd)),
         "subscriptions": client.subscriptions,
         "meta": site.routes.wants_meta(client.fd),
         "batch": site.bus.fanout.in_batch(client),
-        "echo": client.echo,
-        "local": client.local,
-        "modes": (client.soft, client.hard),
         "box": (client.box.order, list(client.box), client.box.bytes, client.box.messages),
-        "waits": client.waits,
         "held": client.held is not None,
-        "lost": client.loss,
         "published": client.published if published else None,
         "seq": site.egress.next_seq(client.identity),
         "charged": (client.account.clients, client.account.subscriptions, client.account.queue_bytes),
@@ -267,7 +260,7 @@ def test_half_of_what_belongs_to_a_client_is_dropped_and_said(site: Site) -> Non
     site.kill()
     for peer, is_socket in ((one, True), (other, False)):
         fds = site.store.kept[f"client-{peer.client.number}"]
-        (lost,) = [fd for fd in fds if os.readlink(f"/proc/self/fd/{fd}").startswith("socket:") is is_socket]
+        (lost,) = [fd for fd in fds if stat.S_ISSOCK(os.fstat(fd).st_mode) is is_socket]
         fds.remove(lost)
         os.close(lost)
     site.start()

@@ -92,8 +92,6 @@ class Model:
         self.published = 0
         self.sent = 0
 
-    # -- what one may
-
     def may_hold(self, one: Account, pattern: bytes) -> bool:
         if pattern.startswith(b"!/tap/"):
             return one.who is None or (self.ruled and one.who == BOB)
@@ -107,8 +105,6 @@ class Model:
         if key.startswith(b"!"):
             return key == b"!" or naive.matches("path", b"!/app/", key)
         return naive.matches("path", b"a/", key)
-
-    # -- what one sends
 
     def refuse(self, one: Account, reason: str, about: bytes) -> None:
         self.errors[reason] += 1
@@ -249,8 +245,6 @@ class Model:
             target = target.removesuffix(b"/*")
             return other.identity == target or other.identity.startswith(target + b"/")
         return any(naive.matches(other.dialect, text, key) for text in other.patterns if not text.startswith(b"!"))
-
-    # -- what the daemon does
 
     def reload(self, ruled: bool) -> None:
         self.ruled = ruled

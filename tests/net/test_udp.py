@@ -160,14 +160,6 @@ def test_a_group_bound_to_everything_receives_broadcasts_too_but_no_other_group(
     assert hears(sock, GROUP.encode()) == [BROADCAST.encode(), GROUP.encode()]
 
 
-@pytest.mark.parametrize("address", [BROADCAST, GROUP])
-def test_programs_of_one_host_share_the_port_and_all_hear_everything(opens: Opens, port: int, address: str) -> None:
-    one, other = opens(address), opens(address)
-    # Whoever sends hears itself, as the others do.
-    one.sendto(b"hello", destination(options(address, port)))
-    assert hears(one, b"hello") == hears(other, b"hello") == [b"hello"]
-
-
 def test_options_of_all_sockets(opens: Opens) -> None:
     for address in (BROADCAST, GROUP, GROUP6):
         sock = opens(address, interface="lo")
