@@ -29,6 +29,7 @@ COMPILED = (
     "bccnd/core/ingress.py",
     "bccnd/core/integrity.py",
     "bccnd/core/roster.py",
+    "bccnd/core/pattern_tree.py",
     "bccnd/core/routes.py",
     "bccnd/net/clients.py",
     "bccnd/net/intake.py",

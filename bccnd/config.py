@@ -402,7 +402,7 @@ class UserSettings(_Section):
 
     #: three quarters of bus.max_clients: no user can shut out the others
     clients: int = Field(default=750, ge=1, le=100_000)
-    #: 26 MB at some 400 bytes each
+    #: and as many KiB of memory for them
     subscriptions: int = Field(default=65_536, ge=1, le=10_000_000)
     queue_bytes: Bytes = Field(default=64 << 20, ge=4096, le=1 << 34)
     #: messages a second; 0 is as fast as can be
@@ -425,7 +425,7 @@ class BusSettings(SocketSettings):
     queue: QueueSettings = QueueSettings.model_construct()
     #: each client takes a descriptor; the usual limit of a service is 1024 soft, 524288 hard
     max_clients: int = Field(default=1000, ge=1, le=100_000)
-    #: per client: some 400 bytes each
+    #: per client: some 400 bytes for each level that no other pattern has
     max_subscriptions: int = Field(default=4096, ge=1, le=1_000_000)
     user: UserSettings = UserSettings.model_construct()
     #: long enough for a program that is paused by garbage collection, short enough that nobody is stuck

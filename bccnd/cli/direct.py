@@ -118,8 +118,8 @@ def _read(read: Callable[[str], bytes], file: str) -> bytes:
 def messages(endpoint: Endpoint, patterns: Sequence[str], deadline: float | None) -> Iterator[Message]:
     """The messages whose channel matches a pattern, or that are for us or for everyone, until ``deadline``
     (monotonic)."""
+    from bccnd.core.pattern_tree import PatternTree
     from bccnd.core.patterns import DIALECTS
-    from bccnd.core.routes import PatternTree
 
     wanted: PatternTree[int] = PatternTree(DIALECTS["path"])
     for pattern in patterns:

@@ -35,9 +35,9 @@ REFUSALS: Final = {
     "host have got it",
     "reserved_key": "is reserved for the daemon",
     "not_permitted": "is not permitted to you (see access in the daemon's configuration)",
-    "pattern_too_long": "is too long for a pattern",
-    "too_many_subscriptions": "is one pattern too many (bus.max_subscriptions for each client, bus.user.subscriptions "
-    "for all of your user)",
+    "pattern_too_long": "is too long for a pattern (at most 1024 bytes and 64 levels)",
+    "too_many_subscriptions": "is one pattern too many, or too large a one (bus.max_subscriptions for each client, "
+    "bus.user.subscriptions for all of your user)",
     "frame_too_long": "is too long for the bus",
     "bad_tag": "is no tag: that is one word of at most 32 characters that a name may hold",
     "unknown_control": "is not known there: this bus has no segments (bccn-sbusd), or is older than this tool",

@@ -105,8 +105,8 @@ class Wanted:
         self._segment = segment
         self._matches: Callable[[bytes], object] | None = None
         if channels:
+            from bccnd.core.pattern_tree import PatternTree  # most commands need no patterns
             from bccnd.core.patterns import DIALECTS
-            from bccnd.core.routes import PatternTree  # most commands need no patterns
 
             tree: PatternTree[None] = PatternTree(DIALECTS["path"])
             for pattern in channels:

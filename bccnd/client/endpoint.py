@@ -28,8 +28,8 @@ from bccnd.client.message import Message, to_bytes, to_text
 from bccnd.core import bccn1, targets
 from bccnd.core.integrity import Door, make_door, make_hmac, usual_algorithm
 from bccnd.core.liveness import HEARTBEAT
+from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
-from bccnd.core.routes import PatternTree
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, NOT_ADDRESSED, NUMBERS
 from bccnd.errors import BadDatagram, BadMessage, EndpointError, StartError
 from bccnd.net.udp import UdpOptions, destination, grow_receive_buffer, open_udp, peer_name

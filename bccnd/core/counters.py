@@ -50,6 +50,7 @@ class BusCounters:
 #: why a message for a client was dropped
 DROP_REASONS: Final = (
     "queue_messages", "queue_bytes", "user_queue_bytes", "not_queued", "too_big", "client_ended", "client_gone",
+    "match_limit",
 )  # fmt: skip
 REFUSE_REASONS: Final = ("too_many_clients", "too_many_clients_of_user", "not_admitted", "bug")
 END_REASONS: Final = ("slow", "pid_reused", "bug")

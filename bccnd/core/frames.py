@@ -119,7 +119,7 @@ def gap(lost: int) -> bytes:
 
 def meta(src: bytes, seq: int, received_ns: int, peer: str) -> bytes:
     """What precedes the payload for clients with meta on: ``<src>:<seq>:<received_ns>:<peer>|``."""
-    return b"%b:%d:%d:%b|" % (src, seq, received_ns, peer.encode("ascii"))
+    return b"%b:%d:%d:%b|" % (src, seq, received_ns, peer.encode("ascii", "backslashreplace"))
 
 
 def read_meta(payload: bytes) -> tuple[bytes, int, int, str, bytes]:
@@ -143,7 +143,7 @@ def _read_head(payload: bytes, reason: str) -> tuple[bytes, int, int, bytes, byt
 def tapped(verdict: str, segment: str, epoch: int, received_ns: int, peer: str, datagram: bytes) -> bytes:
     """What the tap tells of a datagram: ``!/tap/<verdict>``, ``<segment>:<epoch>:<received_ns>:<peer>|<datagram>``."""
     head = f"MSG !/tap/{verdict}\0{segment}:{epoch}:{received_ns}:{peer}|"
-    return head.encode("utf-8", "replace") + datagram
+    return head.encode("ascii", "backslashreplace") + datagram
 
 
 def read_tapped(key: bytes, payload: bytes) -> tuple[str, str, int, int, str, bytes]:

@@ -146,6 +146,8 @@ class Ingress:
                     if route.plain:
                         deliveries.append((route.plain, scan.joined(route.frame_head, raw, behind)))
                     if route.special:
+                        if route.cut:
+                            routes.say_cut(route)
                         if route.meta:
                             meta = frames.meta(src, seq, received_ns, peers[number])
                             deliveries.append((route.meta, route.frame_head + meta + raw[behind:]))

@@ -1,8 +1,8 @@
 """Pattern dialects: what a subscription matches.
 
-Law: a pattern is compiled once into steps over the tokens of a key; its text is never looked at again. The empty
-pattern matches every key, in every dialect. Source: sbus, "Routing keys"; BCCN, "Subscription patterns"; the
-broker, "Topic Matching and Wildcard Support".
+A pattern is compiled once into steps over the tokens of a key; its text is not looked at again. The empty pattern
+matches every key, in every dialect. Source: sbus, "Routing keys"; BCCN, "Subscription patterns"; the broker, "Topic
+Matching and Wildcard Support".
 
 ========  =========  =====================================  ==================  ==================  =========
 dialect   separator  ``*``                                  trailing separator  last token ``>``    ``+``
@@ -23,8 +23,13 @@ from typing import Final
 EXACT: Final = 0
 PREFIX: Final = 1
 MANY: Final = 2
+#: levels that a pattern of a client may have
+MAX_LEVELS: Final = 64
 
 Step = tuple[int, bytes]
+
+_ANY_ONE: Final[Step] = (PREFIX, b"")
+_ANY_NUMBER: Final[Step] = (MANY, b"")
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,10 @@ class Dialect:
 
     def tokens(self, key: bytes) -> list[bytes]:
         return key.split(self.separator)
+
+    def levels_of(self, text: bytes) -> int:
+        """How many tokens a key or pattern has."""
+        return text.count(self.separator) + 1
 
 
 DIALECTS: Final = {
@@ -82,15 +91,26 @@ def compile_pattern(text: bytes, dialect: Dialect) -> Pattern:
 
 
 def _compile_levels(tokens: list[bytes]) -> Pattern:
-    kinds = {b"*": (MANY, b""), b"+": (PREFIX, b"")}
-    steps = tuple(kinds.get(token, (EXACT, token)) for token in tokens)
-    return Pattern(steps, rest=False, literal=all(kind == EXACT for kind, _ in steps))
+    """In a run of wildcards each ``+`` comes before the one ``*`` that stands for all: ``*/+/*`` is ``+/*``."""
+    steps: list[Step] = []
+    many = False
+    for token in tokens:
+        if token == b"*":
+            many = True
+        elif token == b"+":
+            steps.append(_ANY_ONE)
+        else:
+            steps += [_ANY_NUMBER] * many
+            steps.append((EXACT, token))
+            many = False
+    steps += [_ANY_NUMBER] * many
+    return Pattern(tuple(steps), rest=False, literal=all(kind == EXACT for kind, _ in steps))
 
 
 def covers(wide: Pattern, narrow: Pattern) -> bool:
     """Whether every key that ``narrow`` matches is also matched by ``wide``; both split keys at the same separator.
 
-    Never true where it is not so; in a few roundabout cases (``*/+`` under ``+/*``) false where it is.
+    Never true where it is not so; in a few roundabout cases (``*/a/*`` over ``+/*/a/*``) false where it is.
     """
     if narrow.steps is None:
         return True
@@ -113,7 +133,7 @@ def covers(wide: Pattern, narrow: Pattern) -> bool:
 
 def _written_out(pattern: Pattern, steps: tuple[Step, ...]) -> list[Step]:
     """With the rest as steps: any one token, then any number."""
-    return [*steps, *([(PREFIX, b""), (MANY, b"")] if pattern.rest else [])]
+    return [*steps, *([_ANY_ONE, _ANY_NUMBER] if pattern.rest else [])]
 
 
 def _step_covers(kind: int, token: bytes, other: int, narrower: bytes) -> bool:

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+#: estimated bytes that the patterns of a user may take up, for each subscription that it may hold, and at least
+PATTERN_BYTES: Final = 1024
+LEAST_PATTERN_BYTES: Final = 64 << 10
 #: seconds of the publish rate that a user may use up at once
 BURST: Final = 1.0
 
@@ -22,6 +25,11 @@ class UserLimits:
     subscriptions: int = 65_536
     queue_bytes: int = 64 << 20
     rate: float = 0.0
+
+    @property
+    def pattern_bytes(self) -> int:
+        """What all patterns may take up in memory."""
+        return max(LEAST_PATTERN_BYTES, PATTERN_BYTES * self.subscriptions)
 
 
 class Account:

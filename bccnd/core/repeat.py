@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
+from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import Dialect
-from bccnd.core.routes import PatternTree
 
 #: copies that wait: at most 23 MB
 MAX_WAITING: Final = 16_384

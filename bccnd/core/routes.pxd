@@ -4,6 +4,7 @@ cdef class Route:
     cdef readonly tuple plain
     cdef readonly tuple meta
     cdef readonly tuple groups
+    cdef readonly tuple cut
     cdef readonly bytes heartbeat
     cdef readonly bint nobody
     cdef readonly bint special

@@ -1,22 +1,23 @@
 """Patterns and identities -> receivers.
 
-Law: a channel seen before costs one look-up, whatever the number of clients and patterns; a new one costs a walk
-down a tree of tokens, whose width is the number of patterns that still match. What is remembered of channels is
-capped, so that a flood of new names costs walks and never memory.
+A channel seen before costs one look-up, whatever the number of clients and patterns; a new one costs a walk down a
+tree of tokens for each owner of patterns, each of a bounded number of steps. What is remembered of channels is
+capped, so that a flood of new names costs walks and no memory.
 
 A receiver is any hashable object; the index does not look into it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
 from bccnd.core import secret, targets
 from bccnd.core.bccn1 import UNKNOWN_SRC, check_chan
 from bccnd.core.frames import LINK, LINK_HERE, TAP
 from bccnd.core.liveness import HEARTBEAT
-from bccnd.core.patterns import DIALECTS, EXACT, MANY, Dialect, Pattern, compile_pattern
+from bccnd.core.pattern_tree import PatternTree, TreesByOwner
+from bccnd.core.patterns import DIALECTS, Dialect, Pattern, compile_pattern
 from bccnd.core.verdicts import NAMES
 from bccnd.errors import BadDatagram
 from bccnd.leaf.index import Index
@@ -24,22 +25,33 @@ from bccnd.leaf.index import Index
 #: channels remembered, in each of two generations: a few MB, and freeing one generation takes below a millisecond
 CACHE: Final = 4096
 
-R = TypeVar("R")
+#: estimated bytes of a subscription beside its text and what the trees hold of it
+SUBSCRIPTION_BYTES: Final = 192
+
+R = TypeVar("R", bound=Hashable)
 
 
 class Route:
     """Where messages of one channel go. ``frame_head`` is the frame up to the payload; ``plain`` and ``meta`` are
     the receivers without and with the sender's particulars; ``nobody`` marks a directed channel that names no one
     here; ``groups`` index the configured channel groups; ``heartbeat`` is the src whose heartbeats go this way, or
-    empty; ``special`` is true where there is more to do than to send the frame to ``plain``. ``carried`` counts the
-    messages that came this way since `Routes.carried` was asked."""
+    empty; ``cut`` are the owners of receivers that may be missing; ``special`` is true where there is more to do than
+    to send the frame to ``plain``. ``carried`` counts the messages that came this way since `Routes.carried` was
+    asked."""
 
-    __slots__ = ("carried", "frame_head", "groups", "heartbeat", "meta", "nobody", "plain", "special")
+    __slots__ = ("carried", "cut", "frame_head", "groups", "heartbeat", "meta", "nobody", "plain", "special")
 
     def __init__(
-        self, chan: bytes, form: int, plain: tuple[Any, ...], meta: tuple[Any, ...], groups: tuple[int, ...]
+        self,
+        chan: bytes,
+        form: int,
+        plain: tuple[Any, ...],
+        meta: tuple[Any, ...],
+        groups: tuple[int, ...],
+        cut: tuple[Any, ...] = (),
     ) -> None:
         self.carried = 0
+        self.cut = cut
         self.nobody = form == targets.DIRECTED and not plain and not meta
         self.frame_head = b"MSG %b\0" % chan
         self.plain = plain
@@ -47,123 +59,7 @@ class Route:
         self.groups = groups
         beats = chan.startswith(HEARTBEAT) and chan != HEARTBEAT + UNKNOWN_SRC
         self.heartbeat = chan[len(HEARTBEAT) :] if beats else b""
-        self.special = bool(self.nobody or meta or groups or self.heartbeat)
-
-
-class _Node(Generic[R]):
-    """A place in the tree of tokens. ``ends`` and ``rests`` count the patterns per receiver that end here, or end
-    here and take one or more further tokens; ``loops`` marks a node that takes any number of tokens."""
-
-    __slots__ = ("ends", "exact", "loops", "many", "prefix", "rests")
-
-    def __init__(self, loops: bool = False) -> None:
-        self.exact: dict[bytes, _Node[R]] = {}
-        self.prefix: dict[bytes, _Node[R]] = {}
-        self.many: _Node[R] | None = None
-        self.loops = loops
-        self.ends: dict[R, int] = {}
-        self.rests: dict[R, int] = {}
-
-    def child(self, kind: int, token: bytes) -> _Node[R]:
-        if kind == MANY:
-            if self.many is None:
-                self.many = _Node(loops=True)
-            return self.many
-        table = self.exact if kind == EXACT else self.prefix
-        node = table.get(token)
-        if node is None:
-            node = table[token] = _Node()
-        return node
-
-    def drop(self, kind: int, token: bytes) -> None:
-        if kind == MANY:
-            self.many = None
-        else:
-            del (self.exact if kind == EXACT else self.prefix)[token]
-
-    def empty(self) -> bool:
-        return not (self.exact or self.prefix or self.many or self.ends or self.rests)
-
-
-class PatternTree(Generic[R]):
-    """Patterns with their receivers, matched all at once."""
-
-    def __init__(self, dialect: Dialect) -> None:
-        self.dialect = dialect
-        self._root: _Node[R] = _Node()
-
-    def __bool__(self) -> bool:
-        """Whether there is any pattern."""
-        return not self._root.empty()
-
-    def compile(self, text: bytes) -> Pattern:
-        return compile_pattern(text, self.dialect)
-
-    def add(self, pattern: Pattern, receiver: R) -> None:
-        if pattern.steps is None:
-            return
-        node = self._root
-        for kind, token in pattern.steps:
-            node = node.child(kind, token)
-        holders = node.rests if pattern.rest else node.ends
-        holders[receiver] = holders.get(receiver, 0) + 1
-
-    def remove(self, pattern: Pattern, receiver: R) -> None:
-        """Take back one `add` of the same pattern for the same receiver; nodes left empty go with it."""
-        if pattern.steps is None:
-            return
-        path = [self._root]
-        for kind, token in pattern.steps:
-            path.append(path[-1].child(kind, token))
-        holders = path[-1].rests if pattern.rest else path[-1].ends
-        holders[receiver] -= 1
-        if not holders[receiver]:
-            del holders[receiver]
-        for depth in range(len(pattern.steps), 0, -1):
-            if not path[depth].empty():
-                break
-            path[depth - 1].drop(*pattern.steps[depth - 1])
-
-    def match(self, key: bytes) -> dict[R, int]:
-        """The receivers whose patterns match; each once, the values mean nothing."""
-        found: dict[R, int] = {}
-        states = self._with_loops([self._root])
-        for token in self.dialect.tokens(key):
-            following: list[_Node[R]] = []
-            for node in states:
-                found.update(node.rests)
-                if node.loops:
-                    following.append(node)
-                child = node.exact.get(token)
-                if child is not None:
-                    following.append(child)
-                if node.prefix:
-                    following.extend(self._prefixed(node.prefix, token))
-            if not following:
-                return found
-            states = self._with_loops(following)
-        for node in states:
-            found.update(node.ends)
-        return found
-
-    @staticmethod
-    def _prefixed(table: dict[bytes, _Node[R]], token: bytes) -> Iterable[_Node[R]]:
-        """The entries whose key the token begins with, by whichever way is shorter."""
-        if len(table) <= len(token):
-            return [node for prefix, node in table.items() if token.startswith(prefix)]
-        return [table[token[:n]] for n in range(len(token) + 1) if token[:n] in table]
-
-    def _with_loops(self, nodes: list[_Node[R]]) -> list[_Node[R]]:
-        """Add the nodes reached without taking a token, each node once."""
-        if not self.dialect.levels:
-            return nodes
-        reached: dict[int, _Node[R]] = {}
-        for start in nodes:
-            node: _Node[R] | None = start
-            while node is not None and id(node) not in reached:
-                reached[id(node)] = node
-                node = node.many
-        return list(reached.values())
+        self.special = bool(self.nobody or meta or groups or self.heartbeat or cut)
 
 
 class Routes(Generic[R]):
@@ -175,6 +71,10 @@ class Routes(Generic[R]):
     messages, the tap or what links get but by a pattern that asks for them. As these keys are written with ``/``,
     whatever the dialect, so are their patterns.
 
+    Receivers may have an owner in common (a user): the steps of a look-up are shared out among owners. ``on_cut`` is
+    called for each message that some receivers of some owners may have missed, because their patterns took more steps
+    than their share, with its channel or key and these owners.
+
     Without ``forms`` there are no all and directed forms: ``!`` and ``!x`` are plain, as sbus has them.
     """
 
@@ -182,8 +82,12 @@ class Routes(Generic[R]):
         self._cache_size = cache
         self._forms = forms
         self._dialect = dialect
-        self._plain: dict[str, PatternTree[R]] = {}
-        self._bus, self._secret, self._tap, self._link = (PatternTree[R](DIALECTS["path"]) for _ in range(4))
+        self.on_cut: Callable[[bytes, tuple[Hashable, ...]], None] = lambda _key, _owners: None
+        self._plain: dict[str, TreesByOwner[R]] = {}
+        self._bus, self._secret, self._tap, self._link = (TreesByOwner[R](DIALECTS["path"]) for _ in range(4))
+        self._owners: dict[R, Hashable] = {}
+        #: estimated bytes that the texts of patterns take up, by owner
+        self._texts: dict[Hashable, int] = {}
         self._identities: dict[R, bytes] = {}
         self._dialects: dict[R, Dialect] = {}
         self._by_prefix: dict[bytes, dict[R, None]] = {}
@@ -208,10 +112,10 @@ class Routes(Generic[R]):
 
     # -- who is there
 
-    def join(self, receiver: R, identity: bytes, dialect: Dialect | None = None) -> None:
+    def join(self, receiver: R, identity: bytes, dialect: Dialect | None = None, owner: Hashable = None) -> None:
         self._held[receiver] = {}
-        self._dialects[receiver] = dialect or self._dialect
-        self._plain.setdefault(self._dialects[receiver].name, PatternTree(self._dialects[receiver]))
+        self._owners[receiver] = owner
+        self.set_dialect(receiver, dialect or self._dialect)
         self._enter(receiver, identity)
 
     def rename(self, receiver: R, identity: bytes) -> None:
@@ -238,14 +142,14 @@ class Routes(Generic[R]):
         for text, count in list(self._held[receiver].items()):
             for _ in range(count):
                 self.unsubscribe(receiver, text)
-        del self._held[receiver], self._dialects[receiver]
+        del self._held[receiver], self._dialects[receiver], self._owners[receiver]
         self._strike(receiver)
         self._meta.discard(receiver)
 
     def set_dialect(self, receiver: R, dialect: Dialect) -> None:
         """The dialect of the patterns to come, of a receiver that holds none."""
         self._dialects[receiver] = dialect
-        self._plain.setdefault(dialect.name, PatternTree(dialect))
+        self._plain.setdefault(dialect.name, TreesByOwner(dialect))
 
     def set_meta(self, receiver: R, wanted: bool) -> None:
         """Whether the receiver wants the sender's particulars before each bridged payload."""
@@ -259,10 +163,12 @@ class Routes(Generic[R]):
 
     def subscribe(self, receiver: R, text: bytes) -> None:
         """Add a pattern; the same one may be added again and then counts twice."""
-        tree = self._tree_of(receiver, text)
-        pattern = tree.compile(text)
-        tree.add(pattern, receiver)
+        trees, owner = self._trees_of(receiver, text), self._owners[receiver]
+        pattern = compile_pattern(text, trees.dialect)
+        trees.add(owner, pattern, receiver)
         held = self._held[receiver]
+        if text not in held:
+            self._texts[owner] = self._texts.get(owner, 0) + SUBSCRIPTION_BYTES + len(text)
         held[text] = held.get(text, 0) + 1
         self.subscriptions += 1
         self._changed(text, pattern)
@@ -272,12 +178,15 @@ class Routes(Generic[R]):
         held = self._held[receiver]
         if text not in held:
             return False
-        tree = self._tree_of(receiver, text)
-        pattern = tree.compile(text)
-        tree.remove(pattern, receiver)
+        trees, owner = self._trees_of(receiver, text), self._owners[receiver]
+        pattern = compile_pattern(text, trees.dialect)
+        trees.remove(owner, pattern, receiver)
         held[text] -= 1
         if not held[text]:
             del held[text]
+            self._texts[owner] -= SUBSCRIPTION_BYTES + len(text)
+            if not self._texts[owner]:
+                del self._texts[owner]
         self.subscriptions -= 1
         self._changed(text, pattern)
         return True
@@ -285,6 +194,15 @@ class Routes(Generic[R]):
     def patterns(self, receiver: R) -> dict[bytes, int]:
         """The patterns that a receiver holds, with their counts."""
         return self._held[receiver]
+
+    def bytes_of(self, owner: Hashable) -> int:
+        """What the patterns of an owner's receivers take up, estimated; within a factor of two."""
+        trees = (*self._plain.values(), self._bus, self._secret, self._tap, self._link)
+        return self._texts.get(owner, 0) + sum(one.bytes_of(owner) for one in trees)
+
+    def levels_of(self, receiver: R, text: bytes) -> int:
+        """How many levels a pattern of a receiver has."""
+        return self._trees_of(receiver, text).dialect.levels_of(text)
 
     def set_groups(self, patterns: Iterable[bytes]) -> None:
         """The configured channel groups: routes name those that a channel belongs to, by position."""
@@ -304,7 +222,9 @@ class Routes(Generic[R]):
             route = self._old.get(chan)
             if route is None:
                 check_chan(chan)
-                route = self._make(chan, targets.PLAIN, self._match(chan))
+                found: dict[R, int] = {}
+                cut = self._match(chan, found)
+                route = self._make(chan, targets.PLAIN, found, cut)
             if len(self.known) >= self._cache_size:
                 self._old, self.known, self._same = self.known, Index(), {}
             self.known.put(chan, route)
@@ -326,7 +246,7 @@ class Routes(Generic[R]):
             self._addressed[chan] = route
         return route
 
-    def _make(self, chan: bytes, form: int, found: Iterable[R]) -> Route:
+    def _make(self, chan: bytes, form: int, found: Iterable[R], cut: tuple[Hashable, ...] = ()) -> Route:
         plain = tuple(found)
         meta: tuple[R, ...] = ()
         if self._meta:
@@ -334,7 +254,7 @@ class Routes(Generic[R]):
             plain = tuple([receiver for receiver in plain if receiver not in self._meta])
         # Channels whose messages go to the same receivers say so with the same tuple.
         plain = self._same.setdefault(plain, plain)
-        return Route(chan, form, plain, meta, tuple(self._groups.match(chan)) if self._groups else ())
+        return Route(chan, form, plain, meta, tuple(self._groups.match(chan)) if self._groups else (), cut)
 
     def _holders(self, target: bytes) -> Iterable[R]:
         exact, value = targets.classify(target)
@@ -348,17 +268,27 @@ class Routes(Generic[R]):
 
         A directed key that is no legal channel names nobody.
         """
-        if key.startswith(secret.PREFIX):
-            return tuple(self._secret.match(key))
-        if key.startswith(b"!/"):
-            return tuple(self._bus.match(key))
-        return () if self._forms and key.startswith(b"!") else tuple(self._match(key))
-
-    def _match(self, key: bytes) -> dict[R, int]:
         found: dict[R, int] = {}
-        for tree in self._plain.values():
-            found.update(tree.match(key))
-        return found
+        cut: tuple[Hashable, ...] = ()
+        if key.startswith(secret.PREFIX):
+            cut = self._secret.collect(key, found)
+        elif key.startswith(b"!/"):
+            cut = self._bus.collect(key, found)
+        elif not (self._forms and key.startswith(b"!")):
+            cut = self._match(key, found)
+        if cut:
+            self.on_cut(key, cut)
+        return tuple(found)
+
+    def say_cut(self, route: Route) -> None:
+        """A message has gone this way, which may have missed some receivers."""
+        self.on_cut(route.frame_head[4:-1], route.cut)
+
+    def _match(self, key: bytes, found: dict[R, int]) -> tuple[Hashable, ...]:
+        cut: tuple[Hashable, ...] = ()
+        for trees in self._plain.values():
+            cut += trees.collect(key, found)
+        return cut
 
     def carried(self) -> list[tuple[bytes, int, int]]:
         """Of each channel that is remembered and has carried messages since this was asked last: its name, how many,
@@ -373,7 +303,7 @@ class Routes(Generic[R]):
 
     # -- what was remembered
 
-    def _tree_of(self, receiver: R, text: bytes) -> PatternTree[R]:
+    def _trees_of(self, receiver: R, text: bytes) -> TreesByOwner[R]:
         if not text.startswith(b"!" if self._forms else b"!/"):
             return self._plain[self._dialects[receiver].name]
         if text.startswith(secret.PREFIX):
@@ -384,18 +314,24 @@ class Routes(Generic[R]):
 
     def _changed(self, text: bytes, pattern: Pattern) -> None:
         if text in (LINK, LINK_HERE):
-            self.links = tuple(self._link.match(LINK))
-            self.links_here = tuple(self._link.match(LINK_HERE))
+            self.links = self._found(self._link, LINK)
+            self.links_here = self._found(self._link, LINK_HERE)
         elif text.startswith(b"!/") and not text.startswith(TAP):
             return  # such keys are looked up each time
         elif text.startswith(TAP):
-            listening = tuple(tuple(self._tap.match(TAP + name.encode())) for name in NAMES)
+            listening = tuple(self._found(self._tap, TAP + name.encode()) for name in NAMES)
             self.taps = listening if any(listening) else ()
         elif pattern.literal:
             self.known.pop(text)
             self._old.pop(text)
         else:
             self.known, self._old, self._same = Index(), Index(), {}
+
+    @staticmethod
+    def _found(trees: TreesByOwner[R], key: bytes) -> tuple[R, ...]:
+        found: dict[R, int] = {}
+        trees.collect(key, found)
+        return tuple(found)
 
     def _forget(self) -> None:
         self.known, self._old, self._addressed, self._same = Index(), Index(), {}, {}

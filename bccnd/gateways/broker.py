@@ -311,7 +311,7 @@ class _Service:
         subscriber.name = name
         subscriber.peer.name = _shown(name)
         topics = list(self._sessions.topics(name))
-        self._routes.join(subscriber, b"broker")
+        self._routes.join(subscriber, b"broker", owner=subscriber)
         for topic in topics:
             self._routes.subscribe(subscriber, channel_of(topic))
         self._ask(self._interests.add(topics))

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bccnd.core.bccn1 import MAX_CHAN
+from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS, Dialect, Pattern, compile_pattern, covers
-from bccnd.core.routes import PatternTree
 from bccnd.net.peer import Peer
 
 #: keys whose answer is remembered for one rule
@@ -67,9 +68,11 @@ class Allowed:
             return True
         answer = self._answers.get(key)
         if answer is None:
-            if len(self._answers) >= _REMEMBERED:
-                self._answers.clear()
-            answer = self._answers[key] = bool(self._trees[key.startswith(b"!")].match(key))
+            answer = bool(self._trees[key.startswith(b"!")].match(key))
+            if len(key) <= MAX_CHAN:  # a longer one is no channel, and not worth its memory
+                if len(self._answers) >= _REMEMBERED:
+                    self._answers.clear()
+                self._answers[key] = answer
         return answer
 
     def covers(self, text: bytes, dialect: Dialect) -> bool:

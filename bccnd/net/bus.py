@@ -13,7 +13,7 @@ import socket
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -21,7 +21,7 @@ from typing import Any, Final
 from bccnd.core import frames, secret, tape
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Delivery
-from bccnd.core.patterns import DIALECTS, Dialect
+from bccnd.core.patterns import DIALECTS, MAX_LEVELS, Dialect
 from bccnd.core.quota import Account, Quota
 from bccnd.core.routes import Routes
 from bccnd.errors import BadDatagram, BadFrame, BadMessage
@@ -123,6 +123,7 @@ class Bus:
     ) -> None:
         self._loop = loop
         self._routes = routes
+        routes.on_cut = self._on_cut
         self._identify = identify
         self._tagged = tagged
         self._access = access
@@ -231,7 +232,7 @@ class Bus:
             base = self._tagged(base, b"%d" % number)
         client = Client(sock, number, peer, base, dialect, account, self._access.rights(peer))
         self._clients.add(client)
-        self._routes.join(client.fd, base, dialect)
+        self._routes.join(client.fd, base, dialect, owner=peer.uid)
         if self._egress is not None:
             self._egress.open(base)
         return client
@@ -537,7 +538,7 @@ class Bus:
             self.refuse(client, "no_link", frames.LINK)
 
     def _subscribe(self, client: Client, pattern: bytes) -> None:
-        if len(pattern) > self.limits.max_pattern:
+        if len(pattern) > self.limits.max_pattern or self._routes.levels_of(client.fd, pattern) > MAX_LEVELS:
             self.refuse(client, "pattern_too_long", pattern[:64])
             return
         refused = ""
@@ -547,6 +548,7 @@ class Bus:
         elif (
             client.subscriptions + len(patterns) > self.limits.max_subscriptions
             or client.account.subscriptions + len(patterns) > self.limits.user.subscriptions
+            or self._routes.bytes_of(client.peer.uid) > self.limits.user.pattern_bytes
         ):
             refused = "too_many_subscriptions"
         if refused:
@@ -618,6 +620,21 @@ class Bus:
         if refused:
             self.refuse(client, refused, key)
 
+    def _on_cut(self, key: bytes, uids: tuple[Hashable, ...]) -> None:
+        """A message was matched against only a part of some users' patterns."""
+        self.counters.dropped["match_limit"] += 1
+        users = ", ".join(str(uid) for uid in uids[:3])
+        self._limited.say(
+            ("match_limit", users),
+            "dropped",
+            f"the patterns of user {users} are too many and too deep to be matched for every message: programs of this "
+            f"user may have missed some",
+            remedy="have it hold fewer patterns with wildcards in the midst",
+            drop="match_limit",
+            count=1,
+            channel=key[:MAX_REPEATED],
+        )
+
     @property
     def _may_wait(self) -> bool:
         """Whether publishers may be made to wait; never in the midst of a message that some have got already."""
@@ -661,6 +678,8 @@ class Bus:
             self._clients.send(self._without_echo(client, self._routes.local(key)), packet)
         else:
             route.carried += 1
+            if route.cut:
+                self._routes.say_cut(route)
             self._clients.send(self._without_echo(client, route.plain), packet)
             if route.meta:
                 meta = frames.meta(identity, seq, clock_ns, "local")

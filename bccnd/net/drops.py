@@ -208,6 +208,12 @@ _DELIVERIES: Final = (
         "A message for a program that had left with messages waiting for it.",
         "Nothing, unless that program should not have ended.",
     ),
+    (
+        "match_limit",
+        _SERIOUS,
+        "A message that was matched against only some of a user's patterns, because all of them take too many steps.",
+        "Have the programs of this user hold fewer patterns with wildcards in the midst.",
+    ),
 )
 
 _REFUSED: Final = (
@@ -280,11 +286,16 @@ _FRAMES: Final = (
         "What a gateway has brought is no datagram of a link.",
         "Bring daemon and gateway to one version.",
     ),
-    ("pattern_too_long", _USUAL, "A pattern that is longer than any may be.", "Mend the program; it has been told."),
+    (
+        "pattern_too_long",
+        _USUAL,
+        "A pattern of more than 1,024 bytes or 64 levels.",
+        "Mend the program; it has been told.",
+    ),
     (
         "too_many_subscriptions",
         _SERIOUS,
-        "A pattern beyond those that a program, or all of its user, may hold.",
+        "A pattern beyond those that a program, or all of its user, may hold, in number or memory (1 KiB each).",
         "Have it subscribe to a whole branch, or raise bus.max_subscriptions or bus.user.subscriptions.",
     ),
     ("not_subscribed", _USUAL, "A pattern taken back that was not held.", "Mend the program; it has been told."),

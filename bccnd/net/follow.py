@@ -19,8 +19,9 @@ from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import Sources
 from bccnd.core.follow import Wanted, claims, neighbours, place
 from bccnd.core.ingress import Delivery, Ingress
+from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
-from bccnd.core.routes import PatternTree, Routes
+from bccnd.core.routes import Routes
 from bccnd.core.verdicts import NAMES
 from bccnd.errors import BadDatagram, BadMessage
 from bccnd.net.bus import Publish

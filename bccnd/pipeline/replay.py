@@ -19,8 +19,8 @@ import pyarrow.fs as pafs
 from bccnd.core import bccn1
 from bccnd.core.capture import Tally
 from bccnd.core.observe import seq_of
+from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
-from bccnd.core.routes import PatternTree
 from bccnd.errors import JournalError
 from bccnd.journal import files, layout
 from bccnd.pipeline.captures import CaptureSet, CaptureSettings, Progress, no_bccn, observations, parts

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from bccnd.core.observe import Observation
+from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
-from bccnd.core.routes import PatternTree
 
 Keep = Literal["record", "hash", "omit"]
 #: before the 32 bytes of a hash

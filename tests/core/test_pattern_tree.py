@@ -51,8 +51,10 @@ def test_no_look_up_takes_more_steps_than_it_may(dialect: str, data: st.DataObje
 
 @pytest.mark.parametrize(
     ("dialect", "text", "matches"),
-    [("path", b"a/>", True), ("path", b"a/", True), ("path", b"", True), ("path", b"a", False)]
-    + [("path", b"a/*", False), ("broker", b"a/*", True), ("broker", b"*", True), ("broker", b"*/a", False)],
+    [
+        *[("path", b"a/>", True), ("path", b"a/", True), ("path", b"", True), ("path", b"a", False)],
+        *[("path", b"a/*", False), ("broker", b"a/*", True), ("broker", b"*", True), ("broker", b"*/a", False)],
+    ],
 )
 def test_a_key_of_very_many_levels_is_matched_by_what_takes_everything_below(
     dialect: str, text: bytes, matches: bool
@@ -63,7 +65,7 @@ def test_a_key_of_very_many_levels_is_matched_by_what_takes_everything_below(
 def test_a_long_token_is_compared_with_no_more_of_it_than_the_longest_prefix() -> None:
     tree = filled("path", [b"a" * n + b"*" for n in range(900)])
     found: dict[int, int] = {}
-    assert tree.collect(b"a" * 300_000, found, MAX_STEPS) >= MAX_STEPS - 1000
+    assert tree.collect(b"a" * 300_000, found, MAX_STEPS) >= MAX_STEPS - 2000
     assert len(found) == 900
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS, compile_pattern, covers
-from bccnd.core.routes import PatternTree
 from tests.core import naive
 from tests.core.material import examples
 

@@ -228,7 +228,8 @@ class RoutesMachine(RuleBasedStateMachine):
         for receiver in sorted(self.identities):
             self.part(receiver)
         trees = [*self.routes._plain.values(), self.routes._bus, self.routes._secret, self.routes._tap]
-        assert all(tree._root.empty() for tree in trees)
+        assert not any(tree._trees for tree in trees)
+        assert not self.routes._texts
         assert self.routes.taps == ()
         assert not self.routes._by_prefix
         assert not self.routes._held

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.bccn1 import FIELD_BYTES, build, build_body, read
+from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS, compile_pattern
-from bccnd.core.routes import PatternTree
 from bccnd.gateways.links import MAX_KNOWN, Account, Filter, Still, channel, nameless
 
 FIELD = st.text(alphabet=FIELD_BYTES.decode(), min_size=1, max_size=40).map(str.encode)

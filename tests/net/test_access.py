@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bccnd.core import frames
+from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
-from bccnd.core.routes import PatternTree
 from bccnd.net.access import Access, Admission, Allowed, Rights, Rule, by_mode, by_user, everybody
 from bccnd.net.peer import Peer
 from tests.support import ANN, BOB, Hub, messages, refusals

@@ -1,0 +1,259 @@
+"""Patterns with their receivers, matched all at once by a walk down a tree of tokens.
+
+The work of one look-up is bounded in steps, and the memory of the tree is estimated in bytes, so that whoever may add
+patterns can be charged for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
+
+from bccnd.core.patterns import EXACT, MANY, Dialect, Pattern, Step, compile_pattern
+
+#: tokens of a key; one with more is matched by what takes everything from some token on, and by nothing else.
+#: No channel has more.
+MAX_TOKENS: Final = 1025
+#: steps of one look-up, over all owners: some milliseconds
+MAX_STEPS: Final = 16_384
+#: and of the look-up for one owner, however many there are
+LEAST_STEPS: Final = 512
+#: holders that are collected in one step
+_AT_ONCE: Final = 16
+#: estimated bytes of a node beside its token, with its place in the table of the node above
+NODE_BYTES: Final = 320
+#: and of one receiver's place at a node
+HOLDER_BYTES: Final = 128
+
+R = TypeVar("R", bound=Hashable)
+
+
+class _Node(Generic[R]):
+    """A place in the tree of tokens. ``ends`` and ``rests`` count the patterns per receiver that end here, or end
+    here and take one or more further tokens; ``loops`` marks a node that takes any number of tokens, ``longest`` is
+    the length of the longest prefix that was ever among ``prefix``."""
+
+    __slots__ = ("ends", "exact", "longest", "loops", "many", "prefix", "rests")
+
+    def __init__(self, loops: bool = False) -> None:
+        self.exact: dict[bytes, _Node[R]] | None = None
+        self.prefix: dict[bytes, _Node[R]] | None = None
+        self.many: _Node[R] | None = None
+        self.loops = loops
+        self.longest = 0
+        self.ends: dict[R, int] | None = None
+        self.rests: dict[R, int] | None = None
+
+    def child(self, kind: int, token: bytes) -> _Node[R] | None:
+        if kind == MANY:
+            return self.many
+        table = self.exact if kind == EXACT else self.prefix
+        return None if table is None else table.get(token)
+
+    def grow(self, kind: int, token: bytes) -> _Node[R]:
+        """A new child."""
+        node: _Node[R] = _Node(loops=kind == MANY)
+        if kind == MANY:
+            self.many = node
+        elif kind == EXACT:
+            self.exact = self.exact or {}
+            self.exact[token] = node
+        else:
+            self.prefix = self.prefix or {}
+            self.prefix[token] = node
+            self.longest = max(self.longest, len(token))
+        return node
+
+    def drop(self, kind: int, token: bytes) -> None:
+        if kind == MANY:
+            self.many = None
+        elif kind == EXACT and self.exact is not None:
+            del self.exact[token]
+            self.exact = self.exact or None
+        elif self.prefix is not None:
+            del self.prefix[token]
+            self.prefix = self.prefix or None
+
+    def holders(self, rest: bool) -> dict[R, int]:
+        if rest:
+            self.rests = {} if self.rests is None else self.rests
+            return self.rests
+        self.ends = {} if self.ends is None else self.ends
+        return self.ends
+
+    def release(self, receiver: R, rest: bool) -> bool:
+        """Count one pattern less; True when it was the receiver's last one here."""
+        holders = self.holders(rest)
+        holders[receiver] -= 1
+        if holders[receiver]:
+            return False
+        del holders[receiver]
+        if not holders and rest:
+            self.rests = None
+        elif not holders:
+            self.ends = None
+        return True
+
+    def empty(self) -> bool:
+        return not (self.exact or self.prefix or self.many or self.ends or self.rests)
+
+
+class PatternTree(Generic[R]):
+    """Patterns of one dialect with their receivers. ``bytes`` is what the nodes take up, estimated."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.bytes = 0
+        self._root: _Node[R] = _Node()
+
+    def __bool__(self) -> bool:
+        """Whether there is any pattern."""
+        return not self._root.empty()
+
+    def compile(self, text: bytes) -> Pattern:
+        return compile_pattern(text, self.dialect)
+
+    def add(self, pattern: Pattern, receiver: R) -> None:
+        if pattern.steps is None:
+            return
+        node = self._root
+        for kind, token in pattern.steps:
+            child = node.child(kind, token)
+            if child is None:
+                child = node.grow(kind, token)
+                self.bytes += NODE_BYTES + len(token)
+            node = child
+        holders = node.holders(pattern.rest)
+        if receiver not in holders:
+            self.bytes += HOLDER_BYTES
+        holders[receiver] = holders.get(receiver, 0) + 1
+
+    def remove(self, pattern: Pattern, receiver: R) -> None:
+        """Take back one `add` of the same pattern for the same receiver; nodes left empty go with it."""
+        if pattern.steps is None:
+            return
+        path: list[tuple[_Node[R], Step]] = []
+        node = self._root
+        for kind, token in pattern.steps:
+            path.append((node, (kind, token)))
+            child = node.child(kind, token)
+            assert child is not None  # noqa: S101 - it was added
+            node = child
+        if node.release(receiver, pattern.rest):
+            self.bytes -= HOLDER_BYTES
+        for above, (kind, token) in reversed(path):
+            if not node.empty():
+                break
+            above.drop(kind, token)
+            self.bytes -= NODE_BYTES + len(token)
+            node = above
+
+    def match(self, key: bytes) -> dict[R, int]:
+        """The receivers whose patterns match; each once, the values mean nothing. Those that `MAX_STEPS` do not
+        reach are missing."""
+        found: dict[R, int] = {}
+        self.collect(key, found, MAX_STEPS)
+        return found
+
+    def collect(self, key: bytes, found: dict[R, int], steps: int) -> int:
+        """Add the receivers whose patterns match to ``found``, in at most about so many steps.
+
+        Returns how many steps are left; below 0 when the walk was given up and receivers may be missing.
+        """
+        states = self._with_loops([self._root])
+        tokens = key.split(self.dialect.separator, MAX_TOKENS)
+        beyond = len(tokens) > MAX_TOKENS
+        if beyond:
+            tokens.pop()
+        for token in tokens:
+            following: list[_Node[R]] = []
+            for node in states:
+                steps -= 1
+                if node.rests is not None:
+                    steps -= len(node.rests) // _AT_ONCE
+                    found.update(node.rests)
+                if node.loops:
+                    following.append(node)
+                if node.exact is not None:
+                    child = node.exact.get(token)
+                    if child is not None:
+                        following.append(child)
+                if node.prefix is not None:
+                    steps -= self._add_prefixed(node.prefix, node.longest, token, following)
+                if steps < 0:
+                    return steps
+            if not following:
+                return steps
+            states = self._with_loops(following)
+        for node in states:
+            steps -= 1
+            holders = node.ends if not beyond or node.loops else None
+            if holders is not None:
+                steps -= len(holders) // _AT_ONCE
+                found.update(holders)
+            if beyond and node.rests is not None:
+                steps -= len(node.rests) // _AT_ONCE
+                found.update(node.rests)
+            if steps < 0:
+                return steps
+        return steps
+
+    @staticmethod
+    def _add_prefixed(table: dict[bytes, _Node[R]], longest: int, token: bytes, following: list[_Node[R]]) -> int:
+        """Add the entries whose key the token begins with, by whichever way is shorter; how many were tried."""
+        lengths = min(len(token), longest) + 1
+        if len(table) <= lengths:
+            following.extend([node for prefix, node in table.items() if token.startswith(prefix)])
+            return len(table)
+        for length in range(lengths):
+            node = table.get(token[:length])
+            if node is not None:
+                following.append(node)
+        return lengths
+
+    def _with_loops(self, nodes: list[_Node[R]]) -> list[_Node[R]]:
+        """Add the nodes reached without taking a token, each node once."""
+        if not self.dialect.levels:
+            return nodes
+        reached: dict[int, _Node[R]] = {}
+        for start in nodes:
+            node: _Node[R] | None = start
+            while node is not None and id(node) not in reached:
+                reached[id(node)] = node
+                node = node.many
+        return list(reached.values())
+
+
+class TreesByOwner(Generic[R]):
+    """A tree for each owner of receivers, so that the patterns of one cannot make look-ups fail for the others."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self._trees: dict[Hashable, PatternTree[R]] = {}
+
+    def bytes_of(self, owner: Hashable) -> int:
+        """What the patterns of an owner take up, estimated."""
+        tree = self._trees.get(owner)
+        return 0 if tree is None else tree.bytes
+
+    def add(self, owner: Hashable, pattern: Pattern, receiver: R) -> None:
+        if pattern.steps is None:
+            return
+        tree = self._trees.get(owner)
+        if tree is None:
+            tree = self._trees[owner] = PatternTree(self.dialect)
+        tree.add(pattern, receiver)
+
+    def remove(self, owner: Hashable, pattern: Pattern, receiver: R) -> None:
+        """Take back one `add`."""
+        tree = self._trees.get(owner)
+        if tree is not None:
+            tree.remove(pattern, receiver)
+            if not tree:
+                del self._trees[owner]
+
+    def collect(self, key: bytes, found: dict[R, int]) -> tuple[Hashable, ...]:
+        """Add the receivers whose patterns match to ``found``; for which owners some may be missing, because their
+        share of the steps was not enough."""
+        share = max(LEAST_STEPS, MAX_STEPS // max(1, len(self._trees)))
+        return tuple([owner for owner, tree in self._trees.items() if tree.collect(key, found, share) < 0])
