@@ -1,7 +1,4 @@
-"""Strategies for the tests of the core: legal fields, good datagrams, and ways to spoil them.
-
-Fields are drawn from small alphabets on purpose: two draws often meet, and special bytes come up often.
-"""
+"""Strategies for the tests of the core: fields of small alphabets, so that draws meet, and ways to spoil datagrams."""
 
 from __future__ import annotations
 

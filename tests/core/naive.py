@@ -1,8 +1,4 @@
-"""A slow matcher of patterns, written from the documents alone; the tree of patterns is compared with it.
-
-`path`, `sbus` and `sbus-dot` patterns become regular expressions; `broker` patterns go through the table of the
-broker's own text. Nothing here is shared with the code under test.
-"""
+"""A slow matcher of patterns, written from the documents alone; the tree of patterns is compared with it."""
 
 from __future__ import annotations
 

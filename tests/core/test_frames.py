@@ -192,26 +192,17 @@ NO_BATCH: Final = [
     ("no_batch", [b"", b"MSGS", b"MSGS ", b"MSGS 1", b"MSGS\0", A, b"CMSG a\0x"]),
     ("no_batch", [verb + b" 1\0" + ONE for verb in (b"MSG", b" MSGS", b"msgs")]),
     ("bad_count", [b"MSGS \0", b"MSGS 0\0", b"MSGS 00\0"]),
-    (
-        "bad_count",
-        [
-            b"MSGS " + count + b"\0" + ONE
-            for count in (b"-1", b"+1", b" 1", b"1 ", b"1_0", b"0x1", b"\xb2", b"9" * 5000)
-        ],
-    ),
+    ("bad_count", [b"MSGS %b\0" % count + ONE for count in (b"-1", b"+1", b" 1", b"1 ", b"1_0", b"0x1", b"\xb2")]),
+    ("bad_count", [b"MSGS " + b"9" * 5000 + b"\0" + ONE]),
     ("cut_short", [b"MSGS 1\0" + rest for rest in (b"", b"\x06\0\0", SEVEN, ONE[:-1], SEVEN + A[:3])]),
     ("cut_short", [b"MSGS 2\0" + rest for rest in (ONE, ONE + b"\x07", ONE + ONE[:-1])]),
     ("cut_short", [b"MSGS 1\0\xff\xff\xff\xff" + A, b"MSGS 1\0\0\0\0\x07" + A]),
     ("cut_short", [b"MSGS 99999999999999999999\0" + ONE]),
     ("trailing", [b"MSGS 1\0" + ONE + rest for rest in (b"x", ONE)]),
     ("no_message", [b"MSGS 1\0\x05\0\0\0" + A, b"MSGS 2\0" + ONE + b"\x05\0\0\0MSG a"]),
-    (
-        "no_message",
-        [
-            b"MSGS 1\0" + bytes((len(inside), 0, 0, 0)) + inside
-            for inside in (b"MSG aa", b"", b"MSG ", b"CMSG a\0", b"SUB a", b" MSG \0", b"MSGS 1\0" + ONE)
-        ],
-    ),
+    ("no_message", [b"MSGS 1\0" + bytes((len(inside), 0, 0, 0)) + inside for inside in (b"MSG aa", b"", b"MSG ")]),
+    ("no_message", [b"MSGS 1\0" + bytes((len(one), 0, 0, 0)) + one for one in (b"CMSG a\0", b"SUB a", b" MSG \0")]),
+    ("no_message", [b"MSGS 1\0\x12\0\0\0MSGS 1\0" + ONE]),
 ]
 
 

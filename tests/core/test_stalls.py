@@ -10,13 +10,6 @@ from bccnd.core.stalls import LATE, SHOWN, Stalls
 PAUSE = 0.25
 
 
-def test_without_a_late_call_there_is_no_stall() -> None:
-    stalls = Stalls()
-    for number in range(1000):
-        stalls.come_by(1e6 + number * (PAUSE + 0.9 * LATE), PAUSE)
-    assert (stalls.total, stalls.longest(1e6 + 250.0)) == (0.0, 0.0)
-
-
 def test_a_stall_is_as_long_as_it_was_beyond_the_pause_and_seen_while_it_lasts() -> None:
     stalls = Stalls()
     stalls.come_by(1000.0, PAUSE)

@@ -1,7 +1,4 @@
-"""The index by parts of bytes finds what a dictionary finds, after any sequence of operations.
-
-The compiled one has a cache of recent lookups in front; so everything here is looked up again and again.
-"""
+"""The index finds what a dictionary finds; it has a cache in front, so everything is looked up again and again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The modules of bccnd/leaf under test: each as it is imported here and, where that is compiled, also the plain one.
-
-So one run with the compiled modules tests both.
-"""
+"""The modules of bccnd/leaf under test: each as it is imported here and, where that is compiled, also the plain one."""
 
 from __future__ import annotations
 
