@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 from bccnd import Endpoint
 from bccnd.errors import EndpointError
 from tests import vectors
+from tests.e2e.harness import Wire
 from tests.refusals import refused
 from tests.support import BROADCAST, PATIENCE, free_port
 from tests.vectors import AT_DOORS, DELIVERED, DOORS, UNCHECKED, VECTORS, DoorVectors, Vector
@@ -39,14 +39,9 @@ def port() -> int:
 
 
 @pytest.fixture
-def wire(port: int) -> Iterator[socket.socket]:
-    """A program of the segment that knows nothing of bccnd: a plain socket, bound to the port like all of them."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(("", port))
-        sock.settimeout(PATIENCE)
-        yield sock
+def wire(port: int) -> Iterator[Wire]:
+    with Wire(port) as one:
+        yield one
 
 
 @contextmanager
@@ -65,11 +60,11 @@ def endpoint(at: DoorVectors, port: int, name: str = vectors.RECEIVER) -> Iterat
         yield opened
 
 
-def check(receiver: Endpoint, wire: socket.socket, vector: Vector, verdict: str) -> None:
+def check(receiver: Endpoint, wire: Wire, vector: Vector, verdict: str) -> None:
     """Send a datagram: it gets this verdict, and is received with the fields of the vector if that delivers it."""
     before = receiver.stats()["VERDICTS"]
-    port, sent_ns = wire.getsockname()[1], time.time_ns()
-    wire.sendto(vector.datagram, (BROADCAST, port))
+    sent_ns = time.time_ns()
+    wire.send(vector.datagram)
     readable, _, _ = select.select([receiver], [], [], PATIENCE)
     assert readable, f"{vector}: the datagram has not arrived"
     message = receiver.recv(0)
@@ -82,11 +77,11 @@ def check(receiver: Endpoint, wire: socket.socket, vector: Vector, verdict: str)
     src, seq, chan, payload, _ = vector.fields
     assert sent_ns <= message.received_ns <= time.time_ns()
     assert message[:4] == (src.decode(), seq, chan.decode(), payload), vector
-    assert (message.form, message.peer) == (vector.fields.form, f"127.0.0.1:{port}"), vector
+    assert (message.form, message.peer) == (vector.fields.form, f"127.0.0.1:{wire.sock.getsockname()[1]}"), vector
 
 
 @pytest.mark.parametrize("at", DOORS.values(), ids=vectors.name_of)
-def test_a_datagram_becomes_its_message_or_its_verdict(at: DoorVectors, port: int, wire: socket.socket) -> None:
+def test_a_datagram_becomes_its_message_or_its_verdict(at: DoorVectors, port: int, wire: Wire) -> None:
     """What was refused leaves nothing behind: each vector gives the same alone and behind all others."""
     chosen = [vector for door, vector in AT_DOORS if door is at]
     with endpoint(at, port) as receiver:
@@ -99,16 +94,14 @@ def test_a_datagram_becomes_its_message_or_its_verdict(at: DoorVectors, port: in
 
 @pytest.mark.parametrize(("vector", "name", "verdict"), DIRECTED, ids=vectors.name_of)
 def test_a_directed_datagram_reaches_just_the_names_of_its_vector(
-    vector: Vector, name: str, verdict: str, port: int, wire: socket.socket
+    vector: Vector, name: str, verdict: str, port: int, wire: Wire
 ) -> None:
     with endpoint(UNCHECKED, port, name) as receiver:
         check(receiver, wire, vector, verdict)
 
 
 @pytest.mark.parametrize("at", {id(at): at for at, _ in SENT}.values(), ids=vectors.name_of)
-def test_what_is_sent_is_the_datagram_of_the_table_byte_for_byte(
-    at: DoorVectors, port: int, wire: socket.socket
-) -> None:
+def test_what_is_sent_is_the_datagram_of_the_table_byte_for_byte(at: DoorVectors, port: int, wire: Wire) -> None:
     for vector in (vector for door, vector in SENT if door is at):
         assert vector.fields is not None
         src, seq, chan, payload, _ = vector.fields
@@ -120,16 +113,16 @@ def test_what_is_sent_is_the_datagram_of_the_table_byte_for_byte(
                 assert sender.seq == seq, vector
                 continue
             assert sender.send(src.decode(), chan.decode(), payload) == seq, vector
-            assert wire.recv(65536) == vector.datagram
+            assert wire.sock.recv(65536) == vector.datagram
             assert sender.seq == (seq + 1) % 2**64, vector
             # The same under a name of its own.
             sender.name = src.decode()
             sender.seq = seq
             assert sender.send(chan.decode(), payload) == seq, vector
-            assert wire.recv(65536) == vector.datagram
+            assert wire.sock.recv(65536) == vector.datagram
 
 
-def test_what_cannot_be_read_cannot_be_sent_for_the_same_reason(port: int, wire: socket.socket) -> None:
+def test_what_cannot_be_read_cannot_be_sent_for_the_same_reason(port: int, wire: Wire) -> None:
     for vector in UNSENDABLE:
         src, _, rest = vector.body.split(b":", 2)
         chan, _, payload = rest.partition(b"|")
@@ -140,7 +133,7 @@ def test_what_cannot_be_read_cannot_be_sent_for_the_same_reason(port: int, wire:
                 assert sender.notify(chan.decode("latin-1"), payload) is False, vector
                 assert sender.error() is not None, vector
             sender.send("last", b"")
-            assert b":last|" in wire.recv(65536), vector
+            assert b":last|" in wire.sock.recv(65536), vector
 
 
 def test_one_that_has_no_key_to_sign_with_does_not_send(port: int) -> None:

@@ -197,19 +197,6 @@ def test_weeks_fit_on_a_time_axis() -> None:
         assert charts.draw_time_line(facts)
 
 
-def test_the_page_is_put_in_its_place_whole(tmp_path: Path) -> None:
-    tables, out = tmp_path / "tables", tmp_path / "new" / "page"
-    hosts, senders = ("h01", "h02", "h03"), ("h01/a", "h02/a")
-    reporting.write(tables, hosts, senders, missed=lambda host, sender, minute: int(host == "h03"))
-    path, found = report(str(tables), str(out), title="Night")
-    assert path == str(out / "index.html")
-    assert [one.kind for one in found] == ["receiver"]
-    text = Path(path).read_text()
-    parsed(text)
-    assert "<title>Night</title>" in text
-    assert [one.name for one in out.iterdir()] == ["index.html"]
-
-
 def test_an_earlier_page_survives_what_goes_wrong(tmp_path: Path) -> None:
     put(str(tmp_path), "earlier")
     with pytest.raises(PipelineError):
