@@ -125,14 +125,11 @@ def test_what_else_is_a_request_for_the_page(site: Site) -> None:
     assert site.ask(get("/") * 2).count(b"HTTP/1.1 200") == 1
 
 
-def test_another_path_is_404_and_is_not_repeated(site: Site) -> None:
+def test_another_path_is_404_and_is_not_repeated_and_another_method_is_405(site: Site) -> None:
     for path in ("/nosuch", "/metrics/", "//", "*", "http://elsewhere/", "/%00", "/<script>"):
         status, headers, body = split(site.ask(get(path)))
         assert (status, headers["content-type"]) == (404, "text/plain"), path
         assert b"script" not in body
-
-
-def test_another_method_is_405(site: Site) -> None:
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "NONSENSE"):
         assert split(site.ask(get("/", method=method)))[0] == 405, method
     assert site.accepts == []
@@ -161,12 +158,13 @@ def test_garbage_ends_its_own_connection_and_no_other(site: Site, garbage: bytes
     assert split(site.rest(before))[2] == b"<p>hello"
 
 
-def test_a_request_may_come_in_pieces(site: Site) -> None:
+def test_a_request_may_come_in_pieces_from_one_who_then_shuts_his_side(site: Site) -> None:
     request = get("/", "X-Long: " + "x" * 100)
     visitor = site.visit()
     for place in range(len(request)):
         visitor.sendall(request[place : place + 1])
         turn(site.loop)
+    visitor.shutdown(socket.SHUT_WR)
     assert split(site.rest(visitor))[2] == b"<p>hello"
 
 
@@ -199,13 +197,6 @@ def test_a_visitor_that_leaves_harms_no_other(site: Site) -> None:
         turn_until(site.loop, lambda: not site.server._visits, "the end of the visit")
         assert request or refused(site) == {}
     assert split(site.ask(get("/")))[0] == 200
-
-
-def test_a_visitor_who_has_said_all_and_shut_his_side_gets_his_answer(site: Site) -> None:
-    visitor = site.visit()
-    visitor.sendall(get("/"))
-    visitor.shutdown(socket.SHUT_WR)
-    assert split(site.rest(visitor))[2] == b"<p>hello"
 
 
 def test_a_slow_visitor_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,10 +53,6 @@ def test_by_the_letter() -> None:
         == b"A=plain\nB\n\x09" + b"\0" * 7 + b"two\nlines\nC=5\n"
     )
     assert encode([("A", b"\0"), ("B", "é")]) == b"A\n\x01" + b"\0" * 7 + b"\0\nB=\xc3\xa9\n"
-    # No value brings in a field of its own.
-    entry = encode([("MESSAGE", "harmless\nPRIORITY=0\n_UID=0")])
-    assert parse(entry) == [("MESSAGE", b"harmless\nPRIORITY=0\n_UID=0")]
-    assert not entry.startswith(b"MESSAGE=")
 
 
 def test_where_there_is_no_journal_it_is_said_at_once(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.net.journals import JournalSocket
 from tests.support import PATIENCE
 
 PEER = Peer(pid=77, uid=1000, gid=1000, groups=frozenset(), program=b"prog", started=1)
-Setup = Callable[..., logging.Logger]
+Setup = Callable[..., None]
 
 
 class Clock:
@@ -54,11 +54,7 @@ def setup(monkeypatch: pytest.MonkeyPatch) -> Iterator[Setup]:
     monkeypatch.delenv("JOURNAL_STREAM", raising=False)
     handlers, level, propagate = log.logger.handlers[:], log.logger.level, log.logger.propagate
 
-    def do(*arguments: Any, **options: Any) -> logging.Logger:
-        log.setup(*arguments, **options)
-        return log.logger
-
-    yield do
+    yield log.setup
     for ours in set(log.logger.handlers) - set(handlers):
         ours.close()
     log.logger.handlers[:] = handlers
@@ -340,8 +336,8 @@ def test_a_journal_that_cannot_be_reached_gets_plain_lines_each_with_its_level(
     tmp_path: Path, setup: Setup, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOURNAL_STREAM", stream_of(pipe[1]))
-    logger = setup(stderr=pipe[1], journal=str(tmp_path / "nobody"))
-    logger.info("ready")
+    setup(stderr=pipe[1], journal=str(tmp_path / "nobody"))
+    log.logger.info("ready")
     log.say("start_refused", "cannot start: it\x1b[0m\n  remedy: that", remedy="that", reason="x")
     first, *others = taken(pipe[0]).splitlines()
     assert first.startswith(f"<4>cannot reach the journal at {tmp_path}/nobody: No such file")
@@ -364,10 +360,10 @@ def people(text: str) -> str:
 
 
 def test_people_get_the_time_and_the_level(setup: Setup, pipe: tuple[int, int]) -> None:
-    logger = setup(stderr=pipe[1])
-    logger.warning("slow\nvery slow")
+    setup(stderr=pipe[1])
+    log.logger.warning("slow\nvery slow")
     log.say("client_slow", "prog is slow", remedy="hurry", pid=7)
-    logger.debug("chatter")
+    log.logger.debug("chatter")
     first, second, third = taken(pipe[0]).splitlines()
     assert re.fullmatch(people("warning: slow"), first)
     assert second == "  very slow"
@@ -379,14 +375,14 @@ def test_a_full_standard_error_does_not_block_and_lost_lines_are_counted(
     make: Callable[[], tuple[int, int]], setup: Setup
 ) -> None:
     reader, writer = make()
-    logger = setup(stderr=writer)
+    setup(stderr=writer)
     for number in range(5000):
-        logger.info("line %d %s", number, "x" * 100)
+        log.logger.info("line %d %s", number, "x" * 100)
     assert not fcntl.fcntl(writer, fcntl.F_GETFL) & os.O_NONBLOCK, "it belongs to others too"
     text = ""
     while select.select([reader], [], [], 0.2)[0]:
         text += os.read(reader, 65536).decode()
-    logger.info("line 5000 at last")
+    log.logger.info("line 5000 at last")
     while "at last\n" not in text:
         assert select.select([reader], [], [], PATIENCE)[0], text[-500:]
         text += os.read(reader, 65536).decode()
@@ -403,13 +399,13 @@ def test_a_full_standard_error_does_not_block_and_lost_lines_are_counted(
 
 def test_a_line_that_has_gone_out_in_part_is_finished_first(setup: Setup, pipe: tuple[int, int]) -> None:
     reader, writer = pipe
-    logger = setup(stderr=writer)
+    setup(stderr=writer)
     long = "y" * 200_000
-    logger.info(long)
-    logger.info("lost")
+    log.logger.info(long)
+    log.logger.info("lost")
     text = taken(reader)
     while long not in text:
-        logger.info("next")
+        log.logger.info("next")
         text += taken(reader)
     lines = (text + taken(reader)).splitlines()
     assert lines[0].endswith(long)
@@ -419,11 +415,11 @@ def test_a_line_that_has_gone_out_in_part_is_finished_first(setup: Setup, pipe: 
 
 def test_a_closed_standard_error_costs_nothing(setup: Setup, capfd: pytest.CaptureFixture[str]) -> None:
     reader, writer = os.pipe()
-    logger = setup(stderr=writer)
+    setup(stderr=writer)
     os.close(reader)
-    logger.info("nobody")
+    log.logger.info("nobody")
     os.close(writer)
-    logger.info("nowhere")
+    log.logger.info("nowhere")
     assert capfd.readouterr() == ("", "")
 
 

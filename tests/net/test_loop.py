@@ -151,25 +151,22 @@ def test_change_takes_effect_at_the_next_round_and_watching_again_takes_the_new_
     assert (len(called), again) == (1, [READABLE])
 
 
-def test_a_signal_is_delivered_by_the_loop_and_not_by_the_handler(loop: Loop) -> None:
+def test_a_signal_ends_the_wait_and_is_delivered_by_the_loop_and_not_by_the_handler(loop: Loop) -> None:
     called: list[str] = []
-    before = signal.getsignal(signal.SIGUSR1)
-    try:
-        loop.on_signal(signal.SIGUSR1, lambda: called.append("usr1"))
-        os.kill(os.getpid(), signal.SIGUSR1)
-        assert called == []
-        turn_until(loop, lambda: called)
-        assert called == ["usr1"]
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-def test_a_signal_ends_the_wait_of_a_loop_that_has_nothing_to_do(loop: Loop) -> None:
     before = signal.getsignal(signal.SIGALRM)
+
+    def on_alarm() -> None:
+        called.append("alarm")
+        loop.stop()
+
     try:
-        loop.on_signal(signal.SIGALRM, loop.stop)
+        loop.on_signal(signal.SIGALRM, on_alarm)
+        os.kill(os.getpid(), signal.SIGALRM)
+        assert called == []
+        loop.run()
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         loop.run()  # would wait for ever
+        assert called == ["alarm"] * 2
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -27,14 +27,21 @@ def limited(folder: Path, *, queue_messages: int = 1000, **user: float) -> Hub:
     return Hub(folder, limits=BusLimits(queue_messages=queue_messages, user=limits), others=[("path", everybody)])
 
 
-def test_a_user_has_a_largest_number_of_clients(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_user_has_a_largest_number_of_clients_and_a_refused_one_leaves_nothing_behind(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with limited(tmp_path, clients=2) as hub:
         mine = [hub.connect(b"a", who=ANN) for _ in range(2)]
+        before = len(os.listdir("/proc/self/fd"))
         for _ in range(3):
             third = hub.knock(ANN)
             hub.turn()
             assert third.hear() == b"CMSG !/bccn/error\0too_many_clients_of_user "
             assert third.ended()
+            third.close()
+        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(hub.bus.quota) == 1
+        every_charge_is_what_is_kept(hub)
         assert {reason: count for reason, count in hub.bus.counters.refused.items() if count} == {
             "too_many_clients_of_user": 3
         }
@@ -45,21 +52,6 @@ def test_a_user_has_a_largest_number_of_clients(tmp_path: Path, caplog: pytest.L
         mine[0].close()
         turn_until(hub.loop, lambda: len(hub.bus.clients) == 3)
         assert hub.connect(who=ANN).all() == []
-        every_charge_is_what_is_kept(hub)
-
-
-def test_a_refused_client_leaves_nothing_behind(tmp_path: Path) -> None:
-    with limited(tmp_path, clients=1) as hub:
-        hub.connect()
-        before = len(os.listdir("/proc/self/fd"))
-        for _ in range(10):
-            peer = hub.knock()
-            hub.turn()
-            assert peer.waiting()
-            peer.close()
-        hub.turn()
-        assert len(os.listdir("/proc/self/fd")) == before
-        assert len(hub.bus.quota) == 1
         every_charge_is_what_is_kept(hub)
 
 
