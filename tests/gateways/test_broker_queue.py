@@ -8,10 +8,7 @@ from hypothesis import strategies as st
 from bccnd.gateways.broker_queue import Queue
 
 
-@given(
-    st.integers(10, 400),
-    st.lists(st.one_of(st.binary(min_size=1, max_size=60), st.integers(0, 300)), max_size=120),
-)
+@given(st.integers(10, 400), st.lists(st.one_of(st.binary(min_size=1, max_size=60), st.integers(0, 300)), max_size=120))
 def test_what_was_queued_goes_out_in_its_order_and_never_in_part(limit: int, steps: list[bytes | int]) -> None:
     """A message is offered, or the socket takes so many bytes."""
     queue = Queue(limit)
