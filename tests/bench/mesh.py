@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +12,7 @@ from bccnd.core.dedup import DedupRules
 from tests.bench import document, mesh_formula, mesh_live, mesh_report
 from tests.bench.mesh_model import Costs, Mesh, World, run_through
 from tests.bench.mesh_topology import ALL, Topology, chain, chance, mesh, ring
-from tests.bench.programs import ROOT
-from tests.bench.runner import DOCS, names
+from tests.bench.runner import DOCS, names, out
 
 PARTS: Final = ("costs", "model", "losses")
 #: segments of the model, and bridges on each
@@ -107,9 +105,7 @@ def losses() -> list[dict[str, Any]]:
 @click.option(
     "--parts", "wanted", default="all", callback=names(PARTS), help=f"Which of {', '.join(PARTS)}; '': none anew."
 )
-@click.option(
-    "--out", default=ROOT / "build/mesh", type=click.Path(file_okay=False, path_type=Path), show_default="build/mesh"
-)
+@out("mesh")
 @DOCS
 def main(wanted: list[str], out: Path, docs: Path | None) -> None:
     """Measure what flooding costs, reckon it, and model meshes of up to a thousand segments."""
@@ -118,11 +114,8 @@ def main(wanted: list[str], out: Path, docs: Path | None) -> None:
     found |= {"machine": document.about_machine(), "date": document.now()[:10]}
     if "costs" in wanted:
         found["costs"] = mesh_live.costs()
-    costs = Costs(**found["costs"]["seconds"]) if "costs" in found else Costs()
-    world = replace(World(), costs=costs)
     if "model" in wanted:
-        found["model"] = model(world)
-        found["world"] = {name: value for name, value in asdict(world).items() if name not in ("rules", "costs")}
+        found["model"] = model(World(costs=Costs(**found["costs"]["seconds"]) if "costs" in found else Costs()))
     if "losses" in wanted:
         found["losses"] = losses()
     tables = mesh_report.tables(found)

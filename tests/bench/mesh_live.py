@@ -41,8 +41,7 @@ def costs() -> dict[str, Any]:
     broadcast = pair["s1b0"] - brought - passed
     seconds = {"heard": heard, "brought": brought, "passed": passed, "linked": linked, "broadcast": broadcast}
     floor = 1e-7  # what is less cannot be told from nothing
-    seconds = {name: max(floor, value) for name, value in seconds.items()}
-    return {"seconds": seconds, "messages": MESSAGES, "rate": RATE, "rounds": ROUNDS, "runs": used}
+    return {"seconds": {name: max(floor, value) for name, value in seconds.items()}, "runs": used}
 
 
 def _use(topology: Topology) -> Use:

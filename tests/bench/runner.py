@@ -64,6 +64,11 @@ class Runner(Generic[T, K, R]):
         return False
 
 
+def out(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    kind = click.Path(file_okay=False, path_type=Path)
+    return click.option("--out", default=ROOT / "build" / name, type=kind, show_default=f"build/{name}")
+
+
 def options(name: str, rounds: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The options that every interleaved bench has."""
     share = "Share of a processor that others may have."
@@ -78,12 +83,7 @@ def options(name: str, rounds: int) -> Callable[[Callable[..., None]], Callable[
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="The bccnd that is measured.",
         ),
-        click.option(
-            "--out",
-            default=ROOT / "build" / name,
-            type=click.Path(file_okay=False, path_type=Path),
-            show_default=f"build/{name}",
-        ),
+        out(name),
         click.option("--check", is_flag=True, help="Hold the figures against bounds; status 1 if one does not hold."),
         click.option("--quick", is_flag=True, help="A small run to see whether all works; its figures mean little."),
     )
