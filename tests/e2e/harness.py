@@ -1,7 +1,4 @@
-"""What the end-to-end tests share: a real daemon, a plain sender, waiting with patience.
-
-Nothing here knows how the daemon works inside; the wire format is written once more by hand.
-"""
+"""What the end-to-end tests share: a real daemon, a plain sender, waiting with patience."""
 
 from __future__ import annotations
 
@@ -309,10 +306,7 @@ def refused(daemon: Daemon) -> str:
 
 @contextmanager
 def acting_as(uid: int, *groups: int) -> Iterator[None]:
-    """Be another user, in these groups (the first one is the primary, ``uid`` without any); takes root.
-
-    The kernel notes who connects at the moment of connecting.
-    """
+    """Be another user, in these groups (the first one is the primary, ``uid`` without any); takes root."""
     before = os.getgroups()
     os.setgroups(groups[1:])
     os.setegid(groups[0] if groups else uid)

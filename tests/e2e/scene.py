@@ -1,6 +1,4 @@
-"""A daemon with trouble, for its status page: traffic of a small fleet, some of which is lost, forged, copied or not
-read, and one program that falls silent. `python -m tests.e2e.scene` takes the pictures docs/status-*.png.
-"""
+"""A daemon with trouble, for its status page; run as a program, it takes the pictures docs/status-*.png."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""One daemon for several tests: settings that are in force for a while, verdicts since a moment, names for senders; and
-the processes of a daemon's gateways."""
+"""One daemon for several tests: settings for a while, verdicts since a moment, names for senders, its gateways."""
 
 from __future__ import annotations
 

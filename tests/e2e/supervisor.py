@@ -1,8 +1,4 @@
-"""A stand-in for systemd where a daemon is killed a hundred times.
-
-It owns the sockets, keeps the descriptors that it is given to keep (sd_notify(3), FDSTORE=1), and passes all of them to
-the next daemon. tests/systemd does the same with the real one.
-"""
+"""A stand-in for systemd where a daemon is killed a hundred times."""
 
 from __future__ import annotations
 

@@ -71,23 +71,13 @@ def test_a_quick_run_has_a_figure_for_everything_and_loses_nothing(tmp_path: Pat
     assert found["refused"] == found["left_out"] == found["bounds"] == []
     positive = ["cpu_ns", "clients_ns", "messages_per_second", "rss_kib", "cpu_to_floor"]
     for (case, _, mode), row in summary.items():
-        assert row["rounds"] == 1
         assert row["lost"] == {"median": 0, "least": 0, "most": 0}
         for name in positive + ["p50_us", "p50_to_floor"] * (mode == "paced"):
             assert row[name]["median"] > 0, name
         assert (row["cpu_to_floor"]["median"] == 1) == (case == "floor_hmac")
-        if mode == "paced":
-            assert row["p50_us"]["median"] <= row["p99_us"]["median"]
-        else:
-            assert row["p50_us"] is None
-    assert len([run for run in found["runs"] if not run["refused"]]) == len(summary)
-    assert found["schema"] == 1
     assert found["daemon"]["version"] == version("bccnd")
-    assert found["daemon"]["python"] == sys.version.split()[0]
     assert (tmp_path / "bench.md").read_text() == done.output[:-1]
-    for case in cases:
-        assert f"| {CASES[case].title} | " in done.output
-        assert re.search(rf"round 1 +{case} +2 +paced ", done.errors)
+    assert all(f"| {CASES[case].title} | " in done.output for case in cases)
 
 
 @pytest.mark.slow
@@ -103,10 +93,6 @@ def test_a_case_that_loses_messages_is_refused_and_has_no_figures(tmp_path: Path
     (refused,) = done.found["refused"]
     assert refused["case"] == "bccnd"
     assert re.fullmatch(r"[1-9]\d* of its deliveries lost, \d+ out of place", refused["reason"])
-    attempts = [run for run in done.found["runs"] if run["case"] == "bccnd"]
-    assert [run["attempt"] for run in attempts] == [1, 2]
-    assert all(run["lost"] > 0 for run in attempts)
-    assert "- refused: bccnd to 1, saturated: " in done.output
     assert "| bccnd | refused |" in done.output
 
 
@@ -115,16 +101,13 @@ def test_a_case_that_loses_messages_is_refused_and_has_no_figures(tmp_path: Path
 def test_a_quick_run_of_make_scale_measures_each_point_and_fills_in_a_page(tmp_path: Path) -> None:
     page = tmp_path / "docs" / "page.md"
     page.parent.mkdir()
-    page.write_text("# A page\n\n<!-- scale:patterns -->\nold\n<!-- /scale -->\n\nin between\n\n")
-    with page.open("a") as file:
-        file.write("<!-- scale:sources -->\n<!-- /scale -->\n")
+    page.write_text("# A page\n\n<!-- scale:patterns -->\nold\n<!-- /scale -->\n\nin between\n")
     axes = ["patterns", "sources", "burst"]
     some = ("--axes", ",".join(axes), "--quick", "--foreign", "1000")
     command = [sys.executable, "-m", "tests.bench.scale", *some, "--out", str(tmp_path / "out"), "--docs", str(page)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out/scale.json").read_text())
-    assert found["schema"] == 1
     assert found["refused"] == []
     points = [point for axis in axes for point in AXES[axis].points(True)]
     assert {(one["axis"], one["line"], one["x"]) for one in found["points"]} == {
@@ -133,19 +116,13 @@ def test_a_quick_run_of_make_scale_measures_each_point_and_fills_in_a_page(tmp_p
     assert all(one["cpu_ns"]["median"] > 0 for one in found["points"])
     for run in (run for run in found["runs"] if not run["refused"]):
         assert run["lost"] == run["bad"] == 0
-        assert (run["held"] is not None) == (run["axis"] == "burst")
         if run["axis"] == "burst":
             assert 1000 < run["held"] < run["messages"]  # more was sent than there is room for
         else:
-            assert run["rss_kib"] > 0
-            assert run["clients_ns"] > 0
-            assert run["sender_ns"] > 0
+            assert run["held"] is None
+            assert min(run["rss_kib"], run["clients_ns"], run["sender_ns"]) > 0
     text = page.read_text()
     assert "old" not in text
     assert re.search(r"# A page\n\n<!-- scale:patterns -->\n\| patterns per client \| bccnd \|\n", text)
-    assert "| 10 |" in text
-    assert "\n<!-- /scale -->\n\nin between\n\n<!-- scale:sources -->\n| sources |" in text
-    assert f"which has no place for {', '.join(('burst', 'about'))}" in done.stderr
+    assert text.endswith("\n<!-- /scale -->\n\nin between\n")
     assert (tmp_path / "out/scale.md").read_text() == done.stdout[:-1]
-    drawn = {chart.name for chart in page.parent.glob("*.svg")}
-    assert drawn == {"scaling-sources.svg"} or (not drawn and "no charts: matplotlib is missing" in done.stderr)

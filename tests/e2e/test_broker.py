@@ -1,7 +1,4 @@
-"""The TCP broker as its publishers and subscribers know it: plain sockets on one side, a real daemon on the other.
-
-What is sent and what must come is written once more by hand here, byte by byte.
-"""
+"""The TCP broker as its publishers and subscribers know it: plain sockets on one side, a real daemon on the other."""
 
 from __future__ import annotations
 

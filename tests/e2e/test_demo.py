@@ -27,13 +27,7 @@ def short_folder() -> Iterator[Path]:
 @pytest.mark.timeout(600)
 def test_the_demo_shows_the_main_job_and_leaves_nothing_behind(tmp_path: Path, short_folder: Path) -> None:
     folder, page = short_folder, tmp_path / "page"
-    environment = {
-        **os.environ,
-        "DEMO_PAUSE": "0",
-        "TMPDIR": str(folder),
-        "DEMO_PAGE": str(page),
-        "COLUMNS": "200",
-    }
+    environment = {**os.environ, "DEMO_PAUSE": "0", "TMPDIR": str(folder), "DEMO_PAGE": str(page), "COLUMNS": "200"}
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples/demo.py")], env=environment, capture_output=True, text=True, check=False
     )

@@ -1,7 +1,4 @@
-"""What is dropped is dropped for real here: page, metrics and log give it one name and one count.
-
-A daemon is given everything that can be dropped because of what comes from outside. What cannot is in `ELSEWHERE`.
-"""
+"""What is dropped is dropped for real here: page, metrics and log give it one name and one count."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The examples in other languages, compiled and run as their own first lines say; and the header for C, fed with
-packets that no daemon would send. In the fast tests only the examples in C."""
+"""The examples in other languages, run as their first lines say, and the header for C; in the fast tests only C."""
 
 from __future__ import annotations
 

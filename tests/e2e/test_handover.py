@@ -1,8 +1,4 @@
-"""A daemon that is stopped, killed and aborted under load, which its clients do not notice.
-
-Every message is accounted for: a client that reads gets each one once and in order; one that does not read fast enough
-is told how many are missing, and where.
-"""
+"""A daemon that is stopped, killed and aborted under load, which its clients do not notice."""
 
 from __future__ import annotations
 
@@ -89,11 +85,7 @@ class Witness:
 
 
 class Load:
-    """Two publishers, one on the segment and one on the bus, and witnesses of what they publish.
-
-    The publishers wait for the witnesses that read at once, so that a busy machine does not lose what a quick one has
-    room for.
-    """
+    """Two publishers, one on the segment and one on the bus, and witnesses of what they publish."""
 
     def __init__(self, supervisor: Supervisor, chance: random.Random) -> None:
         self._supervisor = supervisor

@@ -165,8 +165,7 @@ def openssl_keys(private: Path) -> tuple[Path, Path]:
 
 
 def named_client(folder: Path, name: str, daemon: Daemon, frame: bytes) -> None:
-    """Publish as a program of that name: socat under another one. It waits for the daemon to end the connection, so
-    that the daemon surely finds it in the list of processes."""
+    """Publish as a program of that name: socat, which waits until the daemon has ended the connection."""
     program = folder / name
     program.symlink_to(need("socat"))
     run(program, "-t", str(PATIENCE), "-", f"UNIX-CONNECT:{daemon.bus},type=5", stdin=frame)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise, product
 
@@ -10,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bccnd.core.dedup import LINK_PATIENCE, DedupRules
+from bccnd.core.dedup import DedupRules
 from tests.bench import mesh_formula
-from tests.bench.mesh_model import CHANNEL, Costs, Host, Mesh, Outcome, World, run_through
+from tests.bench.mesh_model import Costs, Mesh, Outcome, World, run_through
 from tests.bench.mesh_topology import ALL, Topology, planes
-from tests.core.world import datagram
 from tests.support import examples
 
 #: takes no time, so that orders depend on delays alone
@@ -91,45 +89,6 @@ def test_with_losses_standstills_and_stops_nobody_gets_anything_twice(
             host.stops.append((start, start + length / 3))
     found = talk(mesh, 6, 0.01)
     assert found.twice == []
-
-
-def said_by_a_stranger(mesh: Mesh, seqs: Iterable[int], begin: float, src: bytes = b"other") -> list[bytes]:
-    """What a program that numbers in its own way broadcasts on segment 0, 10 ms apart."""
-    payloads = []
-    for number, seq in enumerate(seqs):
-        payloads.append(b"%b %d at %g" % (src, seq, begin))
-        mesh.inject(0, datagram(src, seq, CHANNEL, payloads[-1]), begin + 0.01 * number)
-    return payloads
-
-
-def heard(found: Outcome, host: Host, payloads: Iterable[bytes]) -> list[int]:
-    """How often a host's program got each of these."""
-    return [found.got[host.number, payload] for payload in payloads]
-
-
-def test_a_stranger_that_begins_anew_at_1_is_believed_at_once_here_and_after_a_long_silence_elsewhere() -> None:
-    mesh = Mesh(planes("two", 2, [(0, 1)], 2))
-    before = said_by_a_stranger(mesh, range(1, 6), 0.0)
-    soon = said_by_a_stranger(mesh, range(1, 4), 5.0)
-    later = said_by_a_stranger(mesh, range(1, 4), 5.0 + LINK_PATIENCE + 1.0)
-    found = mesh.run()
-    here, there = mesh.plain
-    assert found.twice == []
-    assert heard(found, here, before + soon + later) == [1] * 11
-    assert heard(found, there, before) == [1] * 5
-    assert heard(found, there, soon) == [0] * 3
-    assert heard(found, there, later) == [1] * 3
-
-
-@pytest.mark.parametrize("carried", [False, True])
-def test_a_nameless_sender_stays_on_its_segment_because_bridges_would_multiply_its_messages(carried: bool) -> None:
-    mesh = Mesh(planes("two", 2, [(0, 1)], 2), World(nameless=carried, link_jitter=0.0))
-    said = said_by_a_stranger(mesh, range(1, 4), 0.0, b"?")
-    found = mesh.run()
-    here, there = mesh.plain
-    assert heard(found, here, said) == [1] * 3
-    # Two bridges bring it at once, and nothing but their addresses tells one from the other.
-    assert heard(found, there, said) == [2 * carried] * 3
 
 
 @pytest.mark.parametrize("monotonic", [False, True])

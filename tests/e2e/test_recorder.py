@@ -81,8 +81,7 @@ def traffic_of(daemon: Daemon, rate: float = 2000) -> Stream:
 
 
 def accounted_for(journal: Path, traffic: Stream) -> int:
-    """Check that nothing is there twice, and that each session has all that was sent in its time; how many are
-    missing."""
+    """Nothing is there twice, and each session has all that was sent in its time; how many are missing."""
     rows = table(journal)
     dense(rows)
     found = [seq_of(row["seq_key"]) for row in rows]

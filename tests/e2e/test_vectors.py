@@ -103,8 +103,7 @@ def test_a_daemon_gives_the_verdicts_of_its_door_and_its_clients_just_the_accept
 
 
 def publish(daemon: Daemon, at: DoorVectors, chosen: list[Vector]) -> int:
-    """Have a client publish the messages of a door, and hold what the segment hears against the table's own sums;
-    how many there were."""
+    """Hold what the segment hears of a client's messages against the table's own sums; how many there were."""
     messages = {vector.fields[2:4]: None for vector in chosen if vector.fields is not None and vector.canonical}
     with daemon.connect() as client, Wire(daemon.port) as wire:
         if at.cannot_sign:
@@ -139,8 +138,7 @@ def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @contextmanager
 def senders(daemon: Daemon) -> Iterator[Callable[[vectors.Step], str]]:
-    """A function that sends a step's datagram to its segment, from a socket for each sender of which none is bound to
-    the segment's port; it returns the address that the datagram comes from."""
+    """What sends a step's datagram, from a socket for each sender, and returns the address that it comes from."""
     ports = {one["name"]: one["port"] for one in daemon.settings["segments"]}
     with ExitStack() as stack:
         socks: dict[str, socket.socket] = {}

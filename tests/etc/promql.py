@@ -1,7 +1,4 @@
-"""What a PromQL expression names: metrics with their matchers, and the labels by which it groups and joins.
-
-This reads what promtool has accepted, so it does not look for faults.
-"""
+"""What a PromQL expression names: metrics with their matchers, and the labels by which it groups and joins."""
 
 from __future__ import annotations
 

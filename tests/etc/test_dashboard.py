@@ -11,8 +11,6 @@ from tests.etc.promql import named
 from tests.etc.rulebook import OWN, alerts, dashboard, records, shown
 from tests.prometheus import promtool
 
-#: columns of Grafana's grid
-WIDTH: Final = 24
 PANELS: Final = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
@@ -23,18 +21,6 @@ def test_it_belongs_to_no_server_and_uses_the_variables_that_it_has() -> None:
     assert sources == {json.dumps({"type": "prometheus", "uid": "${datasource}"})}
     variables = {one["name"] for one in dashboard["templating"]["list"]}
     assert set(re.findall(r"\$\{?(\w+)", json.dumps(dashboard["panels"]))) == variables
-
-
-def test_panels_have_numbers_of_their_own_and_none_lies_upon_another() -> None:
-    numbers: list[int] = []
-    cells: list[tuple[int, int]] = []
-    for panel in dashboard["panels"]:
-        place = panel["gridPos"]
-        assert 0 <= place["x"] <= place["x"] + place["w"] <= WIDTH
-        numbers.append(panel["id"])
-        cells += [(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])]
-    assert len(set(numbers)) == len(numbers)
-    assert len(set(cells)) == len(cells)
 
 
 def test_a_panel_has_a_unit_and_a_link_into_the_runbook() -> None:

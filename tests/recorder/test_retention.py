@@ -22,8 +22,7 @@ SECOND = layout.MICROSECONDS
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
-    """Three files of one journal, 100 s apart, each with 10 records in the second that it begins with; and files that
-    are none of ours."""
+    """Three files of one journal, 100 s apart, of 10 records each; and files that are none of ours."""
     folder = tmp_path / "journal"
     for number in range(3):
         log = tmp_path / f"{number}.log"

@@ -1,8 +1,4 @@
-"""A whole host: a network namespace, and in it a container that systemd has booted.
-
-What is done to a host is done as an operator would, by commands on it; files of it are read and written from
-outside, through its leader's root.
-"""
+"""A whole host: a network namespace, and in it a container that systemd has booted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The load: C programs that publish and receive numbered messages, and the account that is made of what they tell.
-
-Every message that the kernel has taken is asked for by its number, at every connection; there is no tolerance.
-"""
+"""The load: C programs that publish and receive numbered messages, and the account that is made of what they tell."""
 
 from __future__ import annotations
 
@@ -133,11 +130,7 @@ def _kind(connection: Mapping[str, Any], number: int) -> str:
 
 
 def faults(report: Mapping[str, Any], sent: Mapping[int, int]) -> list[str]:
-    """What is wrong with what the connections of a witness were told, if publishers have sent so many messages each.
-
-    Each message must have come once and in the order of its publisher; who does not read all the time may lack some,
-    if it was told in place how many.
-    """
+    """What is wrong with what the connections of a witness were told, if publishers have sent so many messages each."""
     return [
         f"{_kind(one, number)} {what}"
         for number, one in enumerate(report["connections"])

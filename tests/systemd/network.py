@@ -1,7 +1,4 @@
-"""One segment between hosts: network namespaces on a bridge, or on a hub that does harm.
-
-What goes wrong on the wire goes wrong by the hub's seed; a bridge loses nothing.
-"""
+"""One segment between hosts: network namespaces on a bridge, or on a hub that does harm."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What all booted hosts of one run stand on: a tree unpacked into memory, layers on top of it, and their end.
-
-Whatever is mounted here is seen by this process and its children only, so that nothing is left behind when they
-end, however they end; what the kernel does not take back with them carries our pid in its name, and who comes next
-takes it away.
-"""
+"""What all booted hosts of one run stand on: a tree unpacked into memory, layers on top of it, and their end."""
 
 from __future__ import annotations
 
@@ -43,8 +38,7 @@ def command(*words: str, timeout: float = 60) -> str:
 
 
 def cgroups() -> list[Path]:
-    """The cgroup trees that a systemd in a container needs a place in: the unified one, and with it the named one of
-    machines that have both."""
+    """The cgroup trees that a systemd in a container needs a place in: the unified one, and sometimes another."""
     base = Path("/sys/fs/cgroup")
     return [one for one in (base, base / "unified", base / "systemd") if (one / "cgroup.procs").exists()]
 

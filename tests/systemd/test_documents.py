@@ -1,7 +1,4 @@
-"""The commands of the documents that are for a booted host, as they are written, on one with the package.
-
-tests/docs says how documents are written for this. Each document has a host of its own, from its top to its end.
-"""
+"""The commands of the documents that are for a booted host, as they are written, on one with the package."""
 
 from __future__ import annotations
 

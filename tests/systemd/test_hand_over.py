@@ -1,9 +1,4 @@
-"""The daemon is restarted, upgraded, killed and stopped dead under load, and nobody notices.
-
-2,000 messages a second, half of a local program, half of another host, to 50 clients of the host it happens on; each
-of them is asked for every message by its number. A client of another host, whose daemon is left alone, has to hear all
-that this host broadcasts as well.
-"""
+"""The daemon is restarted, upgraded, killed and stopped dead under load, and nobody notices."""
 
 from __future__ import annotations
 

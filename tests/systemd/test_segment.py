@@ -1,7 +1,4 @@
-"""Two hosts on a wire that loses, copies, delays and reorders, while their daemons are restarted and killed.
-
-The hub keeps a list of the messages that it has never brought to a host. A host's clients lack exactly these.
-"""
+"""Two hosts on a wire that loses, copies, delays and reorders, while their daemons are restarted and killed."""
 
 from __future__ import annotations
 
