@@ -638,6 +638,8 @@ class BrokerSettings(_Section):
     udp: Listen = None
     #: whether what publishers send goes onto the segments, too
     broadcast: bool = False
+    #: whether that also holds where others than programs of this host can send to it
+    broadcast_strangers: bool = False
     #: where subscriptions are kept over restarts; without it, a file of its own in the state directory
     state: Text | None = Field(default=None, min_length=1)
     #: a descriptor each, and a queue
@@ -659,7 +661,17 @@ class BrokerSettings(_Section):
     def _leads_somewhere(self) -> BrokerSettings:
         if self.tcp is None and self.udp is None:
             raise _wrong("a broker that listens nowhere", "set tcp or udp, or leave out gateways.broker")
+        if self.broadcasts_for_strangers and not self.broadcast_strangers:
+            raise _wrong(
+                "whoever can send to gateways.broker.udp would have this host broadcast it, with the host's own check",
+                "let udp be an address like 127.0.0.1:5401, or set broadcast_strangers: true",
+            )
         return self
+
+    @property
+    def broadcasts_for_strangers(self) -> bool:
+        """Whether programs of other hosts may have something broadcast."""
+        return self.broadcast and self.udp is not None and not ipaddress.ip_address(self.udp[0]).is_loopback
 
 
 class GatewaySettings(_Section):

@@ -10,6 +10,17 @@ from typing import Final
 
 from bccnd.core.verdicts import NAMES
 
+#: a count that is larger is none
+MAX_COUNT: Final = 2**63 - 1
+
+
+def read_count(value: object) -> int:
+    """A number of things that another program tells; below zero is none. Raises ValueError for what is no integer, or
+    does not fit in 64 bits."""
+    if not isinstance(value, int) or not -MAX_COUNT <= value <= MAX_COUNT:
+        raise ValueError("a count must be an integer of 64 bits")
+    return max(0, value)
+
 
 class SegmentCounters:
     """What happened on one segment since the start; ``verdicts`` is indexed by the numbers of verdicts.py."""

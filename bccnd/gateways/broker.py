@@ -164,6 +164,14 @@ class _Service:
             self._udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE)
             self._loop.add_reader(self._udp, self._on_publications)
             where.append(f"publishers at {text_of(settings.udp)}")
+        if settings.udp is not None and settings.broadcasts_for_strangers:
+            self._voice.say(
+                "strangers",
+                "doubtful_setting",
+                f"whoever reaches {text_of(settings.udp)} can have this host broadcast with its own check",
+                remedy="listen at 127.0.0.1, or see that only those reach it whom you trust (docs/broker.md)",
+                setting="gateways.broker.broadcast_strangers",
+            )
         self._bus.open()
         self._voice.say("ready", "gateway_ready", f"the broker serves {' and '.join(where)}", gateway="broker")
 

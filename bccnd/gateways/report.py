@@ -1,19 +1,23 @@
 """How a gateway tells the daemon how it is, and how the daemon reads that.
 
-Law: what is told is bounded: reasons come from a list, and of peers so many are named as fit in a message. What makes
-no sense is no report.
+What is told is bounded: reasons come from a list, numbers fit in 64 bits, and of peers so many are named as fit in a
+message. What makes no sense is no report.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from bccnd.core.counters import read_count
 from bccnd.gateways.names import NAMES, REASONS
 
 #: peers that a report names; the others are only counted
 MAX_NAMED: Final = 256
+#: characters of an address or name
+MAX_NAME: Final = 512
 
 
 @dataclass
@@ -60,7 +64,7 @@ def read_report(text: bytes) -> dict[str, Any] | None:
     """What `Status.report` made, with all its keys and nothing unbounded in it; None for anything else."""
     try:
         return _checked(json.loads(text))
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         return None
 
 
@@ -72,7 +76,16 @@ def no_report(name: str) -> dict[str, Any]:
 def _checked(said: Any) -> dict[str, Any]:
     numbers = ("received", "received_bytes", "sent", "sent_bytes", "connects", "peers_connected")
     found: dict[str, Any] = {"gateway": NAMES[NAMES.index(said["gateway"])]}
-    found |= {name: max(0, int(said[name])) for name in numbers}
-    found["dropped"] = {reason: max(0, int(said["dropped"].get(reason, 0))) for reason in REASONS}
-    found["peers"] = [asdict(Peer(**each)) for each in said["peers"][:MAX_NAMED]]
+    found |= {name: read_count(said[name]) for name in numbers}
+    found["dropped"] = {reason: read_count(said["dropped"].get(reason, 0)) for reason in REASONS}
+    found["peers"] = [_peer(Peer(**each)) for each in said["peers"][:MAX_NAMED]]
     return found
+
+
+def _peer(told: Peer) -> dict[str, Any]:
+    if not all(isinstance(text, str) and len(text) <= MAX_NAME for text in (told.peer, told.name)):
+        raise ValueError("peer")
+    if not isinstance(told.since, int | float) or not math.isfinite(told.since):
+        raise ValueError("since")
+    counts = {name: read_count(getattr(told, name)) for name in ("received", "sent", "dropped", "queued")}
+    return {"peer": told.peer, "name": told.name, "since": float(told.since), **counts}

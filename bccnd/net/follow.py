@@ -113,7 +113,7 @@ class Follows:
             if isinstance(seq, bool) or not isinstance(seq, int | None):
                 raise ValueError("seq")
             wanted = Wanted(str(said["src"]).encode("ascii"), seq)
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
             raise BadMessage("bad_trace") from None
         if not seconds > 0:
             raise BadMessage("bad_trace")

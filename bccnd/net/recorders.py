@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from bccnd.core.counters import read_count
 from bccnd.net.clients import Client
 
 #: families of the recorder's metrics, and the names in them; both are the same where there is but one
@@ -34,7 +35,7 @@ class Recorders:
             said: Any = json.loads(text) if len(text) <= MAX_REPORT else None
             if not isinstance(said, dict):
                 return False
-            counts = {key: max(0, int(said[key])) for key in map(_key, RECORDED) if key in said}
+            counts = {key: read_count(said[key]) for key in map(_key, RECORDED) if key in said}
         except (ValueError, TypeError, OverflowError, RecursionError):
             return False
         self._told = {one: old for one, old in self._told.items() if one.open}
