@@ -53,59 +53,36 @@ def reason_of(call: Callable[..., object], *args: Any) -> str:
     return ""
 
 
-def legal_srcs() -> st.SearchStrategy[bytes]:
-    graphic = GRAPHIC.translate(None, b":|*")
-    return st.one_of(over(graphic, 1, 20), over(b"ab1/?", 1, 5), of_length(graphic, 120, 128)).filter(
-        lambda src: not src.endswith(b"/")
-    )
-
-
-def legal_chans() -> st.SearchStrategy[bytes]:
-    graphic = GRAPHIC.translate(None, b":|")
-    return st.one_of(
-        over(graphic, 1, 30),
-        of_length(graphic, 1020, 1024),
-        st.just(b"!"),
-        over(b"ab1/*", 1, 6).map(lambda target: b"!" + target),
-    ).filter(lambda chan: not chan.startswith((b"!/", b"!?")))
-
-
-def seqs() -> st.SearchStrategy[int]:
-    return st.one_of(st.integers(0, 20), st.integers(0, bccn1.MAX_SEQ), st.integers(bccn1.MAX_SEQ - 2, bccn1.MAX_SEQ))
-
-
-def payloads() -> st.SearchStrategy[bytes]:
-    return st.one_of(st.binary(max_size=40), over(MARKS, 0, 12))
-
-
-def bodies() -> st.SearchStrategy[bytes]:
-    return st.builds(bccn1.build_body, legal_srcs(), seqs(), legal_chans(), payloads())
-
-
-def checks() -> st.SearchStrategy[bytes]:
-    """``<algo>=<sum>`` of no real algorithm, or nothing."""
-    graphic = GRAPHIC.translate(None, b"]")
-    return st.one_of(
-        st.just(b""),
-        st.builds(
-            lambda algo, total: algo + b"=" + total, over(graphic.translate(None, b"="), 1, 6), over(graphic, 1, 20)
-        ),
-    )
-
-
-def fragments() -> st.SearchStrategy[bytes]:
-    """Bytes made of pieces of datagrams."""
-    words = b"BCCN1 BCCN2 [ ] : | = 0 1 3 12 hmac crc32 a/b ! ?".split()
-    return st.lists(st.one_of(st.sampled_from(words), st.binary(max_size=3)), max_size=16).map(b"".join)
-
-
-def near_misses() -> st.SearchStrategy[bytes]:
-    """A true length around a body that is made of the marks of a body."""
-    return st.builds(lambda magic, body: b"%b[%d]%b" % (magic, len(body), body), magics(), over(MARKS, 0, 14))
-
-
-def magics() -> st.SearchStrategy[bytes]:
-    return st.sampled_from([bccn1.MAGIC, bccn1.MAGIC, bccn1.MAGIC, b"BCCN2", b"B", b"", b"X" * 33])
+IN_SRC = GRAPHIC.translate(None, b":|*")
+LEGAL_SRCS = st.one_of(over(IN_SRC, 1, 20), over(b"ab1/?", 1, 5), of_length(IN_SRC, 120, 128)).filter(
+    lambda src: not src.endswith(b"/")
+)
+IN_CHAN = GRAPHIC.translate(None, b":|")
+LEGAL_CHANS = st.one_of(
+    over(IN_CHAN, 1, 30),
+    of_length(IN_CHAN, 1020, 1024),
+    st.just(b"!"),
+    over(b"ab1/*", 1, 6).map(lambda target: b"!" + target),
+).filter(lambda chan: not chan.startswith((b"!/", b"!?")))
+SEQS = st.one_of(st.integers(0, 20), st.integers(0, bccn1.MAX_SEQ), st.integers(bccn1.MAX_SEQ - 2, bccn1.MAX_SEQ))
+PAYLOADS = st.one_of(st.binary(max_size=40), over(MARKS, 0, 12))
+BODIES = st.builds(bccn1.build_body, LEGAL_SRCS, SEQS, LEGAL_CHANS, PAYLOADS)
+IN_CHECK = GRAPHIC.translate(None, b"]")
+#: ``<algo>=<sum>`` of no real algorithm, or nothing
+CHECKS = st.one_of(
+    st.just(b""),
+    st.builds(
+        lambda algo, total: algo + b"=" + total,
+        over(IN_CHECK.translate(None, b"="), 1, 6),
+        over(IN_CHECK, 1, 20),
+    ),
+)
+WORDS = b"BCCN1 BCCN2 [ ] : | = 0 1 3 12 hmac crc32 a/b ! ?".split()
+#: bytes made of pieces of datagrams
+FRAGMENTS = st.lists(st.one_of(st.sampled_from(WORDS), st.binary(max_size=3)), max_size=16).map(b"".join)
+MAGICS = st.sampled_from([bccn1.MAGIC, bccn1.MAGIC, bccn1.MAGIC, b"BCCN2", b"B", b"", b"X" * 33])
+#: a true length around a body that is made of the marks of a body
+NEAR_MISSES = st.builds(lambda magic, body: b"%b[%d]%b" % (magic, len(body), body), MAGICS, over(MARKS, 0, 14))
 
 
 @st.composite

@@ -68,12 +68,11 @@ def test_refused(text: str) -> None:
     assert refused.value.detail
 
 
-def names() -> st.SearchStrategy[bytes]:
-    """Abstract names: a NUL, and any bytes that are not all NUL."""
-    return st.binary(min_size=1, max_size=SUN_PATH - 1).filter(lambda name: bool(name.strip(b"\0"))).map(b"\0".__add__)
+#: abstract names: a NUL, and any bytes that are not all NUL
+NAMES = st.binary(min_size=1, max_size=SUN_PATH - 1).filter(lambda name: bool(name.strip(b"\0"))).map(b"\0".__add__)
 
 
-@given(names())
+@given(NAMES)
 @examples(300)
 def test_an_abstract_address_reads_back_in_both_notations(name: bytes) -> None:
     text = write_address(name)

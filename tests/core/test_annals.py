@@ -276,19 +276,18 @@ class Act(NamedTuple):
     raws: tuple[bytes, ...]
 
 
-def arrivals() -> st.SearchStrategy[Arrival]:
-    distances = st.one_of(
-        st.just(1), st.just(1), st.integers(-4, 4), st.integers(-20, 20), st.sampled_from([-(10**6), 10**6])
-    )
-    who, copy = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 5]), st.sampled_from([0, 0, 0, 1, 2])
-    return st.builds(Arrival, who, distances, copy, st.booleans())
+DISTANCES = st.one_of(
+    st.just(1), st.just(1), st.integers(-4, 4), st.integers(-20, 20), st.sampled_from([-(10**6), 10**6])
+)
+WHO, COPY = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 5]), st.sampled_from([0, 0, 0, 1, 2])
+ARRIVALS = st.builds(Arrival, WHO, DISTANCES, COPY, st.booleans())
 
 
 def acts(crowded: bool) -> st.SearchStrategy[Act]:
     """With ``crowded`` there is not room for all sources, nor much time, and each moment has its own datagram: which of
     those heard at the same moment is evicted first is not specified."""
     quarters = st.sampled_from([1, 1, 2, 5, 9] if crowded else [0, 0, 0, 1, 2, 9])
-    together = st.lists(arrivals(), min_size=1, max_size=1 if crowded else 5).map(tuple)
+    together = st.lists(ARRIVALS, min_size=1, max_size=1 if crowded else 5).map(tuple)
     none: st.SearchStrategy[tuple[()]] = st.just(())
     feed = st.builds(Act, quarters, st.just("feed"), st.just(0), together, none)
     kinds = st.sampled_from(["sweep", "sweep", "claim", "release", "speak", "echo", "turn"])

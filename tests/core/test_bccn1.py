@@ -27,19 +27,18 @@ def rebuilt(datagram: Datagram) -> bytes:
     return bccn1.build(bccn1.build_body(src, seq, chan, payload), check)
 
 
-def any_bytes() -> st.SearchStrategy[bytes]:
-    good = st.builds(bccn1.build, material.bodies(), material.checks())
-    return st.one_of(st.binary(max_size=80), material.fragments(), material.near_misses(), material.mutated(good), good)
+GOOD = st.builds(bccn1.build, material.BODIES, material.CHECKS)
+ANY_BYTES = st.one_of(st.binary(max_size=80), material.FRAGMENTS, material.NEAR_MISSES, material.mutated(GOOD), GOOD)
 
 
-@given(material.legal_srcs(), material.seqs(), material.legal_chans(), material.payloads(), material.checks())
+@given(material.LEGAL_SRCS, material.SEQS, material.LEGAL_CHANS, material.PAYLOADS, material.CHECKS)
 @examples(300)
 def test_reading_undoes_building(src: bytes, seq: int, chan: bytes, payload: bytes, check: bytes) -> None:
     datagram = Datagram(src, seq, chan, payload, check)
     assert bccn1.read(rebuilt(datagram)) == datagram
 
 
-@given(any_bytes())
+@given(ANY_BYTES)
 @examples(1000)
 def test_reading_accepts_exactly_what_the_grammar_allows(raw: bytes) -> None:
     legal = LEGAL.fullmatch(raw)
@@ -58,7 +57,7 @@ def test_reading_accepts_exactly_what_the_grammar_allows(raw: bytes) -> None:
     assert rebuilt(found) == bccn1.build(plain, found.check)
 
 
-@given(any_bytes())
+@given(ANY_BYTES)
 @examples(500)
 def test_an_envelope_alone_is_judged_as_in_the_whole_and_loses_no_byte(raw: bytes) -> None:
     envelope, whole = reason_of(bccn1.split_envelope, raw), reason_of(bccn1.read, raw)
@@ -80,7 +79,7 @@ def test_starts_is_how_a_datagram_of_each_length_begins(algo: bytes) -> None:
         assert bccn1.build(b"x" * length, algo + b"=" + total if algo else b"") == start + total + b"]" + b"x" * length
 
 
-@given(material.checks().filter(bool))
+@given(material.CHECKS.filter(bool))
 @examples(200)
 def test_a_check_is_split_at_its_first_equals_sign(check: bytes) -> None:
     algo, total = bccn1.split_check(check)

@@ -15,7 +15,7 @@ from bccnd.core.ingress import MAX_RELAYED
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from tests.core import scenario
 from tests.core.scenario import SRC, receive, receive_by_link
-from tests.core.world import NS, OWN, SIGNED, World, any_bytes, datagram
+from tests.core.world import ANY_BYTES, NS, OWN, SIGNED, World, datagram
 
 #: the client that carries datagrams to other segments
 CARRIER = 9
@@ -225,7 +225,7 @@ def test_a_subscription_to_all_of_the_bus_gets_nothing_that_is_for_links() -> No
     assert host.passed([datagram()]) == []
 
 
-@given(st.lists(st.tuples(any_bytes(), st.booleans(), st.booleans()), max_size=30))
+@given(st.lists(st.tuples(ANY_BYTES, st.booleans(), st.booleans()), max_size=30))
 def test_whatever_links_bring_gets_one_verdict_and_does_not_change_how_segments_are_judged(
     brought: list[tuple[bytes, bool, bool]],
 ) -> None:

@@ -194,13 +194,9 @@ def touches(seconds: st.SearchStrategy[float], back: st.SearchStrategy[bool]) ->
     return st.lists(st.builds(Touch, st.integers(0, 7), seconds, back), max_size=40)
 
 
-def slow_touches() -> st.SearchStrategy[list[Touch]]:
-    """A second or more apart, so that the order of eviction is exact, and a source that goes back is a restart."""
-    return touches(st.integers(1, 4).map(float), st.booleans())
-
-
-def fast_touches() -> st.SearchStrategy[list[Touch]]:
-    return touches(st.sampled_from([0.25, 0.25, 0.5, 0.75, 1.0, 2.0]), st.just(False))
+#: a second or more apart, so that the order of eviction is exact, and a source that goes back is a restart
+SLOW_TOUCHES = touches(st.integers(1, 4).map(float), st.booleans())
+FAST_TOUCHES = touches(st.sampled_from([0.25, 0.25, 0.5, 0.75, 1.0, 2.0]), st.just(False))
 
 
 def play(sources: Sources, history: list[Touch]) -> Iterator[tuple[bytes, float]]:
@@ -215,7 +211,7 @@ def play(sources: Sources, history: list[Touch]) -> Iterator[tuple[bytes, float]
         yield src, now
 
 
-@given(slow_touches(), st.integers(1, 8), st.one_of(st.integers(2, 12), st.just(10**6)))
+@given(SLOW_TOUCHES, st.integers(1, 8), st.one_of(st.integers(2, 12), st.just(10**6)))
 @examples(400)
 def test_the_cap_evicts_the_oldest_and_a_sweep_forgets_the_silent(history: list[Touch], cap: int, expire: int) -> None:
     sources = Sources(DedupRules(sanity=16, horizon=0.5, max_sources=cap, expire=float(expire)))
@@ -236,7 +232,7 @@ def test_the_cap_evicts_the_oldest_and_a_sweep_forgets_the_silent(history: list[
         assert (len(sources), sources.evicted, sources.expired) == (len(heard), evicted, expired)
 
 
-@given(st.one_of(slow_touches(), fast_touches()), st.integers(0, 24), st.integers(0, 20))
+@given(st.one_of(SLOW_TOUCHES, FAST_TOUCHES), st.integers(0, 24), st.integers(0, 20))
 @examples(300)
 def test_alive_counts_the_sources_heard_lately(history: list[Touch], half_seconds: int, later: int) -> None:
     sources = Sources(DedupRules(sanity=16, horizon=0.5))
@@ -421,14 +417,13 @@ def test_the_unknown_sender_has_no_tracker() -> None:
     assert receive(sources, b"??", 1, 0.0) == ACCEPTED
 
 
-def messages() -> st.SearchStrategy[list[tuple[str, bytes, int]]]:
-    """Senders, bodies, and the quarters of a second since the last one."""
-    peers = st.sampled_from(["10.0.0.1:5400", "10.0.0.2:5400", "10.0.0.1:5401"])
-    bodies = st.sampled_from([b"?:1:c|x", b"?:2:c|x", b"?:1:d|x", b"?:1:c|y", b"?:1:c|"])
-    return st.lists(st.tuples(peers, bodies, st.sampled_from([0, 0, 1, 3, 4, 7, 8, 9, 20])), max_size=40)
+PEERS = st.sampled_from(["10.0.0.1:5400", "10.0.0.2:5400", "10.0.0.1:5401"])
+BODIES = st.sampled_from([b"?:1:c|x", b"?:2:c|x", b"?:1:d|x", b"?:1:c|y", b"?:1:c|"])
+#: senders, bodies, and the quarters of a second since the last one
+MESSAGES = st.lists(st.tuples(PEERS, BODIES, st.sampled_from([0, 0, 1, 3, 4, 7, 8, 9, 20])), max_size=40)
 
 
-@given(messages(), st.sampled_from([0.25, 1.0, 2.0]))
+@given(MESSAGES, st.sampled_from([0.25, 1.0, 2.0]))
 @examples(400)
 def test_only_the_same_from_the_same_within_the_horizon_is_a_duplicate(
     history: list[tuple[str, bytes, int]], horizon: float

@@ -54,7 +54,7 @@ def refusal(out: Egress, chan: bytes, payload: bytes = b"x") -> str:
     return first
 
 
-@given(st.sampled_from([UNSIGNED, SIGNED, Door((Crc32(),)), SIG]), material.legal_chans(), st.binary(max_size=100))
+@given(st.sampled_from([UNSIGNED, SIGNED, Door((Crc32(),)), SIG]), material.LEGAL_CHANS, st.binary(max_size=100))
 @examples(200)
 def test_what_is_sent_reads_back_and_passes_the_same_check(door: Door, chan: bytes, payload: bytes) -> None:
     _, datagram = egress(door).emit(ME, chan, payload, CLOCK)
@@ -148,7 +148,7 @@ def test_a_key_that_is_changed_signs_from_then_on() -> None:
     assert reason_of(out.door.admit, datagram) == ""
 
 
-@given(material.legal_chans())
+@given(material.LEGAL_CHANS)
 @examples(300)
 def test_perl_safe_refuses_plain_channels_with_other_characters_and_nothing_else(chan: bytes) -> None:
     discarded = not chan.startswith(b"!") and not set(chan) <= set(PERL_TOKEN_BYTES + b"/?")

@@ -23,16 +23,12 @@ GRAMMAR = {
 }
 
 
-def packets() -> st.SearchStrategy[bytes]:
-    pieces = st.one_of(st.sampled_from([b"SUB", b"UNSUB", b"MSG", b"CMSG", b" ", b"\0", b"a/b"]), st.binary(max_size=3))
-    return st.one_of(st.binary(max_size=20), st.lists(pieces, max_size=6).map(b"".join))
+PIECES = st.one_of(st.sampled_from([b"SUB", b"UNSUB", b"MSG", b"CMSG", b" ", b"\0", b"a/b"]), st.binary(max_size=3))
+PACKETS = st.one_of(st.binary(max_size=20), st.lists(PIECES, max_size=6).map(b"".join))
+KEYS = st.binary(max_size=20).map(lambda key: key.replace(b"\0", b"0"))
 
 
-def keys() -> st.SearchStrategy[bytes]:
-    return st.binary(max_size=20).map(lambda key: key.replace(b"\0", b"0"))
-
-
-@given(packets())
+@given(PACKETS)
 @examples(700)
 def test_any_packet_is_a_frame_exactly_when_the_grammar_says_so(packet: bytes) -> None:
     fitting = [(verb, legal) for verb, form in GRAMMAR.items() if (legal := form.fullmatch(packet))]
@@ -44,7 +40,7 @@ def test_any_packet_is_a_frame_exactly_when_the_grammar_says_so(packet: bytes) -
         assert reason_of(frames.read, packet) == (no_payload if packet else "empty")
 
 
-@given(keys(), st.binary(max_size=40))
+@given(KEYS, st.binary(max_size=40))
 @examples(200)
 def test_what_is_built_reads_back(key: bytes, payload: bytes) -> None:
     assert frames.read(frames.message(key, payload)) == (frames.MSG, key, payload)
@@ -69,15 +65,11 @@ def test_frames_are_those_of_the_protocol() -> None:
     )
 
 
-def peers() -> st.SearchStrategy[str]:
-    return st.sampled_from(["10.0.0.1:5400", "[fe80::1%eth0]:5400", "local", ""])
+PEERS = st.sampled_from(["10.0.0.1:5400", "[fe80::1%eth0]:5400", "local", ""])
+ANY_PAYLOADS = st.one_of(material.FRAGMENTS, material.PAYLOADS, st.binary(max_size=40))
 
 
-def any_payloads() -> st.SearchStrategy[bytes]:
-    return st.one_of(material.fragments(), material.payloads(), st.binary(max_size=40))
-
-
-@given(material.legal_srcs(), material.seqs(), st.integers(0, 2**63 - 1), peers(), material.payloads())
+@given(material.LEGAL_SRCS, material.SEQS, st.integers(0, 2**63 - 1), PEERS, material.PAYLOADS)
 @examples(200)
 def test_meta_reads_back_before_any_payload(src: bytes, seq: int, received_ns: int, peer: str, payload: bytes) -> None:
     together = frames.meta(src, seq, received_ns, peer) + payload
@@ -89,8 +81,8 @@ def test_meta_reads_back_before_any_payload(src: bytes, seq: int, received_ns: i
     st.sampled_from(["yard", "255.255.255.255#5400", "eth0/ff02--bcc#5400", "Höfe 1+2", ""]),
     st.integers(0, 2**40),
     st.integers(0, 2**63 - 1),
-    peers(),
-    any_payloads(),
+    PEERS,
+    ANY_PAYLOADS,
 )
 @examples(300)
 def test_records_of_the_tap_and_frames_of_links_read_back_around_any_datagram(
@@ -148,17 +140,11 @@ A: Final = b"MSG a\0x"
 SEVEN: Final = b"\x07\0\0\0"
 
 
-def messages() -> st.SearchStrategy[bytes]:
-    """Messages of all lengths, many of them around those that are precomputed."""
-    around = st.integers(2040, 2056) | st.sampled_from([65_530, 70_000])
-    long = st.builds(
-        lambda key, byte, size: frames.message(key, byte * size), keys(), material.over(b"M\0 ", 1, 1), around
-    )
-    return st.one_of(st.builds(frames.message, keys(), st.binary(max_size=30)), long)
-
-
-def batches() -> st.SearchStrategy[bytes]:
-    return st.lists(st.builds(frames.message, keys(), st.binary(max_size=12)), min_size=1, max_size=5).map(frames.batch)
+AROUND = st.integers(2040, 2056) | st.sampled_from([65_530, 70_000])
+LONG = st.builds(lambda key, byte, size: frames.message(key, byte * size), KEYS, material.over(b"M\0 ", 1, 1), AROUND)
+#: messages of all lengths, many of them around those that are precomputed
+MESSAGES = st.one_of(st.builds(frames.message, KEYS, st.binary(max_size=30)), LONG)
+BATCHES = st.lists(st.builds(frames.message, KEYS, st.binary(max_size=12)), min_size=1, max_size=5).map(frames.batch)
 
 
 def test_a_batch_is_that_of_the_protocol() -> None:
@@ -169,7 +155,7 @@ def test_a_batch_is_that_of_the_protocol() -> None:
     assert frames.read_batch(packet) == [A, other]
 
 
-@given(st.lists(messages(), min_size=1, max_size=12))
+@given(st.lists(MESSAGES, min_size=1, max_size=12))
 @example([frames.message(b"a", b"x" * 100_000)] * 4)  # larger than the daemon makes
 @example([frames.message(b"", b"x" * (2048 - 5))])  # the first length that is not precomputed
 @example([frames.message(b"", b"x" * (2048 - 5))] * 2)
@@ -217,7 +203,7 @@ def test_a_count_is_a_number_however_it_is_written() -> None:
         assert frames.read_batch(b"MSGS " + digits + b"\0" + 2 * ONE) == [A, A]
 
 
-@given(material.mutated(batches()))
+@given(material.mutated(BATCHES))
 @examples(1000)
 def test_a_spoilt_batch_gives_messages_or_says_what_is_wrong(packet: bytes) -> None:
     reason = reason_of(frames.read_batch, packet)
@@ -230,7 +216,7 @@ def test_a_spoilt_batch_gives_messages_or_says_what_is_wrong(packet: bytes) -> N
         assert packet[packet.index(0) :] == frames.batch(got)[len(b"MSGS %d" % len(got)) :]
 
 
-@given(batches(), st.data())
+@given(BATCHES, st.data())
 @examples(300)
 def test_no_part_of_a_batch_is_a_batch(packet: bytes, data: st.DataObject) -> None:
     assert reason_of(frames.read_batch, packet[: data.draw(st.integers(0, len(packet) - 1))])

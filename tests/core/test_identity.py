@@ -17,12 +17,11 @@ from tests.core.material import examples, reason_of
 PIDS = st.one_of(st.integers(1, 4_194_304), st.integers(0, 2**31 - 1))
 
 
-def names() -> st.SearchStrategy[bytes]:
-    return st.one_of(
-        st.binary(max_size=20),
-        st.binary(min_size=100, max_size=200),
-        st.sampled_from([b"", b"sh", b"*", b"?", b"!", b"..", b"a/b", b"a:b|c", b"12345", b"\xff" * 300, b"x" * 300]),
-    )
+NAMES = st.one_of(
+    st.binary(max_size=20),
+    st.binary(min_size=100, max_size=200),
+    st.sampled_from([b"", b"sh", b"*", b"?", b"!", b"..", b"a/b", b"a:b|c", b"12345", b"\xff" * 300, b"x" * 300]),
+)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,7 @@ def test_an_identity_is_host_program_and_pid(host: bytes, program: bytes, usual:
     assert identity(host, program, 0, perl_safe=True) == perl_safe + b"/0"
 
 
-@given(names(), names(), PIDS)
+@given(NAMES, NAMES, PIDS)
 @examples(400)
 def test_an_identity_is_a_legal_src_of_three_tokens_and_an_exact_target(host: bytes, program: bytes, pid: int) -> None:
     usual, perl_safe = identity(host, program, pid), identity(host, program, pid, perl_safe=True)
@@ -66,7 +65,7 @@ def test_an_identity_is_a_legal_src_of_three_tokens_and_an_exact_target(host: by
         assert ours == other or (ours == ord("_") and other not in PERL_TOKEN_BYTES)
 
 
-@given(names(), names(), PIDS)
+@given(NAMES, NAMES, PIDS)
 @examples(200)
 def test_the_longest_names_are_cut_and_the_pid_is_not(host: bytes, program: bytes, pid: int) -> None:
     name = identity(host + b"h" * 128, program + b"p" * 128, pid)
@@ -75,7 +74,7 @@ def test_the_longest_names_are_cut_and_the_pid_is_not(host: bytes, program: byte
     assert len(name.split(b"/")[0]) == MAX_HOST
 
 
-@given(names(), st.integers(1, 64))
+@given(NAMES, st.integers(1, 64))
 @examples(200)
 def test_a_token_is_never_empty_and_only_changes_what_it_must(name: bytes, limit: int) -> None:
     made = token(name, limit)
@@ -88,7 +87,7 @@ def test_a_token_is_never_empty_and_only_changes_what_it_must(name: bytes, limit
             assert after == (before if legal else ord("_"))
 
 
-@given(names(), st.integers(7, 64))
+@given(NAMES, st.integers(7, 64))
 @examples(200)
 def test_a_perl_safe_token_stays_what_it_is(name: bytes, limit: int) -> None:
     made = token(name, limit, perl_safe=True)
@@ -96,10 +95,9 @@ def test_a_perl_safe_token_stays_what_it_is(name: bytes, limit: int) -> None:
     assert token(token(name, limit), limit, perl_safe=True) == made
 
 
-def tags() -> st.SearchStrategy[bytes]:
-    legal = [b"spare", b"7", b"a.b", b"x" * MAX_TAG]
-    known = [*legal, b"", b"*", b"?", b"!", b"a/b", b"a:b", b"a|b", b"a b", b"\xc3\xa9", b"\0"]
-    return st.one_of(st.sampled_from(known), st.binary(min_size=1, max_size=MAX_TAG + 2))
+LEGAL = [b"spare", b"7", b"a.b", b"x" * MAX_TAG]
+KNOWN = [*LEGAL, b"", b"*", b"?", b"!", b"a/b", b"a:b", b"a|b", b"a b", b"\xc3\xa9", b"\0"]
+TAGS = st.one_of(st.sampled_from(KNOWN), st.binary(min_size=1, max_size=MAX_TAG + 2))
 
 
 def is_tag(tag: bytes, perl_safe: bool) -> bool:
@@ -107,7 +105,7 @@ def is_tag(tag: bytes, perl_safe: bool) -> bool:
     return re.fullmatch(form, tag) is not None and (perl_safe or not set(tag) & set(b":|/*?!"))
 
 
-@given(names(), names(), PIDS, tags(), st.booleans())
+@given(NAMES, NAMES, PIDS, TAGS, st.booleans())
 @examples(300)
 def test_a_tag_is_one_more_token_or_refused(host: bytes, program: bytes, pid: int, tag: bytes, perl_safe: bool) -> None:
     base = identity(host, program, pid, perl_safe=perl_safe)

@@ -23,6 +23,7 @@ from bccnd.errors import BadDatagram
 from tests.core import naive
 from tests.core.material import KEY, OTHER_KEY, examples
 from tests.core.world import (
+    BATCHES,
     GROUPS,
     NS,
     OPEN,
@@ -33,7 +34,6 @@ from tests.core.world import (
     Batch,
     Deliveries,
     World,
-    batches,
     datagram,
     seal,
 )
@@ -154,7 +154,7 @@ HEARD_BEFORE = (*(datagram(), datagram(b"b"), b"BCCN1[7]a/p/1:|", b"BCCN1[15]a/p
 
 
 @given(
-    batches(),
+    BATCHES,
     st.sampled_from([None, KEY]),
     st.builds(DedupRules, sanity=st.sampled_from([16, 1024]), deliver_late=st.booleans(), monotonic=st.booleans()),
     st.integers(1, 4),

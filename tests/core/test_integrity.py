@@ -121,29 +121,30 @@ def sealed(algo: bytes, total: Seal) -> Seal:
     return lambda body: algo + b"=" + total(body)
 
 
-def good_datagrams() -> st.SearchStrategy[bytes]:
-    bodies = st.one_of(
-        st.sampled_from([BODY, BODY, OF_B, OF_C, b"", b"a", b":", b"]][", b"b/x|y:1:c"]),
-        material.bodies(),
-        material.over(material.MARKS, 0, 12),
-        st.integers(1490, 1510).map(lambda size: b"y" * size),
-    )
-    seals: list[Seal] = [
-        *(lambda _: b"", lambda _: b"sig=00", lambda _: b"md5=00"),
-        *(sealed(b"hmac", partial(hmac_sum, key)) for key in (KEY, KEY, OTHER_KEY, THIRD_KEY, b"unknown")),
-        *(sealed(b"sig", partial(sig_sum, key)) for key in (PRIVATE, PRIVATE, OTHER_PRIVATE)),
-        *(sealed(b"crc32", crc_sum), sealed(b"crc32", lambda body: crc_sum(body + b"x"))),
-        sealed(b"sig", lambda body: sig_sum(PRIVATE, body).upper()),
-    ]
-    magics = st.sampled_from([b"BCCN1", b"BCCN1", b"BCCN1", b"BCCN2"])
-    return st.builds(lambda body, seal, magic: checked(seal(body), body, magic), bodies, st.sampled_from(seals), magics)
+GOOD_DATAGRAMS_BODIES = st.one_of(
+    st.sampled_from([BODY, BODY, OF_B, OF_C, b"", b"a", b":", b"]][", b"b/x|y:1:c"]),
+    material.BODIES,
+    material.over(material.MARKS, 0, 12),
+    st.integers(1490, 1510).map(lambda size: b"y" * size),
+)
+SEALS: list[Seal] = [
+    *(lambda _: b"", lambda _: b"sig=00", lambda _: b"md5=00"),
+    *(sealed(b"hmac", partial(hmac_sum, key)) for key in (KEY, KEY, OTHER_KEY, THIRD_KEY, b"unknown")),
+    *(sealed(b"sig", partial(sig_sum, key)) for key in (PRIVATE, PRIVATE, OTHER_PRIVATE)),
+    *(sealed(b"crc32", crc_sum), sealed(b"crc32", lambda body: crc_sum(body + b"x"))),
+    sealed(b"sig", lambda body: sig_sum(PRIVATE, body).upper()),
+]
+MAGICS = st.sampled_from([b"BCCN1", b"BCCN1", b"BCCN1", b"BCCN2"])
+GOOD_DATAGRAMS = st.builds(
+    lambda body, seal, magic: checked(seal(body), body, magic), GOOD_DATAGRAMS_BODIES, st.sampled_from(SEALS), MAGICS
+)
 
 
 @given(
     st.builds(Setting, st.sampled_from(VERIFIERS), st.booleans(), st.booleans()),
     st.one_of(
-        *(good_datagrams(), good_datagrams(), material.mutated(good_datagrams())),
-        *(material.fragments(), material.near_misses(), st.binary()),
+        *(GOOD_DATAGRAMS, GOOD_DATAGRAMS, material.mutated(GOOD_DATAGRAMS)),
+        *(material.FRAGMENTS, material.NEAR_MISSES, st.binary()),
     ),
 )
 @example(Setting(required=True), checked(b""))

@@ -360,21 +360,20 @@ class Act(NamedTuple):
     who: int
 
 
-def acts() -> st.SearchStrategy[list[Act]]:
-    # Most pauses are near the interval, so that gaps agree, patience ends and sources are not dead all the time.
-    pauses = st.sampled_from([0, 0, 1, 2, 3, 4, 4, 4, 5, 6, 8, 8, 12, 14, 20, 60])
-    kinds = st.sampled_from(["beat", "beat", "beat", "message", ""])
-    act = st.builds(Act, pauses, st.sampled_from([True] * 9 + [False]), kinds, st.integers(0, 3))
-    # And some that keep a rhythm.
-    rhythm = st.builds(
-        lambda pause, who, times: [Act(pause, True, "beat", who)] * times,
-        st.sampled_from([2, 4, 5, 8, 9]),
-        st.integers(0, 3),
-        st.integers(2, 6),
-    )
-    return st.lists(st.one_of(act.map(lambda one: [one]), rhythm), max_size=25).map(
-        lambda many: list(chain.from_iterable(many))
-    )
+# Most pauses are near the interval, so that gaps agree, patience ends and sources are not dead all the time.
+PAUSES = st.sampled_from([0, 0, 1, 2, 3, 4, 4, 4, 5, 6, 8, 8, 12, 14, 20, 60])
+KINDS = st.sampled_from(["beat", "beat", "beat", "message", ""])
+ACT = st.builds(Act, PAUSES, st.sampled_from([True] * 9 + [False]), KINDS, st.integers(0, 3))
+# And some that keep a rhythm.
+RHYTHM = st.builds(
+    lambda pause, who, times: [Act(pause, True, "beat", who)] * times,
+    st.sampled_from([2, 4, 5, 8, 9]),
+    st.integers(0, 3),
+    st.integers(2, 6),
+)
+ACTS = st.lists(st.one_of(ACT.map(lambda one: [one]), RHYTHM), max_size=25).map(
+    lambda many: list(chain.from_iterable(many))
+)
 
 
 @dataclass
@@ -452,7 +451,7 @@ RULESETS = st.builds(
 )
 
 
-@given(RULESETS, acts(), st.sampled_from([100_000, 100_000, 1, 2, 3]))
+@given(RULESETS, ACTS, st.sampled_from([100_000, 100_000, 1, 2, 3]))
 @examples(600)
 def test_liveness_agrees_with_the_model_also_while_trackers_are_evicted(
     rules: LivenessRules, history: list[Act], cap: int

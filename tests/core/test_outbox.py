@@ -94,24 +94,18 @@ class Deed(NamedTuple):
     number: int = 0
 
 
-def frames() -> st.SearchStrategy[bytes]:
-    """Messages and control messages, many of one size, and no two alike in what they hold."""
-    sizes = st.integers(0, 3)
-    texts = st.binary(max_size=2)
-    return st.builds(lambda verb, size, text: verb + b" k\0" + b"x" * size + text, VERBS, sizes, texts)
-
-
 VERBS = st.sampled_from([b"MSG", b"MSG", b"MSG", b"CMSG"])
+#: messages and control messages, many of one size, and no two alike in what they hold
+FRAMES = st.builds(
+    lambda verb, size, text: verb + b" k\0" + b"x" * size + text, VERBS, st.integers(0, 3), st.binary(max_size=2)
+)
 LOSE = st.builds(Deed, st.just("lose"), number=st.integers(1, 3))
 ORDER = st.builds(Deed, st.just("set_order"), number=st.sampled_from([QUEUE, STACK, RANDOM]))
-PUT = st.builds(Deed, st.just("put"), frames())
+PUT = st.builds(Deed, st.just("put"), FRAMES)
 TAKE, CLEAR = st.just(Deed("take")), st.just(Deed("clear"))
 #: as those who use it do it: what is to be sent next is taken off, and a gap left in its place
 SKIP = st.just(Deed("skip"))
-
-
-def deeds(*more: st.SearchStrategy[Deed]) -> st.SearchStrategy[list[Deed]]:
-    return st.lists(st.one_of(PUT, PUT, PUT, LOSE, ORDER, TAKE, TAKE, *more), max_size=50)
+DEEDS = st.lists(st.one_of(PUT, PUT, PUT, LOSE, ORDER, TAKE, TAKE, SKIP, SKIP, CLEAR), max_size=50)
 
 
 def apply(deed: Deed, box: Outbox, naive: Naive) -> None:
@@ -134,7 +128,7 @@ def apply(deed: Deed, box: Outbox, naive: Naive) -> None:
             naive.lose_here()
 
 
-@given(deeds(SKIP, SKIP, CLEAR), st.sampled_from([0, 30, 64, MAX_PORTION]))
+@given(DEEDS, st.sampled_from([0, 30, 64, MAX_PORTION]))
 @example([Deed("put", b"MSG a\0"), Deed("lose", number=4), Deed("skip")], 64)
 @example(
     [Deed("set_order", number=STACK), Deed("put", b"MSG a\0"), Deed("lose", number=2), Deed("take"), Deed("skip")], 64

@@ -33,13 +33,12 @@ class Act(NamedTuple):
     limit: int
 
 
-def acts() -> st.SearchStrategy[list[Act]]:
-    whats = st.sampled_from(["open", "open", "open", "close", "close", "publish", "limit"])
-    uids = st.sampled_from([0, 1000, 1001])
-    return st.lists(st.builds(Act, whats, uids, st.sampled_from([0, 0, 1, 4, 40]), st.integers(1, 4)), max_size=60)
+WHATS = st.sampled_from(["open", "open", "open", "close", "close", "publish", "limit"])
+UIDS = st.sampled_from([0, 1000, 1001])
+ACTS = st.lists(st.builds(Act, WHATS, UIDS, st.sampled_from([0, 0, 1, 4, 40]), st.integers(1, 4)), max_size=60)
 
 
-@given(acts(), st.sampled_from([0.0, 0.25, 4.0]))
+@given(ACTS, st.sampled_from([0.0, 0.25, 4.0]))
 @examples(300)
 def test_each_user_has_as_many_clients_as_he_may_and_none_is_charged_for_another(
     history: list[Act], rate: float

@@ -26,26 +26,17 @@ NUMBERS = ((100, 1000, 7), (100, 1000, 77), (100, 1001, 7), (10, 1000, 7), (0, 0
 PEOPLE = [Someone(*numbers) for numbers in NUMBERS]
 
 
-def fields() -> st.SearchStrategy[bytes]:
-    """What may stand for a credential: numbers of somebody, nothing, and what is no number."""
-    numbers = sorted({b"%d" % number for someone in PEOPLE for number in someone})
-    sly = [b"*", b">", b"+", b"1*", b"007", b"00", b"-1", b"+7", b" 7", b"7 ", b"0x7", b"\xb2", b"!", b"cred", b"7.0"]
-    return st.one_of(st.sampled_from([b""] * 4 + numbers + numbers), st.sampled_from(sly))
-
-
-def rests() -> st.SearchStrategy[bytes]:
-    """What follows, among it what looks like the beginning again."""
-    nested = st.sampled_from([b"!/cred/100/1000/7/x", b"!/cred////", b"///", b"*/*/*/*", b"7/x", b"/", b""])
-    return st.one_of(naive.patterns("path"), naive.keys("path"), nested)
-
-
-def texts() -> st.SearchStrategy[bytes]:
-    """Keys and patterns that begin like secret ones, most of them with all their parts."""
-    whole = st.builds(
-        lambda parts, rest: PREFIX + b"/".join([*parts, rest]), st.tuples(fields(), fields(), fields()), rests()
-    )
-    some = st.lists(st.one_of(fields(), rests()), max_size=5).map(lambda parts: PREFIX + b"/".join(parts))
-    return st.one_of(whole, whole, whole, some)
+FIELDS_NUMBERS = sorted({b"%d" % number for someone in PEOPLE for number in someone})
+SLY = [b"*", b">", b"+", b"1*", b"007", b"00", b"-1", b"+7", b" 7", b"7 ", b"0x7", b"\xb2", b"!", b"cred", b"7.0"]
+#: what may stand for a credential: numbers of somebody, nothing, and what is no number
+FIELDS = st.one_of(st.sampled_from([b""] * 4 + FIELDS_NUMBERS + FIELDS_NUMBERS), st.sampled_from(SLY))
+NESTED = st.sampled_from([b"!/cred/100/1000/7/x", b"!/cred////", b"///", b"*/*/*/*", b"7/x", b"/", b""])
+#: what follows, among it what looks like the beginning again
+RESTS = st.one_of(naive.patterns("path"), naive.keys("path"), NESTED)
+WHOLE = st.builds(lambda parts, rest: PREFIX + b"/".join([*parts, rest]), st.tuples(FIELDS, FIELDS, FIELDS), RESTS)
+SOME = st.lists(st.one_of(FIELDS, RESTS), max_size=5).map(lambda parts: PREFIX + b"/".join(parts))
+#: keys and patterns that begin like secret ones, most of them with all their parts
+TEXTS = st.one_of(WHOLE, WHOLE, WHOLE, SOME)
 
 
 def parts_of(text: bytes) -> tuple[list[bytes], bytes] | None:
@@ -77,10 +68,10 @@ def listening(*subscriptions: tuple[Someone, bytes]) -> Routes[Someone]:
     return routes
 
 
-PATTERNS = st.lists(st.tuples(st.sampled_from(PEOPLE), texts()), max_size=8)
+PATTERNS = st.lists(st.tuples(st.sampled_from(PEOPLE), TEXTS), max_size=8)
 
 
-@given(PATTERNS, st.lists(texts(), min_size=1, max_size=8))
+@given(PATTERNS, st.lists(TEXTS, min_size=1, max_size=8))
 @example([(PEOPLE[0], PREFIX + b"////")], [PREFIX + b"100/1000/77/x"])
 @example([(PEOPLE[0], PREFIX + b"///*")], [PREFIX + b"0/0/1/x", PREFIX + b"100/1000/7/x"])
 @example([(PEOPLE[0], PREFIX + b"///!/cred/0/0/1/")], [PREFIX + b"0/0/1/!/cred/0/0/1/x", PREFIX + b"///!/cred/0/0/1/x"])
@@ -105,7 +96,7 @@ def asks_for(pattern: tuple[list[bytes], bytes] | None, key: tuple[list[bytes], 
     return same and naive.matches("path", b"x/" + pattern[1], b"x/" + key[1])
 
 
-@given(texts(), st.sampled_from(PEOPLE))
+@given(TEXTS, st.sampled_from(PEOPLE))
 @examples(300)
 def test_own_patterns_are_secret_ones_of_their_subscriber_and_each_stands_once(
     pattern: bytes, someone: Someone

@@ -11,7 +11,7 @@ from bccnd.core.integrity import Door
 from bccnd.core.roster import Source
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from tests.core.material import KEY, OTHER_KEY, examples
-from tests.core.world import OPEN, OWN, SIGNED, Batch, World, batches, datagram
+from tests.core.world import BATCHES, OPEN, OWN, SIGNED, Batch, World, datagram
 
 STAGES = ["size", "envelope", "check", "body", "dedup", "match"]
 ACCEPTING = NAMES[: LAST_ACCEPTED + 1]
@@ -36,7 +36,7 @@ def all_that_is_kept(world: World) -> object:
 
 
 @given(
-    batches(),
+    BATCHES,
     st.sampled_from([OPEN, SIGNED]),
     st.builds(DedupRules, sanity=st.sampled_from([16, 1024]), deliver_late=st.booleans(), monotonic=st.booleans()),
     st.sampled_from([1, 4096]),

@@ -138,10 +138,9 @@ def traffic(draw: st.DrawFn) -> bytes:
     return b"%b[%d%b]%b" % (magic, len(body), b":" + check if check else b"", body)
 
 
-def any_bytes() -> st.SearchStrategy[bytes]:
-    return st.one_of(
-        traffic(), traffic(), traffic(), material.mutated(traffic()), st.binary(max_size=60), material.fragments()
-    )
+ANY_BYTES = st.one_of(
+    traffic(), traffic(), traffic(), material.mutated(traffic()), st.binary(max_size=60), material.FRAGMENTS
+)
 
 
 class Batch(NamedTuple):
@@ -159,7 +158,6 @@ class Batch(NamedTuple):
         return [peer for _, peer in self.arrived]
 
 
-def batches() -> st.SearchStrategy[list[Batch]]:
-    peers = st.sampled_from([PEER, PEER, "10.0.0.8:1"])
-    quarters = st.sampled_from([0, 0, 0, 1, 9])
-    return st.lists(st.builds(Batch, quarters, st.lists(st.tuples(any_bytes(), peers), max_size=8)), max_size=6)
+PEERS = st.sampled_from([PEER, PEER, "10.0.0.8:1"])
+QUARTERS = st.sampled_from([0, 0, 0, 1, 9])
+BATCHES = st.lists(st.builds(Batch, QUARTERS, st.lists(st.tuples(ANY_BYTES, PEERS), max_size=8)), max_size=6)

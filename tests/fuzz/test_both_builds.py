@@ -81,7 +81,7 @@ def test_they_agree_on_all_that_was_kept_and_found(builds: Builds, name: str) ->
 
 
 @examples(120)
-@given(data=world.any_bytes())
+@given(data=world.ANY_BYTES)
 def test_they_agree_on_every_datagram(builds: Builds, data: bytes) -> None:
     builds.agree("datagram", data)
 
