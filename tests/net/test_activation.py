@@ -24,9 +24,9 @@ GROUP = "239.255.54.11"
 
 
 def options(
-    name: str = "here", port: int = 5400, address: str = BROADCAST, interface: str | None = None
+    name: str = "here", port: int = 5400, address: str = BROADCAST, device: str | None = None
 ) -> SegmentOptions:
-    return SegmentOptions(name, address, port, interface=interface, receive_buffer=65_536, largest=MAX_RECEIVE)
+    return SegmentOptions(name, address, port, interface=device, receive_buffer=65_536, largest=MAX_RECEIVE)
 
 
 @pytest.fixture
@@ -77,9 +77,7 @@ def refusal(sockets: Sockets, buses: list[str], segments: list[SegmentOptions], 
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_each_socket_finds_what_it_serves_in_whatever_order_they_came(
-    tmp_path: Path, stack: ExitStack, seed: int
-) -> None:
+def test_each_socket_finds_what_it_serves_in_whatever_order(tmp_path: Path, stack: ExitStack, seed: int) -> None:
     ports = [free_port(), free_port()]
     paths = [str(tmp_path / "one"), str(tmp_path / "two"), f"@bccnd-test-{os.getpid()}"]
     made = {
@@ -127,14 +125,12 @@ def test_a_bus_is_known_by_another_way_to_its_path_and_by_its_descriptor(tmp_pat
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_of_segments_on_one_port_the_name_decides_then_the_interface_then_the_address(
-    stack: ExitStack, order: tuple[int, ...]
-) -> None:
+def test_on_one_port_the_name_decides_then_interface_then_address(stack: ExitStack, order: tuple[int, ...]) -> None:
     port = free_port()
     segments = [
         options("by name", port),
-        options("by interface", port, interface="lo"),
-        options("by address", port, address=GROUP, interface="lo"),
+        options("by interface", port, device="lo"),
+        options("by address", port, address=GROUP, device="lo"),
     ]
     passed = [
         ("by name", udp_socket(port, device="lo")),  # by all else it would be the second
@@ -181,7 +177,7 @@ def test_metrics_that_are_off_and_segments_elsewhere_are_refused() -> None:
     refusal(Sockets([("metrics", tcp_socket())]), [], [], "metrics.listen: ", " 127.0.0.1:", "off", "ListenStream=")
     port = free_port()
     sockets = Sockets([("udp", udp_socket(port, device="lo"))])
-    refusal(sockets, [], [options(port=port, interface="eth7")], f"0.0.0.0:{port} on lo", "on eth7")
+    refusal(sockets, [], [options(port=port, device="eth7")], f"0.0.0.0:{port} on lo", "on eth7")
     try:
         fd = udp_socket(port, "::1")
     except OSError:

@@ -214,7 +214,7 @@ def test_who_has_asked_to_be_ended_is_ended_and_the_others_get_all_of_it(narrow:
 @pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
 @pytest.mark.parametrize(("soft", "hard", "waiting"), [("block", "discard", 1), ("queue", "block", 20)])
 @pytest.mark.parametrize("blocked", [False, True])
-def test_a_publisher_that_has_to_wait_loses_nothing(
+def test_who_waits_loses_nothing(
     narrow: Hub, together: bool, soft: str, hard: str, waiting: int, blocked: bool
 ) -> None:
     one, publisher = narrow.connect(b"a"), narrow.connect()

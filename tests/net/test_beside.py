@@ -43,9 +43,7 @@ def stays_away(loop: Loop, program: Program) -> bool:
     return (program.starts, program.pid) == (1, 0)
 
 
-def test_one_that_ends_is_started_again_after_a_pause_that_grows(
-    loop: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_that_ends_is_started_after_pauses(loop: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     program = Program(loop, "nng", shell(f"echo >> {tmp_path}/starts; [ -e {tmp_path}/kill ] && kill -KILL $$; exit 3"))
     program.start()
     turn_until(loop, lambda: program.starts == 5, "the fifth start")
@@ -116,9 +114,7 @@ def test_its_input_ends_with_us(loop: Loop, tmp_path: Path) -> None:
     turn_until(loop, lambda: not alive(pid), "its end")
 
 
-def test_what_the_service_manager_tells_us_is_not_for_others(
-    loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_manager_tells_us_is_for_us_only(loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", "@x")
     monkeypatch.setenv("WATCHDOG_USEC", "1")
     monkeypatch.setenv("KEPT", "1")

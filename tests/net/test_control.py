@@ -178,7 +178,7 @@ def test_where_there_is_no_segment_every_key_is_a_good_one(tmp_path: Path) -> No
         assert answer == frames.control(frames.WHOAMI, me(hub) + b"/x")
 
 
-def test_where_there_is_no_segment_an_exclamation_mark_is_a_letter_but_for_the_bus_own_keys(tmp_path: Path) -> None:
+def test_without_a_segment_an_exclamation_mark_is_a_letter_but_for_own_keys(tmp_path: Path) -> None:
     with Hub(tmp_path, bridged=False) as hub:
         peers = [hub.connect(pattern) for pattern in (b"", b"!*", b"!x", b"*")]
         peers[0].publish(b"!x", b"1")

@@ -105,9 +105,7 @@ def test_a_client_is_what_it_was_and_holds_what_it_held(site: Site) -> None:
     assert taken_apart(one.waiting() + one.all())[-1].endswith(b"|heard")
 
 
-def test_one_outside_of_our_pid_namespace_keeps_its_number_in_its_name(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_outside_of_our_pid_namespace_keeps_its_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     # As the kernel would have it if it were in another namespace.
     monkeypatch.setattr("bccnd.net.peer.credentials", lambda _: (0, os.geteuid(), os.getegid()))
     one, other = site.connect(b"a"), site.connect(b"a")
@@ -825,9 +823,7 @@ def test_so_are_datagrams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert messages(one.all(), b"a/x") == [b"3"]
 
 
-def test_what_meets_a_bug_while_it_is_worked_on_again_is_given_up_at_once(
-    site: Site, deadly: Deadly, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_then_meets_a_bug_is_given_up_at_once(site: Site, deadly: Deadly, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = site.connect(b"a"), site.connect(b"a")
     one.publish(b"a", b"poison", b"behind")
     with pytest.raises(Killed):
@@ -924,9 +920,7 @@ _STEP: Final = st.one_of(
 
 @settings(max_examples=examples(120))
 @given(st.lists(_STEP, min_size=1, max_size=12), st.floats(0, 1, exclude_max=True), st.floats(0, 3))
-def test_whatever_clients_do_and_wherever_a_daemon_is_killed_nobody_notices(
-    drawn: list[tuple[Any, list[Any]]], at: float, second: float
-) -> None:
+def test_whatever_clients_do_no_kill_is_noticed(drawn: list[tuple[Any, list[Any]]], at: float, second: float) -> None:
     steps: list[tuple[Any, ...]] = []
     for what, arguments in drawn:
         if what == "net":

@@ -89,9 +89,7 @@ def test_one_that_stands_still_is_not_waited_for(listener: JournalSocket, journa
     assert listener.raw() == b"A=2\n"
 
 
-def test_an_entry_that_is_too_large_goes_as_a_file_that_nobody_can_change(
-    listener: JournalSocket, journal: Journal
-) -> None:
+def test_a_large_entry_goes_as_a_file_that_nobody_can_change(listener: JournalSocket, journal: Journal) -> None:
     entry = encode([("MESSAGE", "x" * 2_000_000)])
     before = len(os.listdir("/proc/self/fd"))
     assert journal.send(entry)

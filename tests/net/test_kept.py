@@ -129,9 +129,7 @@ def test_on_tape_comes_first(case: Case) -> None:
         *(("goes_on", ()), ("counts", ())),
     ],
 )
-def test_who_cannot_be_written_down_any_more_is_given_up_with_the_reason(
-    case: Case, what: str, arguments: tuple[object, ...]
-) -> None:
+def test_who_cannot_be_written_down_is_given_up_and_why(case: Case, what: str, arguments: tuple[object, ...]) -> None:
     with no_file_larger_than(case.file.end + 10):
         getattr(case.kept, what)(*arguments)
     assert len(case.failures) == 1

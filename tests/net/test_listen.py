@@ -395,9 +395,7 @@ def let_pass(loop: Loop) -> None:
     turn(loop, 3)
 
 
-def test_out_of_descriptors_it_pauses_logs_it_once_and_goes_on_later(
-    loop: Loop, broke: Broke, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_out_of_descriptors_it_pauses_and_says_so(loop: Loop, broke: Broke, caplog: pytest.LogCaptureFixture) -> None:
     accepted: list[socket.socket] = []
     acceptor = Acceptor(loop, broke, "visitors", accepted.append)
     with socket.create_connection(broke.getsockname()):

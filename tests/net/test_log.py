@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from bccnd.net import log
 from bccnd.net.events import EVENTS
+from bccnd.net.log import Limited
 from bccnd.net.peer import Peer
 from tests.net.journals import JournalSocket
 from tests.support import PATIENCE
@@ -105,9 +106,7 @@ def said(record: logging.LogRecord) -> dict[str, Any]:
     return {"event": carried.event, "remedy": carried.remedy, **carried.fields}
 
 
-def test_a_message_is_logged_once_and_then_counted(
-    clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_line_is_logged_once_then_counted(clock: Clock, limited: Limited, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(5):
         limited.say("slow/a", "client_slow", "a is slow", remedy="hurry", pid=7)
     assert caplog.messages == ["a is slow. Remedy: hurry"]
@@ -129,9 +128,7 @@ def test_a_message_is_logged_once_and_then_counted(
     assert len(caplog.messages) == 5
 
 
-def test_a_message_is_composed_only_if_it_is_logged(
-    clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_message_is_made_only_to_be_logged(clock: Clock, limited: Limited, caplog: pytest.LogCaptureFixture) -> None:
     made = []
 
     def make() -> log.Words:
@@ -149,9 +146,7 @@ def test_a_message_is_composed_only_if_it_is_logged(
     assert said(caplog.records[1]) == {"event": "client_slow", "remedy": "that", **fields}
 
 
-def test_many_messages_of_one_event_do_not_fill_the_log(
-    clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_event_does_not_fill_the_log(clock: Clock, limited: Limited, caplog: pytest.LogCaptureFixture) -> None:
     before = log.lines_dropped["lines_left_out"]
     for number in range(10_000):
         limited.say(number, "client_slow", f"{number} is slow")
@@ -167,7 +162,7 @@ def test_many_messages_of_one_event_do_not_fill_the_log(
     assert caplog.messages[-1] == "later is slow"
 
 
-def test_a_line_about_a_drop_names_it_as_the_metrics_do(limited: log.Limited, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_line_about_a_drop_names_it_as_the_metrics_do(limited: Limited, caplog: pytest.LogCaptureFixture) -> None:
     limited.say(1, "dropped", "it fell", drop="copies_dropped", remedy="hold it")
     log.say("dropped", "two (copies_dropped) of them fell", drop="copies_dropped")
     log.say("tally", "nothing fell", drops="")
@@ -175,7 +170,7 @@ def test_a_line_about_a_drop_names_it_as_the_metrics_do(limited: log.Limited, ca
     assert said(caplog.records[0])["drop"] == "copies_dropped"
 
 
-def test_what_is_remembered_is_bounded(clock: Clock, limited: log.Limited, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_bounded(clock: Clock, limited: Limited, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "MAX_THINGS", 10)
     for number in range(100):
         limited.say(number, "client_slow", "slow")
@@ -183,9 +178,7 @@ def test_what_is_remembered_is_bounded(clock: Clock, limited: log.Limited, monke
         clock.now += 3
 
 
-def test_a_line_that_is_no_event_is_limited_too(
-    clock: Clock, limited: log.Limited, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_plain_lines_are_limited_too(clock: Clock, limited: Limited, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         limited.warn("x", "plain %s")
         limited.warn("y", lambda: "made")
@@ -196,7 +189,7 @@ def test_a_line_that_is_no_event_is_limited_too(
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
 
-def test_a_counter_is_reported_at_once_and_then_with_its_growth(clock: Clock, limited: log.Limited) -> None:
+def test_a_counter_is_reported_at_once_and_then_with_its_growth(clock: Clock, limited: Limited) -> None:
     assert limited.grown("a", 0) == 0
     assert limited.grown("a", 7) == 7
     clock.now += 1
@@ -224,7 +217,7 @@ def test_growth_of_a_counter_is_reported_once(steps: list[tuple[int, float]]) ->
     assert told + limited.grown("x", count) == count
 
 
-def stumble(limited: log.Limited, here: bool) -> None:
+def stumble(limited: Limited, here: bool) -> None:
     try:
         if here:
             raise ValueError("the cause")
@@ -233,9 +226,7 @@ def stumble(limited: log.Limited, here: bool) -> None:
         limited.bug("a client has met a bug", pid=3)
 
 
-def test_a_bug_is_logged_with_its_trace_once_for_each_place(
-    limited: log.Limited, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bug_is_logged_with_its_trace_once_a_place(limited: Limited, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         stumble(limited, here=True)
         stumble(limited, here=False)
@@ -248,9 +239,7 @@ def test_a_bug_is_logged_with_its_trace_once_for_each_place(
         assert (said(record)["event"], said(record)["pid"]) == ("internal_error", 3)
 
 
-def test_a_text_is_no_format_and_a_list_of_faults_keeps_its_remedies(
-    limited: log.Limited, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_text_is_no_format_and_faults_keep_their_remedies(limited: Limited, caplog: pytest.LogCaptureFixture) -> None:
     limited.say("x", "client_slow", "100%s %d")
     log.say("client_slow", "100%s %d", remedy="%s")
     log.say("start_refused", "cannot start:\na\n  remedy: b\nc\n  remedy: d", remedy="b", reason="x")
@@ -371,9 +360,7 @@ def test_people_get_the_time_and_the_level(setup: Setup, pipe: tuple[int, int]) 
 
 
 @pytest.mark.parametrize("make", [os.pipe, terminal, stream], ids=["pipe", "terminal", "socket"])
-def test_a_full_standard_error_does_not_block_and_lost_lines_are_counted(
-    make: Callable[[], tuple[int, int]], setup: Setup
-) -> None:
+def test_a_full_standard_error_blocks_none_and_losses_count(make: Callable[[], tuple[int, int]], setup: Setup) -> None:
     reader, writer = make()
     setup(stderr=writer)
     for number in range(5000):

@@ -79,9 +79,7 @@ def test_a_timer_armed_by_a_timer_waits_for_a_later_round(loop: Loop) -> None:
     assert called == ["first", "end of the round", "second"]
 
 
-def test_soon_runs_when_all_of_the_round_have_been_served(
-    loop: Loop, pipe: tuple[int, int], other_pipe: tuple[int, int]
-) -> None:
+def test_soon_runs_when_all_have_been_served(loop: Loop, pipe: tuple[int, int], other_pipe: tuple[int, int]) -> None:
     called: list[str] = []
 
     def on_ready(fd: int, _events: int) -> None:
@@ -98,9 +96,7 @@ def test_soon_runs_when_all_of_the_round_have_been_served(
     assert called[4:] == ["inner"]
 
 
-def test_what_is_unwatched_within_a_round_is_not_called_any_more(
-    loop: Loop, pipe: tuple[int, int], other_pipe: tuple[int, int]
-) -> None:
+def test_what_is_unwatched_is_called_no_more(loop: Loop, pipe: tuple[int, int], other_pipe: tuple[int, int]) -> None:
     called: list[int] = []
 
     def on_ready(events: int) -> None:
@@ -134,9 +130,7 @@ def test_a_callback_gets_what_its_descriptor_is_ready_for(loop: Loop) -> None:
     os.close(out)
 
 
-def test_change_takes_effect_at_the_next_round_and_watching_again_takes_the_new_callback(
-    loop: Loop, pipe: tuple[int, int]
-) -> None:
+def test_change_takes_effect_at_the_next_round_and_watching_again_anew(loop: Loop, pipe: tuple[int, int]) -> None:
     called: list[int] = []
     again: list[int] = []
     loop.watch(pipe[0], 0, called.append)

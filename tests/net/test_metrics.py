@@ -232,9 +232,7 @@ def test_a_source_is_alive_within_the_intervals_that_mean_death(observed: Observ
     assert observed.value("sources_alive") == 0
 
 
-def test_conflicts_heartbeats_copies_and_reloads_are_counted(
-    observed: Observed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_conflicts_heartbeats_copies_and_reloads_count(observed: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("identity_conflicts_total", "heartbeats_unwatched_total", "copies_dropped_total")
     assert [observed.value(name) for name in (*names, "config_last_reload_successful")] == [0, 0, 0, 1]
     observed.sources.claim(b"own/p/1")

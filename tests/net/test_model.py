@@ -368,9 +368,7 @@ def test_every_client_gets_exactly_what_is_due_and_nothing_is_left_at_the_end(tm
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_where_publishers_wait_every_message_is_accounted_for_once_and_each_keeps_its_order(
-    tmp_path: Path, seed: int
-) -> None:
+def test_where_publishers_wait_every_message_is_accounted_for_once_in_its_order(tmp_path: Path, seed: int) -> None:
     chance = random.Random(200 + seed)
     limits = BusLimits(
         queue_messages=8, queue_bytes=20_000, patience=chance.choice([60.0, 0.02]),

@@ -238,9 +238,7 @@ def test_a_publisher_waits_for_one_blocker_after_the_other(small: Hub) -> None:
     assert small.bus.counters.held["slow_reader"] in (1, 2)
 
 
-def test_a_publisher_that_ends_while_it_waits_loses_nothing_and_costs_no_turns(
-    small: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_ends_while_it_waits_loses_nothing_and_costs_no_turns(small: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     one, publisher, count = blocked(small)
     publisher.send(*numbered(count, 50))
     small.settle()
@@ -311,9 +309,7 @@ def test_a_mode_that_still_blocks_lets_no_publisher_go_on(small: Hub) -> None:
     assert one.client.box.messages == 20
 
 
-def test_a_client_that_reads_nothing_for_too_long_does_not_block_until_it_has_read_all(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_who_reads_nothing_blocks_only_when_it_has_read_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.05)) as hub:
         one, publisher, count = blocked(hub)
         publisher.send(*numbered(count, 100))
@@ -469,9 +465,7 @@ def test_in_every_order_a_message_that_no_packet_to_this_client_can_hold_is_a_ga
 @pytest.mark.parametrize("soft", [name.decode() for name in SOFT_MODES])
 @pytest.mark.parametrize("order", ["queue", "stack", "random"])
 @pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
-def test_in_every_mode_messages_and_gaps_are_what_was_sent(
-    small: Hub, soft: str, hard: str, order: str, together: bool
-) -> None:
+def test_in_every_mode_all_that_was_sent_is_got(small: Hub, soft: str, hard: str, order: str, together: bool) -> None:
     one, publisher = slow(small, b"a"), small.connect()
     mode(one, soft, hard, order)
     one.send(frames.request(frames.BATCH_ON if together else frames.BATCH_OFF))

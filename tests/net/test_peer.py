@@ -94,9 +94,7 @@ def test_another_process_is_known_by_its_user_its_groups_and_a_harmless_name(
         assert not set(peer.program) & set(b"/*?!:|\0 \n")
 
 
-def test_a_process_that_has_ended_keeps_its_user_but_not_its_name(
-    identifier: Identifier, listener: socket.socket
-) -> None:
+def test_a_process_that_has_ended_keeps_its_user_not_its_name(identifier: Identifier, listener: socket.socket) -> None:
     with connected(listener, ANN) as (process, served):
         for ended in (False, True):
             if ended:
@@ -109,9 +107,7 @@ def test_a_process_that_has_ended_keeps_its_user_but_not_its_name(
         assert credentials(served) == (process.pid, ANN.uid, ANN.gid)
 
 
-def test_a_process_that_has_gone_is_not_taken_for_the_one_that_has_its_pid_now(
-    identifier: Identifier, listener: socket.socket
-) -> None:
+def test_who_has_gone_is_not_taken_for_who_has_its_pid_now(identifier: Identifier, listener: socket.socket) -> None:
     need_root("only root can choose the next pid")
     with connected(listener, ANN) as (process, served):
         process.end()
@@ -132,9 +128,7 @@ def test_a_process_that_has_gone_is_not_taken_for_the_one_that_has_its_pid_now(
     cannot_here("somebody else is always quicker to take the next pid")
 
 
-def test_without_any_descriptor_left_a_peer_is_known_all_the_same(
-    identifier: Identifier, listener: socket.socket
-) -> None:
+def test_without_a_descriptor_a_peer_is_known_all_the_same(identifier: Identifier, listener: socket.socket) -> None:
     with connected(listener, ANN) as (process, served):
         expected = identifier.identify(served)
         with descriptors_left(0):

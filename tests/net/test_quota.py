@@ -27,9 +27,7 @@ def limited(folder: Path, *, queue_messages: int = 1000, **user: float) -> Hub:
     return Hub(folder, limits=BusLimits(queue_messages=queue_messages, user=limits), others=[("path", everybody)])
 
 
-def test_a_user_has_a_largest_number_of_clients_and_a_refused_one_leaves_nothing_behind(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_user_has_so_many_clients_and_one_more_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with limited(tmp_path, clients=2) as hub:
         mine = [hub.connect(b"a", who=ANN) for _ in range(2)]
         before = len(os.listdir("/proc/self/fd"))
@@ -146,9 +144,7 @@ def sends(chance: random.Random, peer: Peer) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_happens_every_charge_is_what_is_kept_and_all_are_taken_back_at_the_end(
-    tmp_path: Path, seed: int
-) -> None:
+def test_whatever_happens_every_charge_is_what_is_kept_and_all_are_taken_back(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     limits = BusLimits(
         queue_messages=10,

@@ -101,9 +101,7 @@ def test_the_kernels_stamp_lies_between_sending_and_receiving(opens: Opens) -> N
         assert before - second <= segment.receiver.stamp_ns() <= time.time_ns() + second
 
 
-def test_what_the_kernel_had_to_drop_is_counted_and_nothing_else(
-    opens: Opens, options: SegmentOptions, sender: socket.socket
-) -> None:
+def test_only_what_the_kernel_dropped_is_counted(opens: Opens, options: SegmentOptions, sender: socket.socket) -> None:
     small, large = opens(receive_buffer=4096), opens(receive_buffer=4 << 20)
     assert small.kernel_drops() == 0
     for _ in range(200):
@@ -131,9 +129,7 @@ def test_a_refused_broadcast_is_counted_by_its_error_and_the_next_one_goes_out(o
 MUCH = 1 << 30
 
 
-def test_a_buffer_that_was_granted_is_no_warning_and_a_closed_segment_gives_its_port_back(
-    options: SegmentOptions,
-) -> None:
+def test_a_buffer_that_was_granted_is_no_warning_and_close_gives_the_port_back(options: SegmentOptions) -> None:
     segment = Segment(replace(options, receive_buffer=65_536))
     assert segment.warnings == []
     assert segment.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2 >= 65_536
@@ -189,7 +185,7 @@ def passed(options: SegmentOptions) -> Iterator[socket.socket]:
         yield sock
 
 
-def test_a_buffer_smaller_than_asked_for_is_a_warning_with_the_remedy(
+def test_a_smaller_buffer_than_wanted_is_warned_of(
     passed: socket.socket, options: SegmentOptions, tmp_path: Path
 ) -> None:
     if int(Path("/proc/sys/net/core/rmem_max").read_text()) >= MUCH:
@@ -201,9 +197,7 @@ def test_a_buffer_smaller_than_asked_for_is_a_warning_with_the_remedy(
         assert (f"ReceiveBuffer={MUCH}" in warning) is (sock is not None)
 
 
-def test_what_was_dropped_before_the_start_is_said(
-    passed: socket.socket, options: SegmentOptions, sender: socket.socket
-) -> None:
+def test_drops_before_the_start_are_said(passed: socket.socket, options: SegmentOptions, sender: socket.socket) -> None:
     passed.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     for _ in range(200):
         sender.sendto(b"x" * 1000, (BROADCAST, options.port))

@@ -152,9 +152,7 @@ def test_each_call_is_the_notification_it_stands_for(tmp_path: Path, kind: str) 
         manager.close()
 
 
-def test_descriptors_are_stored_under_their_name_and_not_polled(
-    manager: Manager, notified: Notified, pipes: list[int]
-) -> None:
+def test_descriptors_are_stored_by_name_and_not_polled(manager: Manager, notified: Notified, pipes: list[int]) -> None:
     one, other, *_ = pipes
     assert manager.store("client-7", one)
     assert manager.store("pair", one, other)
@@ -166,9 +164,7 @@ def test_descriptors_are_stored_under_their_name_and_not_polled(
         os.close(fd)
 
 
-def test_a_status_is_told_when_it_has_changed_as_one_line_that_orders_nothing(
-    manager: Manager, notified: Notified
-) -> None:
+def test_a_status_is_told_when_it_has_changed_as_one_harmless_line(manager: Manager, notified: Notified) -> None:
     manager.ready("fine")
     for text in ("fine", "fine", "better", "better", " better\n"):
         manager.status(text)
@@ -185,9 +181,7 @@ def test_whatever_a_status_holds_it_is_one_line_of_good_length(text: str) -> Non
     assert line.decode("utf-8").isprintable()
 
 
-def test_without_a_manager_or_with_an_address_of_another_kind_nothing_happens(
-    loop: Loop, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_manager_or_a_known_address_nothing_happens(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     before = descriptors()
     strange = ["vsock:2:1234", "relative", "unix:/x"]
     environments = [{}, *({"NOTIFY_SOCKET": address} for address in ("", *strange))]
@@ -237,9 +231,7 @@ def test_the_loop_feeds_the_watchdog_twice_in_its_time(notified: Notified, loop:
     one.close()
 
 
-def test_what_is_not_taken_at_once_waits_in_order_and_keeps_its_descriptors(
-    manager: Manager, notified: Notified, loop: Loop
-) -> None:
+def test_what_is_not_taken_waits_with_its_descriptors(manager: Manager, notified: Notified, loop: Loop) -> None:
     manager.attach(loop)
     before = descriptors()
     sent = fill(manager)
@@ -381,9 +373,7 @@ def test_too_many_descriptors_in_flight_wait_until_some_have_arrived(tmp_path: P
             process.kill()
 
 
-def test_close_sends_what_waits_and_gives_up_on_a_manager_that_does_not_read(
-    notified: Notified, loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_close_sends_what_waits_or_gives_up(notified: Notified, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     before = descriptors()
     manager = Manager(notified.address)
     manager.attach(loop)

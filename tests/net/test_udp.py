@@ -131,9 +131,7 @@ def test_datagrams_go_to_the_address_of_the_segment_wherever_the_socket_is_bound
         (GROUP6, GROUP6, GROUP6),
     ],
 )
-def test_a_socket_is_bound_to_everything_or_to_the_address_of_the_segment(
-    opens: Opens, port: int, address: str, bind: str | None, place: str
-) -> None:
+def test_a_socket_is_bound_as_it_should(opens: Opens, port: int, address: str, bind: str | None, place: str) -> None:
     sock = opens(address, bind=bind)
     assert sock.getsockname()[:2] == (place, port)
     if address != GROUP6:
@@ -241,9 +239,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str, str]] = [
 
 
 @pytest.mark.parametrize(("address", "more", "reason", "detail", "remedy"), REFUSED)
-def test_a_segment_that_cannot_work_is_refused(
-    address: str, more: dict[str, Any], reason: str, detail: str, remedy: str
-) -> None:
+def test_what_cannot_work_is_refused(address: str, more: dict[str, Any], reason: str, detail: str, remedy: str) -> None:
     refused = refusal(options(address, **more))
     assert refused.reason == reason
     assert detail in refused.detail
