@@ -27,6 +27,7 @@ from tests.pipeline.journals import heard, put, rows
 from tests.refusals import refused
 
 PLAIN = StructType([StructField("chan", StringType()), StructField("payload", BinaryType())])
+OPTIONS = ("socket", "key", "rate", "dryRun", "checkBytes", "job", "summary")
 KEYED = StructType([*PLAIN.fields, StructField("key", StringType())])
 
 
@@ -43,11 +44,7 @@ def listener(daemon: Daemon) -> Iterator[bccnd.Connection]:
 
 
 def options(columns: StructType = PLAIN, **given: str) -> SinkSettings:
-    return read_settings(Options(given, sink_options()), columns)
-
-
-def sink_options() -> tuple[str, ...]:
-    return ("socket", "key", "rate", "dryRun", "checkBytes", "job", "summary")
+    return read_settings(Options(given, OPTIONS), columns)
 
 
 def batch(*found: tuple[str | None, bytes | None], keys: list[str | None] | None = None) -> pa.RecordBatch:
