@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,10 @@ OF_THE_PARSE = {
 def examples(count: int) -> settings:
     """The settings for a property that needs ``count`` examples in the profile ``full``; see `support.examples`."""
     return settings(max_examples=support.examples(count))
+
+
+def seal(key: bytes | None, body: bytes) -> bytes:
+    return b"" if key is None else b"hmac=" + hmac.digest(key, body, "sha256")[:8].hex().encode("ascii")
 
 
 def over(alphabet: bytes, low: int, high: int) -> st.SearchStrategy[bytes]:

@@ -13,25 +13,8 @@ from hypothesis import strategies as st
 from bccnd.core import capture
 from bccnd.core.capture import Datagram, Packet, Reader, Tally, unwrap
 from bccnd.errors import JournalError
-from tests.core.captures import (
-    MICRO,
-    NANO,
-    Frame,
-    block,
-    enhanced,
-    ether,
-    interface,
-    ipv4,
-    ipv6,
-    null,
-    pcap,
-    pcapng,
-    section,
-    sll,
-    sll2,
-    statistics,
-    udp,
-)
+from tests.core import captures
+from tests.core.captures import MICRO, NANO, Frame, block, ether, ipv4, ipv6, null, pcap, pcapng, sll, sll2, udp
 from tests.core.material import reason_of
 
 PORT = 5400
@@ -80,7 +63,7 @@ def wanted(count: int = 3) -> list[Datagram]:
 
 
 def one_by_one(*found: bytes) -> bytes:
-    return section() + b"".join(found)
+    return captures.section() + b"".join(found)
 
 
 FILES: dict[str, bytes] = {
@@ -88,16 +71,22 @@ FILES: dict[str, bytes] = {
     **{f"pcapng {order}": pcapng(frames(), order=order) for order in "<>"},
     "sections of both orders": pcapng(frames()[:1]) + pcapng(frames()[1:], order=">"),
     "interfaces of two kinds": one_by_one(
-        interface(101, resolution=9),
-        enhanced(Frame(T, ipv4(udp(b"0"))), per_second=10**9),
-        interface(1, resolution=0x80 | 20),
-        enhanced(frames()[1], 1, per_second=2**20),
-        interface(1, offset=1_000_000_000),
-        enhanced(Frame(T + 2_000_000 - 10**18, frames()[2].data), 2),
+        captures.interface(101, resolution=9),
+        captures.enhanced(Frame(T, ipv4(udp(b"0"))), per_second=10**9),
+        captures.interface(1, resolution=0x80 | 20),
+        captures.enhanced(frames()[1], 1, per_second=2**20),
+        captures.interface(1, offset=1_000_000_000),
+        captures.enhanced(Frame(T + 2_000_000 - 10**18, frames()[2].data), 2),
     ),
     "blocks that say nothing": one_by_one(
-        *(block(99, b"abc"), interface(), enhanced(frames()[0]), block(4, b"\0" * 8), statistics(0)),
-        *map(enhanced, frames()[1:]),
+        *(
+            block(99, b"abc"),
+            captures.interface(),
+            captures.enhanced(frames()[0]),
+            block(4, b"\0" * 8),
+            captures.statistics(0),
+        ),
+        *map(captures.enhanced, frames()[1:]),
     ),
 }
 
@@ -124,18 +113,25 @@ def test_packet_blocks_of_other_kinds() -> None:
     one = frames()[0]
     units = one.stamp // 1000
     head = struct.pack("<HHIIII", 0, 5, units >> 32, units & 0xFFFFFFFF, len(one.data), one.wire)
-    assert datagrams(one_by_one(interface(), block(2, head + one.data)))[0] == wanted(1)
+    assert datagrams(one_by_one(captures.interface(), block(2, head + one.data)))[0] == wanted(1)
     # A packet without a time, or with an impossible one, is counted.
     simple = block(3, struct.pack("<I", one.wire) + one.data)
     late = Frame(capture.MAX_STAMP, one.data)
-    found, tally = datagrams(one_by_one(interface(), simple, enhanced(one), enhanced(late)))
+    found, tally = datagrams(one_by_one(captures.interface(), simple, captures.enhanced(one), captures.enhanced(late)))
     assert found == wanted(1)
     assert counts(tally) == {"packets": 3, "datagrams": 1, "malformed": 2}
 
 
 def test_the_last_statistics_of_each_interface_count() -> None:
-    data = one_by_one(interface(), interface(), statistics(3), statistics(5), statistics(7, 1), statistics(9, 2))
-    assert read(data + one_by_one(interface(), statistics(100)))[1].dropped == 112
+    data = one_by_one(
+        captures.interface(),
+        captures.interface(),
+        captures.statistics(3),
+        captures.statistics(5),
+        captures.statistics(7, 1),
+        captures.statistics(9, 2),
+    )
+    assert read(data + one_by_one(captures.interface(), captures.statistics(100)))[1].dropped == 112
 
 
 # -- what is no capture
@@ -160,13 +156,13 @@ def test_what_is_no_capture_is_refused(data: bytes, why: str) -> None:
     "data",
     [
         pcap(frames()) + struct.pack("<IIII", 1, 0, 2**31, 2**31),
-        section() + interface() * (capture.MAX_INTERFACES + 1),
+        captures.section() + captures.interface() * (capture.MAX_INTERFACES + 1),
         *(
             pcapng(frames()) + more
             for more in (
                 *(struct.pack("<II", 6, size) + b"\0" * 20 for size in (13, 8, capture.MAX_BLOCK + 4)),
                 block(99, b"1234")[:-1] + b"x",
-                enhanced(frames()[0], 1),
+                captures.enhanced(frames()[0], 1),
                 block(6, struct.pack("<IIIII", 0, 0, 0, 100, 100) + b"x" * 50),
                 block(6, b"\0" * 8),
                 block(1, b"\0" * 4),

@@ -21,22 +21,8 @@ from bccnd.core.routes import Route, Routes
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
 from tests.core import naive
-from tests.core.material import KEY, OTHER_KEY, examples
-from tests.core.world import (
-    BATCHES,
-    GROUPS,
-    NS,
-    OPEN,
-    OWN,
-    PEER,
-    RECEIVERS,
-    SIGNED,
-    Batch,
-    Deliveries,
-    World,
-    datagram,
-    seal,
-)
+from tests.core.material import KEY, OTHER_KEY, examples, seal
+from tests.core.world import BATCHES, GROUPS, NS, OPEN, OWN, PEER, RECEIVERS, SIGNED, Batch, Deliveries, World, datagram
 
 ACCEPTING = set(NAMES[: LAST_ACCEPTED + 1])
 #: verdicts that depend on what came before

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +17,7 @@ from bccnd.core.routes import Routes
 from bccnd.core.trace import Trace, trace
 from bccnd.core.verdicts import NAMES
 from tests.core import material
-from tests.core.material import KEY, OTHER_KEY
+from tests.core.material import KEY, OTHER_KEY, seal
 
 PEER = "10.0.0.9:5400"
 NS = 1_700_000_000_000_000_000
@@ -38,10 +36,6 @@ RECEIVERS = {
 GROUPS = (b"c/", b"", b"!own")
 
 Deliveries = list[tuple[list[int], bytes]]
-
-
-def seal(key: bytes | None, body: bytes) -> bytes:
-    return b"" if key is None else b"hmac=" + hmac.new(key, body, hashlib.sha256).hexdigest()[:16].encode("ascii")
 
 
 def datagram(

@@ -15,16 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.leaf.sockets import (
-    SO_SNDBUFFORCE,
-    SO_TIMESTAMPNS,
-    SOCKADDR_IN,
-    pair,
-    read,
-    take,
-    udp,
-    until_readable,
-)
+from tests.leaf.sockets import SO_SNDBUFFORCE, SO_TIMESTAMPNS, SOCKADDR_IN, pair, read, take, udp, until_readable
 from tests.leaf.twins import each
 from tests.support import cannot_here, wait
 

@@ -16,8 +16,8 @@ from bccnd.core.observe import observe
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
 from tests import vectors
-from tests.core.material import KEY, OTHER_KEY
-from tests.core.world import NS, OPEN, OWN, PEER, SIGNED, World, seal
+from tests.core.material import KEY, OTHER_KEY, seal
+from tests.core.world import NS, OPEN, OWN, PEER, SIGNED, World
 
 _SIG: Final = vectors.DOORS["sig"]
 DOORS: Final = {
