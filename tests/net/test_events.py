@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import logging
 import re
-from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 from bccnd.net.events import EVENTS
-from tests.net.source import calls
 from tests.support import ROOT
 
 WHO = {"uid", "pid", "program"}
@@ -48,25 +48,32 @@ def test_the_catalog_explains_every_event_with_fields_that_it_always_has() -> No
         assert used <= {f"BCCND_{field.upper()}" for field in event.fields}, name
 
 
-def said() -> Iterator[tuple[str, str, set[str], bool]]:
+def fields_of(path: Path, call: ast.Call, func: ast.Attribute) -> tuple[str, str, set[str], bool]:
+    plain = ast.unparse(func.value) == "log"
+    event = call.args[0 if plain else 1]
+    assert isinstance(event, ast.Constant), f"{path.name}:{call.lineno}: which event?"
+    known: set[str] = set() if plain else {"count"}
+    for keyword in call.keywords:
+        if keyword.arg is not None:
+            known.add(keyword.arg)
+        elif isinstance(keyword.value, ast.Call):
+            assert ast.unparse(keyword.value.func) == "log.who"
+            known |= WHO | ({"identity"} if len(keyword.value.args) > 1 else set())
+        else:
+            known |= set(EVENTS[str(event.value)].fields)
+    all_here = not isinstance(call.args[1 if plain else 2], ast.Lambda)
+    return f"{path.name}:{call.lineno}", str(event.value), known, all_here
+
+
+@cache
+def said() -> list[tuple[str, str, set[str], bool]]:
     """Every call that logs an event: where, which one, with which fields, and whether those are all."""
-    for path, name, call in calls():
-        if name != "say" or not isinstance(call.func, ast.Attribute):
-            continue
-        plain = ast.unparse(call.func.value) == "log"
-        event = call.args[0 if plain else 1]
-        assert isinstance(event, ast.Constant), f"{path.name}:{call.lineno}: which event?"
-        known: set[str] = set() if plain else {"count"}
-        for keyword in call.keywords:
-            if keyword.arg is not None:
-                known.add(keyword.arg)
-            elif isinstance(keyword.value, ast.Call):
-                assert ast.unparse(keyword.value.func) == "log.who"
-                known |= WHO | ({"identity"} if len(keyword.value.args) > 1 else set())
-            else:
-                known |= set(EVENTS[str(event.value)].fields)
-        all_here = not isinstance(call.args[1 if plain else 2], ast.Lambda)
-        yield f"{path.name}:{call.lineno}", str(event.value), known, all_here
+    return [
+        fields_of(path, call, call.func)
+        for path in sorted((ROOT / "bccnd").rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "say"
+    ]
 
 
 def test_the_code_logs_every_event_with_the_fields_that_the_table_promises() -> None:

@@ -334,35 +334,22 @@ def test_a_missing_gateway_and_a_refused_reload_are_findings(daemon: Daemon) -> 
     assert "not there" in render(daemon.facts())
 
 
-def test_channels_come_by_what_they_carried_and_names_of_strangers_are_shown_as_they_are(daemon: Daemon) -> None:
+def test_channels_and_clients_come_by_their_load_and_the_last_lines_of_the_log_are_there(daemon: Daemon) -> None:
     daemon.channels = [(b"quiet", 1, 0), (EVIL.replace(" ", "_").encode(), 50, 3)]
+    for _ in range(ROWS + 5):
+        daemon.hub.connect(b"x")
+    worst = next(reversed(daemon.bus.clients.values()))
+    worst.box.put(b"MSG x\0waits")
+    daemon.said = [log.Line(AT, 30, "kernel_drops", "a <b>", "raise it")] * (LINES + 1)
     daemon.begin()
     daemon.channels = [(b"c/%d" % number, 2, 1) for number in range(100)]
     daemon.go_on(STEP)
     facts = daemon.facts()
     assert facts.channels[0][::2] == (EVIL.replace(" ", "_"), 50)
-    assert len(facts.channels) == CHANNELS
-    assert facts.more_channels == 102 - CHANNELS
-
-
-def test_clients_come_by_what_waits_for_them(daemon: Daemon) -> None:
-    for _ in range(ROWS + 5):
-        daemon.hub.connect(b"x")
-    worst = next(reversed(daemon.bus.clients.values()))
-    worst.box.put(b"MSG x\0waits")
-    daemon.begin()
-    facts = daemon.facts()
-    assert len(facts.clients) == ROWS
-    assert facts.more_clients == 5
-    assert facts.clients[0].identity == worst.identity.decode()
-    assert facts.clients[0].queue_messages == 1
+    assert (len(facts.channels), facts.more_channels) == (CHANNELS, 102 - CHANNELS)
+    assert (len(facts.clients), facts.more_clients) == (ROWS, 5)
+    assert (facts.clients[0].identity, facts.clients[0].queue_messages) == (worst.identity.decode(), 1)
     assert facts.queue_bytes == facts.clients[0].queue_bytes > 0
-
-
-def test_the_last_lines_of_the_log_are_there(daemon: Daemon) -> None:
-    daemon.said = [log.Line(AT, 30, "kernel_drops", "a <b>", "raise it")] * (LINES + 1)
-    daemon.begin()
-    facts = daemon.facts()
     assert facts.events == [Event(AT, "warning", "kernel_drops", "a <b>", "raise it")] * LINES
 
 
