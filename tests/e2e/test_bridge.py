@@ -8,8 +8,6 @@ import os
 import socket
 import stat
 import time
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,22 +15,6 @@ import pytest
 import bccnd
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.support import BROADCAST, free_port
-
-
-@pytest.fixture(scope="module")
-def signed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon that requires HMAC, for all tests; each of them has senders of its own."""
-    daemon = Daemon(tmp_path_factory.mktemp("daemon") / "a", start=False)
-    daemon.configure({"integrity": daemon.with_key(KEY)})
-    daemon.start()
-    with daemon:
-        yield daemon
-
-
-@pytest.fixture
-def before(signed: Daemon) -> Counter[str]:
-    """The verdicts before this test."""
-    return Counter(signed.verdicts())
 
 
 def test_a_datagram_reaches_every_subscriber_once_with_its_particulars(signed: Daemon) -> None:
@@ -47,10 +29,7 @@ def test_a_datagram_reaches_every_subscriber_once_with_its_particulars(signed: D
             assert client.receive(0.1) is None
 
 
-def test_what_a_client_publishes_reaches_local_clients_at_once_and_the_segment_signed(
-    signed: Daemon, before: Counter[str]
-) -> None:
-    sent = signed.metric("datagrams_sent_total")
+def test_what_a_client_publishes_reaches_local_clients_at_once_and_the_segment_signed(signed: Daemon) -> None:
     with signed.connect("demo/") as one, signed.connect("demo/") as two, Wire(signed.port) as wire:
         before_us = time.time_ns() // 1000
         for number in range(3):
@@ -65,20 +44,19 @@ def test_what_a_client_publishes_reaches_local_clients_at_once_and_the_segment_s
         for number in (1, 2):
             assert wire.hear(b"demo/x") == datagram(src.decode(), int(seq) + number, "demo/x", b"%d" % number, KEY)
         # Our own broadcasts come back to our socket, and are known for what they are.
-        wait(lambda: Counter(signed.verdicts()) - before == {"looped": 3})
+        wait(lambda: signed.verdicts() == {"looped": 3})
         assert one.receive(0.1) is None
-        assert signed.metric("datagrams_sent_total") == sent + 3
+        assert signed.metric("datagrams_sent_total") == 3
 
 
-def test_broadcasts_of_a_client_that_has_left_are_still_known_as_ours(signed: Daemon, before: Counter[str]) -> None:
+def test_broadcasts_of_a_client_that_has_left_are_still_known_as_ours(signed: Daemon) -> None:
     assert signed.tool("pub", "demo/x", "hello").returncode == 0
-    wait(lambda: Counter(signed.verdicts()) - before == {"looped": 1})
+    wait(lambda: signed.verdicts() == {"looped": 1})
 
 
 def test_the_tool_publishes_lines_and_prints_messages(signed: Daemon) -> None:
-    subscriptions = signed.metric("subscriptions")
     with signed.tool_running("sub", "--json", "-n", "3", "-t", "20", "logs/") as sub:
-        wait(lambda: signed.metric("subscriptions") > subscriptions, "bccn sub to subscribe")
+        wait(lambda: signed.metric("subscriptions") == 1, "bccn sub to subscribe")
         assert signed.tool("pub", "logs/a", stdin=b"one\ntwo \x1b[31m\n\xff\n").returncode == 0
         out, _ = sub.communicate(timeout=PATIENCE)
         assert sub.returncode == 0

@@ -35,20 +35,6 @@ def test_copies_that_waited_for_us_are_still_copies(tmp_path: Path) -> None:
         assert daemon.verdicts() == {"accepted": 159, "duplicate": 159}
 
 
-@pytest.mark.slow
-def test_a_sender_that_began_anew_while_we_stood_still_is_heard(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "a") as daemon, daemon.connect("a/") as client, Wire(daemon.port) as wire:
-        wire.send(datagram("relay02/x/1", 50, "a/b", b"before"))
-        assert payloads(client, 1) == [b"before"]
-        daemon.signal(signal.SIGSTOP)
-        time.sleep(2.3)
-        wire.send(datagram("relay02/x/1", 1, "a/b", b"anew"))
-        time.sleep(0.4)
-        daemon.signal(signal.SIGCONT)
-        assert payloads(client, 1) == [b"anew"]
-        assert daemon.verdicts() == {"accepted": 1, "restart": 1}
-
-
 def burst(daemon: Daemon, count: int) -> None:
     """Datagrams as fast as they can be sent, 150 bytes each."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

@@ -226,9 +226,8 @@ def hosts(request: pytest.FixtureRequest, stage: Stage, installed: Layer) -> Ite
 
 
 @pytest.fixture
-def key_files(tmp_path: Path) -> list[Path]:
-    """The key in force and the next one, for senders without a daemon."""
-    files = [tmp_path / "key", tmp_path / "next"]
-    for file, key in zip(files, (load.KEY, load.NEXT_KEY), strict=True):
-        file.write_bytes(key)
-    return files
+def key_file(tmp_path: Path) -> Path:
+    """The key, for senders without a daemon."""
+    file = tmp_path / "key"
+    file.write_bytes(load.KEY)
+    return file

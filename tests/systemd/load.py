@@ -21,7 +21,6 @@ from tests.systemd.stage import CannotBoot
 SOURCES: Final = Path(__file__).parent / "load"
 NAMES: Final = ("witness", "speaker", "hub")
 KEY: Final = b"0123456789abcdef0123456789abcdef"
-NEXT_KEY: Final = b"fedcba9876543210fedcba9876543210"
 #: what a connection tells of a publisher of which it has heard nothing
 _NOTHING: Final[Mapping[str, Any]] = {"count": 0, "last": 0, "doubled": 0, "disordered": 0, "missing": []}
 #: from where the programs are started, on every host
@@ -192,7 +191,7 @@ class Load(Closing):
     BATCH: Final = 10
     SLOW: Final = 4
 
-    def __init__(self, a: Host, b: Host | None, segment: Segment, programs: Path, keys: Sequence[Path]) -> None:
+    def __init__(self, a: Host, b: Host | None, segment: Segment, programs: Path, key: Path) -> None:
         self._programs: list[Program] = []
         self.sent: dict[int, int] = {}
         try:
@@ -201,7 +200,7 @@ class Load(Closing):
             )
             self.there = self._add(witness(b)) if b is not None else None
             self.local = self._add(local_speaker(a, 0, self.RATE))
-            self.remote = self._add(remote_speaker(segment, programs, "c", 1, self.RATE, keys))
+            self.remote = self._add(remote_speaker(segment, programs, "c", 1, self.RATE, [key]))
         except BaseException:
             self.close()
             raise

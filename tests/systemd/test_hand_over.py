@@ -75,9 +75,9 @@ def pair(hosts: Hosts) -> tuple[Host, Host]:
 
 
 @pytest.fixture
-def traffic(hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_files: list[Path]) -> Iterator[load.Load]:
+def traffic(hosts: Hosts, pair: tuple[Host, Host], programs: Path, key_file: Path) -> Iterator[load.Load]:
     """A load between the pair, which has begun to flow."""
-    with load.Load(*pair, hosts.segment, programs, key_files) as traffic:
+    with load.Load(*pair, hosts.segment, programs, key_file) as traffic:
         time.sleep(0.5)
         yield traffic
 

@@ -22,7 +22,7 @@ def event(host: Host, name: str) -> dict[str, Any]:
     return found[0]
 
 
-def test_events_are_found_by_id_and_field_and_explained(hosts: Hosts, programs: Path, key_files: list[Path]) -> None:
+def test_events_are_found_by_id_and_field_and_explained(hosts: Hosts, programs: Path) -> None:
     segment = hosts.wire("ab")
     host = hosts.ready("a", {"bus": {"queue": {"messages": 16}}})
     with (
