@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections import Counter
@@ -21,7 +22,7 @@ from bccnd.core.quota import UserLimits
 from bccnd.core.runs import LENGTH, MAX_PORTION
 from bccnd.net.clients import BusLimits
 from tests.net.packets import LARGE, accounted, clog, collect, from_segment, mode, numbered, numbers, to, unbatched
-from tests.support import Hub, Peer, dropped, gaps, slow, turn_until
+from tests.support import Hub, Peer, datagram, dropped, gaps, slow, turn_until
 
 ORDERS: Final = ["queue", "stack", "random"]
 
@@ -75,14 +76,10 @@ class Wire:
         self.hub = hub
         self.ingress = Ingress(Door(), hub.sources, Nameless(2.0), hub.routes)
         self.counters = SegmentCounters("here")
-        self.seq = 0
+        self.seqs = itertools.count(1)
 
-    def bring(self, chan: bytes, *payloads: bytes) -> None:
-        datagrams = []
-        for payload in payloads:
-            self.seq += 1
-            body = b"relay02/x/1:%d:%b|%b" % (self.seq, chan, payload)
-            datagrams.append(b"BCCN1[%d]%b" % (len(body), body))
+    def bring(self, chan: str, *payloads: bytes) -> None:
+        datagrams = [datagram("relay02/x/1", next(self.seqs), chan, payload) for payload in payloads]
         peers = ["10.0.0.9:5400"] * len(datagrams)
         found = self.ingress.feed(self.counters, datagrams, peers, time.monotonic(), time.time_ns())
         self.hub.bus.deliver(found)
@@ -111,15 +108,15 @@ def test_on_and_off_stand_between_the_messages_before_and_behind_them(hub: Hub) 
 def test_the_tap_goes_into_batches_in_its_order(hub: Hub) -> None:
     one = batched(hub, frames.TAP + b"accepted", b"a")
     wire = Wire(hub)
-    wire.bring(b"a", b"1", b"2")
+    wire.bring("a", b"1", b"2")
     hub.turn(1)
     (packet,) = one.all()
     found = frames.read_batch(packet)
     assert [frame.partition(b"\0")[0] for frame in found] == [b"MSG a", b"MSG !/tap/accepted"] * 2
     assert [frame[-3:] for frame in found[1::2]] == [b"a|1", b"a|2"]
-    verdict, segment, _, _, peer, datagram = frames.read_tapped(*frames.read(found[1])[1:])
+    verdict, segment, _, _, peer, tapped = frames.read_tapped(*frames.read(found[1])[1:])
     assert (verdict, segment, peer) == ("accepted", "here", "10.0.0.9:5400")
-    assert datagram == b"BCCN1[17]relay02/x/1:1:a|1"
+    assert tapped == b"BCCN1[17]relay02/x/1:1:a|1"
     assert hub.bus.counters.deliveries == 4
 
 
@@ -323,7 +320,7 @@ def test_whoever_gets_the_descriptor_of_one_who_left_gets_nothing_of_his(hub: Hu
     assert numbers(witness.all()) == list(range(5))
     assert fd not in hub.bus._clients._batched
     wire = Wire(hub)
-    wire.bring(b"b", b"1", b"2")
+    wire.bring("b", b"1", b"2")
     assert other.waiting() == [b"MSG b\x001", b"MSG b\x002"]
 
 
