@@ -186,6 +186,7 @@ def test_a_subscriber_that_does_not_read_costs_its_own_queue_only(tmp_path: Path
         (peer,) = [one for one in rows["peers"] if one["name"] == "SLOW"]
         assert peer["dropped"] == broker.dropped("queue_full")
         assert peer["queued"] <= 64 << 10
+        assert peer["received"] == 3  # its topic, and the mark that came and went
         # What it gets in the end are whole messages, in their order, the first ones without a hole.
         got = [
             struct.unpack("!BI", slow.hear().data.ljust(5, b"\0")[:5])[1] for _ in range(total - int(peer["dropped"]))

@@ -130,6 +130,15 @@ def test_a_reload_starts_changes_and_ends_it_and_leaves_it_alone_otherwise(tmp_p
         assert "has ended" not in daemon.said()
 
 
+def test_where_gateways_are_services_of_their_own_the_daemon_starts_none(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "a", broker(state=str(tmp_path / "ids")), start=False)
+    daemon.options = ["--no-gateways"]
+    daemon.start()
+    with daemon:
+        daemon.reload()  # by then it would have been started
+        assert gateways(daemon) == []
+
+
 def test_one_that_is_not_configured_or_lacks_its_library_ends_at_once(tmp_path: Path) -> None:
     # The daemon's own environment, but that pynng cannot be found in it.
     (tmp_path / "pynng.py").write_text("raise ModuleNotFoundError(\"No module named 'pynng'\", name='pynng')\n")
