@@ -107,9 +107,7 @@ def test_every_default_is_valid_itself() -> None:
         Settings().host = "other"
 
 
-def test_without_a_file_the_defaults_are_used_and_with_one_at_the_usual_place_that(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_file_at_the_usual_place_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(config, "DEFAULT_PATH", str(tmp_path / "bccnd.yaml"))
     assert load(None).settings == Settings()
     (tmp_path / "bccnd.yaml").write_text("host: other\n")

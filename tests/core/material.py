@@ -77,9 +77,7 @@ IN_CHECK = GRAPHIC.translate(None, b"]")
 CHECKS = st.one_of(
     st.just(b""),
     st.builds(
-        lambda algo, total: algo + b"=" + total,
-        over(IN_CHECK.translate(None, b"="), 1, 6),
-        over(IN_CHECK, 1, 20),
+        lambda algo, total: algo + b"=" + total, over(IN_CHECK.translate(None, b"="), 1, 6), over(IN_CHECK, 1, 20)
     ),
 )
 WORDS = b"BCCN1 BCCN2 [ ] : | = 0 1 3 12 hmac crc32 a/b ! ?".split()

@@ -76,9 +76,7 @@ def test_the_latest_restarts_are_remembered() -> None:
     st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(0, 60)), max_size=60),
     st.lists(st.integers(1, 60), min_size=1, max_size=60),
 )
-def test_whatever_comes_late_by_links_nothing_is_accepted_twice(
-    late: list[tuple[bool, int, int]], steps: list[int]
-) -> None:
+def test_nothing_that_comes_late_is_accepted_twice(late: list[tuple[bool, int, int]], steps: list[int]) -> None:
     # A source whose numbers rise, heard on the segment at once; copies come by links up to 20 s later, in any order.
     sources = Sources(RULES)
     events: list[tuple[float, bool, int]] = []
@@ -226,9 +224,7 @@ def test_a_subscription_to_all_of_the_bus_gets_nothing_that_is_for_links() -> No
 
 
 @given(st.lists(st.tuples(ANY_BYTES, st.booleans(), st.booleans()), max_size=30))
-def test_whatever_links_bring_gets_one_verdict_and_does_not_change_how_segments_are_judged(
-    brought: list[tuple[bytes, bool, bool]],
-) -> None:
+def test_what_links_bring_does_not_change_how_segments_are_judged(brought: list[tuple[bytes, bool, bool]]) -> None:
     host = Host(World(SIGNED))
     for raw, by_link, late in brought:
         if by_link:

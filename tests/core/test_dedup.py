@@ -376,9 +376,7 @@ def own(sources: Sources, first: int, beyond: int, src: bytes = SRC) -> Own:
 @example(100, 5, [99, 100, 101, 104, 105, 0, 1, bccn1.MAX_SEQ])
 @example(0, 0, [0, 1, bccn1.MAX_SEQ])
 @examples(100)
-def test_every_seq_that_we_have_not_given_is_a_conflict_and_the_first_is_reported(
-    first: int, count: int, seqs: list[int]
-) -> None:
+def test_every_seq_that_we_have_not_given_is_a_conflict(first: int, count: int, seqs: list[int]) -> None:
     sources = Sources(DedupRules())
     own(sources, first, first + count)
     foreign = [seq not in range(first, first + count) for seq in seqs]
@@ -425,9 +423,7 @@ MESSAGES = st.lists(st.tuples(PEERS, BODIES, st.sampled_from([0, 0, 1, 3, 4, 7, 
 
 @given(MESSAGES, st.sampled_from([0.25, 1.0, 2.0]))
 @examples(400)
-def test_only_the_same_from_the_same_within_the_horizon_is_a_duplicate(
-    history: list[tuple[str, bytes, int]], horizon: float
-) -> None:
+def test_only_the_same_from_the_same_is_a_duplicate(history: list[tuple[str, bytes, int]], horizon: float) -> None:
     nameless = Nameless(horizon)
     accepted: dict[tuple[str, bytes], float] = {}
     now = 1000.0

@@ -34,9 +34,7 @@ def history(*counts: int, step: float = STEP, charted: bool = True) -> History:
         ((900, 900), 5.0, 10, 5.0, 2.0),  # it has begun anew
     ],
 )
-def test_a_rate_is_over_the_time_that_is_asked_for(
-    counts: tuple[int, ...], now: float, count: int, seconds: float, rate: float
-) -> None:
+def test_a_rate(counts: tuple[int, ...], now: float, count: int, seconds: float, rate: float) -> None:
     assert history(*counts).rate("x", T0 + now, count, seconds) == pytest.approx(rate)
 
 

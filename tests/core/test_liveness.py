@@ -142,9 +142,7 @@ def test_a_short_history_gives_its_changes(name: str) -> None:
         ((40, 40), 0, 40.0),  # although the source seems to die before each heartbeat
     ],
 )
-def test_two_gaps_that_agree_are_the_interval_of_a_source(
-    gaps: tuple[float, ...], kept: float, interval: float
-) -> None:
+def test_two_gaps_that_agree_are_an_interval(gaps: tuple[float, ...], kept: float, interval: float) -> None:
     world = World(replace(RULES, dead_after=10 if gaps[0] < 40 else 3))
     world.beat_after(gaps, kept)
     assert world.source().interval == interval <= RULES.interval * liveness.MAX_STRETCH
@@ -453,9 +451,7 @@ RULESETS = st.builds(
 
 @given(RULESETS, ACTS, st.sampled_from([100_000, 100_000, 1, 2, 3]))
 @examples(600)
-def test_liveness_agrees_with_the_model_also_while_trackers_are_evicted(
-    rules: LivenessRules, history: list[Act], cap: int
-) -> None:
+def test_liveness_agrees_with_the_model(rules: LivenessRules, history: list[Act], cap: int) -> None:
     world, model = World(rules, DedupRules(max_sources=cap)), Naive(rules)
     deaths = 0
     for act in history:

@@ -40,9 +40,7 @@ ACTS = st.lists(st.builds(Act, WHATS, UIDS, st.sampled_from([0, 0, 1, 4, 40]), s
 
 @given(ACTS, st.sampled_from([0.0, 0.25, 4.0]))
 @examples(300)
-def test_each_user_has_as_many_clients_as_he_may_and_none_is_charged_for_another(
-    history: list[Act], rate: float
-) -> None:
+def test_each_user_has_as_many_clients_as_he_may(history: list[Act], rate: float) -> None:
     limit, now = 2, 0.0
     quota = Quota(UserLimits(clients=limit, rate=rate))
     held: Counter[int] = Counter()
@@ -92,9 +90,7 @@ def test_the_default_limits_are_those_of_the_contract() -> None:
     st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 1, 2, 8, 40]), st.sampled_from(["publish"] * 4 + ["again"]))),
 )
 @examples(400)
-def test_in_no_span_of_time_does_more_get_through_than_a_burst_and_the_rate(
-    rate: float, history: list[tuple[int, str]]
-) -> None:
+def test_no_more_gets_through_than_a_burst_and_the_rate(rate: float, history: list[tuple[int, str]]) -> None:
     quota = Quota(UserLimits(rate=rate))
     account, now = opened(quota), 0.0
     when: list[float] = []

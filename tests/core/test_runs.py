@@ -50,9 +50,7 @@ class Naive:
     st.sampled_from([0, 5, 20, CACHE]),
 )
 @examples(600)
-def test_every_receiver_gets_its_messages_in_order_whatever_is_forgotten(
-    history: list[Receivers | None], together: int, cache: int
-) -> None:
+def test_every_receiver_gets_its_messages_in_order(history: list[Receivers | None], together: int, cache: int) -> None:
     """None in the history is to take all."""
     both, naive = Runs(), Naive()
     with pytest.MonkeyPatch.context() as patch:
@@ -189,9 +187,7 @@ def size_of(portion: list[bytes]) -> int:
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=40), st.integers(0, 100))
 @examples(400)
-def test_portions_are_all_of_it_in_order_and_each_is_as_large_as_fits_or_one_message(
-    messages: list[bytes], limit: int
-) -> None:
+def test_portions_are_all_of_it_and_as_large_as_fits(messages: list[bytes], limit: int) -> None:
     found = list(portions(messages, limit))
     assert [one for portion in found for one in portion] == messages
     assert all(portion and (size_of(portion) <= limit or len(portion) == 1) for portion in found)

@@ -98,9 +98,7 @@ def asks_for(pattern: tuple[list[bytes], bytes] | None, key: tuple[list[bytes], 
 
 @given(TEXTS, st.sampled_from(PEOPLE))
 @examples(300)
-def test_own_patterns_are_secret_ones_of_their_subscriber_and_each_stands_once(
-    pattern: bytes, someone: Someone
-) -> None:
+def test_own_patterns_are_secret_ones_of_their_subscriber(pattern: bytes, someone: Someone) -> None:
     own, parts = own_patterns(pattern, *someone), parts_of(pattern)
     assert (own is None) == (parts is None or not names(pattern, someone))
     if own is not None and parts is not None:

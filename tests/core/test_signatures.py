@@ -87,9 +87,7 @@ KEYS = st.lists(st.sampled_from(["one", "two"]), max_size=2)
 @example({"": ["one"], "a": []}, "a/1", "one")
 @example({"a": ["one"], "a/b": ["one", "two"]}, "a/b/1", "two")
 @examples(300)
-def test_the_keys_of_the_longest_prefix_decide_for_every_source(
-    signers: dict[str, list[str]], src: str, signer: str
-) -> None:
+def test_the_keys_of_the_longest_prefix_decide(signers: dict[str, list[str]], src: str, signer: str) -> None:
     fitting = [prefix for prefix in signers if prefix in ("", src) or src.startswith(prefix + "/")]
     expected = signer in signers[max(fitting, key=len)] if fitting else None
     ring = Signatures({prefix.encode(): [public(name) for name in names] for prefix, names in signers.items()})

@@ -186,9 +186,7 @@ STEPS = st.lists(
 
 @examples(600)
 @given(st.sampled_from(sorted(ORDERS.values())), STEPS, st.integers(0, 40), STEPS)
-def test_a_queue_that_is_replayed_from_records_or_an_image_is_the_same(
-    order: int, before: list[Step], at: int, after: list[Step]
-) -> None:
+def test_a_replayed_queue_is_the_same(order: int, before: list[Step], at: int, after: list[Step]) -> None:
     lived, written = Outbox(), bytearray()
     do(lived, ("order", order), written.extend)
     for number, step in enumerate(before):

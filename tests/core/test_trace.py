@@ -42,9 +42,7 @@ def all_that_is_kept(world: World) -> object:
     st.sampled_from([1, 4096]),
 )
 @examples(130)
-def test_what_is_traced_is_what_happens_and_tracing_is_no_happening(
-    fed: list[Batch], door: Door, rules: DedupRules, cache: int
-) -> None:
+def test_what_is_traced_is_what_happens(fed: list[Batch], door: Door, rules: DedupRules, cache: int) -> None:
     world = World(door, rules, cache=cache)
     now = 0.0
     for batch in fed:

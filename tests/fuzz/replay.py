@@ -1,8 +1,7 @@
-"""Runs inputs through a target once more, without atheris: `python -m tests.fuzz.replay [--plain] TARGET [FILE...]`.
+"""Runs inputs through a target without atheris: `python -m tests.fuzz.replay [--plain] TARGET [FILE...]`.
 
-Without files it takes the corpus and the findings. ``--plain`` uses the plain build. With ``--outcomes`` it reads
-inputs from its input, each as a line with the target's name, a length and that many bytes, and answers each with the
-text of its outcome, behind its length: so the two builds are compared.
+Without files it takes the corpus and the findings. With ``--outcomes`` it answers each input, a line with the target's
+name, a length and so many bytes, with the length and text of its outcome: so the two builds are compared.
 """
 
 from __future__ import annotations

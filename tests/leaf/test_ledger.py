@@ -514,11 +514,6 @@ def until_killed_often_enough(one_round: Callable[[], bool]) -> None:
         hits += one_round()
 
 
-def spend_some_time() -> None:
-    """Be in progress for some tenths of a millisecond, so that it is likely to be killed then."""
-    sum(range(10_000))
-
-
 _MARK: Final = struct.Struct("=QI")
 
 
@@ -589,7 +584,7 @@ def test_a_process_killed_while_it_receives_leaves_what_it_had_taken(ledger: Any
                 with suppress(BlockingIOError):
                     batch = receiver.receive()
                     one.say_when(1.0)
-                    spend_some_time()
+                    sum(range(10_000))  # some time in which it is likely to be killed
                     told.send(b"%d %b" % (one.serial, b",".join(batch)))
                     one.finish()
 
@@ -636,7 +631,7 @@ def test_so_does_a_process_killed_while_it_takes_packets_of_clients(ledger: Any)
             while True:
                 with suppress(BlockingIOError):
                     size = inbox.receive(ours.fileno(), 8)
-                    spend_some_time()
+                    sum(range(10_000))  # some time in which it is likely to be killed
                     told.send(b"%d " % one.serial + bytes(inbox.view[:size]))
                     one.finish()
 
