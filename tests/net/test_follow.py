@@ -56,12 +56,10 @@ class Host:
         self.hub.bus.publish_through(publish)
 
     def ask(self, peer: Peer, **request: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self.follows.ask(peer.client, json.dumps(request).encode()))
-        return answer
+        return dict(json.loads(self.follows.ask(peer.client, json.dumps(request).encode())))
 
     def told(self, peer: Peer) -> list[dict[str, Any]]:
-        events: list[dict[str, Any]] = json.loads(self.follows.ask(peer.client, b""))["events"]
-        return events
+        return list(json.loads(self.follows.ask(peer.client, b""))["events"])
 
     def next(self, peer: Peer) -> list[dict[str, Any]]:
         """Turn until there are events."""

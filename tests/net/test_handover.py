@@ -9,12 +9,12 @@ import stat
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -737,23 +737,6 @@ def test_an_empty_packet_is_answered_once_and_the_end_is_none(site: Site) -> Non
     assert half.waiting() == [b"MSG a\0x"]
 
 
-class Deadly:
-    """In the place of a function: kills who calls it with something that is meant to."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.deaths = 0
-
-    def __get__(self, instance: object, owner: type) -> Callable[..., Any]:
-        return partial(self, instance)
-
-    def __call__(self, *arguments: Any) -> Any:
-        if any(b"poison" in one for one in arguments if isinstance(one, bytes)):
-            self.deaths += 1
-            raise Killed
-        return self.function(*arguments)
-
-
 def given_up(site: Site) -> str:
     """What is said of an input when enough daemons have died of it."""
     deaths = 0
@@ -771,15 +754,25 @@ def given_up(site: Site) -> str:
     return told
 
 
+PUBLISH: Final = Bus._publish
+
+
 @pytest.fixture
-def deadly(monkeypatch: pytest.MonkeyPatch) -> Deadly:
-    """Publishing kills."""
-    one = Deadly(Bus._publish)
-    monkeypatch.setattr(Bus, "_publish", one)
-    return one
+def deaths(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Publishing poison kills; what has killed."""
+    killed: list[bytes] = []
+
+    def publish(bus: Bus, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
+        if payload == b"poison":
+            killed.append(payload)
+            raise Killed
+        PUBLISH(bus, client, key, payload, packet)
+
+    monkeypatch.setattr(Bus, "_publish", publish)
+    return killed
 
 
-def test_a_packet_that_kills_who_works_on_it_is_given_up_in_the_end(site: Site, deadly: Deadly) -> None:
+def test_a_packet_that_kills_who_works_on_it_is_given_up_in_the_end(site: Site, deaths: list[bytes]) -> None:
     one, other = site.connect(b"a"), site.connect(b"a")
     one.publish(b"a", b"before")
     site.settle()
@@ -787,20 +780,20 @@ def test_a_packet_that_kills_who_works_on_it_is_given_up_in_the_end(site: Site, 
     with pytest.raises(Killed):
         site.settle()
     assert "12 bytes" in given_up(site)
-    assert deadly.deaths == MAX_TRIES + 1
+    assert len(deaths) == MAX_TRIES + 1
     assert other.all() == one.all() == [b"MSG a\0before", b"MSG a\0behind"]
     site.die()
     assert site.handover.dropped == []
 
 
-def test_so_is_one_that_had_to_wait(tmp_path: Path, deadly: Deadly) -> None:
+def test_so_is_one_that_had_to_wait(tmp_path: Path, deaths: list[bytes]) -> None:
     with Site(tmp_path, limits=BusLimits(user=UserLimits(rate=10.0))) as site:
         one, other = site.connect(b"a"), site.connect(b"a")
         one.publish(b"a", *(b"%d" % number for number in range(10)), b"poison", b"behind")
         with pytest.raises(Killed):
             turn_until(site.loop, lambda: False)
         assert given_up(site)
-        assert deadly.deaths == MAX_TRIES + 1
+        assert len(deaths) == MAX_TRIES + 1
         assert (one.client.waits, one.client.held) == (None, None)
         turn_until(site.loop, lambda: len(site.sent) == 11)
         expected = [b"MSG a\0%d" % number for number in range(10)] + [b"MSG a\0behind"]
@@ -815,15 +808,17 @@ def test_so_are_datagrams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         site.broadcast(told(1, b"a/x", b"poison"), told(2, b"a/x", b"2"))
         assert len(site.segment.receiver.receive()) == 2
         with monkeypatch.context() as patch:
-            deadly = Deadly(lambda *_: None)
-            patch.setattr(Site, "_feed_again", lambda _, unfinished: deadly(*unfinished.datagrams))
+            feed = Mock(side_effect=Killed)
+            patch.setattr(Site, "_feed_again", feed)
             assert "2 datagrams" in given_up(site)
-            assert deadly.deaths == MAX_TRIES
+            assert feed.call_count == MAX_TRIES
         site.broadcast(told(3, b"a/x", b"3"))
         assert messages(one.all(), b"a/x") == [b"3"]
 
 
-def test_what_then_meets_a_bug_is_given_up_at_once(site: Site, deadly: Deadly, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_then_meets_a_bug_is_given_up_at_once(
+    site: Site, deaths: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, other = site.connect(b"a"), site.connect(b"a")
     one.publish(b"a", b"poison", b"behind")
     with pytest.raises(Killed):
@@ -831,7 +826,7 @@ def test_what_then_meets_a_bug_is_given_up_at_once(site: Site, deadly: Deadly, m
 
     def buggy(bus: Bus, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
         assert payload != b"poison"
-        deadly.function(bus, client, key, payload, packet)
+        PUBLISH(bus, client, key, payload, packet)
 
     monkeypatch.setattr(Bus, "_publish", buggy)
     site.die()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from timeit import repeat
 
 import pytest
 from hypothesis import given
@@ -368,17 +368,6 @@ def test_many_requests_within_a_second_gather_once(daemon: Daemon, monkeypatch: 
     assert pages["/"]("")[2] is not first
 
 
-def least(call: Any, times: int = 7) -> float:
-    """The least processor time that it takes."""
-
-    def once() -> float:
-        began = time.thread_time()
-        call()
-        return time.thread_time() - began
-
-    return min(once() for _ in range(times))
-
-
 def test_looking_costs_no_more_however_many_sources_there_are(daemon: Daemon) -> None:
     def hear(low: int, high: int) -> None:
         for number in range(low, high):
@@ -389,7 +378,7 @@ def test_looking_costs_no_more_however_many_sources_there_are(daemon: Daemon) ->
         daemon.sources.losers[b"host/%d/program" % number] = number + 1
     daemon.gatherer.hear((b"host/%d/program" % (number + 1000), SILENT) for number in range(MAX_SILENT))
     daemon.begin()
-    few = least(daemon.facts)
+    few = min(repeat(daemon.facts, timer=time.thread_time, number=1, repeat=7))
     hear(5_000, 60_000)
-    many = least(daemon.facts)
+    many = min(repeat(daemon.facts, timer=time.thread_time, number=1, repeat=7))
     assert many < 4 * few + 0.002, (few, many)

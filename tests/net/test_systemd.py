@@ -43,8 +43,7 @@ def taken_by(passed: list[tuple[str, int]], *changes: dict[str, str]) -> dict[st
     command = [*launch(passed), sys.executable, "-c", TAKER, json.dumps(changes)]
     descriptors = [one for _, one in passed]
     done = subprocess.run(command, cwd=ROOT, pass_fds=descriptors, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return dict(json.loads(done.stdout))
 
 
 @pytest.fixture
