@@ -29,6 +29,7 @@ KEYS = st.binary(max_size=20).map(lambda key: key.replace(b"\0", b"0"))
 
 
 @given(PACKETS)
+@example(b"MSG a")
 @examples(700)
 def test_any_packet_is_a_frame_exactly_when_the_grammar_says_so(packet: bytes) -> None:
     fitting = [(verb, legal) for verb, form in GRAMMAR.items() if (legal := form.fullmatch(packet))]
