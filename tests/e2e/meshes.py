@@ -7,13 +7,11 @@ Segments are 10.80.<segment>.0/24; bridges meet on 10.90.0.0/24.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import os
 import signal
 import subprocess
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -39,20 +37,6 @@ HEALING: Final = 60.0
 CHANNEL: Final = "mesh/x"
 #: behind the names of namespaces, for several meshes of one test run
 _SERIALS: Final = map("abcdefghijklmnopqrstuvwxyz".__getitem__, itertools.cycle(range(26)))
-_CLONE_NEWNET: Final = 0x40000000
-_libc: Final = ctypes.CDLL(None, use_errno=True)
-
-
-@contextlib.contextmanager
-def inside(name: str) -> Iterator[None]:
-    """Be in another network namespace, with this thread."""
-    with open("/proc/self/ns/net") as here, open(f"/run/netns/{name}") as there:
-        if _libc.setns(there.fileno(), _CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), "cannot enter a network namespace")
-        try:
-            yield
-        finally:
-            assert _libc.setns(here.fileno(), _CLONE_NEWNET) == 0
 
 
 class MeshHost(Daemon):
@@ -78,15 +62,6 @@ class MeshHost(Daemon):
                 **settings,
             }
         )
-
-    def page(self, path: str) -> str:
-        assert self.process is not None
-        try:
-            with inside(self.space), urllib.request.urlopen(f"{self.url}{path}", timeout=PATIENCE) as answer:
-                return str(answer.read().decode())
-        except OSError as error:
-            said = f"{self.name} does not answer: {error}; exit status {self.process.poll()}:\n{self.said()}"
-            raise AssertionError(said) from error
 
     def join(self) -> None:
         """Start the program."""
