@@ -68,8 +68,7 @@ def value_of(text: str, where: str) -> Any:
 # -- the shipped sample
 
 
-def sample() -> str:
-    return SAMPLE.read_text(encoding="utf-8")
+SAMPLE_TEXT = SAMPLE.read_text(encoding="utf-8")
 
 
 def test_the_sample_is_valid_but_for_a_group_that_a_host_may_not_have() -> None:
@@ -78,20 +77,20 @@ def test_the_sample_is_valid_but_for_a_group_that_a_host_may_not_have() -> None:
     except ConfigError as error:
         (fault,) = error.faults
         assert fault.path == "bus.group"
-        assert "group: bccn" in sample().splitlines()[fault.line - 1]
+        assert "group: bccn" in SAMPLE_TEXT.splitlines()[fault.line - 1]
     else:
         assert configuration.gids == {"bccn": grp.getgrnam("bccn").gr_gid}
 
 
 def test_the_sample_shows_the_defaults() -> None:
-    text, removed = re.subn(r"(?m)^ *group:.*\n", "", sample())
+    text, removed = re.subn(r"(?m)^ *group:.*\n", "", SAMPLE_TEXT)
     assert removed == 1
     assert read(text, str(SAMPLE)) == config.Configuration(Settings())
 
 
 def test_every_key_stands_in_the_sample() -> None:
     keys = {key.path.rpartition(".")[2] for key in keys_of_the_schema()}
-    assert [key for key in sorted(keys) if not re.search(rf"\b{key}:", sample())] == []
+    assert [key for key in sorted(keys) if not re.search(rf"\b{key}:", SAMPLE_TEXT)] == []
 
 
 def test_every_default_is_valid_itself() -> None:
@@ -692,7 +691,7 @@ def test_a_key_that_was_not_passed_or_is_bad_needs_a_restart(tmp_path: Path, cre
 
 
 #: the names of keys, and values of many kinds
-WORDS = sorted({*re.findall(r"([a-z_]+):", sample())})
+WORDS = sorted({*re.findall(r"([a-z_]+):", SAMPLE_TEXT)})
 WORDS += ["hmac", "none", "off", "127.0.0.1:1", "5s", "4MiB", "0660", "root"]
 NUMBERS = st.none() | st.booleans() | st.integers() | st.floats() | st.dates()
 SCALARS = NUMBERS | st.binary(max_size=8) | st.text(max_size=8) | st.sampled_from(WORDS)
