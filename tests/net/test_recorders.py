@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import frames
+from bccnd.core.counters import MAX_COUNT
 from bccnd.net.access import Rule, everybody
 from bccnd.net.recorders import MAX_REPORT, RECORDED, Recorders, report_of
 from tests.support import ANN, BOB, Hub, refusals
 
 
-@given(st.dictionaries(st.sampled_from(RECORDED), st.integers(0, 2**63)))
+@given(st.dictionaries(st.sampled_from(RECORDED), st.integers(0, MAX_COUNT)))
 def test_a_report_is_read_as_it_was_written(counts: dict[tuple[str, str], int]) -> None:
     recorders = Recorders()
     assert recorders.report(Mock(open=True), report_of(counts))
@@ -39,6 +40,7 @@ def test_reports_of_recorders_are_added_and_one_that_has_ended_counts_until_the_
 def test_a_malformed_report_is_refused_and_unknown_names_bring_nothing() -> None:
     recorders = Recorders()
     malformed = [b"", b"nothing", b"7", b'"x"', b'{"recorder_dropped_records/disk": "many"}', b"[" * 4000]
+    malformed.append(b'{"recorder_dropped_records/disk": %d}' % (MAX_COUNT + 1))
     for text in (*malformed, b'{"x": "' + b"y" * MAX_REPORT + b'"}'):
         assert not recorders.report(Mock(open=True), text)
     assert recorders.report(Mock(open=True), b'{"made/up": 3, "recorder_dropped_records/disk": -1}')
