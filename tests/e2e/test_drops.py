@@ -33,7 +33,7 @@ ELSEWHERE: Final = {
     *("clients_refused/bug", "clients_ended/bug", "visitors_refused/bug", "clients_ended/pid_reused"),
     *(f"sources_forgotten/{name}_evicted" for name in ("nameless", "own", "restarts", "dead")),
     "send_errors/send_errors",
-    "deliveries_dropped/too_big",
+    *("deliveries_dropped/too_big", "deliveries_dropped/match_limit"),
     *(f"client_errors/{name}" for name in ("no_signing_key", "send_failed")),
     *(f"{name}/{name}" for name in ("state_dropped", "clients_not_kept", "sources_not_kept", "notifications_lost")),
     "log_lines_dropped/lines_lost",
