@@ -81,6 +81,9 @@ TELL: Final = 10.0
 CALLED: Final = 30.0
 #: sources that `bccn sources` can show
 MAX_LISTED: Final = 10_000
+#: seconds until what is known of sources is written down anew, when that has failed
+SHORTEST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
 #: receivers that a trace names
 MAX_TRACED: Final = 100
 #: bytes of a datagram that has met a bug which are kept for who looks for it
@@ -129,6 +132,9 @@ class Daemon:
         self.state_dropped = 0
         #: how often what is known of sources could not be written down for the next daemon
         self.sources_not_kept = 0
+        #: when the next file of annals may be begun (monotonic), and the pause after one that cannot be written
+        self._annals_again = 0.0
+        self._annals_pause = SHORTEST_PAUSE
         #: those who came to the metrics listener in vain, by reason
         self.visitors_refused = dict.fromkeys(VISITORS, 0)
         perl_safe = settings.names == "perl-safe"
@@ -329,19 +335,27 @@ class Daemon:
         more = annals.step(now)
         if annals.complete:
             handover.drop_old_annals()
-        if annals.due or annals.failed:
-            try:
-                annals.turn(handover.new_annals())
-            except OSError as error:
-                self.sources_not_kept += 1
-                self._limited.say(
-                    "annals",
-                    "not_kept",
-                    f"what is known of sources will not outlive a restart of this daemon: {error.strerror}",
-                    remedy="raise LimitNOFILE= or MemoryMax= of the service",
-                    error=error.strerror or "",
-                    drop="sources_not_kept",
-                )
+            self._annals_pause = SHORTEST_PAUSE
+        failed = annals.failed
+        if now < self._annals_again or not (annals.due or failed):
+            return more
+        try:
+            annals.turn(handover.new_annals())
+            failed = failed or annals.failed
+        except OSError as error:
+            failed = error.strerror or str(error)
+        if failed:
+            self._annals_again = now + self._annals_pause
+            self._annals_pause = min(2 * self._annals_pause, LONGEST_PAUSE)
+            self.sources_not_kept += 1
+            self._limited.say(
+                "annals",
+                "not_kept",
+                f"what is known of sources will not outlive a restart of this daemon: {failed}",
+                remedy="raise LimitNOFILE=, LimitFSIZE= or MemoryMax= of the service",
+                error=failed,
+                drop="sources_not_kept",
+            )
         return more
 
     def _open_socket(self, settings: SocketSettings, gids: dict[str, int], undo: ExitStack) -> Entrance:
@@ -489,6 +503,7 @@ class Daemon:
             intake.expect_late(True)
         CatchUp(loop, self.bus.fanout, patience, self._watch).begin(self._intakes)
         self._sweep()
+        loop.every(SWEEP, self._routes.refill)
         loop.every(WATCH_DROPS, self._drop_log.watch)
         loop.every(TALLY, self._drop_log.tell)
         self._page.begin()

@@ -18,6 +18,11 @@ MAX_TOKENS: Final = 1025
 MAX_STEPS: Final = 16_384
 #: and of the look-up for one owner, however many there are
 LEAST_STEPS: Final = 512
+#: steps of a look-up that every owner has, whatever its patterns have cost before
+FREE_STEPS: Final = 256
+#: and those beyond these that the look-ups for an owner may take between two `refill`
+ALLOWANCE: Final = 50_000
+_NO_LIMIT: Final = 1 << 60
 #: holders that are collected in one step
 _AT_ONCE: Final = 16
 #: estimated bytes of a node beside its token, with its place in the table of the node above
@@ -99,11 +104,13 @@ class _Node(Generic[R]):
 
 
 class PatternTree(Generic[R]):
-    """Patterns of one dialect with their receivers. ``bytes`` is what the nodes take up, estimated."""
+    """Patterns of one dialect with their receivers. ``bytes`` is what the nodes take up, estimated; ``allowance`` the
+    steps that may still be taken beyond the free ones."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.bytes = 0
+        self.allowance = _NO_LIMIT
         self._root: _Node[R] = _Node()
 
     def __bool__(self) -> bool:
@@ -256,4 +263,17 @@ class TreesByOwner(Generic[R]):
         """Add the receivers whose patterns match to ``found``; for which owners some may be missing, because their
         share of the steps was not enough."""
         share = max(LEAST_STEPS, MAX_STEPS // max(1, len(self._trees)))
-        return tuple([owner for owner, tree in self._trees.items() if tree.collect(key, found, share) < 0])
+        cut = []
+        for owner, tree in self._trees.items():
+            steps = min(share, FREE_STEPS + tree.allowance)
+            left = tree.collect(key, found, steps)
+            if left < 0:
+                cut.append(owner)
+            if steps - left > FREE_STEPS:
+                tree.allowance = max(0, tree.allowance - (steps - left - FREE_STEPS))
+        return tuple(cut)
+
+    def refill(self) -> None:
+        """Time has passed: costly look-ups may be made again."""
+        for tree in self._trees.values():
+            tree.allowance = ALLOWANCE

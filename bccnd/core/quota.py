@@ -13,6 +13,8 @@ from typing import Final
 #: estimated bytes that the patterns of a user may take up, for each subscription that it may hold, and at least
 PATTERN_BYTES: Final = 1024
 LEAST_PATTERN_BYTES: Final = 64 << 10
+#: seconds that one round of the loop spends on what the clients of one user have sent
+SLICE: Final = 0.005
 #: seconds of the publish rate that a user may use up at once
 BURST: Final = 1.0
 
@@ -35,7 +37,7 @@ class UserLimits:
 class Account:
     """The charges of one user."""
 
-    __slots__ = ("clients", "queue_bytes", "stamp", "subscriptions", "tokens", "uid")
+    __slots__ = ("clients", "queue_bytes", "round", "seconds", "stamp", "subscriptions", "tokens", "uid")
 
     def __init__(self, uid: int) -> None:
         self.uid = uid
@@ -45,6 +47,15 @@ class Account:
         #: messages that may be published at once, as of ``stamp``
         self.tokens = 0.0
         self.stamp = float("-inf")
+        #: the round of the loop in which a client of the user was served last, and the seconds that took
+        self.round = -1
+        self.seconds = 0.0
+
+    def left_of(self, number: int) -> float:
+        """Seconds that may still be spent on the user's clients in this round of the loop."""
+        if self.round != number:
+            self.round, self.seconds = number, 0.0
+        return SLICE - self.seconds
 
 
 class Quota:

@@ -204,6 +204,12 @@ class Routes(Generic[R]):
         """How many levels a pattern of a receiver has."""
         return self._trees_of(receiver, text).dialect.levels_of(text)
 
+    def refill(self) -> None:
+        """To be called several times a second where owners are not trusted: their costly look-ups then take a bounded
+        share of the time."""
+        for trees in (*self._plain.values(), self._bus, self._secret):
+            trees.refill()
+
     def set_groups(self, patterns: Iterable[bytes]) -> None:
         """The configured channel groups: routes name those that a channel belongs to, by position."""
         self._groups = PatternTree(self._dialect)

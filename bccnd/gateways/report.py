@@ -78,14 +78,13 @@ def _checked(said: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"gateway": NAMES[NAMES.index(said["gateway"])]}
     found |= {name: read_count(said[name]) for name in numbers}
     found["dropped"] = {reason: read_count(said["dropped"].get(reason, 0)) for reason in REASONS}
-    found["peers"] = [_peer(Peer(**each)) for each in said["peers"][:MAX_NAMED]]
+    found["peers"] = [_peer(asdict(Peer(**each))) for each in said["peers"][:MAX_NAMED]]
     return found
 
 
-def _peer(told: Peer) -> dict[str, Any]:
-    if not all(isinstance(text, str) and len(text) <= MAX_NAME for text in (told.peer, told.name)):
+def _peer(told: dict[str, Any]) -> dict[str, Any]:
+    if not all(isinstance(told[name], str) and len(told[name]) <= MAX_NAME for name in ("peer", "name")):
         raise ValueError("peer")
-    if not isinstance(told.since, int | float) or not math.isfinite(told.since):
+    if not isinstance(told["since"], int | float) or not math.isfinite(told["since"]):
         raise ValueError("since")
-    counts = {name: read_count(getattr(told, name)) for name in ("received", "sent", "dropped", "queued")}
-    return {"peer": told.peer, "name": told.name, "since": float(told.since), **counts}
+    return told | {name: read_count(told[name]) for name in ("received", "sent", "dropped", "queued")}

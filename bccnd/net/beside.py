@@ -1,6 +1,6 @@
 """Programs that run beside the daemon: started with it, started again when they end, ended with it.
 
-Law: nothing here waits for such a program. One that ends by itself is started again after a pause that grows; one that
+Nothing here waits for such a program. One that ends by itself is started again after a pause that grows; one that
 says it cannot run as it is configured is left alone until it is configured anew. It knows that the daemon is gone when
 its standard input ends, whatever the daemon has died of.
 """
@@ -62,8 +62,9 @@ class Program:
         """Start it; what hinders that is said, and tried again."""
         self._next = None
         self.hopeless = False
-        read, write = os.pipe2(os.O_CLOEXEC)
+        read = write = -1
         try:
+            read, write = os.pipe2(os.O_CLOEXEC)
             # The loop's signals are blocked nowhere and ignored nowhere; what it handles is default in another program.
             self._pid = os.posix_spawn(
                 self._command[0],
@@ -74,13 +75,18 @@ class Program:
             )
             self._pidfd = os.pidfd_open(self._pid)
         except OSError as error:
-            os.close(write)
-            self._pid = 0
+            if write >= 0:
+                os.close(write)
+            if self._pid:  # it was started, and we could not see when it ends
+                os.kill(self._pid, signal.SIGKILL)
+                _reap_later(self._loop, self._pid)
+                self._pid = 0
             self._say("cannot be started", error.strerror or "unknown")
             self._again()
             return
         finally:
-            os.close(read)
+            if read >= 0:
+                os.close(read)
         self._leash = write
         self.starts += 1
         self._since = time.monotonic()

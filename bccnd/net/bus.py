@@ -471,8 +471,19 @@ class Bus:
     def _read(self, client: Client) -> bool:
         """Take up to a turn's packets; True when there may be more.
 
-        An empty packet looks like the end, and is it only if the peer has shut down.
+        A turn ends as well when the user's clients have had their share of this round; the kernel tells again that
+        there is more. An empty packet looks like the end, and is it only if the peer has shut down.
         """
+        account, begun = client.account, time.monotonic()
+        left = account.left_of(self._loop.rounds)
+        if left <= 0.0 and not self._draining:
+            return True
+        try:
+            return self._read_within(client, begun + left)
+        finally:
+            account.seconds += time.monotonic() - begun
+
+    def _read_within(self, client: Client, deadline: float) -> bool:
         inbox = self._inbox
         for _ in range(TURN):
             try:
@@ -493,6 +504,8 @@ class Bus:
             self._clients.settle()
             if not client.open or client.held is not None:
                 return False
+            if time.monotonic() > deadline and not self._draining:
+                break
         return True
 
     def _at_end(self, client: Client) -> None:

@@ -31,6 +31,8 @@ SOURCES: Final = "sources-"
 _NAMED: Final = re.compile(r"(client-|sources-)([0-9]{1,18})")
 #: times that an input is worked through again; one that kills the daemon each time is given up
 MAX_TRIES: Final = 3
+#: files of the annals at a time: the last that is whole, one that could not be finished, and the one that is written
+MAX_ANNALS: Final = 3
 
 
 class Store(Protocol):
@@ -159,7 +161,8 @@ class Handover:
             return
         if armed.length:
             if armed.taken and one.file.end == armed.length:
-                one.file.append(tape.record(tape.TOOK, number=armed.taken))
+                with contextlib.suppress(OSError):  # the next image of it will have that
+                    one.file.append(tape.record(tape.TOOK, number=armed.taken))
                 one.tape.records.append(tape.Record(tape.TOOK, 0, armed.taken, b""))
         elif self.unfinished is not None:
             one.had = max(one.had, armed.got)
@@ -178,6 +181,9 @@ class Handover:
             file = File(files[0])
             found = tape.read(file.read() if file.understood else b"")
             file.cut(found.size)
+            if number == self._given_up and found.size:
+                file.append(tape.record(tape.GOES_ON))
+                found.records.append(tape.Record(tape.GOES_ON, 0, 0, b""))
         except OSError as error:
             self._drop(f"connection {number}: what is known of it is no file of ours ({error.strerror})", name, *fds)
             return None
@@ -185,9 +191,6 @@ class Handover:
             self._drop(f"connection {number}: {' '.join(found.strange) or 'nothing is known of it'}", name, *fds)
             return None
         self.dropped += [f"connection {number}: {one}" for one in found.strange]
-        if number == self._given_up:
-            file.append(tape.record(tape.GOES_ON))
-            found.records.append(tape.Record(tape.GOES_ON, 0, 0, b""))
         named = found.head.get("slot")
         slot_number, slot = -1, layout.Slot(0, 0, 0, 0)
         if isinstance(named, int) and 0 <= named < layout.MAX_SLOTS:
@@ -218,9 +221,13 @@ class Handover:
 
     def keep(self, client: Keeping) -> None:
         """From now on a client outlives us."""
+        fd = -1
         try:
-            file = File(create(f"{CLIENT}{client.number}"))
+            fd = create(f"{CLIENT}{client.number}")
+            file = File(fd)
         except OSError as error:
+            if fd >= 0:
+                os.close(fd)
             self._not_kept(error)
             return
         slot = self._take_slot()
@@ -318,9 +325,12 @@ class Handover:
             yield os.pread(fd, os.fstat(fd).st_size, 0)
 
     def new_annals(self) -> Callable[[bytes], int]:
-        """Begin another file for the annals; those that were there are still needed. What writes to it. Raises
-        OSError."""
+        """Begin another file for the annals; those that were there are still needed, but for the later ones of more
+        than `MAX_ANNALS`: these could not be written to the end. What writes to it. Raises OSError."""
         number = max((number for number, _ in self.annals), default=0) + 1
+        for old, fd in self.annals[MAX_ANNALS - 1 :]:
+            self._forget_annals(old, fd)
+        del self.annals[MAX_ANNALS - 1 :]
         fd = create(f"{SOURCES}{number}")
         self.annals.append((number, fd))
         self._store.store(f"{SOURCES}{number}", fd)
@@ -329,10 +339,13 @@ class Handover:
     def drop_old_annals(self) -> None:
         """All that is in older files is in the last one too."""
         for number, fd in self.annals[:-1]:
-            self._store.forget(f"{SOURCES}{number}")
-            with contextlib.suppress(OSError):
-                os.close(fd)
+            self._forget_annals(number, fd)
         del self.annals[:-1]
+
+    def _forget_annals(self, number: int, fd: int) -> None:
+        self._store.forget(f"{SOURCES}{number}")
+        with contextlib.suppress(OSError):
+            os.close(fd)
 
 
 def _is_connection(fd: int) -> bool:

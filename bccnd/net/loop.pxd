@@ -15,6 +15,7 @@ cdef class Loop:
     cdef readonly list _soon
     cdef dict _signals
     cdef bint _running
+    cdef readonly long long rounds
     cdef int _wake_read
     cdef int _wake_write
 

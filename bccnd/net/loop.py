@@ -50,6 +50,8 @@ class Loop:
         self._soon: list[Callable[[], None]] = []
         self._signals: dict[int, Callable[[], None]] = {}
         self._running = False
+        #: how often it has gone round
+        self.rounds = 0
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         self.watch(self._wake_read, READABLE, self._on_wake)
@@ -107,6 +109,7 @@ class Loop:
         self._running = True
         poller = self._poller
         while self._running:
+            self.rounds += 1
             for number in range(poller.wait(self._timeout())):
                 callback = self._callbacks.get(poller.fd(number))
                 if callback is not None:
