@@ -29,16 +29,8 @@ def options() -> SegmentOptions:
 @pytest.fixture
 def opens(options: SegmentOptions) -> Iterator[Opens]:
     """Opens segments, with some options changed, and closes them at the end."""
-    opened = []
-
-    def one(**changes: object) -> Segment:
-        segment = Segment(replace(options, **changes))  # type: ignore[arg-type]
-        opened.append(segment)
-        return segment
-
-    yield one
-    for segment in opened:
-        segment.close()
+    with contextlib.ExitStack() as stack:
+        yield lambda **changes: stack.enter_context(contextlib.closing(Segment(replace(options, **changes))))
 
 
 @pytest.fixture

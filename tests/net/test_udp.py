@@ -56,16 +56,8 @@ def port() -> int:
 @pytest.fixture
 def opens(port: int) -> Iterator[Opens]:
     """Opens sockets on one port, for broadcast if nothing else is said, and closes them at the end."""
-    opened = []
-
-    def one(address: str = BROADCAST, **more: Any) -> socket.socket:
-        sock = open_udp(options(address, port, **more))
-        opened.append(sock)
-        return sock
-
-    yield one
-    for sock in opened:
-        sock.close()
+    with contextlib.ExitStack() as stack:
+        yield lambda address=BROADCAST, **more: stack.enter_context(open_udp(options(address, port, **more)))
 
 
 def options(address: str = BROADCAST, port: int = 5400, **more: Any) -> UdpOptions:
