@@ -234,6 +234,7 @@ fuzz: $(BUILT)
 
 soak: $(BUILT)
 	$(BIN)/python -m tests.soak $(ARGS)
+	$(BIN)/python -m tests.soak.local
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -143,7 +143,7 @@ def _read_head(payload: bytes, reason: str) -> tuple[bytes, int, int, bytes, byt
 def tapped(verdict: str, segment: str, epoch: int, received_ns: int, peer: str, datagram: bytes) -> bytes:
     """What the tap tells of a datagram: ``!/tap/<verdict>``, ``<segment>:<epoch>:<received_ns>:<peer>|<datagram>``."""
     head = f"MSG !/tap/{verdict}\0{segment}:{epoch}:{received_ns}:{peer}|"
-    return head.encode("ascii", "backslashreplace") + datagram
+    return head.encode("utf-8", "replace") + datagram
 
 
 def read_tapped(key: bytes, payload: bytes) -> tuple[str, str, int, int, str, bytes]:

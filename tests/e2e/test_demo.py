@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.soak.__main__ import soak
-from tests.support import ROOT
+from tests.soak.local import attack
+from tests.support import ROOT, need_others, need_root
 
 
 @pytest.fixture
@@ -79,3 +80,17 @@ def test_three_rounds_of_everything_at_once_and_every_message_is_accounted_for(t
     assert sum(one.told for one in run.witnesses if not one.slow) == 0
     assert run.subscriber.got > 0
     assert "passed" in (tmp_path / "soak.txt").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_hostile_user_of_this_host_holds_up_nobody_else() -> None:
+    need_root("programs of other users")
+    need_others()
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    with tempfile.TemporaryDirectory() as folder:
+        faults, figures = attack(Path(folder), 15.0, seed)
+    assert faults == []
+    assert figures["published"]
+    assert figures["subscriptions"]
