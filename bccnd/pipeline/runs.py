@@ -36,6 +36,8 @@ NEW: Final = ("accepted", "restart", "not_addressed", "looped")
 MAX_PORTS: Final = 64
 #: the sender that does not know its own name
 NAMELESS: Final = "?"
+#: less than any number, also than that of seq 0
+_LEAST: Final = -ENDLESS - 2
 
 
 class Cell(NamedTuple):
@@ -340,12 +342,12 @@ def look_at(rows: Sequence[Row], cells: Sequence[Cell]) -> list[Cell]:
     since = {row.peer_port: row.rec_no for row in reversed(ordered)}
     found: list[Cell] = []
     open_cells: dict[tuple[int, int, int], int] = {}
-    epoch, port, last_key, swallowed = -1, -1, -ENDLESS, False
+    epoch, port, last_key, swallowed = -1, -1, _LEAST, False
     for row in ordered:
         begins = False
         fresh = row.verdict in NEW
         if row.epoch != epoch:
-            epoch, last_key, swallowed = row.epoch, -ENDLESS, False
+            epoch, last_key, swallowed = row.epoch, _LEAST, False
         elif fresh and row.seq_key <= last_key:
             # late, and let through as such; or the source had been forgotten
             fresh = begins = row.verdict != "not_addressed" or last_key - row.seq_key >= SANITY

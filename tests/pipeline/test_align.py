@@ -106,6 +106,8 @@ def check(fleet: Fleet) -> list[str]:
             wrong.append((host, each.row, should, found))
     assert wrong == []
     assert len(alignment.causes) == epoch
+    # what Arrow and Spark have room for
+    assert all(-(2**63) <= bound < 2**63 for piece in alignment.pieces for bound in piece[2:-1])
     return alignment.causes
 
 

@@ -31,7 +31,7 @@ def test_a_fleet_with_every_fault(
         hosts=("a", "b", "c", "d", "e", "far"),
         sources=(
             Source("a/plain/1", "a", 4, channels=("p", "q"), heartbeat=5, copies=2),
-            Source("b/old", "b", 9, start=1, own=False, restarts=(Restart(30.2, 1), Restart(60.7, 1))),
+            Source("b/old", "b", 9, start=0, own=False, restarts=(Restart(30.2, 0), Restart(60.7, 1))),
             Source("c/clock", "c", 5, heartbeat=5, restarts=(Restart(70.5),)),
             Source("d/busy", "d", 3, bursts=(Burst(50, 2, 200, "flood"),)),
             Source("far/alone", "far", 2, channels=("!", "!a/x/1", "z")),

@@ -73,3 +73,9 @@ def test_copies_and_late_messages_are_no_new_beginning() -> None:
     assert [cell.begins for cell in runs.look_at(copy, [PLAIN])] == [False]
     late = [row(0, 1), row(1, 5), row(2, 3, "not_addressed"), row(3, 6)]
     assert [(cell.begins, cell.hi_key) for cell in runs.look_at(late, [PLAIN])] == [(False, 6)]
+
+
+def test_the_lowest_number_of_all_is_no_new_beginning() -> None:
+    lowest = -(2**63)
+    rows = [row(0, lowest, "duplicate"), row(1, lowest), row(2, lowest + 1)]
+    assert [cell.begins for cell in runs.look_at(rows, [PLAIN._replace(block=lowest >> runs.BLOCK)])] == [False]

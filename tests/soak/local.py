@@ -84,7 +84,7 @@ class Attack(Closing):
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._stack.callback(program.wait)
+        self._stack.enter_context(program)
         self._stack.callback(program.kill)
         return program
 

@@ -23,7 +23,8 @@ def missed(known: DataFrame, absent: DataFrame) -> DataFrame:
     order = Window.partitionBy("day", "src", "epoch", "host").orderBy("seq_key")
     someone = (
         absent.filter("listened")
-        .withColumn("range", F.col("seq_key") - F.dense_rank().over(order))
+        # Less than the rank: the lowest key of all, that of seq 0, has room for no more.
+        .withColumn("range", F.col("seq_key") - (F.dense_rank().over(order) - 1))
         .groupBy("day", "src", "epoch", "host", "range")
         .agg(F.min("seq_key").alias("lo_key"), F.max("seq_key").alias("hi_key"))
         .select(everyone.columns)
