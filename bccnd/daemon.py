@@ -20,13 +20,14 @@ from bccnd.core import frames
 from bccnd.core.address import read_address
 from bccnd.core.annals import Annals, replay
 from bccnd.core.counters import Histogram, SegmentCounters
-from bccnd.core.dedup import DedupRules, Nameless, Sources
+from bccnd.core.dedup import DedupRules, Sources
 from bccnd.core.egress import Egress
 from bccnd.core.history import STEP
 from bccnd.core.identity import identity, tagged, token
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door, make_door
 from bccnd.core.liveness import HEARTBEAT, STATE_NAMES, USUAL_INTERVAL, Liveness, LivenessRules
+from bccnd.core.nameless import Nameless
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.quota import UserLimits
 from bccnd.core.repeat import Repeater, RepeatRule

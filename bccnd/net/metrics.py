@@ -22,8 +22,9 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from bccnd.core.counters import ERROR_REASONS, LATENCY_BOUNDS, Histogram, SegmentCounters
-from bccnd.core.dedup import Nameless, Sources
+from bccnd.core.dedup import Sources
 from bccnd.core.liveness import Liveness
+from bccnd.core.nameless import Nameless
 from bccnd.core.repeat import Repeater
 from bccnd.core.stalls import Stalls
 from bccnd.core.verdicts import NAMES

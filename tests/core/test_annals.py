@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from bccnd.core import annals, bccn1
 from bccnd.core.annals import Account, Annals, replay
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules, Nameless, Sources
+from bccnd.core.dedup import DedupRules, Sources
 from bccnd.core.egress import LINGER, Egress
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door
 from bccnd.core.liveness import ALIVE, HEARTBEAT, SILENT, STATE_NAMES, UNWATCHED, Liveness, LivenessRules
+from bccnd.core.nameless import Nameless
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.roster import Source
 from bccnd.core.routes import Routes

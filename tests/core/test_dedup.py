@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, dedup
-from bccnd.core.dedup import MAX_LOSERS, UNHEARD, UNKNOWN_SENDER, DedupRules, Nameless, Own, Sources
+from bccnd.core.dedup import MAX_LOSERS, UNHEARD, UNKNOWN_SENDER, DedupRules, Own, Sources
+from bccnd.core.nameless import Nameless
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
 from tests.core import scenario
 from tests.core.material import examples

@@ -66,6 +66,10 @@ def test_frames_are_those_of_the_protocol() -> None:
     )
 
 
+def test_meta_of_an_interface_with_any_name_is_ascii() -> None:
+    assert frames.meta(b"a", 1, 2, "[fe80::1%\xf6\udcc3]:3").startswith(b"a:1:2:[fe80::1%\\xf6\\udcc3]:3|")
+
+
 PEERS = st.sampled_from(["10.0.0.1:5400", "[fe80::1%eth0]:5400", "local", ""])
 ANY_PAYLOADS = st.one_of(material.FRAGMENTS, material.PAYLOADS, st.binary(max_size=40))
 

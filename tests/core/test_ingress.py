@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from bccnd.core import bccn1, frames, ingress, targets
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, Nameless, Sources
+from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, Sources
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door, Hmac
+from bccnd.core.nameless import Nameless
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.roster import Source
 from bccnd.core.routes import Route, Routes

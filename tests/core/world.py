@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from bccnd.core import bccn1
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules, Nameless, Sources
+from bccnd.core.dedup import DedupRules, Sources
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door, Hmac
+from bccnd.core.nameless import Nameless
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.core.trace import Trace, trace

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import resource
 import signal
 import socket
 import threading
@@ -15,7 +17,7 @@ import pytest
 
 import bccnd
 from bccnd.core import frames
-from tests.e2e.harness import PATIENCE, Wire, datagram, seqpacket
+from tests.e2e.harness import PATIENCE, Wire, datagram, seqpacket, wait
 from tests.e2e.supervisor import Supervisor
 from tests.support import kernel_drops
 
@@ -282,3 +284,28 @@ def test_what_a_client_has_asked_for_is_still_in_force(supervisor: Supervisor) -
         wire.send(datagram("relay02/x/1", 2, "a/b", b"no longer"))
         assert client.sync(PATIENCE) == []
         assert client.receive(0.2) is None
+
+
+def test_files_in_memory_that_cannot_be_written_are_no_leak(supervisor: Supervisor) -> None:
+    def annals() -> int:
+        return sum(name.startswith("sources-") for name in supervisor.store)
+
+    with Wire(supervisor.port) as wire, supervisor.connect("kept") as kept:
+        before = len(os.listdir(f"/proc/{supervisor.pid}/fd"))
+        resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
+        wire.send(datagram("relay02/x/1", 1, "kept", "x"))
+        assert kept.receive(PATIENCE)
+        for _ in range(3):
+            with supervisor.connect("unkept") as bus:
+                bus.sync(PATIENCE)
+        wait(lambda: supervisor.metric("sources_not_kept_total") >= 2, "further attempts")
+        wait(lambda: len(os.listdir(f"/proc/{supervisor.pid}/fd")) <= before + 2, "the end of the connections")
+        assert supervisor.metric("clients_not_kept_total") >= 3
+        assert annals() <= 3
+        resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        wait(lambda: annals() == 1, "a file that is whole")
+        with supervisor.connect("late") as late:
+            late.sync(PATIENCE)
+            supervisor.again(signal.SIGKILL)
+            wire.send(datagram("relay02/x/1", 2, "late", "y"))
+            assert late.receive(PATIENCE)

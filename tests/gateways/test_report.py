@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -53,7 +54,8 @@ def test_without_a_report_all_is_zero() -> None:
     "changed",
     [
         *({"gateway": None}, {"gateway": ["nng"]}, {"received": "many"}, {"received": None}),
-        *({"dropped": 5}, {"dropped": {"late": []}}),
+        *({"dropped": 5}, {"dropped": {"late": []}}, {"received": math.inf}, {"received": 2**63}),
+        *({"peers": [{"peer": "x" * 600}]}, {"peers": [{"peer": "x", "since": math.nan}]}, {"sent": 1.5}),
         *({"peers": 5}, {"peers": [5]}, {"peers": [{"peer": "x", "more": 1}]}, {"peers": [{}]}),
     ],
 )

@@ -10,11 +10,12 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
 from bccnd.core.counters import Histogram
-from bccnd.core.dedup import Nameless, Sources
+from bccnd.core.dedup import Sources
 from bccnd.core.history import STEP
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import make_door
 from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.nameless import Nameless
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.repeat import Repeater
 from bccnd.core.stalls import Stalls

@@ -20,12 +20,13 @@ from typing import Any, Final
 from bccnd.core import frames
 from bccnd.core.annals import Annals, replay
 from bccnd.core.counters import Histogram, SegmentCounters
-from bccnd.core.dedup import DedupRules, Nameless, Sources
+from bccnd.core.dedup import DedupRules, Sources
 from bccnd.core.egress import Egress
 from bccnd.core.identity import identity, tagged
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door
 from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.nameless import Nameless
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.errors import BadFrame

@@ -133,6 +133,9 @@ def test_what_is_remembered_of_keys_is_bounded_and_right() -> None:
         assert allowed.permits(b"a/%d" % number)
         assert not allowed.permits(b"b/%d" % number)
         assert len(allowed._answers) <= 4097
+    for number in range(20):
+        assert allowed.permits(b"a/%d" % number + b"x" * 400_000)
+    assert sum(map(len, allowed._answers)) < 1_000_000
 
 
 @pytest.mark.parametrize(

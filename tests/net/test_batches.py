@@ -14,10 +14,10 @@ import pytest
 
 from bccnd.core import frames
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import Nameless
 from bccnd.core.frames import MAX_BATCH
 from bccnd.core.ingress import Delivery, Ingress
 from bccnd.core.integrity import Door
+from bccnd.core.nameless import Nameless
 from bccnd.core.quota import UserLimits
 from bccnd.core.runs import LENGTH, MAX_PORTION
 from bccnd.net.clients import BusLimits

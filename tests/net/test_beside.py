@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -34,6 +35,14 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def childless() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return True
+    return False
 
 
 def stays_away(loop: Loop, program: Program) -> bool:
@@ -72,6 +81,31 @@ def test_what_cannot_be_started_at_all_is_said_and_tried_again(loop: Loop, caplo
     turn_until(loop, lambda: caplog.text.count("cannot be started") > 3, "further attempts")
     program.stop()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("spare", [0, 1, 2])
+def test_without_descriptors_it_is_started_later_and_leaves_no_process(
+    loop: Loop, spare: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = Program(loop, "nng", shell("exec sleep 100"))
+    before = set(os.listdir("/proc/self/fd"))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = [os.dup(0) for _ in range(spare + 1)]
+    for fd in free:
+        os.close(fd)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(free), limits[1]))
+    try:
+        program.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert program.pid == 0
+    assert "cannot be started (Too many open files)" in caplog.text
+    turn_until(loop, lambda: program.pid, "the next attempt")
+    pid = program.pid
+    program.stop()
+    turn_until(loop, lambda: not Path(f"/proc/{pid}").exists(), "its end")
+    turn_until(loop, childless, "the end of all attempts")
+    assert set(os.listdir("/proc/self/fd")) == before
 
 
 def test_one_that_is_stopped_ends_and_is_reaped(loop: Loop) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from bccnd.core import frames
 from bccnd.core.bccn1 import build
-from bccnd.core.dedup import Nameless
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import make_door
+from bccnd.core.nameless import Nameless
 from bccnd.core.verdicts import NAMES
 from bccnd.gateways.report import Status, no_report, read_report
 from bccnd.net.access import Rule, everybody

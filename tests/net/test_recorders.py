@@ -40,6 +40,7 @@ def test_reports_of_recorders_are_added_and_one_that_has_ended_counts_until_the_
 def test_a_malformed_report_is_refused_and_unknown_names_bring_nothing() -> None:
     recorders = Recorders()
     malformed = [b"", b"nothing", b"7", b'"x"', b'{"recorder_dropped_records/disk": "many"}', b"[" * 4000]
+    malformed += [b'{"recorder_dropped_records/disk": %b}' % number for number in (b"Infinity", b"1e999", b"9" * 400)]
     malformed.append(b'{"recorder_dropped_records/disk": %d}' % (MAX_COUNT + 1))
     for text in (*malformed, b'{"x": "' + b"y" * MAX_REPORT + b'"}'):
         assert not recorders.report(Mock(open=True), text)
