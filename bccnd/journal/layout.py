@@ -17,6 +17,7 @@ SESSIONS: Final = "sessions"
 UNFINISHED: Final = "."
 _FILE: Final = re.compile(r"([^/]+)-([0-9]{1,18})\.parquet")
 _HOST: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_SESSIONS: Final = re.compile(r"sessions/host=([^/]+)/[^/]+\.parquet")
 _PATH: Final = re.compile(r"obs/host=([^/]+)/day=([0-9]{4}-[0-9]{2}-[0-9]{2})/([^/]+)")
 
 MICROSECONDS: Final = 1_000_000
@@ -56,6 +57,12 @@ def day_of(ts: int) -> str:
 
 def sessions_path(host: str, journal: str) -> str:
     return f"{SESSIONS}/host={host}/{journal}.parquet"
+
+
+def host_of_sessions(path: str) -> str | None:
+    """The host that a path below the journal names, or None for one that is no file of sessions."""
+    found = _SESSIONS.fullmatch(path)
+    return found[1] if found else None
 
 
 def read_path(path: str) -> ObsFile | None:

@@ -1,7 +1,8 @@
 """The journal as the pipeline reads it: which files there are, whether they are what they should be, and their rows.
 
 Law: rows are taken from a journal only when every file that they come from is one that a recorder could have written,
-and holds records that no other file holds; else the run ends before anything is changed, with the file's name.
+lies where its records say that they belong, and holds records that no other file holds; else the run ends before
+anything is changed, with the file's name.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -96,7 +98,7 @@ class Journal:
         return [(f"{under}/{row.path.rpartition(f'/{under}/')[2]}", row.length) for row in listed.collect()]
 
     def check(self, only: Collection[str] | None = None) -> None:
-        """Look into the files, or those with these paths. Raises PipelineError: foreign_file, twice."""
+        """Look into the files, or those with these paths. Raises PipelineError: foreign_file, misplaced, twice."""
         chosen = [one for one in self.files if only is None or one.path in only]
         counts = check(self.where, [one.path for one in chosen], journal_schema.OBS)
         ends: dict[tuple[str, str], tuple[int, str]] = {}
@@ -123,7 +125,7 @@ class Journal:
         return rows if days is None else rows.where(_near(days))
 
     def sessions(self) -> DataFrame:
-        """When receivers were recording. Raises PipelineError: foreign_file."""
+        """When receivers were recording. Raises PipelineError: foreign_file, misplaced."""
         if not self.folder.exists(layout.SESSIONS):
             return self._spark.createDataFrame([], schema.SESSIONS)
         paths = [path for path, _ in self._parquet(layout.SESSIONS)]
@@ -154,38 +156,91 @@ def _near(days: Iterable[str]) -> Column:
     return near
 
 
+class _Contents(NamedTuple):
+    """How many rows a file has, and what they say other than its place does, or nothing."""
+
+    rows: int
+    elsewhere: str
+
+
 def check(where: str, paths: Sequence[str], columns: pa.Schema) -> list[int]:
     """How many rows each file has. Files of a store that pyarrow does not know are left to Spark, and counted as
-    empty. Raises PipelineError: foreign_file."""
+    empty. Raises PipelineError: foreign_file, misplaced."""
     try:
         filesystem, root = files.open_root(where.replace("file:///", "/") if where.startswith("file:///") else where)
     except (pa.ArrowInvalid, OSError, NotImplementedError):
         return [0] * len(paths)
 
-    def one(path: str) -> int:
-        return _rows(filesystem, f"{root}/{path}", columns)
+    def one(path: str) -> _Contents:
+        return _contents(filesystem, root, path, columns)
 
     with ThreadPoolExecutor(_READERS) as pool:
-        return list(pool.map(one, paths))
+        found = list(pool.map(one, paths))
+    wrong = [(path, each.elsewhere) for path, each in zip(paths, found, strict=True) if each.elsewhere]
+    if wrong:
+        path, why = wrong[0]
+        more = f", and so do {len(wrong) - 1} other files" if len(wrong) > 1 else ""
+        raise PipelineError(
+            "misplaced",
+            f"{root}/{path} lies in the wrong place: {why}{more}",
+            "move it to the place that its records name, or out of the journal if they are there already",
+        )
+    return [each.rows for each in found]
 
 
-def _rows(filesystem: pafs.FileSystem, path: str, columns: pa.Schema) -> int:
+def _contents(filesystem: pafs.FileSystem, root: str, path: str, columns: pa.Schema) -> _Contents:
+    place = f"{root}/{path}"
     try:
-        with filesystem.open_input_file(path) as file:
+        with filesystem.open_input_file(place) as file:
             footer = pq.read_metadata(file)
-        there = footer.schema.to_arrow_schema()
+            there = footer.schema.to_arrow_schema()
+            for column in columns:
+                index = there.get_field_index(column.name)
+                if index < 0 and column.name in _OPTIONAL:
+                    continue
+                if index < 0:
+                    raise _foreign(place, f"it has no column {column.name}")
+                kind = there.field(index).type
+                if _SAME.get(kind, kind) != column.type:
+                    raise _foreign(place, f"its column {column.name} is {kind}, not {column.type}")
+            rows = int(footer.num_rows)
+            return _Contents(rows, _elsewhere(pq.ParquetFile(file, metadata=footer), path) if rows else "")
     except (pa.ArrowException, OSError) as error:
-        raise _foreign(path, f"it cannot be read: {str(error).splitlines()[0]}") from None
-    for column in columns:
-        index = there.get_field_index(column.name)
-        if index < 0 and column.name in _OPTIONAL:
-            continue
-        if index < 0:
-            raise _foreign(path, f"it has no column {column.name}")
-        kind = there.field(index).type
-        if _SAME.get(kind, kind) != column.type:
-            raise _foreign(path, f"its column {column.name} is {kind}, not {column.type}")
-    return int(footer.num_rows)
+        raise _foreign(place, f"it cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _elsewhere(file: pq.ParquetFile, path: str) -> str:
+    """What the rows of a file say that its place does not say, or nothing. A file that lies below another host would
+    make that host one that received everything."""
+    name = layout.read_path(path)
+    said: dict[str, tuple[Any, Any]]
+    if name is not None:
+        last = name.first + file.metadata.num_rows - 1
+        said = {"host": (name.host, name.host), "journal_id": (name.journal_id, name.journal_id)}
+        said |= {"ts": (name.day, name.day), "rec_no": (name.first, last)}
+    else:
+        host = layout.host_of_sessions(path)
+        said = {} if host is None else {"host": (host, host)}
+    for column, ends in said.items():
+        found = _ends(file, column)
+        if found != ends:
+            several = found if found[0] != found[1] else found[:1]
+            return f"its column {column} has {' to '.join(map(str, several))}"
+    return ""
+
+
+def _ends(file: pq.ParquetFile, column: str) -> tuple[Any, Any]:
+    """The least and the greatest value of a column: from the footer, or, where that does not say, from the rows. Of
+    times their days."""
+    index = file.schema_arrow.get_field_index(column)
+    groups = [file.metadata.row_group(number).column(index).statistics for number in range(file.num_row_groups)]
+    if all(each is not None and each.has_min_max for each in groups):
+        low, high = min(each.min for each in groups), max(each.max for each in groups)
+    else:
+        low, high = pc.min_max(file.read(columns=[column]).column(0)).as_py().values()
+    if column == "ts":
+        return low.date().isoformat(), high.date().isoformat()
+    return low, high
 
 
 def _foreign(path: str, why: str) -> PipelineError:

@@ -72,6 +72,11 @@ def rewrite(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], object]:
     return spoil
 
 
+def adopt(journal: Path) -> None:
+    """Copy the journal of a host to another one."""
+    shutil.copytree(journal / "obs/host=h1", journal / "obs/host=h9")
+
+
 def unsigned(table: pa.Table) -> pa.Table:
     index = table.schema.get_field_index("rec_no")
     return table.set_column(index, "rec_no", table["rec_no"].cast(pa.uint64()))
@@ -96,7 +101,8 @@ def empty(journal: Path) -> None:
     [
         (copy_as("copy.parquet"), "copy.parquet is no file of a journal"),
         (copy_as("{journal}-{first}.parquet"), "holds the same records as"),
-        (copy_as("{journal}-{on:012d}.parquet"), "holds the same records as"),
+        (copy_as("{journal}-{on:012d}.parquet"), "lies in the wrong place: its column rec_no has 0 to "),
+        (adopt, "/obs/host=h9/day=2026-03-01/"),
         (rewrite(lambda table: pa.table({"a": [1, 2]})), "{second} is no file of a journal: it has no column host"),
         (rewrite(unsigned), "{second} is no file of a journal: its column rec_no is uint64"),
         (cut, "{third} is no file of a journal: it cannot be read"),
@@ -118,6 +124,33 @@ def test_a_bad_journal_is_named_and_changes_nothing(
     assert said.format(journal=journal, second=second, third=third) in message
     assert remedy.startswith("  remedy: ")
     assert os.listdir(tables / "messages") == ["day=2026-01-01"]
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+@pytest.mark.parametrize(
+    ("glob", "old", "new", "said"),
+    [
+        ("obs", "host=h1/", "host=h9/", "its column host has h1, and so do 1 other files"),
+        ("obs", "-03-01/", "-02-28/", "its column ts has 2026-03-01, and so do 1 other files"),
+        ("obs", "Z-", "Z-0", "its column journal_id has 2026"),
+        ("sessions", "host=h1/", "host=h9/", "its column host has h1, and so do 1 other files"),
+    ],
+)
+def test_a_file_that_lies_elsewhere_than_its_records_say_is_refused(
+    tmp_path: Path, small: Path, glob: str, old: str, new: str, said: str, statistics: bool
+) -> None:
+    """It would be taken for what another host received, or for another day's."""
+    paths = [str(path.relative_to(small)) for path in sorted((small / glob).glob("host=h1/**/*.parquet"))][:2]
+    columns = journal_schema.OBS if glob == "obs" else journal_schema.SESSIONS
+    assert inputs.check(str(small), paths, columns) == [pq.read_metadata(small / path).num_rows for path in paths]
+    moved = [path.replace(old, new) for path in paths]
+    for path, to in zip(paths, moved, strict=True):
+        (tmp_path / to).parent.mkdir(parents=True, exist_ok=True)
+        table = pq.read_table(small / path, partitioning=None)
+        pq.write_table(table, tmp_path / to, write_statistics=statistics)
+    with pytest.raises(PipelineError) as refused:
+        inputs.check(str(tmp_path), moved, columns)
+    assert f"{moved[0]} lies in the wrong place: {said}" in str(refused.value)
 
 
 def test_journals_of_two_hosts_may_have_the_same_name_and_no_payloads(spark: SparkSession, tmp_path: Path) -> None:
