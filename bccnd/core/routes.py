@@ -10,6 +10,7 @@ A receiver is any hashable object; the index does not look into it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 from bccnd.core import secret, targets
@@ -139,12 +140,24 @@ class Routes(Generic[R]):
 
     def leave(self, receiver: R) -> None:
         """Forget a receiver with all its patterns."""
-        for text, count in list(self._held[receiver].items()):
-            for _ in range(count):
-                self.unsubscribe(receiver, text)
-        del self._held[receiver], self._dialects[receiver], self._owners[receiver]
+        self.retire(receiver)
+        self.forget_some(receiver, len(self._held[receiver]))
+
+    def retire(self, receiver: R) -> None:
+        """A receiver is not addressed any more; what it holds goes by `forget_some`."""
         self._strike(receiver)
         self._meta.discard(receiver)
+
+    def forget_some(self, receiver: R, most: int) -> bool:
+        """Forget up to so many patterns of one that was retired; True when nothing is left of it."""
+        held = self._held[receiver]
+        for text in list(islice(held, most)):
+            for _ in range(held[text]):
+                self.unsubscribe(receiver, text)
+        if held:
+            return False
+        del self._held[receiver], self._dialects[receiver], self._owners[receiver]
+        return True
 
     def set_dialect(self, receiver: R, dialect: Dialect) -> None:
         """The dialect of the patterns to come, of a receiver that holds none."""

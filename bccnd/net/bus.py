@@ -41,6 +41,8 @@ from bccnd.net.waiting import Waiting
 
 #: packets read from one client before the others have their turn
 TURN: Final = 64
+#: patterns of a client that is gone which are taken back in one round
+PORTION: Final = 64
 #: bytes that a sender's particulars take at most: src, two numbers, ``local`` and four signs
 MAX_META: Final = 128 + 20 + 20 + 5 + 4
 #: bytes of a key or pattern that are repeated to who named it
@@ -401,7 +403,7 @@ class Bus:
         now = time.monotonic()
         self._loop.unwatch(client.fd)
         self._clients.remove(client)
-        self._routes.leave(client.fd)
+        self._routes.retire(client.fd)
         client.account.subscriptions -= client.subscriptions
         self.quota.close(client.account, now)
         if self._egress is not None:
@@ -412,8 +414,19 @@ class Bus:
         self._waiting.let_go_soon(client)
         with contextlib.suppress(OSError):  # whoever is in the midst of sending to it must notice
             client.sock.shutdown(socket.SHUT_RDWR)
-        self._loop.soon(client.sock.close)
+        if self._routes.forget_some(client.fd, PORTION):
+            self._loop.soon(client.sock.close)
+        else:
+            self._loop.later(0.0, partial(self._forget_patterns, client))
         self._loop.soon(self._see_whether_quiet)
+
+    def _forget_patterns(self, client: Client) -> None:
+        """Go on with what is left of a client that is gone, in steps that hold up nobody; then its descriptor may be
+        another's."""
+        if self._routes.forget_some(client.fd, PORTION):
+            client.sock.close()
+        else:
+            self._loop.later(0.0, partial(self._forget_patterns, client))
 
     def _see_whether_quiet(self) -> None:
         if not self.clients:
@@ -731,7 +744,7 @@ class Bus:
         """Tell a client what was wrong with a frame of its own."""
         self.counters.errors[reason] = self.counters.errors.get(reason, 0) + 1
         if reason == "not_permitted":
-            what = repr(key.decode("ascii", "backslashreplace"))
+            what = repr(key[:MAX_REPEATED].decode("ascii", "backslashreplace"))
             self._limited.say(
                 f"not_permitted/{client.peer.uid}/{client.peer.program.decode('ascii')}",
                 "not_permitted",

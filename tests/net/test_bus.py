@@ -20,7 +20,7 @@ from bccnd.core.integrity import make_door
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.quota import UserLimits
 from bccnd.core.signatures import generate, public_of
-from bccnd.net.bus import TURN
+from bccnd.net.bus import PORTION, TURN
 from bccnd.net.clients import BusLimits
 from bccnd.net.control import PAGE
 from tests.support import Hub, Peer, dropped, gaps, messages, refusals, slow, turn_until
@@ -46,6 +46,26 @@ def test_a_user_holds_no_more_patterns_than_their_memory_is_charged_for(tmp_path
         turn_until(hub.loop, lambda: len(hub.bus.clients) == 1)
         other.send(b"SUB a")
         assert refusals(other.all()) == []
+
+
+def test_what_a_client_held_goes_in_portions_when_it_leaves(hub: Hub) -> None:
+    one, other = hub.connect(), hub.connect()
+    patterns = [b"%d/*" % number for number in range(3 * PORTION)]
+    for pattern in patterns:
+        one.send(b"SUB " + pattern)
+    one.all()
+    fd = one.client.fd
+    before = hub.routes.bytes_of(os.getuid())
+    one.close()
+    turn_until(hub.loop, lambda: one.client.open is False, "its end")
+    other.publish(b"1/x", b"x")
+    turn_until(hub.loop, lambda: not hub.routes.bytes_of(os.getuid()), "the end of its patterns")
+    assert before > 0
+    late = hub.connect(b"new")
+    other.publish(b"2/x", b"x")
+    other.publish(b"new", b"x")
+    assert [one for one in late.all() if one.startswith(b"MSG")] == [b"MSG new\0x"]
+    assert late.client.fd == fd
 
 
 def test_a_message_that_too_many_patterns_match_is_counted_and_costs_nobody_else(hub: Hub) -> None:
