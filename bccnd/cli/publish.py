@@ -11,7 +11,7 @@ import click
 
 from bccnd.cli.ingest import RECORDER_EXTRA, need
 from bccnd.cli.show import explain, fail, tell, the_bus
-from bccnd.client.bus import usual_path
+from bccnd.client.transport import usual_path
 from bccnd.core.bccn1 import check_chan
 from bccnd.errors import BadDatagram, JournalError
 

@@ -18,9 +18,20 @@ from types import TracebackType
 from typing import Any, Final
 
 from bccnd.client import session as shared
-from bccnd.client.bus import BUFFER, address_of, away, dial, give, jitter, unconfirmed, unreachable, unsent, usual_path
 from bccnd.client.message import Message, to_bytes
 from bccnd.client.session import PATIENCE, Event, Question, Refusal, Session
+from bccnd.client.transport import (
+    BUFFER,
+    address_of,
+    away,
+    dial,
+    give,
+    jitter,
+    unconfirmed,
+    unreachable,
+    unsent,
+    usual_path,
+)
 from bccnd.core import frames
 from bccnd.errors import BadFrame, BusError
 

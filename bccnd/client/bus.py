@@ -8,10 +8,8 @@ timeouts; for an event loop, `fileno` and `receive(timeout=0)`, or `bccnd.aio`.
 from __future__ import annotations
 
 import errno
-import os
 import select
 import socket
-import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,18 +18,27 @@ from typing import Final
 
 from bccnd.client import session as shared
 from bccnd.client.message import Message, to_bytes
+from bccnd.client.pollable import PollableDescriptor
 from bccnd.client.session import PATIENCE, Event, Gap, Question, Reconnected, Refusal, Session
+from bccnd.client.transport import (
+    BUFFER,
+    address_of,
+    away,
+    dial,
+    give,
+    jitter,
+    unconfirmed,
+    unreachable,
+    unsent,
+    usual_path,
+)
 from bccnd.core import frames
-from bccnd.core.address import MAX_PATH, read_address
-from bccnd.errors import BadAddress, BadFrame, BusError
+from bccnd.errors import BadFrame, BusError
 
 __all__ = ["PATIENCE", "Connection", "Event", "Gap", "Reconnected", "Refusal", "connect"]
 
-#: the largest packet of the bus, and the particulars of its sender that the daemon may put in
-BUFFER: Final = frames.MAX_PACKET + 4096
 #: milliseconds; poll takes no more
 _LONGEST_POLL: Final = 2**31 - 1
-_CLOCK_MONOTONIC: Final = 1
 
 
 def connect(path: str | None = None, *, reconnect: bool = True, batch: bool = False) -> Connection:
@@ -75,75 +82,6 @@ def connect(path: str | None = None, *, reconnect: bool = True, batch: bool = Fa
     return Connection(path or usual_path(), reconnect=reconnect, batch=batch)
 
 
-def usual_path() -> str:
-    """Where the daemon is, if nobody says so."""
-    return os.environ.get("BCCN_SOCKET") or frames.DEFAULT_SOCKET
-
-
-def address_of(path: str) -> str | bytes:
-    """What the kernel calls a path, wherever this program may change its directory to. Raises BusError."""
-    try:
-        address = read_address(path)
-    except BadAddress as bad:
-        reason = "no_daemon" if bad.reason == "too_long" else "bad_address"
-        raise BusError(reason, f"cannot reach the daemon at {path}: {bad.detail}") from bad
-    if isinstance(address, int):
-        raise BusError("bad_address", f"{path} is a descriptor, where only a daemon could be listening")
-    if isinstance(address, str):
-        absolute = os.path.abspath(address)
-        return absolute if len(os.fsencode(absolute)) <= MAX_PATH else address
-    return address
-
-
-def dial(address: str | bytes) -> socket.socket:
-    """A socket, not blocking, that is connected. Raises OSError; BlockingIOError where too many wait for an answer."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-    try:
-        sock.connect(address)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-def give(sock: socket.socket, frame: bytes) -> None:
-    """Send a frame; for a large one, which the kernel does not take by itself, room is made. Raises OSError."""
-    try:
-        sock.send(frame, socket.MSG_NOSIGNAL)
-    except OSError as error:
-        if error.errno != errno.EMSGSIZE or len(frame) > frames.MAX_PACKET:
-            raise
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, frames.MAX_PACKET)
-        sock.send(frame, socket.MSG_NOSIGNAL)
-
-
-def jitter() -> float:
-    """Anything from 0 to 1, different in every program."""
-    return os.urandom(1)[0] / 255
-
-
-def unreachable(path: str, error: OSError) -> BusError:
-    return BusError("no_daemon", f"cannot reach the daemon at {path}: {error.strerror or error}")
-
-
-def unsent(frame: bytes) -> BusError:
-    return BusError("too_long", f"{len(frame)} bytes are more than the socket takes")
-
-
-def away(daemon: str, turned_away: str, why: str, patience: float) -> BusError:
-    """The daemon has not come back in time, or does not serve us."""
-    if turned_away:
-        why = f"{daemon} does not serve this program now: {turned_away}"
-    return BusError("connection_lost", f"{why} (waited for {patience:g} s)")
-
-
-def unconfirmed(path: str) -> BusError:
-    return BusError(
-        "connection_lost",
-        f"the daemon at {path} was away before it had confirmed all that was published: what of it was sent is unknown",
-    )
-
-
 class Connection:
     """A client of the local bus; see `connect`. Its methods are not to be called by several threads at once."""
 
@@ -163,7 +101,7 @@ class Connection:
         self._why = ""
         self._over = False
         self._closed = False
-        self._beacon: _Beacon | None = None
+        self._pollable: PollableDescriptor | None = None
         self._sock: socket.socket | None = self._call()
         try:
             for frame in self._session.opening():
@@ -297,15 +235,17 @@ class Connection:
         deadline = time.monotonic() + timeout
         while True:
             questions = make()
+            late = False
             try:
                 for question in questions:
-                    self._deliver(question.frame, deadline)
+                    if not self._deliver(question.frame, deadline):
+                        raise self._unanswered(timeout)
                     self._session.asked(question)
                 while not questions[-1].done and not any(one.refusal for one in questions):
-                    if not self._turn(deadline):
-                        if self._session.welcome:
-                            raise BusError("no_answer", f"{self._daemon} has not answered within {timeout:g} s")
-                        raise self._away(timeout)
+                    # Past the deadline what has come is still looked at, once: there may be no end of it.
+                    if late or not self._turn(deadline):
+                        raise self._unanswered(timeout)
+                    late = time.monotonic() > deadline
             finally:
                 for question in questions:
                     question.abandoned = True
@@ -350,19 +290,19 @@ class Connection:
         """
         if self._closed:
             return -1
-        if self._beacon is None:
-            self._beacon = _Beacon()
+        if self._pollable is None:
+            self._pollable = PollableDescriptor()
         self._show()
-        return self._beacon.fileno()
+        return self._pollable.fileno()
 
     # -- the end
 
     def close(self) -> None:
         """Leave the daemon."""
         self._closed = True
-        if self._beacon is not None:
-            self._beacon.close()
-            self._beacon = None
+        if self._pollable is not None:
+            self._pollable.close()
+            self._pollable = None
         if self._sock is not None:
             self._sock.close()
             self._sock = None
@@ -406,34 +346,50 @@ class Connection:
                 sock.setblocking(True)
                 return sock
 
-    def _deliver(self, frame: bytes, deadline: float | None = None) -> None:
-        """Send a frame, once; while the daemon is away wait for it, until ``deadline``."""
+    def _unanswered(self, timeout: float) -> BusError:
+        if self._session.welcome:
+            return BusError("no_answer", f"{self._daemon} has not answered within {timeout:g} s")
+        return self._away(timeout)
+
+    def _deliver(self, frame: bytes, deadline: float | None = None) -> bool:
+        """Send a frame, once. With a ``deadline`` wait no longer than that, for room in the socket or for a daemon that
+        is away; False when the time is over. Without one wait for room as long as it takes, and for the daemon for
+        PATIENCE. Raises BusError."""
         started = 0.0
         while True:
             self._check()
-            if self._session.welcome:
+            welcome = self._session.welcome
+            if welcome:
                 try:
-                    self._send(frame)
+                    self._send(frame, 0 if deadline is None else socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    pass
                 except BusError as error:
                     if error.reason != "connection_lost":
                         raise
                     continue  # it was not taken, and waits for the next daemon
-                if started:
-                    self._show()
-                return
-            started = started or time.monotonic()
+                else:
+                    if started:
+                        self._show()
+                    return True
+            now = time.monotonic()
+            started = started or now
             until = started + PATIENCE if deadline is None else deadline
-            if not self._turn(until):
+            if now > until or not self._turn(until, writes=welcome):
                 self._show()
-                raise self._away(until - started)
+                if deadline is None:
+                    raise self._away(PATIENCE)
+                return False
 
-    def _send(self, frame: bytes) -> None:
-        """Give a frame to the daemon. Raises BusError: too_long, connection_lost."""
+    def _send(self, frame: bytes, flags: int = 0) -> None:
+        """Give a frame to the daemon. Raises BusError: too_long, connection_lost; BlockingIOError, as `give`."""
         sock = self._sock
         if sock is None:
             raise BusError("connection_lost", self._why)
         try:
-            give(sock, frame)
+            give(sock, frame, flags)
+        except BlockingIOError:
+            raise
         except OSError as error:
             if error.errno == errno.EMSGSIZE:
                 raise unsent(frame) from error
@@ -441,8 +397,9 @@ class Connection:
             raise BusError("connection_lost", self._why) from error
         self._known = time.monotonic()
 
-    def _turn(self, deadline: float | None) -> bool:
-        """Get on by one step: read a packet, wait for one, or call the daemon again. False when the time is over."""
+    def _turn(self, deadline: float | None, *, writes: bool = False) -> bool:
+        """Get on by one step: read a packet, wait for one (for room to send too, if ``writes``), or call the daemon
+        again. False when the time is over."""
         self._check()
         sock = self._sock
         if sock is None:
@@ -459,7 +416,7 @@ class Connection:
         try:
             size = self._read(sock)
         except BlockingIOError:
-            return self._wait(sock, deadline)
+            return self._wait(sock, deadline, writes)
         except OSError as error:
             self._lose(sock, f"{error.strerror}")
         except BadFrame as error:
@@ -469,12 +426,12 @@ class Connection:
                 self._lose(sock, "it has closed the connection", rest=False)
         return True
 
-    def _wait(self, sock: socket.socket, deadline: float | None) -> bool:
+    def _wait(self, sock: socket.socket, deadline: float | None, writes: bool) -> bool:
         self._known = now = time.monotonic()  # there is nothing to read, and not the end either
         if deadline is not None and deadline <= now:
             return False
         poll = select.poll()
-        poll.register(sock, select.POLLIN | (select.POLLOUT if self._unsaid else 0))
+        poll.register(sock, select.POLLIN | (select.POLLOUT if writes or self._unsaid else 0))
         poll.poll(None if deadline is None else min((deadline - now) * 1000, _LONGEST_POLL))
         self._known = time.monotonic()
         return True
@@ -500,8 +457,8 @@ class Connection:
         self._session.lose(self._known)
         self._unsaid.clear()
         if self._reconnect:
-            if self._beacon is not None:
-                self._beacon.show(None, False, None)
+            if self._pollable is not None:
+                self._pollable.show(None, False, None)
             sock.close()
             self._sock = None
             self._due = time.monotonic() + self._session.pause(jitter())
@@ -529,65 +486,11 @@ class Connection:
 
     def _show(self) -> None:
         """Let whoever waits for our descriptor know what there is to do."""
-        if self._beacon is None:
+        if self._pollable is None:
             return
         wait = None
         if self._session.events:
             wait = 0.0
         elif self._sock is None:
             wait = max(0.0, self._due - time.monotonic())
-        self._beacon.show(self._sock, bool(self._unsaid), wait)
-
-
-class _Beacon:
-    """A descriptor of its own that can be waited for while sockets come and go: an epoll, which is readable when one
-    of those that it watches is: the socket of the day, a timer, and what is always readable, for as long as it is
-    watched."""
-
-    def __init__(self) -> None:
-        # Python knows these timers since 3.13; who never asks for a descriptor does not load what it takes.
-        import ctypes
-
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._timer = self._libc.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._timer < 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        # To switch this on and off takes a twentieth of what a timer that rings at once does.
-        self._always = os.eventfd(1, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._epoll = select.epoll()
-        self._epoll.register(self._timer, select.EPOLLIN)
-        self._epoll.register(self._always, 0)
-        self._sock: socket.socket | None = None
-        self._events = 0
-        self._set = False
-        self._now = False
-
-    def fileno(self) -> int:
-        return self._epoll.fileno()
-
-    def show(self, sock: socket.socket | None, writes: bool, wait: float | None) -> None:
-        """Be readable when ``sock`` is (or may be written to, if ``writes``), or after ``wait`` seconds."""
-        events = select.EPOLLIN | (select.EPOLLOUT if writes else 0)
-        if sock is not self._sock:
-            if self._sock is not None:
-                self._epoll.unregister(self._sock)
-            if sock is not None:
-                self._epoll.register(sock, events)
-        elif sock is not None and events != self._events:
-            self._epoll.modify(sock, events)
-        self._sock, self._events = sock, events
-        now = wait is not None and wait <= 0
-        if now != self._now:
-            self._epoll.modify(self._always, select.EPOLLIN if now else 0)
-            self._now = now
-        if wait or self._set:
-            nanoseconds = max(1, int(wait * 1e9)) if wait else 0  # which is never
-            self._libc.timerfd_settime(
-                self._timer, 0, struct.pack("@4l", 0, 0, *divmod(nanoseconds, 1_000_000_000)), None
-            )
-            self._set = bool(wait)
-
-    def close(self) -> None:
-        self._epoll.close()
-        os.close(self._timer)
-        os.close(self._always)
+        self._pollable.show(self._sock, bool(self._unsaid), wait)

@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from bccnd.client.bus import BUFFER, address_of, dial, give, jitter
 from bccnd.client.message import Message
 from bccnd.client.session import Gap, Reconnected, Refusal, Session
+from bccnd.client.transport import BUFFER, address_of, dial, give, jitter
 from bccnd.core import frames
 from bccnd.errors import BadFrame
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from bccnd.client.bus import BUFFER, address_of, dial, jitter
+from bccnd.client.transport import BUFFER, address_of, dial, jitter
 from bccnd.core import frames
 from bccnd.errors import BadFrame
 

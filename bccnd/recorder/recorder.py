@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from bccnd.client.bus import jitter
+from bccnd.client.transport import jitter
 from bccnd.core.tally import TALLY, Tally, in_fields, in_words
 from bccnd.errors import BadFrame, BusError
 from bccnd.journal import layout

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from bccnd.client.bus import BUFFER, address_of, dial
+from bccnd.client.transport import BUFFER, address_of, dial
 from bccnd.core import frames
 from bccnd.errors import BadFrame, BusError
 

@@ -6,8 +6,10 @@ import gc
 import json
 import os
 import select
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -170,6 +172,40 @@ def test_a_daemon_that_does_not_answer_is_an_error_and_a_late_answer_is_not_take
         connection.publish("two words")
         with turning(hub.loop):
             assert connection.sync(PATIENCE) == [Refusal("bad_channel", "two words")]
+
+
+def test_a_question_waits_no_longer_than_asked_where_the_daemon_takes_nothing(hub: Hub) -> None:
+    with connect(hub.path) as connection:
+        for _ in range(8):
+            with refused("no_answer", hub.path):
+                connection.ask(frames.WHOAMI, bytes(100_000), timeout=0.01)
+        with refused("no_answer", hub.path):
+            connection.sync(0.01)
+        with turning(hub.loop):
+            connection.sync(PATIENCE)
+            connection.publish("two words")
+            assert connection.sync(PATIENCE) == [Refusal("bad_channel", "two words")]
+
+
+def test_a_question_waits_no_longer_than_asked_while_messages_come_without_end(bare: Bare) -> None:
+    with connect(str(bare.address)) as bus:
+        bus.sync()
+        over, much = threading.Event(), batch(*[b""] * 2000)  # it takes longer to read than to send
+
+        def flood() -> None:
+            with suppress(OSError):
+                while not over.is_set():
+                    bare.send(much)
+
+        sender = threading.Thread(target=flood)
+        sender.start()
+        try:
+            with refused("no_answer"):
+                bus.ask(b"!/nothing", timeout=0.1)
+        finally:
+            over.set()
+            bus.close()
+            sender.join()
 
 
 def test_receiving_waits_for_a_message_or_until_the_time_is_over(one: Connection, other: Connection) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.client.bus import Connection, connect, dial
+from bccnd.client.bus import Connection, connect
 from bccnd.client.message import Message
 from bccnd.client.session import LONGEST, SHORTEST, Event, Gap, Question, Reconnected, Refusal, Session
+from bccnd.client.transport import dial
 from bccnd.core import frames
 from bccnd.core.address import write_address
 from bccnd.errors import BadFrame, BusError

@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from bccnd.client import bus
+from bccnd.client.transport import usual_path
 from bccnd.core.bccn1 import MAX_SEND, check_chan
 from bccnd.errors import BadDatagram, BusError, PipelineError
 from bccnd.pipeline.source.options import Options
@@ -90,7 +91,7 @@ def read_settings(options: Options, columns: StructType) -> SinkSettings:
         raise PipelineError("bad_columns", "the column key is no string", "cast it")
     keyed = options.one_of("key", ("header", "none"), "header" if "key" in kinds else "none")
     return SinkSettings(
-        options.text("socket") or bus.usual_path(),
+        options.text("socket") or usual_path(),
         options.text("job") or uuid.uuid4().hex,
         keyed == "header",
         options.number("rate", 0.0, 0.001, 1e9),
