@@ -28,6 +28,7 @@ COMPILED = (
     "bccnd/core/frames.py",
     "bccnd/core/ingress.py",
     "bccnd/core/integrity.py",
+    "bccnd/core/nameless.py",
     "bccnd/core/roster.py",
     "bccnd/core/pattern_tree.py",
     "bccnd/core/routes.py",

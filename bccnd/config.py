@@ -370,14 +370,13 @@ class DedupSettings(_Section):
     expire: Seconds = Field(default=86_400.0, gt=0)
     #: 100,000 trackers take some 55 MB at most (python -m tests.bench.trackers)
     max_sources: int = Field(default=100_000, ge=1, le=10_000_000)
+    linked: bool = False
 
     @model_validator(mode="after")
     def _no_replay(self) -> DedupSettings:
         if self.late == "deliver" and self.freshness == "monotonic":
-            raise _wrong(
-                "late: deliver and freshness: monotonic contradict each other",
-                "monotonic takes no backward step at all: set late: drop",
-            )
+            contradiction = "late: deliver and freshness: monotonic contradict each other"
+            raise _wrong(contradiction, "monotonic takes no backward step at all: set late: drop")
         return self
 
 

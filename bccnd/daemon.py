@@ -840,6 +840,7 @@ def _dedup_rules(settings: Settings) -> DedupRules:
         monotonic=dedup.freshness == "monotonic",
         expire=dedup.expire,
         max_sources=dedup.max_sources,
+        linked=dedup.linked or settings.gateways.nng is not None,
     )
 
 

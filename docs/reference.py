@@ -77,6 +77,7 @@ EXAMPLES: Final = {
     "dedup.freshness": "dedup: {freshness: monotonic}",
     "dedup.expire": "dedup: {expire: 7d}",
     "dedup.max_sources": "dedup: {max_sources: 10000}",
+    "dedup.linked": "dedup: {linked: true}",
     "bus.path": 'bus: {path: "@bccn"}',
     "bus.mode": 'bus: {mode: "0666"}',
     "bus.group": "bus: {group: bccn}",

@@ -32,9 +32,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from bccnd.core.bccn1 import MAX_SEQ, UNKNOWN_SRC, check_src, read_seq
-from bccnd.core.dedup import RANK_SECONDS, Nameless, Own, Sources
+from bccnd.core.dedup import RANK_SECONDS, Own, Sources
 from bccnd.core.egress import LINGER
 from bccnd.core.liveness import ALIVE, SILENT, UNWATCHED, Death, Liveness
+from bccnd.core.nameless import Nameless
 from bccnd.core.roster import Source
 from bccnd.errors import BadDatagram
 from bccnd.leaf import scan

@@ -36,6 +36,7 @@ cdef class Sources:
     cdef int _late
     cdef bint _monotonic
     cdef public bint cautious
+    cdef bint _linked
     cdef dict _ended
     cdef double _expire
     cdef Py_ssize_t _max

@@ -9,8 +9,8 @@ of one is counted. Source: BCCN, SEQUENCE NUMBERS AND DEDUP, with the rules belo
 - Missing seqs are lost once they are older than ``horizon`` or fall out of the window of ``sanity``.
 - What a link brings (``cautious``) may be a copy that went a long way: behind by whatever, it is a restart only when
   the source has been silent for `LINK_PATIENCE`; and ahead of a restart that we know of, it may be from before that.
-  So may what a bridge has broadcast on our segment; of who counts by the clock (`CLOCKED`) it is known that he does not
-  begin anew below, and of others it is hoped.
+- Where segments are ``linked``, so may what a bridge has broadcast here: a source that counts by the clock (`is_clock`)
+  is taken for restarted below its last number only after `LINK_PATIENCE`. Elsewhere no copy comes that late.
 
 A window is kept as the set of seqs *not* seen, one bit each, so that a source without gaps costs no bit work.
 """
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from hashlib import blake2b
 from heapq import nlargest
 from itertools import islice
 from operator import itemgetter
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 #: open gaps remembered for their age: at line rate of one gap per datagram this bounds a few MB, and a gap that
 #: falls out is only called lost a moment early
 MAX_GAPS: Final = 65_536
-#: datagrams without a src remembered for `horizon`, 150 bytes each, twice
-MAX_NAMELESS: Final = 16_384
 #: identities of clients that have left and whose last broadcasts may still come in
 MAX_RELEASED: Final = 65_536
 #: seconds within which the order of eviction may be off; spares the reordering for every datagram
@@ -47,8 +44,10 @@ SWEEP_STEP: Final = 128
 #: seconds after which no copy is still on its way over links: several of them in a row, each of which stands still for
 #: as long as a connection survives that
 LINK_PATIENCE: Final = 30.0
-#: seqs from here on are clocks in microseconds, as ours are: who counts like that never begins anew from below
+#: seqs from here up to there are clocks in microseconds, as ours are, from 2001 to 2096: a source that counts like that
+#: does not begin again lower. Nanoseconds and random numbers are above.
 CLOCKED: Final = 10**15
+_NO_CLOCK: Final = 4 * 10**15
 #: sources of which it is remembered how much of them was lost; twice as many until the least are left out
 MAX_LOSERS: Final = 256
 #: restarts remembered for copies from before them
@@ -70,6 +69,12 @@ class DedupRules:
     monotonic: bool = False
     expire: float = 86_400.0
     max_sources: int = 100_000
+    linked: bool = False
+
+
+def is_clock(seq: int) -> bool:
+    """Whether a seq is the clock in microseconds."""
+    return CLOCKED <= seq < _NO_CLOCK
 
 
 class Own:
@@ -124,6 +129,8 @@ class Sources:
         self._late = REORDERED if rules.deliver_late else STALE
         self._monotonic = rules.monotonic
         self._expire = rules.expire
+        #: whether copies may come late by a bridge
+        self._linked = rules.linked
         #: those above it are evicted by `sweep`, a few at a time
         self._max = rules.max_sources
 
@@ -263,7 +270,8 @@ class Sources:
     def _backward(self, source: Source, seq: int, now: float) -> int:
         """The verdict on a seq that is not above the last one."""
         back = source.last - seq
-        careful = self.cautious or (seq >= CLOCKED and not self._monotonic)
+        by_clock = self._linked and not self._monotonic and is_clock(seq) and is_clock(source.last)
+        careful = self.cautious or by_clock
         patience = LINK_PATIENCE if careful else self._horizon
         if now - source.heard > patience or (back >= self._sanity and not careful):
             return REPLAYED if self._monotonic else RESTART
@@ -468,70 +476,3 @@ class Sources:
         self._gaps.clear()
         for source in self._roster.oldest_first():
             self._open_gap_for_all(source, now)
-
-
-class Nameless:
-    """Datagrams whose sender does not know its own name (src ``?``): no seq to go by, so an identical one from
-    the same address within ``horizon`` is a duplicate. Two generations, swapped when the older one has expired
-    or the younger one is full."""
-
-    def __init__(self, horizon: float, cap: int = MAX_NAMELESS) -> None:
-        self.horizon = horizon
-        self.evicted = 0
-        self._cap = cap
-        self._young: dict[bytes, float] = {}
-        self._old: dict[bytes, float] = {}
-        self._since = 0.0
-        self.annals: Annals | None = None
-
-    def judge(self, peer: str, body: bytes, now: float) -> int:
-        """ACCEPTED or DUPLICATE, by the sender's address and the whole body (seq, chan and payload)."""
-        if self._is_due(now):
-            self.evicted += sum(1 for when in self._old.values() if now - when <= self.horizon)
-            self._swap(now)
-        key = self._key(peer, body)
-        verdict = self._look_up(key, now)
-        if verdict == ACCEPTED:
-            self._young[key] = now
-            if self.annals is not None:
-                self.annals.nameless(key, now)
-        return verdict
-
-    def remembered(self) -> list[bytes]:
-        """All that was heard lately, the oldest first."""
-        return [*self._old, *self._young]
-
-    def when(self, key: bytes) -> float | None:
-        """When it was heard."""
-        return self._young.get(key, self._old.get(key))
-
-    def restore(self, key: bytes, when: float) -> None:
-        """Remember something that was heard then."""
-        if self._is_due(when):
-            self._swap(when)
-        self._young[key] = when
-
-    def _swap(self, now: float) -> None:
-        self._young, self._old, self._since = {}, self._young, now
-
-    def foresee(self, peer: str, body: bytes, now: float) -> int:
-        """What `judge` would say; nothing is remembered of it."""
-        key = self._key(peer, body)
-        if self._is_due(now):  # the younger generation would be the elder, and the elder gone
-            when = self._young.get(key)
-            return DUPLICATE if when is not None and now - when <= self.horizon else ACCEPTED
-        return self._look_up(key, now)
-
-    def _is_due(self, now: float) -> bool:
-        """Whether the generations are to be swapped."""
-        return len(self._young) >= self._cap or now - self._since > self.horizon
-
-    @staticmethod
-    def _key(peer: str, body: bytes) -> bytes:
-        return blake2b(body, digest_size=16, key=peer.encode("ascii", "replace")[:64]).digest()
-
-    def _look_up(self, key: bytes, now: float) -> int:
-        when = self._young.get(key)
-        if when is None:
-            when = self._old.get(key)
-        return DUPLICATE if when is not None and now - when <= self.horizon else ACCEPTED

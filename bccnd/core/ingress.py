@@ -15,9 +15,10 @@ from bccnd.core.annals import Annals
 from bccnd.core.arrival import spans
 from bccnd.core.bccn1 import MAX_RECEIVE, UNKNOWN_SRC, read_body
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, Nameless, Sources
+from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, Sources
 from bccnd.core.frames import passed
 from bccnd.core.integrity import Door
+from bccnd.core.nameless import Nameless
 from bccnd.core.routes import Routes
 from bccnd.core.verdicts import (
     ACCEPTED,

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from bccnd.core import bccn1, targets
-from bccnd.core.dedup import UNKNOWN_SENDER, Nameless, Sources
+from bccnd.core.dedup import UNKNOWN_SENDER, Sources
 from bccnd.core.integrity import Door
+from bccnd.core.nameless import Nameless
 from bccnd.core.routes import Routes
 from bccnd.core.verdicts import LAST_ACCEPTED, LOOPED, NAMES, NOT_ADDRESSED, NUMBERS
 from bccnd.errors import BadDatagram

@@ -21,10 +21,11 @@ from bccnd.core import frames
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.capture import Datagram, Packet, Reader, Tally, unwrap
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules, Nameless, Sources
+from bccnd.core.dedup import DedupRules, Sources
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door, make_door
 from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.nameless import Nameless
 from bccnd.core.observe import Observation, observe
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes

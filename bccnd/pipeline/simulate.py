@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, Nameless, Sources
+from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, Sources
 from bccnd.core.liveness import HEARTBEAT, TICK, Liveness, LivenessRules
+from bccnd.core.nameless import Nameless
 from bccnd.core.observe import Observation, seq_key
 from bccnd.core.targets import FORM_NAMES, PLAIN, form_of, is_directed
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED

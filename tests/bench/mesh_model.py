@@ -11,10 +11,11 @@ from typing import Final
 
 from bccnd.core import frames
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules, Nameless, Sources
+from bccnd.core.dedup import DedupRules, Sources
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import Door
+from bccnd.core.nameless import Nameless
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.core.verdicts import NAMES
@@ -44,7 +45,7 @@ class Costs:
     broadcast: float = 10e-6
 
 
-_RULES: Final = DedupRules()
+_RULES: Final = DedupRules(linked=True)
 _COSTS: Final = Costs()
 
 

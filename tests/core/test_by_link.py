@@ -26,6 +26,9 @@ LOW, HIGH = CLOCKED + 1, CLOCKED + 50
 FAR = LINK_PATIENCE + 0.25
 LATE = replace(RULES, deliver_late=True)
 MONOTONIC = replace(RULES, monotonic=True)
+LINKED = replace(RULES, linked=True)
+#: a clock in nanoseconds, and a number by chance
+NANOSECONDS, CHANCE = 1_795_000_000 * 10**9, 1 << 62
 HISTORIES: dict[str, tuple[DedupRules, str]] = {
     "the next one is new, however it came": (RULES, "5 ~6 7"),
     "a copy is one, whichever was first": (RULES, "~5 5:duplicate 6 ~6:duplicate"),
@@ -43,11 +46,14 @@ HISTORIES: dict[str, tuple[DedupRules, str]] = {
     "what was overtaken on the way is late": (RULES, "~5 ~8 @1 ~6:stale ~6:duplicate missing=1"),
     "or delivered once where that is wanted": (LATE, "~5 ~8 @10 ~6:reordered ~6:duplicate missing=1"),
     "where numbers only rise they do by links, too": (MONOTONIC, f"~50 ~3:duplicate @{FAR} ~3:replayed"),
-    "a source that counts by the clock does not begin anew below": (
-        RULES,
+    "a source that counts by the clock does not begin anew below where segments are linked": (
+        LINKED,
         f"{HIGH} @3 {HIGH}:duplicate {HIGH - 1}:stale {LOW}:duplicate @{FAR} {LOW}:restart 1:restart restarts=2",
     ),
-    "unless numbers only rise anyway": (MONOTONIC, f"{HIGH} @3 {HIGH}:replayed"),
+    "unless numbers only rise anyway": (replace(MONOTONIC, linked=True), f"{HIGH} @3 {HIGH}:replayed"),
+    "and where they are not it may": (RULES, f"{HIGH} {LOW}:restart @3 {LOW}:restart restarts=2"),
+    "one that counts in nanoseconds may anywhere": (LINKED, f"{NANOSECONDS} {NANOSECONDS - 10**9}:restart restarts=1"),
+    "and so may one that begins by chance": (LINKED, f"{CHANCE} {HIGH}:restart {CHANCE} 7:restart restarts=2 jumps=1"),
     "after a restart copies from before it are no leap ahead": (
         RULES,
         "1000 1:restart @1 ~999:duplicate ~1000:duplicate 2 ~1001 restarts=1 jumps=1",

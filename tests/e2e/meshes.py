@@ -120,7 +120,9 @@ class Meshwork:
             name = f"s{segment}b{places[segment]}"
             places[segment] += 1
             self.bridges.append(self._host(name, segment, self._gateway(number)))
-        self.plain = [self._host(f"s{segment}p", segment, {}) for segment in range(topology.segments)]
+        self.plain = [
+            self._host(f"s{segment}p", segment, {"dedup": {"linked": True}}) for segment in range(topology.segments)
+        ]
 
     def _host(self, name: str, segment: int, settings: dict[str, Any]) -> MeshHost:
         self.hosts[name] = host = MeshHost(self._folder, name, f"{self._tag}{name}", segment, settings)

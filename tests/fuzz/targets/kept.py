@@ -9,8 +9,9 @@ from typing import Final
 
 from bccnd.core import annals as book
 from bccnd.core import tape as reel
-from bccnd.core.dedup import DedupRules, Nameless, Sources
+from bccnd.core.dedup import DedupRules, Sources
 from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.nameless import Nameless
 from bccnd.leaf import layout
 
 #: between the files of an input

@@ -9,9 +9,10 @@ from typing import Final
 
 from bccnd.core import bccn1
 from bccnd.core.annals import Annals, replay
-from bccnd.core.dedup import DedupRules, Nameless, Sources
+from bccnd.core.dedup import DedupRules, Sources
 from bccnd.core.integrity import Crc32, Door, Hmac, make_door
 from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.nameless import Nameless
 from bccnd.core.observe import observe
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
