@@ -177,6 +177,7 @@ class Bus:
             client.rights = access.rights(client.peer)
             self._enforce(client)
             self._waiting.look_again(client)
+            self._waiting.try_again(client)
 
     def _enforce(self, client: Client) -> None:
         """Take from a client what it may not have any more, and tell it."""

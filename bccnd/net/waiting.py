@@ -33,7 +33,7 @@ class Waiting:
     def for_time(self, client: Client, packet: bytes, seconds: float, again: Callable[[], None]) -> None:
         """Make a publisher wait for some seconds, and then do ``again`` with a packet of his."""
         self._hold(client, packet, again, "rate")
-        self._loop.later(seconds, partial(self.go_on, client))
+        self._loop.later(seconds, partial(self._go_on_all, [client]))
 
     def for_reader(self, client: Client, packet: bytes, blocker: Client, again: Callable[[], None]) -> None:
         """Make a publisher wait until another client has read, and then do ``again`` with a packet of his."""
@@ -84,8 +84,23 @@ class Waiting:
             self._loop.soon(partial(self._let_go, blocker))
 
     def _let_go(self, blocker: Client) -> None:
-        for client in self._held.pop(blocker.fd, ()):
+        self._go_on_all(self._held.pop(blocker.fd, []))
+
+    def _go_on_all(self, clients: list[Client]) -> None:
+        """Let some clients go on, as many as fit into their users' shares of this round; the others in the next."""
+        for number, client in enumerate(clients):
+            account = client.account
+            if account.left_of(self._loop.rounds) <= 0.0:
+                self._loop.later(0.0, partial(self._go_on_all, clients[number:]))
+                return
+            begun = time.monotonic()
             self.go_on(client)
+            account.seconds += time.monotonic() - begun
+
+    def try_again(self, client: Client) -> None:
+        """What it waits for may be otherwise by now: other limits are in force."""
+        if client.held is not None:
+            self._loop.later(0.0, partial(self._go_on_all, [client]))
 
     def look_again(self, blocker: Client) -> None:
         """The patience that is allowed has changed."""

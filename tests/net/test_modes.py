@@ -410,7 +410,6 @@ def test_all_clients_of_a_user_share_one_rate_for_messages_until_it_is_taken_awa
         hub.settle()
         assert is_held(pair[1])
         hub.reload(BusLimits())
-        let_pass(hub, pair[1], 3600)
         turn_until(hub.loop, lambda: hub.bus.counters.published == 26)
         pair[1].publish(b"a", *[b"x"] * 500)
         pair[1].all()
