@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from bccnd.client import session as shared
 from bccnd.client.message import Message, to_bytes
+from bccnd.client.outgoing import Outgoing
 from bccnd.client.session import PATIENCE, Event, Question, Refusal, Session
 from bccnd.client.transport import (
     BUFFER,
@@ -60,6 +61,8 @@ async def connect(path: str | None = None, *, reconnect: bool = True, batch: boo
                     print(message.src, message.chan, message.payload)
 
         asyncio.run(main())
+
+    Where the daemon refuses a pattern or a message, iterating raises BusError with the reason, like not_permitted.
 
     Several tasks may publish, ask and receive at once; of those that receive, each event goes to one. What is
     cancelled leaves the connection usable, and takes no event with it.
@@ -103,25 +106,6 @@ async def connect(path: str | None = None, *, reconnect: bool = True, batch: boo
             return AsyncConnection(path, address, sock, reconnect=reconnect, batch=batch)
 
 
-class _Outgoing:
-    """A frame that waits to be sent, and who waits for that; ``then`` is done at the moment when it is."""
-
-    __slots__ = ("frame", "limit", "limited", "sent", "then")
-
-    def __init__(self, frame: bytes, sent: asyncio.Future[None], then: Callable[[], Any], limited: bool) -> None:
-        self.frame = frame
-        self.sent = sent
-        self.then = then
-        #: whether it fails while the daemon is away, and what makes it do so
-        self.limited = limited
-        self.limit: asyncio.TimerHandle | None = None
-
-    def stop_limit(self) -> None:
-        if self.limit is not None:
-            self.limit.cancel()
-            self.limit = None
-
-
 class AsyncConnection:
     """A client of the local bus; see `connect`. To be used on the loop that it was made on."""
 
@@ -141,7 +125,7 @@ class AsyncConnection:
         self._paused_since = time.monotonic()
         #: what the daemon has still to be told before anything else
         self._unsaid: deque[bytes] = deque(self._session.opening())
-        self._outbox: deque[_Outgoing] = deque()
+        self._outbox: deque[Outgoing] = deque()
         #: who waits for an event, and how many wait for an answer
         self._receivers: deque[asyncio.Future[None]] = deque()
         self._askers = 0
@@ -349,8 +333,8 @@ class AsyncConnection:
             raise
 
     def __aiter__(self) -> AsyncConnection:
-        """Messages, for ever; gaps are added to `lost`, absences of the daemon to `reconnects`, refusals are left
-        out."""
+        """Messages, without end; gaps are added to `lost`, absences of the daemon to `reconnects`. Raises BusError with
+        the reason where the daemon refused something, as the blocking client does; to go on, iterate again."""
         return self
 
     async def __anext__(self) -> Message:
@@ -358,6 +342,8 @@ class AsyncConnection:
             event = await self.receive()
             if isinstance(event, Message):
                 return event
+            if event is not None:
+                shared.raise_refused(event)
 
     def fileno(self) -> int:
         """The descriptor of the socket; another one after each loss, and -1 while the daemon is away. It is read by
@@ -425,7 +411,7 @@ class AsyncConnection:
             else:
                 then()
                 return
-        outgoing = _Outgoing(frame, self._loop.create_future(), then, limited)
+        outgoing = Outgoing(frame, self._loop.create_future(), then, limited)
         self._outbox.append(outgoing)
         if not self._session.welcome:
             self._limit(outgoing)
@@ -461,7 +447,7 @@ class AsyncConnection:
         self._arrange()
 
     @staticmethod
-    def _send_next(sock: socket.socket, outgoing: _Outgoing) -> None:
+    def _send_next(sock: socket.socket, outgoing: Outgoing) -> None:
         if outgoing.sent.done():  # given up
             return
         try:
@@ -594,12 +580,12 @@ class AsyncConnection:
         self._unsaid.extend(self._session.greeting())
         self._flush()
 
-    def _limit(self, outgoing: _Outgoing) -> None:
+    def _limit(self, outgoing: Outgoing) -> None:
         """While the daemon is away, nobody waits for longer than PATIENCE to send; who asks has a limit of his own."""
         if outgoing.limited and outgoing.limit is None:
             outgoing.limit = self._loop.call_later(PATIENCE, self._give_up, outgoing)
 
-    def _give_up(self, outgoing: _Outgoing) -> None:
+    def _give_up(self, outgoing: Outgoing) -> None:
         if not outgoing.sent.done():
             self._outbox.remove(outgoing)
             outgoing.sent.set_exception(self._away(PATIENCE))

@@ -55,6 +55,8 @@ def connect(path: str | None = None, *, reconnect: bool = True, batch: bool = Fa
             for message in bus:
                 print(message.src, message.chan, message.payload)
 
+    Where the daemon refuses a pattern or a message, iterating raises BusError with the reason, like not_permitted.
+
     A daemon that goes away (a restart, a crash) is called again for as long as it takes, and then told again what this
     program is subscribed to, its tag and its modes. `receive` waits for it like for a message, and says
     ``Reconnected`` where something may be missing:
@@ -273,12 +275,14 @@ class Connection:
         return event
 
     def __iter__(self) -> Iterator[Message]:
-        """Messages, for ever; gaps are added to `lost`, absences of the daemon to `reconnects`, refusals are left
-        out."""
-        while True:
-            event = self.receive()
+        """Messages, without end; gaps are added to `lost`, absences of the daemon to `reconnects`. Raises BusError with
+        the reason where the daemon refused something (a pattern: not_permitted, too_many_subscriptions; a message; this
+        program: too_many_clients), behind the messages that came before; to go on, iterate again."""
+        while (event := self.receive()) is not None:
             if isinstance(event, Message):
                 yield event
+            else:
+                shared.raise_refused(event)
 
     def fileno(self) -> int:
         """A descriptor that is readable when `receive(0)` has something to do: call it then until it returns None.

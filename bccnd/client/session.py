@@ -31,6 +31,9 @@ ORDERS: Final = ("queue", "stack", "random")
 #: what who is turned away at the door is told
 TURNED_AWAY: Final = ("too_many_clients", "too_many_clients_of_user", "not_admitted")
 
+#: what every connection asks for by itself, and does without where the daemon is too old to know it
+_OPTIONAL: Final = (to_text(frames.META_ON), to_text(frames.BATCH_ON))
+
 #: refusals that name something else than the request that they are about
 _ABOUT: Final = {frames.STATS: "unknown_listing", frames.TAG: "bad_tag"}
 #: requests that have no answer but a refusal: a sync behind them says that there was none
@@ -345,6 +348,15 @@ class Session:
         daemon over the second half of them."""
         wait, self._wait = self._wait, min(LONGEST, 2 * self._wait)
         return wait * (0.5 + 0.5 * jitter)
+
+
+def raise_refused(event: Event) -> None:
+    """Raise BusError, with the reason, if the event is a refusal of what the program has asked for."""
+    if not isinstance(event, Refusal) or event.key in _OPTIONAL:
+        return
+    if not event.key and event.reason in TURNED_AWAY:
+        raise BusError(event.reason, "the daemon does not serve this program now")
+    raise BusError(event.reason, f"the daemon refused {event.key!r}")
 
 
 def publication(chan: str, payload: bytes | str) -> bytes:

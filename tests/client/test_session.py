@@ -474,13 +474,30 @@ def test_an_absence_is_told_in_its_place(bare: Bare, bus: Connection) -> None:
 
 
 def test_iterating_leaves_out_gaps_and_absences_and_counts_them(bare: Bare, bus: Connection) -> None:
-    bare.answers[b"SUB a"] = [frames.gap(3), frames.error("x", b"y"), frame(b"a", b"x")]
+    bare.answers[b"SUB a"] = [frames.gap(3), frame(b"a", b"x")]
     bus.subscribe("a")
     found = iter(bus)
     for times in range(3):
         assert next(found).payload == b"x"
         assert (bus.lost, bus.reconnects) == (3 * (times + 1), times)
         bare.restart()
+
+
+@both
+def test_iterating_raises_what_was_refused_in_its_place(
+    bare: Bare, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare.answers[b"SUB a"] = [frame(b"b", b"1"), frames.error("not_permitted", b"a"), frame(b"b", b"2")]
+    with join(bare.address) as bus:
+        bus.subscribe("a")
+        assert next(iter(bus)).payload == b"1"
+        with refused("not_permitted", "'a'"):
+            next(iter(bus))
+        assert next(iter(bus)).payload == b"2"
+    monkeypatch.setattr("bccnd.client.session.LONGEST", 0.02)
+    bare.refuses = frames.error("too_many_clients", b"")
+    with join(bare.address) as bus, refused("too_many_clients", "does not serve"):
+        next(iter(bus))
 
 
 @pytest.mark.parametrize("timeout", [0, 0.01])
