@@ -25,17 +25,21 @@ ORDERS: Final = {b"queue": QUEUE, b"stack": STACK, b"random": RANDOM}
 
 Entry = bytes | int
 
+#: estimated bytes of memory that an entry takes beside its frame
+ENTRY: Final = 88
+
 
 class Outbox:
     """Frames and gaps in the order of a client's choice. ``bytes`` and ``messages`` count the frames that wait;
     control frames are no messages."""
 
-    __slots__ = ("_heap", "_line", "_lost", "_serial", "bytes", "messages", "order")
+    __slots__ = ("_frames", "_heap", "_line", "_lost", "_serial", "bytes", "messages", "order")
 
     def __init__(self) -> None:
         self.order = QUEUE
         self.bytes = 0
         self.messages = 0
+        self._frames = 0
         self._line: deque[Entry] = deque()
         #: in random order: (minus the size, serial, frame), and the one gap behind them
         self._heap: list[tuple[int, int, bytes]] = []
@@ -45,8 +49,14 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._line) + len(self._heap) + bool(self._lost)
 
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that all this takes, estimated."""
+        return self.bytes + ENTRY * self._frames
+
     def put(self, frame: bytes) -> None:
         self.bytes += len(frame)
+        self._frames += 1
         self.messages += frame.startswith(b"MSG")
         self._append(frame)
 
@@ -118,6 +128,7 @@ class Outbox:
             entry = heappop(self._heap)[2]
         if not isinstance(entry, int):
             self.bytes -= len(entry)
+            self._frames -= 1
             self.messages -= entry.startswith(b"MSG")
         return entry
 
@@ -147,7 +158,7 @@ class Outbox:
     def clear(self) -> None:
         self._line.clear()
         self._heap.clear()
-        self._lost = self.bytes = self.messages = 0
+        self._lost = self.bytes = self.messages = self._frames = 0
 
     def _append(self, entry: Entry) -> None:
         if self.order != RANDOM:

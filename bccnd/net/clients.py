@@ -18,7 +18,7 @@ from typing import Any, Final
 from bccnd.core import frames
 from bccnd.core.counters import BusCounters
 from bccnd.core.ingress import Delivery
-from bccnd.core.outbox import Outbox
+from bccnd.core.outbox import ENTRY, Outbox
 from bccnd.core.patterns import Dialect
 from bccnd.core.quota import Account, UserLimits
 from bccnd.core.routes import Routes
@@ -202,7 +202,7 @@ class Clients:
 
     def resume(self, client: Client) -> None:
         """A client whose queue was filled before it came to us."""
-        client.account.queue_bytes += client.box.bytes
+        client.account.queue_bytes += client.box.memory
         if client.box:
             self._wait(client)
 
@@ -448,12 +448,13 @@ class Clients:
     def _too_many_bytes(self, client: Client, size: int) -> str:
         if client.box.bytes + size > self.limits.queue_bytes:
             return "queue_bytes"
-        return "user_queue_bytes" if client.account.queue_bytes + size > self.limits.user.queue_bytes else ""
+        of_user = client.account.queue_bytes + size + ENTRY
+        return "user_queue_bytes" if of_user > self.limits.user.queue_bytes else ""
 
     def _put(self, client: Client, frame: bytes) -> None:
         client.kept.put(frame)
         client.box.put(frame)
-        client.account.queue_bytes += len(frame)
+        client.account.queue_bytes += len(frame) + ENTRY
         self._wait(client)
 
     def _wait(self, client: Client) -> None:
@@ -541,15 +542,15 @@ class Clients:
     def _take(self, client: Client) -> bool:
         """Take what is to be sent next out of the box; whether it was a message."""
         box = client.box
-        messages, size = box.messages, box.bytes
+        messages, memory = box.messages, box.memory
         box.take()
-        client.account.queue_bytes -= size - box.bytes
+        client.account.queue_bytes -= memory - box.memory
         return box.messages < messages
 
     def _clear(self, client: Client) -> None:
         """Nobody will read what waits any more."""
         self.counters.dropped["client_gone"] += client.box.messages
-        client.account.queue_bytes -= client.box.bytes
+        client.account.queue_bytes -= client.box.memory
         client.box.clear()
         self._waiting.discard(client.fd)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import NamedTuple
 
 import pytest
@@ -154,3 +155,22 @@ def test_an_outbox_agrees_with_a_list(history: list[Deed], limit: int) -> None:
 
 def test_the_orders_are_called_as_sbus_calls_them() -> None:
     assert ORDERS == {b"queue": QUEUE, b"stack": STACK, b"random": RANDOM}
+
+
+@pytest.mark.parametrize("order", ORDERS.values())
+@pytest.mark.parametrize("size", [0, 30, 1000])
+def test_what_waits_is_charged_within_a_factor_of_two_of_the_memory_it_takes(order: int, size: int) -> None:
+    box = Outbox()
+    box.set_order(order)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(1000):
+            box.put(b"MSG a\0%d" % number + b"x" * size)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert taken / 2 <= box.memory <= 2 * taken
+    while box:
+        box.take()
+    assert box.memory == 0

@@ -402,7 +402,7 @@ def test_whoever_is_in_batch_mode_and_when_everybody_gets_what_is_due_in_its_pla
             chance.choice(readers).read(chance.randint(0, 60))
             hub.turn(chance.randrange(3))
             (account,) = hub.bus.quota
-            assert account.queue_bytes == hub.bus.queue_bytes <= 900_000
+            assert account.queue_bytes == sum(one.peer.client.box.memory for one in readers) <= 900_000
             assert all(one.peer.client.box.messages <= 30 for one in readers)
         for one in readers:
             while accounted(one.got) < len(one.due):

@@ -12,7 +12,7 @@ import pytest
 
 from bccnd.core import frames
 from bccnd.core.identity import MAX_TAG
-from bccnd.core.outbox import ORDERS
+from bccnd.core.outbox import ENTRY, ORDERS
 from bccnd.net.clients import HARD_MODES, SOFT_MODES
 from tests.support import ANN, BOB, Hub, messages, refusals
 
@@ -154,7 +154,7 @@ def test_the_listing_of_clients_says_who_waits_and_what_waits_for_whom(town: Hub
     assert {row["dialect"] for row in rows} == {"path"}
     asker.send(frames.request(frames.STATS, b"users"))
     assert json.loads(asker.hear().partition(b"\0")[2])["items"] == [
-        {"uid": ANN.uid, "clients": 2, "subscriptions": 1, "queued_bytes": 10_006},
+        {"uid": ANN.uid, "clients": 2, "subscriptions": 1, "queued_bytes": 10_006 + ENTRY},
         {"uid": BOB.uid, "clients": 1, "subscriptions": 0, "queued_bytes": 0},
     ]
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from bccnd.core import bccn1, frames, tape
 from bccnd.core.integrity import Door
+from bccnd.core.outbox import ENTRY
 from bccnd.core.quota import UserLimits
 from bccnd.leaf import layout
 from bccnd.net import memfd
@@ -174,7 +175,7 @@ def test_rights_that_were_taken_away_are_told_of_once_and_behind_what_waited(sit
     one.waiting()
     waited = len(sleeper.client.box)
     assert waited
-    charged = sleeper.client.account.queue_bytes + len(frames.error("not_permitted", b"b"))
+    charged = sleeper.client.account.queue_bytes + len(frames.error("not_permitted", b"b")) + ENTRY
     site.rules = tuple(RULES)
     for _ in range(2):
         site.die()
