@@ -5,15 +5,16 @@ Law: every record of a finished file comes once, in whatever order files appear;
 are one row, with the verdict `journal_gap`, the number of the first of them, and the time of the next that there is.
 
 A hole behind a file that is still there is a file that is late, and is waited for; retention takes the oldest first.
-Journals that are gone altogether are forgotten; their names sort by when they began, and none that begins before the
-last one that was forgotten is taken up again ("up to ..." in the table of a host).
+Of journals that are gone altogether it is remembered how far they were read, so that a journal that comes again is not
+read twice, and one that is still written goes on; of each host for the last `MAX_GONE` of them. Names say nothing about
+that: a host whose clock was set back begins a journal whose name sorts before all others.
 """
 
 from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,8 +38,8 @@ from bccnd.pipeline.source.wanted import Wanted
 
 #: host -> journal -> number of the next record
 Offsets = dict[str, dict[str, int]]
-#: begins the entry of a host that says up to which journal all are forgotten: its name follows
-FORGOTTEN: Final = "up to "
+#: journals of a host that are gone and still remembered, some 50 bytes each in every checkpoint of a batch
+MAX_GONE: Final = 256
 #: files whose numbers of records are remembered, some 200 bytes each
 MAX_COUNTED: Final = 100_000
 
@@ -140,7 +141,7 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
             for host in hosts:
                 mine = min(allowed, left) if most else 0
                 for (of, name), found in journals_found.items():
-                    if of != host or (most and mine <= 0) or self._is_forgotten(start, host, name):
+                    if of != host or (most and mine <= 0):
                         continue
                     position = ends.get(host, {}).get(name, 0)
                     end, taken = self._go_on(found, position, mine if most else None)
@@ -175,14 +176,6 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
             return None
         file = found[0].file
         return self._target.get(file.host, {}).get(file.journal_id, 0)
-
-    @staticmethod
-    def _is_forgotten(start: Mapping[str, Mapping[str, int]], host: str, name: str) -> bool:
-        """Whether a journal that begins before one that was forgotten has come again."""
-        known = start.get(host, {})
-        return name not in known and any(
-            name <= key.removeprefix(FORGOTTEN) for key in known if key.startswith(FORGOTTEN)
-        )
 
     # -- what is there
 
@@ -265,13 +258,14 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
 
 
 def _tidy(ends: Offsets, there: set[tuple[str, str]]) -> Offsets:
-    """Without the journals of which nothing is left, but for the name of the latest of them; in one order."""
+    """The same in one order: of each host first the journals that are gone, those that went last behind the others, and
+    no more than `MAX_GONE` of them."""
     tidied: Offsets = {}
     for host in sorted(ends):
         numbers = ends[host]
-        gone = [name.removeprefix(FORGOTTEN) for name in numbers if (host, name) not in there]
-        kept = {name: numbers[name] for name in sorted(numbers) if (host, name) in there}
-        tidied[host] = {**({FORGOTTEN + max(gone): 0} if gone else {}), **kept}
+        gone = [name for name in numbers if (host, name) not in there][-MAX_GONE:]
+        kept = [name for name in sorted(numbers) if (host, name) in there]
+        tidied[host] = {name: numbers[name] for name in (*gone, *kept)}
     return tidied
 
 
