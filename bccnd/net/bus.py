@@ -288,6 +288,7 @@ class Bus:
         handover.resume(client, stored)
         self._clients.resume(client)
         if client.waits is not None:
+            self._waiting.hold_packet(client, client.waits)
             self._waiting.keep_waiting(client, partial(self._take_whole, client, client.waits))
             self._loop.soon(partial(self._waiting.go_on, client))
         return client
@@ -401,6 +402,7 @@ class Bus:
             )
         client.open = False
         client.held = None
+        self._waiting.release_packet(client)
         now = time.monotonic()
         self._loop.unwatch(client.fd)
         self._clients.remove(client)

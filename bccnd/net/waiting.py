@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from bccnd.core.outbox import ENTRY
 from bccnd.net import log
 from bccnd.net.clients import Client, Clients
 from bccnd.net.loop import HALF_CLOSED, READABLE, Loop
@@ -45,9 +46,22 @@ class Waiting:
     def _hold(self, client: Client, packet: bytes, again: Callable[[], None], reason: str) -> None:
         self._clients.counters.held[reason] += 1
         if client.waits is None:
-            client.waits = packet
+            self.hold_packet(client, packet)
             client.kept.waits(packet)
         self.keep_waiting(client, again)
+
+    @staticmethod
+    def hold_packet(client: Client, packet: bytes) -> None:
+        """Charge the user for the packet that has to wait."""
+        client.waits = packet
+        client.account.queue_bytes += len(packet) + ENTRY
+
+    @staticmethod
+    def release_packet(client: Client) -> None:
+        """It waits no more, or its client is gone."""
+        if client.waits is not None:
+            client.account.queue_bytes -= len(client.waits) + ENTRY
+            client.waits = None
 
     def keep_waiting(self, client: Client, again: Callable[[], None]) -> None:
         """Have ``again`` done when the client may go on, and do not read from it until then."""
@@ -67,7 +81,7 @@ class Waiting:
         except Exception:  # noqa: BLE001 - a bug of ours, which costs this client and nobody else
             self._stumble(client)
         if client.held is None:
-            client.waits = None
+            self.release_packet(client)
             client.kept.goes_on()
         if not begun:
             self._clients.settle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bccnd.core.outbox import ENTRY
 from tests.support import Hub
 
 
@@ -13,7 +14,8 @@ def every_charge_is_what_is_kept(hub: Hub) -> None:
         assert {one.peer.uid for one in own} == {account.uid}
         assert hub.bus.quota.account(account.uid) is account
         assert account.clients == len(own)
-        assert account.queue_bytes == sum(one.box.memory for one in own)
+        waits = sum(len(one.waits) + ENTRY for one in own if one.waits is not None)
+        assert account.queue_bytes == waits + sum(one.box.memory for one in own)
         assert account.subscriptions == sum(one.subscriptions for one in own)
         assert client.subscriptions == sum(hub.routes.patterns(client.fd).values())
         box = client.box
