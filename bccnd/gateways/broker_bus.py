@@ -1,8 +1,8 @@
 """The broker's connection to the bus: the broker's dialect, messages in, publications out.
 
-Law: nothing waits and nothing blocks: what the daemon does not take is dropped with a reason, and a daemon that has
-gone is called again, for ever, and told again what is wanted. What every client of the bus must know of that is in
-`bccnd.client.session`; here is its socket.
+Invariant: nothing waits, nothing blocks, and nothing grows without a bound: what the daemon does not take is dropped
+with a reason, and a daemon that has gone is called again, for ever, and told again what is wanted. What every client of
+the bus must know of that is in `bccnd.client.session`; here is its socket.
 """
 
 from __future__ import annotations
@@ -60,6 +60,10 @@ class BusLink:
         self._session.set_mode("local", frames.request(frames.LOCAL_ON if local else frames.LOCAL_OFF))
         self._session.lose(time.monotonic())
         self._sock: socket.socket | None = None
+        #: what this daemon has not taken yet: how it is greeted, then changes (a pattern, and whether it is wanted),
+        #: then messages and reports
+        self._greeting: deque[bytes] = deque()
+        self._changes: dict[bytes, bool] = {}
         self._outbox: deque[bytes] = deque()
         self._writes = False
         self._retry: asyncio.TimerHandle | None = None
@@ -93,11 +97,11 @@ class BusLink:
 
     def subscribe(self, pattern: bytes) -> None:
         self._session.subscribed(pattern)
-        self._tell(frames.subscribe(pattern))
+        self._change(pattern, wanted=True)
 
     def unsubscribe(self, pattern: bytes) -> None:
         self._session.unsubscribed(pattern)
-        self._tell(frames.unsubscribe(pattern))
+        self._change(pattern, wanted=False)
 
     def publish(self, chan: bytes, payload: bytes) -> str:
         """Publish a message; empty, or why it was dropped: not_connected, bus_full."""
@@ -110,13 +114,20 @@ class BusLink:
 
     def report(self, text: bytes) -> None:
         """Tell the daemon how this gateway is, unless it has too much to do for that."""
-        if self._session.welcome and not self._outbox:
+        if self._session.welcome and not self._writes:
             self._send(frames.request(frames.GATEWAY, text))
 
-    def _tell(self, frame: bytes) -> None:
-        """What is held is never dropped: who is not welcome yet says it in the greeting, or behind it."""
-        if self._sock is not None:
-            self._send(frame)
+    def _change(self, pattern: bytes, *, wanted: bool) -> None:
+        """Tell the daemon of a change; one that it has not been told of yet is undone by its opposite. Each pattern is
+        held at most once."""
+        if self._sock is None:  # it is told with the greeting
+            return
+        if self._changes.get(pattern) is not (not wanted):
+            self._changes[pattern] = wanted
+        else:
+            del self._changes[pattern]
+        if not self._writes:
+            self._flush()
 
     def _send(self, frame: bytes) -> None:
         self._outbox.append(frame)
@@ -128,6 +139,13 @@ class BusLink:
         if sock is None:
             return
         try:
+            while self._greeting:
+                give(sock, self._greeting[0])
+                self._greeting.popleft()
+            while self._changes:
+                pattern, wanted = next(iter(self._changes.items()))
+                give(sock, frames.subscribe(pattern) if wanted else frames.unsubscribe(pattern))
+                del self._changes[pattern]
             while self._outbox:
                 try:
                     give(sock, self._outbox[0])
@@ -141,7 +159,7 @@ class BusLink:
         except OSError as error:
             self._lose(sock, error.strerror or str(error))
             return
-        writes = bool(self._outbox)
+        writes = bool(self._greeting or self._changes or self._outbox)
         if writes != self._writes:
             self._writes = writes
             if writes:
@@ -200,10 +218,12 @@ class BusLink:
             return
         self._sock = sock
         self._loop.add_reader(sock, self._on_readable)
-        self._outbox.extend(self._session.greeting())
+        self._greeting.extend(self._session.greeting())
         self._flush()
 
     def _lose(self, sock: socket.socket, why: str) -> None:
+        if sock is not self._sock:  # what was done with its last messages has found that out already
+            return
         self._hang_up(sock)
         now = time.monotonic()
         self.why = why
@@ -219,7 +239,8 @@ class BusLink:
         self._writes = False
         self._sock = None
         lost = _publications(self._outbox)
-        self._outbox.clear()
+        for waiting in (self._greeting, self._changes, self._outbox):
+            waiting.clear()
         sock.close()
         if lost:
             self._on_lost("not_connected", lost)
@@ -230,5 +251,5 @@ class BusLink:
 
 
 def _publications(waiting: Iterable[bytes]) -> int:
-    """How many of these frames are messages; all else is said again to the next daemon."""
+    """How many of these frames are messages; the rest are reports."""
     return sum(frame.startswith(frames.MSG) for frame in waiting)

@@ -1,8 +1,8 @@
 """A gateway's line to the daemon: packets in, packets out, on asyncio.
 
-Law: nothing waits, and nothing grows without a bound. What the daemon does not take at once is queued up to a limit,
-beyond which the newest falls. A daemon that goes away is called again for as long as it takes, and told again what is
-held; what had been queued for it goes to the next one unless it has become too old for that.
+Invariant: nothing waits, and nothing grows without a bound. Messages that the daemon does not take at once are queued
+up to a limit, beyond which the newest is dropped. A daemon that goes away is called again for as long as it takes, and
+told again which patterns are held; queued messages go to the next one unless they have become too old for that.
 """
 
 from __future__ import annotations
@@ -61,13 +61,19 @@ class Line:
         self._buffer = bytearray(BUFFER)
         self._view = memoryview(self._buffer)
         self._sock: socket.socket | None = None
-        #: frames that the daemon has not taken yet, each with the moment at which it was given
+        #: messages that the daemon has not taken yet, each with the moment at which it was given, and their bytes
         self.waiting: deque[tuple[float, bytes]] = deque()
         self._size = 0
         self._writes = False
         self._pause = _SHORTEST
         self._retry: asyncio.TimerHandle | None = None
-        self._held: set[bytes] = set()
+        #: patterns to hold, those that this daemon was asked for, and of these those that it has refused
+        self._held: dict[bytes, None] = {}
+        self._asked: dict[bytes, None] = {}
+        self._refused: set[bytes] = set()
+        #: whether this daemon knows that we take batches, and the report that it has not taken yet
+        self._greeted = False
+        self._report = b""
         self._closed = False
 
     @property
@@ -80,62 +86,89 @@ class Line:
     # -- what is held
 
     def subscribe(self, pattern: bytes) -> None:
-        if pattern not in self._held:
-            self._held.add(pattern)
-            self.tell(frames.subscribe(pattern))
+        self._held[pattern] = None
+        self._flush()
 
     def unsubscribe(self, pattern: bytes) -> None:
-        if pattern in self._held:
-            self._held.discard(pattern)
-            self.tell(frames.unsubscribe(pattern))
+        self._held.pop(pattern, None)
+        self._flush()
+
+    def refused(self, pattern: bytes) -> None:
+        """The daemon has refused a pattern, or taken it away."""
+        if pattern in self._asked:
+            self._refused.add(pattern)
 
     def again(self) -> None:
-        """Ask once more for what is held, and was refused."""
-        for pattern in self._held:
-            self.tell(frames.subscribe(pattern))
+        """Ask once more for what was refused."""
+        for pattern in self._refused:
+            self._asked.pop(pattern, None)
+        self._refused.clear()
+        self._flush()
 
     # -- out
 
-    def tell(self, frame: bytes) -> bool:
-        """Give the daemon what is about this moment; False where it is not there to take it."""
-        return self._sock is not None and self.send(frame, self._loop.time())
+    def tell(self, report: bytes) -> None:
+        """Give the daemon what is about this moment, in place of what it has not taken of this kind yet."""
+        if self._sock is not None:
+            self._report = report
+            self._flush()
 
     def send(self, frame: bytes, now: float) -> bool:
-        """Give the daemon a frame, now or as soon as it takes it; False where too many wait already."""
-        if not self.waiting and self._sock is not None:
+        """Give the daemon a message, now or as soon as it takes it; False where too many wait already."""
+        if self._sock is not None and not self._writes:
             try:
                 self._sock.send(frame, _FLAGS)
             except OSError as error:
-                if error.errno not in _WAIT:
-                    self._lose(error.strerror or "it has gone")
+                self._hindered(error)
             else:
                 return True
         if len(self.waiting) >= self.room or self._size > _ROOM_BYTES:
             return False
         self.waiting.append((now, frame))
         self._size += len(frame)
-        self._watch()
         return True
 
-    def _watch(self) -> None:
-        if self._sock is not None and not self._writes:
+    def _hindered(self, error: OSError) -> None:
+        """Something could not be sent: wait for room, or give up this connection."""
+        if error.errno not in _WAIT:
+            self._lose(error.strerror or "it has gone")
+        elif self._sock is not None and not self._writes:
             self._writes = True
             self._loop.add_writer(self._sock, self._flush)
 
     def _flush(self) -> None:
+        """Send what the daemon has not been told or given yet, as far as it takes it."""
         sock = self._sock
         if sock is None:
             return
         try:
+            self._bring_up_to_date(sock)
             while self.waiting:
                 sock.send(self.waiting[0][1], _FLAGS)
                 self._size -= len(self.waiting.popleft()[1])
         except OSError as error:
-            if error.errno not in _WAIT:
-                self._lose(error.strerror or "it has gone")
+            self._hindered(error)
             return
-        self._writes = False
-        self._loop.remove_writer(sock)
+        if self._writes:
+            self._writes = False
+            self._loop.remove_writer(sock)
+
+    def _bring_up_to_date(self, sock: socket.socket) -> None:
+        """Tell this daemon what we hold and how we are, where it does not know. Raises OSError."""
+        if not self._greeted:
+            sock.send(frames.request(frames.BATCH_ON), _FLAGS)
+            self._greeted = True
+        for pattern in [one for one in self._held if one not in self._asked]:
+            sock.send(frames.subscribe(pattern), _FLAGS)
+            self._asked[pattern] = None
+        for pattern in [one for one in self._asked if one not in self._held]:
+            if pattern not in self._refused:
+                sock.send(frames.unsubscribe(pattern), _FLAGS)
+            del self._asked[pattern]
+            self._refused.discard(pattern)
+        if self._report:
+            sock.send(self._report, _FLAGS)
+            self._report = b""
 
     def forget(self, before: float) -> int:
         """Throw away what was given before this moment and was not taken; returns how much it was."""
@@ -183,18 +216,9 @@ class Line:
             return
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self._sock = sock
-        self._writes = False
-        queued, self.waiting = self.waiting, deque()
         self._loop.add_reader(sock, self.read)
-        for frame in (frames.request(frames.BATCH_ON), *(frames.subscribe(pattern) for pattern in self._held)):
-            self.tell(frame)
-        if self._sock is not sock:  # it has gone already
-            self.waiting = queued
-            return
-        self.waiting.extend(queued)
         self._on_up()
-        if self.waiting:
-            self._watch()
+        self._flush()
 
     def _lose(self, why: str) -> None:
         sock, self._sock = self._sock, None
@@ -205,6 +229,10 @@ class Line:
             self._loop.remove_writer(sock)
             self._writes = False
         sock.close()
+        self._asked.clear()
+        self._refused.clear()
+        self._greeted = False
+        self._report = b""
         self._on_away(why)
         self._later()
 

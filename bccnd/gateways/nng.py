@@ -323,6 +323,7 @@ class NngGateway:
                     gateway=NAME,
                     reason="not_permitted",
                 )
+            self._line.refused(payload.partition(b" ")[2])
             self._refused_at = self._loop.time()
 
     def _on_up(self) -> None:

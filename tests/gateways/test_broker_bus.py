@@ -1,13 +1,19 @@
-"""The broker's connection to the bus: what waits for a daemon that goes away is counted as lost."""
+"""The broker's connection to the bus: what each daemon is told, and what waits for one that goes away."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from bccnd.client.message import Message
 from bccnd.gateways.broker_bus import MAX_WAITING, BusLink
+from tests.client.sessions import Bare, frame
 from tests.e2e.harness import PATIENCE, Daemon
 
 
@@ -46,3 +52,66 @@ def test_publications_that_wait_for_a_daemon_that_dies_are_counted(tmp_path: Pat
     finally:
         daemon.kill()
     assert lost == {"not_connected": MAX_WAITING}
+
+
+@pytest.mark.parametrize("stuck", [False, True])
+def test_a_daemon_that_goes_while_patterns_change_is_replaced_by_one_that_is_told_each_once(
+    bare: Bare, stuck: bool
+) -> None:
+    faults: list[dict[str, Any]] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: faults.append(context))
+
+        def on_messages(_messages: list[Message]) -> None:
+            if stuck:
+                link.subscribe(b"c")
+            link.unsubscribe(b"b")
+
+        link = BusLink(
+            str(bare.address), on_messages, lambda _refusal: None, lambda _lost: None, lambda *_: None, local=True
+        )
+        for pattern in (b"a", b"b"):
+            link.subscribe(pattern)
+        link.open()
+        while not link.there:
+            await asyncio.sleep(0.001)
+        bare.send(frame(b"a"))
+        bare.restart()
+        while len(bare.said) < 2 or not link.there:
+            await asyncio.sleep(0.001)
+        link.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE))
+    held = [b"SUB a", b"SUB c"] if stuck else [b"SUB a"]
+    assert [packet for packet in bare.said[1] if packet.startswith(b"SUB")] == held
+    assert (len(bare.said), faults) == (2, [])
+
+
+def test_what_strangers_change_while_the_daemon_takes_nothing_does_not_grow(tmp_path: Path) -> None:
+    path = str(tmp_path / "bus.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        async def scenario() -> list[bytes]:
+            link = BusLink(path, lambda _: None, lambda _: None, lambda _: None, lambda *_: None, local=True)
+            link.open()
+            daemon, _ = listener.accept()
+            with daemon:
+                for number in range(20_000):
+                    link.subscribe(b"%d" % number)
+                    link.unsubscribe(b"%d" % number)
+                link.subscribe(b"last")
+                daemon.settimeout(PATIENCE)
+                said = [b""]
+                while said[-1] != b"SUB last":
+                    said.append(daemon.recv(1 << 16))
+                    await asyncio.sleep(0)
+                link.close()
+            return said
+
+        said = asyncio.run(scenario())
+    asked, ended = ({one.partition(b" ")[2] for one in said if one.startswith(verb)} for verb in (b"SUB", b"UNSUB"))
+    assert asked - ended == {b"last"}
+    assert len(said) < 10_000

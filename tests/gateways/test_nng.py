@@ -340,7 +340,7 @@ def test_a_gateway_that_is_not_given_the_right_says_so_once_and_asks_again(tmp_p
     with RunningGateway(tmp_path, {"listen": [where]}) as gateway, RawPeer(where):
         gateway.peers(1)
         for _ in range(2):
-            gateway.bus.say(frames.error("not_permitted", frames.LINK))
+            gateway.bus.say(frames.error("not_permitted", frames.LINK_HERE))
         wait(lambda: "does not give us what passes" in gateway.said(), "the line", PATIENCE)
         wait(lambda: gateway.bus.packets.count(b"SUB !/link/here") == 2, "another attempt", PATIENCE)
         assert gateway.said().count("does not give us what passes") == 1
