@@ -8,7 +8,7 @@ anything is changed, with the file's name.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from bccnd.errors import PipelineError
-from bccnd.journal import files, layout
+from bccnd.journal import layout
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import schema
 from bccnd.pipeline.store import Folder
@@ -100,7 +100,7 @@ class Journal:
     def check(self, only: Collection[str] | None = None) -> None:
         """Look into the files, or those with these paths. Raises PipelineError: foreign_file, misplaced, twice."""
         chosen = [one for one in self.files if only is None or one.path in only]
-        counts = check(self.where, [one.path for one in chosen], journal_schema.OBS)
+        counts = self._check([one.path for one in chosen], journal_schema.OBS)
         ends: dict[tuple[str, str], tuple[int, str]] = {}
         for one, count in sorted(zip(chosen, counts, strict=True), key=lambda pair: pair[0].file.first):
             journal = one.file.host, one.file.journal_id
@@ -108,6 +108,11 @@ class Journal:
             if one.file.first < end:
                 raise self._twice(one.path, other)
             ends[journal] = (one.file.first + count, one.path)
+
+    def _check(self, paths: Sequence[str], columns: pa.Schema) -> list[int]:
+        """`check`, by Spark's own means where the journal is on no local disk."""
+        local = self.folder.local
+        return check(local or self.folder.uri, paths, columns, None if local else self.folder.input)
 
     def obs(self, days: Collection[str] | None = None) -> DataFrame:
         """The rows of all days, or of these days and of `MARGIN` around them; ``day`` says in which day's folder each
@@ -129,7 +134,7 @@ class Journal:
         if not self.folder.exists(layout.SESSIONS):
             return self._spark.createDataFrame([], schema.SESSIONS)
         paths = [path for path, _ in self._parquet(layout.SESSIONS)]
-        check(self.where, paths, journal_schema.SESSIONS)
+        self._check(paths, journal_schema.SESSIONS)
         reader = self._spark.read.schema(schema.SESSIONS).option("recursiveFileLookup", "true")
         return reader.option("pathGlobFilter", "*.parquet").parquet(self.folder.at(layout.SESSIONS))
 
@@ -163,16 +168,21 @@ class _Contents(NamedTuple):
     elsewhere: str
 
 
-def check(where: str, paths: Sequence[str], columns: pa.Schema) -> list[int]:
-    """How many rows each file has. Files of a store that pyarrow does not know are left to Spark, and counted as
-    empty. Raises PipelineError: foreign_file, misplaced."""
-    try:
-        filesystem, root = files.open_root(where.replace("file:///", "/") if where.startswith("file:///") else where)
-    except (pa.ArrowInvalid, OSError, NotImplementedError):
-        return [0] * len(paths)
+def check(
+    where: str, paths: Sequence[str], columns: pa.Schema, opened: Callable[[str], pa.NativeFile] | None = None
+) -> list[int]:
+    """How many rows each file below a folder has; a file that retention has just taken has none. ``opened`` opens a file
+    where the folder is on no local disk. Raises PipelineError: foreign_file, misplaced, no_place."""
+    local = pafs.LocalFileSystem()
 
     def one(path: str) -> _Contents:
-        return _contents(filesystem, root, path, columns)
+        try:
+            with local.open_input_file(f"{where}/{path}") if opened is None else opened(path) as file:
+                return _contents(file, where, path, columns)
+        except FileNotFoundError:
+            return _Contents(0, "")
+        except (pa.ArrowException, OSError) as error:
+            raise _foreign(f"{where}/{path}", f"it cannot be read: {str(error).splitlines()[0]}") from None
 
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(one, paths))
@@ -182,31 +192,26 @@ def check(where: str, paths: Sequence[str], columns: pa.Schema) -> list[int]:
         more = f", and so do {len(wrong) - 1} other files" if len(wrong) > 1 else ""
         raise PipelineError(
             "misplaced",
-            f"{root}/{path} lies in the wrong place: {why}{more}",
+            f"{where}/{path} lies in the wrong place: {why}{more}",
             "move it to the place that its records name, or out of the journal if they are there already",
         )
     return [each.rows for each in found]
 
 
-def _contents(filesystem: pafs.FileSystem, root: str, path: str, columns: pa.Schema) -> _Contents:
-    place = f"{root}/{path}"
-    try:
-        with filesystem.open_input_file(place) as file:
-            footer = pq.read_metadata(file)
-            there = footer.schema.to_arrow_schema()
-            for column in columns:
-                index = there.get_field_index(column.name)
-                if index < 0 and column.name in _OPTIONAL:
-                    continue
-                if index < 0:
-                    raise _foreign(place, f"it has no column {column.name}")
-                kind = there.field(index).type
-                if _SAME.get(kind, kind) != column.type:
-                    raise _foreign(place, f"its column {column.name} is {kind}, not {column.type}")
-            rows = int(footer.num_rows)
-            return _Contents(rows, _elsewhere(pq.ParquetFile(file, metadata=footer), path) if rows else "")
-    except (pa.ArrowException, OSError) as error:
-        raise _foreign(place, f"it cannot be read: {str(error).splitlines()[0]}") from None
+def _contents(file: pa.NativeFile, where: str, path: str, columns: pa.Schema) -> _Contents:
+    footer = pq.read_metadata(file)
+    there = footer.schema.to_arrow_schema()
+    for column in columns:
+        index = there.get_field_index(column.name)
+        if index < 0 and column.name in _OPTIONAL:
+            continue
+        if index < 0:
+            raise _foreign(f"{where}/{path}", f"it has no column {column.name}")
+        kind = there.field(index).type
+        if _SAME.get(kind, kind) != column.type:
+            raise _foreign(f"{where}/{path}", f"its column {column.name} is {kind}, not {column.type}")
+    rows = int(footer.num_rows)
+    return _Contents(rows, _elsewhere(pq.ParquetFile(file, metadata=footer), path) if rows else "")
 
 
 def _elsewhere(file: pq.ParquetFile, path: str) -> str:

@@ -15,15 +15,17 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import io
 import json
 import os
 import secrets
 import socket
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -125,12 +127,64 @@ class Folder:
         stream.close()
         return True
 
+    def input(self, path: str) -> pa.NativeFile:
+        """A file to be read in pieces. Raises FileNotFoundError; PipelineError: no_place."""
+        return pa.PythonFile(_Input(self._fs, self._path(path), self.at(path)), mode="r")
+
     def text(self, path: str) -> str:
         stream = self._fs.open(self._path(path))
         try:
             return bytes(stream.readAllBytes()).decode()
         finally:
             stream.close()
+
+
+class _Input(io.RawIOBase):
+    """A file of one of Hadoop's file systems, as Python reads files."""
+
+    def __init__(self, filesystem: Any, path: Any, name: str) -> None:
+        super().__init__()
+        self._name = name
+        self._position = 0
+        with self._explained():
+            self._size = int(filesystem.getFileStatus(path).getLen())
+            self._stream = filesystem.open(path)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            if "FileNotFound" in str(error.java_exception.getClass().getName()):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._name) from error
+            raise unusable(self._name, error) from error
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        wanted = self._size - self._position
+        with self._explained():
+            self._stream.seek(self._position)
+            data = bytes(self._stream.readNBytes(max(0, wanted if size < 0 else min(size, wanted))))
+        self._position += len(data)
+        return data
+
+    def close(self) -> None:
+        if not self.closed:
+            with suppress(Py4JJavaError):
+                self._stream.close()
+        super().close()
 
 
 def unusable(root: str, error: Exception) -> PipelineError:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -151,6 +152,26 @@ def test_a_file_that_lies_elsewhere_than_its_records_say_is_refused(
     with pytest.raises(PipelineError) as refused:
         inputs.check(str(tmp_path), moved, columns)
     assert f"{moved[0]} lies in the wrong place: {said}" in str(refused.value)
+
+
+def test_files_of_a_store_are_looked_into_as_those_of_a_disk(spark: SparkSession, tmp_path: Path) -> None:
+    """A store that only Spark knows, as s3a:// is: one of Hadoop's that shows a folder of this disk."""
+    path = put(tmp_path, "relay01", "j1", 1, rows(1, 9))
+    context: Any = spark.sparkContext
+    context._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.fleet.link./journal", tmp_path.as_uri())
+    where = "viewfs://fleet/journal"
+    source = Journal(spark, where)
+    source.check()
+    put(tmp_path, "relay01", "j1", 5, rows(5, 2))
+    for spoil, reason in ((None, "twice"), (b"PAR1 nonsense PAR1", "foreign_file")):
+        if spoil:
+            path.write_bytes(spoil)
+        with pytest.raises(PipelineError, match=f"{where}/obs/host=relay01/day=2023-11-14/j1-") as refused:
+            Journal(spark, where).check()
+        assert refused.value.reason == reason
+    # What retention takes after the files were listed is no fault of the journal.
+    path.unlink()
+    source.check()
 
 
 def test_journals_of_two_hosts_may_have_the_same_name_and_no_payloads(spark: SparkSession, tmp_path: Path) -> None:
