@@ -137,8 +137,9 @@ def stream(
       bccn pipeline stream /var/lib/bccnd/journal --out /var/lib/bccnd/tables \\
           --checkpoint /var/lib/bccnd/checkpoint --once
 
-    The days that new files touch are computed anew; the tables are then the same as build would make. Days that
-    retention has taken from the journal stay as they are. It may be killed at any moment and started again.
+    The days that new files touch are computed anew; the tables are then the same as build would make. A day of which
+    retention has taken records from the journal stays as it is; the summary names those that new files were for. It may
+    be killed at any moment and started again.
     """
     _heavy()
     with session(master, memory, conf) as (spark, say):
@@ -146,7 +147,7 @@ def stream(
 
         while True:
             outcome = make(spark, journal, tables, checkpoint, tell=say)
-            if outcome.days or once:
+            if outcome.days or outcome.left or once:
                 _summary(outcome, tables, as_json)
             if once:
                 break
@@ -296,11 +297,15 @@ def _summary(outcome: Outcome, tables: str, as_json: bool) -> None:
         found = {
             "tables": tables,
             "days": outcome.days,
+            "left": outcome.left,
             "rows": outcome.rows,
             "seconds": round(outcome.seconds, 1),
         }
         click.echo(json.dumps(found))
         return
+    if outcome.left:
+        left = f"{len(outcome.left)} day{'s' * (len(outcome.left) > 1)}, {', '.join(outcome.left)}"
+        click.echo(f"left as they were, since retention has taken records of them from the journal: {left}")
     if not outcome.days:
         click.echo(f"nothing new; {tables} is up to date")
         return

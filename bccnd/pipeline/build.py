@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final
 
@@ -16,7 +16,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import schema, store
+from bccnd.pipeline import retained, schema, store
 from bccnd.pipeline.compute import compute
 from bccnd.pipeline.inputs import Journal
 from bccnd.pipeline.tables import liveness as silences
@@ -43,11 +43,13 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run has done: the days that it computed, the rows that it wrote of each table, and what it took."""
+    """What a run has done: the days that it computed, the rows that it wrote of each table, and what it took. ``left``
+    are the days that it should have computed and left as they were, since records of them are gone."""
 
     days: list[str]
     rows: dict[str, int]
     seconds: float
+    left: list[str] = field(default_factory=list)
 
 
 def silent(step: str) -> None:
@@ -64,16 +66,23 @@ def build(spark: SparkSession, journal: str, tables: str, *, tell: Tell = silent
     source = Journal(spark, journal)
     source.check()
     with store.opened(spark, tables) as kept:
-        rows = recompute(spark, kept, source, None, tell)
+        rows = recompute(spark, kept, source, source.sessions(), tell)
     return Outcome(source.days, rows, time.monotonic() - began)
 
 
 def recompute(
-    spark: SparkSession, kept: store.Store, source: Journal, days: Collection[str] | None, tell: Tell = silent
+    spark: SparkSession,
+    kept: store.Store,
+    source: Journal,
+    sessions: DataFrame,
+    tell: Tell = silent,
+    *,
+    days: Collection[str] | None = None,
+    past: retained.Past | None = None,
 ) -> dict[str, int]:
-    """Compute the tables of some days, or all, and put them in their places. Returns the rows written of each."""
+    """Compute the tables of some days, or all, and put them in their places. Returns the rows written of each.
+    ``past`` tells which other days can be computed again, should the epochs of these change their numbers."""
     _divide(spark, source, days)
-    sessions = source.sessions()
     wanted = None if days is None else set(days)
     tell("epochs")
     while True:
@@ -82,7 +91,9 @@ def recompute(
         if state is not None and wanted is not None:
             state = state.where(~F.col("day").isin(*wanted))
         result = compute(spark, obs, sessions, days=None if wanted is None else sorted(wanted), state=state)
+        # What retention has taken from the journal cannot be computed anew, and stays as it is.
         more = set() if wanted is None else set(result.renumbered) - wanted
+        more = more & set(source.days) if past is None else past.complete(more)
         if wanted is None or not more:
             break
         result.close()
@@ -95,13 +106,19 @@ def recompute(
         kept.write("channel_traffic", schema.conform("channel_traffic", channel_traffic(result.traffic)))
         tell("what is kept of the days")
         kept.write(ALIGN, result.state)
+        kept.write(retained.FILES, retained.files_of(spark, source, obs, wanted))
     finally:
         result.close()
     whole = obs if wanted is None else obs.where(F.col("day").isin(*wanted))
     tell("integrity")
     kept.write("integrity", schema.conform("integrity", integrity(whole)))
-    _write_liveness(kept, whole, sessions, wanted, tell)
-    kept.write(SESSIONS, sessions.withColumn("day", F.lit("all")))
+    tell("who was heard")
+    pieces = silences.buckets(whole).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        kept.write(HEARD, silences.state(pieces, silences.rhythms(whole, pieces)))
+    finally:
+        pieces.unpersist()
+    _write_sessions(kept, sessions, wanted, tell)
     tell("counting rows")
     counts = _counts(kept)
     tell("putting the tables in their places")
@@ -118,16 +135,16 @@ def _divide(spark: SparkSession, source: Journal, days: Collection[str] | None) 
         spark.conf.set(_PARTITIONS, max(PARTS * context.defaultParallelism, size // PART))
 
 
-def _write_liveness(
-    kept: store.Store, obs: DataFrame, sessions: DataFrame, days: Collection[str] | None, tell: Tell
-) -> None:
-    """What is kept of the days, and with that of all others the table; a silence may end on any later day."""
-    tell("who was heard")
-    pieces = silences.buckets(obs).persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        kept.write(HEARD, silences.state(pieces, silences.rhythms(obs, pieces)))
-    finally:
-        pieces.unpersist()
+def refresh_sessions(kept: store.Store, sessions: DataFrame, tell: Tell = silent) -> None:
+    """Put in place what follows from sessions alone, where no day has to be computed."""
+    _write_sessions(kept, sessions, (), tell)
+    kept.commit((), whole=WHOLE)
+
+
+def _write_sessions(kept: store.Store, sessions: DataFrame, days: Collection[str] | None, tell: Tell) -> None:
+    """The sessions, and the table of silences, from what is kept of these days and of all others; a silence may end on
+    any later day."""
+    kept.write(SESSIONS, sessions.withColumn("day", F.lit("all")))
     tell("liveness")
     heard = kept.written(HEARD)
     earlier = None if days is None else kept.read(HEARD)

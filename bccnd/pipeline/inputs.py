@@ -171,7 +171,7 @@ class _Contents(NamedTuple):
 def check(
     where: str, paths: Sequence[str], columns: pa.Schema, opened: Callable[[str], pa.NativeFile] | None = None
 ) -> list[int]:
-    """How many rows each file below a folder has; a file that retention has just taken has none. ``opened`` opens a file
+    """How many rows each file below a folder has; a file that retention has just taken has none. ``opened`` opens files
     where the folder is on no local disk. Raises PipelineError: foreign_file, misplaced, no_place."""
     local = pafs.LocalFileSystem()
 

@@ -6,15 +6,15 @@ that is repeated, because it was killed before the checkpoint knew of it, gives 
 
 A new file touches the days of its rows, and the neighbours of those near to midnight; a change of sessions touches the
 days in which a receiver now counts as recording, or not, other than before. Days of which nothing is known here, since
-the tables were lost or are new, are touched as well.
+the tables were lost or are new, are touched as well. What retention takes from the journal changes nothing
+(retained.py): a day of which records are gone is never computed again.
 """
 
 from __future__ import annotations
 
-import datetime
 import time
-from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -24,21 +24,12 @@ from pyspark.sql.types import StructType
 
 from bccnd.errors import PipelineError
 from bccnd.journal import layout
-from bccnd.pipeline import schema, store
-from bccnd.pipeline.build import HEARD, SESSIONS, Outcome, Tell, recompute, silent
-from bccnd.pipeline.inputs import MARGIN, Journal
+from bccnd.pipeline import retained, schema, store
+from bccnd.pipeline.build import HEARD, SESSIONS, Outcome, Tell, recompute, refresh_sessions, silent
+from bccnd.pipeline.inputs import Journal
 
 #: a file older than this, against the newest, would be left out: a host may have been away for as long as it likes
 MAX_AGE: Final = "36500d"
-_ONE_DAY: Final = datetime.timedelta(days=1)
-
-
-class Span(NamedTuple):
-    """A stretch of recording."""
-
-    host: str
-    journal_id: str
-    start: datetime.datetime
 
 
 class _Batch:
@@ -51,19 +42,21 @@ class _Batch:
         self._tables = tables
         self._tell = tell
         self.days: set[str] = set()
+        self.left: set[str] = set()
         self.rows: dict[str, int] = dict.fromkeys(schema.TABLES, 0)
         self.error: PipelineError | None = None
 
     def __call__(self, batch: DataFrame, _number: int) -> None:
         try:
             # The only look at the batch: every further one would read its files again.
+            us = F.unix_micros("ts")
             found = (
                 batch.groupBy("day")
-                .agg(F.min("ts").alias("low"), F.max("ts").alias("high"), F.collect_set("path").alias("paths"))
+                .agg(F.min(us).alias("low"), F.max(us).alias("high"), F.collect_set("path").alias("paths"))
                 .collect()
             )
-            new = {f"{layout.OBS}/{path.rpartition(f'/{layout.OBS}/')[2]}" for row in found for path in row.paths}
-            self.refresh(touched((row.low, row.high) for row in found), new)
+            new = {retained.path_of(path) for row in found for path in row.paths}
+            self.refresh(retained.touched((row.low, row.high) for row in found), new)
         except PipelineError as error:
             self.error = error
             raise
@@ -86,46 +79,21 @@ class _Batch:
         if not source.days:
             return
         with store.opened(self._spark, self._tables) as kept:
-            before, after = _spans(kept.read(SESSIONS)), _spans(source.sessions())
-            wanted = set(days) | changed(before, after) | (set(source.days) - kept.days(HEARD))
-            wanted &= set(source.days)
-            if not wanted and before != after:
-                # no day has other rows, but the data end elsewhere: what is open may be so no more
-                wanted = {source.days[-1]}
+            before = retained.stretches_in(kept.read(SESSIONS))
+            known = retained.remember(before, retained.stretches_in(source.sessions()))
+            wanted = set(days) | retained.changed(before, known) | (set(source.days) - kept.days(HEARD))
+            past = retained.Past(self._spark, kept, source)
+            wanted = past.complete(wanted & set(source.days))
+            sessions = retained.sessions_frame(self._spark, known)
             if wanted:
-                for name, count in recompute(self._spark, kept, source, wanted, self._tell).items():
+                found = recompute(self._spark, kept, source, sessions, self._tell, days=wanted, past=past)
+                for name, count in found.items():
                     self.rows[name] += count
                 self.days |= wanted
-
-
-def touched(spans: Iterable[tuple[datetime.datetime, datetime.datetime]]) -> set[str]:
-    """The days of rows from and up to these moments, those within `MARGIN` of the next day counted there as well."""
-    found: set[str] = set()
-    for low, high in spans:
-        day, last = (low - MARGIN).date(), (high + MARGIN).date()
-        while day <= last:
-            found.add(day.isoformat())
-            day += _ONE_DAY
-    return found
-
-
-def changed(before: Mapping[Span, datetime.datetime], after: Mapping[Span, datetime.datetime]) -> set[str]:
-    """The days in which receivers were recording in only one of two sets of sessions, each span with its end."""
-    spans = []
-    for span in before.keys() | after.keys():
-        ends = [ends[span] for ends in (before, after) if span in ends]
-        if len(ends) == 1:
-            spans.append((span.start, ends[0]))
-        elif ends[0] != ends[1]:
-            spans.append((min(ends), max(ends)))
-    return touched(spans)
-
-
-def _spans(sessions: DataFrame | None) -> dict[Span, datetime.datetime]:
-    if sessions is None:
-        return {}
-    rows = sessions.select("host", "journal_id", "start_ts", "end_ts").collect()
-    return {Span(row.host, row.journal_id, row.start_ts): row.end_ts for row in rows}
+            elif set(known) != set(before):
+                # no day has other rows, but the data end elsewhere: what is open may be so no more
+                refresh_sessions(kept, sessions, self._tell)
+            self.left |= past.left
 
 
 def once(spark: SparkSession, journal: str, tables: str, checkpoint: str, *, tell: Tell = silent) -> Outcome:
@@ -160,4 +128,4 @@ def once(spark: SparkSession, journal: str, tables: str, checkpoint: str, *, tel
     finally:
         query.stop()
     batch.refresh(())
-    return Outcome(sorted(batch.days), batch.rows, time.monotonic() - began)
+    return Outcome(sorted(batch.days), batch.rows, time.monotonic() - began, sorted(batch.left))

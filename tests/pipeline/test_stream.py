@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-import datetime
+import os
 import random
 import shutil
 import signal
 import time
 from pathlib import Path
 
+import pyarrow.fs as pafs
 import pytest
 from pyspark.sql import SparkSession
 
+from bccnd.cli.pipeline import _summary
 from bccnd.errors import PipelineError
-from bccnd.pipeline.stream import Span, changed, once, touched
+from bccnd.pipeline.build import WHOLE, Outcome
+from bccnd.pipeline.stream import once
+from bccnd.recorder.keep import Keep
+from bccnd.recorder.retention import retain
 from tests.pipeline.commands import bccn
-from tests.pipeline.threedays import arrive, content, files
-
-
-def moment(text: str) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(f"2026-03-{text}")
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "days"),
-    [
-        ("02T08:00:00", "02T09:00:00", ["02"]),
-        ("02T00:09:59", "02T09:00:00", ["01", "02"]),
-        ("02T00:10:00", "02T23:49:59", ["02"]),
-        ("02T00:10:00", "02T23:50:00", ["02", "03"]),
-        ("01T12:00:00", "03T12:00:00", ["01", "02", "03"]),
-    ],
-)
-def test_rows_touch_their_day_and_those_near_to_midnight_its_neighbour(low: str, high: str, days: list[str]) -> None:
-    assert touched([(moment(low), moment(high))]) == {f"2026-03-{day}" for day in days}
-
-
-def test_sessions_touch_the_days_in_which_they_differ() -> None:
-    one, other = Span("h", "j", moment("01T12:00:00")), Span("h", "j", moment("04T12:00:00"))
-    before = {one: moment("02T12:00:00"), other: moment("04T13:00:00")}
-    assert changed(before, before) == set()
-    # a stretch that goes on touches only what is new of it
-    assert changed(before, {**before, one: moment("03T12:00:00")}) == {"2026-03-02", "2026-03-03"}
-    assert changed(before, {one: before[one]}) == {"2026-03-04"}
-    assert changed({}, before) == {"2026-03-01", "2026-03-02", "2026-03-04"}
+from tests.pipeline.journals import T, put, row
+from tests.pipeline.threedays import DAY, HOSTS, START, arrive, content, files
 
 
 def test_files_in_any_order_give_the_tables_of_a_build(
@@ -76,6 +54,49 @@ def test_files_in_any_order_give_the_tables_of_a_build(
     shutil.rmtree(tables / "_state/heard/day=2026-03-03")
     assert once(spark, str(journal), str(tables), str(checkpoint)).days == ["2026-03-03"]
     assert content(spark, tables) == expected
+
+
+def test_what_retention_takes_stays_in_the_tables(
+    spark: SparkSession, small: Path, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (str(shutil.copytree(small, tmp_path / "journal")), str(tmp_path / "tables"), str(tmp_path / "checkpoint"))
+    journal = Path(words[0])
+    last = files(journal)[-1]
+    last.unlink()
+    assert once(spark, *words).days == ["2026-03-01", "2026-03-02", "2026-03-03"]
+    # Days are days of UTC, wherever this host is.
+    monkeypatch.setenv("TZ", "America/Los_Angeles")
+    time.tzset()
+    try:
+        for path in files(journal):
+            if "day=2026-03-01" in str(path):
+                os.utime(path, (0, 0))
+        for host in HOSTS:
+            assert retain(pafs.LocalFileSystem(), str(journal), host, Keep(age=DAY), time.time())[0]
+        assert once(spark, *words).days == []
+        before = content(spark, words[1])
+        # A file for a day of which records are gone, and one for a day that is whole, which begins near to midnight.
+        put(journal, "h4", "late", 1, [row(1, at=START + 0.6 * DAY - T / 1e9)])
+        arrive(small, journal, small / last.relative_to(journal))
+        outcome = once(spark, *words)
+        assert (outcome.days, outcome.left) == (["2026-03-03"], ["2026-03-01", "2026-03-02"])
+        again = once(spark, *words)
+        assert (again.days, again.left) == ([], [])
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    expected, found = content(spark, built), content(spark, words[1])
+    for name, rows in expected.items():
+        if name not in WHOLE:
+            rows = [row for row in before[name] if str(row[-1]) < "2026-03-03"] + [
+                row for row in rows if str(row[-1]) == "2026-03-03"
+            ]
+        assert found[name] == sorted(rows, key=repr), name
+
+
+def test_the_summary_names_the_days_that_were_left(capsys: pytest.CaptureFixture[str]) -> None:
+    _summary(Outcome([], {}, 1.0, ["2026-03-01", "2026-03-02"]), "t", as_json=False)
+    assert "from the journal: 2 days, 2026-03-01, 2026-03-02\n" in capsys.readouterr().out
 
 
 def test_a_foreign_file_is_named_and_can_be_taken_away(spark: SparkSession, small: Path, tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""What retention takes is remembered: sessions as they were, and the days of which records are gone."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from bccnd.pipeline.retained import Stretch, changed, incomplete, path_of, remember, touched
+
+
+def moment(text: str) -> int:
+    return int(datetime.datetime.fromisoformat(f"2026-03-{text}+00:00").timestamp()) * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "days"),
+    [
+        ("02T08:00:00", "02T09:00:00", ["02"]),
+        ("02T00:09:59", "02T09:00:00", ["01", "02"]),
+        ("02T00:10:00", "02T23:49:59", ["02"]),
+        ("02T00:10:00", "02T23:50:00", ["02", "03"]),
+        ("01T12:00:00", "03T12:00:00", ["01", "02", "03"]),
+    ],
+)
+def test_rows_touch_their_day_and_those_near_to_midnight_its_neighbour(low: str, high: str, days: list[str]) -> None:
+    assert touched([(moment(low), moment(high))]) == {f"2026-03-{day}" for day in days}
+
+
+def test_sessions_touch_the_days_in_which_they_differ() -> None:
+    one = Stretch("h", "j", moment("01T12:00:00"), moment("02T12:00:00"))
+    other = Stretch("h", "j", moment("04T12:00:00"), moment("04T13:00:00"))
+    before = [one, other]
+    assert changed(before, before) == set()
+    # a stretch that goes on touches only what is new of it
+    assert changed(before, [one._replace(end=moment("03T12:00:00")), other]) == {"2026-03-02", "2026-03-03"}
+    assert changed(before, [one]) == {"2026-03-04"}
+    assert changed([], before) == {"2026-03-01", "2026-03-02", "2026-03-04"}
+
+
+@pytest.mark.parametrize(
+    ("after", "known"),
+    [
+        ([(0, 10), (20, 30)], [(0, 10), (20, 30)]),
+        ([(5, 10), (20, 30)], [(0, 10), (20, 30)]),
+        ([(5, 10), (20, 40), (50, 60)], [(0, 10), (20, 40), (50, 60)]),
+        ([(25, 30)], [(0, 10), (20, 30)]),
+        ([(25, 45)], [(0, 10), (20, 45)]),
+        # nobody knows of 30 to 35: what was recorded then went before it was seen
+        ([(35, 45)], [(0, 10), (20, 30), (35, 45)]),
+        ([(35, 35)], [(0, 10), (20, 30), (35, 35)]),
+        ([], [(0, 10), (20, 30)]),
+        # only the front goes by retention; the rest is what the journal says
+        ([(0, 10)], [(0, 10)]),
+        ([(5, 10), (22, 30)], [(0, 10), (22, 30)]),
+    ],
+)
+def test_sessions_that_retention_has_taken_are_remembered(
+    after: list[tuple[int, int]], known: list[tuple[int, int]]
+) -> None:
+    def of(journal: str, spans: list[tuple[int, int]]) -> list[Stretch]:
+        return [Stretch("h", journal, start, end) for start, end in spans]
+
+    before = of("a", [(0, 10), (20, 30)])
+    found = remember(before, [*of("b", [(1, 2)]), *of("a", after)])
+    assert found == [*of("a", known), *of("b", [(1, 2)])]
+    assert remember(found, [*of("a", after), *of("b", [(1, 2)])]) == found
+
+
+def test_a_day_is_incomplete_once_one_of_its_files_is_gone() -> None:
+    made_of = [("2026-03-01", "x"), ("2026-03-01", "y"), ("2026-03-02", "y"), ("2026-03-03", "z")]
+    assert incomplete(made_of, {"y", "z", "new"}) == {"2026-03-01"}
+    assert incomplete(made_of, {"x", "z"}) == {"2026-03-01", "2026-03-02"}
+
+
+def test_paths_are_those_below_the_journal() -> None:
+    assert (
+        path_of("file:/a%20b/obs/host=h/day=2026-03-01/j%2520-1.parquet") == "obs/host=h/day=2026-03-01/j%20-1.parquet"
+    )
