@@ -153,12 +153,12 @@ def test_what_is_no_capture_is_refused(data: bytes, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("whole", "damage"),
     [
-        pcap(frames()) + struct.pack("<IIII", 1, 0, 2**31, 2**31),
-        captures.section() + captures.interface() * (capture.MAX_INTERFACES + 1),
+        (pcap(frames()), struct.pack("<IIII", 1, 0, 2**31, 2**31)),
+        (captures.section() + captures.interface() * capture.MAX_INTERFACES, captures.interface()),
         *(
-            pcapng(frames()) + more
+            (pcapng(frames()), more)
             for more in (
                 *(struct.pack("<II", 6, size) + b"\0" * 20 for size in (13, 8, capture.MAX_BLOCK + 4)),
                 block(99, b"1234")[:-1] + b"x",
@@ -171,8 +171,8 @@ def test_what_is_no_capture_is_refused(data: bytes, why: str) -> None:
     ],
     ids=range(10),
 )
-def test_damage_is_refused_with_its_place(data: bytes) -> None:
-    assert "is damaged at byte " in refused(data)
+def test_damage_is_refused_with_its_place(whole: bytes, damage: bytes) -> None:
+    assert f"is damaged at byte {len(whole)}:" in refused(whole + damage)
 
 
 @pytest.mark.parametrize("make", [pcap, pcapng])
