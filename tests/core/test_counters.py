@@ -1,36 +1,59 @@
-"""Histograms count each duration in its bucket, and numbers that others tell are read within bounds."""
+"""Counters: slots for every verdict and reason, and the histogram of latencies."""
 
 from __future__ import annotations
 
+from math import fsum, inf, isclose, nextafter
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bccnd.core.counters import LATENCY_BOUNDS, MAX_COUNT, Histogram, SegmentCounters, read_count
-
-
-def test_a_duration_is_counted_in_the_first_bucket_that_holds_it() -> None:
-    for number, bound in enumerate(LATENCY_BOUNDS):
-        histogram = Histogram()
-        histogram.add(bound)
-        histogram.add(bound * 1.01)
-        assert [histogram.buckets[number], histogram.buckets[number + 1], sum(histogram.buckets)] == [1, 1, 2]
-        assert histogram.sum == pytest.approx(bound * 2.01)
+from bccnd.core.counters import LATENCY_BOUNDS, MAX_COUNT, Histogram, read_count
+from tests.core.material import examples
 
 
-def test_a_clock_that_was_set_back_takes_no_time_away() -> None:
+def bucket_of(seconds: float) -> int:
     histogram = Histogram()
-    histogram.add(-5.0)
-    assert (histogram.buckets[0], histogram.sum) == (1, 0.0)
+    histogram.add(seconds)
+    assert sum(histogram.buckets) == 1
+    return histogram.buckets.index(1)
 
 
-@pytest.mark.parametrize("value", [1.5, float("inf"), "7", None, MAX_COUNT + 1, -MAX_COUNT - 1])
-def test_a_count_is_an_integer_of_64_bits(value: object) -> None:
+@pytest.mark.parametrize("number", range(len(LATENCY_BOUNDS)))
+def test_a_bound_belongs_to_the_bucket_below_it(number: int) -> None:
+    bound = LATENCY_BOUNDS[number]
+    assert bucket_of(nextafter(bound, 0.0)) == number
+    assert bucket_of(bound) == number
+    assert bucket_of(nextafter(bound, inf)) == number + 1
+
+
+def test_values_outside_all_bounds_have_a_bucket() -> None:
+    assert Histogram().buckets == [0] * (len(LATENCY_BOUNDS) + 1)
+    assert bucket_of(1e9) == len(LATENCY_BOUNDS)
+    assert bucket_of(0.0) == bucket_of(-1.0) == 0
+
+
+def test_a_clock_that_went_back_takes_no_time_away() -> None:
+    histogram = Histogram()
+    histogram.add(-1.0)
+    assert histogram.sum == 0.0
+
+
+@given(st.lists(st.one_of(st.floats(0, 4), st.sampled_from(LATENCY_BOUNDS)), max_size=50))
+@examples(200)
+def test_a_histogram_counts_every_value_once_and_sums_them(values: list[float]) -> None:
+    histogram = Histogram()
+    for value in values:
+        histogram.add(value)
+    for number, bound in enumerate(LATENCY_BOUNDS):
+        # As Prometheus shows it: how many were at most the bound.
+        assert sum(histogram.buckets[: number + 1]) == sum(1 for value in values if value <= bound)
+    assert sum(histogram.buckets) == len(values)
+    assert isclose(histogram.sum, fsum(values), abs_tol=1e-9)
+
+
+@pytest.mark.parametrize("value", [1.5, inf, "7", None, MAX_COUNT + 1, -MAX_COUNT - 1])
+def test_a_count_that_is_told_is_an_integer_of_64_bits(value: object) -> None:
     assert [read_count(one) for one in (0, 7, MAX_COUNT, -3)] == [0, 7, MAX_COUNT, 0]
     with pytest.raises(ValueError, match="64 bits"):
         read_count(value)
-
-
-def test_failures_of_sending_are_counted_by_error() -> None:
-    counters = SegmentCounters("a")
-    for error in ("ENETDOWN", "EPERM", "ENETDOWN"):
-        counters.send_failed(error)
-    assert counters.send_errors == {"ENETDOWN": 2, "EPERM": 1}
