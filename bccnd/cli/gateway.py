@@ -1,7 +1,8 @@
 """`bccnd --gateway NAME`: one gateway, beside a daemon that it is a client of.
 
-Law: exit 0 when it was told to end, 1 when it ended by itself, 2 for what no further attempt can mend: a configuration
-without this gateway, a certificate that cannot be read, a library that is missing.
+Exit 0 when it was told to end; 1 when it ended by itself, or cannot listen now, so that it is started again; 2 for what
+no further attempt can mend: a configuration without this gateway, a certificate that cannot be read, a library that is
+missing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from bccnd.paths import DEFAULT_PATH
 _NICE: Final = 5
 #: the library that a gateway needs and the daemon does not
 _EXTRA: Final = "pynng"
+#: reasons of a failed start that may be gone the next time
+_FOR_NOW: Final = ("address_taken", "cannot_listen")
 
 
 def run(name: str, settings: Settings, path: str | None, *, bound: bool) -> int:
@@ -40,7 +43,7 @@ def run(name: str, settings: Settings, path: str | None, *, bound: bool) -> int:
     except StartError as error:
         manager.status(f"cannot start: {error.detail}")
         log.say("gateway_refused", f"{name}: {error}", remedy=error.remedy, gateway=name, reason=error.reason)
-        return 2
+        return 1 if error.reason in _FOR_NOW else 2
     except Exception:  # noqa: BLE001 - said, and the next one may fare better
         log.say("internal_error", f"the gateway {name} has met a bug", trace=True)
         return 1
@@ -83,5 +86,8 @@ async def _serve(gateway: Gateway, manager: Manager, bound: bool) -> None:
                 stop.set()
 
         loop.add_reader(sys.stdin.fileno(), on_input)
-    manager.ready("serving")
-    await gateway.run(stop)
+    try:
+        await gateway.run(stop, manager)
+    except StartError:
+        if not stop.is_set():  # else it was told to end while it waited for its address
+            raise

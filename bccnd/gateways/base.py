@@ -1,21 +1,39 @@
-"""What a gateway is to who runs it.
-
-Law: a gateway is a client of the bus in a process of its own, so that its faults stay its own.
-"""
+"""What a gateway is to the process that runs it: a client of the bus in a process of its own, so that its faults stay
+its own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Mapping
-from typing import Any, Final, Protocol
+import time
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeVar
 
 from bccnd.core.tally import TALLY, Tally, in_fields, in_words
+from bccnd.errors import StartError
 from bccnd.gateways.report import Peer, Status
 
-__all__ = ["REPORT", "Gateway", "Hourly", "Peer", "Status", "Voice", "say_bug", "say_dropped"]
+__all__ = [
+    "REPORT",
+    "TAKEOVER",
+    "Gateway",
+    "Hourly",
+    "Peer",
+    "Status",
+    "Supervisor",
+    "Voice",
+    "listen_patiently",
+    "say_bug",
+    "say_dropped",
+]
 
 #: seconds between two reports of a gateway to the daemon
 REPORT: Final = 1.0
+#: seconds that the gateway before this one may take to end, and between two attempts to get its address
+TAKEOVER: Final = 5.0
+_AGAIN: Final = 0.05
+
+_Listener = TypeVar("_Listener")
 
 
 class Voice(Protocol):
@@ -88,9 +106,36 @@ def say_bug(voice: Voice, name: str, context: Mapping[str, Any]) -> None:
         voice.bug(f"the gateway {name} has met a bug", gateway=name)
 
 
+class Supervisor(Protocol):
+    """What a gateway reports its start to: `bccnd.net.systemd.Manager`."""
+
+    def ready(self, status: str) -> None: ...
+
+    def status(self, text: str) -> None: ...
+
+
+async def listen_patiently(
+    listen: Callable[[], _Listener], patience: float, stop: asyncio.Event, supervisor: Supervisor | None
+) -> _Listener:
+    """Call ``listen`` until it succeeds. An address that is taken is waited for: the gateway before this one may be
+    about to end. Raises StartError."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return listen()
+        except StartError as error:
+            if error.reason != "address_taken" or time.monotonic() >= deadline or stop.is_set():
+                raise
+            if supervisor is not None:
+                supervisor.status(f"waiting: {error.detail}")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _AGAIN)
+
+
 class Gateway(Protocol):
     """One way to another world."""
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Serve until ``stop`` is set; whatever goes wrong meanwhile is said and counted. Raises StartError where it
-        cannot even begin: an address that is taken, a certificate that cannot be read."""
+    async def run(self, stop: asyncio.Event, supervisor: Supervisor | None = None) -> None:
+        """Serve until ``stop`` is set, and tell the supervisor as soon as all addresses are listened at; whatever goes
+        wrong meanwhile is said and counted. Raises StartError where it cannot even begin: address_taken, cannot_listen,
+        a certificate that cannot be read."""

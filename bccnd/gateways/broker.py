@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import resource
 import socket
 import struct
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from bccnd.client.message import Message, to_bytes
@@ -24,7 +25,17 @@ from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.errors import BusError, StartError
 from bccnd.gateways import broker_state
-from bccnd.gateways.base import REPORT, Hourly, Status, Voice, say_bug, say_dropped
+from bccnd.gateways.base import (
+    REPORT,
+    TAKEOVER,
+    Hourly,
+    Status,
+    Supervisor,
+    Voice,
+    listen_patiently,
+    say_bug,
+    say_dropped,
+)
 from bccnd.gateways.broker_bus import BusLink
 from bccnd.gateways.broker_codec import (
     DISCONNECT,
@@ -38,16 +49,16 @@ from bccnd.gateways.broker_codec import (
 )
 from bccnd.gateways.broker_keeper import Keeper
 from bccnd.gateways.broker_sessions import Sessions
-from bccnd.gateways.broker_tcp import Address, Door, Subscriber, listen_patiently, text_of
+from bccnd.gateways.broker_tcp import Address, Door, Subscriber, listen, text_of
 from bccnd.gateways.broker_topics import Interests, channel_of, topic_of
+from bccnd.gateways.drop_texts import BROKER_DROPPED, BROKER_ENDED
+from bccnd.gateways.tcp import raise_descriptor_limit
 
 #: seconds after which a subscriber that takes nothing, while messages for it are dropped, is ended
 PATIENCE: Final = 30.0
 #: seconds after which a subscriber's host that does not answer has gone; more than PATIENCE, for the kernel counts a
 #: host that answers but takes nothing among them
 SILENCE: Final = 45.0
-#: seconds that the broker before this one may take to end
-TAKEOVER: Final = 5.0
 #: seconds a daemon is away before that is said: a restart is no news
 _AWAY: Final = 2.0
 #: publications read before anything else has its turn
@@ -93,11 +104,13 @@ class BrokerGateway:
         self._takeover = takeover
         self.status = Status("broker")
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Serve until ``stop`` is set. Raises StartError where an address cannot be had."""
+    async def run(self, stop: asyncio.Event, supervisor: Supervisor | None = None) -> None:
+        """As `Gateway.run`."""
         service = _Service(self._settings, self._bus, self._voice, self.status, self._patience, self._silence)
         try:
-            await service.open(self._folder, self._takeover, stop)
+            await service.open(self._folder, lambda listen: listen_patiently(listen, self._takeover, stop, supervisor))
+            if supervisor is not None:
+                supervisor.ready("serving")
             tick = min(REPORT, self._settings.hello)
             while not stop.is_set():
                 with contextlib.suppress(TimeoutError):
@@ -148,19 +161,22 @@ class _Service:
         self._reported = self._looked = 0.0
         self._report_soon: asyncio.TimerHandle | None = None
 
-    async def open(self, folder: str, takeover: float, stop: asyncio.Event) -> None:
+    async def open(
+        self, folder: str, patiently: Callable[[Callable[[], socket.socket]], Awaitable[socket.socket]]
+    ) -> None:
         settings = self._settings
         where = []
         if settings.tcp is not None:
-            listener = await listen_patiently(socket.SOCK_STREAM, settings.tcp, takeover, stop)
-            self._room = min(settings.max_connections, max(1, _descriptors(settings.max_connections) - _OTHERS))
+            listener = await patiently(partial(listen, socket.SOCK_STREAM, settings.tcp))
+            room = raise_descriptor_limit(settings.max_connections + _OTHERS) - _OTHERS
+            self._room = min(settings.max_connections, max(1, room))
             where.append(f"subscribers at {text_of(settings.tcp)}")
             path = settings.state and os.path.join(folder, settings.state)
             self._keeper = Keeper(path or broker_state.place(settings.tcp, os.environ), self._sessions, self._voice)
             self._keeper.load()
             self._door = Door(listener, self._admit)
         if settings.udp is not None:
-            self._udp = await listen_patiently(socket.SOCK_DGRAM, settings.udp, takeover, stop)
+            self._udp = await patiently(partial(listen, socket.SOCK_DGRAM, settings.udp))
             self._udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE)
             self._loop.add_reader(self._udp, self._on_publications)
             where.append(f"publishers at {text_of(settings.udp)}")
@@ -364,7 +380,7 @@ class _Service:
             self._status.drop(reason)
         if not name:
             if reason:
-                text, remedy = _WHY[reason]
+                text, remedy = BROKER_ENDED[reason]
                 self._voice.say(
                     (peer, "peer_refused"),
                     "peer_refused",
@@ -386,7 +402,7 @@ class _Service:
         if topics:
             self._changed()
         if reason:
-            text, remedy = _WHY[reason]
+            text, remedy = BROKER_ENDED[reason]
             shown = subscriber.peer.name
             self._voice.say(
                 (peer, "peer_ended"),
@@ -434,7 +450,7 @@ class _Service:
                 self._changed()
         self._look_for_daemon(now)
         self._count()
-        say_dropped(self._voice, self._status, _DROPPED)
+        say_dropped(self._voice, self._status, BROKER_DROPPED)
         self._hourly.look(now)
         if now - self._reported >= REPORT * 0.9:  # a tick may come a little early
             self._report()
@@ -501,55 +517,12 @@ class _Service:
         say_bug(self._voice, "broker", context)
 
 
-#: what it means that something was dropped for a reason, and what helps; of other reasons each case is said by itself
-_DROPPED: Final = {
-    "queue_full": (
-        "messages for subscribers that take less than comes were dropped",
-        "see which ones in 'bccn gateways'; more may wait with gateways.broker.queue",
-    ),
-    "bus_full": ("publications came faster than the daemon takes them", "see bus.user.rate, and 'bccn top'"),
-    "not_connected": ("messages were for a daemon or a subscriber that had gone", "see the lines before this one"),
-    "filtered": (
-        "publications were refused by the daemon's rules",
-        "let this user publish and subscribe (access), or leave it at that",
-    ),
-    "oversize": (
-        "publications were longer than a publication or a datagram may be",
-        "send at most 1500 bytes, and with 'broadcast: true' what fits into 1400 with its topic",
-    ),
-    "socket_drops": (
-        "publications came faster than they were read, until the kernel had no room for more",
-        "send them more slowly, or raise net.core.rmem_max",
-    ),
-    "id_evicted": (
-        "ids that were away, with what they had subscribed to, were forgotten for others",
-        "know more of them (gateways.broker.max_ids)",
-    ),
-    "malformed": ("publications or requests were none", "see who sends them, and what: docs/broker.md"),
-    "no_topic": (
-        "channels were no topics (longer than 50 bytes), or publications without a topic",
-        "subscribe to less than everything, or use shorter channels",
-    ),
-    "too_many_subscriptions": (
-        "subscriptions were refused",
-        "allow more of them (gateways.broker.max_subscriptions for an id, bus.max_subscriptions for all together)",
-    ),
-}
 #: what a refusal of the daemon is counted as
 _REFUSED: Final = {
     "too_long": "oversize",
     "not_permitted": "filtered",
     "too_many_subscriptions": "too_many_subscriptions",
     "send_failed": "filtered",
-}
-#: why somebody was refused or ended, in words, and what helps
-_WHY: Final = {
-    "no_id": ("it has not said its id", "this is the port for subscribers of the broker: see who connects there"),
-    "duplicate_id": ("somebody is connected with this id", "give each subscriber an id of its own"),
-    "too_many_ids": ("all ids that may be known are connected", "allow more with gateways.broker.max_ids"),
-    "malformed": ("it has sent what is no request", "see who connects there"),
-    "slow": ("it has taken nothing while messages for it were dropped", "see why it does not read"),
-    "idle": ("it has subscribed to nothing and said nothing", "let it subscribe, or raise gateways.broker.idle"),
 }
 
 
@@ -562,18 +535,3 @@ def _kernel_drops(sock: socket.socket) -> int:
 
 def _shown(name: bytes) -> str:
     return name.decode("utf-8", "backslashreplace")
-
-
-def _descriptors(subscribers: int) -> int:
-    """How many we may have; where that is too few for so many subscribers, as many as the system lets us have."""
-    wanted = subscribers + _OTHERS
-    soft, hard = (
-        wanted if one == resource.RLIM_INFINITY else one for one in resource.getrlimit(resource.RLIMIT_NOFILE)
-    )
-    most = min(wanted, hard)
-    if soft < most:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        except (ValueError, OSError):  # it is not for us to say
-            return soft
-    return max(soft, most)

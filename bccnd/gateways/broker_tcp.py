@@ -29,8 +29,6 @@ _TURN: Final = 64
 _BACKLOG: Final = 1024
 #: seconds without accepting where there are no descriptors left
 _PAUSE: Final = 1.0
-#: seconds between two attempts to get an address that is taken
-_AGAIN: Final = 0.05
 #: bytes that the kernel keeps beside those that are on their way: what waits is to wait here, where it is counted
 _UNSENT: Final = 65_536
 
@@ -42,20 +40,6 @@ def text_of(address: Address) -> str:
     host, port = address[:2]
     host = host.removeprefix("::ffff:") if "." in host else host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-async def listen_patiently(
-    kind: socket.SocketKind, where: tuple[str, int], patience: float, stop: asyncio.Event
-) -> socket.socket:
-    """As `listen`, but an address that is taken is waited for: the broker before this one may be about to end."""
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            return listen(kind, where)
-        except StartError as error:
-            if error.reason != "address_taken" or time.monotonic() >= deadline or stop.is_set():
-                raise
-        await asyncio.sleep(_AGAIN)
 
 
 def listen(kind: socket.SocketKind, where: tuple[str, int]) -> socket.socket:

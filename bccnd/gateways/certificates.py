@@ -10,12 +10,12 @@ import os
 import stat
 from typing import Any, Final
 
-from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from bccnd.client.keys import passed_key
 from bccnd.config import TlsSettings
+from bccnd.core.pem import read_certificates
 from bccnd.errors import StartError
 
 #: bytes of a file with certificates
@@ -28,8 +28,8 @@ def read_tls(tls: TlsSettings, folder: str) -> tuple[str, str, str]:
     certificate = _read_pem(os.path.join(folder, tls.certificate), "CERTIFICATE", "tls.certificate")
     key = _read_pem(os.path.join(folder, tls.key), "PRIVATE KEY", "tls.key")
     try:
-        x509.load_pem_x509_certificates(ca.encode())
-        ours = x509.load_pem_x509_certificates(certificate.encode())[0].public_key()
+        read_certificates(ca.encode())
+        ours = read_certificates(certificate.encode())[0].public_key()
         belongs = load_pem_private_key(key.encode(), None).public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise StartError(

@@ -11,23 +11,35 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-import resource
 import time
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from bccnd.config import NngSettings
 from bccnd.core import frames
 from bccnd.core.bccn1 import MAX_UDP
 from bccnd.errors import StartError
-from bccnd.gateways.base import REPORT, Hourly, Peer, Status, Voice, say_bug, say_dropped
+from bccnd.gateways.base import (
+    REPORT,
+    TAKEOVER,
+    Hourly,
+    Peer,
+    Status,
+    Supervisor,
+    Voice,
+    listen_patiently,
+    say_bug,
+    say_dropped,
+)
 from bccnd.gateways.certificates import read_tls
+from bccnd.gateways.drop_texts import NNG_DROPPED
 from bccnd.gateways.line import Line
 from bccnd.gateways.links import Account, Backlog, Filter, Still
-from bccnd.gateways.raw import ADDED, GONE, ROOM, BusSocket, Counts, NngError, Pipe, Snapshot, Tls
-from bccnd.gateways.tcp import connections, descriptors, hasten
+from bccnd.gateways.raw import ADDED, ADDRESS_TAKEN, GONE, ROOM, BusSocket, Counts, NngError, Pipe, Snapshot, Tls
+from bccnd.gateways.tcp import connections, descriptors, hasten, set_descriptor_limit
 
 NAME: Final = "nng"
 #: messages taken from NNG before others have their turn
@@ -57,31 +69,6 @@ _MAX_STRANGERS: Final = 64
 _DESCRIPTORS: Final = 1024
 #: seconds between two attempts to get what the daemon has refused
 _AGAIN: Final = 5.0
-#: what it means that something was dropped for a reason, and what helps; what filters keep back is no news
-_DROPPED: Final = {
-    "queue_full": (
-        "messages for peers that take less than comes were dropped",
-        "see which ones in 'bccn gateways'; send them less (gateways.nng.send), or more slowly",
-    ),
-    "bus_full": (
-        "messages came faster than the daemon takes them",
-        "see 'bccn top', and take less (gateways.nng.receive)",
-    ),
-    "late": (
-        "messages had waited for too long to be passed on",
-        "see whether this host has stood still or is overloaded",
-    ),
-    "not_connected": ("messages were for a daemon or a peer that had gone", "see the lines before this one"),
-    "oversize": ("messages were larger than any datagram", "see who sends them: 'bccn gateways' names the peers"),
-    "slow": (
-        "messages or links fell because this host, or a peer, did not keep up",
-        "see the lines before this one, 'bccn top' and docs/links.md",
-    ),
-    "no_id": ("connections that said nothing were cut off", "see who connects there: ss -tn"),
-    "untrusted": ("peers were refused for their certificates", "see docs/links.md for how these are made and checked"),
-    "malformed": ("peers or messages did not speak what is spoken here", "see who connects there: ss -tn"),
-}
-
 #: what goes to links, up to what `frames.read_passed` takes apart
 _PASSED: Final = frames.message(frames.LINK, b"")
 _START: Final = len(_PASSED)
@@ -139,10 +126,11 @@ class NngGateway:
         self._socket: BusSocket
         self._line: Line
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Serve until ``stop`` is set. Raises StartError where it cannot listen."""
+    async def run(self, stop: asyncio.Event, supervisor: Supervisor | None = None) -> None:
+        """As `Gateway.run`."""
         self._loop = loop = asyncio.get_running_loop()
-        _limit_descriptors(self._settings)
+        # What peers take up, and strangers within reason.
+        set_descriptor_limit(self._settings.max_peers + 2 * len(self._settings.dial) + _DESCRIPTORS)
         bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._socket = BusSocket(
             send_room=self._settings.queue,
@@ -167,7 +155,11 @@ class NngGateway:
         loop.add_reader(bell, on_bell)
         loop.add_reader(received, self._on_readable)
         try:
+            for url in self._settings.listen:
+                await listen_patiently(partial(self._listen, url), TAKEOVER, stop, supervisor)
             self._open()
+            if supervisor is not None:
+                supervisor.ready("serving")
             self._line.start()
             self._on_tick()
             await stop.wait()
@@ -184,18 +176,19 @@ class NngGateway:
             self._socket.close()
             os.close(bell)
 
+    def _listen(self, url: str) -> None:
+        try:
+            self._socket.listen(url, self._tls(url, listens=True))
+        except NngError as error:
+            raise StartError(
+                "address_taken" if error.reason == ADDRESS_TAKEN else "cannot_listen",
+                f"cannot listen at {url}: {error.detail}",
+                "see 'ss -tlnp' for who has the port, and 'ip address' for what this host is called",
+            ) from error
+
     def _open(self) -> None:
-        """Listen and dial."""
+        """Dial, and say where to and from where the links are."""
         settings = self._settings
-        for url in settings.listen:
-            try:
-                self._socket.listen(url, self._tls(url, listens=True))
-            except NngError as error:
-                raise StartError(
-                    "cannot_listen",
-                    f"cannot listen at {url}: {error.detail}",
-                    "see 'ss -tlnp' for who has the port, and 'ip address' for what this host is called",
-                ) from error
         for url in settings.dial:
             try:
                 self._socket.dial(url, self._tls(url, listens=False))
@@ -463,7 +456,7 @@ class NngGateway:
                 hasten()
             if self._refused_at and now - self._refused_at > _AGAIN:
                 self._line.again()
-            say_dropped(self._voice, self.status, _DROPPED)
+            say_dropped(self._voice, self.status, NNG_DROPPED)
             self._hourly.look(time.monotonic())
             self._say_away(now)
 
@@ -569,15 +562,6 @@ class NngGateway:
 def _now() -> float:
     """Seconds of a clock that goes on while this host sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _limit_descriptors(settings: NngSettings) -> None:
-    """As many as peers, and strangers within reason, take up."""
-    wanted = settings.max_peers + 2 * len(settings.dial) + _DESCRIPTORS
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # where that is not allowed, what was set for us is good enough
-        soft = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))
 
 
 def _host(url: str) -> str:

@@ -37,6 +37,10 @@ GONE: Final = "gone"
 REFUSED: Final = "refused"
 
 
+#: the reason of NngError where another socket listens at an address
+ADDRESS_TAKEN: Final = str(_lib.NNG_EADDRINUSE)
+
+
 class NngError(BccndError):
     """NNG has refused something; ``reason`` is its number for it."""
 
@@ -167,7 +171,12 @@ class BusSocket:
             check(_lib.nng_listener_set_bool(made[0], b"tcp-nodelay", True))
         if tls is not None:
             check(_lib.nng_listener_set_ptr(made[0], b"tls-config", self._config(tls, _lib.NNG_TLS_MODE_SERVER)))
-        check(_lib.nng_listener_start(made[0], 0))
+        try:
+            check(_lib.nng_listener_start(made[0], 0))
+        except NngError:
+            self._places.pop(_lib.nng_listener_id(made[0]))
+            _lib.nng_listener_close(made[0])
+            raise
 
     def dial(self, url: str, tls: Tls | None = None) -> None:
         """Connect to a place, and again whenever that is lost. Raises NngError."""

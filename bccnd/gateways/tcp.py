@@ -118,6 +118,29 @@ def descriptors() -> Sequence[int]:
         return range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
+def raise_descriptor_limit(wanted: int) -> int:
+    """Let this process have so many descriptors, if the system does; how many it may have."""
+    soft, hard = (
+        wanted if one == resource.RLIM_INFINITY else one for one in resource.getrlimit(resource.RLIMIT_NOFILE)
+    )
+    most = min(wanted, hard)
+    if soft < most:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        except (ValueError, OSError):  # not allowed
+            return soft
+    return max(soft, most)
+
+
+def set_descriptor_limit(wanted: int) -> None:
+    """Let this process have so many descriptors and no more; where that is not allowed, leave it as it is."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most)
+        )
+
+
 def _text(address: tuple[str, int]) -> str:
     host, port = address[:2]
     found = ipaddress.ip_address(host.partition("%")[0])
