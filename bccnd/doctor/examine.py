@@ -68,12 +68,11 @@ def _examine(found: Read, bus_path: str | None, units: list[Unit], no_units: str
     yield from judge_daemon.judge_answer(answer, VERSION)
     gateways = [name for name in ("nng", "broker") if getattr(settings.gateways, name) is not None]
     yield from judge_host.judge_units(units, no_units, gateways)
-    for segment in settings.segments:
-        facts = network.look_at_segment(segment, pid)
+    looked = [network.look_at_segment(segment, pid) for segment in settings.segments]
+    for facts in looked:
         yield from judge_network.judge_segment(facts, pid, bool(answer.said))
-    ports = [segment.port for segment in settings.segments]
-    if ports:
-        yield from judge_network.judge_firewall(network.look_at_firewall(ports), ports)
+    if looked:
+        yield from judge_network.judge_firewall(network.look_at_firewall(looked), [facts.port for facts in looked])
     yield from _trip(found, settings, answer, bus_path or settings.bus.path)
     yield from judge_daemon.judge_traffic({} if answer.error else answer.said)
     dials = len(settings.gateways.nng.dial) if settings.gateways.nng is not None else 0

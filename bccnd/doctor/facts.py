@@ -120,7 +120,7 @@ class SegmentFacts:
 
 
 class Filter(NamedTuple):
-    """A rule or a policy of the firewall that keeps datagrams of a port out; ``remedy`` takes it away."""
+    """What keeps datagrams of a port out, a rule or a policy of the firewall; ``remedy`` lets them in."""
 
     text: str
     remedy: str
@@ -128,9 +128,10 @@ class Filter(NamedTuple):
 
 @dataclass(frozen=True)
 class Firewall:
-    """What of the rules was found; ``trouble`` is why they could not be read."""
+    """What of the rules was found; ``trouble`` is why some could not be read, ``remedy`` what helps."""
 
     trouble: str = ""
+    remedy: str = ""
     drops: tuple[Filter, ...] = ()
 
 

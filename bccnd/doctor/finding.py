@@ -5,6 +5,7 @@ Law: whatever is not well comes with a remedy, and whatever could not be looked 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
@@ -19,13 +20,19 @@ WRONG: Final = "wrong"
 NOT_CHECKED: Final = "not checked"
 STATES: Final[tuple[State, ...]] = (WRONG, LOOK, OK, NOT_CHECKED)
 
-#: what is done by systemd, and what does it where there is none
-_BY_HAND: Final = (
-    ("systemctl start bccnd", "bccnd --config FILE"),
-    ("systemctl restart bccnd (clients stay connected)", "end the daemon and start it anew (bccnd --config FILE)"),
-    ("systemctl restart bccnd", "end the daemon and start it anew (bccnd --config FILE)"),
-    ("systemctl status bccnd", "see the daemon's log"),
+#: whole commands, up to the end of the unit's name
+_COMMAND: Final = re.compile(
+    r"systemctl (start|restart|status|enable --now) (bccnd(?:-\w+)?)(?:\.\w+)?( \(clients stay connected\))?(?![\w.-])"
 )
+#: what does the same where there is no systemd; a gateway is started by the daemon there
+_BY_HAND: Final = {
+    "start": "bccnd --config FILE",
+    "restart": "end the daemon and start it anew (bccnd --config FILE)",
+    "status": "see the daemon's log",
+    "enable --now": "kill -HUP the daemon, which starts its gateways",
+}
+#: what is to be done with units, after the remedy without them
+_UNITS: Final = re.compile(r"; with a socket unit[,:][^;]*")
 
 
 class Finding(NamedTuple):
@@ -55,9 +62,7 @@ def not_checked(check: str, why: str, remedy: str = "") -> Finding:
 
 def by_hand(one: Finding) -> Finding:
     """A finding with the remedy that helps where no systemd runs."""
-    remedy = one.remedy
-    for word, instead in _BY_HAND:
-        remedy = remedy.replace(word, instead)
+    remedy = _COMMAND.sub(lambda found: _BY_HAND[found[1]], _UNITS.sub("", one.remedy))
     return one._replace(remedy=remedy)
 
 

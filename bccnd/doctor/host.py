@@ -86,19 +86,17 @@ def look_at_certificate(what: str, path: str) -> KeyFile:
     if facts.trouble or not facts.readable or not facts.regular:
         return facts
     try:
-        from cryptography import x509  # a library that most have no use for
+        from bccnd.core.pem import read_certificates, validity  # with a library that most have no use for
     except ImportError:
         return facts
     try:
         with open(path, "rb") as file:
-            found = x509.load_pem_x509_certificates(file.read(_MIB))
+            dates = [validity(one) for one in read_certificates(file.read(_MIB))]
     except (OSError, ValueError):
         return replace(facts, content="holds no certificate in PEM")
     now = time.time()
     return replace(
-        facts,
-        expires_in=min(one.not_valid_after_utc.timestamp() for one in found) - now,
-        begins_in=max(one.not_valid_before_utc.timestamp() for one in found) - now,
+        facts, expires_in=min(end for _, end in dates) - now, begins_in=max(begin for begin, _ in dates) - now
     )
 
 

@@ -6,13 +6,11 @@ one day is to be looked at.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from bccnd.core.bccn1 import MAX_SEND
-from bccnd.doctor.facts import Filter, Firewall, Holder, Interface, SegmentFacts
+from bccnd.doctor.facts import Firewall, Holder, Interface, SegmentFacts
 from bccnd.doctor.finding import Finding, look, not_checked, ok, wrong
 
 #: bytes of the headers of IPv4 and UDP before a datagram
@@ -198,119 +196,10 @@ def _buffer(facts: SegmentFacts) -> Iterator[Finding]:
 def judge_firewall(facts: Firewall, ports: Iterable[int]) -> Iterator[Finding]:
     """Whether a rule keeps the segments' datagrams out."""
     check = "firewall"
-    if facts.trouble:
-        yield not_checked(check, facts.trouble, "run this as root")
-        return
     for one in facts.drops:
-        yield look(check, f"datagrams may not come in: {one.text}", one.remedy)
-    if not facts.drops:
+        yield look(check, one.text, one.remedy)
+    if facts.trouble:
+        yield not_checked(check, facts.trouble, facts.remedy)
+    elif not facts.drops:
         named = ", ".join(map(str, dict.fromkeys(ports)))
         yield ok(check, f"no rule that could be read keeps out what comes to UDP port {named}")
-
-
-# -- rules of a firewall
-
-
-def read_nft(text: str, ports: Iterable[int]) -> tuple[Filter, ...]:
-    """What keeps datagrams of these ports out, of what ``nft -j list ruleset`` says. Raises ValueError."""
-    entries = json.loads(text).get("nftables", [])
-    wanted = set(ports)
-    chains: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for entry in entries:
-        if "chain" in entry and entry["chain"].get("hook") in ("prerouting", "input"):
-            chain = entry["chain"]
-            chains[chain["family"], chain["table"], chain["name"]] = chain
-    found: list[Filter] = []
-    open_for: set[tuple[str, str, str]] = set()
-    for entry in entries:
-        rule = entry.get("rule")
-        if rule is None:
-            continue
-        place = rule["family"], rule["table"], rule["chain"]
-        words = rule.get("expr", [])
-        verdict = next((name for word in words for name in ("drop", "reject", "accept") if name in word), "")
-        named = any(_names_port(word, wanted) for word in words)
-        if not named:
-            continue
-        if verdict == "accept":
-            open_for.add(place)
-        elif verdict:
-            where = " ".join(place)
-            found.append(
-                Filter(
-                    f"nftables: a rule in {where} says {verdict}", f"nft delete rule {where} handle {rule['handle']}"
-                )
-            )
-    for place, chain in chains.items():
-        if chain.get("policy") == "drop" and place not in open_for:
-            where = " ".join(place)
-            port = min(wanted, default=0)
-            found.append(
-                Filter(
-                    f"nftables: what no rule accepts is dropped in {where}, and none names the port",
-                    f"nft add rule {where} udp dport {port} accept",
-                )
-            )
-    return tuple(found)
-
-
-def _names_port(word: dict[str, Any], ports: set[int]) -> bool:
-    match = word.get("match")
-    if not isinstance(match, dict):
-        return False
-    payload = match.get("left", {}).get("payload", {}) if isinstance(match.get("left"), dict) else {}
-    if payload.get("field") != "dport" or payload.get("protocol") not in ("udp", "th"):
-        return False
-    return _holds(match.get("right"), ports) != (match.get("op") == "!=")
-
-
-def _holds(value: Any, ports: set[int]) -> bool:
-    """Whether a port, a range or a set of them holds one of ours."""
-    if isinstance(value, int):
-        return value in ports
-    if isinstance(value, dict) and "range" in value:
-        low, high = value["range"]
-        return any(low <= port <= high for port in ports)
-    if isinstance(value, dict) and "set" in value:
-        return any(_holds(one, ports) for one in value["set"])
-    return False
-
-
-_DPORT: Final = re.compile(r"--dports? (\S+)")
-
-
-def read_iptables(text: str, ports: Iterable[int]) -> tuple[Filter, ...]:
-    """The same of what ``iptables-save`` says."""
-    wanted = set(ports)
-    found: list[Filter] = []
-    accepted = False
-    policy = ""
-    for line in text.splitlines():
-        if line.startswith(":INPUT "):
-            policy = line.split()[1]
-        named = _DPORT.search(line)
-        if not line.startswith(("-A INPUT ", "-A PREROUTING ")) or named is None or "-p udp" not in line:
-            continue
-        if not any(_in_words(named[1], port) for port in wanted):
-            continue
-        if line.endswith((" -j DROP", " -j REJECT")) or " -j REJECT " in line:
-            found.append(Filter(f"iptables: {line}", f"iptables -D{line[2:]}"))
-        elif " -j ACCEPT" in line:
-            accepted = True
-    if policy == "DROP" and not accepted:
-        port = min(wanted, default=0)
-        found.append(
-            Filter(
-                "iptables: what no rule accepts is dropped in INPUT, and none names the port",
-                f"iptables -A INPUT -p udp --dport {port} -j ACCEPT",
-            )
-        )
-    return tuple(found)
-
-
-def _in_words(words: str, port: int) -> bool:
-    for word in words.split(","):
-        low, _, high = word.partition(":")
-        if low.isdigit() and int(low) <= port <= int(high if high.isdigit() else low):
-            return True
-    return False

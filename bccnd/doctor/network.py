@@ -15,9 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from bccnd.config import SegmentSettings
-from bccnd.doctor import system
+from bccnd.doctor import firewall, system
 from bccnd.doctor.facts import Firewall, Holder, Interface, SegmentFacts
-from bccnd.doctor.judge_network import read_iptables, read_nft
 from bccnd.errors import StartError
 from bccnd.net.udp import UdpOptions, grow_receive_buffer, open_udp
 
@@ -210,16 +209,34 @@ def _granted(port: int, daemon_pid: int, found: Sequence[Holder]) -> int | None:
 # -- the firewall
 
 
-def look_at_firewall(ports: Sequence[int]) -> Firewall:
-    said = system.ask("nft", "-j", "list", "ruleset")
-    if not said.trouble and said.text:
-        try:
-            return Firewall(drops=read_nft(said.text, ports))
-        except (ValueError, LookupError, TypeError):
-            return Firewall(trouble="what nft says is not understood")
-    older = system.ask("iptables-save")
-    if not older.trouble:
-        return Firewall(drops=read_iptables(older.text, ports))
-    if said.trouble.startswith("there is no") and older.trouble.startswith("there is no"):
-        return Firewall(trouble="there is neither nft nor iptables-save here to ask for rules")
-    return Firewall(trouble=f"the rules cannot be read: {said.trouble}")
+def look_at_firewall(segments: Sequence[SegmentFacts]) -> Firewall:
+    """Whether the rules of this host keep out what comes on these segments."""
+    arriving = [firewall.arriving_on(one) for one in segments]
+    nft = system.ask("nft", "-j", "list", "ruleset")
+    listed = "" if nft.trouble else nft.text
+    # Tables of the older kind nft does not list.
+    older = bool((system.content("/proc/net/ip_tables_names") or "").strip())
+    saved: dict[str, str] = {}
+    trouble = ""
+    try:
+        if not listed or older or firewall.made_by_iptables(listed, arriving):
+            for program in {firewall.PROGRAMS[one.destination.version] for one in arriving}:
+                said = system.ask(f"{program}-save")
+                trouble = trouble or said.trouble
+                saved[program] = "" if said.trouble else said.text
+                if older:
+                    saved[f"{program}-legacy"] = system.ask(f"{program}-legacy-save").text
+        drops = firewall.find_filters(listed, saved, arriving)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        return Firewall(f"the rules are not understood ({error!r})", "please report it, with: nft -j list ruleset")
+    if not trouble:
+        return Firewall(drops=drops)
+    if not trouble.startswith("there is no"):
+        return Firewall(f"the rules cannot be read: {trouble}", "run this as root", drops)
+    if listed:
+        return Firewall(
+            "some rules were made by iptables, and there is no iptables-save", "apt install iptables", drops
+        )
+    if nft.trouble.startswith("there is no"):
+        return Firewall("there is neither nft nor iptables-save here to ask for rules", "apt install nftables", drops)
+    return Firewall(f"the rules cannot be read: {nft.trouble}", "run this as root", drops)

@@ -210,7 +210,21 @@ def test_only_what_is_wrong_makes_it_fail() -> None:
     assert exit_status([ok("a", ""), wrong("b", "", "c")]) == 1
 
 
-def test_where_no_systemd_runs_no_remedy_asks_for_it() -> None:
-    (found,) = judge_socket(replace(SOCKET, there=False), ANN)
-    assert by_hand(found).remedy == "bccnd --config FILE"
-    assert "systemctl" not in by_hand(wrong("x", "", "systemctl restart bccnd (clients stay connected)")).remedy
+@pytest.mark.parametrize(
+    ("remedy", "instead"),
+    [
+        ("systemctl start bccnd, or name its socket", "bccnd --config FILE, or name its socket"),
+        ("systemctl restart bccnd (clients stay connected)", "end the daemon and start it anew (bccnd --config FILE)"),
+        ("systemctl status bccnd; bccn clients", "see the daemon's log; bccn clients"),
+        ("systemctl status bccnd-nng; x", "see the daemon's log; x"),
+        ("systemctl enable --now bccnd-nng; x", "kill -HUP the daemon, which starts its gateways; x"),
+        ("see daemon; with a socket unit: systemctl status bccnd-metrics.socket", "see daemon"),
+        ("systemctl restart bccnd; with a socket unit, SocketMode= there", "end the daemon and start it anew (bccnd "),
+        # Of another program it is not known what does the same.
+        ("systemctl status bccndx", "systemctl status bccndx"),
+    ],
+)
+def test_where_no_systemd_runs_no_remedy_asks_for_it(remedy: str, instead: str) -> None:
+    changed = by_hand(wrong("x", "", remedy)).remedy
+    assert changed.startswith(instead)
+    assert len(changed) == len(instead) or instead.endswith("(bccnd ")
