@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from bccnd.errors import JournalError
-from bccnd.pipeline.report.findings import Finding
+from bccnd.pipeline.report.finding import Finding
 from bccnd.pipeline.simulate import Burst, Down, Fleet, Forged, Loss, Recording, Restart, Source, write
 
 #: seconds that are simulated; a test takes fewer

@@ -1,9 +1,9 @@
 """Which epoch of its source a receiver's rows belong to, for all receivers alike. Plain Python, a source at a time.
 
 Law: epochs are told from what the rows say, not from how a receiver counts: a source has begun anew where its numbers
-went back, or went forward by `SANITY` or more past all that anybody heard. One restart explains what all receivers saw
-of it, and what they saw is explained by as few restarts as can be; so a receiver that missed a whole epoch, or did not
-notice that one began, is placed by those who did.
+went back, or went forward by `SANITY` or more past all that anybody heard, and by more than it can have sent meanwhile.
+One restart explains what all receivers saw of it, and what they saw is explained by as few restarts as can be; so a
+receiver that missed a whole epoch, or did not notice that one began, is placed by those who did.
 
 How it is done:
 
@@ -15,14 +15,17 @@ How it is done:
 3. Where a receiver saw the numbers go back, its rows are divided exactly, in the order in which it wrote them down:
    what came after the last row accepted before the restart, with numbers below the first accepted after it, is of the
    new era already: the daemon had taken it for copies. All others are divided at the moment of the restart.
-4. Within an era, what all receivers heard is laid together: a hole of `SANITY` that nobody's numbers bridge is a jump.
+4. Within an era, what all receivers heard is laid together: a hole of `SANITY` that nobody's numbers bridge is a jump,
+   unless it is a loss: receivers were recording for so long that the source can have sent these numbers at its rate.
 """
 
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
@@ -34,6 +37,10 @@ HORIZON: Final = 2_000_000
 TOLERANCE: Final = 20_000
 #: microseconds by which a datagram may reach one receiver earlier than another
 GUARD: Final = 1_000
+#: a hole is a loss up to so many times what the source sends at its rate, which is that of its fastest run;
+#: microseconds that a run lasts at least, for a few messages close to each other are no rate
+RATES: Final = 2
+LEAST: Final = 1_000_000
 #: beyond any number, record or time
 ENDLESS: Final = 2**63 - 1
 
@@ -139,14 +146,15 @@ def went_back(old: Run, new: Run) -> bool:
     return back >= SANITY or (back >= 0 and new.from_ts - old.to_ts > HORIZON)
 
 
-def align(runs: Iterable[Run]) -> Alignment:
-    """The epochs of one source, from all runs that are known of it."""
+def align(runs: Iterable[Run], recorded: Sequence[tuple[int, int]] | None = None) -> Alignment:
+    """The epochs of one source, from all runs that are known of it. ``recorded`` has the times in which any receiver
+    was recording, in order and apart from each other; by default it is all of the time."""
     receivers = [_in_order(list(each)) for _, each in groupby(sorted(runs, key=_host), key=_host)]
     stretches = [_stretches(each) for each in receivers]
     restarts = _restarts([one.closed for each in stretches for one in each if one.closed is not None])
     for each in stretches:
         _place(each, restarts)
-    blocks = _blocks([one for each in stretches for one in each], restarts)
+    blocks = _blocks([one for each in stretches for one in each], restarts, recorded)
     causes, first = _number(blocks, restarts)
     if len(causes) == 1:
         return Alignment(causes)
@@ -257,29 +265,61 @@ def _eras_of(run: Run, stretch: _Stretch, restarts: Sequence[_Restart]) -> tuple
     return first, min(max(first, _era(restarts, run.to_ts - run.offset)), stretch.end)
 
 
-def _blocks(stretches: Sequence[_Stretch], restarts: Sequence[_Restart]) -> list[list[int]]:
+class _Span(NamedTuple):
+    """Numbers of an era that a receiver heard, none apart by `SANITY`, from when to when."""
+
+    low: int
+    high: int
+    start: int
+    end: int
+
+
+def _blocks(
+    stretches: Sequence[_Stretch], restarts: Sequence[_Restart], recorded: Sequence[tuple[int, int]] | None
+) -> list[list[int]]:
     """For each era the first numbers of its epochs, but for the first, which has whatever is lower."""
-    spans: list[list[tuple[int, int]]] = [[] for _ in range(len(restarts) + 1)]
+    spans: list[list[_Span]] = [[] for _ in range(len(restarts) + 1)]
     for stretch in stretches:
         for run in stretch.runs:
             first, last = _eras_of(run, stretch, restarts)
             for era in range(first, last + 1):
-                low = run.lo_key if era == first else max(run.lo_key, min(run.hi_key, restarts[era - 1].first_key))
-                high = run.hi_key if era == last else min(run.hi_key, max(run.lo_key, restarts[era].old_key))
+                low, start = run.lo_key, run.from_ts - run.offset
+                high, end = run.hi_key, run.to_ts - run.offset
+                if era > first:
+                    low, start = max(low, min(high, restarts[era - 1].first_key)), restarts[era - 1].before
+                if era < last:
+                    high, end = min(high, max(run.lo_key, restarts[era].old_key)), restarts[era].after
                 if low <= high:
-                    spans[era].append((low, high))
-    return [_holes(sorted(each)) for each in spans]
+                    spans[era].append(_Span(low, high, start, end))
+    return [_jumps(sorted(each), recorded) for each in spans]
 
 
-def _holes(spans: Sequence[tuple[int, int]]) -> list[int]:
+def _jumps(spans: Sequence[_Span], recorded: Sequence[tuple[int, int]] | None) -> list[int]:
     """The numbers behind holes that are too wide for a loss."""
+    fastest = max((Fraction(each.high - each.low, max(each.end - each.start, LEAST)) for each in spans), default=0)
     found: list[int] = []
-    reached: int | None = None
-    for low, high in spans:
-        if reached is not None and low - reached >= SANITY:
-            found.append(low)
-        reached = high if reached is None else max(reached, high)
+    reached: _Span | None = None
+    for each in spans:
+        if reached is not None and each.low - reached.high >= SANITY:
+            meanwhile = overlap(recorded, reached.end, each.start)
+            if each.low - reached.high - 1 > RATES * fastest * meanwhile:
+                found.append(each.low)
+        if reached is None or each.high > reached.high:
+            reached = each
     return found
+
+
+def overlap(recorded: Sequence[tuple[int, int]] | None, start: int, end: int) -> int:
+    """How much of the time between two moments is in stretches that are in order and apart from each other."""
+    if recorded is None or end <= start:
+        return max(end - start, 0)
+    total = 0
+    for number in range(max(bisect_right(recorded, (start, start)) - 1, 0), len(recorded)):
+        begins, ends = recorded[number]
+        if begins >= end:
+            break
+        total += max(min(ends, end) - max(begins, start), 0)
+    return total
 
 
 def _number(blocks: Sequence[Sequence[int]], restarts: Sequence[_Restart]) -> tuple[list[str], list[int]]:

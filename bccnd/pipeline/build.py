@@ -7,7 +7,7 @@ files gives as well, row by row. Nothing is in its place before everything is wr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final
@@ -16,9 +16,9 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import retained, schema, store
+from bccnd.pipeline import clocks, retained, schema, store
 from bccnd.pipeline.compute import compute
-from bccnd.pipeline.inputs import Journal
+from bccnd.pipeline.inputs import MARGIN, Journal
 from bccnd.pipeline.tables import liveness as silences
 from bccnd.pipeline.tables.channel_traffic import channel_traffic
 from bccnd.pipeline.tables.integrity import integrity
@@ -84,20 +84,28 @@ def recompute(
     ``past`` tells which other days can be computed again, should the epochs of these change their numbers."""
     _divide(spark, source, days)
     wanted = None if days is None else set(days)
+    whole_state = None if days is None else kept.read(ALIGN)
+    before = clocks.kept_corrections(whole_state)
+    margin = MARGIN
     tell("epochs")
     while True:
-        obs = source.obs(wanted)
-        state = None if wanted is None else kept.read(ALIGN)
-        if state is not None and wanted is not None:
-            state = state.where(~F.col("day").isin(*wanted))
+        obs = source.obs(wanted, margin)
+        state = None
+        if whole_state is not None and wanted is not None:
+            state = whole_state.where(~F.col("day").isin(*wanted))
         result = compute(spark, obs, sessions, days=None if wanted is None else sorted(wanted), state=state)
+        wider = MARGIN + clocks.widest(source.days if wanted is None else wanted, result.corrections)
+        if wanted is None or days is None:
+            margin = wider
+            break
+        more = (clocks.moved(days, wanted, result.corrections, before) | set(result.renumbered)) - wanted
         # What retention has taken from the journal cannot be computed anew, and stays as it is.
-        more = set() if wanted is None else set(result.renumbered) - wanted
-        more = more & set(source.days) if past is None else past.complete(more)
-        if wanted is None or not more:
+        more = more & set(source.days) if past is None else past.complete(more - past.left)
+        if not more and wider <= margin:
             break
         result.close()
         wanted |= more
+        margin = max(margin, wider)
     try:
         for name, frame in result.tables.items():
             tell(name)
@@ -106,10 +114,13 @@ def recompute(
         kept.write("channel_traffic", schema.conform("channel_traffic", channel_traffic(result.traffic)))
         tell("what is kept of the days")
         kept.write(ALIGN, result.state)
-        kept.write(retained.FILES, retained.files_of(spark, source, obs, wanted))
+        kept.write(retained.FILES, retained.files_of(spark, source, obs, wanted, margin))
     finally:
         result.close()
-    whole = obs if wanted is None else obs.where(F.col("day").isin(*wanted))
+    if result.corrections:
+        whole = clocks.of_days(clocks.put_right(spark, obs, result.corrections), wanted)
+    else:
+        whole = obs if wanted is None else obs.where(F.col("day").isin(*wanted))
     tell("integrity")
     kept.write("integrity", schema.conform("integrity", integrity(whole)))
     tell("who was heard")
@@ -118,7 +129,7 @@ def recompute(
         kept.write(HEARD, silences.state(pieces, silences.rhythms(whole, pieces)))
     finally:
         pieces.unpersist()
-    _write_sessions(kept, sessions, wanted, tell)
+    _write_sessions(spark, kept, sessions, result.corrections, wanted, tell)
     tell("counting rows")
     counts = _counts(kept)
     tell("putting the tables in their places")
@@ -135,13 +146,20 @@ def _divide(spark: SparkSession, source: Journal, days: Collection[str] | None) 
         spark.conf.set(_PARTITIONS, max(PARTS * context.defaultParallelism, size // PART))
 
 
-def refresh_sessions(kept: store.Store, sessions: DataFrame, tell: Tell = silent) -> None:
+def refresh_sessions(spark: SparkSession, kept: store.Store, sessions: DataFrame, tell: Tell = silent) -> None:
     """Put in place what follows from sessions alone, where no day has to be computed."""
-    _write_sessions(kept, sessions, (), tell)
+    _write_sessions(spark, kept, sessions, clocks.kept_corrections(kept.read(ALIGN)), (), tell)
     kept.commit((), whole=WHOLE)
 
 
-def _write_sessions(kept: store.Store, sessions: DataFrame, days: Collection[str] | None, tell: Tell) -> None:
+def _write_sessions(
+    spark: SparkSession,
+    kept: store.Store,
+    sessions: DataFrame,
+    corrections: Mapping[clocks.Key, int],
+    days: Collection[str] | None,
+    tell: Tell,
+) -> None:
     """The sessions, and the table of silences, from what is kept of these days and of all others; a silence may end on
     any later day."""
     kept.write(SESSIONS, sessions.withColumn("day", F.lit("all")))
@@ -152,6 +170,7 @@ def _write_sessions(kept: store.Store, sessions: DataFrame, days: Collection[str
         others = earlier.where(~F.col("day").isin(*days))
         heard = others if heard is None else heard.unionByName(others)
     if heard is not None:
+        sessions = clocks.sessions_put_right(spark, sessions, corrections)
         kept.write("liveness", schema.conform("liveness", silences.liveness(heard, sessions)))
     else:
         kept.empty("liveness")

@@ -9,7 +9,6 @@ clocks by, and for the messages. All else follows from these.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -19,26 +18,20 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import align, listening, masks, runs, schema
+from bccnd.pipeline import align, clocks, listening, masks, runs, schema, state_of_days
+from bccnd.pipeline.clocks import Clock
 from bccnd.pipeline.tables.delivery import delivery
 from bccnd.pipeline.tables.epochs import epochs as epochs_table
 from bccnd.pipeline.tables.epochs import of_days
 from bccnd.pipeline.tables.host_dim import bits, host_dim
 from bccnd.pipeline.tables.link_loss import absent, link_loss
+from bccnd.pipeline.tables.liveness import joined
 from bccnd.pipeline.tables.messages import SMALL, arrivals, messages, placed, with_gaps
 from bccnd.pipeline.tables.missed import missed
 from bccnd.pipeline.tables.skew import parts_of, references, skew
 
-#: microseconds beyond which the wavering of a clock tells nothing
-MAX_SPREAD: Final = 2_000_000
-
-#: what is kept of a day. ``kind``: `run` (a `align.Run`), `epoch` (`tables.epochs.of_days`; times and keys in from_ts,
-#: to_ts, lo_key, hi_key) or `mark` (`align.Alignment.marks`, in from_rec)
-STATE_SQL: Final = (
-    "day string, kind string, src string, host string, journal_id string, epoch int, from_rec bigint, to_rec bigint, "
-    "from_ts bigint, to_ts bigint, lo_key bigint, hi_key bigint, first_key bigint, last_key bigint, loose boolean, "
-    "masked boolean, offset bigint, spread bigint, hosts array<string>"
-)
+#: columns of skew that are a `clocks.Apart`
+_APART: Final = ("day", "host", "ref_host", "p05_us", "p50_us", "p95_us")
 #: runs and their sources
 _RUN_SQL: Final = (
     "src string, day string, host string, journal_id string, epoch int, from_rec bigint, to_rec bigint, "
@@ -60,7 +53,8 @@ class Result:
 
     ``tables`` have their columns of schema.py and ``day`` (a date). ``state`` is what is to be kept of these days, by
     ``day`` (text). ``words`` are the columns of a mask. ``traffic`` has one row for each message: day, win, src, chan,
-    form, len. ``renumbered`` are other days whose rows go to other epochs now: they have to be computed again.
+    form, len. ``renumbered`` are other days whose rows go to other epochs now, or follow other numbers: they have to be
+    computed again. ``corrections`` are those of wrong clocks (clocks.py), on these days and all others known.
     `close` once all of it was used.
     """
 
@@ -69,19 +63,13 @@ class Result:
     words: int
     traffic: DataFrame
     renumbered: list[str]
+    corrections: Mapping[clocks.Key, int]
     kept: list[DataFrame] = field(default_factory=list)
 
     def close(self) -> None:
         """Give back what Spark holds."""
         for frame in self.kept:
             frame.unpersist()
-
-
-class _Clock(NamedTuple):
-    """How far a host's clock is ahead on a day, and how far that wavers, in microseconds."""
-
-    offset: int
-    spread: int
 
 
 def compute(
@@ -107,54 +95,69 @@ def compute(
     everywhere = _small(keep(runs.cells(rows)))
     facts = _facts(everywhere)
     wanted = sorted(set(days)) if days is not None else sorted(facts.rows)
+    least = min((parts_of(facts.total(day)) for day in wanted), default=1)
+    apart = keep(skew(rows, _references(spark, facts, wanted), least))
+    computed = wanted
+    others = clocks.kept(state, computed)
+    offsets = clocks.offsets(clocks.Apart(*row) for row in apart.select(*_APART).collect())
+    corrections, guessed = clocks.corrections(offsets, facts.rows, wanted, others)
+    if corrections:
+        rows = runs.prepared(clocks.put_right(spark, obs, corrections))
+        everywhere = _small(keep(runs.cells(rows)))
+        facts = _facts(everywhere)
+        wanted = wanted if days is not None else sorted(facts.rows)
+    found_clocks = clocks.left(offsets, corrections, others)
     cells = _of_days(everywhere, wanted)
-    found_sessions = listening.sessions_of(sessions)
+    found_sessions = listening.sessions_of(clocks.sessions_put_right(spark, sessions, corrections))
     dims = {day: bits([*facts.rows.get(day, ()), *listening.hosts_on(found_sessions, day)]) for day in wanted}
     words = max([masks.words_for(len(each)) for each in dims.values()], default=1)
 
-    least = min((parts_of(facts.total(day)) for day in wanted), default=1)
-    apart = keep(skew(rows, _references(spark, facts, wanted), least))
-    clocks = _clocks(apart, state, wanted)
-    found = _with_clocks(spark, runs.runs(spark, rows, cells, keep), clocks)
+    found = clocks.with_clocks(spark, runs.runs(spark, rows, cells, keep), found_clocks, _RUN_SQL)
     found = keep(found) if isinstance(found, DataFrame) else found
-    aligned = _align(spark, found, state)
+    aligned = _align(spark, found, state, found_sessions)
     aligned = keep(aligned) if isinstance(aligned, DataFrame) else aligned
     numbers, pieces, count = _numbered(spark, aligned)
 
     hosts = sorted({host for each in [*facts.rows.values(), *dims.values()] for host in each})
     frame_words = masks.words_for(len(hosts))
     placed_rows = placed(rows, numbers.single, pieces, broadcast=count <= SMALL)
-    seen = arrivals(placed_rows, _host_days(spark, hosts, facts, clocks, wanted), frame_words)
-    seen = with_gaps(seen, _earlier(state, numbers.all, wanted))
+    seen = arrivals(placed_rows, _host_days(spark, hosts, facts, found_clocks, wanted), frame_words)
+    seen = with_gaps(seen, state_of_days.earlier(state, numbers.all, wanted))
     if days is not None:
         seen = seen.filter(F.col("day").isin(*wanted))
     seen = _moved(seen, hosts, dims, frame_words, words)
     audience = _audience(spark, everywhere, facts, dims, words)
     heard = listening.intervals(
-        found_sessions, facts.journals, dims, {key: clock.offset for key, clock in clocks.items()}
+        found_sessions, facts.journals, dims, {key: clock.offset for key, clock in found_clocks.items()}
     )
     known = keep(_known(seen, numbers.all, audience, listening.frame(spark, heard, words), words))
 
     bits_of_days = host_dim(spark, dims)
     missing = keep(absent(known, bits_of_days, words))
     copies = _copies(spark, cells, rows, numbers, pieces, wanted, broadcast=count <= SMALL)
-    today = keep(of_days(known, bits_of_days, words))
+    epochs = keep(state_of_days.all_days(of_days(known, bits_of_days, words), state))
     marks = _of_kind(spark, aligned, "mark", ("day", "src", "mark"))
     made = {
         "host_dim": bits_of_days,
-        "epochs": epochs_table(_all_days(today, state), numbers.all),
+        "epochs": epochs_table(epochs, numbers.all),
         "messages": messages(known, words),
         "link_loss": link_loss(known, missing, copies, bits_of_days, words),
         "delivery": delivery(known, words),
         "missed": missed(known, missing),
-        "skew": apart.filter(F.col("day").isin(*wanted)),
+        "skew": apart if days is None else apart.filter(F.col("day").isin(*wanted)),
     }
     return Result(
         {name: schema.conform(name, frame, words) for name, frame in made.items()},
-        _state(_frame(spark, found), today, marks.filter(F.col("day").isin(*wanted))),
+        state_of_days.kept(
+            _frame(spark, found),
+            epochs,
+            marks.filter(F.col("day").isin(*wanted)),
+            clocks.to_keep(spark, corrections, guessed, computed),
+        ),
         words,
         _traffic(known, rows, wanted),
-        _renumbered(marks, state, wanted),
+        sorted({*state_of_days.renumbered(marks, state, wanted), *state_of_days.preceded(epochs, state)}),
+        corrections,
         kept,
     )
 
@@ -251,10 +254,6 @@ def _date(day: str) -> int:
     return listening.start_of(day) // runs.DAY
 
 
-def _arrow_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], sql: str) -> DataFrame:
-    return spark.createDataFrame(runs.table_of(list(rows), runs.arrow_columns(sql)))
-
-
 def _references(spark: SparkSession, facts: _Facts, days: Sequence[str]) -> DataFrame:
     """Which clock each host is compared with, and of how many parts of a day's messages one is taken for that."""
     rows = []
@@ -263,48 +262,15 @@ def _references(spark: SparkSession, facts: _Facts, days: Sequence[str]) -> Data
         parts = parts_of(facts.total(day))
         found = references(new, [hosts for its_day, hosts, _ in facts.reach if its_day == day])
         rows += [(_date(day), host, reference, parts) for host, reference in found.items()]
-    return _arrow_frame(spark, rows, "date bigint, host string, ref_host string, parts int")
+    return runs.frame_of(spark, rows, "date bigint, host string, ref_host string, parts int")
 
 
-def _clocks(apart: DataFrame, state: DataFrame | None, days: Sequence[str]) -> dict[tuple[str, str], _Clock]:
-    """The clocks of (day, host), as far as they are not right; on the days beside those computed as well."""
-    found = {
-        (row["day"], row["host"]): _Clock(row["p50_us"], min(row["p95_us"] - row["p05_us"], MAX_SPREAD))
-        for row in apart.collect()
-    }
-    if state is not None and days:
-        step = datetime.timedelta(days=1)
-        near = {(datetime.date.fromisoformat(day) + step * by).isoformat() for day in days for by in (-1, 1)}
-        kept = state.filter((F.col("kind") == "run") & F.col("day").isin(*sorted(near - set(days))))
-        for day, host, offset, spread in kept.select("day", "host", "offset", "spread").distinct().collect():
-            found[day, host] = _Clock(offset, spread)
-    return found
-
-
-def _with_clocks(
-    spark: SparkSession, found: DataFrame | pa.Table, clocks: Mapping[tuple[str, str], _Clock]
+def _align(
+    spark: SparkSession,
+    found: DataFrame | pa.Table,
+    state: DataFrame | None,
+    sessions: Sequence[listening.Session],
 ) -> DataFrame | pa.Table:
-    """Runs with what is known of their clocks: src and the fields of `align.Run`."""
-    names = ("src", *align.Run._fields[:-2])
-    if not isinstance(found, DataFrame):
-        right = _Clock(0, 0)
-        rows = [(*row, *clocks.get((row[1], row[2]), right)) for row in runs.rows_of(found, names)]
-        return runs.table_of(rows, runs.arrow_columns(_RUN_SQL))
-    table = _arrow_frame(
-        spark,
-        [(*key, *clock) for key, clock in clocks.items()],
-        "day string, host string, offset bigint, spread bigint",
-    )
-    zero = F.lit(0).cast("bigint")
-    return (
-        found.join(F.broadcast(table), ["day", "host"], "left")
-        .withColumn("offset", F.coalesce("offset", zero))
-        .withColumn("spread", F.coalesce("spread", zero))
-        .select("src", *align.Run._fields)
-    )
-
-
-def _align(spark: SparkSession, found: DataFrame | pa.Table, state: DataFrame | None) -> DataFrame | pa.Table:
     """What alignment says of all sources, of all days known."""
     if state is not None:
         kept = state.filter("kind = 'run'").select("src", *align.Run._fields)
@@ -312,13 +278,26 @@ def _align(spark: SparkSession, found: DataFrame | pa.Table, state: DataFrame | 
             found = _frame(spark, found).unionByName(kept)
         else:
             found = pa.concat_tables([found, kept.toArrow().cast(found.schema)])
-    return runs.by_source(found, _align_table, _ALIGNED_SQL)
+    ends = ("day", "host", "journal_id", "from_ts", "to_ts")
+    if isinstance(found, DataFrame):
+        spans: Iterable[Any] = found.groupBy(*ends[:3]).agg(F.min("from_ts"), F.max("to_ts")).drop("day").collect()
+    else:
+        of_journals = found.select(ends).group_by(list(ends[:3])).aggregate([("from_ts", "min"), ("to_ts", "max")])
+        spans = runs.rows_of(of_journals, ("host", "journal_id", "from_ts_min", "to_ts_max"))
+    recorded = listening.recorded(sessions, (tuple(span) for span in spans))
+
+    def one(table: pa.Table) -> pa.Table:
+        return _align_table(table, recorded)
+
+    return runs.by_source(found, one, _ALIGNED_SQL)
 
 
-def _align_table(table: pa.Table) -> pa.Table:
+def _align_table(table: pa.Table, recorded: Mapping[str, Sequence[tuple[int, int]]]) -> pa.Table:
     """What `align.align` says of a source; runs in Spark's Python."""
     src = table.column("src")[0].as_py()
-    alignment = align.align([align.Run(*row) for row in runs.rows_of(table, align.Run._fields)])
+    hosts = set(table.column("host").to_pylist())
+    anywhere = joined([span for host in hosts for span in recorded.get(host, ())])
+    alignment = align.align([align.Run(*row) for row in runs.rows_of(table, align.Run._fields)], anywhere)
     none = (None,) * 8
     rows: list[tuple[Any, ...]] = [
         ("cause", src, number, cause, None, None, *none) for number, cause in enumerate(alignment.causes, 1)
@@ -357,31 +336,18 @@ def _host_days(
     spark: SparkSession,
     hosts: Sequence[str],
     facts: _Facts,
-    clocks: Mapping[tuple[str, str], _Clock],
+    found: Mapping[clocks.Key, Clock],
     days: Sequence[str],
 ) -> DataFrame:
     """The bit of each host among all that are in sight here, and how far its clock is ahead on a day."""
-    right = _Clock(0, 0)
+    right = Clock(0, 0)
     rows = []
     for day, some in facts.rows.items():
         for host in some:
             nearest = min(days, key=lambda each: abs(_date(each) - _date(day)), default=day)
-            clock = clocks.get((day, host)) or clocks.get((nearest, host)) or right
+            clock = found.get((day, host)) or found.get((nearest, host)) or right
             rows.append((host, _date(day), hosts.index(host), clock.offset))
-    return _arrow_frame(spark, rows, "host string, date bigint, bit int, offset bigint")
-
-
-def _earlier(state: DataFrame | None, numbers: DataFrame, days: Sequence[str]) -> DataFrame | None:
-    """The highest number of each epoch before each of these days, from what was kept of other days."""
-    if state is None or not days:
-        return None
-    kept = state.filter("kind = 'epoch'").select("src", "epoch", F.col("day").alias("kept_day"), "hi_key")
-    each = kept.withColumn("day", F.explode(F.array(*[F.lit(day) for day in days]))).filter("kept_day < day")
-    return (
-        each.join(numbers.select("src", "epoch", "id"), ["src", "epoch"])
-        .groupBy("id", "day")
-        .agg(F.max("hi_key").alias("reached"))
-    )
+    return runs.frame_of(spark, rows, "host string, date bigint, bit int, offset bigint")
 
 
 def _moved(
@@ -422,8 +388,8 @@ def _audience(
     columns = ", ".join(f"{name} bigint" for name in masks.names("audience", words))
     by_day = {day: mask for (day, _), mask in rows.items()}
     if all(by_day[day] == mask for (day, _), mask in rows.items()):
-        return _arrow_frame(spark, [(day, *mask) for day, mask in by_day.items()], f"day string, {columns}")
-    table = _arrow_frame(
+        return runs.frame_of(spark, [(day, *mask) for day, mask in by_day.items()], f"day string, {columns}")
+    table = runs.frame_of(
         spark,
         [(day, "\n".join(segments), *mask) for (day, segments), mask in rows.items()],
         f"day string, segments string, {columns}",
@@ -432,7 +398,7 @@ def _audience(
         reach = _reach(cells).select("day", "src", F.array_join("segments", "\n").alias("segments"))
     else:
         here = [(*key, "\n".join(segments)) for key, (_, segments) in _reach_here(cells).items()]
-        reach = _arrow_frame(spark, here, "day string, src string, segments string")
+        reach = runs.frame_of(spark, here, "day string, src string, segments string")
     return reach.join(F.broadcast(table), ["day", "segments"]).drop("segments")
 
 
@@ -499,31 +465,6 @@ def _copies(
         .filter(F.col("day").isin(*days))
     )
     return found.unionByName(others)
-
-
-def _all_days(today: DataFrame, state: DataFrame | None) -> DataFrame:
-    names = ("src", "epoch", "from_ts", "to_ts", "lo_key", "hi_key", "hosts")
-    found = today.select(*names)
-    return found if state is None else found.unionByName(state.filter("kind = 'epoch'").select(*names))
-
-
-def _state(found: DataFrame, today: DataFrame, marks: DataFrame) -> DataFrame:
-    """What is kept, in the shape of STATE_SQL."""
-    together = found.withColumn("kind", F.lit("run"))
-    together = together.unionByName(today.withColumn("kind", F.lit("epoch")), allowMissingColumns=True)
-    marks = marks.select("day", "src", F.col("mark").alias("from_rec"), F.lit("mark").alias("kind"))
-    together = together.unionByName(marks, allowMissingColumns=True)
-    return together.select(*[one.split()[0] for one in STATE_SQL.split(",")])
-
-
-def _renumbered(marks: DataFrame, state: DataFrame | None, days: Sequence[str]) -> list[str]:
-    """The other days whose marks are not what they were."""
-    if state is None:
-        return []
-    before = state.filter("kind = 'mark'").select("day", "src", F.col("from_rec").alias("was"))
-    both = marks.filter(~F.col("day").isin(*days)).join(before, ["day", "src"], "full_outer")
-    changed = both.filter(~F.col("mark").eqNullSafe(F.col("was"))).select("day").distinct().collect()
-    return sorted(row["day"] for row in changed)
 
 
 def _traffic(known: DataFrame, rows: DataFrame, days: Sequence[str]) -> DataFrame:

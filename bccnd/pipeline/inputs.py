@@ -114,9 +114,9 @@ class Journal:
         local = self.folder.local
         return check(local or self.folder.uri, paths, columns, None if local else self.folder.input)
 
-    def obs(self, days: Collection[str] | None = None) -> DataFrame:
-        """The rows of all days, or of these days and of `MARGIN` around them; ``day`` says in which day's folder each
-        was."""
+    def obs(self, days: Collection[str] | None = None, margin: datetime.timedelta = MARGIN) -> DataFrame:
+        """The rows of all days, or of these days and of a margin of at most a day around them; ``day`` says in which
+        day's folder each was."""
         there = self.days
         reader = self._spark.read.schema(StructType(list(schema.OBS.fields)).add("day", "string"))
         reader = reader.option("basePath", self.folder.at(layout.OBS)).option("pathGlobFilter", "*.parquet")
@@ -127,7 +127,7 @@ class Journal:
             return self._spark.createDataFrame([], schema.OBS).withColumn("day", F.lit("").cast("string"))
         rows = reader.parquet(*[self.folder.at(f"{layout.OBS}/host=*/day={day}") for day in there])
         rows = rows.select(*schema.OBS.names, "day")
-        return rows if days is None else rows.where(_near(days))
+        return rows if days is None else rows.where(_near(days, margin))
 
     def sessions(self) -> DataFrame:
         """When receivers were recording. Raises PipelineError: foreign_file, misplaced."""
@@ -144,13 +144,13 @@ def _around(day: str) -> list[str]:
     return [str(date - _ONE_DAY), day, str(date + _ONE_DAY)]
 
 
-def _near(days: Iterable[str]) -> Column:
-    """Whether a row is of one of these days, or of `MARGIN` around them; as few ranges as there can be, which readers
+def _near(days: Iterable[str], margin: datetime.timedelta) -> Column:
+    """Whether a row is of one of these days, or of the margin around them; as few ranges as there can be, which readers
     of Parquet understand."""
     spans: list[tuple[datetime.datetime, datetime.datetime]] = []
     for day in sorted(days):
         begin = datetime.datetime.fromisoformat(day).replace(tzinfo=datetime.UTC)
-        low, high = begin - MARGIN, begin + _ONE_DAY + MARGIN
+        low, high = begin - margin, begin + _ONE_DAY + margin
         if spans and low <= spans[-1][1]:
             spans[-1] = (spans[-1][0], high)
         else:

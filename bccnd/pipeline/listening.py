@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from bccnd.pipeline import masks
 from bccnd.pipeline.runs import DAY, MINUTE
 from bccnd.pipeline.tables.host_dim import Dims
+from bccnd.pipeline.tables.liveness import joined
 
 _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 
@@ -59,6 +60,21 @@ def hosts_on(sessions: Collection[Session], day: str) -> set[str]:
     """The hosts with a session that overlaps a day."""
     start = start_of(day)
     return {session.host for session in sessions if session.start < start + DAY and session.end >= start}
+
+
+def recorded(
+    sessions: Collection[Session], journals: Iterable[tuple[str, str, int, int]]
+) -> dict[str, list[tuple[int, int]]]:
+    """When each receiver was recording at all: from sessions, and for journals without one (host, journal) from these
+    first and last rows."""
+    known = {(session.host, session.journal_id) for session in sessions}
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for session in sessions:
+        spans.setdefault(session.host, []).append((session.start, session.end + 1))
+    for host, journal, first, last in journals:
+        if (host, journal) not in known:
+            spans.setdefault(host, []).append((first, last + 1))
+    return {host: joined(some) for host, some in spans.items()}
 
 
 def intervals(

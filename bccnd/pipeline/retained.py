@@ -7,6 +7,7 @@ file that its tables were made of is gone (`Past`): its tables stay as they are.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Collection, Iterable
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -24,7 +25,6 @@ from bccnd.pipeline.inputs import MARGIN, Journal
 #: the files that the tables of a day were made of, below the tables: ``path`` and ``day``
 FILES: Final = f"{store.STATE}/files"
 _DAY: Final = 86_400 * layout.MICROSECONDS
-_MARGIN: Final = round(MARGIN.total_seconds()) * layout.MICROSECONDS
 
 
 class Stretch(NamedTuple):
@@ -39,12 +39,13 @@ class Stretch(NamedTuple):
     version: str = ""
 
 
-def touched(spans: Iterable[tuple[int, int]]) -> set[str]:
-    """The days of rows from and up to these times, those within `MARGIN` of the next day counted there as well."""
+def touched(spans: Iterable[tuple[int, int]], margin: datetime.timedelta = MARGIN) -> set[str]:
+    """The days of rows from and up to these times, those within the margin of the next day counted there as well."""
+    near = margin // datetime.timedelta(microseconds=1)
     return {
         layout.day_of(day * _DAY)
         for low, high in spans
-        for day in range((low - _MARGIN) // _DAY, (high + _MARGIN) // _DAY + 1)
+        for day in range((low - near) // _DAY, (high + near) // _DAY + 1)
     }
 
 
@@ -111,15 +112,21 @@ class Past:
         return asked - gone
 
 
-def files_of(spark: SparkSession, source: Journal, obs: DataFrame, days: Collection[str] | None) -> DataFrame:
-    """What is to be kept as `FILES` when these days, or all, are computed from these rows."""
+def files_of(
+    spark: SparkSession,
+    source: Journal,
+    obs: DataFrame,
+    days: Collection[str] | None,
+    margin: datetime.timedelta = MARGIN,
+) -> DataFrame:
+    """What is to be kept as `FILES` when these days, or all, are computed from these rows and those around them."""
     wanted = set(source.days if days is None else days)
     us = F.unix_micros("ts")
     found = obs.groupBy(F.col("_metadata.file_path").alias("uri")).agg(F.min(us).alias("low"), F.max(us).alias("high"))
     rows = [
         {"path": path_of(row.uri), "day": day}
         for row in found.collect()
-        for day in sorted(touched([(row.low, row.high)]) & wanted)
+        for day in sorted(touched([(row.low, row.high)], margin) & wanted)
     ]
     names = pa.schema([("path", pa.string()), ("day", pa.string())])
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=names))

@@ -458,6 +458,11 @@ def table_of(rows: Sequence[Sequence[Any]], columns: Sequence[tuple[str, pa.Data
     )
 
 
+def frame_of(spark: SparkSession, rows: Iterable[Sequence[Any]], sql: str) -> DataFrame:
+    """A frame of tuples."""
+    return spark.createDataFrame(table_of(list(rows), arrow_columns(sql)))
+
+
 def _collapse_table(table: pa.Table) -> pa.Table:
     """What `collapse` says of all receivers of a source; runs in Spark's Python."""
     cells = sorted(merged(Gathered(*row) for row in rows_of(table, Gathered._fields)))

@@ -61,7 +61,7 @@ TABLES: Final[Mapping[str, StructType]] = {
     for name, columns in {
         "host_dim": "host string, bit int",
         "epochs": "src string, epoch int, first_ts timestamp, last_ts timestamp, first_key bigint, last_key bigint, "
-        "hosts int, cause string",
+        "hosts int, cause string, skipped bigint",
         "messages": "src string, epoch int, seq_key bigint, first_ts timestamp, seen_by bigint, listening bigint, "
         "copies bigint, gap_before bigint, chan string",
         "link_loss": "host string, src string, epoch int, win timestamp, expected bigint, any_seen bigint, "

@@ -92,7 +92,7 @@ class _Batch:
                 self.days |= wanted
             elif set(known) != set(before):
                 # no day has other rows, but the data end elsewhere: what is open may be so no more
-                refresh_sessions(kept, sessions, self._tell)
+                refresh_sessions(self._spark, kept, sessions, self._tell)
             self.left |= past.left
 
 

@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import bccnd.pipeline.compute as compute_module
 from bccnd.pipeline.compute import compute
 from bccnd.pipeline.simulate import Burst, Down, Fleet, Forged, Late, Loss, Recording, Restart, Source, write
 from tests.pipeline.fleets import around, causes, check, differences, read, tables_of
+from tests.pipeline.frames import obs, sessions
 from tests.pipeline.truth import Truth
 
 #: a moment before midnight, and the start of a day
 BEFORE_MIDNIGHT = 1_788_047_880
 DAY = 1_787_961_600
+DAY_SECONDS = 86_400
 
 
 @pytest.mark.parametrize("local", [compute_module.LOCAL, 0], ids=["here", "by Spark"])
@@ -115,6 +117,40 @@ def test_days_one_by_one_and_in_any_order_are_all_days_at_once(spark: SparkSessi
             assert parts[0][name] | parts[1][name] == rows, name
     for result in (together, again, last):
         result.close()
+
+
+def test_higher_numbers_of_the_day_before_that_come_late_have_the_next_day_computed_anew(spark: SparkSession) -> None:
+    """Far from midnight, so that no margin takes both."""
+    noon, days = 43_200, ["2026-03-01", "2026-03-02"]
+    first = [
+        {"s": noon + key, "seq_key": key, "host": host} for host, most in (("h1", 3), ("h2", 9)) for key in range(most)
+    ]
+    second = [{"s": DAY_SECONDS + noon + key, "seq_key": key} for key in (9, 10)]
+    state: DataFrame | None = None
+    for day, rows, renumbered in ((1, second, []), (0, first[:3], days[1:]), (1, second, []), (0, first, days[1:])):
+        others = None if state is None else state.filter(F.col("day") != days[day])
+        result = compute(spark, obs(spark, *rows), sessions(spark), days=[days[day]], state=others)
+        assert result.renumbered == renumbered
+        found = result.state.toArrow()
+        state = spark.createDataFrame(found if others is None else pa.concat_tables([others.toArrow(), found]))
+        result.close()
+
+
+@pytest.mark.parametrize("ahead", [-3600.75, 3600.75])
+def test_a_clock_that_is_an_hour_off_moves_no_message(spark: SparkSession, tmp_path: Path, ahead: float) -> None:
+    """Over midnight; it is that of the host with most rows, which others are compared with."""
+    fleet = Fleet(
+        hosts=("a", "b", "c", "d"),
+        sources=(Source("a/plain/1", "a", 5, heartbeat=5, copies=2), Source("b/old", "b", 3, start=1, own=False)),
+        duration=300,
+        start=BEFORE_MIDNIGHT,
+        losses=(Loss("c", probability=0.1), Loss("d", probability=0.05), Loss(None, "a/plain/1", 118, 122, every=2)),
+        offsets={"b": ahead, "c": 0.5},
+        recordings={"d": (Recording(0, 200.006),)},
+    )
+    simulation, result = check(spark, fleet, tmp_path)
+    assert len(Truth(simulation).hosts) == 2
+    result.close()
 
 
 def test_seventy_hosts_take_two_words(spark: SparkSession, tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ from bccnd.pipeline.report.facts import (
     by_sending_host,
     sending_host,
 )
-from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding, findings, health
+from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding
+from bccnd.pipeline.report.findings import findings, health
 from tests.support import examples
 
 #: 21 November 2026, 10:00:00 UTC
@@ -242,6 +243,7 @@ def absent(host: str, messages: int, course: Course) -> Facts:
     return but(links=tuple(links), receivers={host: course})
 
 
+SKIPPED = epochs(2, cause="jump")[1]._replace(skipped=5000)
 FLOOD = Channel("alarm/all", 50_000, 5_000_000, 120, False, 6000, "h03/app/7", 49_000)
 NOT_RECORDING = Course((100,) * 60, (0,) * 60, (100,) * 20 + (0,) * 40)
 DOWN = Course((100,) * 60, (0,) * 60, (0,) * 20 + (100,) * 10 + (0,) * 30)
@@ -265,6 +267,7 @@ BUSY = tuple(one._replace(messages=400_000, peak=9000) for one in FLEET.channels
         (silent(*(silence(src, 1, None, "open", "any") for src in SENDERS[:5])), "left", SENDERS[:5], NOTE, ()),
         (silent(*IN_A_ROW), "host_down", ("h02",), LOOK, ("5 min",)),
         (but(epochs=epochs(5, 2)), "restarts", ("h06/app/7",), LOOK, ("7 times in 60", "2 restarts")),
+        (but(epochs=(SKIPPED,)), "jump", ("h06/app/7",), LOOK, ("skipped 5,000 numbers", "at 10:01")),
         (refused("integrity_failed"), "forged", PEER, URGENT, ("500 datagrams", "8 hosts")),
         (refused("integrity_failed", 1), "forged", PEER, URGENT, ()),
         (refused("replayed"), "forged", PEER, URGENT, ()),
@@ -291,7 +294,8 @@ def test_each_fault_alone_is_one_finding(
     "facts",
     [
         but(epochs=epochs(2)),
-        but(epochs=epochs(9, cause="jump")),
+        # numbered from the clock: an hour of microseconds
+        but(epochs=tuple(one._replace(skipped=HOUR) for one in epochs(9, cause="jump"))),
         *(refused(verdict, 3) for verdict in ("replayed", "integrity_missing", "integrity_unknown", "length_mismatch")),
         but(channels=BUSY, all_messages=3_200_000),
     ],

@@ -116,7 +116,8 @@ def test_more_hosts_than_a_word_has_bits(tmp_path: Path) -> None:
 def test_everything_else_that_happened(tables: Path) -> None:
     first = {"src": "a", "epoch": 1, "first_ts": START, "last_ts": START, "hosts": 3, "cause": "first"}
     masked = {"src": "a", "epoch": 2, "first_ts": START + 9, "last_ts": START + 99, "hosts": 2, "cause": "masked"}
-    put(tables, "epochs", [first, masked])
+    jump = {"src": "b", "epoch": 2, "first_ts": START, "last_ts": START, "hosts": 1, "cause": "jump", "skipped": 5000}
+    put(tables, "epochs", [first, masked, jump])
     still = {"host": None, "src": "a", "from_ts": START + 5, "to_ts": None, "kind": "open", "basis": "heartbeat"}
     gap = {"host": "h01", "src": "a", "from_ts": START, "to_ts": START + 7, "kind": "gap", "basis": "any"}
     put(tables, "liveness", [still, gap])
@@ -125,7 +126,10 @@ def test_everything_else_that_happened(tables: Path) -> None:
     put(tables, "skew", [{**clock, "p05_us": -9, "p50_us": 40, "p95_us": 50, "n": 300}], "2026-11-22")
     put(tables, "messages", [{"src": "a", "first_ts": START + at} for at in range(11)])
     facts = gather(Tables(str(tables)))
-    assert facts.epochs == (Epoch("a", 2, START + 9, START + 99, "masked", 2),)
+    assert facts.epochs == (
+        Epoch("b", 2, START, START, "jump", 1, 5000),
+        Epoch("a", 2, START + 9, START + 99, "masked", 2),
+    )
     assert facts.silences == (
         Silence("h01", "a", START, START + 7, "gap", "any"),
         Silence(None, "a", START + 5, None, "open", "heartbeat"),

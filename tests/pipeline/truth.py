@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from statistics import median_low
 from typing import Any, NamedTuple
 
 from bccnd.core.observe import seq_key
@@ -41,6 +42,11 @@ class Place(NamedTuple):
     key: int
 
 
+def _skipped(before: tuple[int, int] | None, now: tuple[int, int]) -> int | None:
+    """The numbers over which a source has jumped."""
+    return None if before is None or now[0] < before[1] else now[0] - before[1] - 1
+
+
 class Truth:
     """All tables, as sets of plain rows: masks are sets of hosts."""
 
@@ -62,22 +68,32 @@ class Truth:
         for host in simulation.fleet.hosts:
             for each in simulation.heard(host):
                 row = each.row
-                day = day_of(row.ts)
+                ts = row.ts - self._wrong(host)
+                day = day_of(ts)
                 self.hosts[day].add(host)
-                spans = self._rows.setdefault((day, host, each.journal_id), [row.ts, row.ts])
-                spans[:] = [min(spans[0], row.ts), max(spans[1], row.ts)]
+                spans = self._rows.setdefault((day, host, each.journal_id), [ts, ts])
+                spans[:] = [min(spans[0], ts), max(spans[1], ts)]
                 if each.message < 0 or row.verdict not in ARRIVED or row.src == "?":
                     continue
                 sent = simulation.sent[each.message]
                 message = found.setdefault(each.message, Message(sent.at, sent.chan))
-                message.first = min(message.first, row.ts)
+                message.first = min(message.first, ts)
                 message.copies += 1
                 message.length = row.length
                 message.seen.add(host)
                 message.verdicts[host].add(row.verdict)
                 if row.verdict == "duplicate":
-                    self._copies.append((host, each.message, row.ts))
+                    self._copies.append((host, each.message, ts))
         return found
+
+    def _ahead(self, host: str) -> int:
+        return round(self.simulation.fleet.offsets.get(host, 0) * SECOND)
+
+    def _wrong(self, host: str) -> int:
+        """The whole minutes by which a clock is ahead of the middle one of its segment."""
+        segment = self.simulation.segment
+        together = [each for each in self.simulation.fleet.hosts if segment(each) == segment(host)]
+        return round((self._ahead(host) - median_low(map(self._ahead, together))) / MINUTE) * MINUTE
 
     def _number(self, heard: dict[int, Message]) -> dict[int, int]:
         """The epoch of each message that anybody heard."""
@@ -87,12 +103,11 @@ class Truth:
             by_source[sent.source].append((sent.run, sent.seq, index))
         numbers: dict[int, int] = {}
         for each in by_source.values():
-            epoch, before = 0, (0, -(10**9))
-            for run, seq, index in sorted(each):
-                if run != before[0] or seq - before[1] >= 1024:
-                    epoch += 1
+            epoch, before = 0, 0
+            for run, _, index in sorted(each):
+                epoch += run != before
                 numbers[index] = epoch
-                before = run, seq
+                before = run
         return numbers
 
     def _settle(self, heard: dict[int, Message]) -> None:
@@ -105,7 +120,8 @@ class Truth:
                 continue
             for session in simulation.sessions(host):
                 for day in {day_of(message.first) for message in heard.values()}:
-                    if day_of(session.start_ts) <= day <= day_of(session.end_ts):
+                    wrong = self._wrong(host)
+                    if day_of(session.start_ts - wrong) <= day <= day_of(session.end_ts - wrong):
                         self.hosts[day].add(host)
         before: dict[tuple[str, int], int] = {}
         for index in sorted(
@@ -138,7 +154,7 @@ class Truth:
         if host not in self.audience(day, source):
             return False
         if host in simulation.fleet.sessionless:
-            clock = simulation.fleet.start * SECOND + at + round(simulation.fleet.offsets.get(host, 0) * SECOND)
+            clock = simulation.fleet.start * SECOND + at + self._ahead(host) - self._wrong(host)
             return any(low <= clock <= high for key, (low, high) in self._rows.items() if key[:2] == (day, host))
         return any(each.start * SECOND <= at < each.end * SECOND for each in simulation.recordings(host))
 
@@ -155,11 +171,12 @@ class Truth:
         spans: dict[tuple[str, int], list[tuple[int, int, set[str]]]] = defaultdict(list)
         for place, message in self.messages.items():
             spans[place.src, place.epoch].append((message.first, place.key, message.seen))
+        ends = {which: (min(one[1] for one in each), max(one[1] for one in each)) for which, each in spans.items()}
         return {
             (
-                *(src, epoch, min(each)[0], max(each, key=lambda one: one[0])[0]),
-                *(min(one[1] for one in each), max(one[1] for one in each)),
+                *(src, epoch, min(each)[0], max(each, key=lambda one: one[0])[0], *ends[src, epoch]),
                 len(set().union(*(one[2] for one in each))),
+                _skipped(ends.get((src, epoch - 1)), ends[src, epoch]),
                 day_of(min(one[0] for one in each)),
             )
             for (src, epoch), each in spans.items()

@@ -69,7 +69,7 @@ class Course:
 
 
 class Epoch(NamedTuple):
-    """One run of a sender: from when to when, how it began, and how many hosts heard it."""
+    """One run of a sender: from when to when, how it began, how many hosts heard it, and the numbers skipped before."""
 
     src: str
     number: int
@@ -77,6 +77,7 @@ class Epoch(NamedTuple):
     last: int
     cause: str
     hosts: int
+    skipped: int = 0
 
 
 class Silence(NamedTuple):

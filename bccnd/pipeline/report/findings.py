@@ -10,17 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
 from typing import Final, NamedTuple
 
-from bccnd.pipeline.report import blame, words
-from bccnd.pipeline.report.facts import Clock, Course, Facts, Link, Refusals, Silence, by_sending_host, sending_host
-
-URGENT: Final = 0
-LOOK: Final = 1
-NOTE: Final = 2
+from bccnd.pipeline.report import blame, lives, words
+from bccnd.pipeline.report.facts import Clock, Course, Facts, Link, Refusals, by_sending_host, sending_host
+from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding
 
 #: loss from here on is urgent: one message in twenty
 HEAVY: Final = 0.05
-#: restarts from here on are often
-OFTEN: Final = 3
 #: clocks that differ by less are well kept, in microseconds
 CLOCK: Final = 100_000
 #: and from here on, nothing that compares times of two hosts can be believed
@@ -40,8 +35,6 @@ BRIEF: Final = 0.25
 FLOOD: Final = 600
 #: and how many times those of a usual channel
 FLOOD_TIMES: Final = 10
-#: senders of one host that fall silent within this time have fallen silent together, in microseconds
-TOGETHER: Final = 120 * words.SECOND
 #: channels of heartbeats are no measure of usual traffic
 HEARTBEAT: Final = "heartbeat/"
 
@@ -56,6 +49,7 @@ KINDS: Final = (
     "link",
     "flood",
     "restarts",
+    "jump",
     "clock",
     "late",
     "silent",
@@ -65,19 +59,6 @@ KINDS: Final = (
     "not_recording",
     "left",
 )
-
-
-class Finding(NamedTuple):
-    """One thing to look at. ``about`` are the hosts, senders, addresses or channels that it names."""
-
-    kind: str
-    severity: int
-    about: tuple[str, ...]
-    title: str
-    evidence: str
-    cause: str
-    remedy: str
-    weight: float = 0.0
 
 
 def findings(facts: Facts) -> list[Finding]:
@@ -407,116 +388,6 @@ def _twice(facts: Facts) -> Iterator[Finding]:
     )
 
 
-# -- senders that end, and begin again
-
-
-def _restarts(facts: Facts) -> Iterator[Finding]:
-    counts: dict[str, list[int]] = {}
-    for one in facts.epochs:
-        if one.cause in ("restart", "masked"):
-            row = counts.setdefault(one.src, [0, 0])
-            row[0] += 1
-            row[1] += one.cause == "masked"
-    for src, (restarts, masked) in sorted(counts.items()):
-        if restarts < OFTEN:
-            continue
-        name = words.plain(src)
-        unseen = f"; {words.some(masked, 'restart')} went unnoticed by the daemons" if masked else ""
-        yield Finding(
-            "restarts",
-            LOOK,
-            (src,),
-            f"{name} restarts often",
-            f"{restarts} times in {words.duration(facts.period)}, about every "
-            f"{words.duration(facts.period // restarts)}{unseen}.",
-            "It crashes, or somebody or something stops and starts it.",
-            f"Look at its log and at what starts it on {words.plain(sending_host(src))}.",
-            restarts,
-        )
-
-
-def _silences(facts: Facts) -> Iterator[Finding]:
-    whole = [one for one in facts.silences if one.host is None]
-    yield from _down(facts, [one for one in whole if one.kind == "host_down"])
-    for one in whole:
-        if one.basis == "heartbeat" and one.kind in ("open", "gap"):
-            yield _silent(facts, one)
-    left = sorted({one.src for one in whole if one.kind == "open" and one.basis != "heartbeat"})
-    if left:
-        names = words.listing([words.plain(one) for one in left])
-        yield Finding(
-            "left",
-            NOTE,
-            tuple(left),
-            f"{words.some(len(left), 'sender')} without heartbeats fell silent",
-            f"{names}: had sent all the time, and then nothing more until the end.",
-            "They have ended, or have nothing to say; without heartbeats that cannot be told.",
-            "Turn heartbeats on (heartbeat.interval) for those that should never be silent.",
-            len(left),
-        )
-
-
-def _silent(facts: Facts, one: Silence) -> Finding:
-    name = words.plain(one.src)
-    at = words.when(one.start, facts.period)
-    if one.end is None:
-        lasted = words.duration(max(facts.end - one.start, 0))
-        return Finding(
-            "died",
-            URGENT,
-            (one.src,),
-            f"{name} died at {at}",
-            f"Its last sign of life was at {at} UTC; it had sent heartbeats, and nothing came in the {lasted} after.",
-            "The program or its host has ended, or its network is cut off.",
-            f"See whether it runs on {words.plain(sending_host(one.src))}.",
-            float(facts.end - one.start),
-        )
-    return Finding(
-        "silent",
-        LOOK,
-        (one.src,),
-        f"{name} was silent for {words.duration(one.end - one.start)}",
-        f"From {at} to {words.when(one.end, facts.period)} UTC nobody heard it, though it sends heartbeats.",
-        "It was stopped or hung, or its network was cut off.",
-        f"Look at its log on {words.plain(sending_host(one.src))} for that time.",
-        float(one.end - one.start),
-    )
-
-
-def _down(facts: Facts, silences: Sequence[Silence]) -> Iterator[Finding]:
-    """All senders of a host at once, told once for each time."""
-    rest = sorted(silences, key=lambda one: (sending_host(one.src), one.start))
-    while rest:
-        first = rest[0]
-        group = [
-            one
-            for one in rest
-            if sending_host(one.src) == sending_host(first.src) and one.start - first.start <= TOGETHER
-        ]
-        rest = [one for one in rest if one not in group]
-        host = sending_host(first.src)
-        name, senders = words.plain(host), words.some(len({one.src for one in group}), "sender")
-        at = words.when(first.start, facts.period)
-        ends = [one.end for one in group if one.end is not None]
-        if ends and len(ends) == len(group):
-            end = max(ends)
-            title = f"{name} was down for {words.duration(end - first.start)}"
-            evidence = f"Its {senders} fell silent at {at} UTC and came back by {words.when(end, facts.period)} UTC."
-        else:
-            title = f"{name} went down at {at}"
-            evidence = f"Its {senders} fell silent at {at} UTC, and not all came back."
-        yield Finding(
-            "host_down",
-            URGENT if not ends else LOOK,
-            (host,),
-            title,
-            evidence,
-            "The host or its daemon stopped, or its network was cut off.",
-            f"See whether {name} is up and reachable, and since when.",
-            len(group),
-        )
-
-
 # -- the rest
 
 
@@ -688,7 +559,7 @@ def _was_down(host: str, facts: Facts) -> bool:
     """Whether a host was not recording because it was down, which is told already."""
     course = facts.receivers.get(host)
     times = [
-        (one.start - TOGETHER, (facts.end if one.end is None else one.end) + TOGETHER)
+        (one.start - lives.TOGETHER, (facts.end if one.end is None else one.end) + lives.TOGETHER)
         for one in facts.silences
         if one.host is None and one.kind == "host_down" and sending_host(one.src) == host
     ]
@@ -714,8 +585,7 @@ _LOOKS: Final[tuple[Callable[[Facts], Iterable[Finding]], ...]] = (
     _late,
     _copies,
     _twice,
-    _restarts,
-    _silences,
+    *lives.LOOKS,
     _forged,
     _floods,
     _clocks,

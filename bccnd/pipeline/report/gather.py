@@ -44,8 +44,8 @@ READ: Final[Mapping[str, Mapping[str, str]]] = {
         "epoch": "number",
         "first_ts": "time",
         "last_ts": "time",
-        "hosts": "number",
         "cause": "text",
+        **dict.fromkeys(("hosts", "skipped"), "number"),
     },
     "delivery": {"seen_by": "number", "n": "number"},
     "liveness": {
@@ -395,7 +395,7 @@ class _Gathering:
             part = told.slice(0, room)
             columns = [part[name] for name in ("src", "epoch")]
             columns += [_micros(part[name]) for name in ("first_ts", "last_ts")]
-            columns += [part[name] for name in ("cause", "hosts")]
+            columns += [part["cause"], part["hosts"], pc.fill_null(part["skipped"], 0)]
             found.extend(Epoch(*row) for row in zip(*(one.to_pylist() for one in columns), strict=True))
         if more:
             self._folded["restarts"] = more

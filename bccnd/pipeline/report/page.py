@@ -13,7 +13,8 @@ from typing import Final
 from bccnd.pipeline.report import charts, words
 from bccnd.pipeline.report.charts import Bar
 from bccnd.pipeline.report.facts import Delivery, Facts
-from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding, health
+from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding
+from bccnd.pipeline.report.findings import health
 from bccnd.pipeline.report.style import STYLE
 
 #: forbids whatever could be fetched or run, also what a mistake here would let in
@@ -290,6 +291,7 @@ def _events(facts: Facts) -> str:
     if not lines:
         return _section("events", "Restarts and silences", "Nobody began anew, and nobody fell silent.")
     rows: list[tuple[int, tuple[str, str, str, str, str]]] = []
+    skipped = {(one.src, one.first): one.skipped for one in facts.epochs}
     for line in lines:
         for start, end, what in line.bars:
             ended = what == "open"
@@ -306,7 +308,8 @@ def _events(facts: Facts) -> str:
                 )
             )
         for at, what in line.marks:
-            rows.append((at, (line.name, _CAUSES[what], words.when(at, facts.period), "", "")))
+            by = f" by {words.count(skipped[line.name, at])}" if skipped.get((line.name, at)) else ""
+            rows.append((at, (line.name, f"{_CAUSES[what]}{by}", words.when(at, facts.period), "", "")))
     rows.sort()
     more = facts.folded.get("restarts", 0) + facts.folded.get("silences", 0)
     shown = f" Of {len(lines)}, the {charts.LINES} with most events." if len(lines) > charts.LINES else ""

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from bccnd.errors import PipelineError
-from bccnd.pipeline.report.findings import Finding, findings
+from bccnd.pipeline.report.finding import Finding
+from bccnd.pipeline.report.findings import findings
 from bccnd.pipeline.report.gather import Tables, Wanted, gather
 from bccnd.pipeline.report.page import page
 from bccnd.pipeline.report.svg import need_matplotlib

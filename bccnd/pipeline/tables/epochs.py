@@ -1,15 +1,17 @@
 """The epochs of all sources, on all days known.
 
 Law: an epoch is what align.py says, and reaches as far as its messages do, on whatever day; it is counted from 1 in the
-order of time. The table is whole: it has the epochs of days that were not computed as well, from what was kept of them.
+order of time. ``skipped`` are the numbers between a jump and the epoch before, which nobody heard: as many messages may
+have been lost. The table is whole: it has the epochs of days that were not computed as well, from what was kept.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from bccnd.pipeline import masks
+from bccnd.pipeline.align import ENDLESS, JUMP
 from bccnd.pipeline.runs import day_of
 
 
@@ -41,8 +43,13 @@ def epochs(days: DataFrame, causes: DataFrame) -> DataFrame:
         F.max("hi_key").alias("last_key"),
         F.size(F.array_distinct(F.flatten(F.collect_list("hosts")))).alias("hosts"),
     )
+    before = F.lag("last_key").over(Window.partitionBy("src").orderBy("epoch"))
+    # More than there is room for is as much as there is room for.
+    skipped = F.coalesce(F.try_subtract(F.col("first_key") - 1, F.col("before")), F.lit(ENDLESS))
     return (
         found.join(causes, ["src", "epoch"])
+        .withColumn("before", before)
+        .withColumn("skipped", F.when((F.col("cause") == JUMP) & (F.col("before") < F.col("first_key")), skipped))
         .withColumn("first_ts", F.timestamp_micros("first"))
         .withColumn("last_ts", F.timestamp_micros("last"))
         .withColumn("day", day_of(F.col("first")))

@@ -265,7 +265,7 @@ class Recorded:
         for journal, whole in rows.items():
             if journal not in told:
                 spans.setdefault(journal[0], []).append(whole)
-        self._spans = {host: _joined(of_host) for host, of_host in spans.items()}
+        self._spans = {host: joined(of_host) for host, of_host in spans.items()}
         self._ends = {host: of_host[-1][1] for host, of_host in self._spans.items()}
         for (host, _), (_, last) in rows.items():
             self._ends[host] = max(last, self._ends.get(host, last))
@@ -287,7 +287,7 @@ class Recorded:
         return total
 
 
-def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The same times, in order and without overlaps."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(spans):

@@ -2,8 +2,8 @@
 
 Law: a message is a source's number on a channel, within an epoch. It was seen by every receiver at which any datagram
 of it arrived, be it as a copy, too late, or for somebody else; what was refused is in no count. It belongs to the day
-and minute of its first arrival, by the clock of whoever says the smallest. ``gap_before`` counts the numbers directly
-before it, within its epoch, that nobody saw.
+and minute of its first arrival, by the clock of whoever says the smallest, wrong clocks put right (clocks.py).
+``gap_before`` counts the numbers directly before it, within its epoch, that nobody saw.
 """
 
 from __future__ import annotations
