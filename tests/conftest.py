@@ -162,14 +162,6 @@ def pytest_configure(config: pytest.Config) -> None:
         pytest.exit("\n".join(["these are no modules to test:", *wrong, _REMEDY]), returncode=4)
 
 
-@pytest.fixture(autouse=True)
-def _pipes() -> Iterator[None]:
-    """Whoever runs a command in this process leaves a broken pipe what it was: an error, not the end of all tests."""
-    kept = signal.getsignal(signal.SIGPIPE)
-    yield
-    signal.signal(signal.SIGPIPE, kept)
-
-
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
     """A bus that does nothing until it is turned."""

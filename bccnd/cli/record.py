@@ -73,13 +73,13 @@ def record(
     if importlib.util.find_spec("pyarrow") is None:
         fail("recording needs pyarrow\n  remedy: pip install 'bccnd[recorder]'")
     try:
-        whole = _run(path, chosen, chosen.host or settings.host)
+        whole = _run(path, chosen, chosen.host or settings.host, settings.metrics.hosts)
     except JournalError as error:
         fail(str(error))
     sys.exit(0 if whole else 1)
 
 
-def _run(path: str, settings: Any, host: str) -> bool:
+def _run(path: str, settings: Any, host: str, names: Sequence[str]) -> bool:
     """Record until we are told to end; whether everything is in the journal. Raises JournalError."""
     from bccnd.cli.show import tell
     from bccnd.journal import layout
@@ -113,7 +113,7 @@ def _run(path: str, settings: Any, host: str) -> bool:
     if settings.metrics.listen is not None:
         from bccnd.recorder.metrics import serve
 
-        serve(recorder, settings.metrics.listen)
+        serve(recorder, loop, settings.metrics.listen, names)
     if sys.stderr.isatty():
         recorder.on_status = _Lines()
     whole = recorder.run()

@@ -6,11 +6,9 @@ when it failed, 2 for bad usage. What came from the network is never sent raw to
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import secrets
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +21,7 @@ from bccnd.cli.direct import direct_options, messages, open_endpoint, refuse_wit
 from bccnd.cli.doctor import doctor
 from bccnd.cli.lines import Complaints, publish_lines
 from bccnd.cli.pipeline import pipeline
+from bccnd.cli.pipes import end_with_reader
 from bccnd.cli.record import record
 from bccnd.cli.replay import replay
 from bccnd.cli.report import report
@@ -72,10 +71,7 @@ def main(context: click.Context, path: str) -> None:
       bccn tap --refused                   what is not delivered, and why
     """
     context.obj = path
-    # End quietly when the reader of a pipe goes away; show what its encoding cannot.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    end_with_reader()
 
 
 for _command in (tap, trace):

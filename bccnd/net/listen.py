@@ -191,8 +191,8 @@ def _bind(sock: socket.socket, path: str, mode: int, gid: int | None) -> None:
         ) from error
 
 
-def listen_tcp(host: str, port: int) -> socket.socket:
-    """A listening TCP socket. Raises StartError with a remedy."""
+def listen_tcp(host: str, port: int, setting: str = "metrics.listen") -> socket.socket:
+    """A listening TCP socket, where a setting says. Raises StartError with a remedy."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = None
     try:
@@ -203,11 +203,11 @@ def listen_tcp(host: str, port: int) -> socket.socket:
     except OSError as error:
         if sock is not None:
             sock.close()
-        remedy = "choose another 'metrics.listen', or 'off'"
+        remedy = f"choose another '{setting}', or 'off'"
         if error.errno == errno.EADDRINUSE:
             remedy = f"find the other program with 'ss -ltnp sport = :{port}', or {remedy}"
         raise StartError(
-            "metrics_refused", f"metrics.listen: cannot listen on {host}:{port}: {error.strerror}", remedy
+            "metrics_refused", f"{setting}: cannot listen on {host}:{port}: {error.strerror}", remedy
         ) from error
     return sock
 

@@ -1,18 +1,19 @@
-"""What Prometheus sees of the recorder.
-
-Law: numbers are read when somebody asks, and cost nothing before; labels are words of ours.
-"""
+"""What Prometheus sees of the recorder: numbers are read when it asks, and cost nothing before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from bccnd.errors import JournalError
+from bccnd.errors import JournalError, StartError
+from bccnd.net.http import HttpServer
+from bccnd.net.listen import listen_tcp
+from bccnd.net.loop import Loop
 from bccnd.recorder.recorder import Recorder
 from bccnd.version import VERSION
 
@@ -56,14 +57,18 @@ class Figures(Collector):
         yield InfoMetricFamily(_PREFIX + "build", "The running version", {"version": VERSION})
 
 
-def serve(recorder: Recorder, listen: tuple[str, int]) -> None:
-    """Serve the figures at an address. Raises JournalError: cannot_listen."""
+def serve(recorder: Recorder, loop: Loop, listen: tuple[str, int], hosts: Iterable[str] = ()) -> HttpServer:
+    """Serve the figures at an address, on the recorder's loop, to who asks by one of our names. Raises JournalError: cannot_listen."""
     registry = CollectorRegistry()
     registry.register(Figures(recorder))
     ProcessCollector(registry=registry)
-    host, port = listen
+
+    def metrics(accept: str) -> tuple[int, str, bytes]:
+        encode, kind = choose_encoder(accept)
+        return 200, kind, encode(registry)
+
     try:
-        start_http_server(port, host, registry)
-    except OSError as error:
-        detail = f"cannot serve metrics at {host}:{port}: {error.strerror}"
-        raise JournalError("cannot_listen", detail, "choose another address under recorder.metrics.listen") from error
+        listener = listen_tcp(*listen, setting="recorder.metrics.listen")
+    except StartError as error:
+        raise JournalError("cannot_listen", error.detail, error.remedy) from error
+    return HttpServer(loop, listener, {"/metrics": metrics, "/": metrics}, hosts=hosts)

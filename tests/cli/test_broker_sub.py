@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import struct
 import subprocess
 from collections.abc import Iterator
 
@@ -184,3 +186,16 @@ def test_nothing_that_came_can_move_a_cursor() -> None:
     line = as_line(Delivered(hostile, hostile, 3, hostile))
     assert line.isprintable()
     assert json.loads(as_json(Delivered(hostile, hostile, 3, hostile)))["topic"].startswith("\x00\x01")
+
+
+def test_a_broker_that_has_gone_is_told_where_something_is_to_be_sent_to_it(broker: Broker) -> None:
+    tool = broker.start("--id", "C1")
+    broker.hear(11)
+    assert tool.stdin is not None
+    tool.send_signal(signal.SIGSTOP)
+    broker.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    broker.sock.close()
+    tool.stdin.write(b"subscribe a\nsubscribe b\n")
+    tool.send_signal(signal.SIGCONT)
+    status, _, said = broker.end()
+    assert (status, "the broker at" in said) == (1, True)

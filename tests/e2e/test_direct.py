@@ -38,11 +38,7 @@ class Done(NamedTuple):
 
 def bccn(*arguments: str | Path, stdin: bytes | None = None) -> Done:
     """Run the tool to its end. No daemon is where it would look for one."""
-    before = signal.getsignal(signal.SIGPIPE)  # the tool lets a broken pipe end it
-    try:
-        done = CliRunner().invoke(main, ["--socket", "/nonexistent/bus.sock", *map(str, arguments)], input=stdin)
-    finally:
-        signal.signal(signal.SIGPIPE, before)
+    done = CliRunner().invoke(main, ["--socket", "/nonexistent/bus.sock", *map(str, arguments)], input=stdin)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return Done(done.exit_code, done.stdout_bytes, done.stderr_bytes)

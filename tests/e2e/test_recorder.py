@@ -5,13 +5,16 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
+import os
 import random
+import socket
+import struct
 import subprocess
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +208,33 @@ def test_a_full_disk_pauses_recording_and_nothing_else(tmp_path: Path) -> None:
 def metric(listen: str, name: str) -> float:
     with urllib.request.urlopen(f"http://{listen}/metrics", timeout=PATIENCE) as answer:
         return support.metric(answer.read().decode(), f"recorder_{name}")
+
+
+def test_scrapers_that_hang_up_or_say_nothing_do_not_end_it(tmp_path: Path) -> None:
+    port = free_port()
+    listen = f"127.0.0.1:{port}"
+    with (
+        daemon_with(tmp_path, {"metrics": {"listen": listen}}) as daemon,
+        Recorder(daemon) as recorder,
+        ExitStack() as ends,
+    ):
+        for _ in range(20):
+            ends.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+        threads = len(os.listdir(f"/proc/{recorder.pid}/task"))
+        for _ in range(100):
+            with socket.create_connection(("127.0.0.1", port), PATIENCE) as scraper:
+                scraper.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                scraper.sendall(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n")
+
+        def served() -> bool:
+            with suppress(OSError):  # it may still be busy with those that hung up
+                return metric(listen, "recording") == 1
+            assert not recorder.ended(), recorder.said()
+            return False
+
+        wait(served, "an answer")
+        assert len(os.listdir(f"/proc/{recorder.pid}/task")) == threads < 20
+        assert "Traceback" not in recorder.said()
 
 
 @pytest.mark.slow

@@ -12,22 +12,29 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from bccnd.errors import JournalError
 from bccnd.net.loop import Loop
 from bccnd.recorder.metrics import Figures, serve
 from bccnd.recorder.recorder import Options, Recorder
 from bccnd.version import VERSION
 from tests.recorder.material import JOURNAL, NOON, packet, write_log
-from tests.support import free_port, wait
+from tests.support import free_port, turning, wait
 
 #: seconds since which a log waits that was left
 AGE = 500.0
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[[], Recorder]]:
+def loop() -> Iterator[Loop]:
+    one = Loop()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path, loop: Loop) -> Iterator[Callable[[], Recorder]]:
     """Makes a recorder of what is in the spool; none of it is worked on before its worker is started."""
     made: list[Recorder] = []
-    loop = Loop()
 
     def begin() -> Recorder:
         folder, spool = str(tmp_path / "journal"), str(tmp_path / "spool")
@@ -38,7 +45,6 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Recorder]]:
     for recorder in made:
         recorder.worker.end()
         recorder.spool.close()
-    loop.close()
 
 
 def leave_log(tmp_path: Path, number: int, age: float) -> int:
@@ -85,10 +91,14 @@ def test_a_log_that_has_gone_meanwhile_is_not_waited_for(tmp_path: Path, start: 
     assert value(recorder, "behind_seconds") == 0
 
 
-def test_what_is_served_tells_of_the_process_too(start: Callable[[], Recorder]) -> None:
+def test_what_is_served_tells_of_the_process_too(start: Callable[[], Recorder], loop: Loop) -> None:
     port = free_port()
-    serve(start(), ("127.0.0.1", port))
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    recorder = start()
+    server = serve(recorder, loop, ("127.0.0.1", port))
+    with pytest.raises(JournalError, match=r"recorder\.metrics\.listen"):
+        serve(recorder, loop, ("127.0.0.1", port))
+    with turning(loop), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         page = answer.read().decode()
+    server.close()
     for name in ("process_start_time_seconds", "process_open_fds", "process_max_fds"):
         assert re.search(rf"^{name} [1-9]", page, re.MULTILINE), name
