@@ -117,7 +117,8 @@ def test_everything_else_that_happened(tables: Path) -> None:
     first = {"src": "a", "epoch": 1, "first_ts": START, "last_ts": START, "hosts": 3, "cause": "first"}
     masked = {"src": "a", "epoch": 2, "first_ts": START + 9, "last_ts": START + 99, "hosts": 2, "cause": "masked"}
     jump = {"src": "b", "epoch": 2, "first_ts": START, "last_ts": START, "hosts": 1, "cause": "jump", "skipped": 5000}
-    put(tables, "epochs", [first, masked, jump])
+    clock = {**jump, "src": "c", "first_key": START - 2**63 + 5}
+    put(tables, "epochs", [first, masked, jump, clock])
     still = {"host": None, "src": "a", "from_ts": START + 5, "to_ts": None, "kind": "open", "basis": "heartbeat"}
     gap = {"host": "h01", "src": "a", "from_ts": START, "to_ts": START + 7, "kind": "gap", "basis": "any"}
     put(tables, "liveness", [still, gap])
@@ -128,6 +129,7 @@ def test_everything_else_that_happened(tables: Path) -> None:
     facts = gather(Tables(str(tables)))
     assert facts.epochs == (
         Epoch("b", 2, START, START, "jump", 1, 5000),
+        Epoch("c", 2, START, START, "jump", 1),
         Epoch("a", 2, START + 9, START + 99, "masked", 2),
     )
     assert facts.silences == (

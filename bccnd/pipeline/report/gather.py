@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from bccnd.errors import PipelineError
 from bccnd.journal import files, layout
 from bccnd.pipeline.report import words
+from bccnd.pipeline.report.columns import host_of, micros, present, skipped
 from bccnd.pipeline.report.facts import Channel, Clock, Course, Delivery, Epoch, Facts, Link, Refusals, Silence
 from bccnd.pipeline.report.tally import Tally
 
@@ -45,7 +46,7 @@ READ: Final[Mapping[str, Mapping[str, str]]] = {
         "first_ts": "time",
         "last_ts": "time",
         "cause": "text",
-        **dict.fromkeys(("hosts", "skipped"), "number"),
+        **dict.fromkeys(("hosts", "first_key", "skipped"), "number"),
     },
     "delivery": {"seen_by": "number", "n": "number"},
     "liveness": {
@@ -222,35 +223,16 @@ def _within(rows: pa.Table, time: str | None, wanted: Wanted) -> pa.Table:
     """Rows of the time asked for."""
     if time is None or wanted == Wanted():
         return rows
-    at = _micros(rows[time])
+    at = micros(rows[time])
     if wanted.start is not None:
         rows = rows.filter(pc.greater_equal(at, wanted.start))
-        at = _micros(rows[time])
+        at = micros(rows[time])
     return rows if wanted.end is None else rows.filter(pc.less(at, wanted.end))
 
 
 def gather(tables: Tables, wanted: Wanted | None = None, progress: Callable[[str], None] = lambda _: None) -> Facts:
     """All that the page tells. Raises PipelineError."""
     return _Gathering(tables, wanted or Wanted(), progress).facts()
-
-
-def _micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.cast(pc.cast(column, pa.timestamp("us", tz="UTC")), pa.int64())
-
-
-def _present(rows: pa.Table) -> pa.Table:
-    """Rows of link_loss in which a host that was not there at all has not lost what nobody saw either."""
-    seen = rows["any_seen"]
-    gone = pc.and_(pc.equal(seen, rows["not_listening"]), pc.greater(seen, 0))
-    for name, there in (("expected", seen), ("lost_everywhere", pa.scalar(0, pa.int64()))):
-        column = pc.if_else(gone, there, rows[name])
-        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
-    return rows
-
-
-def _host_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """`facts.sending_host` of a whole column."""
-    return pc.replace_substring_regex(pc.cast(column, pa.string()), pattern="(?s)/.*", replacement="")
 
 
 class _Gathering:
@@ -316,7 +298,7 @@ class _Gathering:
         for table in ("link_loss", "channel_traffic", "integrity"):
             for rows in self._rows(table, "win"):
                 if rows.num_rows:
-                    ends = pc.min_max(_micros(rows["win"])).as_py()
+                    ends = pc.min_max(micros(rows["win"])).as_py()
                     if ends["min"] is not None:
                         low.append(ends["min"])
                         high.append(ends["max"])
@@ -354,7 +336,7 @@ class _Gathering:
         self._progress("who lost what of whom")
         columns = Link._fields[2:]
         tally = Tally(["host", "src"], {**dict.fromkeys(columns, "sum"), "weight": "sum"}, "weight", LINKS)
-        for rows in map(_present, self._rows("link_loss", "win")):
+        for rows in map(present, self._rows("link_loss", "win")):
             # Who lost much is kept before who sent much.
             weight = pc.add(pc.multiply(pc.add(rows["lost_here"], rows["lost_everywhere"]), 1000), rows["expected"])
             tally.add(rows.drop_columns(["win"]).append_column("weight", weight))
@@ -369,11 +351,11 @@ class _Gathering:
         steps = max(-(-(end - start) // step), 1)
         how = {"due": "sum", "lost": "sum", "absent": "sum"}
         by_host, by_sender = (Tally(["who", "step"], how, "due", COURSES) for _ in range(2))
-        for rows in map(_present, self._rows("link_loss", "win")):
-            place = pc.divide(pc.subtract(_micros(rows["win"]), start), step)
+        for rows in map(present, self._rows("link_loss", "win")):
+            place = pc.divide(pc.subtract(micros(rows["win"]), start), step)
             due = pc.subtract(rows["expected"], rows["not_listening"])
             lost = pc.add(rows["lost_here"], rows["lost_everywhere"])
-            sender = _host_of(rows["src"])
+            sender = host_of(rows["src"])
             both = {"step": place, "due": due, "lost": lost, "absent": rows["not_listening"]}
             # what hosts hear of themselves has not been on its way
             others = pc.not_equal(sender, rows["host"])
@@ -394,8 +376,8 @@ class _Gathering:
             more += max(told.num_rows - room, 0)
             part = told.slice(0, room)
             columns = [part[name] for name in ("src", "epoch")]
-            columns += [_micros(part[name]) for name in ("first_ts", "last_ts")]
-            columns += [part["cause"], part["hosts"], pc.fill_null(part["skipped"], 0)]
+            columns += [micros(part[name]) for name in ("first_ts", "last_ts")]
+            columns += [part["cause"], part["hosts"], skipped(part)]
             found.extend(Epoch(*row) for row in zip(*(one.to_pylist() for one in columns), strict=True))
         if more:
             self._folded["restarts"] = more
@@ -410,7 +392,7 @@ class _Gathering:
                 room = max(SILENCES - len(found), 0)
                 more += max(rows.num_rows - room, 0)
                 part = rows.slice(0, room)
-                columns = [part["host"], part["src"], _micros(part["from_ts"]), _micros(part["to_ts"])]
+                columns = [part["host"], part["src"], micros(part["from_ts"]), micros(part["to_ts"])]
                 columns += [part["kind"], part["basis"]]
                 found.extend(Silence(*row) for row in zip(*(one.to_pylist() for one in columns), strict=True))
         if more:
@@ -494,7 +476,7 @@ class _Gathering:
         tally = Tally(["peer_ip", "verdict", "host"], how, "n", REFUSALS)
         names = Tally(["peer_ip", "verdict", "claimed_src"], {"n": "sum"}, "n", REFUSALS)
         for rows in self._rows("integrity", "win"):
-            times = {"first": _micros(rows["first_ts"]), "last": _micros(rows["last_ts"])}
+            times = {"first": micros(rows["first_ts"]), "last": micros(rows["last_ts"])}
             plain = rows.select(["peer_ip", "verdict", "host", "claimed_src", "n"])
             for name, column in times.items():
                 plain = plain.append_column(name, column)

@@ -13,8 +13,6 @@ from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding
 OFTEN: Final = 3
 #: senders of one host that fall silent within this time have fallen silent together, in microseconds
 TOGETHER: Final = 120 * words.SECOND
-#: numbers skipped from which on a sender is taken to have numbered anew from the clock, in microseconds
-CLOCK_NUMBERS: Final = 1_000_000
 
 
 def _restarts(facts: Facts) -> Iterator[Finding]:
@@ -43,11 +41,9 @@ def _restarts(facts: Facts) -> Iterator[Finding]:
 
 
 def _jumps(facts: Facts) -> Iterator[Finding]:
-    """Jumps that are no usual restart: a sender that numbers from the clock skips a million for each second that its
-    last run has lasted."""
     found: dict[str, list[Epoch]] = {}
     for one in facts.epochs:
-        if 0 < one.skipped < CLOCK_NUMBERS:
+        if one.skipped:
             found.setdefault(one.src, []).append(one)
     for src, jumps in sorted(found.items()):
         name, most = words.plain(src), max(jumps, key=lambda one: one.skipped)
