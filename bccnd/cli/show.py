@@ -18,7 +18,7 @@ import click
 
 from bccnd.cli.direct import until
 from bccnd.client.bus import Connection, Event, Gap, Reconnected, Refusal, connect
-from bccnd.client.message import Message
+from bccnd.client.message import Message, to_bytes
 from bccnd.core import frames
 from bccnd.errors import BusError
 
@@ -122,6 +122,22 @@ def follow(bus: Connection, deadline: float | None, what: str = "messages") -> I
             tell(absence(event, what))
         elif isinstance(event, Refusal):
             fail(explain(event))
+
+
+def asked_for(patterns: Sequence[str]) -> Callable[[Message], bool]:
+    """Whether a message is one that the patterns ask for, and not only one for every program or for this one."""
+    if not all(patterns):  # everything
+        return lambda _message: True
+    marked = [pattern for pattern in patterns if pattern.startswith("!")]
+    if not marked:
+        return lambda message: message.form == "plain"
+    from bccnd.core.pattern_tree import PatternTree
+    from bccnd.core.patterns import DIALECTS
+
+    tree: PatternTree[None] = PatternTree(DIALECTS["path"])
+    for pattern in marked:
+        tree.add(tree.compile(to_bytes(pattern)), None)
+    return lambda message: message.form == "plain" or bool(tree.match(to_bytes(message.chan)))
 
 
 def absence(event: Reconnected, what: str = "messages") -> str:

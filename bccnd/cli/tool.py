@@ -26,6 +26,7 @@ from bccnd.cli.record import record
 from bccnd.cli.replay import replay
 from bccnd.cli.report import report
 from bccnd.cli.show import (
+    asked_for,
     explain,
     fail,
     follow,
@@ -152,7 +153,7 @@ def _take_tag(bus: Connection, tag: str | None) -> None:
 @main.command()
 @click.argument("patterns", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with sender, seq, peer and time.")
-@click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages that match.")
 @click.option("-t", "--timeout", type=click.FloatRange(min=0), help="End after so many seconds; exit 1 if -n is unmet.")
 @click.option("--tag", metavar="TEXT", help="Be called <host>/bccn/<pid>/TEXT on the segment.")
 @direct_options
@@ -179,8 +180,10 @@ def sub(
       bccn sub 'cardsys/' 'logs/*'
       bccn sub --json -n 1 -t 10 demo/hello || echo 'nothing within 10 s'
 
-    Prints channel and payload, a message a line. With --json a payload that is no UTF-8 text stands in
-    payload_base64. With --direct, copies of one message are printed once. When the daemon is restarted it goes on with
+    Prints channel and payload, a message a line, and besides those that match also messages to everyone (!) and to this
+    program; with -n these are neither counted nor printed, unless there is no PATTERN or one that begins with '!' and
+    matches them. With --json a payload that is no UTF-8 text stands in payload_base64. With --direct, copies of one
+    message are printed once. When the daemon is restarted it goes on with
     the next one, and says so on standard error, as it does where messages were lost.
     """
     if direct:
@@ -192,6 +195,8 @@ def sub(
         found = _heard_directly(patterns or ("",), deadline, options)
     else:
         found = _heard_on_the_bus(context.obj, patterns or ("",), deadline, tag)
+    if count is not None:
+        found = filter(asked_for(patterns or ("",)), found)
     number = printed(map(_as_json if as_json else _as_line, found), count)
     sys.exit(1 if count is not None and number < count else 0)
 

@@ -70,6 +70,19 @@ def test_the_tool_publishes_lines_and_prints_messages(signed: Daemon) -> None:
     assert signed.tool("sub", "-n", "1", "-t", "0.1").returncode == 1
 
 
+@pytest.mark.parametrize(("pattern", "wanted"), [("x", b"x yes\n"), ("!", b"! all\n"), ("", b"! all\n")])
+def test_what_is_sent_to_everyone_or_to_the_tool_is_not_what_a_pattern_asks_for(
+    signed: Daemon, pattern: str, wanted: bytes
+) -> None:
+    with signed.tool_running("sub", "-n", "1", pattern) as sub, signed.connect() as one:
+        wait(lambda: signed.metric("subscriptions") == 1, "bccn sub to subscribe")
+        one.send_all("all")
+        one.send_to(one.identity().rpartition("/")[0].rpartition("/")[0], "directed")
+        one.publish("x", "yes")
+        assert sub.communicate(timeout=PATIENCE) == (wanted, b"")
+        assert sub.returncode == 0
+
+
 # -- options
 
 

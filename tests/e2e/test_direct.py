@@ -235,6 +235,12 @@ def test_sub_ends_after_its_number_or_its_time_and_its_status_says_whether_the_n
             assert done.stdout.splitlines() == [b"x %d" % number for number in range(sent)]
 
 
+def test_only_what_a_pattern_asks_for_counts(port: int) -> None:
+    with Wire(port) as wire, Sub(port, "-n", "1", "x") as process:
+        wire.send(datagram("h/p/1", 1, "!", "all"), datagram("h/p/1", 2, "x", "yes"))
+        assert process.end() == (0, b"x yes\n", b"")
+
+
 @pytest.mark.parametrize("pattern", ["", "never"])
 def test_the_time_is_over_also_while_messages_keep_coming(port: int, pattern: str) -> None:
     """A sender that is faster than we print must not keep `bccn sub -t 1` from ending."""
