@@ -90,6 +90,15 @@ def recompute(
     tell("epochs")
     while True:
         obs = source.obs(wanted, margin)
+        if past is not None and wanted is not None:
+            # Retention may have taken files since the journal was looked at; what goes from now on ends the run.
+            still = past.complete(wanted, {retained.path_of(uri) for uri in obs.inputFiles()})
+            if not still:
+                refresh_sessions(spark, kept, sessions, tell)
+                return {}
+            if still != wanted:
+                wanted = still
+                continue
         state = None
         if whole_state is not None and wanted is not None:
             state = whole_state.where(~F.col("day").isin(*wanted))

@@ -101,13 +101,15 @@ class Past:
         self._there = {one.path for one in source.files}
         self.left: set[str] = set()
 
-    def complete(self, days: Iterable[str]) -> set[str]:
-        """Those of some days of which no record is gone."""
+    def complete(self, days: Iterable[str], there: Collection[str] | None = None) -> set[str]:
+        """Those of some days of which no record is gone. ``there`` are the files in and beside them, by default those
+        that the journal had when it was looked at."""
         asked = set(days)
         known = asked & self._days & self._kept.days(FILES)
         made_of = store.read(self._spark, self._kept.folder, FILES, known, None)
         rows = [] if made_of is None else made_of.select(F.col("day").cast("string"), "path").collect()
-        gone = (asked - self._days) | incomplete(((day, path) for day, path in rows), self._there)
+        found = incomplete(((day, path) for day, path in rows), self._there if there is None else there)
+        gone = (asked - self._days) | found
         self.left |= gone
         return asked - gone
 

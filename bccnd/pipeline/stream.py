@@ -89,7 +89,7 @@ class _Batch:
                 found = recompute(self._spark, kept, source, sessions, self._tell, days=wanted, past=past)
                 for name, count in found.items():
                     self.rows[name] += count
-                self.days |= wanted
+                self.days |= wanted - past.left
             elif set(known) != set(before):
                 # no day has other rows, but the data end elsewhere: what is open may be so no more
                 refresh_sessions(self._spark, kept, sessions, self._tell)

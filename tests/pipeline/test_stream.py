@@ -15,7 +15,10 @@ from pyspark.sql import SparkSession
 
 from bccnd.cli.pipeline import _summary
 from bccnd.errors import PipelineError
-from bccnd.pipeline.build import WHOLE, Outcome
+from bccnd.pipeline import store
+from bccnd.pipeline.build import WHOLE, Outcome, recompute
+from bccnd.pipeline.inputs import Journal
+from bccnd.pipeline.retained import Past
 from bccnd.pipeline.stream import once
 from bccnd.recorder.keep import Keep
 from bccnd.recorder.retention import retain
@@ -92,6 +95,22 @@ def test_what_retention_takes_stays_in_the_tables(
                 row for row in rows if str(row[-1]) == "2026-03-03"
             ]
         assert found[name] == sorted(rows, key=repr), name
+
+
+def test_what_retention_takes_during_a_run_stays_in_the_tables(
+    spark: SparkSession, small: Path, built: Path, tmp_path: Path
+) -> None:
+    journal = Path(shutil.copytree(small, tmp_path / "journal"))
+    tables = str(shutil.copytree(built, tmp_path / "tables"))
+    source = Journal(spark, str(journal))
+    with store.opened(spark, tables) as kept:
+        past = Past(spark, kept, source)
+        days = past.complete(source.days)
+        assert (sorted(days), past.left) == (source.days, set())
+        files(journal)[0].unlink()
+        assert recompute(spark, kept, source, source.sessions(), days={"2026-03-01"}, past=past) == {}
+    assert past.left == {"2026-03-01"}
+    assert content(spark, tables) == content(spark, built)
 
 
 def test_the_summary_names_the_days_that_were_left(capsys: pytest.CaptureFixture[str]) -> None:
