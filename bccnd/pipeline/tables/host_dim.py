@@ -1,7 +1,7 @@
 """Which bit of a day's masks stands for which host.
 
-Law: the hosts of a day are those with a row on it, or with a session that overlaps it, by their own clocks; their bits
-are 0, 1, 2, ... by name, so that it does not matter in which order files arrive.
+Law: the hosts of a day are those with a row on it, or with a session that overlaps it, by their own clocks (clocks.py);
+their bits are 0, 1, 2, ... by name, so that it does not matter in which order files arrive.
 """
 
 from __future__ import annotations

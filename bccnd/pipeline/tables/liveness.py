@@ -9,7 +9,8 @@ few messages on a day for one is not watched.
 ``gap`` is a silence that ended, ``open`` one that had not when the data end; a silence that the receiver did not
 record longer than the rhythm explains is ``host_down``: nobody knows. Without a receiver, ``host_down`` says that all
 sources of the sending machine, at least two, fell silent together; times in which no receiver of a source was recording
-are nobody's silence. Every receiver's times are by its own clock. A silence belongs to the day on which it began.
+are nobody's silence. Every receiver's times are by its own clock, put right where it is
+wrong (clocks.py). A silence belongs to the day on which it began.
 
 What is kept of a day (`state`) is small: for each source and receiver the first and the last moment, and the silences
 between them. All days together give the table, in whatever order they came.
