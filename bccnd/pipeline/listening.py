@@ -1,9 +1,9 @@
 """When a receiver was listening, and whom it can hear at all.
 
-Law: a receiver listens while one of its sessions lasts, by its own clock (clocks.py); where the session of a journal is not
-known, from the journal's first row of a day to its last. It can hear a source if it has ever, that day, recorded anything from
-a segment on which anybody heard that source; one that recorded nothing at all is not deaf by its place, so it can hear
-everybody.
+Law: a receiver listens while one of its sessions lasts, by its own clock (clocks.py); where the session of a journal is
+not known, from the journal's first row of a day to its last. It can hear a source if it has ever, that day, recorded
+anything from a segment on which anybody heard that source; one that recorded nothing at all is not deaf by its place,
+so it can hear everybody.
 """
 
 from __future__ import annotations
