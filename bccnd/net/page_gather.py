@@ -1,8 +1,8 @@
 """Gathers what the status page shows.
 
-Law: a sample is taken every few seconds whoever looks, and costs what the counters are many; looking costs no more
-than the lists that are shown are long, and is done once for all who look within a second. Nothing here changes what
-it looks at, but for the count of what channels have carried.
+Law: a sample is taken every few seconds whoever looks, and with each look, and costs what the counters are many;
+looking costs no more than that and than the lists that are shown are long, and is done once for all who look within a
+second. Nothing here changes what it looks at, but for the count of what channels have carried.
 """
 
 from __future__ import annotations
@@ -147,6 +147,8 @@ class Gatherer:
 
     def facts(self) -> Facts:
         """All that is shown."""
+        # What has happened since the last sample is part of it.
+        self.sample()
         daemon, now = self._daemon, self._daemon.now()
         look = _Look(self._history, now, time.time())
         # Within the same urgency in the order in which they are listed, so that nothing jumps about.

@@ -240,6 +240,20 @@ def test_a_daemon_to_which_nothing_has_happened_is_well(daemon: Daemon) -> None:
     assert not daemon.drop("duplicate").serious
 
 
+def test_the_first_view_shows_what_has_happened_since_the_start(daemon: Daemon) -> None:
+    daemon.begin()
+    daemon.clock += 1.0
+    daemon.channels = [(b"demo/1", 100, 1)]
+    daemon.segments[0].counters.verdicts[INTEGRITY_FAILED] += 7
+    for _ in range(2):
+        facts = daemon.facts()
+        assert [(one.chan, one.messages, one.receivers) for one in facts.channels] == [("demo/1", 100, 1)]
+        assert said(facts.findings) == "1 thing needs attention: integrity_failed."
+        assert "within the last minute." not in Read(render(facts)).text
+        daemon.clock += 1.0
+    assert daemon.drop("integrity_failed").rate == pytest.approx(7 / 3)
+
+
 def test_a_drop_is_shown_with_rate_and_times_until_it_is_long_over(daemon: Daemon) -> None:
     began = time.time()
     daemon.begin()
