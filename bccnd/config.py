@@ -460,6 +460,7 @@ class MetricsSettings(_Section):
     """What Prometheus sees."""
 
     listen: Listen = ("127.0.0.1", 9540)
+    hosts: Annotated[tuple[Text, ...], BeforeValidator(_as_tuple)] = Field(default=(), max_length=64)
     #: channel groups to count by; each adds two series, so the number is small
     groups: dict[str, Text] = Field(default_factory=dict, max_length=64)
 

@@ -224,7 +224,8 @@ class Daemon:
         self._visited = [f"http://{peer_name(listener.getsockname())}/" for listener in listeners]
         for listener in listeners:
             pages = {**metrics.pages(self), **self._page.pages()}
-            undo.callback(HttpServer(self.loop, listener, pages, self.visitors_refused).close)
+            hosts = settings.metrics.hosts
+            undo.callback(HttpServer(self.loop, listener, pages, self.visitors_refused, hosts).close)
         entrances = [self._open_socket(one, configuration.gids, undo) for one in settings.bus.all_sockets]
         self.bus = Bus(
             self.loop,
@@ -871,13 +872,12 @@ def _segment_options(segment: SegmentSettings, largest: int) -> SegmentOptions:
 
 def _needing_restart(old: Settings, new: Settings) -> Iterator[tuple[str, object, object]]:
     """What is bound to sockets or to the names of clients, before and after."""
-    yield "host", old.host, new.host
-    yield "names", old.names, new.names
-    yield "segments", old.segments, new.segments
-    yield "max_datagram", old.max_datagram, new.max_datagram
+    for key in ("host", "names", "segments", "max_datagram"):
+        yield key, getattr(old, key), getattr(new, key)
     for key in ("path", "mode", "group", "dialect", "sockets"):
         yield f"bus.{key}", getattr(old.bus, key), getattr(new.bus, key)
-    yield "metrics.listen", old.metrics.listen, new.metrics.listen
+    for key in ("listen", "hosts"):
+        yield f"metrics.{key}", getattr(old.metrics, key), getattr(new.metrics, key)
 
 
 def _encoded(patterns: tuple[str, ...] | None) -> tuple[bytes, ...] | None:

@@ -97,6 +97,7 @@ EXAMPLES: Final = {
     "bus.user.rate": "bus: {user: {rate: 500}}",
     "bus.patience": "bus: {patience: 500ms}",
     "metrics.listen": 'metrics: {listen: "[::1]:9540"}',
+    "metrics.hosts": "metrics: {hosts: [relay01.example.org]}",
     "metrics.groups": 'metrics: {groups: {alarms: "alarm/>"}}',
     "heartbeat.interval": "heartbeat: {interval: 5s}",
     "heartbeat.dead_after": "heartbeat: {interval: 5s, dead_after: 5}",

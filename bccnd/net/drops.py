@@ -13,6 +13,7 @@ from bccnd.core.counters import ERROR_REASONS
 from bccnd.core.tally import Row
 from bccnd.core.verdicts import NAMES as VERDICTS
 from bccnd.net import log
+from bccnd.net.listener_drops import LINES, VISITORS
 from bccnd.net.metrics import Observed, all_counters
 from bccnd.net.recorders import RECORDED
 
@@ -403,48 +404,6 @@ _FORGOTTEN: Final = (
     ),
 )
 
-_VISITORS: Final = (
-    (
-        "too_many_visitors",
-        _SERIOUS,
-        "A connection to the metrics listener was turned away: 32 are open.",
-        "Find out who holds them; one Prometheus needs one.",
-    ),
-    (
-        "slow_visitor",
-        _USUAL,
-        "A connection to the metrics listener was ended that did not ask, or did not take its answer, in ten seconds.",
-        "Nothing, unless it is your Prometheus: then see the network between.",
-    ),
-    (
-        "bad_request",
-        _USUAL,
-        "A connection to the metrics listener was ended that did not speak HTTP.",
-        "See who connects there, and whether metrics.listen should be open to him.",
-    ),
-    (
-        "bug",
-        _SERIOUS,
-        "A connection to the metrics listener was ended by a bug in bccnd.",
-        "Report it with the whole entry of the log (-o verbose).",
-    ),
-)
-
-_LINES: Final = (
-    (
-        "lines_lost",
-        _SERIOUS,
-        "A line of the log that nobody took.",
-        "See that whoever takes the log reads it and has room for it.",
-    ),
-    (
-        "lines_left_out",
-        _USUAL,
-        "A line of the log beyond the 50 a minute about one kind of event.",
-        "Nothing; the metrics count what the log does not say.",
-    ),
-)
-
 _GATEWAYS: Final = (
     (
         "queue_full",
@@ -658,8 +617,8 @@ DROPS: Final[tuple[Drop, ...]] = (
         "out of date.",
         "See whether systemd itself is well (systemctl status).",
     ),
-    *_family("visitors_refused", "reason", *_VISITORS),
-    *_family("log_lines_dropped", "reason", *_LINES),
+    *_family("visitors_refused", "reason", *VISITORS),
+    *_family("log_lines_dropped", "reason", *LINES),
     *_family("gateway_dropped", "reason", *_GATEWAYS),
     *_family("recorder_dropped_records", "reason", *_RECORDS),
     _one(

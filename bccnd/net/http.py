@@ -7,12 +7,13 @@ proves that the loop turns; connections, header sizes and patience are capped, s
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import h11
 
 from bccnd.net import log
+from bccnd.net.hosts import HostNames
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import READABLE, WRITABLE, Loop, Timer
 
@@ -22,8 +23,8 @@ MAX_HEADERS: Final = 16_384
 #: seconds for a visitor to send a request and take the answer
 PATIENCE: Final = 10.0
 
-#: why a visitor got no answer
-REASONS: Final = ("too_many_visitors", "slow_visitor", "bad_request", "bug")
+#: why a visitor got no page
+REASONS: Final = ("too_many_visitors", "slow_visitor", "bad_request", "foreign_host", "bug")
 #: what a page may do: show itself, with style, script and picture from here, and ask here for more; nobody may frame
 #: it, and nothing of it is told elsewhere
 _GUARDS: Final = (
@@ -40,19 +41,31 @@ _GUARDS: Final = (
     ("cross-origin-resource-policy", "same-origin"),
 )
 
+_FOREIGN: Final = (
+    b"This name is not one of this host's. Ask by address, as localhost or by the host's own name,\n"
+    b"or add the name to metrics.hosts in the configuration.\n"
+)
+
 #: status, content type and body of a page; the argument is the request's Accept header
 Page = Callable[[str], tuple[int, str, bytes]]
 
 
 class HttpServer:
-    """Serves ``pages`` by path. ``refused`` counts those who got no answer, by `REASONS`."""
+    """Serves ``pages`` by path. ``refused`` counts those who got no page, by `REASONS`; ``hosts`` are names by which
+    this host may be asked beside its own (see `HostNames`)."""
 
     def __init__(
-        self, loop: Loop, listener: socket.socket, pages: Mapping[str, Page], refused: dict[str, int] | None = None
+        self,
+        loop: Loop,
+        listener: socket.socket,
+        pages: Mapping[str, Page],
+        refused: dict[str, int] | None = None,
+        hosts: Iterable[str] = (),
     ) -> None:
         self._loop = loop
         self._pages = pages
         self._visits: set[_Visit] = set()
+        self._names = HostNames(hosts)
         self._limited = log.Limited()
         self._refused = dict.fromkeys(REASONS, 0) if refused is None else refused
         self._acceptor = Acceptor(loop, listener, "visitors", self._welcome)
@@ -62,7 +75,7 @@ class HttpServer:
             self._refused["too_many_visitors"] += 1
             sock.close()
         else:
-            self._visits.add(_Visit(self._loop, sock, self._pages, self._leave, self._limited))
+            self._visits.add(_Visit(self._loop, sock, self._pages, self._names, self._leave, self._limited))
 
     def _leave(self, visit: _Visit, reason: str) -> None:
         self._visits.discard(visit)
@@ -83,16 +96,20 @@ class _Visit:
         loop: Loop,
         sock: socket.socket,
         pages: Mapping[str, Page],
+        names: HostNames,
         on_end: Callable[[_Visit, str], None],
         limited: log.Limited,
     ) -> None:
         self._loop = loop
         self._sock = sock
         self._pages = pages
+        self._names = names
         self._on_end = on_end
         self._limited = limited
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADERS)
         self._out = b""
+        #: why the answer is no page
+        self._reason = ""
         self._timer: Timer = loop.later(PATIENCE, lambda: self.end("slow_visitor"))
         loop.watch(sock.fileno(), READABLE, self._on_event)
 
@@ -125,8 +142,11 @@ class _Visit:
     def _answer(self, request: h11.Request) -> None:
         path = request.target.split(b"?", 1)[0].decode("ascii", "replace")
         headers = {name: value.decode("latin-1") for name, value in request.headers}
+        host = headers.get(b"host")
         page = self._pages.get(path)
-        if request.method not in (b"GET", b"HEAD"):
+        if not self._names.admits(host, self._sock.getsockname()):
+            self._reason, status, kind, body = "foreign_host", 421, "text/plain", _FOREIGN
+        elif request.method not in (b"GET", b"HEAD"):
             status, kind, body = 405, "text/plain", b"only GET\n"
         elif page is None:
             status, kind, body = 404, "text/plain", b"no such page\n"
@@ -155,7 +175,7 @@ class _Visit:
         except BlockingIOError:
             return
         if not self._out:
-            self.end()
+            self.end(self._reason)
 
     def end(self, reason: str = "") -> None:
         """Close the connection, whatever it is at; for a ``reason`` where that is no end that a visitor wants."""

@@ -289,13 +289,15 @@ def make_it_stand_still(daemon: Daemon, wire: Wire) -> None:
 
 
 def visit(daemon: Daemon) -> list[socket.socket]:
-    """More visitors than there may be, one of whom speaks no HTTP; two stay, and say nothing."""
+    """More visitors than there may be, one without HTTP and one with a name of elsewhere; two stay, and say nothing."""
     host, _, port = daemon.url.rpartition("/")[2].partition(":")
     visitors = [socket.create_connection((host, int(port)), PATIENCE) for _ in range(MAX_CONNECTIONS + 1)]
     with visitors.pop() as too_many:
         assert too_many.recv(100) == b""
     visitors[0].sendall(b"\1\2\3 no HTTP\r\n\r\n")
     assert visitors[0].recv(100) == b""
+    visitors[1].sendall(b"GET / HTTP/1.1\r\nHost: elsewhere.example.org\r\n\r\n")
+    assert visitors[1].recv(100).startswith(b"HTTP/1.1 421 ")
     while len(visitors) > 2:
         visitors.pop(0).close()
     return visitors

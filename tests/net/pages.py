@@ -23,6 +23,7 @@ from bccnd.gateways.report import no_report, read_report
 from bccnd.net import log, metrics
 from bccnd.net.beside import Program
 from bccnd.net.bus import Bus
+from bccnd.net.http import REASONS
 from bccnd.net.links import Links
 from bccnd.net.page_facts import Dropped, Facts
 from bccnd.net.page_gather import Gatherer
@@ -60,7 +61,7 @@ class Observed:
         self.state_dropped = 4
         self.sources_not_kept = 9
         self.not_kept = 5
-        self.visitors_refused = {"too_many_visitors": 6, "slow_visitor": 0, "bad_request": 7, "bug": 0}
+        self.visitors_refused = dict(zip(REASONS, (6, 0, 7, 9, 0), strict=True))
         self.notifications_lost = 8
         self.clock = 1000.0
 
@@ -116,7 +117,8 @@ class Daemon(Observed):
         self.gatherer = Gatherer(self)
 
     def carried(self) -> list[tuple[bytes, int, int]]:
-        return self.channels
+        carried, self.channels = self.channels, []
+        return carried
 
     def begin(self) -> None:
         self.gatherer.begin()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from bccnd.net import http
+from bccnd.net.hosts import HostNames
 from bccnd.net.http import MAX_CONNECTIONS, MAX_HEADERS, REASONS, HttpServer
 from bccnd.net.listen import listen_tcp
 from bccnd.net.loop import Loop
@@ -84,7 +86,8 @@ def site() -> Iterator[Site]:
 
 
 def get(path: str, *headers: str, method: str = "GET", version: str = "1.1") -> bytes:
-    return "\r\n".join([f"{method} {path} HTTP/{version}", "Host: here", *headers, "", ""]).encode("latin-1")
+    named = () if any(one.startswith("Host:") for one in headers) else ("Host: localhost",)
+    return "\r\n".join([f"{method} {path} HTTP/{version}", *named, *headers, "", ""]).encode("latin-1")
 
 
 def split(answer: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -125,6 +128,48 @@ def test_what_else_is_a_request_for_the_page(site: Site) -> None:
     assert site.ask(get("/") * 2).count(b"HTTP/1.1 200") == 1
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *(("127.0.0.1:9540", 200), ("127.0.0.1", 200), ("[::1]:9540", 200), ("192.0.2.7", 200), ("LocalHost.:80", 200)),
+        *((socket.gethostname(), 200), (f"{socket.gethostname().upper()}:9540", 200), ("a.localhost", 200)),
+        *(("proxy.example.org", 200), ("PROXY.example.org.:443", 200), ("", 421), ("elsewhere.example.org", 421)),
+        *(
+            ("127.0.0.1.example.org", 421),
+            ("localhost.example.org:9540", 421),
+            ("xlocalhost", 421),
+            ("here:there", 421),
+        ),
+    ],
+)
+def test_only_names_of_this_host_are_answered_where_a_browser_of_this_host_can_ask(
+    site: Site, host: str, status: int
+) -> None:
+    # The name of a stranger may resolve to this host.
+    site.server._names = HostNames(["proxy.example.org"])
+    answer = split(site.ask(get("/", f"Host: {host}")))
+    assert answer[0] == status
+    assert (b"metrics.hosts" in answer[2]) == (status == 421)
+    assert refused(site) == ({"foreign_host": 1} if status == 421 else {})
+
+
+def test_where_requests_come_in_from_elsewhere_names_are_checked_if_there_are_some(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.1.1 relay.example.org relay # ours\n::1 six\n192.0.2.1 other.example.org\nnonsense\n\n")
+    usual, told = HostNames((), str(hosts)), HostNames(["relay01.example.org"], str(tmp_path / "none"))
+    here, there, unix = ("127.0.0.1", 9540), ("192.0.2.7", 9540), "/run/bccnd/metrics.sock"
+    mapped, six = ("::ffff:127.0.0.1", 9540, 0, 0), ("fe80::1%eth0", 9540, 0, 2)
+    for name in ("relay.example.org", "six", "relay"):
+        assert usual.admits(name, here)
+    for local in (here, mapped, ("::1", 9540, 0, 0), ("127.0.1.1", 9540)):
+        assert not usual.admits("other.example.org", local)
+    for arrived in (there, six, unix):
+        assert usual.admits("other.example.org", arrived)
+        assert not told.admits("other.example.org", arrived)
+        assert told.admits("relay01.example.org:9540", arrived)
+        assert told.admits(None, arrived)
+
+
 def test_another_path_is_404_and_is_not_repeated_and_another_method_is_405(site: Site) -> None:
     for path in ("/nosuch", "/metrics/", "//", "*", "http://elsewhere/", "/%00", "/<script>"):
         status, headers, body = split(site.ask(get(path)))
@@ -154,7 +199,7 @@ def test_garbage_ends_its_own_connection_and_no_other(site: Site, garbage: bytes
     assert b"hello" not in site.ask(garbage)
     assert set(refused(site)) <= {"bad_request"}
     assert b"no HTTP" not in garbage or refused(site) == {"bad_request": 1}
-    before.sendall(b"Host: here\r\n\r\n")
+    before.sendall(b"Host: localhost\r\n\r\n")
     assert split(site.rest(before))[2] == b"<p>hello"
 
 
@@ -169,7 +214,7 @@ def test_a_request_may_come_in_pieces_from_one_who_then_shuts_his_side(site: Sit
 
 
 def test_headers_without_end_are_cut_off(site: Site) -> None:
-    visitor = site.visit(b"GET / HTTP/1.1\r\nHost: here\r\n")
+    visitor = site.visit(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
     sent = 0
     line = b"X-More: " + b"x" * 1000 + b"\r\n"
     while site.server._visits and sent < 100 * MAX_HEADERS:

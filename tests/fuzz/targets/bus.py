@@ -156,7 +156,7 @@ def http(data: bytes) -> object:
         asked.append(accept)
         return 200, "text/plain", _PAGE
 
-    server = HttpServer(loop, listener, {"/": page, "/metrics": page})
+    server = HttpServer(loop, listener, {"/": page, "/metrics": page}, hosts=("x",))
     bugs: list[str] = []
     server._limited.bug = bugs.append  # type: ignore[method-assign, assignment]
     answer, over = b"", False
