@@ -9,6 +9,7 @@ import importlib.util
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click

@@ -58,7 +58,8 @@ class Figures(Collector):
 
 
 def serve(recorder: Recorder, loop: Loop, listen: tuple[str, int], hosts: Iterable[str] = ()) -> HttpServer:
-    """Serve the figures at an address, on the recorder's loop, to who asks by one of our names. Raises JournalError: cannot_listen."""
+    """Serve the figures at an address, on the recorder's loop; ``hosts`` are further names of this host. Raises
+    JournalError: cannot_listen."""
     registry = CollectorRegistry()
     registry.register(Figures(recorder))
     ProcessCollector(registry=registry)
