@@ -39,7 +39,7 @@ help:
 	@echo 'make soak    half an hour of everything at once on three hosts; an account in build/soak (ARGS="--rounds 3")'
 	@echo 'make lint    style and types only'
 	@echo 'make format  put the style right'
-	@echo 'make pin     write the versions in use to $(CONSTRAINTS)'
+	@echo 'make pin     write the versions in use to $(CONSTRAINTS), and the hashes of the wheels that make deb takes'
 	@echo 'make clean   remove what make has made here'
 
 # What the daemon and its tools need, which is little and soon there; and all the rest: tests, recorder, Spark.
@@ -184,7 +184,7 @@ test-docs: $(READY) $(BUILT)
 		--hypothesis-profile=full -m slow tests/docs $(ARGS)
 
 wheel: $(READY)
-	@rm -rf dist
+	@rm -f dist/*.whl
 	@packaging/need.sh cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev
 	PIP_CONSTRAINT=$(CONSTRAINTS) $(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .
 	@ls dist
@@ -242,6 +242,7 @@ format: $(READY)
 
 pin: $(READY)
 	$(BIN)/pip freeze --all --exclude-editable | grep -v '^pip==' > $(CONSTRAINTS)
+	$(BIN)/python packaging/pin_wheels.py
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

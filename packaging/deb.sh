@@ -2,8 +2,8 @@
 # Builds the Debian package: deb.sh [VERSION]     (make deb)
 #
 # Works on a copy in build/deb, with the system's Python, and puts the package into dist/. Only fetching takes the
-# network, of what packaging/constraints.txt pins; it is kept in .cache/wheels, and the build itself takes none. What was
-# compiled is kept in .cache/built, and compiled anew when anything that it is made of has changed.
+# network, of what packaging/wheels pins with hashes; it is kept in .cache/wheels, and the build itself takes none. What
+# was compiled is kept in .cache/built, and compiled anew when anything that it is made of has changed.
 set -eu
 cd "$(dirname "$0")/.."
 version=${1:-}
@@ -28,23 +28,16 @@ cp -r packaging/debian "$stage/debian"
 # Which of what we need the distribution does not have new enough: to build with, and to run with.
 tag=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
 has=$(LC_ALL=C apt-cache policy python3-pydantic 2>/dev/null | sed -n 's/^  Candidate: //p')
-carry=pydantic
+carry=carried
 if [ -n "$has" ] && dpkg --compare-versions "$has" ge 2.7; then carry=; fi
-tools="Cython packaging setuptools"
-wheels=.cache/wheels/$tag-$({ echo "$tools" "$carry" && cat packaging/constraints.txt; } | sha256sum | cut -c 1-16)
+kinds="tools $carry"
+# shellcheck disable=SC2086  # the list is meant to be split
+wheels=.cache/wheels/$tag-$(cd packaging/wheels && for kind in $kinds; do cat "$kind.txt"; done | sha256sum | cut -c 1-16)
 if [ ! -e "$wheels/.complete" ]; then
     echo "fetching what the build takes into $wheels"
     rm -rf .cache/wheels
-    "$python" -m venv .cache/wheels/venv
-    fetch() {
-        PIP_CONSTRAINT=packaging/constraints.txt .cache/wheels/venv/bin/pip -q --disable-pip-version-check download \
-            --only-binary :all: -d "$@"
-    }
-    # shellcheck disable=SC2086  # the list is meant to be split
-    fetch "$wheels/tools" $tools
-    [ -z "$carry" ] || fetch "$wheels/carried" "$carry"
-    rm -rf .cache/wheels/venv
-    touch "$wheels/.complete"
+    # shellcheck disable=SC2086
+    packaging/fetch-wheels.sh "$wheels" $kinds
 fi
 for kind in tools carried; do
     for wheel in "$wheels/$kind"/*.whl; do

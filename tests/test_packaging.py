@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -319,6 +320,39 @@ def test_a_packaged_command_loads_nothing_from_a_users_environment(tmp_path: Pat
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(name)
     assert "disturbed" in run(sys.executable, program, "--version", **disturbed).stderr
+
+
+PIN: Final = re.compile(r"^(\S+==\S+) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
+
+
+def test_wheels_of_the_package_are_those_that_are_pinned_and_no_others(tmp_path: Path) -> None:
+    constraints = (ROOT / "packaging/constraints.txt").read_text().splitlines()
+    for path in (ROOT / "packaging/wheels").iterdir():
+        first, _, rest = path.read_text().partition("\n")
+        assert (first[0], PIN.sub("", rest)) == ("#", ""), path.name
+        assert {pin for pin, _ in PIN.findall(rest)} <= set(constraints), path.name
+    for pin in (line for line in constraints if line.startswith(("Cython=", "packaging=", "setuptools="))):
+        name, _, version = pin.lower().partition("==")
+        with zipfile.ZipFile(tmp_path / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+            metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            wheel.writestr(f"{name}-{version}.dist-info/METADATA", metadata)
+    fetch, folder = ROOT / "packaging/fetch-wheels.sh", tmp_path / "fetched"
+    done = run("sh", fetch, folder, "tools", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path), PIP_CONFIG_FILE=os.devnull)
+    assert done.returncode
+    assert "do not match the hashes" in done.stderr.lower()
+    assert not (folder / ".complete").exists()
+
+
+def test_a_wheel_takes_the_place_of_wheels_alone(tmp_path: Path) -> None:
+    make = need("make", "make")
+    for name in ("dist/bccnd.deb", "dist/old.whl", "packaging/need.sh", ".venv/bin/pip"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch(0o755)
+    (tmp_path / ".venv/bin/pip").write_text("#!/bin/sh\ntouch dist/new.whl\n")
+    (tmp_path / "packaging/need.sh").write_text("#!/bin/sh\n")
+    done = run(make, "-C", tmp_path, "-f", ROOT / "Makefile", "-o", ".venv/.ready", "wheel")
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "dist").iterdir()} == {"bccnd.deb", "new.whl"}
 
 
 @pytest.mark.slow
