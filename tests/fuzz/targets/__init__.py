@@ -46,6 +46,7 @@ TARGETS: Final = {
         Target("datagram", "segment", "a datagram at doors of every kind", 12_000, repairs=True),
         Target("stream", "segment", "datagrams of a few sources over time, by segments and links", 6_000, 400),
         Target("patterns", "bus", "a pattern of each dialect and a key, beside the slow matcher", 30_000, 80),
+        Target("cost", "cost", "the steps and the memory that patterns and a key cost", 3_000, 2400),
         Target("frames", "bus", "what a client sends, through a whole bus", 2_500, 4000),
         Target("client", "bus", "what a client reads from the daemon", 30_000, 2000),
         Target("http", "bus", "what a visitor of the metrics sends", 1_500, 2000),
