@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -18,36 +18,49 @@ WRITTEN = Path(__file__).parent / "firewalls"
 #: by the interface that the programs have been told of
 HERE = Arriving(ip_address("10.9.0.255"), 5400, "v0", (ip_network("10.9.0.0/24"),))
 OTHER = replace(HERE, interface="e9")
-HOME, PUBLIC = "firewall-cmd --permanent --zone=home --add-port", "firewall-cmd --permanent --zone=public --add-port"
+UFW: Final = (WRITTEN / "ufw.iptables").read_text()
+FIREWALLD: Final = (WRITTEN / "firewalld.json").read_text()
+ALLOW: Final = UFW.replace(":INPUT DROP", ":INPUT ACCEPT").replace("policy-input -j DROP", "policy-input -j ACCEPT")
+
+
+def ufw(*rules: str, text: str = UFW) -> dict[str, str]:
+    """With rules as ufw adds them."""
+    lines = [f"-A ufw-user-input {rule}\n" for rule in rules]
+    return {"iptables": text.replace("-A ufw-user-limit ", "".join(lines) + "-A ufw-user-limit ", 1)}
+
+
+def firewalld(*gone: int) -> str:
+    """Without the rules of these handles; the first one is that of a rich rule of zone home, which has v0."""
+    entries = json.loads(FIREWALLD)["nftables"]
+    return json.dumps({"nftables": [one for one in entries if one.get("rule", {}).get("handle") not in gone]})
+
+
+DENY, PORT_OPEN = 411, 412
+BY_V0 = ufw("-i v0 -p udp -m udp --dport 5400 -j ACCEPT", "-s 10.9.0.0/24 -j ACCEPT")
 
 
 @pytest.mark.parametrize(
-    ("name", "arriving", "says", "remedy"),
+    ("written", "arriving", "says", "remedy"),
     [
-        ("ufw-on", HERE, "ufw, chain ufw-skip-to-policy-input", "ufw allow 5400/udp"),
-        ("ufw-on", replace(HERE, interface="lo"), "", ""),
-        ("ufw-allow", HERE, "", ""),
-        ("ufw-allow", replace(HERE, port=5401), "ufw, chain", "ufw allow 5401/udp"),
-        ("ufw-deny", HERE, "--dport 5400 -j DROP", "ufw status numbered"),
-        ("ufw-deny", replace(HERE, port=5401), "", ""),
-        # There the port is open by v0, and everything from 10.9.0.0/24.
-        ("ufw-iface", HERE, "", ""),
-        ("ufw-iface", replace(OTHER, sources=(ip_network("192.0.2.0/24"),)), "ufw, chain", "ufw allow 5400/udp"),
-        ("firewalld-on", HERE, "firewalld, zone public, chain filter_IN_public", PUBLIC),
-        ("firewalld-allow", HERE, "", ""),
-        ("firewalld-allow", replace(HERE, port=5401), "zone home", f"{HOME}=5401/udp, and firewall-cmd --reload"),
-        ("firewalld-allow", OTHER, "zone public", PUBLIC),
-        ("firewalld-trusted", HERE, "", ""),
-        ("firewalld-drop", HERE, "zone drop", "--zone=drop --add-port=5400/udp"),
-        ("firewalld-rich", HERE, "zone home, chain filter_IN_home_deny", "firewall-cmd --zone=home --list-all"),
+        (ufw(), HERE, "ufw, chain ufw-skip-to-policy-input", "ufw allow 5400/udp"),
+        (ufw(), replace(HERE, interface="lo"), "", ""),
+        (ufw("-p udp -m udp --dport 5400 -j ACCEPT"), HERE, "", ""),
+        (ufw("-p udp -m udp --dport 5400 -j ACCEPT"), replace(HERE, port=5401), "ufw, chain", "ufw allow 5401/udp"),
+        (ufw("-p udp -m udp --dport 5400 -j DROP", text=ALLOW), HERE, "--dport 5400 -j DROP", "ufw status numbered"),
+        (ufw("-p udp -m udp --dport 5400 -j DROP", text=ALLOW), replace(HERE, port=5401), "", ""),
+        (BY_V0, HERE, "", ""),
+        (BY_V0, replace(OTHER, sources=(ip_network("192.0.2.0/24"),)), "ufw, chain", "ufw allow 5400/udp"),
+        (firewalld(), HERE, "zone home, chain filter_IN_home_deny", "firewall-cmd --zone=home --list-all"),
+        (firewalld(DENY), HERE, "", ""),
+        (firewalld(DENY, PORT_OPEN), HERE, "zone home", "--zone=home --add-port=5400/udp, and firewall-cmd --reload"),
+        (firewalld(), OTHER, "firewalld, zone public, chain filter_IN_public", "--zone=public --add-port=5400/udp"),
     ],
 )
 def test_ufw_and_firewalld_are_read_as_they_have_written_their_rules(
-    name: str, arriving: Arriving, says: str, remedy: str
+    written: dict[str, str] | str, arriving: Arriving, says: str, remedy: str
 ) -> None:
-    by_iptables = name.startswith("ufw")
-    text = (WRITTEN / f"{name}.{'iptables' if by_iptables else 'json'}").read_text()
-    found = find_filters("" if by_iptables else text, {"iptables": text} if by_iptables else {}, [arriving])
+    nft, saved = (written, {}) if isinstance(written, str) else ("", written)
+    found = find_filters(nft, saved, [arriving])
     assert len(found) == bool(says), found
     assert all(says in one.text and remedy in one.remedy for one in found), found
 
