@@ -154,7 +154,7 @@ def test_the_listing_of_clients_says_who_waits_and_what_waits_for_whom(town: Hub
     assert {row["dialect"] for row in rows} == {"path"}
     asker.send(frames.request(frames.STATS, b"users"))
     assert json.loads(asker.hear().partition(b"\0")[2])["items"] == [
-        {"uid": ANN.uid, "clients": 2, "subscriptions": 1, "queued_bytes": 10_006 + ENTRY},
+        {"uid": ANN.uid, "clients": 2, "subscriptions": 1, "queued_bytes": 10_006 + len(b"MSG a\0x") + 2 * ENTRY},
         {"uid": BOB.uid, "clients": 1, "subscriptions": 0, "queued_bytes": 0},
     ]
 
