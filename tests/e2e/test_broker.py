@@ -248,6 +248,7 @@ def test_rubbish_is_counted_and_touches_nobody(alone: Broker) -> None:
     assert one.hear() == (broker.address, b"a/b", 3, b"still served")
     # Nothing is kept of who has subscribed to nothing.
     broker.daemon.stop()
+    wait(broker.state.exists, "the file, which the gateway writes by itself")
     assert [record["id"] for record in json.loads(broker.state.read_bytes())["ids"]] == ["C1"]
 
 
