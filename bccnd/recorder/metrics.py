@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -11,7 +12,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from bccnd.errors import JournalError, StartError
-from bccnd.net.http import HttpServer
+from bccnd.net.http import REASONS, HttpServer
 from bccnd.net.listen import listen_tcp
 from bccnd.net.loop import Loop
 from bccnd.recorder.recorder import Recorder
@@ -21,8 +22,11 @@ _PREFIX = "bccnd_recorder_"
 
 
 class Figures(Collector):
-    def __init__(self, recorder: Recorder) -> None:
+    """``refused`` counts requests of this listener that got no page, by reason."""
+
+    def __init__(self, recorder: Recorder, refused: Mapping[str, int] = MappingProxyType({})) -> None:
         self._recorder = recorder
+        self._refused = refused
 
     def collect(self) -> Iterator[Metric]:
         recorder, worker = self._recorder, self._recorder.worker
@@ -40,10 +44,14 @@ class Figures(Collector):
             ("logs_removed", "Logs set aside that were removed, as there are newer ones", recorder.spool.removed),
         ):
             yield CounterMetricFamily(_PREFIX + name, what, value)
-        dropped = CounterMetricFamily(_PREFIX + "dropped_records", "Records that were not kept", labels=["reason"])
-        for reason, count in recorder.dropped.items():
-            dropped.add_metric([reason], count)
-        yield dropped
+        for name, what, counts in (
+            ("dropped_records", "Records that were not kept", recorder.dropped),
+            ("visitors_refused", "Visitors of this listener who got no page", self._refused),
+        ):
+            family = CounterMetricFamily(_PREFIX + name, what, labels=["reason"])
+            for reason, count in counts.items():
+                family.add_metric([reason], count)
+            yield family
         for name, what, state in (
             ("recording", "Whether records are being kept", recorder.recording),
             ("paused", "Whether recording waits for room", bool(recorder.paused)),
@@ -61,7 +69,8 @@ def serve(recorder: Recorder, loop: Loop, listen: tuple[str, int], hosts: Iterab
     """Serve the figures at an address, on the recorder's loop; ``hosts`` are further names of this host. Raises
     JournalError: cannot_listen."""
     registry = CollectorRegistry()
-    registry.register(Figures(recorder))
+    refused = dict.fromkeys(REASONS, 0)
+    registry.register(Figures(recorder, refused))
     ProcessCollector(registry=registry)
 
     def metrics(accept: str) -> tuple[int, str, bytes]:
@@ -72,4 +81,4 @@ def serve(recorder: Recorder, loop: Loop, listen: tuple[str, int], hosts: Iterab
         listener = listen_tcp(*listen, setting="recorder.metrics.listen")
     except StartError as error:
         raise JournalError("cannot_listen", error.detail, error.remedy) from error
-    return HttpServer(loop, listener, {"/metrics": metrics, "/": metrics}, hosts=hosts)
+    return HttpServer(loop, listener, {"/metrics": metrics, "/": metrics}, refused, hosts)
