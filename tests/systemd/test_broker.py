@@ -14,6 +14,9 @@ PUBLISH: Final = (
     "sys.argv[1].encode().ljust(50, b'\\0') + b'\\x01\\x09\\x7e', ('127.0.0.1', 5401))"
 )
 
+CONNECT: Final = "import socket; socket.create_connection(('127.0.0.1', 5401))"
+OCCUPY: Final = "import socket, time; taken = socket.create_server(('127.0.0.1', 5401)); time.sleep(600)"
+
 
 def figures(host: Host) -> dict[str, Any]:
     """What the daemon knows of the broker."""
@@ -72,4 +75,12 @@ def test_the_broker_as_a_service(hosts: Hosts) -> None:
     assert host.run("stat", "-c", "%a", path).strip() == "600"
     host.run("systemctl", "stop", UNIT)
     assert host.show("Result", UNIT) == "success"
+
+    # A port that another program has fails the start; once it is free, the next attempt of systemd succeeds.
+    host.run("systemd-run", "--unit=other", "python3", "-c", OCCUPY)
+    wait(lambda: host.status("python3", "-c", CONNECT) == 0, "the other program", 20)
+    assert host.status("systemctl", "start", UNIT) != 0
+    assert "cannot listen on 127.0.0.1:5401" in host.run("journalctl", "--no-pager", "-u", UNIT, "-o", "cat")
+    host.run("systemctl", "stop", "other")
+    wait(lambda: host.show("ActiveState", UNIT) == "active", "it to have the port", 30)
     assert "Traceback" not in host.run("journalctl", "--no-pager", "-u", UNIT, "-o", "cat")
