@@ -19,7 +19,7 @@ cdef class Loop:
     cdef int _wake_read
     cdef int _wake_write
 
-    @cython.locals(poller=Poller, number=int)
+    @cython.locals(poller=Poller, number=int, count=int)
     cpdef run(self)
     @cython.locals(timer=Timer, seconds=double)
     cdef double _timeout(self) except? -2.0

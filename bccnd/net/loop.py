@@ -110,10 +110,15 @@ class Loop:
         poller = self._poller
         while self._running:
             self.rounds += 1
-            for number in range(poller.wait(self._timeout())):
+            count = poller.wait(self._timeout())
+            # The kernel tells of descriptors in the same order each time: whoever has no turn left for the last ones
+            # would never come to them.
+            number = self.rounds % count if count > 1 else 0
+            for _ in range(count):
                 callback = self._callbacks.get(poller.fd(number))
                 if callback is not None:
                     callback(poller.events(number))
+                number = number + 1 if number + 1 < count else 0
             if self._timers:
                 self._run_timers()
             while self._soon:
