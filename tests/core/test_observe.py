@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core.bccn1 import MAX_SEQ
@@ -62,6 +62,8 @@ _PIECES = st.sampled_from([*_WORDS.split(), b"\xff", b" ", b"\n"])
 
 
 @given(st.lists(_PIECES, max_size=12).map(b"".join), st.booleans())
+@example(b"BCCN1[0]x/y:7:a/b|payload", True)
+@example(b"BCCN1[0:a=b]?:7:!a/1|", True)
 def test_what_is_read_at_a_glance_is_what_is_read_by_the_letter(raw: bytes, mended: bool) -> None:
     head, bracket, body = raw.partition(b"]")
     if mended and bracket:  # with the length that is true, the rest is looked at
