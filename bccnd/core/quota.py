@@ -13,8 +13,6 @@ from typing import Final
 #: estimated bytes that the patterns of a user may take up, for each subscription that it may hold, and at least
 PATTERN_BYTES: Final = 1024
 LEAST_PATTERN_BYTES: Final = 64 << 10
-#: seconds that one round of the loop spends on what the clients of one user have sent
-SLICE: Final = 0.005
 #: seconds of the publish rate that a user may use up at once
 BURST: Final = 1.0
 
@@ -51,11 +49,11 @@ class Account:
         self.round = -1
         self.seconds = 0.0
 
-    def left_of(self, number: int) -> float:
-        """Seconds that may still be spent on the user's clients in this round of the loop."""
+    def left_of(self, number: int, share: float) -> float:
+        """Seconds of their share that may still be spent on the user's clients in this round of the loop."""
         if self.round != number:
             self.round, self.seconds = number, 0.0
-        return SLICE - self.seconds
+        return share - self.seconds
 
 
 class Quota:

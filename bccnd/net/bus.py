@@ -491,7 +491,7 @@ class Bus:
         there is more. An empty packet looks like the end, and is it only if the peer has shut down.
         """
         account, begun = client.account, time.monotonic()
-        left = account.left_of(self._loop.rounds)
+        left = account.left_of(self._loop.rounds, self.limits.share)
         if left <= 0.0 and not self._draining:
             return True
         try:

@@ -45,7 +45,8 @@ _NO_ROOM: Final = (errno.EAGAIN, errno.ENOBUFS)
 @dataclass(frozen=True)
 class BusLimits:
     """What one client, one user and all of them may take up. ``patience``: seconds for which a client that reads
-    nothing may hold up those who publish to it."""
+    nothing may hold up those who publish to it; ``share``: seconds that one round of the loop spends on what the
+    clients of one user have sent."""
 
     queue_messages: int = 1024
     queue_bytes: int = 4 << 20
@@ -54,6 +55,7 @@ class BusLimits:
     max_pattern: int = 1024
     patience: float = 5.0
     user: UserLimits = field(default_factory=UserLimits)
+    share: float = 0.005
 
 
 class Client:

@@ -104,7 +104,7 @@ class Waiting:
         """Let some clients go on, as many as fit into their users' shares of this round; the others in the next."""
         for number, client in enumerate(clients):
             account = client.account
-            if account.left_of(self._loop.rounds) <= 0.0:
+            if account.left_of(self._loop.rounds, self._clients.limits.share) <= 0.0:
                 self._loop.later(0.0, partial(self._go_on_all, clients[number:]))
                 return
             begun = time.monotonic()

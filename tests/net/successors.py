@@ -40,7 +40,7 @@ from bccnd.net.listen import listen_abstract, listen_unix
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.segment import Peers, Segment, SegmentOptions
 from tests.net.packets import unbatched
-from tests.support import BROADCAST, ROOT, Hub, Peer, free_port
+from tests.support import BROADCAST, ROOT, Hub, Peer, free_port, unhurried
 
 _OURS: Final = str(ROOT / "bccnd") + os.sep
 
@@ -133,7 +133,7 @@ class Site(Hub):
         self.path = str(folder / "bus.sock")
         self.sent: list[bytes] = []
         self.answer = None
-        self.limits = limits or BusLimits()
+        self.limits = unhurried(limits or BusLimits())
         self.rules = tuple(rules)
         self.dialect = DIALECTS[dialect]
         self.names = [dialect, *others]

@@ -48,16 +48,14 @@ def test_a_user_holds_no_more_patterns_than_their_memory_is_charged_for(tmp_path
         assert refusals(other.all()) == []
 
 
-def test_clients_of_one_user_come_by_turns_when_its_share_of_a_round_is_used_up(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bccnd.core.quota.SLICE", 1e-9)  # one client of the user in each round
-    crowd = [hub.connect() for _ in range(6)]
-    for _ in range(60):
-        for one in crowd:
-            one.sock.send(b"MSG a\0x")
-    hub.turn(60)
-    assert all(one.client.published for one in crowd)
+def test_clients_of_one_user_come_by_turns_when_its_share_of_a_round_is_used_up(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(share=1e-9)) as hub:  # one client of the user in each round
+        crowd = [hub.connect() for _ in range(6)]
+        for _ in range(60):
+            for one in crowd:
+                one.sock.send(b"MSG a\0x")
+        hub.turn(60)
+        assert all(one.client.published for one in crowd)
 
 
 def test_what_a_client_held_goes_in_portions_when_it_leaves(hub: Hub) -> None:
