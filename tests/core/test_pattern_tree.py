@@ -69,6 +69,12 @@ def test_a_long_token_is_compared_with_no_more_of_it_than_the_longest_prefix() -
     assert len(found) == 900
 
 
+def test_prefixes_that_are_not_there_are_passed_over() -> None:
+    tree = filled("path", [b"k" * n + b"*" for n in range(0, 80, 2)])
+    for length in range(12):
+        assert set(tree.match(b"k" * length)) == set(range(length // 2 + 1))
+
+
 def test_patterns_that_are_too_costly_leave_those_of_others_alone() -> None:
     """All sequences of ``a`` and ``*`` match at once: more nodes than a look-up may visit."""
     routes: Routes[int] = Routes(DIALECTS["path"])

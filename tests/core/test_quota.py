@@ -73,6 +73,7 @@ def test_charges_are_kept_as_long_as_a_client_is_there() -> None:
     quota = Quota(UserLimits())
     first, second = opened(quota), opened(quota)
     assert first is second
+    assert (first.clients, first.subscriptions, first.queue_bytes) == (2, 0, 0)
     first.subscriptions, first.queue_bytes = 7, 100
     quota.close(first, 0.0)
     assert quota.account(1000) is second
