@@ -97,6 +97,23 @@ def test_patterns_that_are_too_costly_leave_those_of_others_alone() -> None:
     assert routes.find(b"b/b").cut == ()
 
 
+def test_costly_look_ups_have_an_allowance_that_is_refilled() -> None:
+    routes: Routes[int] = Routes(DIALECTS["broker"])
+    for receiver, owner, text in ((1, "costly", b"/".join([b"*/a"] * 8)), (2, "other", b"*")):
+        routes.join(receiver, b"h/p/%d" % receiver, owner=owner)
+        routes.subscribe(receiver, text)
+
+    def takers(number: int) -> set[int]:
+        return set(routes.find(b"/".join([b"a"] * 300) + b"/%d/a" % number).plain)
+
+    routes.refill()
+    assert takers(0) == {1, 2}
+    spent = next(number for number in range(1, 200) if takers(number) == {2})
+    assert takers(spent + 1) == {2}
+    routes.refill()
+    assert takers(spent + 2) == {1, 2}
+
+
 def test_each_of_very_many_owners_has_some_steps() -> None:
     trees: TreesByOwner[int] = TreesByOwner(DIALECTS["path"])
     deep = [b"/".join([b"*"] * MAX_LEVELS), b"/".join([b"a"] * MAX_LEVELS)]
