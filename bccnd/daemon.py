@@ -505,7 +505,6 @@ class Daemon:
             intake.expect_late(True)
         CatchUp(loop, self.bus.fanout, patience, self._watch).begin(self._intakes)
         self._sweep()
-        loop.every(SWEEP, self._routes.refill)
         loop.every(WATCH_DROPS, self._drop_log.watch)
         loop.every(TALLY, self._drop_log.tell)
         self._page.begin()

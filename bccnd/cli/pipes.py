@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def end_with_reader() -> None:
-    """From now on writing to standard output, once nobody reads it, ends this program by SIGPIPE; what an encoding
-    cannot show is escaped."""
+    """From now on writing to standard output, once its other end is closed, ends this program by SIGPIPE; what an
+    encoding cannot show is escaped."""
     stream = sys.stdout
     if not isinstance(stream, io.TextIOWrapper):
         return

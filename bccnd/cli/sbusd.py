@@ -36,8 +36,6 @@ DEFAULT_ADDRESS: Final = "/run/sbus.socket"
 DEFAULT_PIDFILE: Final = "/run/sbus.pid"
 #: with nothing behind it, an address that is made up at the start
 _GENERATED: Final = "/dev/unix/abstract"
-#: seconds after which costly look-ups may be made again
-REFILL: Final = 0.25
 #: sbusd knows no limits; these are far beyond its uses, and keep a client from taking all the memory there is
 LIMITS: Final = BusLimits(
     queue_messages=65_536,
@@ -103,12 +101,10 @@ def _serve(entrance: Entrance, auto_close: bool, ends: list[signal.Signals], rea
     for number in ends:
         loop.on_signal(number, loop.stop)
     dialect = entrance.dialect
-    routes: Routes[int] = Routes(dialect, forms=False)
-    loop.every(REFILL, routes.refill)
     bus = Bus(
         loop,
         [entrance],
-        routes,
+        Routes(dialect, forms=False),
         partial(identity, socket.gethostname().encode("ascii", "replace")),
         tagged,
         Access((), dialect, os.geteuid(), os.getegid()),

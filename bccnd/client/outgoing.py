@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Outgoing:
-    """A frame that waits to be sent, and who waits for that; ``then`` is done at the moment when it is."""
+    """A frame to be sent, and the call that waits for it; ``then`` is done at the moment when it is sent."""
 
     __slots__ = ("frame", "limit", "limited", "sent", "then")
 

@@ -17,7 +17,7 @@ class PollableDescriptor:
     watched."""
 
     def __init__(self) -> None:
-        # Python knows these timers since 3.13; who never asks for a descriptor does not load what it takes.
+        # Python knows these timers since 3.13; a program that asks for no descriptor does not load what they take.
         import ctypes
 
         self._libc = ctypes.CDLL(None, use_errno=True)

@@ -1,6 +1,6 @@
 """Patterns with their receivers, matched all at once by a walk down a tree of tokens.
 
-The work of one look-up is bounded in steps, and the memory of the tree is estimated in bytes, so that whoever may add
+The work of one look-up is bounded in steps, and the memory of the tree is estimated in bytes, so that the owner of
 patterns can be charged for both.
 """
 
@@ -20,8 +20,9 @@ MAX_STEPS: Final = 16_384
 LEAST_STEPS: Final = 512
 #: steps of a look-up that every owner has, whatever its patterns have cost before
 FREE_STEPS: Final = 256
-#: and those beyond these that the look-ups for an owner may take between two `refill`
+#: and those beyond these that the look-ups for an owner may take between two `refill`, in so many seconds
 ALLOWANCE: Final = 50_000
+REFILL: Final = 0.25
 _NO_LIMIT: Final = 1 << 60
 #: holders that are collected in one step
 _AT_ONCE: Final = 16
@@ -103,6 +104,12 @@ class _Node(Generic[R]):
         return not (self.exact or self.prefix or self.many or self.ends or self.rests)
 
 
+def _add_holders(holders: dict[R, int], found: dict[R, int]) -> int:
+    """Add the receivers at a node; the steps that this takes."""
+    found.update(holders)
+    return len(holders) // _AT_ONCE
+
+
 class PatternTree(Generic[R]):
     """Patterns of one dialect with their receivers. ``bytes`` is what the nodes take up, estimated; ``allowance`` the
     steps that may still be taken beyond the free ones."""
@@ -177,8 +184,7 @@ class PatternTree(Generic[R]):
             for node in states:
                 steps -= 1
                 if node.rests is not None:
-                    steps -= len(node.rests) // _AT_ONCE
-                    found.update(node.rests)
+                    steps -= _add_holders(node.rests, found)
                 if node.loops:
                     following.append(node)
                 if node.exact is not None:
@@ -196,11 +202,9 @@ class PatternTree(Generic[R]):
             steps -= 1
             holders = node.ends if not beyond or node.loops else None
             if holders is not None:
-                steps -= len(holders) // _AT_ONCE
-                found.update(holders)
+                steps -= _add_holders(holders, found)
             if beyond and node.rests is not None:
-                steps -= len(node.rests) // _AT_ONCE
-                found.update(node.rests)
+                steps -= _add_holders(node.rests, found)
             if steps < 0:
                 return steps
         return steps

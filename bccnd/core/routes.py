@@ -218,7 +218,7 @@ class Routes(Generic[R]):
         return self._trees_of(receiver, text).dialect.levels_of(text)
 
     def refill(self) -> None:
-        """To be called several times a second where owners are not trusted: their costly look-ups then take a bounded
+        """To be called every `REFILL` seconds where owners are not trusted: their costly look-ups then take a bounded
         share of the time."""
         for trees in (*self._plain.values(), self._bus, self._secret):
             trees.refill()

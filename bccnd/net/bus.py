@@ -21,6 +21,7 @@ from typing import Any, Final
 from bccnd.core import frames, secret, tape
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Delivery
+from bccnd.core.pattern_tree import REFILL
 from bccnd.core.patterns import DIALECTS, MAX_LEVELS, Dialect
 from bccnd.core.quota import Account, Quota
 from bccnd.core.routes import Routes
@@ -126,6 +127,7 @@ class Bus:
         self._loop = loop
         self._routes = routes
         routes.on_cut = self._on_cut
+        loop.every(REFILL, routes.refill)
         self._identify = identify
         self._tagged = tagged
         self._access = access

@@ -111,8 +111,8 @@ class Loop:
         while self._running:
             self.rounds += 1
             count = poller.wait(self._timeout())
-            # The kernel tells of descriptors in the same order each time: whoever has no turn left for the last ones
-            # would never come to them.
+            # The kernel tells of descriptors in the same order each time: the last ones would never have their turn
+            # where the time for it is used up before.
             number = self.rounds % count if count > 1 else 0
             for _ in range(count):
                 callback = self._callbacks.get(poller.fd(number))
