@@ -77,7 +77,7 @@ demo: $(READY) $(BUILT)
 
 demo-fleet: $(READY) $(BUILT)
 	@packaging/need.sh java:default-jre-headless
-	@$(BIN)/python examples/fleet.py
+	@$(BIN)/python -m examples.fleet
 
 # Who has never compiled anything plays without: that takes seconds instead of minutes.
 run: $(if $(wildcard bccnd/*/*.so),$(BUILT),$(CORE))

@@ -21,7 +21,7 @@ from rich.markup import escape
 
 from bccnd.errors import JournalError
 from bccnd.pipeline.report.finding import Finding
-from bccnd.pipeline.simulate import Burst, Down, Fleet, Forged, Loss, Recording, Restart, Source, write
+from examples.simulation import Burst, Down, Fleet, Forged, Loss, Recording, Restart, Source, write
 
 #: seconds that are simulated; a test takes fewer
 HOUR = 3600.0

@@ -55,7 +55,7 @@ def test_the_demo_shows_the_main_job_and_leaves_nothing_behind(tmp_path: Path, s
 def test_every_fault_of_the_fleet_is_found(tmp_path: Path) -> None:
     environment = {**os.environ, "DEMO_FOLDER": str(tmp_path / "fleet"), "DEMO_MINUTES": "20", "COLUMNS": "200"}
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples/fleet.py")], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "examples.fleet"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "12 of 12 faults found" in done.stdout

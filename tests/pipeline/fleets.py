@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from bccnd.pipeline import schema
 from bccnd.pipeline.compute import Result, compute
 from bccnd.pipeline.inputs import MARGIN
-from bccnd.pipeline.simulate import Fleet, Simulation, write
+from examples.simulation import Fleet, Simulation, write
 from tests.pipeline.truth import Truth
 
 #: tables that the truth has every column of, but for the ratio and the cause

@@ -14,7 +14,7 @@ from bccnd.journal.layout import day_of
 from bccnd.pipeline import align, runs
 from bccnd.pipeline.align import FIRST, JUMP, MASKED, RESTART, Alignment, Run
 from bccnd.pipeline.runs import BLOCK, MINUTE, NEW, Cell, Row
-from bccnd.pipeline.simulate import SECOND, Fleet, Heard, Loss, Recording, Restart, Simulation, Source, simulate
+from examples.simulation import SECOND, Fleet, Heard, Loss, Recording, Restart, Simulation, Source
 from tests.support import examples
 
 HOSTS = ("a", "b", "c")
@@ -81,7 +81,7 @@ def aligned(simulation: Simulation, source: int = 0) -> Alignment:
 
 def check(fleet: Fleet) -> list[str]:
     """Compare the epoch of every row with the truth; returns the causes."""
-    simulation = simulate(fleet)
+    simulation = Simulation(fleet)
     heard = {
         (host, each.journal_id, each.rec_no): each
         for host in fleet.hosts
@@ -117,7 +117,7 @@ def old(**changes: object) -> Source:
 def test_a_source_that_never_restarts_has_one_epoch_and_needs_no_pieces() -> None:
     fleet = Fleet(HOSTS, (OLD,), 60, losses=(Loss("b", probability=0.2),), offsets={"c": 7})
     assert check(fleet) == [FIRST]
-    assert aligned(simulate(fleet)).pieces == []
+    assert aligned(Simulation(fleet)).pieces == []
 
 
 def test_the_clock_as_first_number_makes_a_restart_a_jump() -> None:
@@ -134,7 +134,7 @@ def test_a_loss_of_more_than_a_jump_is_no_jump_where_it_is_what_was_sent_meanwhi
         fleet = Fleet(HOSTS, (source,), 60, losses=(Loss(receiver, None, 10, 40, every=1),))
         assert check(fleet) == [FIRST]
     # Where it was not recorded it is not known for a loss, nor where the source would have taken longer for it.
-    every = [run for host in HOSTS for run in runs_of(simulate(fleet), host, 0)]
+    every = [run for host in HOSTS for run in runs_of(Simulation(fleet), host, 0)]
     began = fleet.start * SECOND
     off = [(began, began + 10 * SECOND), (began + 40 * SECOND, began + 60 * SECOND)]
     for recorded, causes in ((None, [FIRST]), (off, [FIRST, JUMP]), ([(began, began + 30 * SECOND)], [FIRST])):
@@ -158,7 +158,7 @@ def test_a_restart_that_no_daemon_noticed_is_masked() -> None:
 
 def test_days_whose_rows_go_elsewhere_are_marked_otherwise() -> None:
     fleet = Fleet(HOSTS, (old(restarts=(Restart(30.05, 1),)),), 60, recordings={"a": (Recording(0, 20.05),)})
-    simulation = simulate(fleet)
+    simulation = Simulation(fleet)
     late = [run for host in HOSTS for run in runs_of(simulation, host, 0)]
     moved = [run._replace(day="2026-08-30") if run.from_ts > 1_788_000_030 * SECOND else run for run in late]
     with_all = align.align(moved)

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from bccnd.pipeline import clocks
 from bccnd.pipeline.build import build
 from bccnd.pipeline.clocks import Apart, Clock, Kept
-from bccnd.pipeline.simulate import Fleet, Loss, Source, write
 from bccnd.pipeline.stream import once
+from examples.simulation import Fleet, Loss, Source, write
 from tests.pipeline.threedays import arrive, content, files
 
 MINUTE = 60_000_000

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 import bccnd.pipeline.compute as compute_module
 from bccnd.pipeline.compute import compute
-from bccnd.pipeline.simulate import Burst, Down, Fleet, Forged, Late, Loss, Recording, Restart, Source, write
+from examples.simulation import Burst, Down, Fleet, Forged, Late, Loss, Recording, Restart, Source, write
 from tests.pipeline.fleets import around, causes, check, differences, read, tables_of
 from tests.pipeline.frames import obs, sessions
 from tests.pipeline.truth import Truth

@@ -7,8 +7,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from bccnd.pipeline.compute import compute
-from bccnd.pipeline.simulate import Fleet, Source, write
 from bccnd.pipeline.tables import skew
+from examples.simulation import Fleet, Source, write
 from tests.pipeline.fleets import read
 
 

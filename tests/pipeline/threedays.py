@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from bccnd.pipeline import schema, store
-from bccnd.pipeline.simulate import Down, Fleet, Forged, Late, Loss, Recording, Restart, Source, write
+from examples.simulation import Down, Fleet, Forged, Late, Loss, Recording, Restart, Source, write
 
 #: 2026-03-01, at midnight
 START = int(datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC).timestamp())

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from bccnd.core.observe import seq_key
 from bccnd.journal.layout import day_of
-from bccnd.pipeline.simulate import SECOND, Simulation
+from examples.simulation import SECOND, Simulation
 
 MINUTE = 60 * SECOND
 ARRIVED = {"accepted", "reordered", "restart", "duplicate", "stale", "looped", "not_addressed"}

@@ -1,8 +1,8 @@
 """A fleet of hosts with known faults: what every receiver would have recorded, and the truth about it.
 
-Law: the same fleet gives the same rows, wherever and whenever it is run: no clock, no chance but what `Fleet.seed`
-decides. What a receiver makes of a datagram is said by the trackers of the daemon itself (`core.dedup`,
-`core.liveness`); the truth is taken from what was sent and who got it, never from their verdicts or epochs.
+Invariant: the same fleet gives the same rows on any machine at any time: no clock, and no randomness except from
+`Fleet.seed`. Verdicts are those of the daemon's own trackers (`core.dedup`, `core.liveness`); the truth comes from what
+was sent and which hosts received it, never from verdicts or epochs.
 
 Times in a fleet are seconds since its start, on a clock that is right; `Fleet.offsets` says by how much each host's own
 clock is ahead of it.
@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import pyarrow as pa
+
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, Sources
 from bccnd.core.liveness import HEARTBEAT, TICK, Liveness, LivenessRules
 from bccnd.core.nameless import Nameless
@@ -27,19 +29,25 @@ from bccnd.journal import files, layout, schema
 
 #: microseconds
 SECOND: Final = 1_000_000
-#: what a datagram takes from its sender to a receiver: the least, and what chance adds at most
+#: microseconds from a sender to a receiver: at least, and what is added at random
 DELAY: Final = 100
 JITTER: Final = 200
 #: rows of a file
 FILE_ROWS: Final = 50_000
+#: microseconds between the copies of a message
+SPACING: Final = 2_000
+#: where forged datagrams come from
+FORGER: Final = "192.0.2.66"
+#: bytes of a message
+SIZE: Final = 80
 #: bytes of ``BCCN1[123:hmac=0123456789abcdef]``, and of the separators behind it
 ENVELOPE: Final = 32
 SEPARATORS: Final = 3
 
 
 class Restart(NamedTuple):
-    """A source begins anew: ``start`` is its next seq (None: the clock in microseconds), ``port`` the port that it
-    sends from then (0: another one than before)."""
+    """A source restarts: ``start`` is its next seq (None: the clock in microseconds), ``port`` its port from then on
+    (0: the previous one + 1)."""
 
     at: float
     start: int | None = None
@@ -47,7 +55,7 @@ class Restart(NamedTuple):
 
 
 class Burst(NamedTuple):
-    """So many messages more than usual, evenly within so many seconds; on ``chan``, or the usual ones."""
+    """Additional messages, evenly within some seconds; on ``chan``, or the source's first channel."""
 
     at: float
     seconds: float
@@ -57,7 +65,7 @@ class Burst(NamedTuple):
 
 class Loss(NamedTuple):
     """Datagrams that do not arrive: every nth seq with all its copies, or each copy with a probability. ``receiver``
-    None: nobody gets them, they are lost at the sender; ``src`` None: those of all sources."""
+    None: lost at the sender, for all receivers; ``src`` None: those of all sources."""
 
     receiver: str | None = None
     src: str | None = None
@@ -68,7 +76,7 @@ class Loss(NamedTuple):
 
 
 class Late(NamedTuple):
-    """Every nth seq of a source, with all its copies, comes to a receiver so many seconds later."""
+    """Every nth seq of a source, with all its copies, reaches a receiver ``delay`` seconds later."""
 
     receiver: str
     src: str
@@ -79,19 +87,17 @@ class Late(NamedTuple):
 
 
 class Forged(NamedTuple):
-    """Datagrams without a good sum that claim to be of ``src``; all who hear the segment refuse them."""
+    """Datagrams with a wrong checksum that claim to be of ``src``; all hosts refuse them."""
 
     at: float
     seconds: float
     datagrams: int
     src: str
-    peer_ip: str = "192.0.2.66"
-    verdict: str = "integrity_failed"
 
 
 class Recording(NamedTuple):
-    """When a receiver records. ``fresh``: its daemon starts anew then, and a journal with it; else only its recorder
-    does, which goes on with the journal that there is."""
+    """When a receiver records. ``fresh``: its daemon restarts with a new journal; else only the recorder restarts and
+    continues the journal."""
 
     start: float = 0.0
     end: float = float("inf")
@@ -99,7 +105,7 @@ class Recording(NamedTuple):
 
 
 class Down(NamedTuple):
-    """A host that is off: nothing is sent or heard there, and its daemon starts anew afterwards."""
+    """A host that is off: it sends and receives nothing, and its daemon restarts afterwards."""
 
     host: str
     start: float
@@ -108,9 +114,9 @@ class Down(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """Who sends. ``rate`` is in messages a second, evenly; ``heartbeat`` in seconds between them, 0 for none. ``start``
-    None numbers from the clock in microseconds, as the daemon's clients do. ``own`` False: a program that does not go
-    through its host's daemon, and so is heard there like any other."""
+    """A program that sends. ``rate`` is in messages a second, evenly; ``heartbeat`` in seconds between them, 0 for
+    none. ``start`` None numbers from the clock in microseconds, as the daemon's clients do. ``own`` False: the program
+    does not use its host's daemon, which receives its messages like those of other hosts."""
 
     src: str
     host: str
@@ -119,22 +125,20 @@ class Source:
     channels: tuple[str, ...] = ("data",)
     heartbeat: float = 0.0
     copies: int = 1
-    spacing: float = 0.002
     restarts: tuple[Restart, ...] = ()
     bursts: tuple[Burst, ...] = ()
     port: int = 40_000
     since: float = 0.0
     until: float = float("inf")
-    size: int = 80
     own: bool = True
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """All there is to know: who is there, who sends what, and what goes wrong. ``start`` is in seconds since 1970.
+    """Hosts, what they send, and what goes wrong. ``start`` is in seconds since 1970.
 
     ``segments`` and ``recordings`` name only the hosts that differ from the others, which are all on one segment and
-    record all the time. ``sessionless`` are hosts whose files of sessions got lost."""
+    record all the time. ``sessionless`` are hosts whose session files are missing."""
 
     hosts: tuple[str, ...]
     sources: tuple[Source, ...]
@@ -149,13 +153,11 @@ class Fleet:
     recordings: Mapping[str, tuple[Recording, ...]] = field(default_factory=dict)
     segments: Mapping[str, str] = field(default_factory=dict)
     sessionless: frozenset[str] = frozenset()
-    rules: DedupRules = field(default_factory=DedupRules)
-    payload: bool = False
 
 
 class Sent(NamedTuple):
-    """A message as it was sent: ``at`` in microseconds since the start of the fleet, ``run`` counts from 1 how often
-    its source has begun, ``lost`` says which of its copies nobody got, bit by bit."""
+    """A message as it was sent: ``at`` in microseconds since the start of the fleet, ``run`` counts the starts of its
+    source from 1, ``lost`` has a bit for each copy that was lost at the sender."""
 
     at: int
     source: int
@@ -167,7 +169,7 @@ class Sent(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """A row of a journal; ``message`` is its index in `Simulation.sent`, -1 for what nobody has sent."""
+    """A row of a journal; ``message`` is its index in `Simulation.sent`, -1 if forged."""
 
     journal_id: str
     rec_no: int
@@ -190,7 +192,7 @@ class _Arrival(NamedTuple):
 
 
 class Simulation:
-    """A fleet at work. `heard` may be read host by host, as a stream, and again."""
+    """What the hosts of a fleet send and record."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -201,7 +203,7 @@ class Simulation:
         return self.fleet.segments.get(host, "lan")
 
     def recordings(self, host: str) -> list[Recording]:
-        """When a host records: what it was told, without the time in which it was down."""
+        """When a host records: its recordings without the time in which it was down."""
         kept = list(self.fleet.recordings.get(host, (Recording(),)))
         for down in self.fleet.downs:
             if down.host == host:
@@ -230,12 +232,8 @@ class Simulation:
             for journal, recording in zip(self.journals(host), self.recordings(host), strict=True)
         ]
 
-    def rows(self, host: str) -> Iterator[Observation]:
-        """What a host has recorded."""
-        return (heard.row for heard in self.heard(host))
-
     def heard(self, host: str) -> Iterator[Heard]:
-        """What a host has recorded, in order, and which message each row is of."""
+        """Yield what a host records, in order, with the message of each row."""
         recordings, journals = self.recordings(host), self.journals(host)
         daemon = _Daemon(self.fleet, host)
         current, end, journal, number = -1, 0, "", 0
@@ -254,13 +252,13 @@ class Simulation:
                 number += 1
 
     def _clock(self, host: str, at: int) -> int:
-        """What a host's clock says at a moment of the fleet."""
+        """Convert a time of the fleet to the host's clock."""
         return self.fleet.start * SECOND + at + round(self.fleet.offsets.get(host, 0.0) * SECOND)
 
     def _arrivals(self, host: str) -> list[_Arrival]:
-        """What comes to a host, in order; forged datagrams are numbered downward from -1."""
+        """List the datagrams that reach a host, in order; forged ones are numbered downward from -1."""
         fleet = self.fleet
-        chance = random.Random(f"{fleet.seed}/{host}")  # noqa: S311
+        chance = random.Random(f"{fleet.seed}/{host}")
         losses = [(loss, spans) for loss, spans in self._losses if loss.receiver == host]
         heard = [self.segment(source.host) == self.segment(host) for source in fleet.sources]
         down = [(int(each.start * SECOND), int(each.end * SECOND)) for each in fleet.downs if each.host == host]
@@ -270,7 +268,7 @@ class Simulation:
             if not heard[message.source]:
                 continue
             for copy in range(source.copies):
-                at = message.at + int(copy * source.spacing * SECOND) + DELAY + chance.randrange(JITTER)
+                at = message.at + int(copy * SPACING) + DELAY + chance.randrange(JITTER)
                 gone = any(_hits(loss, spans, source.src, message, chance) for loss, spans in losses)
                 if gone or message.lost >> copy & 1 or any(start <= at < end for start, end in down):
                     continue
@@ -289,13 +287,14 @@ class Simulation:
         if arrival.message < 0:
             forged = fleet.forged[-1 - arrival.message]
             key = seq_key(arrival.at)
-            where = (at, self.segment(host), forged.peer_ip, 5400, forged.verdict, "BCCN1", "hmac", forged.src, key)
+            where = (at, self.segment(host), FORGER, 5400, "integrity_failed", "BCCN1", "hmac", forged.src, key)
             return Observation(*where, 0, "forged", FORM_NAMES[PLAIN], 200, None)
         message = self.sent[arrival.message]
         source = fleet.sources[message.source]
-        address = address_of(fleet, source.host)
+        number = fleet.hosts.index(source.host) + 1
+        address = f"10.0.{number >> 8}.{number & 255}"
         verdict, epoch = daemon.judge(message, address, arrival.at / SECOND)
-        size = 0 if message.chan.startswith("heartbeat/") else source.size
+        size = 0 if message.chan.startswith("heartbeat/") else SIZE
         length = ENVELOPE + len(source.src) + len(str(message.seq)) + len(message.chan) + SEPARATORS + size
         return Observation(
             at,
@@ -311,19 +310,18 @@ class Simulation:
             message.chan,
             FORM_NAMES[form_of(message.chan.encode())],
             length,
-            b"x" * size if fleet.payload else None,
+            None,
         )
 
 
 class _Daemon:
-    """The part of a host's daemon that judges."""
+    """The trackers of a host's daemon."""
 
     def __init__(self, fleet: Fleet, host: str) -> None:
-        self._fleet = fleet
         self._names = [source.src.encode() for source in fleet.sources]
         self._beats = [HEARTBEAT + name for name in self._names]
-        self._sources = Sources(fleet.rules)
-        self._nameless = Nameless(fleet.rules.horizon)
+        self._sources = Sources(DedupRules())
+        self._nameless = Nameless(DedupRules().horizon)
         self._liveness: Liveness | None = None
         self._swept = 0.0
         for name, source in zip(self._names, fleet.sources, strict=True):
@@ -331,11 +329,11 @@ class _Daemon:
                 self._sources.claim(name).next = 2**64
 
     def judge(self, message: Sent, address: str, now: float) -> tuple[str, int]:
-        """The verdict on a datagram, and the daemon's count of its source's epochs."""
+        """Return the verdict on a datagram, and the daemon's epoch of its source."""
         if self._liveness is None:
             self._liveness = Liveness(self._sources, LivenessRules(), now)
             self._swept = now
-        while self._swept + TICK <= now:  # the daemon looks at the time whether or not anything comes
+        while self._swept + TICK <= now:  # the daemon's timer runs without traffic, too
             self._swept += TICK
             while self._liveness.sweep(self._swept):
                 pass
@@ -354,19 +352,8 @@ class _Daemon:
         return NAMES[verdict], self._sources.epoch(src)
 
 
-def address_of(fleet: Fleet, host: str) -> str:
-    """The address of a host of the fleet."""
-    number = fleet.hosts.index(host) + 1
-    return f"10.0.{number >> 8}.{number & 255}"
-
-
-def simulate(fleet: Fleet) -> Simulation:
-    """The fleet at work."""
-    return Simulation(fleet)
-
-
 def write(fleet: Fleet, journal: str, *, file_rows: int = FILE_ROWS) -> Simulation:
-    """Put a fleet's journal where ``journal`` says, in files of at most so many rows. Raises OSError."""
+    """Write a fleet's journal below the address ``journal``, in files of at most ``file_rows`` rows. Raises OSError."""
     simulation = Simulation(fleet)
     filesystem, root = files.open_root(journal)
     for host in fleet.hosts:
@@ -374,36 +361,17 @@ def write(fleet: Fleet, journal: str, *, file_rows: int = FILE_ROWS) -> Simulati
             place = layout.ObsFile(host, layout.day_of(rows[0].ts), name, first)
             files.write(filesystem, root, place.path, files.obs_table(host, name, first, rows))
         if host not in fleet.sessionless:
-            write_sessions(simulation, host, journal)
+            sessions = simulation.sessions(host)
+            for name in dict.fromkeys(session.journal_id for session in sessions):
+                other = {"host": host, "socket_drops": 0, "tap_gaps": 0, "version": "simulated"}
+                mine = [{**other, **session._asdict()} for session in sessions if session.journal_id == name]
+                table = pa.Table.from_pylist(mine, schema=schema.SESSIONS)
+                files.write(filesystem, root, layout.sessions_path(host, name), table)
     return simulation
 
 
-def write_sessions(simulation: Simulation, host: str, journal: str) -> None:
-    """Put the files of a host's sessions in their places. Raises OSError."""
-    filesystem, root = files.open_root(journal)
-    sessions = simulation.sessions(host)
-    for name in dict.fromkeys(session.journal_id for session in sessions):
-        table = schema.SESSIONS.empty_table().from_pylist(
-            [
-                {
-                    "host": host,
-                    "journal_id": name,
-                    "start_ts": session.start_ts,
-                    "end_ts": session.end_ts,
-                    "socket_drops": 0,
-                    "tap_gaps": 0,
-                    "version": "simulated",
-                }
-                for session in sessions
-                if session.journal_id == name
-            ],
-            schema=schema.SESSIONS,
-        )
-        files.write(filesystem, root, layout.sessions_path(host, name), table)
-
-
 def _chunks(heard: Iterable[Heard], limit: int) -> Iterator[tuple[str, int, list[Observation]]]:
-    """Rows of one journal and one day, up to so many, with their journal and the number of the first."""
+    """Yield up to ``limit`` rows of one journal and day, with their journal and the number of the first."""
     rows: list[Observation] = []
     journal, first, day = "", 0, -1
     for each in heard:
@@ -419,10 +387,10 @@ def _chunks(heard: Iterable[Heard], limit: int) -> Iterator[tuple[str, int, list
 
 
 def _send(fleet: Fleet) -> Iterator[Sent]:
-    """All that is sent, source by source."""
+    """Yield all messages, source by source."""
     losses = [(loss, _spans(loss)) for loss in fleet.losses if loss.receiver is None]
     for index, source in enumerate(fleet.sources):
-        chance = random.Random(f"{fleet.seed}/{source.src}/{index}")  # noqa: S311
+        chance = random.Random(f"{fleet.seed}/{source.src}/{index}")
         restarts = sorted(source.restarts)
         seq = _start(fleet, source.start, source.since)
         run, port = 1, source.port
@@ -446,7 +414,7 @@ def _start(fleet: Fleet, start: int | None, at: float) -> int:
 
 
 def _plan(fleet: Fleet, source: Source, index: int) -> list[tuple[int, str]]:
-    """When a source sends, and on which channel. Sources are a little out of step, so that not all send at once."""
+    """List when a source sends, and on which channel. Sources have different phases, so that not all send at once."""
     end = min(source.until, fleet.duration)
     phase = 0.01 + index * 0.000_37 % 0.05
     plan: list[tuple[int, str]] = []
@@ -486,14 +454,14 @@ def _hits(loss: Loss, spans: tuple[float, float], src: str, message: Sent, chanc
 
 
 def _delay(late: Late, host: str, src: str, message: Sent) -> int:
-    """By how many microseconds a message comes later."""
+    """Return the microseconds by which a message arrives later."""
     if late.receiver != host or late.src != src or not late.start * SECOND <= message.at < late.end * SECOND:
         return 0
     return int(late.delay * SECOND) if message.seq % late.every == 0 else 0
 
 
 def _without(recording: Recording, down: Down) -> Sequence[Recording]:
-    """A recording without the time in which the host was down."""
+    """Split a recording around the time in which the host was down."""
     if down.end <= recording.start or recording.end <= down.start:
         return [recording]
     kept = []
