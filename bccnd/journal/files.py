@@ -27,8 +27,11 @@ _GROUP: Final = 131_072
 
 
 def open_root(where: str) -> tuple[pafs.FileSystem, str]:
-    """The file system and the folder that a path or a URI names. Raises pa.ArrowInvalid, OSError."""
-    filesystem, path = pafs.FileSystem.from_uri(where) if "://" in where else (pafs.LocalFileSystem(), where)
+    """The file system and the folder that a path or a URI names; ``s3a://`` is Hadoop's name for ``s3://``. Raises
+    pa.ArrowInvalid, OSError."""
+    if "://" not in where:
+        return pafs.LocalFileSystem(), where.rstrip("/") or "/"
+    filesystem, path = pafs.FileSystem.from_uri(where.replace("s3a://", "s3://", 1))
     return filesystem, path.rstrip("/") or "/"
 
 
