@@ -1,21 +1,23 @@
-"""Where a journal keeps what: names of folders and files, and back.
+"""Names of the folders and files of a journal, and how to read them.
 
-Law: everything that a name says can be read from the name alone, and a name that was not made here is nobody's file.
-``obs/host=<host>/day=<YYYY-MM-DD>/<journal_id>-<first rec_no>.parquet`` holds the records of one journal from that
-number on, without a hole; ``sessions/host=<host>/<journal_id>.parquet`` when that journal was listening.
+``obs/host=<host>/day=<YYYY-MM-DD>/<journal_id>-<first rec_no>.parquet`` holds the records of one journal and day from
+that number on, without a hole. ``<journal_id>-<first>_<last>.parquet`` is a merged file: all records from first on up to
+last. The files that it was made of may still be there; `superseded` names them, from names alone.
+``sessions/host=<host>/<journal_id>.parquet`` says when that journal was listening. Other names are not of the journal.
 """
 
 from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 OBS: Final = "obs"
 SESSIONS: Final = "sessions"
-#: how a file is called until it is whole: readers of Parquet folders leave such names alone
+#: prefix of a file's name until it is complete: readers of Parquet folders ignore such names
 UNFINISHED: Final = "."
-_FILE: Final = re.compile(r"([^/]+)-([0-9]{1,18})\.parquet")
+_FILE: Final = re.compile(r"([^/]+)-([0-9]{1,18})(?:_([0-9]{1,18}))?\.parquet")
 _HOST: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SESSIONS: Final = re.compile(r"sessions/host=([^/]+)/[^/]+\.parquet")
 _PATH: Final = re.compile(r"obs/host=([^/]+)/day=([0-9]{4}-[0-9]{2}-[0-9]{2})/([^/]+)")
@@ -25,33 +27,56 @@ _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 
 
 class ObsFile(NamedTuple):
-    """What the name of a file with records says. ``day`` is that of all its records, in UTC."""
+    """The name of a file with records, in its parts. ``day`` is that of all its records, in UTC; ``last`` is the
+    number of the last record of a merged file, None for other files."""
 
     host: str
     day: str
     journal_id: str
     first: int
+    last: int | None = None
 
     @property
     def path(self) -> str:
-        return f"{OBS}/host={self.host}/day={self.day}/{self.journal_id}-{self.first:012d}.parquet"
+        numbers = f"{self.first:012d}" if self.last is None else f"{self.first:012d}_{self.last:012d}"
+        return f"{OBS}/host={self.host}/day={self.day}/{self.journal_id}-{numbers}.parquet"
+
+    def holds(self, other: ObsFile) -> bool:
+        """Whether this is a merged file with all records of the other."""
+        return (
+            self.last is not None
+            and self[:3] == other[:3]
+            and self.first <= other.first <= (other.last or other.first) <= self.last
+        )
+
+
+def superseded(files: Iterable[ObsFile]) -> set[ObsFile]:
+    """Return the files whose records are all in a merged file among them. Readers ignore these."""
+    found = set()
+    widest: ObsFile | None = None
+    for file in sorted(set(files), key=lambda one: (*one[:4], -(one.last or 0))):
+        if widest is not None and widest.holds(file):
+            found.add(file)
+        elif file.last is not None:
+            widest = file
+    return found
 
 
 def is_host(name: str) -> bool:
-    """Whether a name can stand for a host in names of folders."""
+    """Whether a name can be a host's in names of folders."""
     return bool(_HOST.fullmatch(name)) and name not in (".", "..")
 
 
 def journal_id(now: int, random: int) -> str:
-    """The name of a journal that begins now (microseconds since 1970); names sort by when they began. ``random`` is
-    any number of 32 bits."""
+    """Return the name of a journal that begins at ``now`` (microseconds since 1970). Names sort by that time;
+    ``random`` is any number of 32 bits."""
     seconds, microseconds = divmod(now, MICROSECONDS)
     when = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return f"{when:%Y%m%dT%H%M%S}.{microseconds:06}Z-{random & 0xFFFFFFFF:08x}"
 
 
 def day_of(ts: int) -> str:
-    """The day, in UTC, of a time in microseconds since 1970."""
+    """Return the day, in UTC, of a time in microseconds since 1970."""
     return datetime.date.fromordinal(_EPOCH + ts // (86_400 * MICROSECONDS)).isoformat()
 
 
@@ -60,15 +85,18 @@ def sessions_path(host: str, journal: str) -> str:
 
 
 def host_of_sessions(path: str) -> str | None:
-    """The host that a path below the journal names, or None for one that is no file of sessions."""
+    """Return the host of a file of sessions from its path below the journal; None for other paths."""
     found = _SESSIONS.fullmatch(path)
     return found[1] if found else None
 
 
 def read_path(path: str) -> ObsFile | None:
-    """What a path below the journal says, or None for one that is no file with records."""
+    """Parse a path below the journal; None if it is not one of a file with records."""
     found = _PATH.fullmatch(path)
     name = _FILE.fullmatch(found[3]) if found and not found[3].startswith(UNFINISHED) else None
     if found is None or name is None or not is_host(found[1]):
         return None
-    return ObsFile(found[1], found[2], name[1], int(name[2]))
+    last = None if name[3] is None else int(name[3])
+    if last is not None and last < int(name[2]):
+        return None
+    return ObsFile(found[1], found[2], name[1], int(name[2]), last)

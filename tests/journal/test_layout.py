@@ -15,10 +15,21 @@ MOMENTS = st.datetimes(datetime.datetime(1970, 1, 1), datetime.datetime(2999, 12
 )
 
 
-@given(HOSTS, MOMENTS, st.integers(0, 2**40), st.integers(1, 10**17))
-def test_a_name_says_what_it_was_made_of(host: str, now: int, random: int, first: int) -> None:
-    made = layout.ObsFile(host, layout.day_of(now), layout.journal_id(now, random), first)
+@given(HOSTS, MOMENTS, st.integers(0, 2**40), st.integers(1, 10**17), st.none() | st.integers(0, 10**9))
+def test_a_name_says_what_it_was_made_of(host: str, now: int, random: int, first: int, more: int | None) -> None:
+    last = None if more is None else first + more
+    made = layout.ObsFile(host, layout.day_of(now), layout.journal_id(now, random), first, last)
     assert layout.read_path(made.path) == made
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 9), st.none() | st.integers(0, 9)), max_size=12))
+def test_files_whose_records_are_all_in_a_merged_file_are_superseded(names: list[tuple[str, int, int | None]]) -> None:
+    found = [
+        layout.ObsFile("h", "2026-11-21", j, first, None if more is None else first + more) for j, first, more in names
+    ]
+    assert layout.superseded(found) == {
+        one for one in found if any(other.holds(one) for other in found if other != one)
+    }
 
 
 @given(MOMENTS)
@@ -38,7 +49,13 @@ def test_what_was_not_named_here_or_is_not_finished_is_no_file_of_a_journal() ->
     assert layout.read_path(finished.path) == finished
     day = "obs/host=a/day=2026-11-21"
     for path in (
-        *(f"{folder}/{layout.UNFINISHED}{name}", f"{day}/x.parquet", f"{day}/x-1.txt", f"{day}/sub/x-1.parquet"),
+        *(
+            f"{folder}/{layout.UNFINISHED}{name}",
+            f"{day}/x.parquet",
+            f"{day}/x-1.txt",
+            f"{day}/x-2_1.parquet",
+            f"{day}/sub/x-1.parquet",
+        ),
         *(f"{day}/.x-000000000001.parquet/y", "obs/host=../day=2026-11-21/x-1.parquet"),
         *("obs/host=a/day=today/x-1.parquet", "sessions/host=a/x-1.parquet"),
     ):
