@@ -1,30 +1,57 @@
 """What the incremental run remembers of records and sessions that retention has taken from a journal.
 
 Invariant: retention never changes a table. A recorder removes its oldest files, and takes the time of what it removed
-out of its sessions. The sessions that were known before are kept (`remember`), and a day is not computed again once a
-file that its tables were made of is gone (`Past`): its tables stay as they are.
+out of its sessions. The sessions that were known before are kept (`remember`), and a day is not computed again once
+records that its tables were made of are gone (`Past`): its tables stay as they are. Records are known by their numbers,
+not by the names of files, for a recorder merges the files of a day.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from bccnd.journal import layout
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import store
 from bccnd.pipeline.inputs import MARGIN, Journal
 
-#: the files that the tables of a day were made of, below the tables: ``path`` and ``day``
+#: the state with what the tables of a day were made of: `Records`
 FILES: Final = f"{store.STATE}/files"
 _DAY: Final = 86_400 * layout.MICROSECONDS
+
+
+class Records(NamedTuple):
+    """The records of a file that the tables of ``day`` were made of: their journal, the number of the first one, how
+    many they are, and the times of the first and the last one in microseconds. A row of `FILES`."""
+
+    path: str
+    host: str
+    journal_id: str
+    first: int
+    rows: int
+    low: int
+    high: int
+    day: str
+
+    @property
+    def numbers(self) -> tuple[str, str, int, int]:
+        return self[1:5]
+
+
+#: the columns of `FILES`, without ``day``
+COLUMNS: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in ("path", "host", "journal_id")),
+        *((name, pa.int64()) for name in ("first", "rows", "low", "high")),
+    ]
+)
 
 
 class Stretch(NamedTuple):
@@ -85,71 +112,114 @@ def changed(before: Iterable[Stretch], after: Iterable[Stretch]) -> set[str]:
     return touched(spans)
 
 
-def incomplete(made_of: Iterable[tuple[str, str]], there: Collection[str]) -> set[str]:
-    """The days with a file that is gone. ``made_of`` has days and the files that their tables were made of, ``there``
-    are the files of the journal."""
-    return {day for day, path in made_of if path not in there}
+class Ranges:
+    """Numbers of records, by host and journal."""
+
+    def __init__(self, found: Iterable[tuple[str, str, int, int]]) -> None:
+        """``found`` has host, journal, the first number, and how many follow each other."""
+        self._ranges: dict[tuple[str, str], list[list[int]]] = {}
+        for host, journal, first, rows in sorted(found):
+            ranges = self._ranges.setdefault((host, journal), [])
+            if ranges and first <= ranges[-1][1]:
+                ranges[-1][1] = max(ranges[-1][1], first + rows)
+            else:
+                ranges.append([first, first + rows])
+
+    def hold(self, host: str, journal: str, first: int, rows: int) -> bool:
+        """Whether all of these records are among them."""
+        ranges = self._ranges.get((host, journal), [])
+        place = bisect_right(ranges, first, key=lambda one: one[0]) - 1
+        return place >= 0 and first + rows <= ranges[place][1]
+
+
+def incomplete(made_of: Iterable[Records], there: Ranges) -> set[str]:
+    """The days of which records are gone."""
+    return {one.day for one in made_of if not there.hold(one.host, one.journal_id, one.first, one.rows)}
+
+
+def of_days(found: Iterable[Records], days: Collection[str], margin: datetime.timedelta = MARGIN) -> list[Records]:
+    """What is to be kept as `FILES` when these days were made of these files and a margin around the days; whatever
+    ``day`` is in ``found``."""
+    return [
+        one._replace(day=day) for one in found for day in sorted(touched([(one.low, one.high)], margin) & set(days))
+    ]
 
 
 class Past:
-    """Tells which days can be computed again. ``left`` are those that were asked for and cannot."""
+    """Tells which files of a journal are new, and which days can be computed again.
 
-    def __init__(self, spark: SparkSession, kept: store.Store, source: Journal) -> None:
-        self._spark = spark
-        self._kept = kept
-        self._days = set(source.days)
-        self._there = {one.path for one in source.files}
+    ``new_days`` are those that new files touch; ``left`` are those that were asked for and cannot be computed again.
+    """
+
+    def __init__(self, kept: store.Store, source: Journal) -> None:
         self.left: set[str] = set()
+        self._days = set(source.days)
+        table = kept.load(FILES, COLUMNS, self._days)
+        self._made_of = list(map(Records, *(column.to_pylist() for column in table.columns)))
+        rows = {one.path: one.rows for one in self._made_of}
+        known = Ranges(one.numbers for one in self._made_of)
+        near = _beside(kept.days(FILES))
+        there, unknown = [], []
+        for file, path, _ in source.files:
+            # a merged file has its numbers in its name
+            count = rows.get(path) or (0 if file.last is None else file.last - file.first + 1)
+            numbers = (file.host, file.journal_id, file.first, count)
+            if count and known.hold(*numbers):
+                there.append(numbers)
+            elif file.day in near:
+                unknown.append((path, file))
+        # Files of other days need not be looked into: these days are computed anyway, and the files touch no others.
+        ends = source.ends(path for path, _ in unknown)
+        found = [
+            Records(path, file.host, file.journal_id, file.first, *ends[path], file.day)
+            for path, file in unknown
+            if path in ends
+        ]
+        self._new = [one for one in found if not known.hold(*one.numbers)]
+        self._incomplete = incomplete(self._made_of, Ranges([*there, *(one.numbers for one in found)]))
+        self.new_days = touched((one.low, one.high) for one in self._new)
 
-    def complete(self, days: Iterable[str], there: Collection[str] | None = None) -> set[str]:
-        """Those of some days of which no record is gone. ``there`` are the files in and beside them, by default those
-        that the journal had when it was looked at."""
+    def complete(self, days: Iterable[str]) -> set[str]:
+        """Those of some days of which no record is gone."""
         asked = set(days)
-        known = asked & self._days & self._kept.days(FILES)
-        made_of = store.read(self._spark, self._kept.folder, FILES, known, None)
-        rows = [] if made_of is None else made_of.select(F.col("day").cast("string"), "path").collect()
-        found = incomplete(((day, path) for day, path in rows), self._there if there is None else there)
-        gone = (asked - self._days) | found
+        gone = (asked - self._days) | (asked & self._incomplete)
         self.left |= gone
         return asked - gone
 
-
-def files_of(
-    spark: SparkSession,
-    source: Journal,
-    obs: DataFrame,
-    days: Collection[str] | None,
-    margin: datetime.timedelta = MARGIN,
-) -> DataFrame:
-    """What is to be kept as `FILES` when these days, or all, are computed from these rows and those around them."""
-    wanted = set(source.days if days is None else days)
-    us = F.unix_micros("ts")
-    found = obs.groupBy(F.col("_metadata.file_path").alias("uri")).agg(F.min(us).alias("low"), F.max(us).alias("high"))
-    rows = [
-        {"path": path_of(row.uri), "day": day}
-        for row in found.collect()
-        for day in sorted(touched([(row.low, row.high)], margin) & wanted)
-    ]
-    names = pa.schema([("path", pa.string()), ("day", pa.string())])
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=names))
+    def late(self) -> list[Records]:
+        """What `FILES` must have of days that are left, so that new files which came for them are new only once."""
+        late = of_days(self._new, self.left)
+        days = {one.day for one in late}
+        return [*(one for one in self._made_of if one.day in days), *late]
 
 
-def path_of(uri: str) -> str:
-    """The path below the journal of a file with records, from its URI, in which some characters are encoded."""
-    return f"{layout.OBS}/{unquote(uri).rpartition(f'/{layout.OBS}/')[2]}"
+def _beside(days: Iterable[str]) -> set[str]:
+    """Some days and those beside them."""
+    dates = [datetime.date.fromisoformat(day) for day in days]
+    return {str(date + datetime.timedelta(days=step)) for date in dates for step in (-1, 0, 1)}
 
 
-def stretches_in(sessions: DataFrame | None) -> list[Stretch]:
+def frame(spark: SparkSession, found: Sequence[Records]) -> DataFrame:
+    """Rows of `FILES`, ``day`` last."""
+    rows = pa.Table.from_pylist([one._asdict() for one in found], COLUMNS.append(pa.field("day", pa.string())))
+    return spark.createDataFrame(rows)
+
+
+def stretches(sessions: pa.Table) -> list[Stretch]:
     """The rows of sessions."""
-    if sessions is None:
-        return []
-    times = (F.unix_micros("start_ts"), F.unix_micros("end_ts"))
-    found = sessions.select("host", "journal_id", *times, "socket_drops", "tap_gaps", "version")
-    return [Stretch(*row) for row in found.collect()]
+    columns = [sessions[name] for name in journal_schema.SESSIONS.names]
+    return list(
+        map(
+            Stretch,
+            *((one.cast(pa.int64()) if pa.types.is_timestamp(one.type) else one).to_pylist() for one in columns),
+        )
+    )
 
 
-def sessions_frame(spark: SparkSession, stretches: Iterable[Stretch]) -> DataFrame:
-    """Rows of sessions, as a frame."""
-    columns = list(zip(*stretches, strict=True)) or [()] * len(journal_schema.SESSIONS)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, journal_schema.SESSIONS, strict=True)]
-    return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=journal_schema.SESSIONS))
+def sessions_table(found: Iterable[Stretch]) -> pa.Table:
+    """Rows of sessions, as a table."""
+    columns = list(zip(*found, strict=True)) or [()] * len(journal_schema.SESSIONS)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, journal_schema.SESSIONS, strict=True)],
+        schema=journal_schema.SESSIONS,
+    )

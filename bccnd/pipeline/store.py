@@ -1,56 +1,270 @@
-"""Where tables are kept, and how a run puts new ones in the place of old ones.
+"""The tables below a folder or URI, and how a run puts new partitions in the place of old ones.
 
-Law: who reads sees of each partition the old or the new one, never half of one; who runs has the folder to himself. A
-run writes below ``_new/<run>``; when all of it is there, it writes down what is to be moved (``moves``), and moves it.
-Killed before that list is there, it has changed nothing, and the next run throws away what it wrote; killed behind it,
-the next run moves the rest. On a local disk a folder is exchanged with its successor in one step; elsewhere it takes
-two renames, between which a partition is missing for an instant.
+Invariant: a run that fails or is killed leaves every table as it was, or the next run finishes it; one run has the
+folder to itself. ``<table>/day=<YYYY-MM-DD>/*.parquet`` are the tables, ``_state/<name>/day=<YYYY-MM-DD>/*.parquet`` is
+what runs keep for later ones. Readers of Parquet folders ignore names that begin with ``_``.
 
-``<tables>/<table>/day=<YYYY-MM-DD>/*.parquet`` are the tables; ``_state/<name>/day=<YYYY-MM-DD>`` is what runs keep for
-later ones: names that begin with ``_`` are left alone by who reads Parquet folders.
+On a local disk a run writes below ``_new/<run>``, then the list of its moves, then exchanges folders: readers see of
+each partition the old or the new one. Elsewhere nothing is renamed: files have the name of their run, and
+``_manifest.json`` lists the files of the last whole run. Readers go by it (`contents`). A run deletes what is not in
+it, once before its own work and once after it.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
-import io
 import json
 import os
+import re
 import secrets
-import socket
+import shutil
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from bccnd.errors import PipelineError
+from bccnd.pipeline import parquet
+from bccnd.pipeline.store_files import Root, usable
+from bccnd.pipeline.store_lock import KernelLock, LockFile
 
 STATE: Final = "_state"
 NEW: Final = "_new"
-LOCK: Final = "_lock"
-#: in the folder of a run: its list of moves; what it moves away where folders cannot be exchanged
+MANIFEST: Final = "_manifest.json"
+#: the version of the columns of tables and states
+FORMAT: Final = "2"
+_FORMAT: Final = f"{STATE}/format"
+#: in the folder of a run: its list of moves, what it has moved away, and files that it does not keep
 _MOVES: Final = "moves"
 _OLD: Final = "old"
-_DAY: Final = "day="
+_SCRATCH: Final = "scratch"
+
+_FILE: Final = re.compile(r"((?:_state/)?[^/._][^/]*)/day=[^/]+/([^/._][^/]*\.parquet)")
+#: a file that counts only where a manifest lists it
+_OF_A_RUN: Final = re.compile(r"part-[0-9a-f]{16}-.*")
 
 #: renameat2: exchange two names; the folder that relative paths begin at
 _EXCHANGE: Final = 2
 _HERE: Final = -100
 
+Contents = dict[str, list[str]]
 
-class Move(NamedTuple):
-    """A partition to be put in its place, by its path below the tables; ``number`` is its inode on a local disk."""
 
-    path: str
-    number: int
+def contents(where: str) -> Contents:
+    """The files of every table of the last whole run, below ``where``. Raises PipelineError: no_place."""
+    with usable(where):
+        return _contents(Root(where))
+
+
+def paths(where: str, table: str) -> list[str]:
+    """The files of one table of the last whole run, below ``where``. Raises PipelineError: no_place."""
+    return contents(where).get(table, [])
+
+
+def _contents(root: Root) -> Contents:
+    manifest = root.text(MANIFEST)
+    if manifest is not None:
+        listed: Contents = json.loads(manifest)["files"]
+        return listed
+    found: Contents = {}
+    for path, table, name in _files(root):
+        if not _OF_A_RUN.fullmatch(name):
+            found.setdefault(table, []).append(path)
+    return found
+
+
+def _files(root: Root) -> list[tuple[str, str, str]]:
+    """All files of tables and states: path, table, name."""
+    found = ((path, _FILE.fullmatch(path)) for path, _ in root.files())
+    return [(path, match[1], match[2]) for path, match in found if match]
+
+
+class Store(ABC):
+    """The tables below a folder, open for one run. Use `opened`. Several threads may write tables at the same time."""
+
+    def __init__(self, spark: SparkSession, root: Root, run: str) -> None:
+        self._spark = spark
+        self._root = root
+        self._run = run
+        self._there = _contents(root)
+        self._written: dict[str, list[parquet.Written]] = {}
+        self._mutex = threading.Lock()
+        #: rows that this run has written of each table
+        self.rows: dict[str, int] = {}
+
+    @property
+    def where(self) -> str:
+        return self._root.where
+
+    @property
+    def scratch(self) -> str:
+        """A folder for files that this run alone needs, on the same store; removed at the end of the run."""
+        return self._root.at(f"{NEW}/{self._run}/{_SCRATCH}")
+
+    def days(self, table: str) -> set[str]:
+        """The days of which a table has rows."""
+        return {parquet.day_of(path) for path in self._there.get(table, ())}
+
+    def _paths(self, table: str, days: Collection[str] | None) -> list[str]:
+        found = self._there.get(table, [])
+        return found if days is None else [path for path in found if parquet.day_of(path) in days]
+
+    def read(self, table: str, schema: StructType, days: Collection[str] | None = None) -> DataFrame | None:
+        """A table as the last run has left it, or these days of it, ``day`` as a string behind its columns; None where
+        there is nothing of it."""
+        found = self._paths(table, days)
+        return parquet.read(self._spark, self.where, found, schema) if found else None
+
+    def load(self, table: str, columns: pa.Schema, days: Collection[str] | None = None) -> pa.Table:
+        """The same, read by this process; ``day`` is the last column."""
+        return parquet.load(self.where, self._paths(table, days), columns)
+
+    def write(self, table: str, frame: DataFrame) -> None:
+        """Write partitions of a table, by the last column ``day``; they take their place with `commit`."""
+        self._note(table, parquet.write(frame, self.where, *self._target(table)))
+
+    def empty(self, table: str) -> None:
+        """Write nothing of a table: what it has of the days in question goes with `commit`."""
+        self._note(table, [])
+
+    def _note(self, table: str, written: list[parquet.Written]) -> None:
+        with self._mutex:
+            self._written.setdefault(table, []).extend(written)
+            self.rows[table] = self.rows.get(table, 0) + sum(one.rows for one in written)
+
+    def written(self, table: str, schema: StructType) -> DataFrame | None:
+        """What this run has written of a table; None where that is nothing."""
+        found = [one.path for one in self._written.get(table, ())]
+        return parquet.read(self._spark, self.where, found, schema) if found else None
+
+    def commit(self, days: Collection[str] | None, whole: Collection[str] = ()) -> None:
+        """Put all that was written in its place. Of the tables written, a partition of one of ``days`` (None: of any
+        day) that was not written is removed: that day has no rows any more. Of tables in ``whole`` that goes for every
+        day. Raises PipelineError: no_place, in_use."""
+        new = {table: {one.day for one in written} for table, written in self._written.items()}
+        gone = {
+            table: {day for day in self.days(table) - new[table] if days is None or table in whole or day in days}
+            for table in new
+        }
+        with usable(self.where):
+            self._publish(new, gone)
+
+    @abstractmethod
+    def _target(self, table: str) -> tuple[str, str]:
+        """The folder that a table is written to, and what names of files begin with."""
+
+    @abstractmethod
+    def _publish(self, new: dict[str, set[str]], gone: dict[str, set[str]]) -> None:
+        """Put the days written in the place of the old ones, and remove others, by table."""
+
+    @abstractmethod
+    def clean(self) -> None:
+        """Finish or remove what this run, or an earlier one that was killed, has left unfinished."""
+
+
+class ManifestStore(Store):
+    """Tables of which a manifest lists the files."""
+
+    def __init__(self, spark: SparkSession, root: Root, run: str, lock: KernelLock | LockFile) -> None:
+        super().__init__(spark, root, run)
+        self._lock = lock
+
+    def _target(self, table: str) -> tuple[str, str]:
+        return table, f"part-{self._run}"
+
+    def _publish(self, new: dict[str, set[str]], gone: dict[str, set[str]]) -> None:
+        listed = dict(self._there)
+        for table, days in new.items():
+            kept = self._paths(table, self.days(table) - days - gone[table])
+            listed[table] = sorted([*kept, *(one.path for one in self._written[table])])
+        self._lock.check()
+        self._root.put(MANIFEST, json.dumps({"format": FORMAT, "run": self._run, "files": listed}))
+        self._there = listed
+
+    def clean(self) -> None:
+        listed = {path for found in self._there.values() for path in found}
+        for path, _, _ in _files(self._root):
+            if path not in listed:
+                self._root.remove(path)
+        self._root.remove_folder(NEW)
+
+
+class LocalStore(Store):
+    """Tables on a local disk, whose partitions are exchanged."""
+
+    def _target(self, table: str) -> tuple[str, str]:
+        return f"{NEW}/{self._run}/{table}", "part"
+
+    def _publish(self, new: dict[str, set[str]], gone: dict[str, set[str]]) -> None:
+        new_folders, old_folders = (
+            sorted(f"{table}/{parquet.DAY}{day}" for table, days in found.items() for day in days)
+            for found in (new, gone)
+        )
+        run = f"{self._root.path}/{NEW}/{self._run}"
+        for table in new:
+            os.makedirs(f"{self._root.path}/{table}", exist_ok=True)
+        moves = {"moves": [[path, os.stat(f"{run}/{path}").st_ino] for path in new_folders], "gone": old_folders}
+        self._root.put(f"{NEW}/{self._run}/{_MOVES}", json.dumps(moves))
+        _move_all(self._root.path, run)
+
+    def clean(self) -> None:
+        for name in self._root.names(NEW):
+            run = f"{self._root.path}/{NEW}/{name}"
+            if os.path.exists(f"{run}/{_MOVES}"):
+                _move_all(self._root.path, run)
+            else:
+                # a task that nothing waits for may still be writing
+                shutil.rmtree(run, ignore_errors=True)
+        self._there = _contents(self._root)
+
+
+@contextmanager
+def opened(spark: SparkSession, where: str) -> Iterator[Store]:
+    """The tables below ``where``, for one run; what an earlier run has left unfinished is put right first.
+
+    Raises PipelineError: no_place, in_use, old_tables.
+    """
+    run = secrets.token_hex(8)
+    with usable(where):
+        root = Root(where)
+        if root.is_local:
+            os.makedirs(root.path, exist_ok=True)
+        lock = KernelLock(root) if root.is_local else LockFile(root, run)
+    try:
+        with usable(where):
+            _check_format(root)
+            # a copy of tables from elsewhere keeps its manifest
+            by_moves = root.is_local and root.text(MANIFEST) is None
+            store = LocalStore(spark, root, run) if by_moves else ManifestStore(spark, root, run, lock)
+            store.clean()
+        try:
+            yield store
+        finally:
+            with usable(where):
+                store.clean()
+    finally:
+        with usable(where):
+            lock.release()
+
+
+def _check_format(root: Root) -> None:
+    """Mark an empty folder as one with tables of this version. Raises PipelineError: old_tables."""
+    found = root.text(_FORMAT)
+    if found is None and not _contents(root):
+        root.put(_FORMAT, FORMAT)
+    elif found is None or found.strip() != FORMAT:
+        raise PipelineError(
+            "old_tables",
+            f"the tables in {root.where} are of another version of bccn: their columns are others",
+            "make them anew in a new folder (bccn pipeline build JOURNAL --out FOLDER), or remove them",
+        )
 
 
 @cache
@@ -71,343 +285,34 @@ def exchange(one: str, other: str) -> bool:
     raise OSError(number, os.strerror(number), one)
 
 
-class Folder:
-    """A folder on whatever file system Spark knows, through Spark's own eyes; paths are relative to it."""
-
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        context: Any = spark.sparkContext
-        self._jvm = context._jvm  # noqa: SLF001 - there is no other way to Hadoop's file systems
-        try:
-            self._root = self._jvm.org.apache.hadoop.fs.Path(root)
-            self._fs = self._root.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
-            self._root = self._fs.makeQualified(self._root)
-        except Py4JJavaError as error:
-            raise unusable(root, error) from error
-        self.name = root
-        self.uri = str(self._root.toString())
-        self.local = str(self._root.toUri().getPath()) if self._fs.getUri().getScheme() == "file" else None
-
-    def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.uri}/{path}" if path else self.uri)
-
-    def at(self, path: str) -> str:
-        """The whole URI of a path."""
-        return f"{self.uri}/{path}"
-
-    def exists(self, path: str = "") -> bool:
-        return bool(self._fs.exists(self._path(path)))
-
-    def names(self, path: str = "") -> list[str]:
-        """What is in a folder, sorted; nothing where there is none."""
-        if not self.exists(path):
-            return []
-        return sorted(str(one.getPath().getName()) for one in self._fs.listStatus(self._path(path)))
-
-    def make(self, path: str = "") -> None:
-        self._fs.mkdirs(self._path(path))
-
-    def remove(self, path: str) -> None:
-        self._fs.delete(self._path(path), True)
-
-    def move(self, path: str, to: str) -> None:
-        """Rename; ``to`` must not be there."""
-        self.make(to.rpartition("/")[0])
-        if not self._fs.rename(self._path(path), self._path(to)):
-            raise PipelineError("not_moved", f"{self.at(path)} cannot be renamed to {to}", "see what keeps it there")
-
-    def write(self, path: str, text: str, *, anew: bool = False) -> bool:
-        """Write a small file; with ``anew`` only where there is none."""
-        try:
-            stream = self._fs.create(self._path(path), not anew)
-        except Py4JJavaError as error:
-            if anew and "AlreadyExists" in str(error.java_exception.getClass().getName()):
-                return False
-            raise
-        stream.write(bytearray(text.encode()))
-        stream.close()
-        return True
-
-    def input(self, path: str) -> pa.NativeFile:
-        """A file to be read in pieces. Raises FileNotFoundError; PipelineError: no_place."""
-        return pa.PythonFile(_Input(self._fs, self._path(path), self.at(path)), mode="r")
-
-    def text(self, path: str) -> str:
-        stream = self._fs.open(self._path(path))
-        try:
-            return bytes(stream.readAllBytes()).decode()
-        finally:
-            stream.close()
-
-
-class _Input(io.RawIOBase):
-    """A file of one of Hadoop's file systems, as Python reads files."""
-
-    def __init__(self, filesystem: Any, path: Any, name: str) -> None:
-        super().__init__()
-        self._name = name
-        self._position = 0
-        with self._explained():
-            self._size = int(filesystem.getFileStatus(path).getLen())
-            self._stream = filesystem.open(path)
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except Py4JJavaError as error:
-            if "FileNotFound" in str(error.java_exception.getClass().getName()):
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._name) from error
-            raise unusable(self._name, error) from error
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        wanted = self._size - self._position
-        with self._explained():
-            self._stream.seek(self._position)
-            data = bytes(self._stream.readNBytes(max(0, wanted if size < 0 else min(size, wanted))))
-        self._position += len(data)
-        return data
-
-    def close(self) -> None:
-        if not self.closed:
-            with suppress(Py4JJavaError):
-                self._stream.close()
-        super().close()
-
-
-def unusable(root: str, error: Exception) -> PipelineError:
-    """Why a folder cannot be used, in one line."""
-    text = str(getattr(error, "java_exception", error)).splitlines()[0]
-    return PipelineError("no_place", f"{root} cannot be used: {text}", "name a folder that this user may write to")
-
-
-class Store:
-    """The tables below a folder, open for one run. Use `opened`."""
-
-    def __init__(self, spark: SparkSession, folder: Folder, run: str) -> None:
-        self._spark = spark
-        self.folder = folder
-        self._run = f"{NEW}/{run}"
-        self._written: list[str] = []
-
-    # -- what is there
-
-    def days(self, table: str) -> set[str]:
-        """The days of which a table has a partition."""
-        return {name.removeprefix(_DAY) for name in self.folder.names(table) if name.startswith(_DAY)}
-
-    def read(self, table: str, schema: StructType | None = None) -> DataFrame | None:
-        """A table as it stands, ``day`` as a string behind its columns; None where there is nothing of it."""
-        return read(self._spark, self.folder, table, self.days(table), schema)
-
-    # -- what is to be there
-
-    def write(self, table: str, frame: DataFrame) -> None:
-        """Write partitions of a table, by its column ``day``; they take their place with `commit`."""
-        frame.write.partitionBy("day").option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(
-            self.folder.at(f"{self._run}/{table}")
-        )
-        self._written.append(table)
-
-    def empty(self, table: str) -> None:
-        """Write nothing of a table: what it has of the days in question goes with `commit`."""
-        self._written.append(table)
-
-    def written(self, table: str) -> DataFrame | None:
-        """What this run has written of a table."""
-        days = {name.removeprefix(_DAY) for name in self.folder.names(f"{self._run}/{table}") if name.startswith(_DAY)}
-        return read(self._spark, self.folder, f"{self._run}/{table}", days, None)
-
-    def note(self, name: str, text: str) -> None:
-        """Write a small text to be kept, with the same `commit`."""
-        self.folder.write(f"{self._run}/{STATE}/{name}/day=all/note", text)
-        self._written.append(f"{STATE}/{name}")
-
-    def noted(self, name: str) -> str | None:
-        """What was kept under a name."""
-        path = f"{STATE}/{name}/day=all/note"
-        return self.folder.text(path) if self.folder.exists(path) else None
-
-    def commit(self, days: Collection[str] | None, whole: Collection[str] = ()) -> None:
-        """Put all that was written in its place. Of the tables written, a partition of one of ``days`` (None: of any
-        day) that was not written is taken away: that day has nothing any more. Of tables in ``whole`` that goes for
-        every day."""
-        moves, gone = [], []
-        for table in dict.fromkeys(self._written):
-            new = {name for name in self.folder.names(f"{self._run}/{table}") if name.startswith(_DAY)}
-            moves += [f"{table}/{name}" for name in sorted(new)]
-            old = {f"{_DAY}{day}" for day in self.days(table)}
-            if days is not None and table not in whole:
-                old &= {f"{_DAY}{day}" for day in days}
-            gone += [f"{table}/{name}" for name in sorted(old - new)]
-        for table in self._written:
-            self.folder.make(table)
-        listed = {"moves": [[path, self._number(path)] for path in moves], "gone": gone}
-        self.folder.write(f"{self._run}/{_MOVES}.part", json.dumps(listed))
-        self.folder.move(f"{self._run}/{_MOVES}.part", f"{self._run}/{_MOVES}")
-        _move_all(self.folder, self._run)
-
-    def _number(self, path: str) -> int:
-        return os.stat(f"{self.folder.local}/{self._run}/{path}").st_ino if self.folder.local else 0
-
-
-def read(
-    spark: SparkSession, folder: Folder, table: str, days: Collection[str], schema: StructType | None
-) -> DataFrame | None:
-    """Partitions of a table of a folder; None where it has none."""
-    if not days:
-        return None
-    reader = spark.read.option("basePath", folder.at(table))
-    if schema is not None:
-        reader = reader.schema(StructType(list(schema.fields)).add("day", "string"))
-    else:
-        # a day with more hosts has more columns
-        reader = reader.option("mergeSchema", "true")
-    return reader.parquet(*[folder.at(f"{table}/{_DAY}{day}") for day in sorted(days)])
-
-
-@contextmanager
-def opened(spark: SparkSession, root: str) -> Iterator[Store]:
-    """The tables below ``root``, for one run; what an earlier one has left is put right first.
-
-    Raises PipelineError: no_place, in_use.
-    """
-    folder = Folder(spark, root)
-    try:
-        folder.make()
-        with _locked(folder):
-            for name in folder.names(NEW):
-                _finish(folder, f"{NEW}/{name}")
-            run = secrets.token_hex(8)
-            try:
-                yield Store(spark, folder, run)
-            finally:
-                if not folder.exists(f"{NEW}/{run}/{_MOVES}"):
-                    folder.remove(f"{NEW}/{run}")
-    except Py4JJavaError as error:
-        raise unusable(root, error) from error
-    except OSError as error:
-        raise unusable(root, error) from error
-
-
-def _finish(folder: Folder, run: str) -> None:
-    """What is left of a run that was killed: the rest of its moves, or nothing."""
-    if folder.exists(f"{run}/{_MOVES}"):
-        _move_all(folder, run)
-    else:
-        folder.remove(run)
-
-
-def _move_all(folder: Folder, run: str) -> None:
+def _move_all(root: str, run: str) -> None:
     """Do what the list of a run says, as far as it has not been done."""
-    listed = json.loads(folder.text(f"{run}/{_MOVES}"))
+    with open(f"{run}/{_MOVES}", encoding="utf-8") as file:
+        listed = json.load(file)
     for path, number in listed["moves"]:
-        _move(folder, run, Move(path, number))
+        _move(root, run, path, number)
     for path in listed["gone"]:
-        if folder.exists(path):
-            folder.move(path, f"{run}/{_OLD}/{path}")
-    # The list goes last: what is behind it has been done.
-    for name in folder.names(run):
+        if os.path.exists(f"{root}/{path}"):
+            _rename(f"{root}/{path}", f"{run}/{_OLD}/{path}")
+    # The list goes last: until then the next run repeats this.
+    for name in os.listdir(run):
         if name != _MOVES:
-            folder.remove(f"{run}/{name}")
-    folder.remove(run)
+            shutil.rmtree(f"{run}/{name}")
+    shutil.rmtree(run)
 
 
-def _move(folder: Folder, run: str, move: Move) -> None:
-    new = f"{run}/{move.path}"
-    if not folder.exists(new):
+def _move(root: str, run: str, path: str, number: int) -> None:
+    """Put a partition in its place; ``number`` is its inode, by which it is known when it is there already."""
+    new, there = f"{run}/{path}", f"{root}/{path}"
+    if not os.path.exists(new):
         return
-    if folder.exists(move.path):
-        if folder.local is not None:
-            there = f"{folder.local}/{move.path}"
-            if os.stat(there).st_ino == move.number or exchange(f"{folder.local}/{new}", there):
-                return
-        folder.move(move.path, f"{run}/{_OLD}/{move.path}")
-    folder.move(new, move.path)
+    if os.path.exists(there):
+        if os.stat(there).st_ino == number or exchange(new, there):
+            return
+        _rename(there, f"{run}/{_OLD}/{path}")
+    _rename(new, there)
 
 
-# -- one run at a time
-
-
-@contextmanager
-def _locked(folder: Folder) -> Iterator[None]:
-    if folder.local is not None:
-        with _locked_here(folder, folder.local):
-            yield
-        return
-    mine = json.dumps(_myself())
-    if not folder.write(LOCK, mine, anew=True):
-        owner = json.loads(folder.text(LOCK) or "{}")
-        if not _is_dead(owner):
-            raise _in_use(folder, owner)
-        folder.remove(LOCK)
-        if not folder.write(LOCK, mine, anew=True):
-            raise _in_use(folder, {})
-    try:
-        yield
-    finally:
-        folder.remove(LOCK)
-
-
-@contextmanager
-def _locked_here(folder: Folder, path: str) -> Iterator[None]:
-    """On a local disk the kernel keeps the lock: it ends with its owner, however that ends."""
-    descriptor = os.open(f"{path}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _in_use(folder, json.loads(os.pread(descriptor, 4096, 0) or b"{}")) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(_myself()).encode(), 0)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _myself() -> dict[str, str | int]:
-    return {"host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid())}
-
-
-def _started(pid: int) -> int:
-    """When a process began, in ticks since boot: with its pid it names a process. 0 where there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-def _is_dead(owner: dict[str, Any]) -> bool:
-    """Whether a lock was left by a process of this host that is no more; of others nobody here can say."""
-    return owner.get("host") == socket.gethostname() and _started(int(owner["pid"])) != owner.get("started")
-
-
-def _in_use(folder: Folder, owner: dict[str, Any]) -> PipelineError:
-    who = f"process {owner['pid']} of {owner['host']}" if "pid" in owner else "another run"
-    remedy = "wait for it to end"
-    if folder.local is None:
-        remedy += f"; if it is dead, remove {folder.at(LOCK)}"
-    return PipelineError("in_use", f"{who} is at work on {folder.name}", remedy)
-
-
-def tables(spark: SparkSession, root: str, table: str, schema: StructType | None = None) -> DataFrame | None:
-    """A table for whoever only reads; None where there is nothing of it. Raises PipelineError: no_place."""
-    folder = Folder(spark, root)
-    try:
-        days = {name.removeprefix(_DAY) for name in folder.names(table) if name.startswith(_DAY)}
-        return read(spark, folder, table, days, schema)
-    except (Py4JJavaError, PySparkException) as error:
-        raise unusable(root, error) from error
+def _rename(path: str, to: str) -> None:
+    os.makedirs(os.path.dirname(to), exist_ok=True)
+    os.rename(path, to)

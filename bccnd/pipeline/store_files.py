@@ -1,0 +1,89 @@
+"""Small files below a folder or URI, each written as a whole, on any file system that pyarrow knows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from bccnd.errors import PipelineError
+from bccnd.journal import files
+
+#: file systems on which a file appears when it has been written, in the place of the one before
+_OBJECT_STORES: Final = ("s3", "gcs", "abfs")
+_NEXT: Final = ".next"
+
+
+class Root:
+    """A folder, by its path or URI; paths are those below it. Every method raises OSError or pa.ArrowException."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where if "://" in where else os.path.abspath(where)
+        self.filesystem, self.path = files.open_root(self.where)
+        self.is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
+
+    def at(self, path: str) -> str:
+        """The whole path or URI of something below the folder."""
+        if "://" not in self.where:
+            return f"{self.where}/{path}"
+        place, mark, options = self.where.partition("?")
+        return f"{place.rstrip('/')}/{path}{mark}{options}"
+
+    def names(self, path: str = "") -> list[str]:
+        """What is in a folder; nothing where there is none."""
+        selector = pafs.FileSelector(f"{self.path}/{path}".rstrip("/"), allow_not_found=True)
+        return sorted(one.base_name for one in self.filesystem.get_file_info(selector))
+
+    def files(self, path: str = "") -> list[tuple[str, int]]:
+        """All files below a folder, sorted, with their sizes; nothing where there is none."""
+        folder = f"{self.path}/{path}".rstrip("/")
+        found = self.filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True, recursive=True))
+        return sorted((one.path[len(self.path) + 1 :], one.size) for one in found if one.type == pafs.FileType.File)
+
+    def text(self, path: str) -> str | None:
+        """What `put` has written, or None."""
+        for name in (path, path + _NEXT):
+            with suppress(FileNotFoundError):
+                with self.filesystem.open_input_stream(f"{self.path}/{name}") as stream:
+                    text = stream.read().decode()
+                # a file without its end has not been written completely
+                if text.endswith("\n"):
+                    return str(text)
+        return None
+
+    def put(self, path: str, text: str) -> None:
+        """Write a small file; readers see the old or the new one."""
+        place = f"{self.path}/{path}"
+        whole = self.filesystem.type_name in _OBJECT_STORES
+        if not whole:
+            self.filesystem.create_dir(place.rpartition("/")[0], recursive=True)
+        with self.filesystem.open_output_stream(place if whole else place + _NEXT) as stream:
+            stream.write(f"{text}\n".encode())
+        if not whole:
+            self.filesystem.move(place + _NEXT, place)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        with suppress(FileNotFoundError):
+            self.filesystem.delete_file(f"{self.path}/{path}")
+
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder and what is in it, if it is there."""
+        with suppress(FileNotFoundError):
+            self.filesystem.delete_dir(f"{self.path}/{path}")
+
+
+@contextmanager
+def usable(where: str) -> Iterator[None]:
+    """Explain in one line why a folder cannot be used. Raises PipelineError: no_place."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise PipelineError(
+            "no_place", f"{where} cannot be used: {reason}", "name a folder that this user may read and write"
+        ) from error
