@@ -109,7 +109,7 @@ def build(journal: str, tables: str, master: str | None, memory: str, conf: dict
     with session(master, memory, conf) as (spark, say):
         from bccnd.pipeline.build import build as make
 
-        _summary(make(spark, journal, tables, tell=say), tables, as_json)
+        _summary(make(spark, journal, tables, progress=say), tables, as_json)
 
 
 @pipeline.command()
@@ -146,7 +146,7 @@ def stream(
         from bccnd.pipeline.stream import once as make
 
         while True:
-            outcome = make(spark, journal, tables, checkpoint, tell=say)
+            outcome = make(spark, journal, tables, checkpoint, progress=say)
             if outcome.days or outcome.left or once:
                 _summary(outcome, tables, as_json)
             if once:

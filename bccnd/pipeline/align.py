@@ -31,6 +31,8 @@ from typing import Final, NamedTuple
 
 #: numbers: as far as this, back or forward, is a new epoch (`DedupRules.sanity`)
 SANITY: Final = 1024
+#: microseconds
+SECOND: Final = 1_000_000
 #: microseconds after which nothing is a late copy (`DedupRules.horizon`)
 HORIZON: Final = 2_000_000
 #: microseconds by which estimates of clocks may be wrong, beside how much they waver
@@ -91,12 +93,19 @@ class Piece(NamedTuple):
     epoch: int
 
 
+class Epoch(NamedTuple):
+    """A run of a source. ``number`` is the second (unix time) in which it began, or the next one that is free."""
+
+    number: int
+    cause: str
+
+
 @dataclass
 class Alignment:
-    """The epochs of a source: the causes of number 1, 2, ...; the pieces, none where all rows are of epoch 1; for each
-    day a mark that changes when rows of it go to other epochs, none where all go to epoch 1."""
+    """The epochs of a source, in the order of time; the pieces, none where there is one epoch; for each day a mark that
+    changes when rows of it go to other epochs."""
 
-    causes: list[str]
+    epochs: list[Epoch]
     pieces: list[Piece] = field(default_factory=list)
     marks: dict[str, int] = field(default_factory=dict)
 
@@ -155,11 +164,12 @@ def align(runs: Iterable[Run], recorded: Sequence[tuple[int, int]] | None = None
     for each in stretches:
         _place(each, restarts)
     blocks = _blocks([one for each in stretches for one in each], restarts, recorded)
-    causes, first = _number(blocks, restarts)
-    if len(causes) == 1:
-        return Alignment(causes)
-    pieces = [piece for each in stretches for one in _pieces(each, restarts) for piece in _by_key(one, blocks, first)]
-    return Alignment(causes, pieces, _marks(stretches, restarts, blocks, first))
+    epochs = _number(blocks, restarts)
+    alignment = Alignment([one for each in epochs for one in each], marks=_marks(stretches, restarts, blocks, epochs))
+    if len(alignment.epochs) > 1:
+        divided = [piece for each in stretches for piece in _pieces(each, restarts)]
+        alignment.pieces = [part for piece in divided for part in _by_key(piece, blocks, epochs)]
+    return alignment
 
 
 def _host(run: Run) -> str:
@@ -274,10 +284,17 @@ class _Span(NamedTuple):
     end: int
 
 
+class _Block(NamedTuple):
+    """The numbers of an epoch within its era: the lowest of them, and when the first of them was heard."""
+
+    low: int
+    start: int
+
+
 def _blocks(
     stretches: Sequence[_Stretch], restarts: Sequence[_Restart], recorded: Sequence[tuple[int, int]] | None
-) -> list[list[int]]:
-    """For each era the first numbers of its epochs, but for the first, which has whatever is lower."""
+) -> list[list[_Block]]:
+    """For each era its epochs; the first has whatever is lower as well."""
     spans: list[list[_Span]] = [[] for _ in range(len(restarts) + 1)]
     for stretch in stretches:
         for run in stretch.runs:
@@ -291,21 +308,38 @@ def _blocks(
                     high, end = min(high, max(run.lo_key, restarts[era].old_key)), restarts[era].after
                 if low <= high:
                     spans[era].append(_Span(low, high, start, end))
-    return [_jumps(sorted(each), recorded) for each in spans]
+    return [
+        _jumps(sorted(each), recorded) or [_Block(-ENDLESS - 1, restarts[era - 1].before if era else restarts[0].after)]
+        for era, each in enumerate(spans)
+    ]
 
 
-def _jumps(spans: Sequence[_Span], recorded: Sequence[tuple[int, int]] | None) -> list[int]:
-    """The numbers behind holes that are too wide for a loss."""
+def _jumps(spans: Sequence[_Span], recorded: Sequence[tuple[int, int]] | None) -> list[_Block]:
+    """The epochs of an era: holes that are too wide for a loss part them."""
     fastest = max((Fraction(each.high - each.low, max(each.end - each.start, LEAST)) for each in spans), default=0)
-    found: list[int] = []
+    found: list[_Block] = []
     reached: _Span | None = None
     for each in spans:
-        if reached is not None and each.low - reached.high >= SANITY:
+        if reached is None:
+            found.append(_Block(-ENDLESS - 1, each.start))
+        elif each.low - reached.high >= SANITY:
             meanwhile = overlap(recorded, reached.end, each.start)
             if each.low - reached.high - 1 > RATES * fastest * meanwhile:
-                found.append(each.low)
+                found.append(_Block(each.low, each.start))
+        found[-1] = found[-1]._replace(start=min(found[-1].start, each.start))
         if reached is None or each.high > reached.high:
             reached = each
+    return found
+
+
+def joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same times, in order and without overlaps."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
     return found
 
 
@@ -322,26 +356,29 @@ def overlap(recorded: Sequence[tuple[int, int]] | None, start: int, end: int) ->
     return total
 
 
-def _number(blocks: Sequence[Sequence[int]], restarts: Sequence[_Restart]) -> tuple[list[str], list[int]]:
-    """The causes of all epochs, and for each era the number of its first one."""
-    causes: list[str] = []
-    first: list[int] = []
-    for era, jumps in enumerate(blocks):
-        first.append(len(causes) + 1)
-        causes.append(FIRST if era == 0 else RESTART if restarts[era - 1].noticed else MASKED)
-        causes += [JUMP] * len(jumps)
-    return causes, first
+def _number(blocks: Sequence[Sequence[_Block]], restarts: Sequence[_Restart]) -> list[list[Epoch]]:
+    """The epochs of each era."""
+    found: list[list[Epoch]] = []
+    last = -ENDLESS
+    for era, each in enumerate(blocks):
+        cause = FIRST if era == 0 else RESTART if restarts[era - 1].noticed else MASKED
+        found.append([])
+        for block in each:
+            last = max(block.start // SECOND, last + 1)
+            found[-1].append(Epoch(last, cause))
+            cause = JUMP
+    return found
 
 
-def _by_key(piece: Piece, blocks: Sequence[Sequence[int]], first: Sequence[int]) -> Iterator[Piece]:
+def _by_key(piece: Piece, blocks: Sequence[Sequence[_Block]], epochs: Sequence[Sequence[Epoch]]) -> Iterator[Piece]:
     """A piece of one era, divided by its jumps."""
-    era = piece.epoch
-    bounds = [-ENDLESS - 1, *blocks[era], ENDLESS]
+    its = blocks[piece.epoch]
+    bounds = [*(block.low for block in its), ENDLESS]
     for number, (low, high) in enumerate(pairwise(bounds)):
         lowest = max(piece.lo_key, low)
-        highest = min(piece.hi_key, high - 1 if number < len(blocks[era]) else high)
+        highest = min(piece.hi_key, high - 1 if number < len(its) - 1 else high)
         if lowest <= highest:
-            yield piece._replace(lo_key=lowest, hi_key=highest, epoch=first[era] + number)
+            yield piece._replace(lo_key=lowest, hi_key=highest, epoch=epochs[piece.epoch][number].number)
 
 
 def _pieces(stretches: Sequence[_Stretch], restarts: Sequence[_Restart]) -> Iterator[Piece]:
@@ -394,30 +431,29 @@ def _between(crack: _Break, before: int, behind: int) -> Iterator[Piece]:
 def _marks(
     stretches: Sequence[Sequence[_Stretch]],
     restarts: Sequence[_Restart],
-    blocks: Sequence[Sequence[int]],
-    first: Sequence[int],
+    blocks: Sequence[Sequence[_Block]],
+    epochs: Sequence[Sequence[Epoch]],
 ) -> dict[str, int]:
     """For each day a number that tells how its rows are divided among epochs."""
-    days: dict[str, list[tuple[object, ...]]] = {}
+    days: dict[str, set[tuple[object, ...]]] = {}
     for each in stretches:
         for stretch in each:
             for run in stretch.runs:
                 low, high = _eras_of(run, stretch, restarts)
-                eras = tuple((first[era], tuple(blocks[era])) for era in range(low, high + 1))
+                eras = tuple(
+                    (tuple(one.number for one in epochs[era]), tuple(block.low for block in blocks[era]))
+                    for era in range(low, high + 1)
+                )
                 cuts = tuple((restarts[era].after, restarts[era].before) for era in range(low, high))
-                days.setdefault(run.day, []).append((run.host, run.journal_id, run.from_rec, eras, cuts))
-    trivial = {1}
-    return {
-        day: zlib.crc32(repr(sorted(each)).encode())
-        for day, each in days.items()
-        if any({number for number, _ in eras} != trivial or any(jumps for _, jumps in eras) for *_, eras, _ in each)  # type: ignore[attr-defined]
-    }
+                its = days.setdefault(run.day, set())
+                its.add(eras if len(epochs) == 1 else (run.host, run.journal_id, run.from_rec, eras, cuts))
+    return {day: zlib.crc32(repr(sorted(each)).encode()) for day, each in days.items()}
 
 
 def find(alignment: Alignment, host: str, journal: str, rec_no: int, ts: int, key: int) -> int:
-    """The epoch of a row; 0 for one that no piece takes. What the join in messages.py does, for one row."""
+    """The epoch of a row; 0 for one that no piece takes. What `placement` does for many rows."""
     if not alignment.pieces:
-        return 1
+        return alignment.epochs[0].number
     for piece in alignment.pieces:
         if (
             (piece.host, piece.journal_id) == (host, journal)

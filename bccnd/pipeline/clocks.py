@@ -16,13 +16,17 @@ from collections.abc import Collection, Iterable, Mapping
 from statistics import median_low
 from typing import Final, NamedTuple
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import align, runs
-from bccnd.pipeline.runs import MINUTE
+from bccnd.pipeline.align import HORIZON
+from bccnd.pipeline.batch import Numbers, grouped
+from bccnd.pipeline.retained import Stretch as Session
+from bccnd.pipeline.rows import DAY, MINUTE, day_of
 
+#: rows of a day by which clocks are compared, at most: enough for percentiles to the microsecond or so
+SAMPLE: Final = 500_000
 #: microseconds beyond which the wavering of a clock tells nothing
 MAX_SPREAD: Final = 2_000_000
 
@@ -46,6 +50,7 @@ class Apart(NamedTuple):
     low: int
     middle: int
     high: int
+    n: int = 0
 
 
 class Kept(NamedTuple):
@@ -97,6 +102,68 @@ def kept_corrections(state: DataFrame | None) -> dict[Key, int]:
         return {}
     found = state.filter("kind = 'clock'").select("day", "host", "offset").collect()
     return {(day, host): by for day, host, by in found}
+
+
+# -- how far clocks are apart
+
+
+def references(rows: Mapping[str, int], together: Iterable[Iterable[str]]) -> dict[str, str]:
+    """The reference of each host, from the new rows of each and the sets of hosts that hear the same source: the host
+    with most rows of those that are so connected, of several the first by name."""
+    group = {host: host for host in rows}
+
+    def top(host: str) -> str:
+        while group[host] != host:
+            host = group[host]
+        return host
+
+    for hosts in together:
+        first, *others = hosts
+        for other in others:
+            group[top(other)] = top(first)
+    best: dict[str, str] = {}
+    for host in sorted(rows, key=lambda host: (-rows[host], host)):
+        best.setdefault(top(host), host)
+    return {host: best[top(host)] for host in rows}
+
+
+def parts_of(rows: int) -> int:
+    """Of how many parts of a day's messages one is taken: a power of two, so that larger parts hold smaller ones."""
+    return 1 << max(0, -(-rows // SAMPLE) - 1).bit_length()
+
+
+def apart(day: str, samples: Iterable[tuple[str, bytes]], reference: Mapping[str, str], parts: int) -> list[Apart]:
+    """How far the clocks of a day's hosts are apart: percentiles over messages that a host and its reference both
+    accepted, and only those with a number that neither has seen twice, as a number may come in more than one epoch.
+    ``samples`` are from `extract`; one message of ``parts`` is taken."""
+    data: dict[str, list[Numbers]] = {}
+    for host, each in samples:
+        data.setdefault(host, []).append(np.frombuffer(each, "<i8").reshape(3, -1))
+    single = {host: _single(np.concatenate(each, axis=1), parts) for host, each in data.items()}
+    found = []
+    for host in sorted(single):
+        other = reference[host]
+        if host == other or other not in single:
+            continue
+        messages, times = single[host]
+        its_messages, its_times = single[other]
+        _, mine, its = np.intersect1d(messages, its_messages, assume_unique=True, return_indices=True)
+        if len(mine):
+            low, middle, high = np.floor(np.percentile(times[mine] - its_times[its], (5, 50, 95)) + 0.5).astype(int)
+            found.append(Apart(day, host, other, int(low), int(middle), int(high), len(mine)))
+    return found
+
+
+def _single(sample: Numbers, parts: int) -> tuple[Numbers, Numbers]:
+    """The messages of a host that came once, and when: of its own broadcasts copies may be there."""
+    message, ts, looped = sample[:, (sample[0].view(np.uint64) & np.uint64(parts - 1)) == 0]
+    if not len(message):
+        return message, ts
+    groups = grouped(message)
+    first = groups.reduce(np.minimum, ts)
+    copies = groups.reduce(np.minimum, looped).astype(bool) & (groups.reduce(np.maximum, ts) - first <= HORIZON)
+    once = (groups.count() == 1) | copies
+    return groups.first(message)[once], first[once]
 
 
 def offsets(apart: Iterable[Apart]) -> dict[Key, Clock]:
@@ -172,66 +239,21 @@ def widest(days: Collection[str], now: Mapping[Key, int]) -> datetime.timedelta:
     return datetime.timedelta(microseconds=max((abs(by) for (day, _), by in now.items() if day in near), default=0))
 
 
-# -- rows
-
-
-def put_right(spark: SparkSession, obs: DataFrame, corrections: Mapping[Key, int]) -> DataFrame:
-    """Rows of the journal by clocks that are right."""
-    return _shifted(spark, obs, corrections, "ts").drop("day") if corrections else obs
-
-
-def sessions_put_right(spark: SparkSession, sessions: DataFrame, corrections: Mapping[Key, int]) -> DataFrame:
+def sessions_put_right(sessions: Iterable[Session], corrections: Mapping[Key, int]) -> list[Session]:
     """Sessions by clocks that are right."""
-    if not corrections:
-        return sessions
-    found = _shifted(spark, _shifted(spark, sessions, corrections, "start_ts"), corrections, "end_ts")
-    return found.withColumn("end_ts", F.greatest("start_ts", "end_ts"))
 
+    def moved(host: str, at: int) -> int:
+        return at - corrections.get((day_of(at // DAY), host), 0)
 
-def of_days(obs: DataFrame, days: Collection[str] | None) -> DataFrame:
-    """The rows of some days, or all, by the time that they carry."""
-    if days is None:
-        return obs
-    return obs.filter(runs.day_of(F.unix_micros("ts")).isin(*sorted(days)))
-
-
-def _shifted(spark: SparkSession, frame: DataFrame, corrections: Mapping[Key, int], time: str) -> DataFrame:
-    us = F.unix_micros(time)
-    rows = [(*key, by) for key, by in corrections.items()]
-    table = F.broadcast(runs.frame_of(spark, rows, "its_day string, its_host string, by bigint"))
-    own = (F.col("its_host") == F.col("host")) & (F.col("its_day") == runs.day_of(us))
-    by: Column = F.coalesce("by", F.lit(0).cast("bigint"))
-    return (
-        frame.join(table, own, "left").withColumn(time, F.timestamp_micros(us - by)).drop("its_day", "its_host", "by")
-    )
+    return [
+        one._replace(start=moved(one.host, one.start), end=max(moved(one.host, one.start), moved(one.host, one.end)))
+        for one in sessions
+    ]
 
 
 def to_keep(
     spark: SparkSession, corrections: Mapping[Key, int], guessed: Collection[Key], days: Collection[str]
 ) -> DataFrame:
     """The corrections of days that were computed: day, host, offset, loose (guessed)."""
-    rows = [(*key, by, key in guessed) for key, by in corrections.items() if key[0] in days]
-    return runs.frame_of(spark, rows, "day string, host string, offset bigint, loose boolean")
-
-
-def with_clocks(
-    spark: SparkSession, found: DataFrame | pa.Table, clocks: Mapping[Key, Clock], sql: str
-) -> DataFrame | pa.Table:
-    """Runs with what is known of their clocks: src and the fields of `align.Run`, in the shape of ``sql``."""
-    names = ("src", *align.Run._fields[:-2])
-    if not isinstance(found, DataFrame):
-        right = Clock(0, 0)
-        rows = [(*row, *clocks.get((row[1], row[2]), right)) for row in runs.rows_of(found, names)]
-        return runs.table_of(rows, runs.arrow_columns(sql))
-    table = runs.frame_of(
-        spark,
-        [(*key, *clock) for key, clock in clocks.items()],
-        "day string, host string, offset bigint, spread bigint",
-    )
-    zero = F.lit(0).cast("bigint")
-    return (
-        found.join(F.broadcast(table), ["day", "host"], "left")
-        .withColumn("offset", F.coalesce("offset", zero))
-        .withColumn("spread", F.coalesce("spread", zero))
-        .select("src", *align.Run._fields)
-    )
+    found = [(*key, by, key in guessed) for key, by in corrections.items() if key[0] in days]
+    return spark.createDataFrame(found, "day string, host string, offset bigint, loose boolean")

@@ -1,67 +1,70 @@
-"""From rows to tables of delivery and loss: what is done in which order, and what is kept for later.
+"""From files of a journal to tables: what is done in which order, and what is kept for later runs.
 
-Law: the tables of a day are the same whether it is computed alone or with others, and whatever the order in which files
-came: they follow from its rows, those of MARGIN (inputs.py) around it, and what is kept of other days (`Result.state`).
+Invariant: the tables of a day are the same whether it is computed alone or with others, and whatever the order in which
+files came: they follow from its rows, those of a margin around it, and what is kept of other days (`Result.state`).
 
-Rows are read three times, with few columns: for the runs of sources (runs.py), for a part of the messages to compare
-clocks by, and for the messages. All else follows from these.
+Rows are read once (scan.py). From what the scan emits follow, one after the other: which receivers there were and how
+far their clocks are apart; the epochs of sources; messages; and from these all tables. Only where a clock is wrong by
+half a minute or more is the journal read a second time, with the times of that host put right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import datetime
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import align, clocks, listening, masks, runs, schema, state_of_days
+from bccnd.errors import PipelineError
+from bccnd.pipeline import align, clocks, retained, rows, schema, state_of_days
+from bccnd.pipeline.arrivals import Context, arrivals
 from bccnd.pipeline.clocks import Clock
+from bccnd.pipeline.inputs import MARGIN, Input, Journal
+from bccnd.pipeline.placement import Placement
+from bccnd.pipeline.receivers import Seen, receivers, recorded
+from bccnd.pipeline.retained import Stretch as Session
+from bccnd.pipeline.runs import Stretch, runs
+from bccnd.pipeline.scan import ROWS, Plan, estimate, scan, spans_of
+from bccnd.pipeline.tables.channel_traffic import channel_traffic
 from bccnd.pipeline.tables.delivery import delivery
 from bccnd.pipeline.tables.epochs import epochs as epochs_table
 from bccnd.pipeline.tables.epochs import of_days
-from bccnd.pipeline.tables.host_dim import bits, host_dim
-from bccnd.pipeline.tables.link_loss import absent, link_loss
-from bccnd.pipeline.tables.liveness import joined
-from bccnd.pipeline.tables.messages import SMALL, arrivals, messages, placed, with_gaps
+from bccnd.pipeline.tables.integrity import integrity
+from bccnd.pipeline.tables.liveness import kept as kept_silences
+from bccnd.pipeline.tables.losses import channel_loss, link_loss
 from bccnd.pipeline.tables.missed import missed
-from bccnd.pipeline.tables.skew import parts_of, references, skew
 
-#: columns of skew that are a `clocks.Apart`
-_APART: Final = ("day", "host", "ref_host", "p05_us", "p50_us", "p95_us")
-#: runs and their sources
-_RUN_SQL: Final = (
-    "src string, day string, host string, journal_id string, epoch int, from_rec bigint, to_rec bigint, "
-    "from_ts bigint, to_ts bigint, lo_key bigint, hi_key bigint, first_key bigint, last_key bigint, loose boolean, "
-    "masked boolean, offset bigint, spread bigint"
-)
-#: cells, or runs kept, up to which they are worked on here instead of by Spark: 100 MB and a few seconds
-LOCAL: Final = 200_000
-#: what alignment says, kind by kind: `cause` (src, epoch, cause), `piece` (a `align.Piece`), `mark` (src, day, mark)
-_ALIGNED_SQL: Final = (
-    "kind string, src string, epoch int, cause string, day string, mark bigint, host string, journal_id string, "
-    "from_rec bigint, to_rec bigint, from_ts bigint, to_ts bigint, lo_key bigint, hi_key bigint"
-)
+#: bytes of journals for each part that Spark divides rows of tables into
+PART: Final = 32 << 20
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+#: what alignment emits, kind by kind: `run` and `mark` as they are kept (`schema.ALIGN`), `epoch` (its number in epoch,
+#: the cause in host), `piece` (an `align.Piece`)
+_ALIGNED: Final = [field for field in schema.ALIGN.fields if field.name != "hosts"]
+_ALIGNED_SQL: Final = "day string, " + ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in _ALIGNED)
 
 
 @dataclass(frozen=True)
 class Result:
-    """All tables of the days that were computed, but `epochs`, which has those of all days known.
+    """All tables of the days that were computed; `epochs` has those of all days known, `liveness` is missing: it follows
+    from ``heard`` of all days.
 
-    ``tables`` have their columns of schema.py and ``day`` (a date). ``state`` is what is to be kept of these days, by
-    ``day`` (text). ``words`` are the columns of a mask. ``traffic`` has one row for each message: day, win, src, chan,
-    form, len. ``renumbered`` are other days whose rows go to other epochs now, or follow other numbers: they have to be
-    computed again. ``corrections`` are those of wrong clocks (clocks.py), on these days and all others known.
-    `close` once all of it was used.
+    ``tables`` have their columns of schema.py and ``day`` (a date). ``state`` and ``heard`` are what is to be kept of
+    these days, ``files`` what they were made of. ``renumbered`` are other days whose rows go to other epochs now, or
+    follow other numbers: they have to be computed again. ``corrections`` are those of wrong clocks (clocks.py), on these
+    days and all others known. `close` once all of it was used.
     """
 
+    days: list[str]
     tables: dict[str, DataFrame]
     state: DataFrame
-    words: int
-    traffic: DataFrame
+    heard: DataFrame
+    files: list[retained.Records]
     renumbered: list[str]
     corrections: Mapping[clocks.Key, int]
     kept: list[DataFrame] = field(default_factory=list)
@@ -74,414 +77,322 @@ class Result:
 
 def compute(
     spark: SparkSession,
-    obs: DataFrame,
-    sessions: DataFrame,
+    journal: Journal,
+    sessions: Sequence[Session],
     *,
-    days: Sequence[str] | None = None,
+    days: Collection[str] | None = None,
     state: DataFrame | None = None,
+    margin: datetime.timedelta = MARGIN,
 ) -> Result:
     """The tables of ``days``, by default of all that there are.
 
-    ``obs`` has the rows of these days and of MARGIN (inputs.py) around them, ``sessions`` all sessions, ``state`` what
-    was kept of all other days.
+    ``sessions`` are all sessions, ``state`` is what was kept of all other days, ``margin`` at most a day: rows that near
+    to these days are looked at as well. Raises PipelineError: foreign_file, misplaced, twice, changed.
     """
     kept: list[DataFrame] = []
 
     def keep(frame: DataFrame) -> DataFrame:
-        kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        kept.append(frame.persist(StorageLevel.DISK_ONLY))
         return frame
 
-    rows = runs.prepared(obs)
-    everywhere = _small(keep(runs.cells(rows)))
-    facts = _facts(everywhere)
-    wanted = sorted(set(days)) if days is not None else sorted(facts.rows)
-    least = min((parts_of(facts.total(day)) for day in wanted), default=1)
-    apart = keep(skew(rows, _references(spark, facts, wanted), least))
+    inputs = _inputs(journal, days, margin)
+    count = estimate(inputs)
+    tasks = spark.sparkContext.defaultParallelism
+    buckets = max(tasks, math.ceil(count / ROWS))
+    _divide(spark, inputs)
+    least = min((clocks.parts_of(each) for each in _certain(inputs, days).values()), default=1)
+    spans = None if days is None else spans_of(days, margin)
+    plan = Plan(journal.where, spans, {}, buckets, least)
+    scanned = _Scanned(spark, keep(scan(spark, inputs, plan)), journal, inputs)
+    wanted = sorted(scanned.days if days is None else set(days))
+    apart = _apart(scanned, wanted, least)
+    others = clocks.kept(state, wanted)
     computed = wanted
-    others = clocks.kept(state, computed)
-    offsets = clocks.offsets(clocks.Apart(*row) for row in apart.select(*_APART).collect())
-    corrections, guessed = clocks.corrections(offsets, facts.rows, wanted, others)
+    offsets = clocks.offsets(apart)
+    corrections, guessed = clocks.corrections(offsets, scanned.hosts, wanted, others)
     if corrections:
-        rows = runs.prepared(clocks.put_right(spark, obs, corrections))
-        everywhere = _small(keep(runs.cells(rows)))
-        facts = _facts(everywhere)
-        wanted = wanted if days is not None else sorted(facts.rows)
+        plan = Plan(journal.where, spans, corrections, buckets, least)
+        scanned = _Scanned(spark, keep(scan(spark, inputs, plan)), journal, inputs)
+        wanted = sorted(scanned.days) if days is None else wanted
+    if days is None:
+        margin += clocks.widest(wanted, corrections)
     found_clocks = clocks.left(offsets, corrections, others)
-    cells = _of_days(everywhere, wanted)
-    found_sessions = listening.sessions_of(clocks.sessions_put_right(spark, sessions, corrections))
-    dims = {day: bits([*facts.rows.get(day, ()), *listening.hosts_on(found_sessions, day)]) for day in wanted}
-    words = max([masks.words_for(len(each)) for each in dims.values()], default=1)
+    right = clocks.sessions_put_right(sessions, corrections)
 
-    found = clocks.with_clocks(spark, runs.runs(spark, rows, cells, keep), found_clocks, _RUN_SQL)
-    found = keep(found) if isinstance(found, DataFrame) else found
-    aligned = _align(spark, found, state, found_sessions)
-    aligned = keep(aligned) if isinstance(aligned, DataFrame) else aligned
-    numbers, pieces, count = _numbered(spark, aligned)
-
-    hosts = sorted({host for each in [*facts.rows.values(), *dims.values()] for host in each})
-    frame_words = masks.words_for(len(hosts))
-    placed_rows = placed(rows, numbers.single, pieces, broadcast=count <= SMALL)
-    seen = arrivals(placed_rows, _host_days(spark, hosts, facts, found_clocks, wanted), frame_words)
-    seen = with_gaps(seen, state_of_days.earlier(state, numbers.all, wanted))
-    if days is not None:
-        seen = seen.filter(F.col("day").isin(*wanted))
-    seen = _moved(seen, hosts, dims, frame_words, words)
-    audience = _audience(spark, everywhere, facts, dims, words)
-    heard = listening.intervals(
-        found_sessions, facts.journals, dims, {key: clock.offset for key, clock in found_clocks.items()}
+    its_runs = None if state is None else state.where("kind = 'run'")
+    aligned = keep(
+        _align(scanned.kind("stretch", wanted), its_runs, found_clocks, recorded(right, scanned.seen), tasks)
     )
-    known = keep(_known(seen, numbers.all, audience, listening.frame(spark, heard, words), words))
-
-    bits_of_days = host_dim(spark, dims)
-    missing = keep(absent(known, bits_of_days, words))
-    copies = _copies(spark, cells, rows, numbers, pieces, wanted, broadcast=count <= SMALL)
-    epochs = keep(state_of_days.all_days(of_days(known, bits_of_days, words), state))
-    marks = _of_kind(spark, aligned, "mark", ("day", "src", "mark"))
+    epochs = aligned.where("kind = 'epoch'").select("src", "epoch", F.col("host").alias("cause")).toArrow()
+    reached = state_of_days.reached(state, wanted)
+    context = Context(
+        _placement(aligned, epochs),
+        receivers(
+            scanned.seen, scanned.segments, right, wanted, {key: one.offset for key, one in found_clocks.items()}
+        ),
+        _ahead(scanned.hosts, found_clocks, wanted),
+        frozenset(wanted),
+        tuple(sorted({row.host for row in scanned.seen} | {session.host for session in right})),
+        reached,
+    )
+    known = keep(_messages(spark, scanned.kind("part"), context))
+    messages = _with_gaps(spark, rows.of_kind(known, "message"), rows.of_kind(known, "edge"), reached)
+    sets = (
+        rows.of_kind(known, "set")
+        .select("day", "set_id", F.split("hosts", "\n").alias("hosts"))
+        .where("hosts[0] <> ''")
+    )
+    causes = spark.createDataFrame(epochs)
+    all_epochs = keep(state_of_days.all_days(messages.transform(of_days, sets), state))
+    marks = aligned.where("kind = 'mark'").select("day", "src", F.col("from_rec").alias("mark"))
     made = {
-        "host_dim": bits_of_days,
-        "epochs": epochs_table(epochs, numbers.all),
-        "messages": messages(known, words),
-        "link_loss": link_loss(known, missing, copies, bits_of_days, words),
-        "delivery": delivery(known, words),
-        "missed": missed(known, missing),
-        "skew": apart if days is None else apart.filter(F.col("day").isin(*wanted)),
+        "receiver_sets": sets.distinct(),
+        "epochs": all_epochs.transform(epochs_table, causes),
+        "messages": messages.withColumn("first_ts", F.timestamp_micros("first")),
+        "link_loss": messages.transform(link_loss, sets, rows.of_kind(known, "copies")),
+        "delivery": messages.transform(delivery),
+        "channel_loss": messages.transform(channel_loss, sets),
+        "missed": messages.transform(missed, sets),
+        "channel_traffic": messages.transform(channel_traffic, scanned.kind("nameless", wanted)),
+        "integrity": scanned.kind("refused", wanted).transform(integrity),
+        "skew": _skew(spark, apart, wanted),
     }
+    of_days_now = scanned.records.where(F.col("day").isin(*wanted))
     return Result(
-        {name: schema.conform(name, frame, words) for name, frame in made.items()},
+        wanted,
+        {name: schema.conform(name, frame) for name, frame in made.items()},
         state_of_days.kept(
-            _frame(spark, found),
-            epochs,
-            marks.filter(F.col("day").isin(*wanted)),
+            aligned.where("kind IN ('run', 'mark')").where(F.col("day").isin(*wanted)),
+            all_epochs,
             clocks.to_keep(spark, corrections, guessed, computed),
         ),
-        words,
-        _traffic(known, rows, wanted),
-        sorted({*state_of_days.renumbered(marks, state, wanted), *state_of_days.preceded(epochs, state)}),
+        kept_silences(of_days_now, scanned.kind("receiver", wanted), tasks),
+        retained.of_days(scanned.files, wanted, margin),
+        sorted({*state_of_days.renumbered(marks, state, wanted), *state_of_days.preceded(all_epochs, state)}),
         corrections,
         kept,
     )
 
 
-class _Facts(NamedTuple):
-    """What is known of the receivers, day by day."""
+class _Scanned:
+    """What the scan has emitted, and what follows from it of receivers."""
 
-    #: day -> the hosts with rows
-    rows: dict[str, set[str]]
-    #: (day, host, journal) -> first and last row
-    journals: dict[tuple[str, str, str], tuple[int, int]]
-    #: (day, host) -> rows that were new
-    new: dict[tuple[str, str], int]
-    #: (day, host) -> segments
-    segments: dict[tuple[str, str], set[str]]
-    #: (day, hosts, segments) of which there is a source that they all heard there
-    reach: list[tuple[str, tuple[str, ...], tuple[str, ...]]]
+    def __init__(self, spark: SparkSession, records: DataFrame, journal: Journal, inputs: Sequence[Input]) -> None:
+        self.records = records
+        table = records.where("kind IN ('problem', 'file', 'receiver')").toArrow()
+        for problem in rows.fields_of(table, "problem").to_pylist():
+            raise PipelineError(problem["reason"], problem["why"], problem["remedy"])
+        self.files = [retained.Records(**row, day="") for row in rows.fields_of(table, "file").to_pylist()]
+        journal.check_read(inputs, {one.path: one.rows for one in self.files})
+        self.seen = [Seen(**row) for row in rows.fields_of(table, "receiver").to_pylist()]
+        self.hosts: dict[str, set[str]] = {}
+        for row in self.seen:
+            self.hosts.setdefault(row.day, set()).add(row.host)
+        self.days = set(self.hosts)
+        #: the hosts and the segments on which each (day, src) was heard
+        self.reach: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
+            (day, src): (tuple(hosts), tuple(segments))
+            for day, src, hosts, segments in self.kind("reach")
+            .groupBy("day", "src")
+            .agg(F.sort_array(F.collect_set("host")), F.sort_array(F.collect_set(F.coalesce("segment", F.lit("")))))
+            .collect()
+        }
+        self.segments = {key: segments for key, (_, segments) in self.reach.items()}
 
-    def total(self, day: str) -> int:
-        """The rows of a day that were new."""
-        return sum(self.new[day, host] for host in self.rows.get(day, ()))
-
-
-def _small(cells: DataFrame) -> DataFrame | pa.Table:
-    """A frame as a table here, if it is small: Spark takes longer to plan than Python to work then."""
-    return cells.toArrow() if cells.count() <= LOCAL else cells
-
-
-def _frame(spark: SparkSession, found: DataFrame | pa.Table) -> DataFrame:
-    return found if isinstance(found, DataFrame) else spark.createDataFrame(found)
-
-
-def _of_days(cells: DataFrame | pa.Table, days: Sequence[str]) -> DataFrame | pa.Table:
-    """The cells of sources on these days."""
-    if isinstance(cells, DataFrame):
-        return cells.filter(F.col("day").isin(*days) & F.col("src").isNotNull())
-    chosen = [day in days and src is not None for day, src in runs.rows_of(cells, ("day", "src"))]
-    return cells.filter(pa.array(chosen, pa.bool_()))
+    def kind(self, kind: str, days: Sequence[str] | None = None) -> DataFrame:
+        return rows.of_kind(self.records, kind, days)
 
 
-def _of_kind(spark: SparkSession, aligned: DataFrame | pa.Table, kind: str, names: Sequence[str]) -> DataFrame:
-    """What alignment says, of one kind."""
-    if isinstance(aligned, DataFrame):
-        return aligned.filter(F.col("kind") == kind).select(*names)
-    chosen = pa.array([each == kind for each in aligned.column("kind").to_pylist()], pa.bool_())
-    return spark.createDataFrame(aligned.filter(chosen).select(list(names)))
+def _inputs(journal: Journal, days: Collection[str] | None, margin: datetime.timedelta) -> list[Input]:
+    """The files that can have rows of these days and of a margin around them."""
+    if days is None:
+        return list(journal.files)
+    near = {
+        rows.day_of(date)
+        for span in spans_of(days, margin)
+        for date in range(span.low // rows.DAY, -(-span.high // rows.DAY))
+    }
+    return [one for one in journal.files if one.file.day in near]
 
 
-def _facts(cells: DataFrame | pa.Table) -> _Facts:
-    facts = _Facts({}, {}, {}, {}, [])
-    by_journal = ("day", "host", "journal_id", "segment", "from_ts", "to_ts", "fresh")
-    if isinstance(cells, DataFrame):
-        sums = cells.groupBy(*by_journal[:4]).agg(F.min("from_ts"), F.max("to_ts"), F.sum("fresh")).collect()
-        rows: list[tuple[Any, ...]] = [tuple(row) for row in sums]
-        reach = _reach(cells).select("day", "hosts", "segments").distinct().collect()
-        facts.reach.extend((day, tuple(hosts), tuple(segments)) for day, hosts, segments in reach)
-    else:
-        rows = list(runs.rows_of(cells, by_journal))
-        facts.reach.extend({(day, *found) for (day, _), found in _reach_here(cells).items()})
-    for day, host, journal, segment, first, last, new in rows:
-        hosts = facts.rows.setdefault(day, set())
-        hosts.add(host)
-        before = facts.journals.get((day, host, journal), (first, last))
-        facts.journals[day, host, journal] = min(before[0], first), max(before[1], last)
-        facts.new[day, host] = facts.new.get((day, host), 0) + new
-        facts.segments.setdefault((day, host), set()).add(segment or "")
-    return facts
+def _divide(spark: SparkSession, inputs: Sequence[Input]) -> None:
+    """Have Spark divide tables into as many parts as are worth it, unless that was set: its usual 200 parts cost a
+    small journal minutes."""
+    context = spark.sparkContext
+    if not context.getConf().contains(_PARTITIONS):
+        size = sum(one.size for one in inputs)
+        spark.conf.set(_PARTITIONS, max(context.defaultParallelism, size // PART))
 
 
-def _reach(cells: DataFrame) -> DataFrame:
-    """For each day and source the hosts that heard it, and the segments on which they did."""
-    return (
-        cells.filter("src is not null")
-        .groupBy("day", "src")
-        .agg(
-            F.sort_array(F.collect_set("host")).alias("hosts"),
-            F.sort_array(F.collect_set(F.coalesce("segment", F.lit("")))).alias("segments"),
-        )
-    )
+def _certain(inputs: Sequence[Input], days: Collection[str] | None) -> dict[str, int]:
+    """How many rows each day has at least, as the names of files say."""
+    found: dict[str, int] = {}
+    for one, following in zip(inputs, [*inputs[1:], None], strict=False):
+        if days is None or one.file.day in days:
+            known = found.setdefault(one.file.day, 0)
+            file = one.file
+            if file.last is not None:
+                found[file.day] = known + file.last - file.first + 1
+            elif following and (following.file.host, following.file.journal_id) == (file.host, file.journal_id):
+                found[file.day] = known + following.file.first - file.first
+    return found
 
 
-def _reach_here(cells: pa.Table) -> dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]]:
-    """What `_reach` says, by (day, src)."""
-    found: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
-    for day, src, host, segment in runs.rows_of(cells, ("day", "src", "host", "segment")):
-        if src is not None:
-            hosts, segments = found.setdefault((day, src), (set(), set()))
-            hosts.add(host)
-            segments.add(segment or "")
-    return {key: (tuple(sorted(hosts)), tuple(sorted(segments))) for key, (hosts, segments) in found.items()}
-
-
-def _date(day: str) -> int:
-    return listening.start_of(day) // runs.DAY
-
-
-def _references(spark: SparkSession, facts: _Facts, days: Sequence[str]) -> DataFrame:
-    """Which clock each host is compared with, and of how many parts of a day's messages one is taken for that."""
-    rows = []
+def _apart(scanned: _Scanned, days: Sequence[str], least: int) -> list[clocks.Apart]:
+    """How far clocks are apart on each day."""
+    reference: dict[str, dict[str, str]] = {}
+    parts: dict[str, int] = {}
     for day in days:
-        new = {host: facts.new[day, host] for host in facts.rows.get(day, ())}
-        parts = parts_of(facts.total(day))
-        found = references(new, [hosts for its_day, hosts, _ in facts.reach if its_day == day])
-        rows += [(_date(day), host, reference, parts) for host, reference in found.items()]
-    return runs.frame_of(spark, rows, "date bigint, host string, ref_host string, parts int")
+        new = dict.fromkeys(scanned.hosts.get(day, ()), 0)
+        for row in scanned.seen:
+            if row.day == day:
+                new[row.host] += row.new
+        reference[day] = clocks.references(new, {hosts for key, (hosts, _) in scanned.reach.items() if key[0] == day})
+        parts[day] = max(clocks.parts_of(sum(new.values())), least)
+
+    def compare(table: pa.Table) -> pa.Table:
+        day = table["day"][0].as_py()
+        samples = zip(table["host"].to_pylist(), table["data"].to_pylist(), strict=True)
+        found = clocks.apart(day, samples, reference[day], parts[day])
+        return pa.Table.from_pylist([one._asdict() for one in found], _APART)
+
+    sampled = scanned.kind("sample", days).groupBy("day").applyInArrow(compare, _APART_SQL)
+    return [clocks.Apart(*row) for row in sampled.collect()]
+
+
+_APART: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in clocks.Apart._fields[:3]),
+        *((name, pa.int64()) for name in clocks.Apart._fields[3:]),
+    ]
+)
+_APART_SQL: Final = ", ".join(f"{one.name} {'string' if one.type == pa.string() else 'bigint'}" for one in _APART)
+
+
+def _skew(spark: SparkSession, apart: Sequence[clocks.Apart], days: Sequence[str]) -> DataFrame:
+    """The table."""
+    table = pa.Table.from_pylist([one._asdict() for one in apart if one.day in days], _APART)
+    return spark.createDataFrame(table.rename_columns(["day", "host", "ref_host", "p05_us", "p50_us", "p95_us", "n"]))
+
+
+def _ahead(
+    hosts: Mapping[str, Collection[str]], found: Mapping[clocks.Key, Clock], days: Sequence[str]
+) -> dict[tuple[str, str], int]:
+    """By how much the clock of each host is ahead on each day with rows; on those beside, as on the nearest."""
+    ahead = {}
+    for day, its in hosts.items():
+        nearest = min(days, key=lambda each: abs(rows.date_of(each) - rows.date_of(day)), default=day)
+        for host in its:
+            clock = found.get((day, host)) or found.get((nearest, host))
+            if clock and clock.offset:
+                ahead[day, host] = clock.offset
+    return ahead
 
 
 def _align(
-    spark: SparkSession,
-    found: DataFrame | pa.Table,
-    state: DataFrame | None,
-    sessions: Sequence[listening.Session],
-) -> DataFrame | pa.Table:
-    """What alignment says of all sources, of all days known."""
-    if state is not None:
-        kept = state.filter("kind = 'run'").select("src", *align.Run._fields)
-        if isinstance(found, DataFrame) or kept.count() > LOCAL:
-            found = _frame(spark, found).unionByName(kept)
-        else:
-            found = pa.concat_tables([found, kept.toArrow().cast(found.schema)])
-    ends = ("day", "host", "journal_id", "from_ts", "to_ts")
-    if isinstance(found, DataFrame):
-        spans: Iterable[Any] = found.groupBy(*ends[:3]).agg(F.min("from_ts"), F.max("to_ts")).drop("day").collect()
-    else:
-        of_journals = found.select(ends).group_by(list(ends[:3])).aggregate([("from_ts", "min"), ("to_ts", "max")])
-        spans = runs.rows_of(of_journals, ("host", "journal_id", "from_ts_min", "to_ts_max"))
-    recorded = listening.recorded(sessions, (tuple(span) for span in spans))
-
-    def one(table: pa.Table) -> pa.Table:
-        return _align_table(table, recorded)
-
-    return runs.by_source(found, one, _ALIGNED_SQL)
-
-
-def _align_table(table: pa.Table, recorded: Mapping[str, Sequence[tuple[int, int]]]) -> pa.Table:
-    """What `align.align` says of a source; runs in Spark's Python."""
-    src = table.column("src")[0].as_py()
-    hosts = set(table.column("host").to_pylist())
-    anywhere = joined([span for host in hosts for span in recorded.get(host, ())])
-    alignment = align.align([align.Run(*row) for row in runs.rows_of(table, align.Run._fields)], anywhere)
-    none = (None,) * 8
-    rows: list[tuple[Any, ...]] = [
-        ("cause", src, number, cause, None, None, *none) for number, cause in enumerate(alignment.causes, 1)
-    ]
-    rows += [("piece", src, piece.epoch, None, None, None, *piece[:-1]) for piece in alignment.pieces]
-    rows += [("mark", src, None, None, day, mark, *none) for day, mark in alignment.marks.items()]
-    return runs.table_of(rows, runs.arrow_columns(_ALIGNED_SQL))
-
-
-class _Numbers(NamedTuple):
-    """The epochs with a number for each (id, src, epoch, cause), and of these the sources that have but one."""
-
-    all: DataFrame
-    single: DataFrame
-
-
-def _numbered(spark: SparkSession, aligned: DataFrame | pa.Table) -> tuple[_Numbers, DataFrame | None, int]:
-    """Epochs with numbers, the pieces of the sources that have more than one, and how many rows these and the epochs
-    are at most."""
-    causes = _of_kind(spark, aligned, "cause", ("src", "epoch", "cause")).toArrow()
-    causes = causes.sort_by([("src", "ascending"), ("epoch", "ascending")])
-    causes = causes.append_column("id", pa.array(range(causes.num_rows), pa.int64()))
-    numbers = spark.createDataFrame(causes)
-    several = {src for src, epoch in runs.rows_of(causes, ("src", "epoch")) if epoch > 1}
-    if not several:
-        return _Numbers(numbers, numbers.select("src", "id")), None, causes.num_rows
-    alone = pa.array([src not in several for src in causes.column("src").to_pylist()])
-    single = spark.createDataFrame(causes.filter(alone).select(["src", "id"]))
-    pieces = _of_kind(spark, aligned, "piece", ("src", *align.Piece._fields))
-    pieces = pieces.join(F.broadcast(numbers.select("src", "epoch", "id")), ["src", "epoch"])
-    pieces = pieces.select("src", *align.Piece._fields[:-1], "id")
-    return _Numbers(numbers, single), pieces, max(causes.num_rows, pieces.count())
-
-
-def _host_days(
-    spark: SparkSession,
-    hosts: Sequence[str],
-    facts: _Facts,
+    stretches: DataFrame,
+    kept: DataFrame | None,
     found: Mapping[clocks.Key, Clock],
-    days: Sequence[str],
+    its_recorded: Mapping[str, Sequence[tuple[int, int]]],
+    tasks: int,
 ) -> DataFrame:
-    """The bit of each host among all that are in sight here, and how far its clock is ahead on a day."""
+    """What alignment says of all sources, of all days known, in the shape of _ALIGNED_SQL; with the runs of the days
+    computed now."""
+
+    def one(new: pa.Table, old: pa.Table) -> pa.Table:
+        its: dict[str, list[Stretch]] = {}
+        for src, *row in zip(*(new[name].to_pylist() for name in ("src", *Stretch._fields)), strict=True):
+            its.setdefault(src, []).append(Stretch(*row))
+        known: dict[str, list[align.Run]] = {}
+        for src, *row in zip(*(old[name].to_pylist() for name in ("src", *align.Run._fields)), strict=True):
+            known.setdefault(src, []).append(align.Run(*row))
+        records = []
+        for src in dict.fromkeys([*its, *known]):
+            records += _aligned(src, its.get(src, []), known.get(src, []), found, its_recorded)
+        return pa.Table.from_pylist(records, _ALIGNED_ARROW)
+
+    bucket = F.pmod(F.xxhash64("src"), F.lit(tasks))
+    if kept is None:
+        empty = pa.schema([("src", pa.string()), *((name, pa.int64()) for name in align.Run._fields)]).empty_table()
+        return stretches.groupBy(bucket).applyInArrow(lambda table: one(table, empty), _ALIGNED_SQL)
+    return (
+        stretches.groupBy(bucket)
+        .cogroup(kept.select("src", *align.Run._fields).groupBy(bucket))
+        .applyInArrow(one, _ALIGNED_SQL)
+    )
+
+
+def _aligned(
+    src: str,
+    stretches: Sequence[Stretch],
+    kept: Sequence[align.Run],
+    found: Mapping[clocks.Key, Clock],
+    its_recorded: Mapping[str, Sequence[tuple[int, int]]],
+) -> list[dict[str, object]]:
+    """What alignment says of a source."""
     right = Clock(0, 0)
-    rows = []
-    for day, some in facts.rows.items():
-        for host in some:
-            nearest = min(days, key=lambda each: abs(_date(each) - _date(day)), default=day)
-            clock = found.get((day, host)) or found.get((nearest, host)) or right
-            rows.append((host, _date(day), hosts.index(host), clock.offset))
-    return runs.frame_of(spark, rows, "host string, date bigint, bit int, offset bigint")
+    new = []
+    for run in runs(stretches):
+        clock = found.get((run.day, run.host), right)
+        new.append(run._replace(offset=clock.offset, spread=clock.spread))
+    every = [*new, *kept]
+    spans = [span for host in {run.host for run in every} for span in its_recorded.get(host, ())]
+    alignment = align.align(every, align.joined(spans))
+    records: list[dict[str, object]] = [run._asdict() | {"kind": "run"} for run in new]
+    records += [{"kind": "epoch", "epoch": one.number, "host": one.cause} for one in alignment.epochs]
+    records += [piece._asdict() | {"kind": "piece"} for piece in alignment.pieces]
+    records += [{"kind": "mark", "day": day, "from_rec": mark} for day, mark in alignment.marks.items()]
+    for record in records:
+        record["src"] = src
+    return records
 
 
-def _moved(
-    seen: DataFrame, hosts: Sequence[str], dims: Mapping[str, Mapping[str, int]], before: int, after: int
-) -> DataFrame:
-    """Masks over all hosts in sight -> masks over the hosts of each message's day, and who got it late."""
-    cases: dict[tuple[tuple[int, int], ...], list[str]] = {}
-    for day, bits_of_day in dims.items():
-        places = tuple((number, bits_of_day[host]) for number, host in enumerate(hosts) if host in bits_of_day)
-        cases.setdefault(places, []).append(day)
-    names = {mask: masks.names(mask, before) for mask in ("seen", "late", "stale", "other")}
-    late = [
-        F.expr(f"{stale} & ~{other}").alias(name)
-        for stale, other, name in zip(names["stale"], names["other"], names["late"], strict=True)
+_ALIGNED_ARROW: Final = pa.schema(
+    [
+        ("day", pa.string()),
+        *(
+            (
+                one.name,
+                {"string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_()}[one.dataType.simpleString()],
+            )
+            for one in _ALIGNED
+        ),
     ]
-    plain = [name for name in seen.columns if name not in {*names["stale"], *names["other"]}]
-    seen = seen.select(*plain, *late)
-    if not cases:
-        return seen
-    columns: list[Column] = []
-    for mask in ("seen", "late"):
-        moved = [(days, masks.moved(mask, dict(places), before, after)) for places, days in cases.items()]
-        found = masks.chosen(moved, "day", after)
-        columns += [column.alias(name) for column, name in zip(found, masks.names(mask, after), strict=True)]
-    rest = [name for name in plain if name not in names["seen"]]
-    return seen.select(*rest, *columns)
+)
 
 
-def _audience(
-    spark: SparkSession, cells: DataFrame | pa.Table, facts: _Facts, dims: Mapping[str, Mapping[str, int]], words: int
+def _placement(aligned: DataFrame, epochs: pa.Table) -> Placement:
+    pieces = aligned.where("kind = 'piece'").select("src", *align.Piece._fields).toArrow()
+    return Placement.of(
+        zip(epochs["src"].to_pylist(), epochs["epoch"].to_pylist(), strict=True),
+        (
+            (src, align.Piece(*row))
+            for src, *row in zip(*(column.to_pylist() for column in pieces.columns), strict=True)
+        ),
+    )
+
+
+def _messages(spark: SparkSession, parts: DataFrame, context: Context) -> DataFrame:
+    """The records of all messages."""
+    shared = spark.sparkContext.broadcast(context)
+    return parts.groupBy("bucket").applyInArrow(lambda table: arrivals(table, shared.value), rows.RECORD_SQL)
+
+
+def _with_gaps(
+    spark: SparkSession, messages: DataFrame, edges: DataFrame, reached: Mapping[tuple[str, int], Mapping[str, int]]
 ) -> DataFrame:
-    """Who can hear whom: (day, src, audience...), without src where it is the same for all."""
-    rows: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    for day, bits_of_day in dims.items():
-        recorded = {host: facts.segments.get((day, host), set()) for host in bits_of_day}
-        for segments in {segments for its_day, _, segments in facts.reach if its_day == day}:
-            rows[day, segments] = listening.audience(bits_of_day, recorded, segments, words)
-    columns = ", ".join(f"{name} bigint" for name in masks.names("audience", words))
-    by_day = {day: mask for (day, _), mask in rows.items()}
-    if all(by_day[day] == mask for (day, _), mask in rows.items()):
-        return runs.frame_of(spark, [(day, *mask) for day, mask in by_day.items()], f"day string, {columns}")
-    table = runs.frame_of(
-        spark,
-        [(day, "\n".join(segments), *mask) for (day, segments), mask in rows.items()],
-        f"day string, segments string, {columns}",
-    )
-    if isinstance(cells, DataFrame):
-        reach = _reach(cells).select("day", "src", F.array_join("segments", "\n").alias("segments"))
-    else:
-        here = [(*key, "\n".join(segments)) for key, (_, segments) in _reach_here(cells).items()]
-        reach = runs.frame_of(spark, here, "day string, src string, segments string")
-    return reach.join(F.broadcast(table), ["day", "segments"]).drop("segments")
-
-
-def _known(seen: DataFrame, numbers: DataFrame, audience: DataFrame, heard: DataFrame, words: int) -> DataFrame:
-    """All that is known of each message: (day, src, epoch, seq_key, chan, first, win, copies, gap_before, len) and the
-    masks seen, late, listening and audience."""
-    keys: list[str] = [name for name in ("day", "src") if name in audience.columns]
-    heard = heard.withColumnRenamed("day", "heard_day")
-    found = seen.join(F.broadcast(numbers.select("id", "src", "epoch")), "id")
-    found = found.join(F.broadcast(audience) if keys == ["day"] else audience, keys, "left")
-    found = found.join(
-        F.broadcast(heard),
-        (F.col("day") == F.col("heard_day"))
-        & (F.floor(F.col("moment") / runs.MINUTE) == F.col("minute"))
-        & (F.col("moment") >= F.col("since"))
-        & (F.col("moment") < F.col("until")),
-        "left",
-    )
-    masked: list[Column] = []
-    for names in zip(*(masks.names(mask, words) for mask in ("seen", "listening", "audience")), strict=True):
-        saw, listened, able = names
-        masked.append(F.expr(f"(coalesce({listened}, 0L) & coalesce({able}, 0L)) | {saw}").alias(listened))
-        masked.append(F.expr(f"coalesce({able}, 0L) | {saw}").alias(able))
-    return found.select(
-        *("day", "src", "epoch", "seq_key", "chan", "first", "win", "copies", "gap_before", "len"),
-        *[name for mask in ("seen", "late") for name in masks.names(mask, words)],
-        *masked,
-    )
-
-
-def _copies(
-    spark: SparkSession,
-    cells: DataFrame | pa.Table,
-    rows: DataFrame,
-    numbers: _Numbers,
-    pieces: DataFrame | None,
-    days: Sequence[str],
-    *,
-    broadcast: bool,
-) -> DataFrame:
-    """How many copies came to whom, minute by minute: from cells, or from rows where a cell may be of two epochs."""
-    single = F.broadcast(numbers.single.select("src")) if broadcast else numbers.single.select("src")
-    found = (
-        _frame(spark, cells)
-        .filter("dup > 0")
-        .join(single, "src")
-        .select("day", "src", F.lit(1).alias("epoch"), F.col("minute").alias("win"), "host", "dup")
-    )
-    if pieces is None:
-        return found
-    copies = rows.filter("verdict = 'duplicate'")
-    others = (
-        placed(copies, numbers.single, pieces, broadcast=broadcast)
-        .join(F.broadcast(numbers.all.select("id", F.col("epoch").alias("number"))), "id")
-        .join(single, "src", "left_anti")
-        .select(
-            runs.day_of(F.col("us")).alias("day"),
-            "src",
-            F.col("number").alias("epoch"),
-            F.floor(F.col("us") / runs.MINUTE).alias("win"),
-            "host",
-            F.lit(1).cast("bigint").alias("dup"),
-        )
-        .filter(F.col("day").isin(*days))
-    )
-    return found.unionByName(others)
-
-
-def _traffic(known: DataFrame, rows: DataFrame, days: Sequence[str]) -> DataFrame:
-    """One row for each message. Those of nameless senders are told apart by what is in them and by the minute."""
-    named = known.select("day", F.col("win").alias("minute"), "src", "chan", "len")
-    nameless = (
-        rows.filter((F.col("src") == runs.NAMELESS) & F.col("verdict").isin(*runs.ARRIVED))
-        .select(
-            runs.day_of(F.col("us")).alias("day"),
-            F.floor(F.col("us") / runs.MINUTE).alias("minute"),
-            *("src", "chan", "len", "peer_ip", "peer_port", "seq_key"),
-        )
-        .filter(F.col("day").isin(*days))
-        .distinct()
-        .drop("peer_ip", "peer_port", "seq_key")
-    )
-    form = F.when(F.col("chan") == "!", "all").when(F.col("chan").startswith("!"), "directed").otherwise("plain")
-    return named.unionByName(nameless).select(
-        "day", F.timestamp_micros(F.col("minute") * runs.MINUTE).alias("win"), "src", "chan", form.alias("form"), "len"
-    )
+    """Messages with the gap before the first one of each block as well: what comes before it is in another bucket."""
+    gaps = []
+    previous: dict[tuple[str, int], int] = {}
+    every = edges.select("src", "epoch", "block", "lo_key", "hi_key", "day").collect()
+    for src, epoch, _, low, high, day in sorted(tuple(row) for row in every):
+        before = [previous.get((src, epoch)), reached.get((src, epoch), {}).get(day)]
+        lower = [key for key in before if key is not None and key < low]
+        gap = low - max(lower) - 1 if lower else 0
+        previous[src, epoch] = max(high, previous.get((src, epoch), high))
+        if gap:
+            gaps.append({"src": src, "epoch": epoch, "seq_key": low, "gap": min(gap, align.ENDLESS)})
+    shape = pa.schema([("src", pa.string()), *((name, pa.int64()) for name in ("epoch", "seq_key", "gap"))])
+    found = spark.createDataFrame(pa.Table.from_pylist(gaps, shape))
+    gap_before = F.coalesce("gap_before", "gap", F.lit(0))
+    return messages.join(F.broadcast(found), ["src", "epoch", "seq_key"], "left").withColumn("gap_before", gap_before)

@@ -1,37 +1,30 @@
 """What is kept of the days that were computed, for runs that compute others.
 
-Law: a day is computed anew when anything that its tables follow from, beside its own rows, is not what it was then.
+Invariant: a day is computed anew when anything that its tables follow from, beside its own rows, is not what it was then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-#: what is kept of a day. ``kind``: `run` (a `align.Run`), `epoch` (`tables.epochs.of_days`; times and keys in from_ts,
-#: to_ts, lo_key, hi_key; in from_rec the highest key of its epoch on all days before), `mark` (`align.Alignment.marks`,
-#: in from_rec) or `clock` (the correction of a wrong clock in offset; loose where it is guessed)
-STATE_SQL: Final = (
-    "day string, kind string, src string, host string, journal_id string, epoch int, from_rec bigint, to_rec bigint, "
-    "from_ts bigint, to_ts bigint, lo_key bigint, hi_key bigint, first_key bigint, last_key bigint, loose boolean, "
-    "masked boolean, offset bigint, spread bigint, hosts array<string>"
-)
+from bccnd.pipeline import schema
 
 
-def earlier(state: DataFrame | None, numbers: DataFrame, days: Sequence[str]) -> DataFrame | None:
-    """The highest number of each epoch before each of these days, from what was kept of other days."""
+def reached(state: DataFrame | None, days: Collection[str]) -> dict[tuple[str, int], dict[str, int]]:
+    """The highest number of each epoch (src, epoch) before each of these days, from what was kept of other days."""
+    found: dict[tuple[str, int], dict[str, int]] = {}
     if state is None or not days:
-        return None
-    kept = state.filter("kind = 'epoch'").select("src", "epoch", F.col("day").alias("kept_day"), "hi_key")
-    each = kept.withColumn("day", F.explode(F.array(*[F.lit(day) for day in days]))).filter("kept_day < day")
-    return (
-        each.join(numbers.select("src", "epoch", "id"), ["src", "epoch"])
-        .groupBy("id", "day")
-        .agg(F.max("hi_key").alias("reached"))
-    )
+        return found
+    kept = state.where("kind = 'epoch'").where(F.col("day") < max(days)).select("src", "epoch", "day", "hi_key")
+    for src, epoch, kept_day, key in kept.collect():
+        its = found.setdefault((src, epoch), {})
+        for day in days:
+            if kept_day < day:
+                its[day] = max(key, its.get(day, key))
+    return found
 
 
 def all_days(today: DataFrame, state: DataFrame | None) -> DataFrame:
@@ -46,15 +39,12 @@ def all_days(today: DataFrame, state: DataFrame | None) -> DataFrame:
     return found.withColumn("reached", F.max("hi_key").over(before))
 
 
-def kept(found: DataFrame, epochs: DataFrame, marks: DataFrame, clocks: DataFrame) -> DataFrame:
-    """What is kept, in the shape of STATE_SQL."""
-    together = found.withColumn("kind", F.lit("run"))
+def kept(aligned: DataFrame, epochs: DataFrame, clocks: DataFrame) -> DataFrame:
+    """What is kept, in the shape of `schema.ALIGN` and ``day``: runs and marks, epochs, corrections of clocks."""
     today = epochs.filter("computed").drop("was", "computed").withColumnRenamed("reached", "from_rec")
-    together = together.unionByName(today.withColumn("kind", F.lit("epoch")), allowMissingColumns=True)
-    marks = marks.select("day", "src", F.col("mark").alias("from_rec"), F.lit("mark").alias("kind"))
-    together = together.unionByName(marks, allowMissingColumns=True)
+    together = aligned.unionByName(today.withColumn("kind", F.lit("epoch")), allowMissingColumns=True)
     together = together.unionByName(clocks.withColumn("kind", F.lit("clock")), allowMissingColumns=True)
-    return together.select(*[one.split()[0] for one in STATE_SQL.split(",")])
+    return together.select(*schema.ALIGN.names, "day")
 
 
 def preceded(epochs: DataFrame, state: DataFrame | None) -> list[str]:

@@ -19,22 +19,21 @@ between them. All days together give the table, in whatever order they came.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from bccnd.pipeline.runs import ARRIVED, NAMELESS
-
-#: those of the verdicts in ARRIVED that are not copies of another row
-ONCE: Final = ("accepted", "reordered", "restart", "not_addressed")
+from bccnd.pipeline import rows
+from bccnd.pipeline.align import joined
+from bccnd.pipeline.batch import grouped
+from bccnd.pipeline.extract import QUIET
 
 #: heartbeats that may be missed, and half of one for delays: the daemon's dead_after is 3
 PATIENCE: Final = 3.5
-#: microseconds; a silence that is not longer is none, and messages closer to each other are seen as one
-BUCKET: Final = 5_000_000
 #: of a source without heartbeats: microseconds, times its mean distance, and the messages that make a rhythm
 ANY_LEAST: Final = 60_000_000
 ANY_TIMES: Final = 20
@@ -42,9 +41,12 @@ ANY_MESSAGES: Final = 10
 #: distances of heartbeats that make a rhythm
 BEAT_DISTANCES: Final = 2
 
-#: rows that are kept of a day. ``what``: heard (``host`` null: by anybody), gap, or journal, whose name ``src`` is then
-STATE: Final = (
-    "day string, what string, host string, src string, from_us bigint, to_us bigint, patience bigint, basis string"
+_KEPT: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in ("day", "what", "host", "src")),
+        *((name, pa.int64()) for name in ("from_us", "to_us", "patience")),
+        ("basis", pa.string()),
+    ]
 )
 _SILENCE: Final = pa.schema(
     [
@@ -58,159 +60,61 @@ _SILENCE: Final = pa.schema(
 )
 
 
-def buckets(obs: DataFrame) -> DataFrame:
-    """Rows of whole days, condensed to pieces of `BUCKET`: first and last moment, and how many messages."""
-    heard = F.col("verdict").isin(*ARRIVED) & (F.col("src") != NAMELESS)
-    us = F.unix_micros("ts")
-    return (
-        obs.select(
-            F.to_date("ts").alias("date"),
-            "host",
-            "journal_id",
-            F.when(heard, F.col("src")).alias("src"),
-            us.alias("us"),
-            F.expr(f"unix_micros(ts) div {BUCKET}").alias("bucket"),
-            F.col("verdict").isin(*ONCE).cast("bigint").alias("once"),
-        )
-        .groupBy("date", "host", "journal_id", "src", "bucket")
-        .agg(F.min("us").alias("first"), F.max("us").alias("last"), F.sum("once").alias("n"), F.count("*").alias("all"))
+def kept(records: DataFrame, receivers: DataFrame, tasks: int) -> DataFrame:
+    """What is to be kept of days, from the records heard and beats and from receivers (`rows.KINDS`); sources are gone
+    through in so many tasks."""
+
+    def condense(table: pa.Table) -> pa.Table:
+        return _table(condensed(table), _KEPT)
+
+    sources = (
+        records.where("kind IN ('heard', 'beats')")
+        .groupBy(F.pmod(F.xxhash64("src"), F.lit(tasks)))
+        .applyInArrow(condense, _sql(_KEPT))
+    )
+    journals = receivers.groupBy("day", "host", "journal_id").agg(
+        F.min("from_us").alias("from_us"), F.max("to_us").alias("to_us")
+    )
+    return sources.unionByName(
+        journals.withColumnRenamed("journal_id", "src").withColumn("what", F.lit("journal")), allowMissingColumns=True
     )
 
 
-def rhythms(obs: DataFrame, pieces: DataFrame) -> DataFrame:
-    """What every source must keep up on each day: date, src, patience (microseconds), basis."""
-    totals = (
-        pieces.where(F.col("src").isNotNull())
-        .groupBy("date", "host", "src")
-        .agg(
-            F.min("first").alias("first"),
-            F.max("last").alias("last"),
-            F.sum("n").alias("n"),
-            F.sum("all").alias("all"),
-        )
-    )
-    # The receiver that heard most of it knows its pace best; its own host hears it as its own broadcasts only.
-    order = F.struct("n", "all", "host")
-    pace = (
-        totals.groupBy("date", "src")
-        .agg(
-            F.min("first").alias("first"),
-            F.max("last").alias("last"),
-            F.max("n").alias("n"),
-            F.max("all").alias("all"),
-            F.max(order)["host"].alias("host"),
-        )
-        .withColumn("n", F.when(F.col("n") > 0, F.col("n")).otherwise(F.col("all")))
-    )
-    beats = (
-        obs.where(F.col("verdict").isin(*ONCE, "looped") & (F.col("src") != NAMELESS))
-        .where(F.col("chan").startswith("heartbeat/") & (F.col("chan") == F.concat(F.lit("heartbeat/"), F.col("src"))))
-        .select(F.to_date("ts").alias("date"), "host", "src", "seq_key", F.unix_micros("ts").alias("us"))
-        .join(F.broadcast(pace.select("date", "src", "host")), ["date", "src", "host"])
-        .groupBy("date", "src", "seq_key")
-        .agg(F.min("us").alias("us"))
-    )
-    before = Window.partitionBy("date", "src").orderBy("us")
-    # To the millisecond: a median of what differs by delays alone need not keep every one of them.
-    distances = beats.withColumn("ms", F.floor((F.col("us") - F.lag("us").over(before)) / 1000)).where("ms IS NOT NULL")
-    regular = (
-        distances.groupBy("date", "src")
-        .agg(F.percentile("ms", F.lit(0.5)).alias("ms"), F.count("*").alias("distances"))
-        .where(F.col("distances") >= BEAT_DISTANCES)
-        .select("date", "src", F.floor(F.col("ms") * (1000 * PATIENCE)).cast("bigint").alias("beat"))
-    )
-    mean = (F.col("last") - F.col("first")) / (F.col("n") - 1)
-    usual = F.when(F.col("n") >= ANY_MESSAGES, F.greatest(F.lit(ANY_LEAST), F.floor(mean * ANY_TIMES).cast("bigint")))
-    return pace.join(regular, ["date", "src"], "left").select(
-        "date",
-        "src",
-        F.coalesce(F.greatest(F.col("beat"), F.when(F.col("beat").isNotNull(), F.lit(BUCKET))), usual).alias(
-            "patience"
-        ),
-        F.when(F.col("beat").isNotNull(), "heartbeat").otherwise("any").alias("basis"),
-    )
-
-
-def state(pieces: DataFrame, kept_up: DataFrame) -> DataFrame:
-    """What is to be kept of days, from their `buckets` and `rhythms`. ``day`` is a string."""
-    heard = pieces.where(F.col("src").isNotNull())
-    anybody = heard.groupBy("date", "src", "bucket").agg(F.min("first").alias("first"), F.max("last").alias("last"))
-    columns = ("date", "host", "src", "first", "last")
-    all_pieces = heard.select(*columns).unionByName(
-        anybody.withColumn("host", F.lit(None).cast("string")).select(*columns)
-    )
-    one = Window.partitionBy("date", "host", "src")
-    # A journal may begin within a piece, which is there twice then; so it is not the piece before that counts.
-    earlier = one.orderBy("first").rowsBetween(Window.unboundedPreceding, -1)
-    # Where nothing comes before a piece, the day begins.
-    marked = (
-        all_pieces.withColumn("before", F.max("last").over(earlier))
-        .withColumn("end", F.max("last").over(one))
-        .where(F.col("before").isNull() | (F.col("first") - F.col("before") > BUCKET))
-        .join(kept_up, ["date", "src"])
-    )
-    day = F.col("date").cast("string").alias("day")
-    begins = F.col("before").isNull()
-    sources = marked.where(begins | (F.col("first") - F.col("before") > F.col("patience"))).select(
-        day,
-        F.when(begins, "heard").otherwise("gap").alias("what"),
-        "host",
-        "src",
-        F.when(begins, F.col("first")).otherwise(F.col("before")).alias("from_us"),
-        F.when(begins, F.col("end")).otherwise(F.col("first")).alias("to_us"),
-        "patience",
-        "basis",
-    )
-    journals = (
-        pieces.groupBy("date", "host", "journal_id")
-        .agg(F.min("first").alias("from_us"), F.max("last").alias("to_us"))
-        .select(
-            day,
-            F.lit("journal").alias("what"),
-            "host",
-            F.col("journal_id").alias("src"),
-            "from_us",
-            "to_us",
-            F.lit(None).cast("bigint").alias("patience"),
-            F.lit(None).cast("string").alias("basis"),
-        )
-    )
-    return sources.unionByName(journals)
-
-
-def liveness(kept: DataFrame, sessions: DataFrame) -> DataFrame:
-    """The table, with ``day``, from what was kept of all days and the rows of sessions; these, one for each stretch of
-    recording, are gathered at once, what was kept is gone through machine by machine."""
-    told: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    begin_end = (F.unix_micros("start_ts").alias("begin"), F.unix_micros("end_ts").alias("end"))
-    for row in sessions.select("host", "journal_id", *begin_end).collect():
-        told.setdefault((row.host, row.journal_id), []).append((row.begin, row.end))
+def liveness(kept: DataFrame, sessions: Iterable[tuple[str, str, int, int]]) -> DataFrame:
+    """The table, from what was kept of all days and the sessions (host, journal, begin, end) of receivers; what was
+    kept is gone through machine by machine."""
+    known: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for host, journal, begin, end in sessions:
+        known.setdefault((host, journal), []).append((begin, end))
     journals = (
         kept.where("what = 'journal'")
         .groupBy("host", "src")
         .agg(F.min("from_us").alias("begin"), F.max("to_us").alias("end"))
         .collect()
     )
-    recorded = Recorded(told, {(row.host, row.src): (row.begin, row.end) for row in journals})
+    recorded = Recorded(known, {(row.host, row.src): (row.begin, row.end) for row in journals})
 
     def judge(rows: pa.Table) -> pa.Table:
-        kept = [Kept(*row.values()) for row in rows.select(list(Kept._fields)).to_pylist()]
-        return pa.Table.from_pylist([each._asdict() for each in silences(kept, recorded)], schema=_SILENCE)
+        return _table(
+            silences([Kept(*row.values()) for row in rows.select(list(Kept._fields)).to_pylist()], recorded), _SILENCE
+        )
 
     return (
         kept.where("what <> 'journal'")
         .groupBy(F.substring_index("src", "/", 1))
-        .applyInArrow(judge, "host string, src string, from_us bigint, to_us bigint, kind string, basis string")
-        .select(
-            "host",
-            "src",
-            F.timestamp_micros("from_us").alias("from_ts"),
-            F.timestamp_micros("to_us").alias("to_ts"),
-            "kind",
-            "basis",
-            F.to_date(F.timestamp_micros("from_us")).alias("day"),
-        )
+        .applyInArrow(judge, _sql(_SILENCE))
+        .withColumn("from_ts", F.timestamp_micros("from_us"))
+        .withColumn("to_ts", F.timestamp_micros("to_us"))
+        .withColumn("day", F.to_date("from_ts"))
     )
+
+
+def _table(rows: Iterable[NamedTuple], shape: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist([one._asdict() for one in rows], schema=shape)
+
+
+def _sql(shape: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {'string' if field.type == pa.string() else 'bigint'}" for field in shape)
 
 
 # -- from here on without Spark
@@ -228,6 +132,66 @@ class Kept(NamedTuple):
     #: None: no rhythm
     patience: int | None
     basis: str
+
+
+class Heard(NamedTuple):
+    """From when to when a receiver heard a source without a pause, how many messages that are no copies, and rows."""
+
+    host: str
+    first: int
+    last: int
+    once: int
+    rows: int
+
+
+def condensed(records: pa.Table) -> Iterator[Kept]:
+    """What is kept of sources, from their records of heard and beats."""
+    heard: dict[tuple[str, str], list[Heard]] = {}
+    beats: dict[tuple[str, str], dict[str, list[bytes]]] = {}
+    for row in rows.fields_of(records, "heard").to_pylist():
+        heard.setdefault((row.pop("day"), row.pop("src")), []).append(Heard(**row))
+    for row in rows.fields_of(records, "beats").to_pylist():
+        beats.setdefault((row["day"], row["src"]), {}).setdefault(row["host"], []).append(row["data"])
+    for (day, src), its in heard.items():
+        yield from _kept(day, src, its, beats.get((day, src), {}))
+
+
+def _kept(day: str, src: str, heard: Sequence[Heard], beats: Mapping[str, Sequence[bytes]]) -> Iterator[Kept]:
+    """What is kept of a source on a day: when each receiver, and any (None), heard it first and last, and the silences
+    between these."""
+    patience, basis = rhythm(heard, beats)
+    for host in (None, *dict.fromkeys(one.host for one in heard)):
+        mine = sorted((one.first, one.last) for one in heard if host is None or one.host == host)
+        end = max(last for _, last in mine)
+        yield Kept(day, "heard", host, src, mine[0][0], end, patience, basis)
+        if patience is None:
+            continue
+        before = mine[0][1]
+        for first, last in mine:
+            if first - before > patience:
+                yield Kept(day, "gap", host, src, before, first, patience, basis)
+            before = max(before, last)
+
+
+def rhythm(heard: Sequence[Heard], beats: Mapping[str, Sequence[bytes]]) -> tuple[int | None, str]:
+    """For how long a source may be silent on a day, in microseconds, and by what that is known. The receiver that heard
+    most of it knows its pace best; its own host hears it as its own broadcasts only."""
+    sums: dict[str, tuple[int, int]] = {}
+    for one in heard:
+        once, every = sums.get(one.host, (0, 0))
+        sums[one.host] = once + one.once, every + one.rows
+    best = max(sums, key=lambda host: (*sums[host], host))
+    if best in beats:
+        keys, times = np.concatenate([np.frombuffer(each, "<i8").reshape(2, -1) for each in beats[best]], axis=1)
+        ordered = np.sort(grouped(keys).reduce(np.minimum, times))
+        distances = np.diff(ordered) // 1000
+        if len(distances) >= BEAT_DISTANCES:
+            return max(int(np.median(distances) * 1000 * PATIENCE), QUIET), "heartbeat"
+    messages = max(once for once, _ in sums.values()) or max(every for _, every in sums.values())
+    if messages < ANY_MESSAGES:
+        return None, "any"
+    mean = (max(one.last for one in heard) - min(one.first for one in heard)) / (messages - 1)
+    return max(ANY_LEAST, int(mean * ANY_TIMES)), "any"
 
 
 class Silent(NamedTuple):
@@ -286,17 +250,6 @@ class Recorded:
                 break
             total += max(0, min(end, until) - max(begin, start))
         return total
-
-
-def joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same times, in order and without overlaps."""
-    found: list[tuple[int, int]] = []
-    for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
-        else:
-            found.append((begin, end))
-    return found
 
 
 def silences(kept: Sequence[Kept], recorded: Recorded) -> list[Silent]:

@@ -1,0 +1,215 @@
+"""The scan: every task reads some files of the journal once and emits what the tables follow from (`rows.KINDS`).
+
+Invariant: what is emitted of a journal's records, put together, does not depend on how they are cut into files, nor on
+which task reads which file. A file that no recorder can have written is emitted as a problem, not raised: the run ends
+before it has changed anything, with the file's name.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from bccnd.errors import PipelineError
+from bccnd.journal import files
+from bccnd.journal import schema as journal_schema
+from bccnd.pipeline import extract, rows
+from bccnd.pipeline.batch import COLUMNS, NAMES, Batch, Origin
+from bccnd.pipeline.inputs import Input, check_file
+
+#: rows that a task works on at once, and those of a task or a bucket if there are so many
+ROWS: Final = 1_000_000
+#: bytes of a row in a file, where nothing else says how many rows there are: few, so that it is rather too many rows
+_BYTES: Final = 10
+
+
+class Span(NamedTuple):
+    """Times of rows that are wanted, in microseconds; the end is no more part."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every task has to know. ``corrections`` are by (day, host), of wrong clocks; ``spans`` None: all rows;
+    ``parts``: one message of so many is emitted to compare clocks by."""
+
+    where: str
+    spans: tuple[Span, ...] | None
+    corrections: Mapping[tuple[str, str], int]
+    buckets: int
+    parts: int
+
+
+def estimate(inputs: Sequence[Input]) -> int:
+    """About how many rows files have: from the names of those that follow each other in a journal, else from bytes."""
+    total = 0
+    for one, following in zip(inputs, [*inputs[1:], None], strict=False):
+        if following is not None and following.file[::2] == one.file[::2] and following.file.host == one.file.host:
+            total += following.file.first - one.file.first
+        else:
+            total += one.size // _BYTES
+    return total
+
+
+def spans_of(days: Iterable[str], margin: datetime.timedelta) -> tuple[Span, ...]:
+    """The times of days, and of a margin around them; as few as there can be."""
+    near = margin // datetime.timedelta(microseconds=1)
+    found: list[Span] = []
+    for day in sorted(days):
+        low = rows.date_of(day) * rows.DAY - near
+        high = low + rows.DAY + 2 * near
+        if found and low <= found[-1].high:
+            found[-1] = Span(found[-1].low, high)
+        else:
+            found.append(Span(low, high))
+    return tuple(found)
+
+
+def scan(spark: SparkSession, inputs: Sequence[Input], plan: Plan) -> DataFrame:
+    """The records of files; a frame that reads them anew each time, so it is to be kept."""
+    tasks = divided(inputs, max(spark.sparkContext.defaultParallelism, math.ceil(estimate(inputs) / ROWS)))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read(tasks[number], plan)
+
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, rows.RECORD_SQL)
+
+
+def divided(inputs: Sequence[Input], count: int) -> list[list[Input]]:
+    """Files for at most so many tasks, about as many bytes for each, in their order."""
+    total = sum(one.size for one in inputs) or 1
+    found: dict[int, list[Input]] = {}
+    before = 0
+    for one in inputs:
+        found.setdefault((before + one.size // 2) * count // total, []).append(one)
+        before += one.size
+    return list(found.values())
+
+
+def read(inputs: Sequence[Input], plan: Plan) -> Iterator[pa.RecordBatch]:
+    """What a task emits of its files."""
+    origins: dict[Origin, int] = {}
+    waiting: list[pa.Table] = []
+    origin: list[Any] = []
+    count = 0
+    for one in inputs:
+        if isinstance(one, PipelineError):
+            continue
+        place = origins.setdefault(Origin(one.file.host, one.file.journal_id), len(origins))
+        for piece in _pieces(one, plan):
+            if isinstance(piece, pa.RecordBatch):
+                yield piece
+                continue
+            waiting.append(piece)
+            origin.append(np.full(piece.num_rows, place))
+            count += piece.num_rows
+            if count >= ROWS:
+                yield from _emitted(list(origins), origin, waiting, plan)
+                waiting, origin, count = [], [], 0
+    if waiting:
+        yield from _emitted(list(origins), origin, waiting, plan)
+
+
+def _emitted(origins: list[Origin], origin: list[Any], tables: list[pa.Table], plan: Plan) -> Iterator[pa.RecordBatch]:
+    batch = Batch(origins, np.concatenate(origin), pa.concat_tables(tables))
+    yield from extract.records(batch, plan.buckets, plan.parts)
+
+
+def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
+    """The rows of a file that are wanted, at most about ROWS at once, and records about the file itself."""
+    filesystem, root = files.open_root(plan.where)
+    try:
+        with filesystem.open_input_file(f"{root}/{one.path}") as opened:
+            file = pq.ParquetFile(opened, read_dictionary=list(NAMES))
+            check_file(file, plan.where, one.path, journal_schema.OBS)
+            ends = []
+            for groups in _groups(file):
+                table = file.read_row_groups(groups, columns=list(COLUMNS))
+                if not table.num_rows:
+                    continue
+                times = table["ts"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+                ends += [times.min(), times.max()]
+                chosen = _wanted(table, times, one, plan)
+                if chosen.num_rows:
+                    yield chosen
+            if ends:
+                place = one.file
+                yield rows.records(
+                    "file",
+                    path=[one.path],
+                    host=[place.host],
+                    journal_id=[place.journal_id],
+                    first=[place.first],
+                    rows=[file.metadata.num_rows],
+                    low=[min(ends)],
+                    high=[max(ends)],
+                )
+    except FileNotFoundError:
+        return  # retention has just taken it
+    except PipelineError as error:
+        yield _problem(error.reason, error.detail, error.remedy)
+    except (pa.ArrowException, OSError) as error:
+        why = str(error).splitlines()[0]
+        yield _problem(
+            "foreign_file",
+            f"{plan.where}/{one.path} is no file of a journal: it cannot be read: {why}",
+            "move it out of the journal; what is there stays",
+        )
+
+
+def _problem(reason: str, why: str, remedy: str) -> pa.RecordBatch:
+    return rows.records("problem", reason=[reason], why=[why], remedy=[remedy])
+
+
+def _groups(file: pq.ParquetFile) -> Iterator[list[int]]:
+    """Row groups to be read together."""
+    some: list[int] = []
+    count = 0
+    for number in range(file.num_row_groups):
+        some.append(number)
+        count += file.metadata.row_group(number).num_rows
+        if count >= ROWS:
+            yield some
+            some, count = [], 0
+    if some:
+        yield some
+
+
+def _wanted(table: pa.Table, times: Any, one: Input, plan: Plan) -> pa.Table:
+    """Rows with the times that they have by a right clock, in the order of their numbers; those in spans."""
+    by = plan.corrections.get((one.file.day, one.file.host), 0)
+    if by:
+        times = times - by
+        table = table.set_column(table.schema.get_field_index("ts"), "ts", pa.array(times))
+    else:
+        table = table.set_column(table.schema.get_field_index("ts"), "ts", pa.array(times))
+    if plan.spans is not None:
+        inside = np.zeros(len(times), bool)
+        for span in plan.spans:
+            inside |= (times >= span.low) & (times < span.high)
+        if not inside.all():
+            table = table.filter(pa.array(inside))
+    numbers = table["rec_no"].to_numpy()
+    if np.any(numbers[1:] < numbers[:-1]):
+        table = table.sort_by("rec_no")
+    columns = [_named(table[name]) if name in NAMES else table[name] for name in COLUMNS]
+    return pa.table(columns, names=list(COLUMNS))
+
+
+def _named(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of names as every file has it."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string()).dictionary_encode()
+    return column.cast(pa.dictionary(pa.int32(), pa.string()))
