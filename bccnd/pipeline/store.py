@@ -21,26 +21,28 @@ import secrets
 import shutil
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from bccnd.errors import PipelineError
 from bccnd.pipeline import parquet
 from bccnd.pipeline.store_files import Root, usable
-from bccnd.pipeline.store_lock import KernelLock, LockFile
+from bccnd.pipeline.store_lock import locked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 STATE: Final = "_state"
 NEW: Final = "_new"
 MANIFEST: Final = "_manifest.json"
-#: the version of the columns of tables and states
+#: the version of the columns of tables and states, and the file that names it
 FORMAT: Final = "2"
-_FORMAT: Final = f"{STATE}/format"
+FORMAT_FILE: Final = f"{STATE}/format"
 #: in the folder of a run: its list of moves, what it has moved away, and files that it does not keep
 _MOVES: Final = "moves"
 _OLD: Final = "old"
@@ -55,6 +57,7 @@ _EXCHANGE: Final = 2
 _HERE: Final = -100
 
 Contents = dict[str, list[str]]
+Days = Mapping[str, set[str]]
 
 
 def contents(where: str) -> Contents:
@@ -71,8 +74,7 @@ def paths(where: str, table: str) -> list[str]:
 def _contents(root: Root) -> Contents:
     manifest = root.text(MANIFEST)
     if manifest is not None:
-        listed: Contents = json.loads(manifest)["files"]
-        return listed
+        return dict(json.loads(manifest)["files"])
     found: Contents = {}
     for path, table, name in _files(root):
         if not _OF_A_RUN.fullmatch(name):
@@ -89,19 +91,16 @@ def _files(root: Root) -> list[tuple[str, str, str]]:
 class Store(ABC):
     """The tables below a folder, open for one run. Use `opened`. Several threads may write tables at the same time."""
 
-    def __init__(self, spark: SparkSession, root: Root, run: str) -> None:
+    def __init__(self, spark: SparkSession, root: Root, run: str, check_lock: Callable[[], None]) -> None:
         self._spark = spark
         self._root = root
         self._run = run
+        self._check_lock = check_lock
         self._there = _contents(root)
         self._written: dict[str, list[parquet.Written]] = {}
         self._mutex = threading.Lock()
         #: rows that this run has written of each table
         self.rows: dict[str, int] = {}
-
-    @property
-    def where(self) -> str:
-        return self._root.where
 
     @property
     def scratch(self) -> str:
@@ -113,22 +112,21 @@ class Store(ABC):
         return {parquet.day_of(path) for path in self._there.get(table, ())}
 
     def _paths(self, table: str, days: Collection[str] | None) -> list[str]:
-        found = self._there.get(table, [])
-        return found if days is None else [path for path in found if parquet.day_of(path) in days]
+        return [path for path in self._there.get(table, ()) if days is None or parquet.day_of(path) in days]
 
     def read(self, table: str, schema: StructType, days: Collection[str] | None = None) -> DataFrame | None:
         """A table as the last run has left it, or these days of it, ``day`` as a string behind its columns; None where
         there is nothing of it."""
         found = self._paths(table, days)
-        return parquet.read(self._spark, self.where, found, schema) if found else None
+        return parquet.read(self._spark, self._root.where, found, schema) if found else None
 
     def load(self, table: str, columns: pa.Schema, days: Collection[str] | None = None) -> pa.Table:
-        """The same, read by this process; ``day`` is the last column."""
-        return parquet.load(self.where, self._paths(table, days), columns)
+        """The same, read by this process."""
+        return parquet.load(self._root.where, self._paths(table, days), columns)
 
     def write(self, table: str, frame: DataFrame) -> None:
         """Write partitions of a table, by the last column ``day``; they take their place with `commit`."""
-        self._note(table, parquet.write(frame, self.where, *self._target(table)))
+        self._note(table, parquet.write(frame, self._root.where, *self._target(table)))
 
     def empty(self, table: str) -> None:
         """Write nothing of a table: what it has of the days in question goes with `commit`."""
@@ -142,27 +140,26 @@ class Store(ABC):
     def written(self, table: str, schema: StructType) -> DataFrame | None:
         """What this run has written of a table; None where that is nothing."""
         found = [one.path for one in self._written.get(table, ())]
-        return parquet.read(self._spark, self.where, found, schema) if found else None
+        return parquet.read(self._spark, self._root.where, found, schema) if found else None
 
     def commit(self, days: Collection[str] | None, whole: Collection[str] = ()) -> None:
         """Put all that was written in its place. Of the tables written, a partition of one of ``days`` (None: of any
         day) that was not written is removed: that day has no rows any more. Of tables in ``whole`` that goes for every
-        day. Raises PipelineError: no_place, in_use."""
+        day."""
         new = {table: {one.day for one in written} for table, written in self._written.items()}
         gone = {
             table: {day for day in self.days(table) - new[table] if days is None or table in whole or day in days}
             for table in new
         }
-        with usable(self.where):
-            self._publish(new, gone)
+        self._publish(new, gone)
 
     @abstractmethod
     def _target(self, table: str) -> tuple[str, str]:
         """The folder that a table is written to, and what names of files begin with."""
 
     @abstractmethod
-    def _publish(self, new: dict[str, set[str]], gone: dict[str, set[str]]) -> None:
-        """Put the days written in the place of the old ones, and remove others, by table."""
+    def _publish(self, new: Days, gone: Days) -> None:
+        """Put the days written of each table in the place of the old ones, and remove others."""
 
     @abstractmethod
     def clean(self) -> None:
@@ -172,19 +169,15 @@ class Store(ABC):
 class ManifestStore(Store):
     """Tables of which a manifest lists the files."""
 
-    def __init__(self, spark: SparkSession, root: Root, run: str, lock: KernelLock | LockFile) -> None:
-        super().__init__(spark, root, run)
-        self._lock = lock
-
     def _target(self, table: str) -> tuple[str, str]:
         return table, f"part-{self._run}"
 
-    def _publish(self, new: dict[str, set[str]], gone: dict[str, set[str]]) -> None:
+    def _publish(self, new: Days, gone: Days) -> None:
         listed = dict(self._there)
-        for table, days in new.items():
-            kept = self._paths(table, self.days(table) - days - gone[table])
-            listed[table] = sorted([*kept, *(one.path for one in self._written[table])])
-        self._lock.check()
+        for table, written in self._written.items():
+            kept = self._paths(table, self.days(table) - new[table] - gone[table])
+            listed[table] = sorted([*kept, *(one.path for one in written)])
+        self._check_lock()
         self._root.put(MANIFEST, json.dumps({"format": FORMAT, "run": self._run, "files": listed}))
         self._there = listed
 
@@ -202,16 +195,12 @@ class LocalStore(Store):
     def _target(self, table: str) -> tuple[str, str]:
         return f"{NEW}/{self._run}/{table}", "part"
 
-    def _publish(self, new: dict[str, set[str]], gone: dict[str, set[str]]) -> None:
-        new_folders, old_folders = (
-            sorted(f"{table}/{parquet.DAY}{day}" for table, days in found.items() for day in days)
-            for found in (new, gone)
-        )
+    def _publish(self, new: Days, gone: Days) -> None:
         run = f"{self._root.path}/{NEW}/{self._run}"
         for table in new:
             os.makedirs(f"{self._root.path}/{table}", exist_ok=True)
-        moves = {"moves": [[path, os.stat(f"{run}/{path}").st_ino] for path in new_folders], "gone": old_folders}
-        self._root.put(f"{NEW}/{self._run}/{_MOVES}", json.dumps(moves))
+        moves = [(path, os.stat(f"{run}/{path}").st_ino) for path in _folders(new)]
+        self._root.put(f"{NEW}/{self._run}/{_MOVES}", json.dumps({"moves": moves, "gone": _folders(gone)}))
         _move_all(self._root.path, run)
 
     def clean(self) -> None:
@@ -236,33 +225,27 @@ def opened(spark: SparkSession, where: str) -> Iterator[Store]:
         root = Root(where)
         if root.is_local:
             os.makedirs(root.path, exist_ok=True)
-        lock = KernelLock(root) if root.is_local else LockFile(root, run)
-    try:
-        with usable(where):
+        with locked(root, run) as check_lock:
             _check_format(root)
             # a copy of tables from elsewhere keeps its manifest
-            by_moves = root.is_local and root.text(MANIFEST) is None
-            store = LocalStore(spark, root, run) if by_moves else ManifestStore(spark, root, run, lock)
+            kind = LocalStore if root.is_local and root.text(MANIFEST) is None else ManifestStore
+            store = kind(spark, root, run, check_lock)
             store.clean()
-        try:
-            yield store
-        finally:
-            with usable(where):
+            try:
+                yield store
+            finally:
                 store.clean()
-    finally:
-        with usable(where):
-            lock.release()
 
 
 def _check_format(root: Root) -> None:
     """Mark an empty folder as one with tables of this version. Raises PipelineError: old_tables."""
-    found = root.text(_FORMAT)
+    found = root.text(FORMAT_FILE)
     if found is None and not _contents(root):
-        root.put(_FORMAT, FORMAT)
+        root.put(FORMAT_FILE, FORMAT)
     elif found is None or found.strip() != FORMAT:
         raise PipelineError(
             "old_tables",
-            f"the tables in {root.where} are of another version of bccn: their columns are others",
+            f"the tables in {root.where} were made by another version of bccn and have other columns",
             "make them anew in a new folder (bccn pipeline build JOURNAL --out FOLDER), or remove them",
         )
 
@@ -285,12 +268,16 @@ def exchange(one: str, other: str) -> bool:
     raise OSError(number, os.strerror(number), one)
 
 
+def _folders(days: Days) -> list[str]:
+    return sorted(f"{table}/{parquet.DAY}{day}" for table, found in days.items() for day in found)
+
+
 def _move_all(root: str, run: str) -> None:
     """Do what the list of a run says, as far as it has not been done."""
     with open(f"{run}/{_MOVES}", encoding="utf-8") as file:
         listed = json.load(file)
     for path, number in listed["moves"]:
-        _move(root, run, path, number)
+        _move(f"{run}/{path}", f"{root}/{path}", f"{run}/{_OLD}/{path}", number)
     for path in listed["gone"]:
         if os.path.exists(f"{root}/{path}"):
             _rename(f"{root}/{path}", f"{run}/{_OLD}/{path}")
@@ -301,16 +288,14 @@ def _move_all(root: str, run: str) -> None:
     shutil.rmtree(run)
 
 
-def _move(root: str, run: str, path: str, number: int) -> None:
+def _move(new: str, place: str, old: str, number: int) -> None:
     """Put a partition in its place; ``number`` is its inode, by which it is known when it is there already."""
-    new, there = f"{run}/{path}", f"{root}/{path}"
-    if not os.path.exists(new):
-        return
-    if os.path.exists(there):
-        if os.stat(there).st_ino == number or exchange(new, there):
-            return
-        _rename(there, f"{run}/{_OLD}/{path}")
-    _rename(new, there)
+    if os.path.exists(new):
+        if os.path.exists(place):
+            if os.stat(place).st_ino == number or exchange(new, place):
+                return
+            _rename(place, old)
+        _rename(new, place)
 
 
 def _rename(path: str, to: str) -> None:

@@ -2,7 +2,7 @@
 
 On a local disk the kernel keeps it: it ends with its owner. Elsewhere it is a file that names its owner. No store of
 objects creates a file only where there is none: of two runs that begin in the same moment the later one has the lock,
-and the other learns of it when it asks again (`LockFile.check`), before it changes anything.
+and the other learns of it when it asks again, before it changes anything.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import fcntl
 import json
 import os
 import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from bccnd.errors import PipelineError
@@ -19,55 +21,51 @@ from bccnd.pipeline.store_files import Root
 LOCK: Final = "_lock"
 
 
-class KernelLock:
-    """Locks a local folder. Raises PipelineError: in_use."""
+@contextmanager
+def locked(root: Root, run: str) -> Iterator[Callable[[], None]]:
+    """Lock a folder for a run; what is given asks whether it still is. Both raise PipelineError: in_use."""
+    mine: dict[str, Any] = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": _started(os.getpid()),
+        "run": run,
+    }
+    if root.is_local:
+        with _locked_by_kernel(root, mine):
+            yield lambda: None
+        return
 
-    def __init__(self, root: Root) -> None:
-        self._descriptor = os.open(f"{root.path}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def owner() -> dict[str, Any]:
+        return dict(json.loads(root.text(LOCK) or "{}"))
+
+    def check() -> None:
+        if owner() != mine:
+            raise _in_use(root, owner())
+
+    if (other := owner()) and not _is_dead(other):
+        raise _in_use(root, other)
+    root.put(LOCK, json.dumps(mine))
+    check()
+    try:
+        yield check
+    finally:
+        if owner() == mine:
+            root.remove(LOCK)
+
+
+@contextmanager
+def _locked_by_kernel(root: Root, mine: dict[str, Any]) -> Iterator[None]:
+    descriptor = os.open(f"{root.path}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = json.loads(os.pread(self._descriptor, 4096, 0) or b"{}")
-            os.close(self._descriptor)
-            raise _in_use(root, owner) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(_owner()).encode(), 0)
-
-    def check(self) -> None:
-        """Nothing can have taken it away."""
-
-    def release(self) -> None:
-        os.close(self._descriptor)
-
-
-class LockFile:
-    """Locks a folder elsewhere; ``run`` is this run's own name. Raises PipelineError: in_use."""
-
-    def __init__(self, root: Root, run: str) -> None:
-        self._root = root
-        self._mine = {**_owner(), "run": run}
-        owner = self._read()
-        if owner and not _is_dead(owner):
-            raise _in_use(root, owner)
-        root.put(LOCK, json.dumps(self._mine))
-        self.check()
-
-    def _read(self) -> dict[str, Any]:
-        return dict(json.loads(self._root.text(LOCK) or "{}"))
-
-    def check(self) -> None:
-        """Whether the lock is still that of this run. Raises PipelineError: in_use."""
-        owner = self._read()
-        if owner != self._mine:
-            raise _in_use(self._root, owner)
-
-    def release(self) -> None:
-        if self._read() == self._mine:
-            self._root.remove(LOCK)
-
-
-def _owner() -> dict[str, str | int]:
-    return {"host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid())}
+            raise _in_use(root, json.loads(os.pread(descriptor, 4096, 0) or b"{}")) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(mine).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _started(pid: int) -> int:
@@ -86,7 +84,5 @@ def _is_dead(owner: dict[str, Any]) -> bool:
 
 def _in_use(root: Root, owner: dict[str, Any]) -> PipelineError:
     process = f"process {owner['pid']} of {owner['host']}" if "pid" in owner else "another run"
-    remedy = "wait for it to end"
-    if not root.is_local:
-        remedy += f"; if it is dead, remove {root.at(LOCK)}"
+    remedy = "wait for it to end" if root.is_local else f"wait for it to end; if it is dead, remove {root.at(LOCK)}"
     return PipelineError("in_use", f"{process} is at work on {root.where}", remedy)
