@@ -1,7 +1,4 @@
-"""What a journal holds of one message.
-
-Law: every file of the journal is looked into, by its own statistics where that is enough; nothing is written.
-"""
+"""Finds the records of one message in a journal: in every file, by its statistics where these are enough."""
 
 from __future__ import annotations
 
@@ -9,15 +6,14 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.fs as pafs
 
 from bccnd.core.observe import seq_key
 from bccnd.errors import JournalError
 from bccnd.journal.files import open_root
-from bccnd.journal.layout import OBS, read_path
+from bccnd.journal.listing import current, list_files
 from bccnd.journal.schema import OBS as COLUMNS
 
-#: the first so many are told
+#: records that are returned at most
 _MOST = 1000
 
 
@@ -35,11 +31,10 @@ class Record(NamedTuple):
 
 
 def find_records(where: str, src: str, seq: int) -> list[Record]:
-    """The copies of a message in a journal, in order of time. Raises JournalError."""
+    """Return the copies of a message in a journal, in order of time. Raises JournalError."""
     try:
         filesystem, root = open_root(where)
-        listed = filesystem.get_file_info(pafs.FileSelector(f"{root}/{OBS}", recursive=True, allow_not_found=True))
-        files = [one.path for one in listed if read_path(one.path.removeprefix(f"{root}/")) is not None]
+        files = [f"{root}/{one.file.path}" for one in current(list_files(filesystem, root))]
         table = ds.dataset(files, COLUMNS, "parquet", filesystem).to_table(
             filter=(ds.field("seq_key") == seq_key(seq)) & (ds.field("src") == src)
         )

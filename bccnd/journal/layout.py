@@ -1,7 +1,7 @@
 """Names of the folders and files of a journal, and how to read them.
 
 ``obs/host=<host>/day=<YYYY-MM-DD>/<journal_id>-<first rec_no>.parquet`` holds the records of one journal and day from
-that number on, without a hole. ``<journal_id>-<first>_<last>.parquet`` is a merged file: all records from first on up to
+that number on, without a hole. ``<journal_id>-<first>_<last>.parquet`` is a merged file, of all records from first to
 last. The files that it was made of may still be there; `superseded` names them, from names alone.
 ``sessions/host=<host>/<journal_id>.parquet`` says when that journal was listening. Other names are not of the journal.
 """

@@ -60,6 +60,12 @@ class Child:
             raise JournalError("bad_log", said["bad"], said["remedy"])
         return said
 
+    def kill(self) -> None:
+        """Kill the process in the midst of what it does, which is allowed while it merges files."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def end(self) -> None:
         """Let it go; what it is doing, it does to the end."""
         process, self._process = self._process, None
@@ -103,10 +109,12 @@ def serve(folder: str, requests: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Do what is asked: turn a log into files, or remove what is too old or too much. Raises OSError, JournalError."""
+    """Do what is asked: convert a log, merge files, or remove what is too old or too much. Raises OSError,
+    JournalError."""
     # What takes long to load is loaded here, and only here.
     from bccnd.journal import files
     from bccnd.recorder.convert import convert
+    from bccnd.recorder.merge import merge_step
     from bccnd.recorder.retention import retain
 
     filesystem, root = files.open_root(request["journal"])
@@ -117,6 +125,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         said = asdict(found)
         del said["head"]
         return said
+    if "days" in request:
+        days = request["days"][0], request["days"][1]
+        return asdict(merge_step(filesystem, root, request["host"], days, time.time(), request["skip"]))
     keep = Keep(request["age"], request["size"])
     count, size = retain(filesystem, root, request["host"], keep, time.time(), request["current"])
     return {"files": count, "bytes": size}

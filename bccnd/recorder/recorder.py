@@ -82,7 +82,7 @@ class Recorder:
         #: what the daemon refused us for, at the first attempt
         self.failed: BusError | None = None
         self.spool = Spool(options.spool)
-        self.worker = Worker(self.spool, options.journal, options.host, options.keep)
+        self.worker = Worker(self.spool, options.journal, options.host, options.keep, options.rotate)
         self._loop = loop
         self._manager = manager
         self._syncer = Syncer()

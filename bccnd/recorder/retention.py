@@ -1,14 +1,14 @@
-"""What a journal holds for how long.
+"""Removes what is older, or more, than a journal is to hold.
 
-Law: only whole files go, oldest first, of our own host, and only such as were named by us. Nobody is left saying that
-we listened at a time whose records are gone: that goes first.
+Invariant: only whole files of this host with names of the recorder are removed, the oldest first. Before them their
+time is removed from the sessions, which so never cover a time whose records are gone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import datetime
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,28 +16,11 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from bccnd.journal import files, layout
+from bccnd.journal.listing import ListedFile, current, list_files
 from bccnd.recorder.convert import read_stretches, sessions_table
 from bccnd.recorder.keep import Keep
 from bccnd.recorder.stretch import Head, Stretch
 from bccnd.version import VERSION
-
-
-class _Held(NamedTuple):
-    name: layout.ObsFile
-    size: int
-    #: seconds since 1970 at which it was finished
-    finished: float
-
-
-def held(filesystem: pafs.FileSystem, root: str, host: str) -> list[_Held]:
-    """The files with records of a host, oldest first."""
-    found = []
-    for info in filesystem.get_file_info(_below(f"{root}/{layout.OBS}/host={host}")):
-        path = info.path.removeprefix(root.rstrip("/") + "/")
-        name = layout.read_path(path)
-        if info.type == pafs.FileType.File and name is not None and name.host == host and name.path == path:
-            found.append(_Held(name, info.size or 0, (info.mtime_ns or 0) / 1e9))
-    return sorted(found, key=lambda one: (one.name.day, one.name.journal_id, one.name.first))
 
 
 def _below(folder: str) -> pafs.FileSelector:
@@ -45,31 +28,43 @@ def _below(folder: str) -> pafs.FileSelector:
 
 
 def retain(
-    filesystem: pafs.FileSystem, root: str, host: str, keep: Keep, now: float, current: str = ""
+    filesystem: pafs.FileSystem, root: str, host: str, keep: Keep, now: float, current_journal: str = ""
 ) -> tuple[int, int]:
-    """Remove what is too old or too much; how many files and bytes went. ``current`` is the journal that is written.
-    Raises OSError."""
+    """Remove what is too old or too much; return the number of files removed and their bytes. A file counts with those
+    that were merged into it. ``current_journal`` is the one that is being written. Raises OSError."""
     if not keep.age and not keep.size:
         return 0, 0
-    there = held(filesystem, root, host)
+    listed = list_files(filesystem, root, hosts=[host])
+    there = current(listed)
     total = sum(one.size for one in there)
-    going: list[_Held] = []
+    going: list[ListedFile] = []
     for one in there:
-        too_old = keep.age and one.finished < now - keep.age
+        too_old = keep.age and _finished(one) < now - keep.age
         if not too_old and not (keep.size and total > keep.size):
             break
         going.append(one)
         total -= one.size
-    staying = {one.name.journal_id for one in there[len(going) :]}
-    for journal in dict.fromkeys(one.name.journal_id for one in going):
-        last = max(_latest(filesystem, root, one.name) for one in going if one.name.journal_id == journal)
-        whole = journal not in staying and journal != current
+    staying = {one.file.journal_id for one in there[len(going) :]}
+    for journal in dict.fromkeys(one.file.journal_id for one in going):
+        last = max(_latest(filesystem, root, one.file) for one in going if one.file.journal_id == journal)
+        whole = journal not in staying and journal != current_journal
         _forget(filesystem, root, host, journal, None if whole else last + 1)
     for one in going:
-        filesystem.delete_file(f"{root}/{one.name.path}")
-    _without_records(filesystem, root, host, staying | {current}, now - keep.age if keep.age else None)
-    _sweep(filesystem, root, {one.name.path.rpartition("/")[0] for one in going})
+        # Those that it was made of first: without it they would be read again.
+        inside = [other for other in listed if other != one and one.file.holds(other.file)]
+        for each in (*inside, one):
+            filesystem.delete_file(f"{root}/{each.file.path}")
+    _without_records(filesystem, root, host, staying | {current_journal}, now - keep.age if keep.age else None)
+    _sweep(filesystem, root, {one.file.path.rpartition("/")[0] for one in going})
     return len(going), sum(one.size for one in going)
+
+
+def _finished(one: ListedFile) -> float:
+    """When the records of a file were complete: of a merged file, which is written later, the end of its day."""
+    if one.file.last is None:
+        return one.written
+    end = datetime.datetime.fromisoformat(f"{one.file.day}T00:00Z") + datetime.timedelta(days=1)
+    return min(one.written, end.timestamp())
 
 
 def _latest(filesystem: pafs.FileSystem, root: str, name: layout.ObsFile) -> int:

@@ -1,20 +1,23 @@
-"""What happens to logs beside the recording: they become files of the journal, old files go, disks are waited for.
+"""Has logs converted into files of the journal, files of past days merged and old files removed, beside the recording.
 
-Law: one thread, which waits for another process, one log after the other, the oldest first; the recording never waits
-for either. A log that cannot be turned into files now stays and is tried again; one that never can be is set aside.
+Invariant: one thread, which waits for another process, converts one log after the other, the oldest first; the
+recording never waits for either. A log that cannot be converted now stays and is tried again; one that never can be is
+set aside. Files are merged while no log waits.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import threading
 import time
 from collections import deque
-from typing import Final
+from typing import Any, Final
 
 from bccnd.errors import JournalError
+from bccnd.journal import layout
 from bccnd.net import log
 from bccnd.recorder.child import Child
 from bccnd.recorder.keep import Keep
@@ -27,15 +30,18 @@ LONGEST: Final = 30.0
 MAX_DEATHS: Final = 3
 #: seconds between two looks at what is too old, while nothing is finished
 _LOOK: Final = 600.0
+#: seconds after midnight (UTC) until the files of the day before are merged, in addition to a rotation
+_SETTLED: Final = 600.0
 
 
 class Worker:
     """``recovered`` logs were there at the start, ``bad`` were set aside, ``torn`` ended in the midst of a record,
-    ``removed`` files went by retention. ``trouble`` says why nothing can be finished now, and is empty otherwise."""
+    ``removed`` files went by retention, ``merged`` files are in merged ones now. ``trouble`` says why nothing can be
+    finished now, and is empty otherwise. ``rotate`` is how many seconds a log is written at most."""
 
-    def __init__(self, spool: Spool, journal: str, host: str, keep: Keep) -> None:
+    def __init__(self, spool: Spool, journal: str, host: str, keep: Keep, rotate: float = 60.0) -> None:
         self.rows = self.files = self.bytes = 0
-        self.recovered = self.torn = self.bad = self.removed = 0
+        self.recovered = self.torn = self.bad = self.removed = self.merged = 0
         self.trouble = ""
         #: the journal that is written now
         self.current = ""
@@ -43,6 +49,14 @@ class Worker:
         self._journal = journal
         self._host = host
         self._keep = keep
+        self._rotate = rotate
+        #: the days from and before which files are merged, what is left alone, when to look again, and whether it is
+        #: being done now
+        self._days = ["", ""]
+        self._skipped: list[str] = []
+        self._merge_at = 0.0
+        self._merging = False
+        self._merge_failed = False
         self._lock = threading.Condition()
         self._waiting: deque[tuple[str, int]] = deque()
         self._old: set[str] = set()
@@ -87,6 +101,8 @@ class Worker:
         """Do what there is to do, each log once, and be done: `done` is true then."""
         with self._lock:
             self._ends = True
+            if self._merging:
+                self._child.kill()
             self._lock.notify()
 
     @property
@@ -99,7 +115,7 @@ class Worker:
         wait = RETRY
         while True:
             with self._lock:
-                if not self._waiting and not self._ends:
+                if not self._waiting and not self._ends and not self._may_merge():
                     self._lock.wait(_LOOK)
                 path = self._waiting[0][0] if self._waiting else ""
                 if not path and self._ends:
@@ -107,6 +123,8 @@ class Worker:
             try:
                 if path:
                     self._finish(path)
+                elif self._may_merge():
+                    self._merge()
                 self._retain(bool(path))
             except (OSError, JournalError) as error:
                 self._cannot(error)
@@ -167,6 +185,49 @@ class Worker:
             log.say("log_recovered", text, count=rows)
         with self._lock:
             self._waiting.popleft()
+
+    def _may_merge(self) -> bool:
+        """Whether there may be files to merge, or to remove behind that."""
+        before = layout.day_of(int((time.time() - _SETTLED - self._rotate) * layout.MICROSECONDS))
+        if before != self._days[1]:
+            self._days, self._merge_at = ["", before], 0.0
+        return time.monotonic() >= self._merge_at
+
+    def _merge(self) -> None:
+        """Merge files up to one merged file."""
+        with self._lock:
+            self._merging = not self._ends
+        if not self._merging:
+            return
+        error, step = "", dict[str, Any]()
+        try:
+            step = self._child.ask(
+                {"journal": self._journal, "host": self._host, "days": self._days, "skip": self._skipped}
+            )
+            error = step.get("bug", "")
+        except (OSError, JournalError) as failed:
+            error = str(failed)
+        with self._lock:
+            self._merging = False
+            ends = self._ends
+        if ends:
+            self._child.end()  # it was killed, perhaps behind its answer
+            return
+        if step.get("damaged"):
+            self._skipped.append(step["damaged"])
+            error = f"{step['damaged']} cannot be read"
+        if error and not self._merge_failed:
+            text = f"files of past days in {self._journal} are not merged: {error}"
+            remedy = "see whether the journal's disk is in order and has room; the files stay as they are"
+            log.say("merge_failed", text, remedy=remedy)
+        self._merge_failed = bool(error)
+        self._days[0] = step.get("day", "")
+        if not self._days[0]:  # the end of a pass, or of this attempt
+            self._merge_at = time.monotonic() + _LOOK if error or step.get("waiting") else math.inf
+        if step.get("merged"):
+            self.merged += step["merged"]
+            text = f"{step['merged']} files with {step['records']} records are merged into {step['file']}"
+            log.say("files_merged", text, file=step["file"], count=step["merged"])
 
     def _retain(self, finished: bool) -> None:
         now = time.monotonic()

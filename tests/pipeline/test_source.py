@@ -19,9 +19,8 @@ from pyspark.sql import datasource as ds
 from pyspark.sql import functions as F
 
 from bccnd.errors import PipelineError
-from bccnd.pipeline.schema import OBS
 from bccnd.pipeline.source.batch import BatchReader, FilePartition
-from bccnd.pipeline.source.bccn import BccnSource
+from bccnd.pipeline.source.bccn import OBS, BccnSource
 from bccnd.pipeline.source.options import Options
 from tests.core.captures import pcap
 from tests.e2e.harness import datagram

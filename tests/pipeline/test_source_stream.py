@@ -17,9 +17,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from bccnd.errors import PipelineError
 from bccnd.journal import layout
-from bccnd.pipeline.schema import OBS
-from bccnd.pipeline.source.bccn import BccnSource
-from bccnd.pipeline.source.journals import Found
+from bccnd.journal.listing import ListedFile
+from bccnd.pipeline.source.bccn import OBS, BccnSource
 from bccnd.pipeline.source.stream import MAX_GONE, Gap, Offsets, Slice, StreamReader, steps
 from tests.pipeline.journals import T, put, rows
 from tests.support import examples
@@ -271,7 +270,7 @@ def test_every_record_comes_once_in_whatever_order_files_come(
 
 def test_steps_skip_what_was_read_and_never_overlap() -> None:
     sizes = {0: 10, 5: 10, 12: 3, 15: 5}
-    found = [Found(layout.ObsFile("a", "2023-11-14", ONE, first), 1, 0.0) for first in sizes]
+    found = [ListedFile(layout.ObsFile("a", "2023-11-14", ONE, first), 1, 0.0) for first in sizes]
     planned = list(steps(found, 3, lambda file: sizes[file.first], lambda _: False))
     assert [(one.piece.first, one.end) for one in planned] == [(3, 10), (10, 15), (15, 20)]
     assert all(isinstance(one.piece, Slice) for one in planned)

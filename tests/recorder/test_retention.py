@@ -10,9 +10,10 @@ import pyarrow.fs as pafs
 import pytest
 
 from bccnd.journal import layout
+from bccnd.journal.listing import list_files
 from bccnd.recorder.convert import convert, write_sessions
 from bccnd.recorder.keep import Keep
-from bccnd.recorder.retention import held, retain
+from bccnd.recorder.retention import retain
 from bccnd.recorder.stretch import Head, Stretch
 from tests.recorder.material import JOURNAL, NOON, names, packet, table, write_log
 
@@ -47,7 +48,7 @@ def keep(journal: Path, *rules: Any) -> tuple[int, int]:
 
 
 def numbers(journal: Path) -> list[int]:
-    return [one.name.first for one in held(HERE, str(journal), "relay01")]
+    return [one.file.first for one in list_files(HERE, str(journal), hosts=["relay01"])]
 
 
 def test_without_limits_or_a_journal_nothing_goes(journal: Path, tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_and_later_files_of_the_same_journal_do_not_claim_it_again(journal: Path
 
 
 def test_what_is_too_much_goes_oldest_first(journal: Path) -> None:
-    sizes = [one.size for one in held(HERE, str(journal), "relay01")]
+    sizes = [one.size for one in list_files(HERE, str(journal), hosts=["relay01"])]
     assert keep(journal, Keep(size=sum(sizes)), NOON / 1e6) == (0, 0)
     assert keep(journal, Keep(size=sum(sizes) - 1), NOON / 1e6) == (1, sizes[0])
     assert numbers(journal) == [11, 21]

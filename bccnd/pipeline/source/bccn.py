@@ -9,17 +9,20 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from bccnd.core.integrity import usual_algorithm
+from bccnd.journal import schema as journal_schema
 from bccnd.pipeline.captures import CaptureSettings
-from bccnd.pipeline.schema import OBS
 from bccnd.pipeline.source.batch import BatchReader
 from bccnd.pipeline.source.options import Options, bad
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 
+#: the columns of rows
+OBS: Final = from_arrow_schema(journal_schema.OBS)
 _CAPTURES: Final = ("host", "port", "segment", "keys", "algorithm", "required")
 _STREAM: Final = ("maxRecordsPerBatch", "patience")
 _SINK: Final = ("socket", "key", "rate", "dryRun", "checkBytes", "job", "summary")

@@ -6,7 +6,6 @@ Law: only finished files with a name that says what they are count, and of those
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,19 +15,11 @@ import pyarrow.parquet as pq
 
 from bccnd.errors import PipelineError
 from bccnd.journal import files, layout, schema
+from bccnd.journal.listing import ListedFile, current, list_files
 from bccnd.pipeline.source.wanted import Wanted
 
 #: rows that are handed to Spark at once
 BATCH: int = 16_384
-
-
-@dataclass(frozen=True)
-class Found:
-    """A file with records: what its name says, how large it is and when it was written (seconds since 1970)."""
-
-    file: layout.ObsFile
-    size: int
-    written: float
 
 
 def open_place(where: str) -> tuple[pafs.FileSystem, str]:
@@ -43,28 +34,10 @@ def no_journal(where: str, why: str) -> PipelineError:
     return PipelineError("no_journal", f"no journal and no capture at {where}: {why}", "name the folder of a journal")
 
 
-def _below(filesystem: pafs.FileSystem, folder: str, prefix: str) -> Iterator[str]:
-    """The folders of a kind, ``<prefix><value>``: their values."""
-    for one in filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True)):
-        if one.type == pafs.FileType.Directory and one.base_name.startswith(prefix):
-            yield one.base_name.removeprefix(prefix)
-
-
-def find(filesystem: pafs.FileSystem, root: str, wanted: Wanted) -> list[Found]:
+def find(filesystem: pafs.FileSystem, root: str, wanted: Wanted) -> list[ListedFile]:
     """The files that can have rows that are wanted, ordered by host, journal and number."""
-    found = []
-    for host in _below(filesystem, f"{root}/{layout.OBS}", "host="):
-        if wanted.hosts is not None and host not in wanted.hosts:
-            continue
-        for day in _below(filesystem, f"{root}/{layout.OBS}/host={host}", "day="):
-            if not wanted.may_be_on(day):
-                continue
-            folder = f"{layout.OBS}/host={host}/day={day}"
-            for one in filesystem.get_file_info(pafs.FileSelector(f"{root}/{folder}", allow_not_found=True)):
-                unfinished = one.base_name.startswith(layout.UNFINISHED)
-                name = None if unfinished else layout.read_path(f"{folder}/{one.base_name}")
-                if name is not None and one.type == pafs.FileType.File and wanted.may_hold(name):
-                    found.append(Found(name, int(one.size or 0), (one.mtime_ns or 0) / 1e9))
+    listed = list_files(filesystem, root, hosts=wanted.hosts, first_day=wanted.first_day, last_day=wanted.last_day)
+    found = [one for one in current(listed) if wanted.may_hold(one.file)]
     return sorted(found, key=lambda one: (one.file.host, one.file.journal_id, one.file.first))
 
 

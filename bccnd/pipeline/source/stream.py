@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 
 from bccnd.core.observe import JOURNAL_GAP
 from bccnd.journal import layout, schema
+from bccnd.journal.listing import ListedFile
 from bccnd.pipeline.source import journals
 from bccnd.pipeline.source.batch import Shaper
 from bccnd.pipeline.source.wanted import Wanted
@@ -77,7 +78,7 @@ class Step:
 
 
 def steps(
-    found: list[journals.Found], first: int, count: Callable[[layout.ObsFile], int], given_up: Callable[[float], bool]
+    found: list[ListedFile], first: int, count: Callable[[layout.ObsFile], int], given_up: Callable[[float], bool]
 ) -> Iterator[Step]:
     """What can be read of one journal from a record on, piece by piece. ``found`` are its files in order, ``count``
     says how many records one has, ``given_up`` whether a file that was written then has waited long enough for those
@@ -150,7 +151,7 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
                         mine, left, moved = mine - taken, left - taken, True
         return _tidy(ends, set(journals_found)) if moved else start
 
-    def _go_on(self, found: list[journals.Found], position: int, most: int | None) -> tuple[int, int]:
+    def _go_on(self, found: list[ListedFile], position: int, most: int | None) -> tuple[int, int]:
         """How far to go in one journal, and how many rows that is."""
         taken = 0
         target = self._target_of(found)
@@ -171,7 +172,7 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
                 break
         return position, taken
 
-    def _target_of(self, found: list[journals.Found]) -> int | None:
+    def _target_of(self, found: list[ListedFile]) -> int | None:
         if self._target is None:
             return None
         file = found[0].file
@@ -183,24 +184,24 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
         filesystem, root = journals.open_place(self._path)
         return filesystem, root
 
-    def _find(self) -> dict[tuple[str, str], list[journals.Found]]:
+    def _find(self) -> dict[tuple[str, str], list[ListedFile]]:
         """The files of every journal, in order."""
         filesystem, root = self._place()
         if filesystem.get_file_info(root).type == pafs.FileType.File:
             raise journals.no_journal(self._path, "it is a file, and only the folder of a journal can be followed")
-        grouped: dict[tuple[str, str], list[journals.Found]] = {}
+        grouped: dict[tuple[str, str], list[ListedFile]] = {}
         for one in journals.find(filesystem, root, Wanted()):
             grouped.setdefault((one.file.host, one.file.journal_id), []).append(one)
         return grouped
 
-    def _steps(self, found: list[journals.Found], first: int) -> Iterator[Step]:
+    def _steps(self, found: list[ListedFile], first: int) -> Iterator[Step]:
         sizes = {one.file: one for one in found}
         now = time.time()
         return steps(
             found, first, lambda file: self._count(sizes[file]), lambda written: now - written > self._patience
         )
 
-    def _count(self, found: journals.Found) -> int:
+    def _count(self, found: ListedFile) -> int:
         """The records in a file, looked at once. One that retention takes in this very moment has none."""
         known = self._counted.get(found.file)
         if known is not None and known[:2] == (found.size, found.written):
@@ -227,9 +228,7 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
                     pieces += self._pieces(there.get((host, name), []), host, name, first, last)
         return pieces
 
-    def _pieces(
-        self, found: list[journals.Found], host: str, name: str, first: int, last: int
-    ) -> Iterator[InputPartition]:
+    def _pieces(self, found: list[ListedFile], host: str, name: str, first: int, last: int) -> Iterator[InputPartition]:
         """What was planned to be read, of what is there now: what has gone since then is a gap."""
         sizes = {one.file: one for one in found}
         position = first
