@@ -1,7 +1,4 @@
-"""`bccn report`: tables, or a journal, become a page for people.
-
-Law: an earlier page stays as it is until a new one is whole. What is wrong is told in one line, with what to do.
-"""
+"""`bccn report`: makes a page of tables or of a journal. An earlier page stays until the new one is whole."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from bccnd.errors import PipelineError
 
 #: findings that are named on the terminal; the page has all
 _NAMED: Final = 5
-_SEVERITIES: Final = ("urgent", "look", "note")
 
 
 def _read(value: str | None, *, end: bool) -> int | None:
@@ -71,40 +67,41 @@ def report(
 
     TABLES is what bccn pipeline build has written: a path, or a URI that pyarrow can open. Of a JOURNAL the tables are
     made first, into DIR/tables, by Spark; --master, --memory and --conf are for that. The page is one file that loads
-    nothing from anywhere: it can be mailed, printed, and read on a phone. Sets of receivers and clocks are known by
-    day: of these, whole days are shown.
+    nothing: it can be mailed, printed, and read on a phone. Sets of receivers and clocks are known by day: of these,
+    whole days are shown. A period of at most a day is compared with the same hours of the day before.
     """
     if start is not None and end is not None and start >= end:
         raise click.UsageError("--from is not before --to")
     try:
-        import matplotlib  # noqa: F401 -- said in one line here, not by whoever needs it first
+        import jinja2  # noqa: F401
         import pyarrow  # noqa: F401
     except ImportError:
-        fail("a report needs pyarrow and matplotlib\n  remedy: pip install 'bccnd[pipeline]'")
-    from bccnd.pipeline.report.gather import Tables, Wanted
+        fail("a report needs pyarrow and Jinja2\n  remedy: pip install 'bccnd[pipeline]'")
+    from bccnd.pipeline.report.finding import SEVERITIES
+    from bccnd.pipeline.report.table_reader import Tables, TimeRange
     from bccnd.pipeline.report.write import report as make
 
-    say = _say if sys.stderr.isatty() else (lambda _: None)
+    progress = (lambda what: tell(f"{what} ...")) if sys.stderr.isatty() else (lambda _: None)
     try:
         if Tables(where).is_journal:
             where = _build(where, os.path.join(out, "tables"), master, memory, conf)
-        path, found = make(where, out, wanted=Wanted(start, end), title=title or "", progress=say)
+        path, findings = make(where, out, time=TimeRange(start, end), title=title or "", progress=progress)
     except PipelineError as error:
         fail(str(error))
     if as_json:
         rows = [
             {name: _spaced(value) if isinstance(value, str) else value for name, value in one._asdict().items()}
-            | {"severity": _SEVERITIES[one.severity]}
-            for one in found
+            | {"severity": SEVERITIES[one.severity]}
+            for one in findings
         ]
         click.echo(json.dumps({"page": path, "findings": rows}))
         return
-    for one in found[:_NAMED]:
-        click.echo(f"{_SEVERITIES[one.severity] + ':':<8} {visible(_spaced(one.title))}")
-    if len(found) > _NAMED:
-        click.echo(f"and {len(found) - _NAMED} more")
-    if not found:
-        click.echo("nothing asks for attention")
+    for one in findings[:_NAMED]:
+        click.echo(f"{SEVERITIES[one.severity] + ':':<8} {visible(_spaced(one.title))}")
+    if len(findings) > _NAMED:
+        click.echo(f"and {len(findings) - _NAMED} more")
+    if not findings:
+        click.echo("nothing to act on")
     click.echo(path)
 
 
@@ -113,17 +110,13 @@ def _spaced(text: str) -> str:
     return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
-def _say(what: str) -> None:
-    tell(f"{what} ...")
-
-
 def _build(journal: str, tables: str, master: str | None, memory: str, conf: dict[str, str]) -> str:
     """The tables of a journal."""
     from bccnd.cli.pipeline import session
 
-    with session(master, memory, conf) as (spark, say):
+    with session(master, memory, conf, journal) as (spark, say):
         from bccnd.pipeline.build import build
 
-        build(spark, journal, tables, tell=say)
+        build(spark, journal, tables, progress=say)
     tell(f"the tables are in {tables}; the next time, name them instead of the journal")
     return tables

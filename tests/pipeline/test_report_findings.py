@@ -11,16 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bccnd.pipeline.report import blame, words
+from bccnd.pipeline.report import attribution
+from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import (
     Channel,
     Clock,
     Course,
-    Epoch,
     Facts,
     Link,
+    Recording,
     Refusals,
     Silence,
+    Start,
     by_sending_host,
     sending_host,
 )
@@ -30,10 +32,10 @@ from tests.support import examples
 
 #: 21 November 2026, 10:00:00 UTC
 START = 1_795_255_200_000_000
-MINUTE = words.MINUTE
-HOUR = words.HOUR
+MINUTE = fmt.MINUTE
+HOUR = fmt.HOUR
 HOSTS = tuple(f"h{number:02d}" for number in range(1, 9))
-SENDERS = tuple(f"{host}/app/7" for host in HOSTS)
+SENDERS = tuple(f"{host}/app" for host in HOSTS)
 EACH = 3600
 
 Lost = Callable[[str, str], int]
@@ -82,7 +84,7 @@ def test_a_healthy_fleet_has_no_findings_nor_has_one_with_losses_by_chance() -> 
     chance = random.Random(1)
     for facts, said in (
         (fleet(), "All is well"),
-        (fleet(lambda host, sender: chance.randrange(3)), "nothing to act on"),
+        (fleet(lambda host, sender: chance.randrange(3)), "too little to act on"),
     ):
         assert findings(facts) == []
         severity, sentence = health(facts, [])
@@ -115,9 +117,9 @@ def test_numbers_that_are_missing_everywhere_and_the_program_that_sent_them() ->
     found = only(fleet(unsent=lambda sender: 72 if sender.startswith("h05/") else 0))
     assert (found.kind, found.about) == ("sender", ("h05",))
     assert spaced(found.evidence).startswith("72 messages of 3,600 (2.0 %)")
-    senders = (*SENDERS, "h03/camera/9")
-    found = only(fleet(lambda host, sender: 100 if sender == "h03/camera/9" else 0, senders=senders))
-    assert (found.about, "h03/camera/9" in found.evidence) == (("h03",), True)
+    senders = (*SENDERS, "h03/camera")
+    found = only(fleet(lambda host, sender: 100 if sender == "h03/camera" else 0, senders=senders))
+    assert (found.about, "h03/camera" in found.evidence) == (("h03",), True)
 
 
 def test_several_faults_at_once_are_told_apart() -> None:
@@ -168,7 +170,7 @@ def test_chance_is_no_fault(number: int, rate: float, seed: int) -> None:
     hosts = tuple(f"h{one:02d}" for one in range(number))
     lost = {(host, sender): sum(chance.random() < rate for _ in range(600)) for host in hosts for sender in hosts}
     links = tuple(link(host, sender, lost[host, sender], each=600) for host in hosts for sender in hosts)
-    verdict = blame.judge(by_sending_host(links))
+    verdict = attribution.attribute(by_sending_host(links))
     assert not any((verdict.segment, verdict.receivers, verdict.senders, verdict.pairs, verdict.unsent))
 
 
@@ -189,7 +191,7 @@ def test_with_one_recording_host_sender_and_receiver_cannot_be_told_apart(
 ) -> None:
     links = tuple(link("h01", f"s{number}/app", unsent=200 if number in bad else 0) for number in range(4))
     found = only(replace(fleet(hosts=("h01",)), links=links))
-    assert (found.kind, found.about, "cannot be told apart" in found.cause) == (kind, about, True)
+    assert (found.kind, found.about, "cannot be distinguished" in found.cause) == (kind, about, True)
 
 
 def test_loss_that_came_together_is_told_with_its_time() -> None:
@@ -207,7 +209,7 @@ def test_loss_that_came_together_is_told_with_its_time() -> None:
 def silence(src: str, start: float, end: float | None, kind: str, basis: str = "heartbeat") -> Silence:
     """A silence for all receivers, from and to so many minutes after the start."""
     until = None if end is None else START + round(end * MINUTE)
-    return Silence(None, src, START + round(start * MINUTE), until, kind, basis)
+    return Silence(src, START + round(start * MINUTE), until, kind, basis)
 
 
 FLEET = fleet()
@@ -222,9 +224,9 @@ def silent(*silences: Silence) -> Facts:
     return but(silences=silences)
 
 
-def epochs(restarts: int, masked: int = 0, cause: str = "restart") -> tuple[Epoch, ...]:
+def starts(restarts: int, masked: int = 0, cause: str = "restart") -> tuple[Start, ...]:
     causes = enumerate([cause] * restarts + ["masked"] * masked)
-    return tuple(Epoch("h06/app/7", n, START + n * MINUTE, START + HOUR, what, 8) for n, what in causes)
+    return tuple(Start("h06/app", START + n * MINUTE, what) for n, what in causes)
 
 
 def refused(verdict: str, datagrams: int = 500) -> Facts:
@@ -243,12 +245,15 @@ def absent(host: str, messages: int, course: Course) -> Facts:
     return but(links=tuple(links), receivers={host: course})
 
 
-SKIPPED = epochs(2, cause="jump")[1]._replace(skipped=5000)
-FLOOD = Channel("alarm/all", 50_000, 5_000_000, 120, False, 6000, "h03/app/7", 49_000)
+SKIPPED = starts(2, cause="jump")[1]._replace(skipped=5000)
+FLOOD = Channel("alarm/all", 50_000, 5_000_000, 120, False, 6000, "h03/app", 49_000)
 NOT_RECORDING = Course((100,) * 60, (0,) * 60, (100,) * 20 + (0,) * 40)
+REACH = replace(
+    absent("h04", 2400, NOT_RECORDING), recordings=(Recording("h04", START, START + 20 * MINUTE, "1", 0, 0),)
+)
 DOWN = Course((100,) * 60, (0,) * 60, (0,) * 20 + (100,) * 10 + (0,) * 30)
-DEAD = silence("h02/app/7", 41, None, "open")
-IN_A_ROW = [silence(f"h02/{name}/7", 10 + n / MINUTE, 15, "host_down") for n, name in enumerate("abc")]
+DEAD = silence("h02/app", 41, None, "open")
+IN_A_ROW = [silence(f"h02/{name}", 10 + n / MINUTE, 15, "host_down") for n, name in enumerate("abc")]
 OFF = tuple(silence(f"h04/{name}", 20, 30, "host_down", "any") for name in "ab")
 TWICE = tuple(one._replace(dup=EACH * (one.host == "h07" and not one.own)) for one in FLEET.links)
 LATE = tuple(one._replace(late=40 * (one.host == "h02")) for one in FLEET.links)
@@ -261,19 +266,20 @@ BUSY = tuple(one._replace(messages=400_000, peak=9000) for one in FLEET.channels
     ("facts", "kind", "about", "severity", "parts"),
     [
         (absent("h04", 1200, NOT_RECORDING), "not_recording", ("h04",), NOTE, ("10:00 and 10:20",)),
+        (REACH, "not_recording", ("h04",), NOTE, ("data ends at 10:20",)),
         (replace(absent("h04", 600, DOWN), silences=OFF), "host_down", ("h04",), LOOK, ("10 min",)),
-        (silent(DEAD, DEAD._replace(host="h01")), "died", ("h02/app/7",), URGENT, ("10:41",)),
-        (silent(silence("h02/app/7", 10, 15, "gap")), "silent", ("h02/app/7",), LOOK, ("5 min",)),
+        (silent(DEAD), "died", ("h02/app",), URGENT, ("10:41",)),
+        (silent(silence("h02/app", 10, 15, "gap")), "silent", ("h02/app",), LOOK, ("5 min",)),
         (silent(*(silence(src, 1, None, "open", "any") for src in SENDERS[:5])), "left", SENDERS[:5], NOTE, ()),
         (silent(*IN_A_ROW), "host_down", ("h02",), LOOK, ("5 min",)),
-        (but(epochs=epochs(5, 2)), "restarts", ("h06/app/7",), LOOK, ("7 times in 60", "2 restarts")),
-        (but(epochs=(SKIPPED,)), "jump", ("h06/app/7",), LOOK, ("skipped 5,000 numbers", "at 10:01")),
+        (but(starts=starts(5, 2)), "restarts", ("h06/app",), LOOK, ("7 times in 60", "2 restarts")),
+        (but(starts=(SKIPPED,)), "jump", ("h06/app",), LOOK, ("skipped 5,000 numbers", "at 10:01")),
         (refused("integrity_failed"), "forged", PEER, URGENT, ("500 datagrams", "8 hosts")),
         (refused("integrity_failed", 1), "forged", PEER, URGENT, ()),
         (refused("replayed"), "forged", PEER, URGENT, ()),
         *((refused(f"integrity_{why}"), "forged", PEER, LOOK, ()) for why in ("missing", "unknown")),
         (refused("length_mismatch"), "unknown", PEER, NOTE, ()),
-        (FLOODED, "flood", ("alarm/all",), None, ("98 %", "h03/app/7")),
+        (FLOODED, "flood", ("alarm/all",), None, ("98 %", "h03/app")),
         (clocks(h05=2_500_000), "clock", ("h05",), LOOK, ("2.5 s ahead",)),
         (clocks(all=-2_500_000), "clock", ("h01",), LOOK, ("2.5 s ahead",)),
         (but(links=TWICE), "copies", ("h07",), None, ()),
@@ -293,8 +299,8 @@ def test_each_fault_alone_is_one_finding(
 @pytest.mark.parametrize(
     "facts",
     [
-        but(epochs=epochs(2)),
-        but(epochs=epochs(9, cause="jump")),
+        but(starts=starts(2)),
+        but(starts=starts(9, cause="jump")),
         *(refused(verdict, 3) for verdict in ("replayed", "integrity_missing", "integrity_unknown", "length_mismatch")),
         but(channels=BUSY, all_messages=3_200_000),
     ],
@@ -306,7 +312,7 @@ def test_what_is_everyday_life_is_no_finding(facts: Facts) -> None:
 def test_a_host_that_went_down_twice_is_two_findings() -> None:
     times = ((10, 12), (40, None))
     found = findings(
-        silent(*(silence(f"h02/{name}/7", start, end, "host_down") for start, end in times for name in "ab"))
+        silent(*(silence(f"h02/{name}", start, end, "host_down") for start, end in times for name in "ab"))
     )
     assert [(one.kind, one.severity) for one in found] == [("host_down", URGENT), ("host_down", LOOK)]
 
@@ -315,7 +321,7 @@ def with_copies(dup: int, lost: int, at: Sequence[str] = HOSTS) -> Finding:
     """What is said of sending twice; ``dup`` and ``lost`` are of these hosts, at the others every copy arrives."""
     twice = [one if one.own else one._replace(dup=EACH) for one in fleet().links]
     links = tuple(
-        link(one.host, one.sender, lost)._replace(dup=dup) if one.host in at and not one.own else one for one in twice
+        link(one.host, one.program, lost)._replace(dup=dup) if one.host in at and not one.own else one for one in twice
     )
     (found,) = [one for one in findings(replace(fleet(), links=links)) if one.kind == "twice"]
     return found
@@ -335,7 +341,7 @@ def test_whether_sending_twice_pays() -> None:
 def test_the_first_is_what_matters_most() -> None:
     facts = fleet(lambda host, sender: 20 if host == "h03" else 400 if sending_host(sender) == "h02" else 0)
     apart = (Clock("h05", "h01", 0, 200_000, 0, 1000), Clock("h06", "h01", 0, 0, 0, 1000))
-    facts = replace(facts, clocks=apart, epochs=epochs(9), refusals=refused("integrity_failed").refusals)
+    facts = replace(facts, clocks=apart, starts=starts(9), refusals=refused("integrity_failed").refusals)
     found = findings(facts)
     assert [one.kind for one in found] == ["forged", "sender", "receiver", "restarts", "clock"]
     severity, sentence = health(facts, found)

@@ -1,4 +1,4 @@
-"""Tables become facts: exact sums, names instead of bits, memory that does not grow, one line for what is foreign."""
+"""Tables become facts: exact sums, bounded memory, and one line for a file that is not part of a table."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,12 +16,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.errors import PipelineError
-from bccnd.pipeline import schema
 from bccnd.pipeline.report import gather as reading
-from bccnd.pipeline.report.facts import Channel, Clock, Course, Delivery, Epoch, Link, Refusals, Silence
-from bccnd.pipeline.report.gather import READ, Tables, Wanted, gather
-from bccnd.pipeline.report.tally import Tally
-from tests.pipeline.reporting import DAY, MINUTE, START, put, write
+from bccnd.pipeline.report.facts import (
+    Channel,
+    Clock,
+    Course,
+    Delivery,
+    Link,
+    Recording,
+    Refusals,
+    Start,
+)
+from bccnd.pipeline.report.gather import gather
+from bccnd.pipeline.report.grouped_sums import GroupedSums
+from bccnd.pipeline.report.table_reader import Tables, TimeRange
+from tests.pipeline.reporting import COLUMNS, DAY, HOUR, MINUTE, START, put, write
 from tests.support import ROOT
 
 HOSTS = ("h01", "h02", "h03")
@@ -37,24 +47,15 @@ def tables(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_columns_that_are_read_are_those_that_are_written() -> None:
-    kinds = {"text": {"string"}, "number": {"bigint", "int"}, "time": {"timestamp"}, "flag": {"boolean"}}
-    for table, columns in READ.items():
-        written = {one.name: one.dataType.simpleString() for one in schema.TABLES[table]}
-        for name, kind in columns.items():
-            assert written[name] in kinds[kind], (table, name)
-    assert reading._bits((1 << 62, 1)) == [schema.WORD - 1, schema.WORD]
-
-
 def test_sums_are_exact(tables: Path) -> None:
     facts = gather(Tables(str(tables)))
     assert (facts.start, facts.end, facts.step) == (START, START + 60 * MINUTE, MINUTE)
-    assert (facts.hosts, facts.senders) == (HOSTS, 3)
-    links = {(link.host, link.sender): link for link in facts.links}
+    assert (facts.hosts, facts.programs) == (HOSTS, 3)
+    links = {(link.host, link.program): link for link in facts.links}
     assert len(links) == 9
     assert links["h02", "relay/9"] == Link("h02", "relay/9", 3600, 3540, 3390, 150, 60, 0, 0, 0)
-    assert links["h02", "h01/app/7"].ratio == 150 / 3600
-    assert links["h02", "h02/app/7"].lost == 0
+    assert links["h02", "h01/app"].ratio == 150 / 3600
+    assert links["h02", "h02/app"].lost == 0
     # h01 and h03 hear relay/9, h02 hears two others; messages of the own host do not count
     assert (facts.due, facts.lost) == (7 * 3600, 2 * 150 + 3 * 60)
     assert (facts.rest, facts.folded, facts.missing) == (None, {}, ())
@@ -64,80 +65,96 @@ def test_sums_are_exact(tables: Path) -> None:
     assert set(facts.sending) == {"h01", "h02", "relay"}
 
 
-def test_a_host_that_was_not_there_has_not_lost_what_nobody_saw(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        HOSTS,
-        SENDERS,
-        unsent=lambda sender, minute: int(sender == "relay/9"),
-        absent=lambda host, minute: host == "h02" and minute < 20,
-    )
-    facts = gather(Tables(str(tmp_path)))
-    links = {(link.host, link.sender): link for link in facts.links}
-    assert (links["h02", "relay/9"].lost, links["h02", "relay/9"].due) == (40, 40 * 60)
-    assert (links["h01", "relay/9"].lost, links["h01", "relay/9"].due) == (60, 60 * 60)
-    assert facts.receivers["h02"].lost == (0,) * 20 + (1,) * 40
-
-
 def test_only_the_time_that_was_asked_for_counts(tables: Path) -> None:
-    wanted = Wanted(START + 20 * MINUTE, START + 40 * MINUTE)
+    wanted = TimeRange(START + 20 * MINUTE, START + 40 * MINUTE)
     facts = gather(Tables(str(tables)), wanted)
     assert (facts.start, facts.end) == (wanted.start, wanted.end)
-    links = {(link.host, link.sender): link for link in facts.links}
-    assert links["h02", "h01/app/7"].lost_here == 50
+    links = {(link.host, link.program): link for link in facts.links}
+    assert links["h02", "h01/app"].lost_here == 50
     assert facts.all_messages == 20 * 60 * 3
     with pytest.raises(PipelineError, match="there is nothing in these tables from that time"):
-        gather(Tables(str(tables)), Wanted(START + 100 * MINUTE, None))
+        gather(Tables(str(tables)), TimeRange(START + 100 * MINUTE, None))
 
 
-def test_a_bit_is_the_host_that_it_is_on_its_day(tmp_path: Path) -> None:
+def test_sets_of_receivers_by_name_and_over_days(tmp_path: Path) -> None:
     write(tmp_path, HOSTS, SENDERS, minutes=2)
-    put(tmp_path, "host_dim", [{"host": "h02", "bit": 0}, {"host": "h09", "bit": 1}], day="2026-11-22")
-    put(tmp_path, "delivery", [{"src": "h01/app/7", "seen_by": 0b10, "n": 70}], day="2026-11-22")
-    put(tmp_path, "delivery", [{"src": "h01/app/7", "seen_by": 0b10, "n": 30}])
-    facts = gather(Tables(str(tmp_path)))
-    assert facts.delivery == (
+    for day, messages in ((DAY, 30), ("2026-11-22", 70)):
+        put(tmp_path, "receiver_sets", [{"set_id": 2**62, "hosts": ["h02"]}, {"set_id": 9, "hosts": []}], day)
+        put(tmp_path, "delivery", [{"src": "a", "set_id": 2**62, "n": messages}], day)
+    assert gather(Tables(str(tmp_path))).delivery == (
         Delivery(frozenset(HOSTS), 360),
-        Delivery(frozenset({"h09"}), 70),
-        Delivery(frozenset({"h02"}), 30),
+        Delivery(frozenset({"h02"}), 100),
     )
-    assert facts.hosts == (*HOSTS, "h09")
-
-
-def test_more_hosts_than_a_word_has_bits(tmp_path: Path) -> None:
-    hosts = [f"h{number:03d}" for number in range(70)]
-    write(tmp_path, hosts[:2], SENDERS, minutes=1)
-    put(tmp_path, "host_dim", [{"host": host, "bit": bit} for bit, host in enumerate(hosts)], day="2026-11-22")
-    rows = [{"src": "a", "seen_by": 1 << 62, "seen_by_1": 0b101, "n": 4000}]
-    put(tmp_path, "delivery", rows, day="2026-11-22", extra=("seen_by_1",))
-    assert gather(Tables(str(tmp_path))).delivery[0] == Delivery(frozenset({"h062", "h063", "h065"}), 4000)
 
 
 def test_everything_else_that_happened(tables: Path) -> None:
-    first = {"src": "a", "epoch": 1, "first_ts": START, "last_ts": START, "hosts": 3, "cause": "first"}
-    masked = {"src": "a", "epoch": 2, "first_ts": START + 9, "last_ts": START + 99, "hosts": 2, "cause": "masked"}
-    jump = {"src": "b", "epoch": 2, "first_ts": START, "last_ts": START, "hosts": 1, "cause": "jump", "skipped": 5000}
-    clock = {**jump, "src": "c", "first_key": START - 2**63 + 5}
+    first = {"src": "a", "program": "a", "first_ts": START, "last_ts": START, "cause": "first"}
+    masked = {**first, "first_ts": START + 9, "cause": "masked"}
+    jump = {**first, "src": "b/x/1", "program": "b/x", "cause": "jump", "skipped": 5000}
+    clock = {**jump, "program": "c", "first_key": START - 2**63 + 5}
     put(tables, "epochs", [first, masked, jump, clock])
-    still = {"host": None, "src": "a", "from_ts": START + 5, "to_ts": None, "kind": "open", "basis": "heartbeat"}
-    gap = {"host": "h01", "src": "a", "from_ts": START, "to_ts": START + 7, "kind": "gap", "basis": "any"}
-    put(tables, "liveness", [still, gap])
     clock = {"host": "h02", "ref_host": "h01", "p05_us": -5, "p50_us": 10, "p95_us": 20, "n": 100}
     put(tables, "skew", [{"host": "h01", "ref_host": "h01", "n": 5}, clock])
     put(tables, "skew", [{**clock, "p05_us": -9, "p50_us": 40, "p95_us": 50, "n": 300}], "2026-11-22")
     put(tables, "messages", [{"src": "a", "first_ts": START + at} for at in range(11)])
+    session = {"host": "h01", "start_ts": START, "end_ts": START + 9, "socket_drops": 2, "version": "1"}
+    later = {**session, "start_ts": START + 10, "end_ts": START + 99, "tap_gaps": 1, "version": "2"}
+    long_ago = {**session, "start_ts": START - 99, "end_ts": START - 9, "host": "h09"}
+    put(tables, "_state/sessions", [later, session, long_ago])
     facts = gather(Tables(str(tables)))
-    assert facts.epochs == (
-        Epoch("b", 2, START, START, "jump", 1, 5000),
-        Epoch("c", 2, START, START, "jump", 1),
-        Epoch("a", 2, START + 9, START + 99, "masked", 2),
-    )
-    assert facts.silences == (
-        Silence("h01", "a", START, START + 7, "gap", "any"),
-        Silence(None, "a", START + 5, None, "open", "heartbeat"),
+    assert facts.starts == (
+        *(Start("b/x", START, "jump", 5000), Start("c", START, "jump"), Start("a", START + 9, "masked")),
     )
     assert facts.clocks == (Clock("h02", "h01", -9, round(34_000 / 1000 + -1.5), 50, 400),)
     assert facts.messages == 11
+    assert facts.recordings == (Recording("h01", START, START + 99, "2", 4, 1),)
+
+
+def silence(src: str, start: int, end: int | None, kind: str, basis: str = "heartbeat") -> dict[str, object]:
+    until = None if end is None else START + end * MINUTE
+    return {"host": None, "src": src, "from_ts": START + start * MINUTE, "to_ts": until, "kind": kind, "basis": basis}
+
+
+def test_a_program_is_silent_only_while_none_of_its_processes_sends(tables: Path) -> None:
+    """Each program, its processes (minutes of the first and last message) and silences, and what becomes of it."""
+    cases: dict[str, tuple[list[tuple[int, int]], list[Any], str, list[int | None]]] = {
+        "h1/restarted": ([(0, 20), (21, 59)], [(0, 20, None, "open")], "start", [21]),
+        "h1/back_late": ([(0, 20), (40, 59)], [(0, 20, None, "open")], "start gap", [40, 20, 40]),
+        "h1/dead": ([(0, 10), (11, 20)], [(0, 10, None, "open"), (1, 20, None, "open")], "start open", [11, 20, None]),
+        "h1/one_of_two": ([(0, 20), (0, 59)], [(0, 20, None, "open")], "", []),
+        "h1/both_end": ([(0, 20), (0, 20)], [(0, 20, None, "open"), (1, 20, None, "open")], "open", [20, None]),
+        "h1/tool": ([(0, 1), (30, 31)], [(0, 1, None, "open", "any")], "", []),
+        "h1/rebooted": ([(0, 20), (30, 59)], [(0, 20, None, "host_down", "any")], "start host_down", [30, 20, 30]),
+        "h1/hung": ([(0, 59)], [(0, 20, 30, "gap")], "gap", [20, 30]),
+        "h1/covered": ([(0, 59), (0, 59)], [(0, 20, 30, "gap")], "", []),
+    }
+    for program, (runs, silences, _, _) in cases.items():
+        sources = [{"src": f"{program}/{pid}", "program": program, "cause": "first"} for pid in range(len(runs))]
+        spans = [{"first_ts": START + first * MINUTE, "last_ts": START + last * MINUTE} for first, last in runs]
+        put(tables, "epochs", [one | span for one, span in zip(sources, spans, strict=True)])
+        put(tables, "liveness", [silence(f"{program}/{pid}", *rest) for pid, *rest in silences])
+    put(tables, "liveness", [silence("h1/seen/1", 1, None, "open") | {"host": "h01"}])
+    facts = gather(Tables(str(tables)))
+    for program, (_, _, kinds, times) in cases.items():
+        starts = [one for one in facts.starts if one.program == program]
+        silences_left = [one for one in facts.silences if one.program == program]
+        assert " ".join(["start" for _ in starts] + [one.kind for one in silences_left]) == kinds, program
+        found = [*(one.at for one in starts), *(at for one in silences_left for at in (one.start, one.end))]
+        assert found == [None if at is None else START + at * MINUTE for at in times], program
+    assert not [one for one in facts.silences if one.program == "h1/seen"]
+
+
+def test_the_same_hours_of_the_day_before(tables: Path) -> None:
+    assert gather(Tables(str(tables))).before is None
+    day = 24 * HOUR
+    counts = {"expected": 100, "any_seen": 100, "seen": 90, "lost_here": 10}
+    row = {"host": "h01", "src": "h02/app/7", **counts}
+    put(tables, "link_loss", [{**row, "win": at} for at in (START - day, START - day - MINUTE)], "2026-11-20")
+    put(tables, "messages", [{"first_ts": START - day}], "2026-11-20")
+    before = gather(Tables(str(tables)), TimeRange(START, START + HOUR)).before
+    assert before
+    assert (before.due, before.lost, before.messages) == (100, 10, 1)
+    assert before.receivers["h01"].lost[0] == 10
 
 
 def test_a_datagram_that_many_hosts_refuse_counts_once(tables: Path) -> None:
@@ -159,8 +176,10 @@ def test_channels_with_their_busiest_minute_and_sender(tables: Path) -> None:
         for src, minute, n in (("a", 0, 5000), ("a", 1, 1), ("b", 1, 6000))
     ]
     put(tables, "channel_traffic", rows)
+    lost = {"chan": "alarm", "win": START, "seen": 7, "lost_here": 2, "lost_everywhere": 1}
+    put(tables, "channel_loss", [{**lost, "host": host} for host in HOSTS])
     facts = gather(Tables(str(tables)))
-    assert facts.channels[0] == Channel("alarm", 11_001, 99_009, 6000, True, 6001, "b", 6000)
+    assert facts.channels[0] == Channel("alarm", 11_001, 99_009, 6000, True, 6001, "b", 6000, 30, 9)
     assert (facts.all_messages, facts.all_channels) == (11_001 + 3 * 3600, 4)
 
 
@@ -169,10 +188,10 @@ def test_beyond_what_a_page_can_show_only_sums_are_kept(tables: Path, monkeypatc
     monkeypatch.setattr(reading, "LINKS", 4)
     facts = gather(Tables(str(tables)))
     assert len(facts.links) == 4
-    assert facts.folded == {"pairs of hosts and senders": 5}
+    assert facts.folded == {"pairs of hosts and programs": 5}
     assert facts.rest is not None
     # the worst are kept
-    assert {(link.host, link.sender) for link in facts.links[:2]} == {("h02", "relay/9"), ("h02", "h01/app/7")}
+    assert {(link.host, link.program) for link in facts.links[:2]} == {("h02", "relay/9"), ("h02", "h01/app")}
     total = [*facts.links, facts.rest]
     assert sum(link.expected for link in total) == sum(link.expected for link in whole.links)
     assert sum(link.lost for link in total) == sum(link.lost for link in whole.links)
@@ -182,20 +201,20 @@ def test_beyond_what_a_page_can_show_only_sums_are_kept(tables: Path, monkeypatc
     st.lists(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 50), st.integers(0, 9)))),
     st.integers(min_value=1, max_value=10),
 )
-def test_a_tally_knows_its_sums_whatever_it_leaves_out(batches: list[list[tuple[str, int, int]]], cap: int) -> None:
-    tally = Tally(["who"], {"n": "sum", "top": "max"}, "n", cap)
+def test_grouped_sums_are_right_whatever_is_dropped(batches: list[list[tuple[str, int, int]]], cap: int) -> None:
+    sums_of = GroupedSums(["who"], {"n": "sum", "top": "max"}, "n", cap)
     shape = pa.schema([("who", pa.string()), ("n", pa.int64()), ("top", pa.int64())])
     sums: dict[str, int] = {}
     tops: dict[str, int] = {}
     for batch in batches:
-        tally.add(pa.Table.from_pylist([dict(zip(shape.names, row, strict=True)) for row in batch], schema=shape))
+        sums_of.add(pa.Table.from_pylist([dict(zip(shape.names, row, strict=True)) for row in batch], schema=shape))
         for name, number, top in batch:
             sums[name] = sums.get(name, 0) + number
             tops[name] = max(tops.get(name, 0), top)
-    rows = tally.rows()
+    rows = sums_of.rows()
     assert len(rows) == min(cap, len(sums))
-    assert sum(row["n"] for row in rows) + tally.rest["n"] == sum(sums.values())
-    assert tally.folded == len(sums) - len(rows)
+    assert sum(row["n"] for row in rows) + sums_of.rest["n"] == sum(sums.values())
+    assert sums_of.folded == len(sums) - len(rows)
     assert [row["n"] for row in rows] == sorted(sums.values(), reverse=True)[:cap]
     assert all(row["top"] == tops[row["who"]] for row in rows)
 
@@ -219,7 +238,8 @@ def test_memory_does_not_grow_with_the_tables(tmp_path: Path) -> None:
             file.write_table(pa.Table.from_arrays(arrays, schema=shape))
     code = (
         "import sys, pyarrow as pa\n"
-        "from bccnd.pipeline.report.gather import Tables, gather\n"
+        "from bccnd.pipeline.report.gather import gather\n"
+        "from bccnd.pipeline.report.table_reader import Tables\n"
         "pa.set_memory_pool(pa.system_memory_pool())\n"
         "facts = gather(Tables(sys.argv[1]))\n"
         "print(sum(link.expected for link in facts.links), pa.default_memory_pool().max_memory())"
@@ -242,12 +262,12 @@ def refused(where: Path | str) -> str:
 def test_places_without_tables(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
-    for table in schema.TABLES:
+    for table in COLUMNS:
         put(tmp_path / "tables", table, [])
     for place, said in (
         (tmp_path / "nowhere", "no such folder"),
         (tmp_path / "file", "no folder"),
-        (tmp_path / "empty", "host_dim and link_loss"),
+        (tmp_path / "empty", "link_loss does not exist"),
         (tmp_path / "tables", "nothing in these tables"),
         ("no-such-scheme://x/y", "no-such-scheme"),
     ):
@@ -259,8 +279,8 @@ def test_files_that_are_no_part_of_a_table(tables: Path) -> None:
     wrong = pq.read_table(foreign.parent / "part-00000.parquet", partitioning=None)
     wrong = wrong.set_column(wrong.schema.get_field_index("seen"), "seen", pa.array(["1"] * len(wrong)))
     for table, said in (
-        (pa.table({"host": ["a"], "src": ["b"]}), "link_loss: it has no column win"),
-        (wrong, "it has seen as string"),
+        (pa.table({"host": ["a"], "src": ["b"]}), "link_loss: it has nothing as win"),
+        (wrong, "it has string as seen"),
         (None, "cannot be read"),
     ):
         if table is None:

@@ -1,7 +1,6 @@
-"""What a report knows: a few numbers about a period, small however large the tables were.
+"""The figures of a report: small, however large the tables are.
 
-Law: plain values and nothing else; times are microseconds since 1970, UTC. Names are as they were sent and may hold
-anything: whoever shows them must make them harmless.
+Times are microseconds since 1970, UTC. Names are as they were sent and may hold anything; the page escapes them.
 """
 
 from __future__ import annotations
@@ -11,16 +10,21 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
-def sending_host(src: str) -> str:
-    """The host in the name of a sender: all before the first slash."""
-    return src.partition("/")[0]
+def sending_host(name: str) -> str:
+    """The host in the name of a source or program: all before the first slash."""
+    return name.partition("/")[0]
+
+
+def program_of(src: str) -> str:
+    """The program of a source, `host/program`: its name without process id and tag."""
+    return "/".join(src.split("/", 2)[:2])
 
 
 class Link(NamedTuple):
-    """What became, at one receiving host, of what one sender (or all senders of a host) sent."""
+    """Counts of what one receiving host got of one program, or of all programs of a host."""
 
     host: str
-    sender: str
+    program: str
     expected: int
     any_seen: int
     seen: int
@@ -32,7 +36,7 @@ class Link(NamedTuple):
 
     @property
     def due(self) -> int:
-        """Messages that should have come, and for which the host was listening."""
+        """Messages that should have arrived while the host was recording."""
         return max(self.expected - self.not_listening, 0)
 
     @property
@@ -45,46 +49,57 @@ class Link(NamedTuple):
 
     @property
     def own(self) -> bool:
-        """Whether this is a host that hears itself."""
-        return sending_host(self.sender) == self.host
+        """Whether the host receives its own messages, which do not cross the network."""
+        return sending_host(self.program) == self.host
+
+
+def add_links(links: Iterable[Link]) -> list[Link]:
+    """Links with the same host and program added up."""
+    sums: dict[tuple[str, str], list[int]] = {}
+    for host, program, *counts in links:
+        row = sums.setdefault((host, program), [0] * len(counts))
+        row[:] = map(sum, zip(row, counts, strict=True))
+    return [Link(*names, *row) for names, row in sums.items()]
 
 
 def by_sending_host(links: Iterable[Link]) -> list[Link]:
-    """The same, with all senders of a host taken together."""
-    sums: dict[tuple[str, str], list[int]] = {}
-    for link in links:
-        row = sums.setdefault((link.host, sending_host(link.sender)), [0] * (len(link) - 2))
-        for place, value in enumerate(link[2:]):
-            row[place] += int(value)
-    return [Link(host, sender, *values) for (host, sender), values in sums.items()]
+    """Links with all programs of a host added up."""
+    return add_links(link._replace(program=sending_host(link.program)) for link in links)
 
 
-@dataclass(frozen=True)
-class Course:
-    """How something went over the period, in equal steps: messages due, of these lost, and those nobody listened to."""
+class Course(NamedTuple):
+    """Counts over the period, in equal steps: due, lost, and sent while the host was not recording."""
 
     due: tuple[int, ...]
     lost: tuple[int, ...]
     absent: tuple[int, ...]
 
+    @property
+    def ratio(self) -> float:
+        return sum(self.lost) / max(sum(self.due), 1)
 
-class Epoch(NamedTuple):
-    """One run of a sender: from when to when, how it began, how many hosts heard it, and the numbers skipped before."""
 
-    src: str
-    number: int
-    first: int
-    last: int
+def add_courses(courses: Iterable[Course]) -> Course:
+    every = list(courses)
+    if not every:
+        return Course((), (), ())
+    return Course(*(tuple(map(sum, zip(*part, strict=True))) for part in zip(*every, strict=True)))
+
+
+class Start(NamedTuple):
+    """A run of a source that is not its first. ``cause`` is that of the table epochs, or `replaced`: a new process of
+    the program began. ``skipped`` counts the sequence numbers left out."""
+
+    program: str
+    at: int
     cause: str
-    hosts: int
     skipped: int = 0
 
 
 class Silence(NamedTuple):
-    """A sender that was not heard: by one host, or by nobody (None). ``end`` is None where it did not come back."""
+    """A time in which no host received a program; ``end`` is None if it did not come back."""
 
-    host: str | None
-    src: str
+    program: str
     start: int
     end: int | None
     kind: str
@@ -92,14 +107,15 @@ class Silence(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """How many messages were seen by exactly these hosts."""
+    """How many messages were received by exactly these hosts."""
 
     hosts: frozenset[str]
     messages: int
 
 
 class Channel(NamedTuple):
-    """Traffic of a channel: each message counts once, not once for each receiver. ``peak`` is of its busiest minute."""
+    """Traffic of a channel, each message counted once; ``peak`` is of its busiest minute. ``due`` and ``lost`` count
+    arrivals at all receivers."""
 
     name: str
     messages: int
@@ -109,11 +125,17 @@ class Channel(NamedTuple):
     peak: int
     busiest: str
     busiest_messages: int
+    due: int = 0
+    lost: int = 0
+
+    @property
+    def ratio(self) -> float | None:
+        return self.lost / self.due if self.due else None
 
 
 class Refusals(NamedTuple):
-    """Datagrams from one address that were refused for one reason. ``datagrams`` is of the host that refused most:
-    many hosts hear the same one."""
+    """Datagrams from one address refused for one reason. ``datagrams`` is of the host that refused most, since many
+    hosts receive the same datagram."""
 
     peer: str
     verdict: str
@@ -126,7 +148,7 @@ class Refusals(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """A host's clock against that of another one, in microseconds; above 0 it is ahead."""
+    """A host's clock compared with another host's, in microseconds; positive if it is ahead."""
 
     host: str
     against: str
@@ -136,35 +158,63 @@ class Clock(NamedTuple):
     pairs: int
 
 
+class Recording(NamedTuple):
+    """When a host recorded, with what version, and what it lost before the journal."""
+
+    host: str
+    start: int
+    end: int
+    version: str
+    socket_drops: int
+    tap_gaps: int
+
+
+class DayBefore(NamedTuple):
+    """The same hours of the day before."""
+
+    messages: int
+    receivers: Mapping[str, Course]
+
+    @property
+    def due(self) -> int:
+        return sum(sum(one.due) for one in self.receivers.values())
+
+    @property
+    def lost(self) -> int:
+        return sum(sum(one.lost) for one in self.receivers.values())
+
+
 @dataclass(frozen=True)
 class Facts:
-    """All that a page shows and that findings are drawn from."""
+    """All that findings and the page are made from."""
 
     start: int
     end: int
     #: microseconds of one step of the courses
     step: int
     hosts: tuple[str, ...]
-    senders: int
+    programs: int
     messages: int
     links: tuple[Link, ...]
+    #: by receiving host, and by sending host
     receivers: Mapping[str, Course] = field(default_factory=dict)
-    #: by sending host
     sending: Mapping[str, Course] = field(default_factory=dict)
-    epochs: tuple[Epoch, ...] = ()
+    starts: tuple[Start, ...] = ()
     silences: tuple[Silence, ...] = ()
     delivery: tuple[Delivery, ...] = ()
     channels: tuple[Channel, ...] = ()
     refusals: tuple[Refusals, ...] = ()
     clocks: tuple[Clock, ...] = ()
-    #: what there was more of than is listed one by one, in words of `folded`: how many
+    recordings: tuple[Recording, ...] = ()
+    before: DayBefore | None = None
+    #: what is left out of the lists above: how many
     folded: Mapping[str, int] = field(default_factory=dict)
-    #: tables that are not there
+    #: tables that do not exist
     missing: tuple[str, ...] = ()
-    #: of all channels and senders, listed or not
+    #: of all channels, listed or not
     all_messages: int = 0
     all_channels: int = 0
-    #: what all links beyond those listed sum up to
+    #: the sum of all links that are not listed
     rest: Link | None = None
 
     @property
@@ -173,14 +223,14 @@ class Facts:
 
     @property
     def due(self) -> int:
-        """Messages that should have come, over all receivers, without what hosts hear of themselves."""
-        return sum(link.due for link in self._others())
+        """Messages that should have arrived, over all receivers, without a host's own."""
+        return sum(link.due for link in self._crossing())
 
     @property
     def lost(self) -> int:
-        return sum(link.lost for link in self._others())
+        return sum(link.lost for link in self._crossing())
 
-    def _others(self) -> list[Link]:
+    def _crossing(self) -> list[Link]:
         return [*(link for link in self.links if not link.own), *([self.rest] if self.rest else [])]
 
     @property

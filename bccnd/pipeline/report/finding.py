@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from bccnd.pipeline.report import rendering
+from bccnd.pipeline.report.facts import Facts
 
 URGENT: Final = 0
 LOOK: Final = 1
 NOTE: Final = 2
+SEVERITIES: Final = ("urgent", "look", "note")
 
 
 class Finding(NamedTuple):
-    """One thing to look at. ``about`` are the hosts, senders, addresses or channels that it names."""
+    """One thing to look at. ``about`` are the hosts, programs, addresses or channels concerned, ``weight`` orders
+    findings of one kind and can be compared between reports, ``at`` is when it began, if it has a time of its own."""
 
     kind: str
     severity: int
@@ -20,3 +26,20 @@ class Finding(NamedTuple):
     cause: str
     remedy: str
     weight: float = 0.0
+    at: int | None = None
+
+
+def write(
+    facts: Facts,
+    kind: str,
+    severity: int,
+    about: Sequence[str],
+    values: Mapping[str, Any],
+    weight: float = 0.0,
+    at: int | None = None,
+    texts: str = "",
+) -> Finding:
+    """A finding with its texts from findings.toml: the section of its kind, or ``texts``."""
+    every = {**values, "facts": facts, "period": facts.period, "at": at}
+    parts = {part: rendering.text(texts or kind, part, every) for part in ("title", "evidence", "cause", "remedy")}
+    return Finding(kind, severity, tuple(about), **parts, weight=weight, at=at)

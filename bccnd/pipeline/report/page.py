@@ -1,43 +1,44 @@
-"""Facts and findings -> the page, as one text.
-
-Law: whatever came from the network or from a file is escaped here and nowhere else goes into the page; nothing in it is
-fetched and nothing runs. Every chart has its figures beside it as a table.
-"""
+"""Facts and findings as tables and charts by section; templates/page.html makes the page of them."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
 
-from bccnd.pipeline.report import charts, words
-from bccnd.pipeline.report.charts import Bar
-from bccnd.pipeline.report.facts import Delivery, Facts
-from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding
+from bccnd.pipeline.report import charts, rendering
+from bccnd.pipeline.report import formatting as fmt
+from bccnd.pipeline.report.facts import (
+    Course,
+    Delivery,
+    Facts,
+    Link,
+    Refusals,
+    add_links,
+    by_sending_host,
+    sending_host,
+)
+from bccnd.pipeline.report.finding import Finding
 from bccnd.pipeline.report.findings import health
-from bccnd.pipeline.report.style import STYLE
 
-#: forbids whatever could be fetched or run, also what a mistake here would let in
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-#: rows of a table; the rest is in the tables themselves
+#: rows of a table: shown, and with those that unfold
+SHOWN: Final = 10
 ROWS: Final = 200
-#: rows of a table on paper; the style counts them
-PRINTED: Final = 30
-#: findings told one by one
+#: rows and columns of the matrix
+MATRIX: Final = 50
+#: findings with all their texts; the others are rows of a table
 FINDINGS: Final = 30
-
-_TAGS: Final = {
-    URGENT: "\N{BLACK UP-POINTING TRIANGLE} Urgent",
-    LOOK: "\N{BLACK CIRCLE} Look",
-    NOTE: "\N{WHITE CIRCLE} Good to know",
+#: loss from which on a cell of the matrix has the next colour; the first is for no loss at all
+LEVELS: Final = {"below 0.1 %": 0.0, "below 1 %": 0.001, "below 5 %": 0.01, "below 20 %": 0.05, "20 % and more": 0.2}
+#: the section with the figures of a finding; of all others it is the matrix
+_SECTION: Final = {
+    **dict.fromkeys(("receiver", "not_recording"), "receivers"),
+    **dict.fromkeys(("restarts", "jump", "died", "silent", "host_down", "left"), "events"),
+    **dict.fromkeys(("forged", "unknown"), "refused"),
+    **dict.fromkeys(("sender", "twice"), "programs"),
+    **dict.fromkeys(("flood",), "channels"),
+    **dict.fromkeys(("clock",), "clocks"),
 }
-_SIGNS: Final = {
-    URGENT: "\N{BLACK UP-POINTING TRIANGLE}",
-    LOOK: "\N{BLACK CIRCLE}",
-    NOTE: "\N{WHITE CIRCLE}",
-    3: "\N{CHECK MARK}",
-}
-#: refused why, in words
 _REASONS: Final = {
     "integrity_failed": "wrong signature",
     "integrity_missing": "no signature",
@@ -45,440 +46,174 @@ _REASONS: Final = {
     "replayed": "sent before",
     "oversize": "too long",
     "bad_envelope": "no datagram of this protocol",
-    "length_mismatch": "length does not fit",
-    "unsupported_version": "another version",
-    "bad_body": "body cannot be read",
-    "bad_src": "bad name of a sender",
-    "bad_seq": "bad number",
-    "bad_channel": "bad channel",
-    "bad_target": "bad target",
-    "internal_error": "met a bug",
-}
-_CAUSES: Final = {
-    "restart": "began anew",
-    "masked": "began anew, unnoticed by the daemons",
-    "jump": "its numbers leapt forward",
 }
 
 
-def page(facts: Facts, found: Sequence[Finding], title: str = "") -> str:
-    """The whole page."""
-    name = title or "How the messages of the fleet arrived"
-    parts = [
-        _head(facts, found, name),
-        _first(found),
-        _matrix(facts),
-        _courses(facts),
-        _events(facts),
-        _sets(facts),
-        _channels(facts),
-        _refusals(facts),
-        _clocks(facts),
-        _foot(facts),
-    ]
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
-        f"<title>{_text(name)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{''.join(parts)}</body>\n</html>\n"
+class Row(NamedTuple):
+    """``names`` are what it is about: findings link to it by these. ``bar`` is in percent of the longest."""
+
+    cells: Sequence[str]
+    names: frozenset[str]
+    bar: float | None
+
+
+class Table(NamedTuple):
+    """Heads of numbers begin with #. ``more`` counts rows that are left out."""
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Row]
+    more: int
+
+
+class Matrix(NamedTuple):
+    """Loss by program (rows) and receiver (columns), the worst first; rows are sending hosts if there are too many
+    programs. ``more`` are the numbers of rows and columns that are left out."""
+
+    programs: Sequence[str]
+    receivers: Sequence[str]
+    cells: Mapping[tuple[str, str], Link]
+    grouped: bool
+    more: tuple[int, int]
+
+
+def page(facts: Facts, ranked: Sequence[Finding], title: str = "") -> str:
+    """The whole page as one text."""
+    tables = _tables(facts)
+    severity, sentence = health(facts, ranked)
+    return rendering.page(
+        "page.html",
+        title=title or "How the messages of the fleet arrived",
+        facts=facts,
+        severity=severity,
+        sentence=sentence,
+        shown=[(one, *_place(one, tables)) for one in ranked[:FINDINGS]],
+        rest=_table("rest", ranked[FINDINGS:], facts),
+        tables=tables,
+        matrix=matrix(facts),
+        level=level,
+        levels=["none", *LEVELS],
+        short_share=short_share,
+        charts=charts,
+        shown_rows=SHOWN,
     )
 
 
-def _text(text: str) -> str:
-    """Text as text, whoever chose it."""
-    return html.escape(words.plain(text))
+def _place(finding: Finding, tables: Mapping[str, Table]) -> tuple[str, int | None]:
+    """The section with the figures of a finding, and the row."""
+    section = _SECTION.get(finding.kind, "matrix")
+    about = frozenset(finding.about[: 1 if section == "programs" else None])
+    rows = enumerate(tables[section].rows)
+    return section, next((place for place, row in rows if about and about <= row.names), None)
 
 
-# -- parts of a page
-
-
-def _section(anchor: str, title: str, lead: str, *body: str) -> str:
-    inner = "".join(body)
-    head = f'<section id="{anchor}" aria-label="{_text(title)}">\n<h2>{_text(title)}</h2>\n'
-    return f"{head}<p>{_text(lead)}</p>\n{inner}</section>\n"
-
-
-def _chart(drawn: str | None, kind: str = "narrow") -> str:
-    return f'<div class="chart {kind}">{drawn}</div>\n' if drawn else ""
-
-
-def _table(
-    summary: str, heads: Sequence[str], rows: Sequence[Sequence[str]], more: int = 0, *, shown: bool = False
-) -> str:
-    """A table with its numbers on the right: columns whose head begins with # hold numbers."""
-    if not rows:
-        return ""
-    kinds = [' class="n"' if head.startswith("#") else "" for head in heads]
-    head = "".join(
-        f'<th scope="col"{kind}>{_text(one.lstrip("#"))}</th>' for one, kind in zip(heads, kinds, strict=True)
-    )
-    body = "".join(
-        "<tr>" + "".join(f"<td{kind}>{_text(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)) + "</tr>\n"
-        for row in rows[:ROWS]
-    )
-    left = more + max(len(rows) - ROWS, 0)
-    rest = f'<p class="soft">{_text(words.some(left, "more row"))} not shown here.</p>' if left else ""
-    if len(rows) > PRINTED:
-        rest += f'<p class="print">On paper: the first {PRINTED} of {words.count(len(rows[:ROWS]))} rows.</p>'
-    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>{rest}'
-    if shown:
-        return table
-    return f"<details><summary>{_text(summary)}</summary>{table}</details>\n"
-
-
-def _head(facts: Facts, found: Sequence[Finding], name: str) -> str:
-    severity, sentence = health(facts, found)
-    figures = [
-        ("Receiving hosts", words.count(len(facts.hosts)), ""),
-        (
-            "Senders",
-            words.count(facts.senders),
-            f"and {words.about(facts.folded['pairs of hosts and senders'])} more pairs"
-            if "pairs of hosts and senders" in facts.folded
-            else "",
-        ),
-        ("Messages", words.about(facts.messages), words.rate(facts.messages / max(facts.period / words.SECOND, 1))),
-        (
-            "Lost on the way",
-            words.share(facts.lost / facts.due) if facts.due else "unknown",
-            f"{words.about(facts.lost)} of {words.about(facts.due)} arrivals" if facts.due else "",
-        ),
-        ("Refused", words.about(facts.refused), "datagrams"),
-    ]
-    boxes = "".join(
-        f"<div><dt>{_text(label)}</dt><dd>{_text(value)}{f'<small>{_text(small)}</small>' if small else ''}</dd></div>"
-        for label, value, small in figures
-    )
-    told = (
-        f"In {words.duration(facts.period)}, {words.some(len(facts.hosts), 'host')} recorded "
-        f"{words.some(facts.messages, 'message')} of {words.some(facts.senders, 'sender')}."
-    )
-    return (
-        f'<header>\n<h1>{_text(name)}</h1>\n<p class="period">{_text(words.span(facts.start, facts.end))}</p>\n'
-        f'<p class="verdict s{severity}"><span aria-hidden="true">{_SIGNS[severity]}</span> {_text(sentence)}</p>\n'
-        f'<p>{_text(told)} All times are UTC.</p>\n<dl class="figures">{boxes}</dl>\n</header>\n'
-    )
-
-
-def _first(found: Sequence[Finding]) -> str:
-    if not found:
-        return _section(
-            "first", "What to look at first", "Nothing asks for attention. The charts below show what was measured."
-        )
-    items = []
-    for one in found[:FINDINGS]:
-        lines = (("Seen", one.evidence), ("Likely", one.cause), ("Do", one.remedy))
-        told = "".join(f"<dt>{head}</dt><dd>{_text(text)}</dd>" for head, text in lines)
-        items.append(
-            f'<li class="s{one.severity}"><span class="tag">{_TAGS[one.severity]}</span>'
-            f"<h3>{_text(one.title)}</h3><dl>{told}</dl></li>\n"
-        )
-    rest = found[FINDINGS:]
-    more = (
-        _table(
-            f"{words.some(len(rest), 'more finding')}", ["What", "Seen"], [(one.title, one.evidence) for one in rest]
-        )
-        if rest
-        else ""
-    )
-    return _section(
-        "first",
-        "What to look at first",
-        "The most important first, each with what was measured and what it is likely to mean.",
-        f'<ol class="findings">{"".join(items)}</ol>{more}',
-    )
-
-
-def _matrix(facts: Facts) -> str:
-    table = charts.matrix(facts)
-    drawn = charts.draw_matrix(facts)
-    what = "sending host" if table.grouped else "sender"
-    lead = (
-        f"One row for each {what}, one column for each receiving host, the worst first. Figures are percent of what "
-        "should have arrived; a dash: nothing was due. A host that misses much of everybody is a dark column, a sender "
-        "whom everybody misses a dark row, and trouble between two hosts a single dark cell."
-    )
-    legend = "".join(
-        f'<li><i style="background:var(--h{place})"></i>{name}</li>' for place, name in enumerate(charts.LEVEL_NAMES)
-    )
-    cut = []
-    if table.more_senders:
-        cut.append(words.some(table.more_senders, what))
-    if table.more_receivers:
-        cut.append(words.some(table.more_receivers, "receiver"))
-    left = f'<p class="soft">Not shown: {_text(" and ".join(cut))} with less loss.</p>' if cut else ""
-    links = sorted(facts.links, key=lambda one: (-one.ratio, -one.lost, one.sender, one.host))
+def _table(section: str, items: Sequence[Any], facts: Facts) -> Table:
+    title, columns, names, bar, folded = rendering.data("tables")[section]
+    heads, cells = zip(*(column.split(": ") for column in columns.split("; ")), strict=True)
+    longest = max((abs(getattr(one, bar)) for one in items), default=0) if bar else 0
     rows = [
-        (
-            link.sender,
-            link.host,
-            words.count(link.due),
-            words.count(link.lost_here),
-            words.count(link.lost_everywhere),
-            words.share(link.ratio),
-            words.count(link.not_listening),
-            words.count(link.late),
-            words.count(link.dup),
+        Row(
+            [_cell(one, facts, *cell.split()) for cell in cells],
+            frozenset(name for each in names.split() for name in _names(getattr(one, each))),
+            100 * abs(getattr(one, bar)) / (longest or 1) if bar else None,
         )
-        for link in links
+        for one in items[:ROWS]
     ]
-    heads = [
-        "Sender",
-        "Receiver",
-        "#Due",
-        "#Missed here",
-        "#Reached nobody",
-        "#Lost",
-        "#Not recording",
-        "#Too late",
-        "#Extra copies",
+    return Table(title, heads, rows, facts.folded.get(folded, 0) + max(len(items) - ROWS, 0))
+
+
+def _cell(item: Any, facts: Facts, name: str, form: str = "") -> str:
+    value = getattr(item, name)
+    if value is None or not form:
+        return str(value or "")
+    return fmt.when(value, facts.period) if form == "when" else str(getattr(fmt, form)(value))
+
+
+def _names(value: str | Iterable[str]) -> Iterable[str]:
+    return {value, sending_host(value)} if isinstance(value, str) else value
+
+
+def _tables(facts: Facts) -> dict[str, Table]:
+    sets = [
+        SimpleNamespace(**one._asdict(), name=set_name(one, facts.hosts), size=len(one.hosts)) for one in facts.delivery
     ]
-    return _section(
-        "matrix",
-        "Who misses what from whom",
-        lead,
-        f'<ul class="legend" aria-label="Loss by colour">{legend}</ul>',
-        _chart(drawn, "wide" if len(table.receivers) > 12 else "narrow"),
-        left,
-        _table(
-            "Figures of every pair, the worst first", heads, rows, facts.folded.get("pairs of hosts and senders", 0)
-        ),
+    items: dict[str, Sequence[Any]] = {
+        "matrix": _worst_first(facts.links),
+        "receivers": _receivers(facts),
+        "programs": _worst_first(add_links(one._replace(host="") for one in facts.links if not one.own)),
+        "channels": facts.channels,
+        "events": _events(facts),
+        "sets": sets,
+        "refused": [_refused(one) for one in facts.refusals],
+        "clocks": sorted(facts.clocks, key=lambda one: (-abs(one.middle), one.host)),
+    }
+    return {section: _table(section, each, facts) for section, each in items.items()}
+
+
+def _worst_first(links: Iterable[Link]) -> list[Link]:
+    return sorted(links, key=lambda one: (-one.ratio, -one.lost, one.program, one.host))
+
+
+def _refused(one: Refusals) -> SimpleNamespace:
+    why = _REASONS.get(one.verdict, one.verdict.replace("_", " "))
+    return SimpleNamespace(
+        **one._asdict(), why=why, sources=fmt.listing(one.claimed, more=one.names - len(one.claimed))
     )
 
 
-def _courses(facts: Facts) -> str:
-    drawn = charts.draw_courses(facts)
-    if drawn is None:
-        return _section(
-            "courses",
-            "Loss over time",
-            "Nothing was lost in this time." if facts.due else "Nothing was due in this time.",
-        )
-    ranked = charts.worst(facts.receivers, 40)
+def _receivers(facts: Facts) -> list[SimpleNamespace]:
+    recordings = {one.host: one for one in facts.recordings}
+    none = SimpleNamespace(start=None, end=None, version="", socket_drops=None, tap_gaps=None)
     rows = []
-    for name in ranked:
-        course = facts.receivers[name]
-        shares = charts.percents(course)
-        peak = max(range(len(shares)), key=lambda step: shares[step])
-        due, lost = sum(course.due), sum(course.lost)
-        rows.append(
-            (
-                name,
-                words.count(due),
-                words.count(lost),
-                words.share(lost / max(due, 1)),
-                words.share(shares[peak] / 100),
-                words.when(facts.start + peak * facts.step, facts.period),
-            )
-        )
-    return _section(
-        "courses",
-        "Loss over time",
-        f"In steps of {words.duration(facts.step)}: the grey area is of all hosts together, the lines are of the "
-        "receivers that lost most.",
-        _chart(drawn, "wide"),
-        _table(
-            "Figures of every receiver that lost something",
-            ["Receiver", "#Due", "#Lost", "#Share", "#Worst step", "#From (UTC)"],
-            rows,
-        ),
-    )
+    for host in facts.hosts:
+        course, recording = facts.receivers.get(host, Course((), (), ())), recordings.get(host, none)
+        before = facts.before.receivers.get(host) if facts.before else None
+        row = {name: getattr(recording, name) for name in vars(none)}
+        row |= {"host": host, "due": sum(course.due), "ratio": course.ratio, "before": before and before.ratio}
+        rows.append(SimpleNamespace(**row))
+    return sorted(rows, key=lambda row: (-row.ratio, row.host))
 
 
-def _events(facts: Facts) -> str:
-    lines = charts.time_line(facts)
-    if not lines:
-        return _section("events", "Restarts and silences", "Nobody began anew, and nobody fell silent.")
-    rows: list[tuple[int, tuple[str, str, str, str, str]]] = []
-    skipped = {(one.src, one.first): one.skipped for one in facts.epochs}
-    for line in lines:
+def _events(facts: Facts) -> list[SimpleNamespace]:
+    rows: list[SimpleNamespace] = []
+    for line in charts.time_line(facts):
         for start, end, what in line.bars:
-            ended = what == "open"
-            rows.append(
-                (
-                    start,
-                    (
-                        line.name,
-                        charts.BARS_OF[what][2],
-                        words.when(start, facts.period),
-                        "" if ended else words.when(end, facts.period),
-                        words.duration(end - start),
-                    ),
-                )
-            )
-        for at, what in line.marks:
-            by = f" by {words.count(skipped[line.name, at])}" if skipped.get((line.name, at)) else ""
-            rows.append((at, (line.name, f"{_CAUSES[what]}{by}", words.when(at, facts.period), "", "")))
-    rows.sort()
-    more = facts.folded.get("restarts", 0) + facts.folded.get("silences", 0)
-    shown = f" Of {len(lines)}, the {charts.LINES} with most events." if len(lines) > charts.LINES else ""
-    return _section(
-        "events",
-        "Restarts and silences",
-        f"Who began anew, who was not heard by anybody, and which hosts were not recording.{shown}",
-        _chart(charts.draw_time_line(facts), "wide"),
-        _table(
-            "Every event, in order of time",
-            ["Who", "What", "From (UTC)", "To (UTC)", "#For"],
-            [row for _, row in rows],
-            more,
-        ),
-    )
+            row = SimpleNamespace(start=start, name=line.name, what=charts.BARS[what], end=end, length=end - start)
+            rows.append(row)
+        for start, what, skipped in line.marks:
+            words = charts.MARKS[what][1] + (f", {fmt.count(skipped)} skipped" if skipped else "")
+            rows.append(SimpleNamespace(start=start, name=line.name, what=words, end=None, length=None))
+    return sorted(rows, key=lambda row: (row.start, row.name, row.what))
+
+
+def matrix(facts: Facts, limit: int = MATRIX) -> Matrix:
+    grouped = len({link.program for link in facts.links}) > limit
+    links = by_sending_host(facts.links) if grouped else facts.links
+    counted = [Link(one.host, one.program, *[0] * 8) if one.own else one for one in links]
+    programs = [one.program for one in _worst_first(add_links(one._replace(host="") for one in counted))]
+    hosts = [one.host for one in _worst_first(add_links(one._replace(program="") for one in counted))]
+    cells = {(one.program, one.host): one for one in links}
+    more = max(len(programs) - limit, 0), max(len(hosts) - limit, 0)
+    return Matrix(programs[:limit], hosts[:limit], cells, grouped, more)
+
+
+def level(ratio: float) -> int:
+    return sum(ratio >= limit for limit in LEVELS.values()) if ratio else 0
+
+
+def short_share(ratio: float) -> str:
+    """Percent without its sign, for a cell."""
+    percent = 100 * ratio
+    if percent < 0.01:
+        return "<.01" if percent else ""
+    return f"{percent:.2f}".lstrip("0") if percent < 1 else f"{percent:.1f}" if percent < 10 else f"{percent:.0f}"
 
 
 def set_name(one: Delivery, hosts: Sequence[str]) -> str:
-    """A set of receivers by what is shorter to say: who is in it, or who is not."""
+    """A set of receivers by the shorter list: the hosts in it, or those that are not."""
     missing = sorted(set(hosts) - one.hosts)
     if not missing:
-        return f"all {len(hosts)} hosts" if len(hosts) > 1 else words.plain(hosts[0])
-    if not one.hosts:
-        return "nobody"
+        return f"all {len(hosts)} hosts"
     if len(missing) <= len(one.hosts):
-        return f"all but {words.listing([words.plain(name) for name in missing])}"
-    return f"only {words.listing([words.plain(name) for name in sorted(one.hosts)])}"
-
-
-def _sets(facts: Facts) -> str:
-    if not facts.delivery:
-        return ""
-    whole = sum(one.messages for one in facts.delivery)
-    bars = [
-        Bar(set_name(one, facts.hosts), one.messages, words.count(one.messages))
-        for one in facts.delivery[: charts.BARS]
-    ]
-    label = "How many messages were seen by which sets of hosts; the table has the figures."
-    rows = [
-        (
-            set_name(one, facts.hosts),
-            str(len(one.hosts)),
-            words.count(one.messages),
-            words.share(one.messages / whole),
-            words.listing(sorted(set(facts.hosts) - one.hosts), 8) or "nobody",
-        )
-        for one in facts.delivery
-    ]
-    return _section(
-        "sets",
-        "Which hosts received the same",
-        "Messages by the set of hosts that saw them, on a scale of powers of ten. Hosts that were not recording did "
-        "not see either.",
-        _chart(charts.draw_bars("sets", bars, "messages", label, log=True)),
-        _table(
-            "Every set",
-            ["Seen by", "#Hosts", "#Messages", "#Share", "Not seen by"],
-            rows,
-            facts.folded.get("sets of receivers", 0),
-        ),
-    )
-
-
-def _channels(facts: Facts) -> str:
-    if not facts.channels:
-        return ""
-    bars = [Bar(one.name, one.messages, words.about(one.messages)) for one in facts.channels[: charts.BARS]]
-    label = "Messages of the busiest channels; the table has the figures."
-    rows = [
-        (
-            one.name,
-            words.count(one.messages),
-            words.share(one.messages / max(facts.all_messages, 1)),
-            words.octets(one.octets),
-            f"{words.count(one.longest)} B",
-            words.rate(one.peak / 60),
-            f"{words.plain(one.busiest)} ({words.share(one.busiest_messages / max(one.messages, 1))})",
-        )
-        for one in facts.channels
-    ]
-    seconds = max(facts.period / words.SECOND, 1)
-    octets = sum(one.octets for one in facts.channels)
-    return _section(
-        "channels",
-        "Busiest channels",
-        f"{words.some(facts.all_channels, 'channel')}, {words.octets(round(octets / seconds))} a second together. Each "
-        "message counts once, however many hosts received it.",
-        _chart(charts.draw_bars("channels", bars, "messages", label)),
-        _table(
-            "Figures of the channels",
-            ["Channel", "#Messages", "#Share", "#Volume", "#99 of 100 up to", "#Busiest minute", "Busiest sender"],
-            rows,
-            facts.folded.get("pairs of channels and senders", 0),
-        ),
-    )
-
-
-def _refusals(facts: Facts) -> str:
-    if not facts.refusals:
-        lead = (
-            "No datagram was refused." if "integrity" not in facts.missing else "There is no table of what was refused."
-        )
-        return _section("refused", "Refused datagrams", lead)
-    bars = [
-        Bar(
-            f"{words.plain(one.peer)}: {_REASONS.get(one.verdict, one.verdict)}",
-            one.datagrams,
-            words.about(one.datagrams),
-        )
-        for one in facts.refusals[: charts.BARS]
-    ]
-    label = "Refused datagrams by the address they came from; the table has the figures."
-    rows = [
-        (
-            one.peer,
-            _REASONS.get(one.verdict, one.verdict),
-            words.count(one.datagrams),
-            words.count(one.hosts),
-            words.listing([*map(words.plain, one.claimed), *[""] * (one.names - len(one.claimed))]),
-            words.when(one.first, facts.period),
-            words.when(one.last, facts.period),
-        )
-        for one in facts.refusals
-    ]
-    return _section(
-        "refused",
-        "Refused datagrams",
-        "By the address they came from, and why. What several hosts heard counts once.",
-        _chart(charts.draw_bars("refused", bars, "datagrams", label)),
-        _table(
-            "Figures of every address",
-            ["From", "Why", "#Datagrams", "#Refused by hosts", "Claimed to be", "#First (UTC)", "#Last (UTC)"],
-            rows,
-            facts.folded.get("groups of refused datagrams", 0),
-        ),
-    )
-
-
-def _clocks(facts: Facts) -> str:
-    if not facts.clocks:
-        return ""
-    rows = [
-        (
-            one.host,
-            one.against,
-            words.signed(one.middle),
-            words.signed(one.low),
-            words.signed(one.high),
-            words.count(one.pairs),
-        )
-        for one in sorted(facts.clocks, key=lambda one: (-abs(one.middle), one.host))
-    ]
-    against = sorted({words.plain(one.against) for one in facts.clocks})
-    return _section(
-        "clocks",
-        "Clocks",
-        f"By how much each host's clock is ahead (+) or behind (-) of that of {words.listing(against)}, told from when "
-        "the same messages arrived. The bar spans nine of ten messages.",
-        _chart(charts.draw_clocks(facts)),
-        _table("Figures of every host", ["Host", "Compared with", "#Middle", "#Lowest", "#Highest", "#Messages"], rows),
-    )
-
-
-def _foot(facts: Facts) -> str:
-    notes = [
-        "Lost means: due at a host that was recording, and not seen there. What a host hears of itself does not count.",
-    ]
-    if facts.missing:
-        notes.append(f"Tables that were not there: {', '.join(facts.missing)}.")
-    for what, count in sorted(facts.folded.items()):
-        notes.append(f"Beyond what is listed: {words.about(count)} {what}.")
-    return f"<footer>{''.join(f'<p>{_text(note)}</p>' for note in notes)}</footer>\n"
+        return f"all but {fmt.listing(missing)}"
+    return f"only {fmt.listing(sorted(one.hosts))}" if one.hosts else "no host"

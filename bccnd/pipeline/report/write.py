@@ -1,8 +1,4 @@
-"""The page in its place.
-
-Law: index.html is a whole page at any moment: it is written beside its place and renamed into it, and not touched when
-there is no page to write.
-"""
+"""Makes the page of a folder of tables and puts it in place by a rename, so that index.html is always whole."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ from typing import Final
 from bccnd.errors import PipelineError
 from bccnd.pipeline.report.finding import Finding
 from bccnd.pipeline.report.findings import findings
-from bccnd.pipeline.report.gather import Tables, Wanted, gather
+from bccnd.pipeline.report.gather import gather
 from bccnd.pipeline.report.page import page
-from bccnd.pipeline.report.svg import need_matplotlib
+from bccnd.pipeline.report.table_reader import Tables, TimeRange
 
 NAME: Final = "index.html"
 
@@ -25,38 +21,36 @@ def report(
     where: str,
     out: str,
     *,
-    wanted: Wanted | None = None,
+    time: TimeRange | None = None,
     title: str = "",
     progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[str, list[Finding]]:
-    """Make the page of tables; its path, and what it says to look at. Raises PipelineError."""
-    need_matplotlib()
+    """The path of the page, and its findings. Raises PipelineError."""
     try:
-        facts = gather(Tables(where), wanted, progress)
+        facts = gather(Tables(where), time, progress)
     except PipelineError as error:
         if error.reason != "renewed":
             raise
-        facts = gather(Tables(where), wanted, progress)  # a run has just put newer ones in their place
-    found = findings(facts)
-    progress("drawing")
-    return put(out, page(facts, found, title)), found
+        facts = gather(Tables(where), time, progress)
+    ranked = findings(facts)
+    progress("writing the page")
+    return put(out, page(facts, ranked, title)), ranked
 
 
 def put(out: str, text: str) -> str:
     """Raises PipelineError: no_place."""
-    path = os.path.join(out, NAME)
-    beside = os.path.join(out, f".{NAME}.{os.getpid()}")
+    path, unfinished = (os.path.join(out, name) for name in (NAME, f".{NAME}.{os.getpid()}"))
     try:
         os.makedirs(out, exist_ok=True)
         try:
-            with open(beside, "w", encoding="utf-8") as file:
+            with open(unfinished, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(beside, path)
+            os.replace(unfinished, path)
         finally:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(beside)
+                os.unlink(unfinished)
     except OSError as error:
         raise PipelineError(
             "no_place", f"{path} cannot be written: {error.strerror or error}", "name another folder with --out"

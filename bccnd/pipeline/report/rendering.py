@@ -1,0 +1,54 @@
+"""The templates of the report: Jinja2, with the formats of numbers and times as filters.
+
+Invariant: names from the network are escaped in every page, and their unprintable characters in every text.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from bccnd.pipeline.report import formatting as fmt
+from bccnd.pipeline.report.facts import sending_host
+
+_FILTERS: Final = (
+    *(fmt.about, fmt.count, fmt.duration, fmt.listing, fmt.quantity, fmt.rate),
+    *(fmt.share, fmt.shortened, fmt.signed, fmt.size, fmt.span, fmt.when, sending_host),
+)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("bccnd.pipeline.report"),
+        autoescape=select_autoescape(("html", "svg"), default_for_string=False),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: value if isinstance(value, Markup) or not isinstance(value, str) else fmt.plain(value),
+    )
+    environment.filters |= {each.__name__: each for each in _FILTERS}
+    return environment
+
+
+def page(name: str, **values: Any) -> str:
+    return _environment().get_template(name).render(values)
+
+
+@cache
+def data(name: str) -> dict[str, Any]:
+    """A TOML file beside the templates."""
+    return tomllib.loads(files("bccnd.pipeline.report").joinpath(f"templates/{name}.toml").read_text("utf-8"))
+
+
+def text(section: str, part: str, values: Mapping[str, Any]) -> str:
+    """A text of findings.toml; a part that a section lacks is that of the section `refused`."""
+    texts = data("findings")
+    template = _environment().from_string(texts[section].get(part) or texts["refused"][part])
+    return template.render(values).replace("\n", "")

@@ -1,0 +1,165 @@
+"""Reads the pipeline's tables in batches, restricted to a range of time.
+
+Files of other days are not opened. A file that is not part of a table is reported with its path.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from bccnd.errors import PipelineError
+from bccnd.journal import layout
+from bccnd.pipeline import store, store_files
+from bccnd.pipeline.parquet import day_of
+from bccnd.pipeline.report import formatting as fmt
+
+#: the sessions that are kept beside the tables; they are not divided by day
+SESSIONS: Final = f"{store.STATE}/sessions"
+#: the table without which there is nothing to report
+NEEDED: Final = "link_loss"
+
+#: table -> the columns that are read, with their kinds
+COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
+    table: dict(column.split() for column in columns.split(", "))
+    for table, columns in {
+        "receiver_sets": "set_id number, hosts names",
+        "link_loss": "host text, src text, win time, expected number, any_seen number, seen number, "
+        "lost_here number, lost_everywhere number, not_listening number, dup number, late number",
+        "messages": "first_ts time",
+        "epochs": "src text, program text, first_ts time, last_ts time, first_key number, cause text, skipped number",
+        "delivery": "set_id number, n number",
+        "channel_loss": "chan text, win time, seen number, lost_here number, lost_everywhere number",
+        "liveness": "host text, src text, from_ts time, to_ts time, kind text, basis text",
+        "channel_traffic": "win time, chan text, src text, msgs number, bytes number, p99_len number, directed flag",
+        "integrity": "win time, host text, peer_ip text, claimed_src text, verdict text, n number, first_ts time, "
+        "last_ts time",
+        "skew": "host text, ref_host text, p05_us number, p50_us number, p95_us number, n number",
+        SESSIONS: "host text, start_ts time, end_ts time, socket_drops number, tap_gaps number, version text",
+    }.items()
+}
+#: kind -> whether a column is of it, and what it is read as; times become microseconds
+_KINDS: Final[Mapping[str, tuple[Callable[[pa.DataType], bool], pa.DataType]]] = {
+    "text": (lambda kind: kind in (pa.string(), pa.large_string(), pa.null()), pa.string()),
+    "number": (pa.types.is_integer, pa.int64()),
+    "time": (pa.types.is_timestamp, pa.timestamp("us", tz="UTC")),
+    "flag": (pa.types.is_boolean, pa.int8()),
+    "names": (lambda kind: pa.types.is_list(kind) or pa.types.is_large_list(kind), pa.list_(pa.string())),
+}
+_BATCH: Final = 65_536
+_REMEDY: Final = "make the tables again with: bccn pipeline build JOURNAL --out TABLES"
+
+
+def midnight(day: str) -> int:
+    return int(datetime.datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp()) * fmt.SECOND
+
+
+@dataclass(frozen=True)
+class TimeRange:
+    """Microseconds since 1970, without the end; None: no limit."""
+
+    start: int | None = None
+    end: int | None = None
+
+    def has_day(self, day: str) -> bool:
+        first = midnight(day)
+        return (self.start is None or first + fmt.DAY > self.start) and (self.end is None or first < self.end)
+
+    def select(self, rows: pa.Table, column: str) -> pa.Table:
+        if self.start is not None:
+            rows = rows.filter(pc.greater_equal(rows[column], self.start))
+        return rows if self.end is None else rows.filter(pc.less(rows[column], self.end))
+
+
+class Tables:
+    """The tables of the last whole run below a folder or URI. Raises PipelineError: no_tables, no_place, foreign,
+    renewed."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        with store_files.usable(where):
+            self._root = store_files.Root(where)
+            exists = self._root.filesystem.get_file_info(self._root.path).type
+            if exists != pafs.FileType.Directory:
+                what = "there is no such folder" if exists == pafs.FileType.NotFound else "it is no folder"
+                raise PipelineError(
+                    "no_tables", f"{where}: {what}", "name the output of bccn pipeline build, or a journal"
+                )
+            self._contents = store.contents(where)
+            self.names = {*self._root.names(), *self._contents}
+
+    @property
+    def is_journal(self) -> bool:
+        return layout.OBS in self.names and NEEDED not in self.names
+
+    def days(self, table: str) -> list[str]:
+        """The days of which a table has files."""
+        return sorted({day_of(path) for path in self._contents.get(table, ())})
+
+    def rows(
+        self, table: str, time: TimeRange, by: str | None = None, only: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows of a table, or ``only`` some columns of them, in batches: those of the days of a range of time, or,
+        with the column ``by``, exactly those within it."""
+        names = list(only or COLUMNS[table])
+        for path in self._paths(table, time):
+            with self._file(table, path) as file:
+                for batch in file.iter_batches(batch_size=_BATCH, columns=names, use_threads=False):
+                    rows = _converted(pa.Table.from_batches([batch]), COLUMNS[table])
+                    yield rows if by is None else time.select(rows, by)
+
+    def count(self, table: str, time: TimeRange, by: str) -> int:
+        """The number of rows within a range of time, from the files' footers if there is no limit."""
+        if time != TimeRange():
+            return sum(rows.num_rows for rows in self.rows(table, time, by))
+        rows = 0
+        for path in self._paths(table, time):
+            with self._file(table, path) as file:
+                rows += file.metadata.num_rows
+        return rows
+
+    def _paths(self, table: str, time: TimeRange) -> list[str]:
+        return sorted(path for path in self._contents.get(table, ()) if table == SESSIONS or time.has_day(day_of(path)))
+
+    @contextmanager
+    def _file(self, table: str, path: str) -> Iterator[pq.ParquetFile]:
+        whole = self._root.at(path)
+        try:
+            with pq.ParquetFile(f"{self._root.path}/{path}", filesystem=self._root.filesystem) as file:
+                for name, kind in COLUMNS[table].items():
+                    place = file.schema_arrow.get_field_index(name)
+                    there = file.schema_arrow.field(place).type if place >= 0 else "nothing"
+                    if place < 0 or not _KINDS[kind][0](_value_type(there)):
+                        what = f"{whole} is no file of the table {table}: it has {there} as {name}"
+                        raise PipelineError("foreign", what, _REMEDY)
+                yield file
+        except FileNotFoundError as error:
+            what = f"{whole} was removed: the tables are being replaced"
+            raise PipelineError("renewed", what, "try again in a moment") from error
+        except (pa.ArrowException, OSError) as error:
+            raise PipelineError("foreign", f"{whole} cannot be read: {_first_line(error)}", _REMEDY) from error
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _converted(rows: pa.Table, kinds: Mapping[str, str]) -> pa.Table:
+    """The same columns in one type for each kind, whatever wrote them."""
+    columns = []
+    for name in rows.column_names:
+        column = pc.cast(rows[name], _KINDS[kinds[name]][1], safe=False)
+        columns.append(pc.cast(column, pa.int64()) if kinds[name] == "time" else column)
+    return pa.table(columns, names=rows.column_names)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
