@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from bccnd.pipeline import session
 from bccnd.pipeline.build import build
-from tests.pipeline import threedays
+from tests.pipeline import object_store, threedays
 
 #: seconds that a test may take: some make all tables several times, each time with a Spark of its own
 PATIENCE = 600
@@ -29,6 +29,13 @@ def spark() -> Iterator[SparkSession]:
     started = session.start("local[2, 3]", name="tests", conf=threedays.SMALL)
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an S3 server (object_store.py)."""
+    with object_store.serve(tmp_path_factory.mktemp("s3") / "log") as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,17 @@ import datetime
 
 import pytest
 
-from bccnd.pipeline.retained import Stretch, changed, incomplete, path_of, remember, touched
+from bccnd.pipeline.retained import (
+    Ranges,
+    Records,
+    Stretch,
+    changed,
+    incomplete,
+    remember,
+    sessions_table,
+    stretches,
+    touched,
+)
 
 
 def moment(text: str) -> int:
@@ -67,13 +77,23 @@ def test_sessions_that_retention_has_taken_are_remembered(
     assert remember(found, [*of("a", after), *of("b", [(1, 2)])]) == found
 
 
-def test_a_day_is_incomplete_once_one_of_its_files_is_gone() -> None:
-    made_of = [("2026-03-01", "x"), ("2026-03-01", "y"), ("2026-03-02", "y"), ("2026-03-03", "z")]
-    assert incomplete(made_of, {"y", "z", "new"}) == {"2026-03-01"}
-    assert incomplete(made_of, {"x", "z"}) == {"2026-03-01", "2026-03-02"}
+def test_a_day_is_incomplete_once_one_of_its_records_is_gone() -> None:
+    def record(day: str, first: int, rows: int, journal: str = "j") -> Records:
+        return Records("path", "h", journal, first, rows, 0, 0, f"2026-03-{day}")
+
+    def gone(*there: tuple[int, int]) -> set[str]:
+        return incomplete(made_of, Ranges(("h", "j", first, rows) for first, rows in there))
+
+    made_of = [record("01", 1, 10), record("01", 11, 10), record("02", 11, 10), record("03", 31, 10)]
+    assert gone((1, 10), (11, 10), (31, 10)) == set()
+    # however they are cut into files, as one that was merged
+    assert gone((31, 10), (5, 16), (1, 4)) == gone((1, 20), (31, 10), (41, 5)) == gone((1, 40)) == set()
+    assert gone((2, 19), (31, 10)) == {"2026-03-01"}
+    assert gone((1, 10), (12, 9)) == {"2026-03-01", "2026-03-02", "2026-03-03"}
+    assert incomplete([record("01", 1, 1, "other")], Ranges([("h", "j", 1, 1)])) == {"2026-03-01"}
 
 
-def test_paths_are_those_below_the_journal() -> None:
-    assert (
-        path_of("file:/a%20b/obs/host=h/day=2026-03-01/j%2520-1.parquet") == "obs/host=h/day=2026-03-01/j%20-1.parquet"
-    )
+def test_sessions_are_the_same_as_a_table_and_as_rows() -> None:
+    rows = [Stretch("h", "j", moment("01T12:00:00"), moment("02T12:00:00"), 1, 2, "1.0"), Stretch("h", "k", 3, 4)]
+    assert stretches(sessions_table(rows)) == rows
+    assert stretches(sessions_table([])) == []
