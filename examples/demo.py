@@ -38,8 +38,6 @@ PAUSE = float(os.environ.get("DEMO_PAUSE", "1.5"))
 PATIENCE = 10.0
 #: seconds for Spark, which takes its time to start, and more on a busy machine
 PATIENCE_WITH_SPARK = 300.0
-#: for runs so short, Java's thorough compiler costs more than it saves
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: where the page stays
 PAGE = Path(os.environ.get("DEMO_PAGE", f"{tempfile.gettempdir()}/bccnd-demo-{os.getuid()}"))
 #: readings that are sent, and which of them the second host loses
@@ -371,7 +369,7 @@ def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire:
         "--title",
         "The demo: what became of every message",
     ]
-    reporter = Program("bccn report", "green", [str(BIN / "bccn"), *report, *spark], JDK_JAVA_OPTIONS=QUICK)
+    reporter = Program("bccn report", "green", [str(BIN / "bccn"), *report, *spark])
     undo.callback(reporter.stop)
     if reporter.finish(PATIENCE_WITH_SPARK):
         raise Failed("there is no page")

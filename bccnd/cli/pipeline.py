@@ -106,7 +106,7 @@ def build(journal: str, tables: str, master: str | None, memory: str, conf: dict
     retention has taken from it are gone. Who reads them meanwhile sees each partition as it was or as it is to be.
     """
     _heavy()
-    with session(master, memory, conf) as (spark, say):
+    with session(master, memory, conf, journal) as (spark, say):
         from bccnd.pipeline.build import build as make
 
         _summary(make(spark, journal, tables, progress=say), tables, as_json)
@@ -142,7 +142,7 @@ def stream(
     be killed at any moment and started again.
     """
     _heavy()
-    with session(master, memory, conf) as (spark, say):
+    with session(master, memory, conf, journal if once else None) as (spark, say):
         from bccnd.pipeline.stream import once as make
 
         while True:
@@ -164,30 +164,34 @@ def _heavy() -> None:
 
 @contextmanager
 def session(
-    master: str | None, memory: str, conf: dict[str, str]
+    master: str | None, memory: str, conf: dict[str, str], journal: str | None = None
 ) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
-    """A session of Spark for a command, and how it says what it is doing. Whatever goes wrong ends the command."""
+    """A session of Spark for a command, and a function that reports its progress. An error ends the command. With the
+    ``journal`` that is read once, Java is started for its size."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from bccnd.pipeline import session as sessions
-    from bccnd.pipeline.inputs import explained
+    from bccnd.pipeline.inputs import Journal, explained
 
     # What py4j has to say of an interrupted call is no news to whoever interrupted it.
     logging.disable(logging.CRITICAL)
     descriptor, log = tempfile.mkstemp(prefix="bccn-pipeline-", suffix=".log")
     os.close(descriptor)
-    kept = False
+    kept = complete = False
     try:
+        files = [] if journal is None else Journal(journal, may_be_empty=True).files
+        small = journal is not None and sum(one.size for one in files) <= sessions.SMALL
         with _progress() as steps:
             steps.tell("starting Spark")
-            spark = sessions.start(master, memory=memory, conf=conf, log=log)
+            spark = sessions.start(master, memory=memory, conf=conf, log=log, small=small)
             steps.watch(spark)
             try:
                 yield spark, steps.tell
+                complete = True
             finally:
                 steps.watch(None)
-                sessions.stop()
+                sessions.stop(complete=complete)
     except PipelineError as error:
         _end(error)
     except KeyboardInterrupt:

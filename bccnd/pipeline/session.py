@@ -1,14 +1,12 @@
-"""A Spark session, here or on a cluster, and what there is to say when there can be none.
+"""A Spark session, here or on a cluster.
 
-Law: one session a process; nothing listens but on loopback unless a cluster elsewhere is asked for; times are UTC.
-Whatever keeps Spark from starting is said in one line with its remedy. What Spark and Java say besides goes to a file,
-which is nobody's business unless something went wrong that nobody can explain.
+Invariant: one session a process; what listens is on loopback unless a cluster elsewhere is asked for; times are UTC.
+What keeps Spark from starting is one line with its remedy; the output of Spark and Java goes to a file.
 """
 
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import os
 import re
 import shutil
@@ -16,134 +14,138 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import pyspark
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+import bccnd
 from bccnd.errors import PipelineError
+from bccnd.pipeline import class_data
 
 #: all processors of this machine; each task gets a second and a third chance, which plain local[*] does not give it
 LOCAL: Final = "local[*, 3]"
-#: what local sessions listen on
+#: bytes of a journal up to which its tables are made sooner if Java does not optimize its code
+SMALL: Final = 64 << 20
+_PACKAGE: Final = Path(bccnd.__file__).parent
 _LOOPBACK: Final = "127.0.0.1"
 #: the masters that Spark knows
 _MASTERS: Final = re.compile(
     r"local(\[(\*|[1-9][0-9]*)(\s*,\s*[1-9][0-9]*)?\])?|spark://[^:/,]+:[0-9]+(,[^:/,]+:[0-9]+)*|yarn|k8s://\S+"
 )
 _JAVA: Final = 17
-_JAVA_REMEDY: Final = "apt-get install default-jre-headless (Java 17 or later)"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+#: where options of Java can be besides; those and Spark's settings below change its class path
+_JAVA_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+_PATH_VARIABLES: Final = ("SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
+#: Java's fast compiler and its simplest collector: both have less to start
+_SMALL_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: seconds for a master to answer, and for a first worker to have room for us
 _ANSWER: Final = 5.0
 _WORKERS: Final = 60.0
-#: what Log4j may say; the rest is of no use to anybody who has not written Spark
-_LOG4J: Final = """\
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
-"""
 
 
 def start(
     master: str | None = None,
     *,
-    name: str = "bccnd",
     memory: str = "2g",
     conf: Mapping[str, str] | None = None,
-    log: str | None = None,
-    **settings: str,
+    log: str = os.devnull,
+    small: bool = False,
 ) -> SparkSession:
-    """A session on ``master``, by default all processors of this machine. ``memory`` is what the driver's heap may
-    grow to; ``conf`` are Spark's own settings, and so are ``settings``, with ``_`` for ``.``. What Java says goes to
-    the file ``log``, by default one that is forgotten at once.
+    """A session on ``master``, by default all processors of this machine. ``memory`` is what the driver's heap may grow
+    to; ``conf`` are Spark's own settings; ``small`` is for few rows. The output of Java goes to the file ``log``.
 
-    Raises PipelineError: no_java, no_localhost, bad_master, no_master, no_workers.
+    Raises PipelineError: bad_master, bad_memory, no_java, no_localhost, no_master, no_workers.
     """
     chosen = master or os.environ.get("MASTER") or LOCAL
     if not _MASTERS.fullmatch(chosen):
-        raise PipelineError(
-            "bad_master", f"{chosen!r} is no Spark master", "write local[2], spark://host:7077, yarn or k8s://..."
-        )
+        remedy = "write local[2], spark://host:7077, yarn or k8s://..."
+        raise PipelineError("bad_master", f"{chosen!r} is no Spark master", remedy)
     if not re.fullmatch(r"[1-9][0-9]*[mgMG]", memory):
         raise PipelineError("bad_memory", f"{memory!r} is no size of memory", "write 512m or 2g")
-    _need_java()
+    version = _java_version()
     _need_localhost()
     if chosen.startswith("spark://"):
         _need_master(chosen)
-    local = chosen.startswith("local") or re.match(r"spark://(127\.|localhost[:,])", chosen) is not None
-    with tempfile.NamedTemporaryFile("w", prefix="bccnd-log4j2-", suffix=".properties", delete=False) as rules:
-        rules.write(_LOG4J)
+    own = dict(conf or {})
+    if re.match(r"local|spark://(127\.|localhost[:,])", chosen):
+        own = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK} | own
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     wanted = {
         "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": "ERROR",
         # it would listen on every address
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": memory,
-        _JAVA_OPTIONS: f"-Dlog4j2.configurationFile=file:{rules.name}",
-        "spark.sql.sources.partitionOverwriteMode": "dynamic",
-        # sources that are written in Python are told what is asked for
-        "spark.sql.python.filterPushdown.enabled": "true",
-        # a host called 01 is no number, and neither is a day
-        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-        # where files come and go; a folder is listed anew each time
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        **({"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK} if local else {}),
-        **{key.replace("_", "."): value for key, value in settings.items()},
+        # sources that are written in Python get the filters of a query
+        "spark.sql.python.filterPushdown.enabled": "true",
+        # a day in the name of a folder is text
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+        # else queries need Python processes of another environment, and wait until these have started, too
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+        **own,
+        _JAVA_OPTIONS: f"{_java_options(chosen, version, memory, own, small)} {own.get(_JAVA_OPTIONS, '')}",
     }
-    for key, value in (conf or {}).items():
-        # What Java is told besides must not undo what it is told here.
-        wanted[key] = f"{wanted[key]} {value}" if key == _JAVA_OPTIONS and key in wanted else value
-    if local:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    try:
-        session = _start(chosen, name, wanted, log or os.devnull)
-    finally:
-        os.unlink(rules.name)
+    session = _start(chosen, wanted, log)
     if not chosen.startswith("local"):
         _prepare(session, chosen)
     return session
 
 
-def _need_java() -> None:
-    """Raises PipelineError: no_java."""
+def _java_options(master: str, version: str, memory: str, own: Mapping[str, str], small: bool) -> str:
+    """Options with which Java starts sooner. Of two that choose a collector or an archive, Java accepts none."""
+    given = " ".join([own.get(_JAVA_OPTIONS, ""), *(os.environ.get(name, "") for name in _JAVA_VARIABLES)])
+    options = _SMALL_OPTIONS if small and not re.search(r"-XX:\+Use\w+GC|-XX:TieredStop", given) else ""
+    if master.startswith("local") and not re.search(r"-Xshare|SharedArchive|ClassList", given):
+        jars = Path(os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__), "jars")
+        paths = [own.get(key) for key in ("spark.driver.extraClassPath", "spark.jars", "spark.jars.packages")]
+        paths += [os.environ.get(name) for name in _PATH_VARIABLES]
+        wide = int(memory[:-1]) >= (32 if memory[-1] in "gG" else 32 << 10)  # pointers of other size
+        changed = jars.stat().st_mtime_ns if jars.exists() else 0
+        others = [one for one in given.split() if not one.startswith(("-D", "-Xlog"))]
+        options += f" {class_data.options([version, str(jars), changed, paths, wide, others])}"
+    return options
+
+
+def _java_version() -> str:
+    """What Java says of itself. Raises PipelineError: no_java."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
-        where = f" in JAVA_HOME ({home})" if home else ""
-        raise PipelineError("no_java", f"Spark needs Java {_JAVA} or later, and there is none{where}", _JAVA_REMEDY)
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    found = re.search(r'version "(\d+)', said.stderr)
-    if found is None or int(found[1]) < _JAVA:
-        what = said.stderr.splitlines()[0] if said.stderr else f"status {said.returncode}"
-        raise PipelineError("no_java", f"Spark needs Java {_JAVA} or later; {java} is {what}", _JAVA_REMEDY)
+        why = "there is none" + (f" in JAVA_HOME ({home})" if home else "")
+    else:
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+        version = re.search(r'version "(\d+)', output.stderr)
+        if version is not None and int(version[1]) >= _JAVA:
+            return output.stderr
+        why = f"{java} is {output.stderr.splitlines()[0] if output.stderr else f'status {output.returncode}'}"
+    remedy = f"apt-get install default-jre-headless (Java {_JAVA} or later)"
+    raise PipelineError("no_java", f"Spark needs Java {_JAVA} or later; {why}", remedy)
 
 
 def _need_localhost() -> None:
-    """Spark's own processes find each other by that name, which a very small system may not know. Raises
-    PipelineError: no_localhost."""
+    """Spark's processes connect to each other by that name. Raises PipelineError: no_localhost."""
     try:
         socket.getaddrinfo("localhost", None)
     except OSError as error:
-        raise PipelineError(
-            "no_localhost",
-            f"Spark needs to know where localhost is, and this system does not: {error.strerror}",
-            "add the line '127.0.0.1 localhost' to /etc/hosts",
-        ) from error
+        why = f"Spark needs to know where localhost is, and this system does not: {error.strerror}"
+        raise PipelineError("no_localhost", why, "add the line '127.0.0.1 localhost' to /etc/hosts") from error
 
 
 def _need_master(master: str) -> None:
-    """Whether anybody answers there: Spark itself would try for a minute. Raises PipelineError: no_master."""
+    """Spark itself would try for a minute. Raises PipelineError: no_master."""
     why = ""
     for place in master.removeprefix("spark://").split(","):
         host, _, port = place.rpartition(":")
@@ -153,63 +155,45 @@ def _need_master(master: str) -> None:
             why = getattr(error, "strerror", None) or str(error)
         else:
             return
-    raise PipelineError(
-        "no_master", f"no Spark master answers at {master}: {why}", "see whether it runs, and at which address"
-    )
+    why = f"no Spark master answers at {master}: {why}"
+    raise PipelineError("no_master", why, "see whether it runs, and at which address")
 
 
-def _start(master: str, name: str, settings: Mapping[str, str], log: str) -> SparkSession:
-    builder = SparkSession.builder.master(master).appName(name)
+def _start(master: str, settings: Mapping[str, str], log: str) -> SparkSession:
+    builder = SparkSession.builder.master(master).appName("bccnd")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    try:
-        with _errors_to(log):
-            session: SparkSession = builder.getOrCreate()
-    except (PySparkException, OSError, RuntimeError) as error:
-        raise _no_session(master, error) from error
-    except Exception as error:
-        # py4j's own errors have no root that could be named
-        if not type(error).__module__.startswith("py4j"):
-            raise
-        raise _no_session(master, error) from error
-    session.sparkContext.setLogLevel("ERROR")
-    return session
-
-
-def _no_session(master: str, error: Exception) -> PipelineError:
-    text = str(getattr(error, "java_exception", error)).strip().splitlines() or [type(error).__name__]
-    return PipelineError("no_master", f"no Spark at {master}: {text[0]}", "see --log, and Spark's own documentation")
-
-
-@contextmanager
-def _errors_to(log: str) -> Iterator[None]:
-    """Have what is started meanwhile write its errors to a file; it keeps it for as long as it lives."""
     sys.stderr.flush()
     kept = os.dup(2)
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        os.dup2(file, 2)
-        yield
+        # Java keeps it for as long as it lives.
+        with open(log, "ab") as file:
+            os.dup2(file.fileno(), 2)
+        session: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        # py4j's errors have no class in common
+        if not isinstance(error, (PySparkException, OSError, RuntimeError)) and "py4j" not in type(error).__module__:
+            raise
+        text = str(getattr(error, "java_exception", error)).strip().splitlines() or [type(error).__name__]
+        remedy = "see --log, and Spark's own documentation"
+        raise PipelineError("no_master", f"no Spark at {master}: {text[0]}", remedy) from error
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-        os.close(file)
+    return session
 
 
 def _prepare(session: SparkSession, master: str) -> None:
-    """A cluster must have a worker for us, and its Python functions need this package. Raises PipelineError:
-    no_workers."""
+    """Wait for a first worker of a cluster, and send it this package. Raises PipelineError: no_workers."""
     context: Any = session.sparkContext
     deadline = time.monotonic() + _WORKERS
     # The driver counts as one.
     while context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # noqa: SLF001
         if time.monotonic() > deadline:
             session.stop()
-            raise PipelineError(
-                "no_workers",
-                f"{master} has had no worker with room for us for {_WORKERS:.0f} s",
-                "start workers, or ask for less: --conf spark.executor.memory=1g --conf spark.cores.max=2",
-            )
+            why = f"{master} has had no worker with room for us for {_WORKERS:.0f} s"
+            remedy = "start workers, or ask for less: --conf spark.executor.memory=1g --conf spark.cores.max=2"
+            raise PipelineError("no_workers", why, remedy)
         time.sleep(0.2)
     # Workers fetch it from here, whenever they come.
     folder = tempfile.mkdtemp(prefix="bccnd-package-")
@@ -219,20 +203,27 @@ def _prepare(session: SparkSession, master: str) -> None:
 
 def package(folder: str) -> str:
     """This package as a zip for Python functions on workers, without what is compiled for this machine."""
-    found = importlib.util.find_spec("bccnd")
-    if found is None or found.origin is None:
-        raise PipelineError("no_package", "the package bccnd cannot be found", "install it anew")
-    root = Path(found.origin).parent
     path = os.path.join(folder, "bccnd.zip")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for source in sorted(root.rglob("*.py")):
-            archive.write(source, str(Path("bccnd") / source.relative_to(root)))
+        for source in sorted(_PACKAGE.rglob("*.py")):
+            archive.write(source, str(source.relative_to(_PACKAGE.parent)))
     return path
 
 
-def stop() -> None:
-    """End the session of this process, if there is one; never raises."""
+def stop(*, complete: bool = False) -> None:
+    """End the session of this process, if there is one, and Java; never raises. After a ``complete`` run, later ones
+    start sooner: see `class_data`."""
     with suppress(Exception):
         session = SparkSession.getActiveSession()
         if session is not None:
+            context: Any = session.sparkContext
+            gateway, server = context._gateway, context._accumulatorServer  # noqa: SLF001
+            # It takes up to a second to end, for which nothing has to wait, and calls the end of Java an error.
+            context._accumulatorServer = None  # noqa: SLF001
+            server.handle_error = lambda *_: None
+            threading.Thread(target=server.shutdown, daemon=True).start()
             session.stop()
+            if gateway.proc is not None:
+                SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+                gateway.shutdown()
+                class_data.finish(gateway.proc, complete=complete)

@@ -26,9 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    started = session.start("local[2, 3]", name="tests", conf=threedays.SMALL)
-    yield started
-    started.stop()
+    yield session.start("local[2, 3]", conf=threedays.SMALL, small=True)
+    session.stop(complete=True)
 
 
 @pytest.fixture(scope="session")

@@ -7,20 +7,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from bccnd.pipeline import schema, store
+from bccnd.pipeline import parquet, schema, store
 from examples.simulation import Down, Fleet, Forged, Late, Loss, Recording, Restart, Source, write
 
 #: 2026-03-01, at midnight
 START = int(datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC).timestamp())
 DAY = 86_400.0
-#: settings of Spark for little data; Java would take more time to make its programs fast than they take
-SMALL = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.default.parallelism": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-}
+#: settings of Spark for little data
+SMALL = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
 HOSTS = ("h1", "h2", "h3")
 
 
@@ -67,11 +63,12 @@ def arrive(journal: Path, to: Path, path: Path) -> None:
     unfinished.rename(place)
 
 
-def content(spark: SparkSession, tables: Path | str) -> dict[str, list[tuple[Any, ...]]]:
-    """All rows of all tables, in order."""
+def content(tables: Path | str) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows of all tables, in order; the day comes last."""
+    where = str(tables)
+    there = store.contents(where)
     found = {}
-    for name in schema.TABLES:
-        table = store.tables(spark, str(tables), name)
-        rows = [] if table is None else table.select(*schema.columns(name), "day").toArrow().to_pylist()
+    for name, columns in schema.TABLES.items():
+        rows = parquet.load(where, there.get(name, []), to_arrow_schema(columns, timezone="UTC")).to_pylist()
         found[name] = sorted((tuple(row.values()) for row in rows), key=repr)
     return found
