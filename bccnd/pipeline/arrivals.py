@@ -8,7 +8,7 @@ numbers, so messages are whole; only which number comes before the first one of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -22,6 +22,7 @@ from bccnd.pipeline.extract import BLOCK, COPY, FRESH, PART, STALE, unpacked
 from bccnd.pipeline.placement import NOWHERE, Placement
 from bccnd.pipeline.receivers import Bits, Receivers, set_id
 from bccnd.pipeline.rows import DAY, MINUTE, day_of
+from bccnd.pipeline.tallies import Messages, tallies
 
 #: less than any number
 _LEAST: Final = -(2**63)
@@ -84,18 +85,18 @@ class _Rows:
 
 
 def arrivals(parts: pa.Table, context: Context) -> pa.Table:
-    """The records of a bucket's messages: message, edge, copies, set."""
+    """The records of a bucket's messages (`rows.KINDS`)."""
     its = _Rows(parts, context.placement)
     if not len(its.epoch):
         return rows.RECORD.empty_table()
-    return pa.Table.from_batches([*_messages(its, context), _copies(its, context)], rows.RECORD)
+    return pa.Table.from_batches([*_messages(its, context), *_copies(its, context)], rows.RECORD)
 
 
 def _messages(its: _Rows, context: Context) -> Iterator[pa.RecordBatch]:
     bits = context.bits
     block = its.seq_key >> BLOCK
     groups = grouped(its.src, _dense(its.epoch), _dense(block), its.seq_key & ((1 << BLOCK) - 1), its.chan)
-    src, epoch, key, chan = (groups.first(values) for values in (its.src, its.epoch, its.seq_key, its.chan))
+    src, epoch, key = (groups.first(values) for values in (its.src, its.epoch, its.seq_key))
     first = groups.reduce(np.minimum, its.ts)
     moment = groups.reduce(np.minimum, its.moments(context.offsets))
     mine = bits.single(its.hosts(bits))
@@ -106,44 +107,83 @@ def _messages(its: _Rows, context: Context) -> Iterator[pa.RecordBatch]:
     date = first // DAY
     edge = changes(np.arange(len(key)), src, epoch, groups.first(block))
     gap = _gaps(its, context, src, epoch, key, date, edge)
-    yield _edges(its, src, epoch, key, date, edge)
-
-    days = [day_of(day) for day in range(int(date.min()), int(date.max()) + 1)]
-    wanted = np.isin(date, [rows.date_of(day) for day in context.days])
-    if not wanted.any():
+    audience, listening = _audiences(its.src_names, src, date, moment, context)
+    every = Messages(
+        bits,
+        pa.array(its.src_names, pa.string()),
+        its.chan_names,
+        src,
+        groups.first(its.chan),
+        epoch,
+        key,
+        first,
+        date,
+        groups.count(),
+        groups.reduce(np.maximum, its.length),
+        gap,
+        edge,
+        seen,
+        (listening & audience) | seen,
+        audience | seen,
+        late,
+    )
+    (ids, sets) = _ids([every.seen, every.listening], bits)
+    at = np.flatnonzero(edge)
+    yield rows.records(
+        "edge",
+        day=every.days(at),
+        src=every.sources(at),
+        chan=every.channels(at),
+        epoch=epoch[at],
+        block=key[at] >> BLOCK,
+        lo_key=key[at],
+        hi_key=key[np.append(at[1:], len(key)) - 1],
+        minute=every.minute[at],
+        listening_set_id=ids[1][at],
+    )
+    place = np.flatnonzero(np.isin(date, [rows.date_of(day) for day in context.days]))
+    if not len(place):
         return
-    place = np.flatnonzero(wanted)
-    audience, listening = _audiences(its.src_names, src[place], date[place], moment[place], context)
-    listening = (listening & audience) | seen[place]
-    audience |= seen[place]
-    ids, names = _ids([seen[place], listening, audience, late[place]], bits)
-    day_names = [days[number] for number in (date[place] - date.min()).tolist()]
+    wanted = every if len(place) == len(key) else every.some(place)
+    ids = [each[place] for each in ids]
+    yield from tallies(wanted)
+    yield from _described(wanted, ids, sets)
+
+
+def _described(its: Messages, ids: Sequence[Numbers], sets: Mapping[int, str]) -> Iterator[pa.RecordBatch]:
+    """The messages themselves, which sets of receivers there were, and how many messages each of these saw."""
+    every = np.arange(len(its.key))
+    seen, listening = ids
     yield rows.records(
         "message",
-        day=day_names,
-        src=pa.array(its.src_names).take(pa.array(src[place])),
-        chan=its.chan_names.take(pa.array(chan[place], mask=chan[place] < 0)),
-        epoch=epoch[place],
-        seq_key=key[place],
-        first=first[place],
-        minute=first[place] // MINUTE,
-        set_id=ids[0],
-        listening_set_id=ids[1],
-        audience_set_id=ids[2],
-        late_set_id=pa.array(ids[3], mask=~late[place].any(axis=1)),
-        copies=groups.count()[place],
-        gap_before=pa.array(gap[place], mask=edge[place]),
-        len=groups.reduce(np.maximum, its.length)[place],
+        day=its.days(every),
+        src=its.sources(every),
+        chan=its.channels(every),
+        epoch=its.epoch,
+        seq_key=its.key,
+        first=its.first,
+        set_id=seen,
+        listening_set_id=listening,
+        copies=its.copies,
+        gap_before=pa.array(its.gap, mask=its.edge),
     )
-    used = {(day, each) for each_of in ids[:3] for day, each in set(zip(day_names, each_of.tolist(), strict=True))}
-    used |= {(day, each) for day, each in zip(day_names, ids[3].tolist(), strict=True) if names[each]}
-    sets = sorted(used)
+    cells = grouped(its.date, its.src, its.epoch, seen)
+    place = cells.order[cells.starts]
     yield rows.records(
-        "set",
-        day=[day for day, _ in sets],
-        hosts=["\n".join(names[each]) for _, each in sets],
-        set_id=[each for _, each in sets],
+        "delivered",
+        day=its.days(place),
+        src=its.sources(place),
+        epoch=its.epoch[place],
+        set_id=seen[place],
+        n=cells.count(),
+        example_key=cells.reduce(np.minimum, its.key),
     )
+    for each in ids:
+        cells = grouped(its.date, each)
+        place = cells.order[cells.starts]
+        numbers = each[place]
+        hosts = [sets[number] for number in numbers.tolist()]
+        yield rows.records("set", day=its.days(place), hosts=hosts, set_id=numbers)
 
 
 def _dense(values: Numbers) -> Numbers:
@@ -176,21 +216,6 @@ def _gaps(
     return gap
 
 
-def _edges(its: _Rows, src: Numbers, epoch: Numbers, key: Numbers, date: Numbers, edge: Numbers) -> pa.RecordBatch:
-    """The lowest and the highest number of each block, and the day of the lowest."""
-    at = np.flatnonzero(edge)
-    last = np.append(at[1:], len(key)) - 1
-    return rows.records(
-        "edge",
-        day=[day_of(one) for one in date[at].tolist()],
-        src=pa.array(its.src_names).take(pa.array(src[at])),
-        epoch=epoch[at],
-        block=key[at] >> BLOCK,
-        lo_key=key[at],
-        hi_key=key[last],
-    )
-
-
 def _audiences(
     names: list[str], src: Numbers, date: Numbers, moment: Numbers, context: Context
 ) -> tuple[Numbers, Numbers]:
@@ -213,32 +238,34 @@ def _audiences(
     return audience, listening
 
 
-def _ids(sets: list[Numbers], bits: Bits) -> tuple[list[Numbers], dict[int, list[str]]]:
-    """The number of each set, and the hosts behind each number."""
+def _ids(sets: Sequence[Numbers], bits: Bits) -> tuple[list[Numbers], dict[int, str]]:
+    """The number of each set, and the hosts behind each number, one a line."""
     every = np.concatenate(sets)
     groups = grouped(*every.view(np.int64).T)
     names = [bits.names(row) for row in every[groups.order[groups.starts]]]
     numbers = np.array([set_id(each) for each in names], np.int64)
     ids = np.empty(len(every), np.int64)
     ids[groups.order] = np.repeat(numbers, groups.count())
-    return list(ids.reshape(len(sets), -1)), dict(zip(numbers.tolist(), names, strict=True))
+    return list(ids.reshape(len(sets), -1)), dict(zip(numbers.tolist(), map("\n".join, names), strict=True))
 
 
-def _copies(its: _Rows, context: Context) -> pa.RecordBatch:
+def _copies(its: _Rows, context: Context) -> Iterator[pa.RecordBatch]:
     """How many copies came to which receiver in which minute."""
     wanted = np.isin(its.ts // DAY, [rows.date_of(day) for day in context.days])
     place = np.flatnonzero((its.state == COPY) & wanted)
     if not len(place):
-        return rows.records("copies", day=[], src=[], host=[], epoch=[], minute=[], n=[])
+        return
     columns = [values[place] for values in (its.src, _dense(its.epoch), its.ts // MINUTE, its.hosts(context.bits))]
     groups = grouped(*columns)
     minute = groups.first(columns[2])
-    return rows.records(
-        "copies",
+    nothing = np.zeros(len(minute), np.int64)
+    yield rows.records(
+        "link",
         day=[day_of(one * MINUTE // DAY) for one in minute.tolist()],
         src=pa.array(its.src_names).take(pa.array(groups.first(columns[0]))),
         host=pa.array(context.bits.hosts).take(pa.array(groups.first(columns[3]))),
         epoch=groups.first(its.epoch[place]),
         minute=minute,
-        n=groups.count(),
+        dup=groups.count(),
+        **dict.fromkeys(("any_seen", "lost_everywhere", "lost_here", "not_listening", "late"), nothing),
     )

@@ -136,24 +136,19 @@ def compute(
         reached,
     )
     known = keep(_messages(spark, scanned.kind("part"), context))
-    messages = _with_gaps(spark, rows.of_kind(known, "message"), rows.of_kind(known, "edge"), reached)
-    sets = (
-        rows.of_kind(known, "set")
-        .select("day", "set_id", F.split("hosts", "\n").alias("hosts"))
-        .where("hosts[0] <> ''")
-    )
+    gaps = _Gaps(spark, known, reached, frozenset(wanted))
     causes = spark.createDataFrame(epochs)
-    all_epochs = keep(state_of_days.all_days(messages.transform(of_days, sets), state))
+    all_epochs = keep(state_of_days.all_days(rows.of_kind(known, "epoch").transform(of_days), state))
     marks = aligned.where("kind = 'mark'").select("day", "src", F.col("from_rec").alias("mark"))
     made = {
-        "receiver_sets": sets.distinct(),
+        "receiver_sets": rows.of_kind(known, "set").withColumn("hosts", F.split("hosts", "\n")).distinct(),
         "epochs": all_epochs.transform(epochs_table, causes),
-        "messages": messages.withColumn("first_ts", F.timestamp_micros("first")),
-        "link_loss": messages.transform(link_loss, sets, rows.of_kind(known, "copies")),
-        "delivery": messages.transform(delivery),
-        "channel_loss": messages.transform(channel_loss, sets),
-        "missed": messages.transform(missed, sets),
-        "channel_traffic": messages.transform(channel_traffic, scanned.kind("nameless", wanted)),
+        "messages": rows.of_kind(known, "message").transform(gaps.added),
+        "link_loss": gaps.with_kind("link").transform(link_loss),
+        "delivery": rows.of_kind(known, "delivered").transform(delivery),
+        "channel_loss": gaps.with_kind("channel").transform(channel_loss),
+        "missed": gaps.with_kind("missed").transform(missed),
+        "channel_traffic": rows.of_kind(known, "lengths").transform(channel_traffic, scanned.kind("nameless", wanted)),
         "integrity": scanned.kind("refused", wanted).transform(integrity),
         "skew": _skew(spark, apart, wanted),
     }
@@ -378,21 +373,64 @@ def _messages(spark: SparkSession, parts: DataFrame, context: Context) -> DataFr
     return parts.groupBy("bucket").applyInArrow(lambda table: arrivals(table, shared.value), rows.RECORD_SQL)
 
 
-def _with_gaps(
-    spark: SparkSession, messages: DataFrame, edges: DataFrame, reached: Mapping[tuple[str, int], Mapping[str, int]]
-) -> DataFrame:
-    """Messages with the gap before the first one of each block as well: what comes before it is in another bucket."""
-    gaps = []
-    previous: dict[tuple[str, int], int] = {}
-    every = edges.select("src", "epoch", "block", "lo_key", "hi_key", "day").collect()
-    for src, epoch, _, low, high, day in sorted(tuple(row) for row in every):
-        before = [previous.get((src, epoch)), reached.get((src, epoch), {}).get(day)]
-        lower = [key for key in before if key is not None and key < low]
-        gap = low - max(lower) - 1 if lower else 0
-        previous[src, epoch] = max(high, previous.get((src, epoch), high))
-        if gap:
-            gaps.append({"src": src, "epoch": epoch, "seq_key": low, "gap": min(gap, align.ENDLESS)})
-    shape = pa.schema([("src", pa.string()), *((name, pa.int64()) for name in ("epoch", "seq_key", "gap"))])
-    found = spark.createDataFrame(pa.Table.from_pylist(gaps, shape))
-    gap_before = F.coalesce("gap_before", "gap", F.lit(0))
-    return messages.join(F.broadcast(found), ["src", "epoch", "seq_key"], "left").withColumn("gap_before", gap_before)
+class _Gaps:
+    """The numbers before the first message of each block that no receiver saw: what comes before it is in another
+    bucket, or on another day."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        known: DataFrame,
+        reached: Mapping[tuple[str, int], Mapping[str, int]],
+        days: Collection[str],
+    ) -> None:
+        self._known = known
+        edges = (
+            rows.of_kind(known, "edge")
+            .toArrow()
+            .sort_by([("src", "ascending"), ("epoch", "ascending"), ("block", "ascending")])
+        )
+        found = []
+        previous: dict[tuple[str, int], int] = {}
+        for edge in edges.to_pylist():
+            source, low = (edge["src"], edge["epoch"]), edge["lo_key"]
+            before = [previous.get(source), reached.get(source, {}).get(edge["day"])]
+            lower = [key for key in before if key is not None and key < low]
+            gap = low - max(lower) - 1 if lower else 0
+            previous[source] = edge["hi_key"]
+            if gap and edge["day"] in days:
+                found.append(edge | {"gap": min(gap, align.ENDLESS)})
+        ids = sorted({edge["listening_set_id"] for edge in found})
+        sets = rows.of_kind(known, "set").where(F.col("set_id").isin(ids)) if ids else None
+        hosts = {row.set_id: row.hosts.split("\n") for row in sets.collect()} if sets else {}
+        batches = [
+            rows.records("message", **_columns("message", found, seq_key="lo_key", gap_before="gap")),
+            rows.records("missed", **_columns("missed", [one | _range(one) for one in found])),
+        ]
+        each = [one | {"host": host} for one in found for host in hosts[one["listening_set_id"]]]
+        batches += [rows.records(kind, **_columns(kind, each, lost_everywhere="gap")) for kind in ("link", "channel")]
+        self._found = spark.createDataFrame(pa.Table.from_batches(batches, rows.RECORD))
+
+    def with_kind(self, kind: str) -> DataFrame:
+        """Records of a kind, and what the gaps add to them."""
+        return rows.of_kind(self._known, kind).unionByName(rows.of_kind(self._found, kind))
+
+    def added(self, messages: DataFrame) -> DataFrame:
+        """Messages with these gaps."""
+        gaps = rows.of_kind(self._found, "message").select("src", "epoch", "seq_key", F.col("gap_before").alias("gap"))
+        return (
+            messages.join(F.broadcast(gaps), ["src", "epoch", "seq_key"], "left")
+            .withColumn("gap_before", F.coalesce("gap_before", "gap", F.lit(0)))
+            .withColumn("first_ts", F.timestamp_micros("first"))
+        )
+
+
+def _columns(kind: str, edges: Sequence[Mapping[str, object]], **renamed: str) -> dict[str, list[object]]:
+    """Columns of records of a kind, from edges; numbers that an edge does not have are 0."""
+    names = rows.KINDS[kind]
+    return {name: [edge.get(renamed.get(name, name), edge.get(name, 0)) for edge in edges] for name in names}
+
+
+def _range(edge: Mapping[str, int]) -> dict[str, object]:
+    low, high = edge["lo_key"] - edge["gap"], edge["lo_key"] - 1
+    return {"lo_key": low, "hi_key": high, "host": None}

@@ -58,10 +58,14 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
         "sample": "day host data",
         "part": "bucket=a host journal_id data",
         # of the messages
-        "message": "day src chan=text epoch=a seq_key=b first=c minute=d set_id=e listening_set_id=f audience_set_id=g "
-        "late_set_id=h copies=i gap_before=j len=k",
-        "edge": "day src epoch=a block=b lo_key=c hi_key=d",
-        "copies": "day src host epoch=a minute=b n=c",
+        "message": "day src chan=text epoch=a seq_key=b first=c set_id=d listening_set_id=e copies=f gap_before=g",
+        "edge": "day src chan=text epoch=a block=b lo_key=c hi_key=d minute=e listening_set_id=f",
+        "link": "day host src epoch=a minute=b any_seen=c lost_everywhere=d lost_here=e not_listening=f late=g dup=h",
+        "channel": "day host chan=text minute=b any_seen=c lost_everywhere=d lost_here=e not_listening=f",
+        "delivered": "day src epoch=a set_id=b n=c example_key=d",
+        "missed": "day src host epoch=a lo_key=b hi_key=c at_edge=d",
+        "epoch": "day src hosts=text epoch=a from_ts=b to_ts=c lo_key=d hi_key=e",
+        "lengths": "day src chan=text minute=a len=b n=c",
         "set": "day hosts=text set_id=a",
     }.items()
 }

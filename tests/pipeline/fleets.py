@@ -2,67 +2,61 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import schema
+from bccnd.pipeline import retained, schema
 from bccnd.pipeline.compute import Result, compute
-from bccnd.pipeline.inputs import MARGIN
-from examples.simulation import Fleet, Simulation, write
+from bccnd.pipeline.inputs import Journal
+from examples.simulation import SECOND, Fleet, Simulation, write
 from tests.pipeline.truth import Truth
 
 #: tables that the truth has every column of, but for the ratio and the cause
-EXACT = ("host_dim", "epochs", "messages", "link_loss", "delivery", "missed")
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+EXACT = ("epochs", "messages", "link_loss", "delivery", "channel_loss", "missed")
 
 
-def read(spark: SparkSession, journal: Path) -> tuple[DataFrame, DataFrame]:
-    """The rows and sessions of a journal."""
-    obs = spark.read.schema(schema.OBS).parquet(str(journal / "obs"))
-    if not (journal / "sessions").exists():
-        return obs, spark.createDataFrame([], schema.SESSIONS)
-    return obs, spark.read.schema(schema.SESSIONS).parquet(str(journal / "sessions"))
+def computed(spark: SparkSession, where: Path, **how: Any) -> Result:
+    """The tables of a journal, or of some days of it."""
+    journal = Journal(str(where))
+    return compute(spark, journal, retained.stretches(journal.sessions()), **how)
 
 
-def tables_of(result: Result) -> dict[str, set[tuple[Any, ...]]]:
-    """All tables as sets of plain rows: masks are sets of hosts, times are microseconds."""
-    bits: dict[str, dict[int, str]] = {}
-    for row in result.tables["host_dim"].collect():
-        bits.setdefault(str(row["day"]), {})[row["bit"]] = row["host"]
-    return {name: _plain(name, frame, bits, result.words) for name, frame in result.tables.items()}
-
-
-def _plain(name: str, frame: DataFrame, bits: dict[str, dict[int, str]], words: int) -> set[tuple[Any, ...]]:
-    times = [field.name for field in schema.TABLES[name] if field.dataType.typeName() == "timestamp"]
-    frame = frame.withColumns({time: F.unix_micros(time) for time in times})
-    frame = frame.withColumn("day", F.col("day").cast("string"))
-    found: set[tuple[Any, ...]] = set()
-    rows = frame.collect()
-    for row in rows:
-        plain = row.asDict()
-        for mask in schema.MASKS.get(name, ()):
-            mine = [plain[mask], *[plain.pop(f"{mask}_{word}") for word in range(1, words)]]
-            plain[mask] = frozenset(
-                bits[plain["day"]][word * schema.WORD + bit]
-                for word, each in enumerate(mine)
-                for bit in range(schema.WORD)
-                if each >> bit & 1
-            )
-        if name == "link_loss":
-            due = plain["expected"] - plain["not_listening"]
-            ratio = plain.pop("loss_ratio")
-            there = plain["any_seen"] > plain["not_listening"]
-            assert ratio == ((plain["lost_here"] + plain["lost_everywhere"]) / due if there else None)
-        if name == "epochs":
-            plain.pop("cause")
-        found.add(tuple(plain.values()))
-    assert len(found) == len(rows), f"{name} has rows twice"
+def tables_of(*results: Result) -> dict[str, set[tuple[Any, ...]]]:
+    """All tables as sets of plain rows: epochs are numbered 1, 2, ... for each source, sets of receivers are sets of
+    hosts, times are microseconds. `epochs` is that of the last result."""
+    rows = {name: [row.asDict() for result in results for row in _plain(name, result)] for name in EXACT}
+    rows["epochs"] = [row.asDict() for row in _plain("epochs", results[-1])]
+    hosts = {row.set_id: frozenset(row.hosts) for result in results for row in result.tables["receiver_sets"].collect()}
+    sources: dict[str, list[int]] = {}
+    for row in rows["epochs"]:
+        sources.setdefault(row["src"], []).append(row["epoch"])
+        # by the common clock, which these fleets' own clocks differ from by some seconds
+        assert abs(row["epoch"] - row["first_ts"] / SECOND) < 10
+    numbers = {(src, epoch): n for src, its in sources.items() for n, epoch in enumerate(sorted(its), 1)}
+    found: dict[str, set[tuple[Any, ...]]] = {}
+    for name, its in rows.items():
+        for row in its:
+            if "epoch" in row:
+                row["epoch"] = numbers[row["src"], row["epoch"]]
+            for column in ("set_id", "listening_set_id"):
+                if column in row:
+                    row[column] = hosts[row[column]]
+            if name == "link_loss":
+                due = row["expected"] - row["not_listening"]
+                assert row.pop("loss_ratio") == ((row["lost_here"] + row["lost_everywhere"]) / due if due else None)
+            row.pop("cause", None)
+        found[name] = {tuple(row.values()) for row in its}
+        assert len(found[name]) == len(its), f"{name} has rows twice"
     return found
+
+
+def _plain(name: str, result: Result) -> list[Any]:
+    times = [field.name for field in schema.TABLES[name] if field.dataType.typeName() == "timestamp"]
+    frame: DataFrame = result.tables[name].withColumns({time: F.unix_micros(time) for time in times})
+    return frame.withColumn("day", F.col("day").cast("string")).collect()
 
 
 def differences(tables: dict[str, set[tuple[Any, ...]]], truth: Truth) -> dict[str, tuple[list[Any], list[Any]]]:
@@ -78,21 +72,16 @@ def differences(tables: dict[str, set[tuple[Any, ...]]], truth: Truth) -> dict[s
 def check(spark: SparkSession, fleet: Fleet, journal: Path) -> tuple[Simulation, Result]:
     """Compute a fleet's tables and compare all of them with the truth."""
     simulation = write(fleet, str(journal))
-    result = compute(spark, *read(spark, journal))
+    result = computed(spark, journal)
     assert differences(tables_of(result), Truth(simulation)) == {}
     return simulation, result
 
 
-def around(obs: DataFrame, days: Sequence[str]) -> DataFrame:
-    """The rows of some days and of the margin around them."""
-    wanted = F.lit(False)
-    for day in days:
-        start = datetime.datetime.combine(datetime.date.fromisoformat(day), datetime.time(), datetime.UTC)
-        end = start + datetime.timedelta(days=1) + MARGIN
-        wanted = wanted | F.col("ts").between(start - MARGIN, end)
-    return obs.filter(wanted)
-
-
 def causes(result: Result) -> dict[tuple[str, int], str]:
-    """The cause of each epoch."""
-    return {(row["src"], row["epoch"]): row["cause"] for row in result.tables["epochs"].collect()}
+    """The cause of each epoch, numbered from 1 for each source."""
+    found: dict[tuple[str, int], str] = {}
+    numbers: dict[str, int] = {}
+    for row in result.tables["epochs"].orderBy("src", "epoch").collect():
+        numbers[row["src"]] = numbers.get(row["src"], 0) + 1
+        found[row["src"], numbers[row["src"]]] = row["cause"]
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,11 +10,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import bccnd.pipeline.compute as compute_module
-from bccnd.pipeline.compute import compute
+from bccnd.pipeline.compute import Result
 from examples.simulation import Burst, Down, Fleet, Forged, Late, Loss, Recording, Restart, Source, write
-from tests.pipeline.fleets import around, causes, check, differences, read, tables_of
-from tests.pipeline.frames import obs, sessions
+from tests.pipeline.fleets import causes, check, computed, differences, tables_of
+from tests.pipeline.journals import T, put, row
 from tests.pipeline.truth import Truth
 
 #: a moment before midnight, and the start of a day
@@ -22,13 +22,9 @@ DAY = 1_787_961_600
 DAY_SECONDS = 86_400
 
 
-@pytest.mark.parametrize("local", [compute_module.LOCAL, 0], ids=["here", "by Spark"])
-def test_a_fleet_with_every_fault(
-    spark: SparkSession, tmp_path: Path, local: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fleet_with_every_fault(spark: SparkSession, tmp_path: Path) -> None:
     """Loss at receivers and at senders, copies, late ones, restarts noticed, swallowed and missed, wrong clocks,
     forgeries, a host that is down, recorders that come and go, a second segment."""
-    monkeypatch.setattr(compute_module, "LOCAL", local)
     fleet = Fleet(
         hosts=("a", "b", "c", "d", "e", "far"),
         sources=(
@@ -66,7 +62,6 @@ def test_a_fleet_with_every_fault(
         ("d/busy", 1): "first",
         ("far/alone", 1): "first",
     }
-    result.close()
 
 
 def test_days_one_by_one_and_in_any_order_are_all_days_at_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -85,55 +80,67 @@ def test_days_one_by_one_and_in_any_order_are_all_days_at_once(spark: SparkSessi
         offsets={"b": 1.25, "c": -0.5},
         recordings={"c": (Recording(0, 200.006),), "a": (Recording(100.006, 300),)},
     )
-    simulation = write(fleet, str(tmp_path))
-    truth = Truth(simulation)
-    obs, sessions = read(spark, tmp_path)
-    together = compute(spark, obs, sessions)
+    whole, some = tmp_path / "whole", tmp_path / "some"
+    truth = Truth(write(fleet, str(whole)))
+    together = computed(spark, whole)
     assert differences(tables_of(together), truth) == {}
     days = sorted(truth.hosts)
     assert len(days) == 2
 
     # the second day first, while the evening of b is still missing
+    shutil.copytree(whole, some)
+    shutil.rmtree(some / f"obs/host=b/day={days[0]}")
     state = None
-    some = obs.filter(~((F.col("host") == "b") & (F.col("ts") < days[1])))
     for day in reversed(days):
-        alone = compute(spark, around(some, [day]), sessions, days=[day], state=state)
-        found = alone.state.toArrow()
-        alone.close()
-        kept = found if state is None else pa.concat_tables([state.toArrow(), found])
-        state = spark.createDataFrame(kept)
-    # now it is there: its own day is computed, and those that are numbered otherwise
-    assert state is not None
-    again = compute(spark, around(obs, days[:1]), sessions, days=days[:1], state=state.filter(F.col("day") != days[0]))
+        state = kept(spark, computed(spark, some, days=[day], state=state), state)
+    # now it is there: its own day is computed, and those whose rows go to other epochs
+    again = computed(spark, whole, days=days[:1], state=without(state, days[0]))
     assert again.renumbered == days[1:]
-    first = again.state.toArrow()
-    last = compute(spark, around(obs, days[1:]), sessions, days=days[1:], state=spark.createDataFrame(first))
+    last = computed(spark, whole, days=days[1:], state=kept(spark, again, None))
     assert last.renumbered == []
-    parts = [tables_of(again), tables_of(last)]
-    for name, rows in tables_of(together).items():
-        if name == "epochs":
-            assert parts[1][name] == rows
-        else:
-            assert parts[0][name] | parts[1][name] == rows, name
-    for result in (together, again, last):
-        result.close()
+    assert tables_of(again, last) == tables_of(together)
 
 
-def test_higher_numbers_of_the_day_before_that_come_late_have_the_next_day_computed_anew(spark: SparkSession) -> None:
+def kept(spark: SparkSession, result: Result, others: DataFrame | None) -> DataFrame:
+    """What is kept of days, gone through Spark, as where it is kept in files."""
+    found = result.state.toArrow()
+    others = None if others is None else without(others, *result.days)
+    table = found if others is None else pa.concat_tables([others.toArrow(), found])
+    return spark.createDataFrame(table)
+
+
+def without(state: DataFrame, *days: str) -> DataFrame:
+    return state.filter(~F.col("day").isin(*days))
+
+
+def test_higher_numbers_of_the_day_before_that_come_late_have_the_next_day_computed_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """Far from midnight, so that no margin takes both."""
-    noon, days = 43_200, ["2026-03-01", "2026-03-02"]
-    first = [
-        {"s": noon + key, "seq_key": key, "host": host} for host, most in (("h1", 3), ("h2", 9)) for key in range(most)
-    ]
-    second = [{"s": DAY_SECONDS + noon + key, "seq_key": key} for key in (9, 10)]
+    noon, days = T // 1000 // 86_400_000_000 * 86_400_000_000 + 43_200_000_000, ["2023-11-14", "2023-11-15"]
+    early, late = tmp_path / "early", tmp_path / "late"
+    for journal, most in ((early, {"h1": 3}), (late, {"h1": 3, "h2": 9})):
+        for host, count in most.items():
+            put(
+                journal,
+                host,
+                "j1",
+                1,
+                [row(1 + key, at=(noon + key * 1_000_000 - T // 1000) / 1e6) for key in range(count)],
+            )
+        put(
+            journal,
+            "h1",
+            "j1",
+            4,
+            [row(1 + key, at=(noon + 86_400_000_000 + key * 1_000_000 - T // 1000) / 1e6) for key in (9, 10)],
+        )
     state: DataFrame | None = None
-    for day, rows, renumbered in ((1, second, []), (0, first[:3], days[1:]), (1, second, []), (0, first, days[1:])):
-        others = None if state is None else state.filter(F.col("day") != days[day])
-        result = compute(spark, obs(spark, *rows), sessions(spark), days=[days[day]], state=others)
+    for day, journal, renumbered in ((1, early, []), (0, early, days[1:]), (1, early, []), (0, late, days[1:])):
+        others = None if state is None else without(state, days[day])
+        result = computed(spark, journal, days=[days[day]], state=others)
         assert result.renumbered == renumbered
-        found = result.state.toArrow()
-        state = spark.createDataFrame(found if others is None else pa.concat_tables([others.toArrow(), found]))
-        result.close()
+        state = kept(spark, result, others)
 
 
 @pytest.mark.parametrize("ahead", [-3600.75, 3600.75])
@@ -150,17 +157,14 @@ def test_a_clock_that_is_an_hour_off_moves_no_message(spark: SparkSession, tmp_p
     )
     simulation, result = check(spark, fleet, tmp_path)
     assert len(Truth(simulation).hosts) == 2
-    result.close()
 
 
-def test_seventy_hosts_take_two_words(spark: SparkSession, tmp_path: Path) -> None:
-    hosts = tuple(f"h{number:02}" for number in range(70))
+def test_seventy_hosts(spark: SparkSession, tmp_path: Path) -> None:
+    """More than there are bits in a number."""
     fleet = Fleet(
-        hosts=hosts,
+        hosts=tuple(f"h{number:02}" for number in range(70)),
         sources=(Source("h00/x/1", "h00", 1), Source("h69/y/1", "h69", 1)),
         duration=20,
         losses=(Loss("h66", probability=0.3), Loss("h62", every=3), Loss("h63", every=4)),
     )
-    _, result = check(spark, fleet, tmp_path)
-    assert result.words == 2
-    result.close()
+    check(spark, fleet, tmp_path)

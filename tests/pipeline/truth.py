@@ -48,7 +48,7 @@ def _skipped(before: tuple[int, int] | None, now: tuple[int, int]) -> int | None
 
 
 class Truth:
-    """All tables, as sets of plain rows: masks are sets of hosts."""
+    """All tables, as sets of plain rows: numbers of epochs are 1, 2, ... and sets of receivers are sets of hosts."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
@@ -136,10 +136,9 @@ class Truth:
             day = day_of(message.first)
             message.listening = {
                 host
-                for host in self.hosts[day]
+                for host in self.hosts[day] | message.seen
                 if host in message.seen or self._listens(host, day, sent.source, sent.at)
             }
-            message.seen &= self.hosts[day]
             self.messages[Place(src, epoch, key)] = message
 
     def audience(self, day: str, source: int) -> set[str]:
@@ -163,9 +162,6 @@ class Truth:
         found: set[tuple[Any, ...]] = getattr(self, f"_{name}")()
         return found
 
-    def _host_dim(self) -> set[tuple[Any, ...]]:
-        return {(host, bit, day) for day, hosts in self.hosts.items() for bit, host in enumerate(sorted(hosts))}
-
     def _epochs(self) -> set[tuple[Any, ...]]:
         """Without the cause."""
         spans: dict[tuple[str, int], list[tuple[int, int, set[str]]]] = defaultdict(list)
@@ -174,7 +170,8 @@ class Truth:
         ends = {which: (min(one[1] for one in each), max(one[1] for one in each)) for which, each in spans.items()}
         return {
             (
-                *(src, epoch, min(each)[0], max(each, key=lambda one: one[0])[0], *ends[src, epoch]),
+                *(src, epoch, "/".join(src.split("/")[:2])),
+                *(min(each)[0], max(each, key=lambda one: one[0])[0], *ends[src, epoch]),
                 len(set().union(*(one[2] for one in each))),
                 _skipped(ends.get((src, epoch - 1)), ends[src, epoch]),
                 day_of(min(one[0] for one in each)),
@@ -231,7 +228,7 @@ class Truth:
             for host in self.audience(day, sources[place.src]) | message.seen:
                 cell = cells[host, place.src, place.epoch, message.first // MINUTE]
                 cell["any_seen"] += 1
-                cell["lost_everywhere"] += message.gap
+                cell["lost_everywhere"] += message.gap * (host in message.listening)
                 if host in message.seen:
                     cell["seen"] += 1
                     verdicts = message.verdicts[host]
@@ -247,4 +244,21 @@ class Truth:
                 *(each["late"], day_of(win * MINUTE)),
             )
             for (host, src, epoch, win), each in cells.items()
+        }
+
+    def _channel_loss(self) -> set[tuple[Any, ...]]:
+        sources = {source.src: index for index, source in enumerate(self.simulation.fleet.sources)}
+        cells: dict[tuple[str, str, int], Counter[str]] = defaultdict(Counter)
+        for place, message in self.messages.items():
+            for host in self.audience(day_of(message.first), sources[place.src]) | message.seen:
+                cell = cells[host, message.chan, message.first // MINUTE]
+                cell["seen"] += host in message.seen
+                cell["here"] += host in message.listening - message.seen
+                cell["everywhere"] += message.gap * (host in message.listening)
+        return {
+            (
+                *(host, chan, win * MINUTE, sum(each.values()), each["seen"], each["here"], each["everywhere"]),
+                day_of(win * MINUTE),
+            )
+            for (host, chan, win), each in cells.items()
         }

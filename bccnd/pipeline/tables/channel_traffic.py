@@ -6,40 +6,40 @@ lengths that occurred: the smallest that half, or 99 of 100, of the messages do 
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from bccnd.pipeline.rows import MINUTE, NAMELESS
 
 
-def _percentile(percent: int) -> Column:
-    """The smallest length up to which so many messages are counted; ``upto`` and ``total`` count them."""
-    return F.min(F.when(F.col("upto") * 100 >= F.col("total") * percent, F.col("len")))
-
-
-def channel_traffic(messages: DataFrame, nameless: DataFrame) -> DataFrame:
-    """The table, from messages and those of senders without a name (`rows.KINDS`)."""
+def channel_traffic(lengths: DataFrame, nameless: DataFrame) -> DataFrame:
+    """The table, from records `lengths`, and `nameless` of senders without a name (`rows.KINDS`)."""
     cell = ("day", "minute", "chan", "src")
-    # Counted by length first: what has to be sorted is lengths that occur, not messages.
-    named = messages.groupBy(*cell, "len").agg(F.count("*").alias("n"))
-    others = (
-        nameless.distinct()
-        .groupBy("day", "minute", "chan", "len")
-        .agg(F.count("*").alias("n"))
-        .withColumn("src", F.lit(NAMELESS))
-    )
-    one = Window.partitionBy(*cell)
+    others = nameless.distinct().select(*cell[:3], F.lit(NAMELESS).alias("src"), "len", F.lit(1).alias("n"))
     return (
-        named.unionByName(others)
-        .withColumn("upto", F.sum("n").over(one.orderBy("len")))
-        .withColumn("total", F.sum("n").over(one))
+        lengths.unionByName(others)
+        .groupBy(*cell, "len")
+        .agg(F.sum("n").alias("n"))
         .groupBy(*cell)
         .agg(
             F.sum("n").alias("msgs"),
             F.sum(F.col("n") * F.col("len")).alias("bytes"),
-            _percentile(50).alias("p50_len"),
-            _percentile(99).alias("p99_len"),
+            F.sort_array(F.collect_list(F.struct("len", "n"))).alias("lengths"),
         )
+        .withColumn("p50_len", _percentile(50))
+        .withColumn("p99_len", _percentile(99))
         .withColumn("directed", F.col("chan").startswith("!") & (F.col("chan") != "!"))
         .withColumn("win", F.timestamp_micros(F.col("minute") * MINUTE))
     )
+
+
+def _percentile(percent: int) -> Column:
+    """The smallest length up to which so many messages are counted."""
+    start = F.struct(F.lit(0).cast("bigint").alias("upto"), F.lit(None).cast("bigint").alias("len"))
+
+    def add(found: Column, each: Column) -> Column:
+        upto = found["upto"] + each["n"]
+        reached = F.when(upto * 100 >= F.col("msgs") * percent, each["len"])
+        return F.struct(upto.alias("upto"), F.coalesce(found["len"], reached).alias("len"))
+
+    return F.aggregate("lengths", start, add)["len"]

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 
-def delivery(messages: DataFrame) -> DataFrame:
-    """The table, from messages."""
-    return messages.groupBy("day", "src", "epoch", "set_id").agg(
-        F.count("*").alias("n"), F.min("seq_key").alias("example_key")
+def delivery(parts: DataFrame) -> DataFrame:
+    """The table, from records `delivered` (`rows.KINDS`)."""
+    return parts.groupBy("day", "src", "epoch", "set_id").agg(
+        F.sum("n").alias("n"), F.min("example_key").alias("example_key")
     )

@@ -18,25 +18,15 @@ def program_of(src: Column | str) -> Column:
     return F.regexp_replace(src, "^([^/]*/[^/]*)/.*$", "$1")
 
 
-def of_days(messages: DataFrame, sets: DataFrame) -> DataFrame:
-    """What is kept of a day's messages: (day, src, epoch, from_ts, to_ts, lo_key, hi_key, hosts)."""
-    cell = ("day", "src", "epoch")
-    counted = messages.groupBy(*cell, "set_id").agg(
-        F.min("first").alias("from_ts"),
-        F.max("first").alias("to_ts"),
-        F.min("seq_key").alias("lo_key"),
-        F.max("seq_key").alias("hi_key"),
-    )
-    return (
-        counted.join(F.broadcast(sets.select("set_id", "hosts").distinct()), "set_id")
-        .groupBy(*cell)
-        .agg(
-            F.min("from_ts").alias("from_ts"),
-            F.max("to_ts").alias("to_ts"),
-            F.min("lo_key").alias("lo_key"),
-            F.max("hi_key").alias("hi_key"),
-            F.sort_array(F.array_distinct(F.flatten(F.collect_set("hosts")))).alias("hosts"),
-        )
+def of_days(parts: DataFrame) -> DataFrame:
+    """What is kept of a day's epochs, from records `epoch`: (day, src, epoch, from_ts, to_ts, lo_key, hi_key, hosts)."""
+    hosts = F.flatten(F.collect_set(F.split("hosts", "\n")))
+    return parts.groupBy("day", "src", "epoch").agg(
+        F.min("from_ts").alias("from_ts"),
+        F.max("to_ts").alias("to_ts"),
+        F.min("lo_key").alias("lo_key"),
+        F.max("hi_key").alias("hi_key"),
+        F.sort_array(F.array_distinct(hosts)).alias("hosts"),
     )
 
 

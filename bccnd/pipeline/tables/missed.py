@@ -10,28 +10,17 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 
-def missed(messages: DataFrame, sets: DataFrame) -> DataFrame:
-    """The table, from messages and sets of receivers."""
-    by_all = messages.where("gap_before > 0").select(
-        "day",
-        "src",
-        "epoch",
-        (F.col("seq_key") - F.col("gap_before")).alias("lo_key"),
-        (F.col("seq_key") - 1).alias("hi_key"),
-        F.lit(None).cast("string").alias("host"),
+def missed(ranges: DataFrame) -> DataFrame:
+    """The table, from records `missed` (`rows.KINDS`): ranges at the ends of blocks are joined to those next to them."""
+    cell = ("day", "src", "epoch", "host")
+    order = Window.partitionBy(*cell).orderBy("lo_key")
+    follows = F.try_subtract(F.col("lo_key"), F.lit(1)) <= F.lag("hi_key").over(order)
+    joined = (
+        ranges.where("at_edge = 1")
+        .withColumn("begins", F.when(follows, 0).otherwise(1))
+        .withColumn("number", F.sum("begins").over(order))
+        .groupBy(*cell, "number")
+        .agg(F.min("lo_key").alias("lo_key"), F.max("hi_key").alias("hi_key"))
+        .drop("number")
     )
-    hosts = sets.select("set_id", "hosts").distinct()
-    listening = hosts.select(F.col("set_id").alias("listening_set_id"), F.col("hosts").alias("listening"))
-    order = Window.partitionBy("day", "src", "epoch", "host").orderBy("seq_key")
-    by_one = (
-        messages.where("set_id <> listening_set_id")
-        .join(F.broadcast(hosts), "set_id")
-        .join(F.broadcast(listening), "listening_set_id")
-        .select("day", "src", "epoch", "seq_key", F.explode(F.array_except("listening", "hosts")).alias("host"))
-        # Less than the rank: the lowest key of all, that of seq 0, has room for no more.
-        .withColumn("range", F.col("seq_key") - (F.dense_rank().over(order) - 1))
-        .groupBy("day", "src", "epoch", "host", "range")
-        .agg(F.min("seq_key").alias("lo_key"), F.max("seq_key").alias("hi_key"))
-        .select(by_all.columns)
-    )
-    return by_all.unionByName(by_one)
+    return ranges.where("at_edge = 0").drop("at_edge").unionByName(joined)
