@@ -65,7 +65,7 @@ def test_what_is_wrong_is_told_in_a_line(tmp_path: Path, tables: Path) -> None:
     for arguments, status, says in (
         ((tmp_path / "nowhere", "--out", page), 1, "nowhere: there is no such folder\n  remedy: "),
         ((tmp_path / "empty", "--out", page), 1, "no tables here"),
-        ((tables, "--out", tmp_path / "file"), 1, "file/index.html cannot be written"),
+        ((tables, "--out", tmp_path / "file"), 1, "file cannot be used"),
         ((tables, "--out", page, "--to", "2020-01-01"), 1, "nothing in these tables"),
         ((tables, "--out", page, "--from", "yesterday"), 2, "'yesterday'"),
         ((tables, "--out", page, "--from", "2026-11-22", "--to", "2026-11-21"), 2, "--from is not before --to"),

@@ -14,7 +14,6 @@ from bccnd.pipeline.report.facts import (
     Channel,
     Clock,
     Course,
-    DayBefore,
     Delivery,
     Facts,
     Link,
@@ -22,7 +21,6 @@ from bccnd.pipeline.report.facts import (
     Refusals,
     Silence,
     Start,
-    program_of,
 )
 
 #: a Saturday, 10:00 UTC, in microseconds
@@ -100,7 +98,14 @@ def write(
     traffic = [{"win": win, "chan": f"data/{src}", "src": src, **usual} for win in wins for src in senders]
     put(root, "channel_traffic", traffic)
     span = {"first_ts": START, "last_ts": START + minutes * MINUTE, "hosts": len(hosts), "cause": "first"}
-    put(root, "epochs", [{"src": src, "program": program_of(src), "epoch": 1, **span} for src in senders])
+    put(
+        root,
+        "epochs",
+        [
+            {"src": src, "program": src.rpartition("/")[0] if src.count("/") > 1 else src, "epoch": 1, **span}
+            for src in senders
+        ],
+    )
     for table in ("messages", "missed", "liveness", "integrity", "skew", "channel_loss"):
         put(root, table, [])
 
@@ -114,7 +119,6 @@ def full(name: str = "h01/app", hosts: int = 3) -> Facts:
         end=START + HOUR,
         step=MINUTE,
         hosts=names,
-        programs=1,
         messages=36_000,
         links=tuple(Link(host, name, 36_000, 36_000, 34_000, 2000, 0, 0, 0, 0) for host in names),
         receivers=courses,
@@ -122,11 +126,10 @@ def full(name: str = "h01/app", hosts: int = 3) -> Facts:
         starts=tuple(Start(name, START + number * MINUTE, "restart", 5 * number) for number in range(5)),
         silences=(Silence(name, START + HOUR // 2, None, "open", "heartbeat"),),
         delivery=(Delivery(frozenset(names), 30_000), Delivery(frozenset(names[:1]), 4000)),
-        channels=(Channel(name, 36_000, 3_600_000, 120, False, 600, name, 36_000, 900, 50),),
+        channels=(Channel(name, 36_000, 3_600_000, 120, 600, name, 36_000, 900, 50),),
         refusals=(Refusals(name, "integrity_failed", 40, 3, (name,), 1, START, START + 9),),
         clocks=(Clock("h02", "h01", -5, 2_500_000, 90, 500),),
         recordings=tuple(Recording(host, START, START + HOUR, name, 3, 0) for host in names),
-        before=DayBefore(30_000, courses),
+        before=courses,
         all_messages=36_000,
-        all_channels=1,
     )

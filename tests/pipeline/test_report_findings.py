@@ -56,10 +56,10 @@ def fleet(
 ) -> Facts:
     """An hour of a fleet in which everybody sends to everybody, one message a second."""
     links = tuple(link(host, sender, lost(host, sender), unsent(sender)) for host in hosts for sender in senders)
-    channels = tuple(Channel(f"data/{one}", EACH, EACH * 100, 120, False, 60, one, EACH) for one in senders)
-    number, messages = len(senders), EACH * len(senders)
-    facts = Facts(START, START + HOUR, MINUTE, hosts, number, messages, links)
-    return replace(facts, channels=channels, all_messages=messages, all_channels=number)
+    channels = tuple(Channel(f"data/{one}", EACH, EACH * 100, 120, 60, one, EACH) for one in senders)
+    messages = EACH * len(senders)
+    facts = Facts(START, START + HOUR, MINUTE, hosts, messages, links)
+    return replace(facts, channels=channels, all_messages=messages)
 
 
 def only(facts: Facts) -> Finding:
@@ -246,7 +246,7 @@ def absent(host: str, messages: int, course: Course) -> Facts:
 
 
 SKIPPED = starts(2, cause="jump")[1]._replace(skipped=5000)
-FLOOD = Channel("alarm/all", 50_000, 5_000_000, 120, False, 6000, "h03/app", 49_000)
+FLOOD = Channel("alarm/all", 50_000, 5_000_000, 120, 6000, "h03/app", 49_000)
 NOT_RECORDING = Course((100,) * 60, (0,) * 60, (100,) * 20 + (0,) * 40)
 REACH = replace(
     absent("h04", 2400, NOT_RECORDING), recordings=(Recording("h04", START, START + 20 * MINUTE, "1", 0, 0),)

@@ -86,7 +86,7 @@ def loss_chart(facts: Facts) -> LossChart | None:
     worst = sorted(lossy, key=lambda name: (-lossy[name], name))[:CURVES]
     courses = [("all hosts", "all", add_courses(facts.receivers.values()))]
     if facts.before:
-        courses.append(("all hosts, the day before", "before", add_courses(facts.before.receivers.values())))
+        courses.append(("all hosts, the day before", "before", add_courses(facts.before.values())))
     courses += [(name, f"c{place}", facts.receivers[name]) for place, name in enumerate(worst, 1)]
     top = max(rate for _, _, course in courses for rate in rates(course)) or 1.0
     curves = [Curve(name, kind, _path(course, facts, top, kind == "all")) for name, kind, course in courses]

@@ -15,11 +15,6 @@ def sending_host(name: str) -> str:
     return name.partition("/")[0]
 
 
-def program_of(src: str) -> str:
-    """The program of a source, `host/program`: its name without process id and tag."""
-    return "/".join(src.split("/", 2)[:2])
-
-
 class Link(NamedTuple):
     """Counts of what one receiving host got of one program, or of all programs of a host."""
 
@@ -63,16 +58,15 @@ def add_links(links: Iterable[Link]) -> list[Link]:
 
 
 def by_sending_host(links: Iterable[Link]) -> list[Link]:
-    """Links with all programs of a host added up."""
     return add_links(link._replace(program=sending_host(link.program)) for link in links)
 
 
 class Course(NamedTuple):
     """Counts over the period, in equal steps: due, lost, and sent while the host was not recording."""
 
-    due: tuple[int, ...]
-    lost: tuple[int, ...]
-    absent: tuple[int, ...]
+    due: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    absent: tuple[int, ...] = ()
 
     @property
     def ratio(self) -> float:
@@ -80,10 +74,7 @@ class Course(NamedTuple):
 
 
 def add_courses(courses: Iterable[Course]) -> Course:
-    every = list(courses)
-    if not every:
-        return Course((), (), ())
-    return Course(*(tuple(map(sum, zip(*part, strict=True))) for part in zip(*every, strict=True)))
+    return Course(*(tuple(map(sum, zip(*part, strict=True))) for part in zip(*courses, strict=True)))
 
 
 class Start(NamedTuple):
@@ -121,7 +112,6 @@ class Channel(NamedTuple):
     messages: int
     octets: int
     longest: int
-    directed: bool
     peak: int
     busiest: str
     busiest_messages: int
@@ -159,7 +149,7 @@ class Clock(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """When a host recorded, with what version, and what it lost before the journal."""
+    """When a host recorded, with what version, and what did not get into its journal."""
 
     host: str
     start: int
@@ -167,21 +157,6 @@ class Recording(NamedTuple):
     version: str
     socket_drops: int
     tap_gaps: int
-
-
-class DayBefore(NamedTuple):
-    """The same hours of the day before."""
-
-    messages: int
-    receivers: Mapping[str, Course]
-
-    @property
-    def due(self) -> int:
-        return sum(sum(one.due) for one in self.receivers.values())
-
-    @property
-    def lost(self) -> int:
-        return sum(sum(one.lost) for one in self.receivers.values())
 
 
 @dataclass(frozen=True)
@@ -193,12 +168,12 @@ class Facts:
     #: microseconds of one step of the courses
     step: int
     hosts: tuple[str, ...]
-    programs: int
     messages: int
     links: tuple[Link, ...]
-    #: by receiving host, and by sending host
+    #: by receiving host, by sending host, and by receiving host in the same hours of the day before
     receivers: Mapping[str, Course] = field(default_factory=dict)
     sending: Mapping[str, Course] = field(default_factory=dict)
+    before: Mapping[str, Course] = field(default_factory=dict)
     starts: tuple[Start, ...] = ()
     silences: tuple[Silence, ...] = ()
     delivery: tuple[Delivery, ...] = ()
@@ -206,14 +181,12 @@ class Facts:
     refusals: tuple[Refusals, ...] = ()
     clocks: tuple[Clock, ...] = ()
     recordings: tuple[Recording, ...] = ()
-    before: DayBefore | None = None
     #: what is left out of the lists above: how many
     folded: Mapping[str, int] = field(default_factory=dict)
     #: tables that do not exist
     missing: tuple[str, ...] = ()
     #: of all channels, listed or not
     all_messages: int = 0
-    all_channels: int = 0
     #: the sum of all links that are not listed
     rest: Link | None = None
 
@@ -222,17 +195,7 @@ class Facts:
         return max(self.end - self.start, 0)
 
     @property
-    def due(self) -> int:
-        """Messages that should have arrived, over all receivers, without a host's own."""
-        return sum(link.due for link in self._crossing())
-
-    @property
-    def lost(self) -> int:
-        return sum(link.lost for link in self._crossing())
-
-    def _crossing(self) -> list[Link]:
-        return [*(link for link in self.links if not link.own), *([self.rest] if self.rest else [])]
-
-    @property
-    def refused(self) -> int:
-        return sum(one.datagrams for one in self.refusals)
+    def crossing(self) -> Link:
+        """The sum of all links, without a host's own messages."""
+        links = [*(link for link in self.links if not link.own), *([self.rest] if self.rest else [])]
+        return next(iter(add_links(link._replace(host="", program="") for link in links)), Link("", "", *[0] * 8))

@@ -34,13 +34,14 @@ def findings(facts: Facts) -> list[Finding]:
 def health(facts: Facts, ranked: Sequence[Finding]) -> tuple[int, str]:
     """The state of the fleet: a severity, and one sentence."""
     urgent, look = (sum(one.severity == severity for one in ranked) for severity in (URGENT, LOOK))
-    loss = f"{fmt.share(facts.lost / facts.due)} of what should have arrived was lost" if facts.due else ""
+    links = facts.crossing
+    loss = f"{fmt.share(links.ratio)} of what should have arrived was lost" if links.due else ""
     if urgent:
         rest = urgent + look - 1
         more = f"; {fmt.quantity(rest, 'more thing')} to look at" if rest else ""
         return URGENT, f"Needs attention: {ranked[0].title}{more}."
     if look:
         return LOOK, f"It works, with {fmt.quantity(look, 'thing')} to look at" + (f"; {loss}." if loss else ".")
-    if not facts.due:
+    if not links.due:
         return NOTE, "Loss is unknown: no numbered messages were received."
-    return WELL, f"All is well: {loss}, too little to act on." if facts.lost else "All is well: nothing was lost."
+    return WELL, f"All is well: {loss}, too little to act on." if links.lost else "All is well: nothing was lost."

@@ -5,7 +5,7 @@ Memory depends on what a page can show, not on how large the tables are; what is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -13,46 +13,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bccnd.errors import PipelineError
+from bccnd.pipeline.report import facts
 from bccnd.pipeline.report import formatting as fmt
-from bccnd.pipeline.report.facts import (
-    Channel,
-    Clock,
-    Course,
-    DayBefore,
-    Delivery,
-    Facts,
-    Link,
-    Recording,
-    Refusals,
-    Silence,
-    Start,
-)
+from bccnd.pipeline.report.facts import Course, Facts, Link, Recording
 from bccnd.pipeline.report.grouped_sums import GroupedSums
 from bccnd.pipeline.report.program_runs import Runs, merge_runs
 from bccnd.pipeline.report.table_reader import COLUMNS, NEEDED, SESSIONS, Tables, TimeRange
 
 #: steps of the courses over the period
 STEPS: Final = 120
-#: groups that are kept
-LINKS: Final = 50_000
-COURSES: Final = 500_000
-RUNS: Final = 20_000
-SETS: Final = 10_000
-CHANNELS: Final = 20_000
-REFUSALS: Final = 5_000
+#: groups of each kind that are kept
+GROUPS: Final = {
+    "links": 50_000,
+    "courses": 500_000,
+    "runs": 20_000,
+    "sets": 10_000,
+    "channels": 20_000,
+    "refused": 5_000,
+}
 #: names claimed by one address that are kept
 CLAIMED: Final = 3
+
+_Rows = list[dict[str, Any]]
 
 
 def gather(tables: Tables, time: TimeRange | None = None, progress: Callable[[str], None] = lambda _: None) -> Facts:
     """Raises PipelineError."""
     if NEEDED not in tables.names:
-        raise PipelineError(
-            "no_tables",
-            f"{tables.where}: no tables here: {NEEDED} does not exist",
-            "make them with: bccn pipeline build JOURNAL --out TABLES",
-        )
-    return _Gathering(tables, time or TimeRange()).facts(progress)
+        remedy = "make them with: bccn pipeline build JOURNAL --out TABLES"
+        raise PipelineError("no_tables", f"{tables.where}: no tables here: {NEEDED} does not exist", remedy)
+    return _Gathering(tables, time or TimeRange()).collect(progress)
 
 
 class _Gathering:
@@ -61,48 +51,27 @@ class _Gathering:
         self._time = time
         self._folded: dict[str, int] = {}
 
-    def facts(self, progress: Callable[[str], None]) -> Facts:
+    def collect(self, progress: Callable[[str], None]) -> Facts:
         progress("reading loss")
         start, end = self._period()
         step = max(fmt.MINUTE, -(-(end - start) // STEPS // fmt.MINUTE) * fmt.MINUTE)
         links, rest = self._links()
-        receivers, sending = self._courses(self._time, start, end, step)
+        receivers, sending = (self._courses(name, self._time, start, end, step) for name in ("host", "sender"))
+        before: dict[str, Course] = {}
+        if end - start <= fmt.DAY:
+            first, last = start - fmt.DAY, end - fmt.DAY
+            before = self._courses("host", TimeRange(first, last), first, last, step)
         recordings = self._recordings(start, end)
-        progress("reading restarts and silences")
+        hosts = {link.host for link in links} | {one.host for one in recordings}
+        progress("reading restarts, silences and traffic")
         starts, silences = self._runs(start, end)
-        progress("reading traffic")
         channels, all_messages = self._channels()
-        return Facts(
-            start=start,
-            end=end,
-            step=step,
-            hosts=tuple(sorted({link.host for link in links} | {one.host for one in recordings})),
-            programs=len({link.program for link in links}),
-            messages=self._tables.count("messages", self._time, "first_ts"),
-            links=links,
-            rest=rest,
-            receivers=receivers,
-            sending=sending,
-            recordings=recordings,
-            before=self._day_before(start, end, step),
-            starts=starts,
-            silences=silences,
-            delivery=self._delivery(),
-            channels=channels,
-            all_messages=all_messages,
-            all_channels=len(channels),
-            refusals=self._refusals(),
-            clocks=self._clocks(),
-            folded=self._folded,
-            missing=tuple(sorted(set(COLUMNS) - {SESSIONS} - self._tables.names)),
-        )
-
-    def _sums(self, name: str, sums: GroupedSums) -> list[dict[str, Any]]:
-        """The groups; how many were dropped is noted as ``name``."""
-        rows = sums.rows()
-        if sums.folded:
-            self._folded[name] = sums.folded
-        return rows
+        messages = self._tables.count("messages", self._time, "first_ts")
+        loss = (start, end, step, tuple(sorted(hosts)), messages, links, receivers, sending, before)
+        others = (starts, silences, self._delivery(), channels, self._refusals(), self._clocks(), recordings)
+        missing = tuple(sorted(set(COLUMNS) - {SESSIONS} - self._tables.names))
+        values = (*loss, *others, self._folded, missing, all_messages, rest)
+        return Facts(*values)
 
     def _period(self) -> tuple[int, int]:
         """From the first to the last minute with data, within the range asked for."""
@@ -114,77 +83,89 @@ class _Gathering:
         ]
         start, end = self._time.start, self._time.end
         if not ends:
-            asked = self._time != TimeRange()
-            raise PipelineError(
-                "empty",
-                f"{self._tables.where}: there is nothing in these tables" + (" from that time" if asked else ""),
-                "name another time with --from and --to" if asked else "check whether anything was recorded",
-            )
+            what = f"{self._tables.where}: there is nothing in these tables"
+            if self._time != TimeRange():
+                raise PipelineError("empty", f"{what} from that time", "name another time with --from and --to")
+            raise PipelineError("empty", what, "check whether anything was recorded")
         first, last = min(one["min"] for one in ends), max(one["max"] for one in ends) + fmt.MINUTE
         return first if start is None else max(first, start), last if end is None else min(last, end)
+
+    def _grouped(
+        self,
+        table: str,
+        keys: Sequence[str],
+        how: Mapping[str, str],
+        kept: str,
+        left_out: str = "",
+        time: TimeRange | None = None,
+        prepare: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+        by: str | None = "win",
+    ) -> tuple[_Rows, dict[str, int]]:
+        """Rows of a table in groups, those with the largest first column of ``how`` first, and the sum of those beyond
+        the limit ``kept``, which are counted as ``left_out``."""
+        sums = GroupedSums(keys, how, next(iter(how)), GROUPS[kept])
+        for rows in self._tables.rows(table, time or self._time, by):
+            sums.add(prepare(rows))
+        groups = sums.rows()
+        if sums.folded and left_out:
+            self._folded[left_out] = sums.folded
+        return groups, sums.rest if sums.folded else {}
 
     # -- loss
 
     def _links(self) -> tuple[tuple[Link, ...], Link | None]:
-        columns = Link._fields[2:]
-        sums = GroupedSums(["host", "program"], {**dict.fromkeys(columns, "sum"), "weight": "sum"}, "weight", LINKS)
-        for rows in self._tables.rows("link_loss", self._time, "win"):
-            weight = pc.add(pc.multiply(pc.add(rows["lost_here"], rows["lost_everywhere"]), 1000), rows["expected"])
-            sums.add(rows.append_column("weight", weight).append_column("program", _program(rows["src"])))
-        rows = self._sums("pairs of hosts and programs", sums)
-        links = tuple(Link(row["host"], row["program"], *(row[name] for name in columns)) for row in rows)
-        return links, Link("", "", *(sums.rest[name] for name in columns)) if sums.folded else None
+        def weighted(rows: pa.Table) -> pa.Table:
+            weight = pc.add(pc.multiply(_lost(rows), 1000), rows["expected"])
+            return _with_program(rows.append_column("weight", weight))
 
-    def _courses(self, time: TimeRange, start: int, end: int, step: int) -> tuple[dict[str, Course], dict[str, Course]]:
-        """By receiving and by sending host, without a host's own messages."""
-        by_host, by_sender = (
-            GroupedSums(["name", "step"], dict.fromkeys(Course._fields, "sum"), "due", COURSES) for _ in range(2)
-        )
-        for rows in self._tables.rows("link_loss", time, "win"):
+        names = Link._fields[2:]
+        how = dict.fromkeys(("weight", *names), "sum")
+        left_out = "pairs of hosts and programs"
+        rows, rest = self._grouped("link_loss", ["host", "program"], how, "links", left_out, prepare=weighted)
+        links = tuple(Link(row["host"], row["program"], *(row[name] for name in names)) for row in rows)
+        return links, Link("", "", *(rest[name] for name in names)) if rest else None
+
+    def _courses(self, key: str, time: TimeRange, start: int, end: int, step: int) -> dict[str, Course]:
+        """By receiving (`host`) or sending host (`sender`), without a host's own messages."""
+
+        def by_step(rows: pa.Table) -> pa.Table:
             sender = _cut(rows["src"], "(?s)/.*")
             counts = {
+                "host": rows["host"],
+                "sender": sender,
                 "step": pc.divide(pc.subtract(rows["win"], start), step),
                 "due": pc.subtract(rows["expected"], rows["not_listening"]),
-                "lost": pc.add(rows["lost_here"], rows["lost_everywhere"]),
+                "lost": _lost(rows),
                 "absent": rows["not_listening"],
             }
-            crossing = pc.not_equal(sender, rows["host"])
-            by_host.add(pa.table({"name": rows["host"], **counts}).filter(crossing))
-            by_sender.add(pa.table({"name": sender, **counts}).filter(crossing))
+            return pa.table(counts).filter(pc.not_equal(sender, rows["host"]))
+
+        how = dict.fromkeys(Course._fields, "sum")
+        rows, _ = self._grouped("link_loss", [key, "step"], how, "courses", f"{key}s over time", time, by_step)
         steps = max(-(-(end - start) // step), 1)
-        return (
-            _by_step(self._sums("hosts over time", by_host), steps),
-            _by_step(self._sums("sending hosts over time", by_sender), steps),
-        )
+        lists: dict[str, list[list[int]]] = {}
+        for row in rows:
+            columns = lists.setdefault(row[key], [[0] * steps for _ in how])
+            for values, name in zip(columns, how, strict=True):
+                values[min(max(row["step"], 0), steps - 1)] += row[name]
+        return {name: Course(*map(tuple, lists[name])) for name in sorted(lists)}
 
-    def _day_before(self, start: int, end: int, step: int) -> DayBefore | None:
-        """None for a period of more than a day, and if there is nothing of the day before."""
-        if end - start > fmt.DAY:
-            return None
-        time = TimeRange(start - fmt.DAY, end - fmt.DAY)
-        receivers, _ = self._courses(time, start - fmt.DAY, end - fmt.DAY, step)
-        return DayBefore(self._tables.count("messages", time, "first_ts"), receivers) if receivers else None
-
-    def _delivery(self) -> tuple[Delivery, ...]:
-        sums = GroupedSums(["set_id"], {"n": "sum"}, "n", SETS)
-        for rows in self._tables.rows("delivery", self._time):
-            sums.add(rows)
-        counts = {row["set_id"]: row["n"] for row in self._sums("sets of receivers", sums)}
+    def _delivery(self) -> tuple[facts.Delivery, ...]:
+        rows, _ = self._grouped("delivery", ["set_id"], {"n": "sum"}, "sets", "sets of receivers", by=None)
+        counts = {row["set_id"]: row["n"] for row in rows}
         sets: dict[int, frozenset[str]] = {}
-        for rows in self._tables.rows("receiver_sets", self._time):
-            named = rows.filter(pc.is_in(rows["set_id"], value_set=pa.array(counts, pa.int64())))
+        for part in self._tables.rows("receiver_sets", self._time):
+            named = part.filter(pc.is_in(part["set_id"], value_set=pa.array(counts, pa.int64())))
             sets |= {row["set_id"]: frozenset(row["hosts"]) for row in named.to_pylist()}
-        deliveries = (Delivery(sets[one], messages) for one, messages in counts.items() if one in sets)
+        deliveries = (facts.Delivery(sets[one], messages) for one, messages in counts.items() if one in sets)
         return tuple(sorted(deliveries, key=lambda one: (-one.messages, sorted(one.hosts))))
 
     def _recordings(self, start: int, end: int) -> tuple[Recording, ...]:
         """One of each host, from the sessions that touch the period."""
         hosts: dict[str, Recording] = {}
-        for rows in self._tables.rows(SESSIONS, TimeRange()):
-            for row in rows.to_pylist():
-                host, first, last = row["host"], row["start_ts"], row["end_ts"]
-                if first >= end or last < start:
-                    continue
+        for row in (row for rows in self._tables.rows(SESSIONS, TimeRange()) for row in rows.to_pylist()):
+            host, first, last = row["host"], row["start_ts"], row["end_ts"]
+            if first < end and last >= start:
                 old = hosts.get(host, Recording(host, first, last, "", 0, 0))
                 hosts[host] = Recording(
                     *(host, min(old.start, first), max(old.end, last)),
@@ -195,20 +176,18 @@ class _Gathering:
 
     # -- restarts and silences
 
-    def _runs(self, start: int, end: int) -> tuple[tuple[Start, ...], tuple[Silence, ...]]:
-        silences: list[tuple[str, Silence]] = []
+    def _runs(self, start: int, end: int) -> tuple[tuple[facts.Start, ...], tuple[facts.Silence, ...]]:
+        silences: list[tuple[str, facts.Silence]] = []
         for rows in self._tables.rows("liveness", TimeRange(self._time.start, end)):
-            rows = rows.filter(pc.is_null(rows["host"]))
-            for row in self._some(rows.append_column("program", _program(rows["src"])), len(silences)):
+            for row in self._some(_with_program(rows.filter(pc.is_null(rows["host"]))), len(silences)):
                 if row["from_ts"] < end and (row["to_ts"] is None or row["to_ts"] > start):
-                    fields = (row[name] for name in ("program", "from_ts", "to_ts", "kind", "basis"))
-                    silences.append((row["src"], Silence(*fields)))
-        starts: list[Start] = []
+                    times = row["from_ts"], row["to_ts"]
+                    silences.append((row["src"], facts.Silence(row["program"], *times, row["kind"], row["basis"])))
+        starts: list[facts.Start] = []
         for rows in self._tables.rows("epochs", self._time, "first_ts"):
             later = rows.filter(pc.not_equal(rows["cause"], "first"))
-            rows = later.append_column("jump", _skipped(later))
-            kept = self._some(rows, len(starts))
-            starts += [Start(row["program"], row["first_ts"], row["cause"], row["jump"]) for row in kept]
+            kept = self._some(later.append_column("jump", _skipped(later)), len(starts))
+            starts += [facts.Start(row["program"], row["first_ts"], row["cause"], row["jump"]) for row in kept]
         runs: Runs = {}
         silent = pa.array({one.program for _, one in silences}, pa.string())
         for rows in self._tables.rows("epochs", TimeRange(None, end)) if silences else ():
@@ -218,92 +197,95 @@ class _Gathering:
                 first, last = sources.get(row["src"], (row["first_ts"], row["last_ts"]))
                 sources[row["src"]] = min(first, row["first_ts"]), max(last, row["last_ts"])
         replaced, merged = merge_runs(silences, runs)
-        by_time = attrgetter("at", "program")
-        return tuple(sorted([*starts, *replaced], key=by_time)), tuple(merged)
+        return tuple(sorted([*starts, *replaced], key=attrgetter("at", "program"))), tuple(merged)
 
     def _some(self, rows: pa.Table, kept: int) -> Iterable[dict[str, Any]]:
         """Rows up to the limit of what is kept; the others are counted."""
-        room = max(RUNS - kept, 0)
+        room = max(GROUPS["runs"] - kept, 0)
         if rows.num_rows > room:
             self._folded["restarts and silences"] = self._folded.get("restarts and silences", 0) + rows.num_rows - room
         return list(rows.slice(0, room).to_pylist())
 
     # -- traffic
 
-    def _channels(self) -> tuple[tuple[Channel, ...], int]:
+    def _channels(self) -> tuple[tuple[facts.Channel, ...], int]:
         """The busiest first, and the messages of all."""
-        how = {"msgs": "sum", "bytes": "sum", "p99_len": "max", "directed": "max"}
-        traffic = GroupedSums(["chan", "program"], how, "msgs", CHANNELS)
-        minutes = GroupedSums(["chan", "win"], {"msgs": "sum"}, "msgs", CHANNELS)
-        for rows in self._tables.rows("channel_traffic", self._time, "win"):
-            traffic.add(rows.append_column("program", _program(rows["src"])))
-            minutes.add(rows)
-        lost = GroupedSums(["chan"], {"due": "sum", "lost": "sum"}, "lost", CHANNELS)
-        for rows in self._tables.rows("channel_loss", self._time, "win"):
-            gone = pc.add(rows["lost_here"], rows["lost_everywhere"])
-            lost.add(rows.append_column("lost", gone).append_column("due", pc.add(gone, rows["seen"])))
-        losses = {row["chan"]: (row["due"], row["lost"]) for row in lost.rows()}
-        peaks: dict[str, int] = {}
-        for row in minutes.rows():
-            peaks.setdefault(row["chan"], row["msgs"])
-        channels: dict[str, Channel] = {}
-        for row in self._sums("pairs of channels and programs", traffic):  # of each, the busiest program comes first
+
+        def counted(rows: pa.Table) -> pa.Table:
+            lost = _lost(rows)
+            return rows.append_column("lost", lost).append_column("due", pc.add(lost, rows["seen"]))
+
+        how = {"msgs": "sum", "bytes": "sum", "p99_len": "max"}
+        left_out = "pairs of channels and programs"
+        traffic, rest = self._grouped(
+            "channel_traffic", ["chan", "program"], how, "channels", left_out, prepare=_with_program
+        )
+        minutes, _ = self._grouped("channel_traffic", ["chan", "win"], {"msgs": "sum"}, "channels")
+        peaks = {row["chan"]: row["msgs"] for row in reversed(minutes)}
+        sums = {"lost": "sum", "due": "sum"}
+        losses, _ = self._grouped("channel_loss", ["chan"], sums, "channels", prepare=counted)
+        lost = {row["chan"]: (row["due"], row["lost"]) for row in losses}
+        channels: dict[str, facts.Channel] = {}
+        for row in traffic:  # of each channel, the busiest program comes first
             name, messages = row["chan"], row["msgs"]
-            new = Channel(name, 0, 0, 0, False, peaks.get(name, 0), row["program"], messages, *losses.get(name, (0, 0)))
+            new = facts.Channel(name, 0, 0, 0, peaks.get(name, 0), row["program"], messages, *lost.get(name, (0, 0)))
             one = channels.get(name, new)
             channels[name] = one._replace(
                 messages=one.messages + messages,
                 octets=one.octets + row["bytes"],
                 longest=max(one.longest, row["p99_len"]),
-                directed=one.directed or bool(row["directed"]),
             )
         ranked = sorted(channels.values(), key=lambda one: (-one.messages, one.name))
-        return tuple(ranked), sum(one.messages for one in ranked) + traffic.rest["msgs"]
+        return tuple(ranked), sum(one.messages for one in ranked) + rest.get("msgs", 0)
 
-    def _refusals(self) -> tuple[Refusals, ...]:
+    def _refusals(self) -> tuple[facts.Refusals, ...]:
         how = {"n": "sum", "first_ts": "min", "last_ts": "max"}
-        by_host = GroupedSums(["peer_ip", "verdict", "host"], how, "n", REFUSALS)
-        by_name = GroupedSums(["peer_ip", "verdict", "claimed_src"], {"n": "sum"}, "n", REFUSALS)
-        for rows in self._tables.rows("integrity", self._time, "win"):
-            by_host.add(rows)
-            by_name.add(rows.filter(pc.is_valid(rows["claimed_src"])))
-        claimed: dict[tuple[str, str], list[str]] = {}
-        for row in by_name.rows():
-            claimed.setdefault((row["peer_ip"] or "", row["verdict"]), []).append(row["claimed_src"])
-        groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        for row in self._sums("groups of refused datagrams", by_host):
-            groups.setdefault((row["peer_ip"] or "", row["verdict"]), []).append(row)
+        by_host, _ = self._grouped(
+            "integrity", ["peer_ip", "verdict", "host"], how, "refused", "groups of refused datagrams"
+        )
+        by_name, _ = self._grouped("integrity", ["peer_ip", "verdict", "claimed_src"], how, "refused")
+        groups: dict[tuple[str, str], tuple[_Rows, list[str]]] = {}
+        for row in by_host:
+            groups.setdefault((row["peer_ip"] or "", row["verdict"]), ([], []))[0].append(row)
+        for row in by_name:
+            if row["claimed_src"] is not None:
+                groups.setdefault((row["peer_ip"] or "", row["verdict"]), ([], []))[1].append(row["claimed_src"])
         refusals = []
-        for key, rows in groups.items():
-            names = claimed.get(key, [])
-            first, last = min(row["first_ts"] for row in rows), max(row["last_ts"] for row in rows)
-            most = max(row["n"] for row in rows)
-            refusals.append(Refusals(*key, most, len(rows), tuple(names[:CLAIMED]), len(names), first, last))
+        for key, (rows, names) in groups.items():
+            if rows:
+                first, last = min(row["first_ts"] for row in rows), max(row["last_ts"] for row in rows)
+                claimed = tuple(names[:CLAIMED])
+                refusals.append(facts.Refusals(*key, rows[0]["n"], len(rows), claimed, len(names), first, last))
         return tuple(sorted(refusals, key=lambda one: (-one.datagrams, one.peer, one.verdict)))
 
-    def _clocks(self) -> tuple[Clock, ...]:
+    def _clocks(self) -> tuple[facts.Clock, ...]:
         """One for each pair of hosts; over several days the middle is their weighted mean."""
-        pairs: dict[tuple[str, str], list[dict[str, int]]] = {}
-        for rows in self._tables.rows("skew", self._time):
-            for row in rows.to_pylist():
-                if row["n"] and row["host"] != row["ref_host"]:
-                    pairs.setdefault((row["host"], row["ref_host"]), []).append(row)
-        clocks = []
-        for pair, days in sorted(pairs.items()):
-            weight = sum(day["n"] for day in days)
-            middle = round(sum(day["p50_us"] * day["n"] for day in days) / weight)
-            low, high = min(day["p05_us"] for day in days), max(day["p95_us"] for day in days)
-            clocks.append(Clock(*pair, low, middle, high, weight))
-        return tuple(clocks)
+
+        def weighted(rows: pa.Table) -> pa.Table:
+            kept = rows.filter(pc.and_(pc.not_equal(rows["host"], rows["ref_host"]), pc.greater(rows["n"], 0)))
+            return kept.append_column("sum", pc.multiply(kept["p50_us"], kept["n"]))
+
+        how = {"n": "sum", "sum": "sum", "p05_us": "min", "p95_us": "max"}
+        rows, _ = self._grouped("skew", ["host", "ref_host"], how, "links", "clocks", prepare=weighted, by=None)
+        return tuple(
+            facts.Clock(
+                row["host"], row["ref_host"], row["p05_us"], round(row["sum"] / row["n"]), row["p95_us"], row["n"]
+            )
+            for row in sorted(rows, key=lambda row: (row["host"], row["ref_host"]))
+        )
 
 
 def _cut(column: pa.ChunkedArray, pattern: str, replacement: str = "") -> pa.ChunkedArray:
     return pc.replace_substring_regex(column, pattern=pattern, replacement=replacement)
 
 
-def _program(src: pa.ChunkedArray) -> pa.ChunkedArray:
-    """`facts.program_of` of a column."""
-    return _cut(src, "(?s)^([^/]*/[^/]*)/.*", r"\1")
+def _with_program(rows: pa.Table) -> pa.Table:
+    """`host/program` of the sources, without process id and tag, as the table epochs has it."""
+    return rows.append_column("program", _cut(rows["src"], "(?s)^([^/]*/[^/]*)/.*", r"\1"))
+
+
+def _lost(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.add(rows["lost_here"], rows["lost_everywhere"])
 
 
 def _skipped(rows: pa.Table) -> pa.ChunkedArray:
@@ -311,15 +293,3 @@ def _skipped(rows: pa.Table) -> pa.ChunkedArray:
     ahead = pc.subtract(rows["first_key"], pc.subtract(rows["first_ts"], 2**63 - 1))
     by_clock = pc.fill_null(pc.less(pc.abs(ahead), fmt.DAY), False)
     return pc.if_else(by_clock, 0, pc.fill_null(rows["skipped"], 0))
-
-
-def _by_step(rows: Iterable[Mapping[str, Any]], steps: int) -> dict[str, Course]:
-    courses: dict[str, Course] = {}
-    lists: dict[str, tuple[list[int], ...]] = {}
-    for row in rows:
-        columns = lists.setdefault(row["name"], tuple([0] * steps for _ in Course._fields))
-        for values, field in zip(columns, Course._fields, strict=True):
-            values[min(max(row["step"], 0), steps - 1)] += row[field]
-    for name in sorted(lists):
-        courses[name] = Course(*map(tuple, lists[name]))
-    return courses

@@ -8,7 +8,7 @@ from typing import Final
 
 from bccnd.pipeline.report import attribution
 from bccnd.pipeline.report import formatting as fmt
-from bccnd.pipeline.report.attribution import FEW, THIN, WORTH, Attribution, Cause
+from bccnd.pipeline.report.attribution import FEW, THIN, WORTH, Attribution, Loss
 from bccnd.pipeline.report.facts import Course, Facts, Link, add_courses, by_sending_host, sending_host
 from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding, write
 
@@ -78,13 +78,13 @@ def _losses(facts: Facts) -> Iterator[Finding]:
         yield _link(one, facts, causes.alone)
 
 
-def _segment(one: Cause, facts: Facts) -> Finding:
+def _segment(one: Loss, facts: Facts) -> Finding:
     values = {"cause": one, "times": _when(add_courses(facts.receivers.values()), facts)}
     return write(facts, "segment", _severity(one.rate), (), values, one.rate)
 
 
-def _receiver(one: Cause, facts: Facts, alone: frozenset[str]) -> Finding:
-    host = one.host or ""
+def _receiver(one: Loss, facts: Facts, alone: frozenset[str]) -> Finding:
+    host = one.host
     lonely = all(sending_host(link.program) in alone for link in facts.links if link.host == host)
     course = facts.receivers.get(host)
     steps = _brief(course)
@@ -95,18 +95,18 @@ def _receiver(one: Cause, facts: Facts, alone: frozenset[str]) -> Finding:
 
 
 def _senders(causes: Attribution, facts: Facts) -> Iterator[Finding]:
-    missed = {one.sender or "": one for one in causes.senders}
+    missed = {one.sender: one for one in causes.senders}
     unsent = {one.sender: one for one in causes.unsent}
     for sender in sorted({*missed, *unsent}):
         one, gone = missed.get(sender), unsent.get(sender)
-        rate = max(one.rate if one else 0.0, gone.lost / gone.expected if gone else 0.0)
+        rate = max(one.rate if one else 0.0, gone.rate if gone else 0.0)
         values = {"host": sender, "cause": one, "unsent": gone, "mostly": _mostly(facts.links, sender)}
         values["times"] = _when(facts.sending.get(sender), facts)
         yield write(facts, "sender", _severity(rate), (sender,), values, rate)
 
 
-def _link(one: Cause, facts: Facts, alone: frozenset[str]) -> Finding:
-    host, sender = one.host or "", one.sender or ""
+def _link(one: Loss, facts: Facts, alone: frozenset[str]) -> Finding:
+    host, sender = one.host, one.sender
     course = facts.receivers.get(host)
     mine = course is not None and one.lost >= MOST * sum(course.lost)
     values = {"host": host, "sender": sender, "cause": one, "alone": sender in alone}

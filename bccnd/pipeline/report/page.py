@@ -13,7 +13,8 @@ from bccnd.pipeline.report.facts import (
     Delivery,
     Facts,
     Link,
-    Refusals,
+    Recording,
+    add_courses,
     add_links,
     by_sending_host,
     sending_host,
@@ -38,14 +39,6 @@ _SECTION: Final = {
     **dict.fromkeys(("sender", "twice"), "programs"),
     **dict.fromkeys(("flood",), "channels"),
     **dict.fromkeys(("clock",), "clocks"),
-}
-_REASONS: Final = {
-    "integrity_failed": "wrong signature",
-    "integrity_missing": "no signature",
-    "integrity_unknown": "signature that cannot be checked",
-    "replayed": "sent before",
-    "oversize": "too long",
-    "bad_envelope": "no datagram of this protocol",
 }
 
 
@@ -93,8 +86,8 @@ def page(facts: Facts, ranked: Sequence[Finding], title: str = "") -> str:
         matrix=matrix(facts),
         level=level,
         levels=["none", *LEVELS],
-        short_share=short_share,
         charts=charts,
+        before=add_courses(facts.before.values()),
         shown_rows=SHOWN,
     )
 
@@ -134,56 +127,49 @@ def _names(value: str | Iterable[str]) -> Iterable[str]:
 
 
 def _tables(facts: Facts) -> dict[str, Table]:
-    sets = [
-        SimpleNamespace(**one._asdict(), name=set_name(one, facts.hosts), size=len(one.hosts)) for one in facts.delivery
-    ]
     items: dict[str, Sequence[Any]] = {
         "matrix": _worst_first(facts.links),
         "receivers": _receivers(facts),
         "programs": _worst_first(add_links(one._replace(host="") for one in facts.links if not one.own)),
         "channels": facts.channels,
         "events": _events(facts),
-        "sets": sets,
-        "refused": [_refused(one) for one in facts.refusals],
+        "sets": [_more(one, name=set_name(one, facts.hosts), size=len(one.hosts)) for one in facts.delivery],
+        "refused": [
+            _more(one, sources=fmt.listing(one.claimed, more=one.names - len(one.claimed))) for one in facts.refusals
+        ],
         "clocks": sorted(facts.clocks, key=lambda one: (-abs(one.middle), one.host)),
     }
     return {section: _table(section, each, facts) for section, each in items.items()}
+
+
+def _more(item: Any, **values: Any) -> SimpleNamespace:
+    return SimpleNamespace(**item._asdict(), **values)
 
 
 def _worst_first(links: Iterable[Link]) -> list[Link]:
     return sorted(links, key=lambda one: (-one.ratio, -one.lost, one.program, one.host))
 
 
-def _refused(one: Refusals) -> SimpleNamespace:
-    why = _REASONS.get(one.verdict, one.verdict.replace("_", " "))
-    return SimpleNamespace(
-        **one._asdict(), why=why, sources=fmt.listing(one.claimed, more=one.names - len(one.claimed))
-    )
-
-
 def _receivers(facts: Facts) -> list[SimpleNamespace]:
     recordings = {one.host: one for one in facts.recordings}
-    none = SimpleNamespace(start=None, end=None, version="", socket_drops=None, tap_gaps=None)
     rows = []
     for host in facts.hosts:
-        course, recording = facts.receivers.get(host, Course((), (), ())), recordings.get(host, none)
-        before = facts.before.receivers.get(host) if facts.before else None
-        row = {name: getattr(recording, name) for name in vars(none)}
-        row |= {"host": host, "due": sum(course.due), "ratio": course.ratio, "before": before and before.ratio}
-        rows.append(SimpleNamespace(**row))
+        course, before = facts.receivers.get(host, Course()), facts.before.get(host)
+        recorded = recordings[host]._asdict() if host in recordings else dict.fromkeys(Recording._fields)
+        row = {**recorded, "host": host, "due": sum(course.due), "ratio": course.ratio}
+        rows.append(SimpleNamespace(**row, before=before and before.ratio))
     return sorted(rows, key=lambda row: (-row.ratio, row.host))
 
 
 def _events(facts: Facts) -> list[SimpleNamespace]:
-    rows: list[SimpleNamespace] = []
+    rows: list[tuple[int, str, str, int | None, int | None]] = []
     for line in charts.time_line(facts):
-        for start, end, what in line.bars:
-            row = SimpleNamespace(start=start, name=line.name, what=charts.BARS[what], end=end, length=end - start)
-            rows.append(row)
+        rows += [(start, line.name, charts.BARS[what], end, end - start) for start, end, what in line.bars]
         for start, what, skipped in line.marks:
-            words = charts.MARKS[what][1] + (f", {fmt.count(skipped)} skipped" if skipped else "")
-            rows.append(SimpleNamespace(start=start, name=line.name, what=words, end=None, length=None))
-    return sorted(rows, key=lambda row: (row.start, row.name, row.what))
+            more = f", {fmt.count(skipped)} skipped" if skipped else ""
+            rows.append((start, line.name, charts.MARKS[what][1] + more, None, None))
+    names = ("start", "name", "what", "end", "length")
+    return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in sorted(rows, key=lambda row: row[:3])]
 
 
 def matrix(facts: Facts, limit: int = MATRIX) -> Matrix:
@@ -199,14 +185,6 @@ def matrix(facts: Facts, limit: int = MATRIX) -> Matrix:
 
 def level(ratio: float) -> int:
     return sum(ratio >= limit for limit in LEVELS.values()) if ratio else 0
-
-
-def short_share(ratio: float) -> str:
-    """Percent without its sign, for a cell."""
-    percent = 100 * ratio
-    if percent < 0.01:
-        return "<.01" if percent else ""
-    return f"{percent:.2f}".lstrip("0") if percent < 1 else f"{percent:.1f}" if percent < 10 else f"{percent:.0f}"
 
 
 def set_name(one: Delivery, hosts: Sequence[str]) -> str:
