@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,9 +22,8 @@ from bccnd.cli.tool import main
 from bccnd.errors import PipelineError
 from bccnd.journal import layout
 from bccnd.journal import schema as journal_schema
-from bccnd.pipeline import inputs, schema
+from bccnd.pipeline import inputs, schema, store
 from bccnd.pipeline.build import build
-from bccnd.pipeline.inputs import Journal
 from tests.pipeline.commands import bccn
 from tests.pipeline.journals import put, rows
 from tests.pipeline.threedays import content, files
@@ -39,7 +37,7 @@ def journal(small: Path, tmp_path: Path) -> Path:
 
 
 def test_all_tables_are_there_for_all_days(spark: SparkSession, built: Path) -> None:
-    found = content(spark, built)
+    found = content(built)
     assert {name for name, rows in found.items() if rows} == set(schema.TABLES)
     days = {"2026-03-01", "2026-03-02", "2026-03-03"}
     assert {str(row[-1]) for row in found["messages"]} == days
@@ -103,7 +101,7 @@ def empty(journal: Path) -> None:
         (copy_as("copy.parquet"), "copy.parquet is no file of a journal"),
         (copy_as("{journal}-{first}.parquet"), "holds the same records as"),
         (copy_as("{journal}-{on:012d}.parquet"), "lies in the wrong place: its column rec_no has 0 to "),
-        (adopt, "/obs/host=h9/day=2026-03-01/"),
+        (adopt, "lies in the wrong place: its column host has h1"),
         (rewrite(lambda table: pa.table({"a": [1, 2]})), "{second} is no file of a journal: it has no column host"),
         (rewrite(unsigned), "{second} is no file of a journal: its column rec_no is uint64"),
         (cut, "{third} is no file of a journal: it cannot be read"),
@@ -131,74 +129,56 @@ def test_a_bad_journal_is_named_and_changes_nothing(
 @pytest.mark.parametrize(
     ("glob", "old", "new", "said"),
     [
-        ("obs", "host=h1/", "host=h9/", "its column host has h1, and so do 1 other files"),
-        ("obs", "-03-01/", "-02-28/", "its column ts has 2026-03-01, and so do 1 other files"),
+        ("obs", "host=h1/", "host=h9/", "its column host has h1"),
+        ("obs", "-03-01/", "-02-28/", "its column ts has 2026-03-01"),
         ("obs", "Z-", "Z-0", "its column journal_id has 2026"),
-        ("sessions", "host=h1/", "host=h9/", "its column host has h1, and so do 1 other files"),
+        ("obs", ".parquet", "_000000009999.parquet", "its column rec_no has 0 to "),
+        ("sessions", "host=h1/", "host=h9/", "its column host has h1"),
     ],
 )
 def test_a_file_that_lies_elsewhere_than_its_records_say_is_refused(
     tmp_path: Path, small: Path, glob: str, old: str, new: str, said: str, statistics: bool
 ) -> None:
     """It would be taken for what another host received, or for another day's."""
-    paths = [str(path.relative_to(small)) for path in sorted((small / glob).glob("host=h1/**/*.parquet"))][:2]
+    path = sorted((small / glob).glob("host=h1/**/*.parquet"))[0]
     columns = journal_schema.OBS if glob == "obs" else journal_schema.SESSIONS
-    assert inputs.check(str(small), paths, columns) == [pq.read_metadata(small / path).num_rows for path in paths]
-    moved = [path.replace(old, new) for path in paths]
-    for path, to in zip(paths, moved, strict=True):
-        (tmp_path / to).parent.mkdir(parents=True, exist_ok=True)
-        table = pq.read_table(small / path, partitioning=None)
-        pq.write_table(table, tmp_path / to, write_statistics=statistics)
-    with pytest.raises(PipelineError) as refused:
-        inputs.check(str(tmp_path), moved, columns)
-    assert f"{moved[0]} lies in the wrong place: {said}" in str(refused.value)
+    pq.write_table(pq.read_table(path, partitioning=None), tmp_path / "x", write_statistics=statistics)
+    place = str(path.relative_to(small))
+    with pq.ParquetFile(tmp_path / "x", read_dictionary=["host", "journal_id"]) as file:
+        inputs.check_file(file, "j", place, columns)
+        moved = place.replace(old, new)
+        with pytest.raises(PipelineError, match="misplaced") as refused:
+            inputs.check_file(file, "j", moved, columns)
+    assert f"j/{moved} lies in the wrong place: {said}" in str(refused.value)
 
 
-def test_files_of_a_store_are_looked_into_as_those_of_a_disk(spark: SparkSession, tmp_path: Path) -> None:
-    """A store that only Spark knows, as s3a:// is: one of Hadoop's that shows a folder of this disk."""
-    path = put(tmp_path, "relay01", "j1", 1, rows(1, 9))
-    context: Any = spark.sparkContext
-    context._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.fleet.link./journal", tmp_path.as_uri())
-    where = "viewfs://fleet/journal"
-    source = Journal(spark, where)
-    source.check()
-    put(tmp_path, "relay01", "j1", 5, rows(5, 2))
-    for spoil, reason in ((None, "twice"), (b"PAR1 nonsense PAR1", "foreign_file")):
-        if spoil:
-            path.write_bytes(spoil)
-        with pytest.raises(PipelineError, match=f"{where}/obs/host=relay01/day=2023-11-14/j1-") as refused:
-            Journal(spark, where).check()
-        assert refused.value.reason == reason
-    # What retention takes after the files were listed is no fault of the journal.
-    path.unlink()
-    source.check()
-
-
-def test_journals_of_two_hosts_may_have_the_same_name_and_no_payloads(spark: SparkSession, tmp_path: Path) -> None:
+def test_journals_of_two_hosts_may_have_the_same_name_and_no_payloads(tmp_path: Path) -> None:
     for host in ("relay01", "relay02"):
         path = put(tmp_path, host, "j1", 1, rows(1, 3))
         pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["payload"]), path)
-    source = Journal(spark, str(tmp_path))
-    source.check()
-    assert source.obs().where("payload is null").count() == 6
+    source = inputs.Journal(str(tmp_path))
+    ends = source.ends(one.path for one in source.files)
+    assert [one[0] for one in ends.values()] == [3, 3]
+    source.check_read(source.files, {path: one.rows for path, one in ends.items()})
 
 
-def test_rows_of_a_day_come_with_a_margin(spark: SparkSession, small: Path) -> None:
-    source = Journal(spark, str(small))
-    every = source.obs().select("ts").collect()
-    for days in (["2026-03-02"], ["2026-03-01", "2026-03-02"], ["2026-03-01", "2026-03-03"]):
-        got = source.obs(days).select("ts").collect()
-        margin = inputs.MARGIN
-        wanted = [
-            row
-            for row in every
-            if {(row.ts - margin).date().isoformat(), row.ts.date().isoformat(), (row.ts + margin).date().isoformat()}
-            & set(days)
-        ]
-        assert 0 < len(got) < len(every)
-        assert sorted(got) == sorted(wanted)
-    assert source.obs(["2020-01-01"]).collect() == []
-    assert source.obs().select(*schema.OBS.names).schema.names == journal_schema.OBS.names
+def test_a_record_that_is_in_two_files_is_refused(tmp_path: Path) -> None:
+    """Unless one of them is a merged file, in which all of the other's are."""
+    for first, count in ((1, 9), (5, 2)):
+        put(tmp_path, "relay01", "j1", first, rows(first, count))
+    source = inputs.Journal(str(tmp_path))
+    counts = {path: one.rows for path, one in source.ends(one.path for one in source.files).items()}
+    with pytest.raises(PipelineError) as refused:
+        source.check_read(source.files, counts)
+    assert refused.value.reason == "twice"
+    first = tmp_path / source.files[0].path
+    first.rename(first.with_name(first.name.replace(".parquet", "_000000000009.parquet")))
+    source = inputs.Journal(str(tmp_path))
+    assert [one.file[3:] for one in source.files] == [(1, 9)]
+    source.check_read(source.files, {source.files[0].path: 9})
+    with pytest.raises(PipelineError) as refused:
+        source.check_read(source.files, {})
+    assert refused.value.reason == inputs.CHANGED
 
 
 def run(tmp_path: Path, *words: str) -> Result:
@@ -247,7 +227,7 @@ def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: 
     with bccn("pipeline", "build", small, "--out", tables, "--master", "local[1]") as running:
         assert running.stderr
         for line in running.stderr:
-            if "epochs" in line:
+            if "reading the journal" in line:
                 break
         time.sleep(0.5)
         running.send_signal(signal.SIGINT)
@@ -256,7 +236,7 @@ def test_interrupted_it_ends_with_a_line_and_the_tables_are_as_they_were(small: 
     assert said == ""
     assert errors.splitlines()[-1] == "bccn: interrupted; the tables are as they were"
     assert "Traceback" not in errors
-    assert set(os.listdir(tables)) <= {"_lock", "_new"}
+    assert store.contents(str(tables)) == {}
 
 
 def test_the_summary_is_for_programs_too(spark: SparkSession, small: Path, built: Path, tmp_path: Path) -> None:
@@ -268,6 +248,6 @@ def test_the_summary_is_for_programs_too(spark: SparkSession, small: Path, built
     assert summary["days"] == ["2026-03-01", "2026-03-02", "2026-03-03"]
     # Nothing but what the command itself is doing: no word of Java.
     assert {line.split()[0] for line in errors.splitlines()} == {"bccn:"}
-    there = content(spark, tmp_path / "tables")
+    there = content(tmp_path / "tables")
     assert {name: len(rows) for name, rows in there.items()} == summary["rows"]
-    assert there == content(spark, built)
+    assert there == content(built)

@@ -102,7 +102,7 @@ def test_rows_of_a_wrong_clock_that_come_late_go_to_the_days_of_a_build(spark: S
                 arrive(whole, journal, path)
         once(spark, str(journal), str(tmp_path / "streamed"), str(checkpoint))
     build(spark, str(whole), str(tmp_path / "built"))
-    expected, found = content(spark, tmp_path / "built"), content(spark, tmp_path / "streamed")
+    expected, found = content(tmp_path / "built"), content(tmp_path / "streamed")
     for name, rows in expected.items():
         assert found[name] == rows, name
     assert not [row for row in expected["missed"] if row[4] == "c"]

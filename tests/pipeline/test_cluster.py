@@ -91,4 +91,4 @@ def test_a_worker_that_is_killed_at_work_changes_nothing(
         running.wait()
     assert running.returncode == 0, said
     assert workers[0].wait() == -signal.SIGKILL
-    assert content(spark, tables) == content(spark, built)
+    assert content(tables) == content(built)

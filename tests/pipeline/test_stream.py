@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -15,12 +16,10 @@ from pyspark.sql import SparkSession
 
 from bccnd.cli.pipeline import _summary
 from bccnd.errors import PipelineError
-from bccnd.pipeline import store
-from bccnd.pipeline.build import WHOLE, Outcome, recompute
-from bccnd.pipeline.inputs import Journal
-from bccnd.pipeline.retained import Past
+from bccnd.pipeline.build import WHOLE, Outcome
 from bccnd.pipeline.stream import once
 from bccnd.recorder.keep import Keep
+from bccnd.recorder.merge import merge_step
 from bccnd.recorder.retention import retain
 from tests.pipeline.commands import bccn
 from tests.pipeline.journals import T, put, row
@@ -30,7 +29,7 @@ from tests.pipeline.threedays import DAY, HOSTS, START, arrive, content, files
 def test_files_in_any_order_give_the_tables_of_a_build(
     spark: SparkSession, small: Path, built: Path, tmp_path: Path
 ) -> None:
-    journal, tables, checkpoint = tmp_path / "journal", tmp_path / "tables", tmp_path / "checkpoint"
+    journal, tables = tmp_path / "journal", tmp_path / "tables"
     (journal / "obs").mkdir(parents=True)
     # The host that is late has the earliest day of all; it comes after the others have gone on to the third.
     late = [path for path in files(small) if "host=h2" in str(path) and "day=2026-03-01" in str(path)]
@@ -47,22 +46,22 @@ def test_files_in_any_order_give_the_tables_of_a_build(
                     arrive(small, journal, path)
         if chunk is late:
             shutil.copytree(small / "sessions", journal / "sessions", dirs_exist_ok=True)
-        assert once(spark, str(journal), str(tables), str(checkpoint)).days
-    expected, found = content(spark, built), content(spark, tables)
+        assert once(spark, str(journal), str(tables)).days
+    expected, found = content(built), content(tables)
     for name, rows in expected.items():
         assert found[name] == rows, name
     # and there is nothing left to do
-    assert once(spark, str(journal), str(tables), str(checkpoint)).days == []
+    assert once(spark, str(journal), str(tables)).days == []
     # Lost tables are made again, although all files have been seen.
-    shutil.rmtree(tables / "_state/heard/day=2026-03-03")
-    assert once(spark, str(journal), str(tables), str(checkpoint)).days == ["2026-03-03"]
-    assert content(spark, tables) == expected
+    shutil.rmtree(tables / "_state/files/day=2026-03-03")
+    assert once(spark, str(journal), str(tables)).days == ["2026-03-03"]
+    assert content(tables) == expected
 
 
 def test_what_retention_takes_stays_in_the_tables(
     spark: SparkSession, small: Path, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = (str(shutil.copytree(small, tmp_path / "journal")), str(tmp_path / "tables"), str(tmp_path / "checkpoint"))
+    words = (str(shutil.copytree(small, tmp_path / "journal")), str(tmp_path / "tables"))
     journal = Path(words[0])
     last = files(journal)[-1]
     last.unlink()
@@ -77,7 +76,7 @@ def test_what_retention_takes_stays_in_the_tables(
         for host in HOSTS:
             assert retain(pafs.LocalFileSystem(), str(journal), host, Keep(age=DAY), time.time())[0]
         assert once(spark, *words).days == []
-        before = content(spark, words[1])
+        before = content(words[1])
         # A file for a day of which records are gone, and one for a day that is whole, which begins near to midnight.
         put(journal, "h4", "late", 1, [row(1, at=START + 0.6 * DAY - T / 1e9)])
         arrive(small, journal, small / last.relative_to(journal))
@@ -88,7 +87,7 @@ def test_what_retention_takes_stays_in_the_tables(
     finally:
         monkeypatch.undo()
         time.tzset()
-    expected, found = content(spark, built), content(spark, words[1])
+    expected, found = content(built), content(words[1])
     for name, rows in expected.items():
         if name not in WHOLE:
             rows = [row for row in before[name] if str(row[-1]) < "2026-03-03"] + [
@@ -97,20 +96,50 @@ def test_what_retention_takes_stays_in_the_tables(
         assert found[name] == sorted(rows, key=repr), name
 
 
+def once_only(step: str, change: Callable[[], object]) -> Callable[[str], None]:
+    """Progress that changes something when a step is reached for the first time."""
+    changes = [change]
+
+    def progress(reached: str) -> None:
+        if reached == step and changes:
+            changes.pop()()
+
+    return progress
+
+
 def test_what_retention_takes_during_a_run_stays_in_the_tables(
     spark: SparkSession, small: Path, built: Path, tmp_path: Path
 ) -> None:
     journal = Path(shutil.copytree(small, tmp_path / "journal"))
     tables = str(shutil.copytree(built, tmp_path / "tables"))
-    source = Journal(spark, str(journal))
-    with store.opened(spark, tables) as kept:
-        past = Past(spark, kept, source)
-        days = past.complete(source.days)
-        assert (sorted(days), past.left) == (source.days, set())
-        files(journal)[0].unlink()
-        assert recompute(spark, kept, source, source.sessions(), days={"2026-03-01"}, past=past) == {}
-    assert past.left == {"2026-03-01"}
-    assert content(spark, tables) == content(spark, built)
+    put(journal, "h4", "late", 1, [row(1, at=START + 0.6 * DAY - T / 1e9)])
+    outcome = once(spark, str(journal), tables, progress=once_only("reading the journal", files(journal)[0].unlink))
+    assert (outcome.days, outcome.left) == ([], ["2026-03-01"])
+    assert content(tables) == content(built)
+
+
+def test_files_that_are_merged_are_not_new(spark: SparkSession, small: Path, built: Path, tmp_path: Path) -> None:
+    journal, tables = Path(shutil.copytree(small, tmp_path / "journal")), str(tmp_path / "tables")
+    later = time.time() + DAY
+
+    def merge(*hosts: str) -> None:
+        for host in hosts:
+            while True:
+                step = merge_step(pafs.LocalFileSystem(), str(journal), host, ("", "9999"), later)
+                if not step.day and not step.removed:
+                    break
+
+    last = files(journal)[-1]
+    last.unlink()
+    assert once(spark, str(journal), tables).days == ["2026-03-01", "2026-03-02", "2026-03-03"]
+    merge("h1", "h2")
+    assert len(files(journal)) < len(files(small)) - 1
+    outcome = once(spark, str(journal), tables)
+    assert (outcome.days, outcome.left) == ([], [])
+    arrive(small, journal, small / last.relative_to(journal))
+    outcome = once(spark, str(journal), tables, progress=once_only("reading the journal", lambda: merge("h3")))
+    assert (outcome.days, outcome.left) == (["2026-03-02", "2026-03-03"], [])
+    assert content(tables) == content(built)
 
 
 def test_the_summary_names_the_days_that_were_left(capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,17 +148,17 @@ def test_the_summary_names_the_days_that_were_left(capsys: pytest.CaptureFixture
 
 
 def test_a_foreign_file_is_named_and_can_be_taken_away(spark: SparkSession, small: Path, tmp_path: Path) -> None:
-    journal, tables, checkpoint = tmp_path / "journal", tmp_path / "tables", tmp_path / "checkpoint"
+    journal, tables = tmp_path / "journal", tmp_path / "tables"
     bad = journal / files(small)[0].relative_to(small)
     bad.parent.mkdir(parents=True)
     bad.write_bytes(b"PAR1 nonsense PAR1")
     for _ in range(2):
         with pytest.raises(PipelineError) as refused:
-            once(spark, str(journal), str(tables), str(checkpoint))
+            once(spark, str(journal), str(tables))
         assert f"{bad} is no file of a journal" in str(refused.value)
     assert not tables.exists() or not (tables / "messages").exists()
     bad.unlink()
-    assert once(spark, str(journal), str(tables), str(checkpoint)).days == []
+    assert once(spark, str(journal), str(tables)).days == []
 
 
 def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(
@@ -138,7 +167,7 @@ def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(
     tables, checkpoint = tmp_path / "tables", tmp_path / "checkpoint"
     words = ("pipeline", "stream", small, "--out", tables, "--checkpoint", checkpoint, "--once", "--master", "local[2]")
     chance = random.Random()
-    moments = ("messages", "putting the tables")
+    moments = ("writing tables", "putting the tables")
     for number in range(10):
         with bccn(*words) as running:
             assert running.stderr
@@ -154,4 +183,4 @@ def test_killed_at_any_moment_it_ends_with_the_tables_of_a_build(
             break
     assert running.returncode == 0, said
     assert number == len(moments)
-    assert content(spark, tables) == content(spark, built)
+    assert content(tables) == content(built)

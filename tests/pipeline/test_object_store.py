@@ -1,0 +1,52 @@
+"""Journal and tables on an S3 server: the tables of a build, and whole runs only for readers, whatever is killed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pyarrow.fs as pafs
+from pyspark.sql import SparkSession
+
+from bccnd.journal.files import open_root
+from bccnd.pipeline import store
+from bccnd.pipeline.build import build
+from bccnd.pipeline.store_files import Root
+from bccnd.pipeline.stream import once
+from tests.pipeline import object_store
+from tests.pipeline.commands import bccn
+from tests.pipeline.threedays import content, files
+
+
+def test_readers_see_whole_runs_only(spark: SparkSession, small: Path, built: Path, s3: str, tmp_path: Path) -> None:
+    journal, tables = (object_store.place(s3, f"{tmp_path.name}/{name}") for name in ("journal", "tables"))
+    bucket, root = open_root(journal)
+    last = files(small)[-1].relative_to(small)
+    pafs.copy_files(str(small), root, destination_filesystem=bucket)
+    bucket.delete_file(f"{root}/{last}")
+    assert once(spark, journal, tables).days == ["2026-03-01", "2026-03-02", "2026-03-03"]
+    old, new = content(tables), content(built)
+    assert old != new
+    pafs.copy_files(str(small / last), f"{root}/{last}", destination_filesystem=bucket)
+    # as people write it: the server and the keys in the environment, Hadoop's name for S3
+    where = f"s3a://{object_store.BUCKET}/{tmp_path.name}"
+    words = ("pipeline", "stream", f"{where}/journal", "--out", f"{where}/tables", "--checkpoint", "unused", "--once")
+    for step in ("writing tables", "putting the tables", None):
+        with bccn(*words, AWS_ENDPOINT_URL=f"http://{s3}", **object_store.KEYS) as running:
+            assert running.stderr
+            said = ""
+            for line in running.stderr:
+                said += line
+                if step and step in line:
+                    time.sleep(0.2)
+                    running.send_signal(signal.SIGKILL)
+                    break
+            running.wait()
+        assert content(tables) in (old, new)
+        assert running.returncode == (-signal.SIGKILL if step else 0), said
+    assert content(tables) == new
+    listed = {path for paths in store.contents(tables).values() for path in paths}
+    assert {path for path, _ in Root(tables).files()} == {*listed, store.MANIFEST, store.FORMAT_FILE}
+    build(spark, journal, tables)
+    assert content(tables) == new
