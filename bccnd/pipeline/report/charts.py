@@ -38,17 +38,10 @@ MARKS: Final = {
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080)
 
 
-class Curve(NamedTuple):
-    name: str
-    #: also its style on the page
-    kind: str
-    path: str
-
-
 class LossChart(NamedTuple):
-    """Curves of loss in percent; ``levels`` and ``ticks`` are places on the axes with their labels."""
+    """``curves`` have a name, a style and a path; ``levels`` and ``ticks`` are places on the axes with their labels."""
 
-    curves: Sequence[Curve]
+    curves: Sequence[tuple[str, str, str]]
     levels: Sequence[tuple[float, str]]
     ticks: Sequence[tuple[float, str]]
 
@@ -89,7 +82,7 @@ def loss_chart(facts: Facts) -> LossChart | None:
         courses.append(("all hosts, the day before", "before", add_courses(facts.before.values())))
     courses += [(name, f"c{place}", facts.receivers[name]) for place, name in enumerate(worst, 1)]
     top = max(rate for _, _, course in courses for rate in rates(course)) or 1.0
-    curves = [Curve(name, kind, _path(course, facts, top, kind == "all")) for name, kind, course in courses]
+    curves = [(name, kind, _path(course, facts, top, kind == "all")) for name, kind, course in courses]
     levels = [(HEIGHT * (1 - part), fmt.share(top * part)) for part in (0.0, 0.5, 1.0)]
     return LossChart(curves, levels, ticks(facts, LEFT))
 
@@ -116,17 +109,5 @@ def time_line(facts: Facts) -> list[Line]:
     for start in facts.starts:
         lines.setdefault(start.program, Line(start.program, [], [])).marks.append(start[1:])
     ranked = sorted(lines.values(), key=lambda line: (-len(line.bars) - len(line.marks), line.name))
-    absent = ((host, absences(course, facts)) for host, course in sorted(facts.receivers.items()))
+    absent = ((host, [(*span, "absent") for span in facts.absences(host)]) for host in facts.hosts)
     return ranked + [Line(host, bars, []) for host, bars in absent if bars]
-
-
-def absences(course: Course, facts: Facts) -> list[tuple[int, int, str]]:
-    """Steps in which most messages were sent while the host was not recording; adjacent ones as one bar."""
-    bars: list[tuple[int, int, str]] = []
-    for step, (due, absent) in enumerate(zip(course.due, course.absent, strict=True)):
-        if absent > due:
-            start, end = facts.start + step * facts.step, min(facts.start + (step + 1) * facts.step, facts.end)
-            if bars and bars[-1][1] == start:
-                start = bars.pop()[0]
-            bars.append((start, end, "absent"))
-    return bars

@@ -194,6 +194,15 @@ class Facts:
     def period(self) -> int:
         return max(self.end - self.start, 0)
 
+    def absences(self, host: str) -> list[tuple[int, int]]:
+        """When a host was not recording, by the steps in which most messages were not counted as due."""
+        course, spans = self.receivers.get(host, Course()), list[tuple[int, int]]()
+        for step, (due, absent) in enumerate(zip(course.due, course.absent, strict=True)):
+            if absent and absent >= due:
+                start, end = self.start + step * self.step, min(self.start + (step + 1) * self.step, self.end)
+                spans.append((spans.pop()[0] if spans and spans[-1][1] == start else start, end))
+        return spans
+
     @property
     def crossing(self) -> Link:
         """The sum of all links, without a host's own messages."""

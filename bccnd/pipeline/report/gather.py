@@ -5,7 +5,7 @@ Memory depends on what a page can show, not on how large the tables are; what is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from bccnd.errors import PipelineError
 from bccnd.pipeline.report import facts
 from bccnd.pipeline.report import formatting as fmt
-from bccnd.pipeline.report.facts import Course, Facts, Link, Recording
+from bccnd.pipeline.report.facts import Course, Facts, Link, Recording, Silence, Start
 from bccnd.pipeline.report.grouped_sums import GroupedSums
 from bccnd.pipeline.report.program_runs import Runs, merge_runs
 from bccnd.pipeline.report.table_reader import COLUMNS, NEEDED, SESSIONS, Tables, TimeRange
@@ -24,15 +24,17 @@ from bccnd.pipeline.report.table_reader import COLUMNS, NEEDED, SESSIONS, Tables
 STEPS: Final = 120
 #: groups of each kind that are kept
 GROUPS: Final = {
-    "links": 50_000,
-    "courses": 500_000,
-    "runs": 20_000,
-    "sets": 10_000,
-    "channels": 20_000,
-    "refused": 5_000,
+    "pairs of hosts and programs": 50_000,
+    "hosts over time": 500_000,
+    "restarts and silences": 20_000,
+    "sets of receivers": 10_000,
+    "pairs of channels and programs": 20_000,
+    "groups of refused datagrams": 5_000,
 }
 #: names claimed by one address that are kept
 CLAIMED: Final = 3
+
+_RUNS, _PAIRS = "restarts and silences", "pairs of hosts and programs"
 
 _Rows = list[dict[str, Any]]
 
@@ -66,7 +68,7 @@ class _Gathering:
         progress("reading restarts, silences and traffic")
         starts, silences = self._runs(start, end)
         channels, all_messages = self._channels()
-        messages = self._tables.count("messages", self._time, "first_ts")
+        messages = self._tables.count("messages", self._time)
         loss = (start, end, step, tuple(sorted(hosts)), messages, links, receivers, sending, before)
         others = (starts, silences, self._delivery(), channels, self._refusals(), self._clocks(), recordings)
         missing = tuple(sorted(set(COLUMNS) - {SESSIONS} - self._tables.names))
@@ -78,7 +80,7 @@ class _Gathering:
         ends = [
             pc.min_max(rows["win"]).as_py()
             for table in ("link_loss", "channel_traffic", "integrity")
-            for rows in self._tables.rows(table, self._time, "win", ["win"])
+            for rows in self._tables.rows(table, self._time, ["win"])
             if rows.num_rows
         ]
         start, end = self._time.start, self._time.end
@@ -96,19 +98,17 @@ class _Gathering:
         keys: Sequence[str],
         how: Mapping[str, str],
         kept: str,
-        left_out: str = "",
-        time: TimeRange | None = None,
         prepare: Callable[[pa.Table], pa.Table] = lambda rows: rows,
-        by: str | None = "win",
+        time: TimeRange | None = None,
     ) -> tuple[_Rows, dict[str, int]]:
-        """Rows of a table in groups, those with the largest first column of ``how`` first, and the sum of those beyond
-        the limit ``kept``, which are counted as ``left_out``."""
+        """Rows of a table in groups, those with the largest first column of ``how`` first, and the sums of those beyond
+        the limit ``kept``, whose number is noted."""
         sums = GroupedSums(keys, how, next(iter(how)), GROUPS[kept])
-        for rows in self._tables.rows(table, time or self._time, by):
+        for rows in self._tables.rows(table, time or self._time):
             sums.add(prepare(rows))
         groups = sums.rows()
-        if sums.folded and left_out:
-            self._folded[left_out] = sums.folded
+        if sums.folded:
+            self._folded[kept] = max(sums.folded, self._folded.get(kept, 0))
         return groups, sums.rest if sums.folded else {}
 
     # -- loss
@@ -120,8 +120,7 @@ class _Gathering:
 
         names = Link._fields[2:]
         how = dict.fromkeys(("weight", *names), "sum")
-        left_out = "pairs of hosts and programs"
-        rows, rest = self._grouped("link_loss", ["host", "program"], how, "links", left_out, prepare=weighted)
+        rows, rest = self._grouped("link_loss", ["host", "program"], how, _PAIRS, weighted)
         links = tuple(Link(row["host"], row["program"], *(row[name] for name in names)) for row in rows)
         return links, Link("", "", *(rest[name] for name in names)) if rest else None
 
@@ -141,7 +140,7 @@ class _Gathering:
             return pa.table(counts).filter(pc.not_equal(sender, rows["host"]))
 
         how = dict.fromkeys(Course._fields, "sum")
-        rows, _ = self._grouped("link_loss", [key, "step"], how, "courses", f"{key}s over time", time, by_step)
+        rows, _ = self._grouped("link_loss", [key, "step"], how, "hosts over time", by_step, time)
         steps = max(-(-(end - start) // step), 1)
         lists: dict[str, list[list[int]]] = {}
         for row in rows:
@@ -151,7 +150,7 @@ class _Gathering:
         return {name: Course(*map(tuple, lists[name])) for name in sorted(lists)}
 
     def _delivery(self) -> tuple[facts.Delivery, ...]:
-        rows, _ = self._grouped("delivery", ["set_id"], {"n": "sum"}, "sets", "sets of receivers", by=None)
+        rows, _ = self._grouped("delivery", ["set_id"], {"n": "sum"}, "sets of receivers")
         counts = {row["set_id"]: row["n"] for row in rows}
         sets: dict[int, frozenset[str]] = {}
         for part in self._tables.rows("receiver_sets", self._time):
@@ -162,49 +161,49 @@ class _Gathering:
 
     def _recordings(self, start: int, end: int) -> tuple[Recording, ...]:
         """One of each host, from the sessions that touch the period."""
-        hosts: dict[str, Recording] = {}
-        for row in (row for rows in self._tables.rows(SESSIONS, TimeRange()) for row in rows.to_pylist()):
-            host, first, last = row["host"], row["start_ts"], row["end_ts"]
-            if first < end and last >= start:
-                old = hosts.get(host, Recording(host, first, last, "", 0, 0))
-                hosts[host] = Recording(
-                    *(host, min(old.start, first), max(old.end, last)),
-                    old.version if old.end > last else row["version"] or "",
-                    *(old.socket_drops + (row["socket_drops"] or 0), old.tap_gaps + (row["tap_gaps"] or 0)),
-                )
-        return tuple(hosts[host] for host in sorted(hosts))
+
+        def touching(rows: pa.Table) -> pa.Table:
+            return rows.filter(pc.and_(pc.less(rows["start_ts"], end), pc.greater_equal(rows["end_ts"], start)))
+
+        how = {"end_ts": "max", "start_ts": "min", "socket_drops": "sum", "tap_gaps": "sum"}
+        rows, _ = self._grouped(SESSIONS, ["host"], how, _PAIRS, touching)
+        versions, _ = self._grouped(SESSIONS, ["host", "version"], how, _PAIRS, touching)
+        latest = {row["host"]: row["version"] or "" for row in reversed(versions)}
+        return tuple(
+            Recording(one, row["start_ts"], row["end_ts"], latest[one], row["socket_drops"] or 0, row["tap_gaps"] or 0)
+            for one, row in sorted((row["host"], row) for row in rows)
+        )
 
     # -- restarts and silences
 
-    def _runs(self, start: int, end: int) -> tuple[tuple[facts.Start, ...], tuple[facts.Silence, ...]]:
-        silences: list[tuple[str, facts.Silence]] = []
-        for rows in self._tables.rows("liveness", TimeRange(self._time.start, end)):
-            for row in self._some(_with_program(rows.filter(pc.is_null(rows["host"]))), len(silences)):
-                if row["from_ts"] < end and (row["to_ts"] is None or row["to_ts"] > start):
-                    times = row["from_ts"], row["to_ts"]
-                    silences.append((row["src"], facts.Silence(row["program"], *times, row["kind"], row["basis"])))
-        starts: list[facts.Start] = []
-        for rows in self._tables.rows("epochs", self._time, "first_ts"):
-            later = rows.filter(pc.not_equal(rows["cause"], "first"))
-            kept = self._some(later.append_column("jump", _skipped(later)), len(starts))
-            starts += [facts.Start(row["program"], row["first_ts"], row["cause"], row["jump"]) for row in kept]
+    def _runs(self, start: int, end: int) -> tuple[tuple[Start, ...], tuple[Silence, ...]]:
+        def silent(rows: pa.Table) -> pa.Table:
+            touching = pc.and_(pc.less(rows["from_ts"], end), pc.fill_null(pc.greater(rows["to_ts"], start), True))
+            rows = _with_program(rows.filter(pc.and_(pc.is_null(rows["host"]), touching)))
+            return rows.append_column("weight", rows["from_ts"])
+
+        def later(rows: pa.Table) -> pa.Table:
+            rows = rows.filter(pc.not_equal(rows["cause"], "first"))
+            return rows.append_column("jump", _skipped(rows))
+
+        names = ["program", "from_ts", "to_ts", "kind", "basis"]
+        time = TimeRange(self._time.start, end)
+        rows, _ = self._grouped("liveness", ["src", *names], {"weight": "max"}, _RUNS, silent, time)
+        silences = [(row["src"], Silence(*(row[name] for name in names))) for row in rows]
+        rows, _ = self._grouped("epochs", ["program", "first_ts", "cause"], {"jump": "max"}, _RUNS, later)
+        starts = [Start(row["program"], row["first_ts"], row["cause"], row["jump"]) for row in rows]
+        programs = pa.array({one.program for _, one in silences}, pa.string())
+
+        def concerned(rows: pa.Table) -> pa.Table:
+            return rows.filter(pc.is_in(rows["program"], value_set=programs))
+
+        how = {"last_ts": "max", "first_ts": "min"}
+        rows, _ = self._grouped("epochs", ["program", "src"], how, _RUNS, concerned, TimeRange(None, end))
         runs: Runs = {}
-        silent = pa.array({one.program for _, one in silences}, pa.string())
-        for rows in self._tables.rows("epochs", TimeRange(None, end)) if silences else ():
-            part = rows.filter(pc.is_in(rows["program"], value_set=silent))
-            for row in part.select(["program", "src", "first_ts", "last_ts"]).to_pylist():
-                sources = runs.setdefault(row["program"], {})
-                first, last = sources.get(row["src"], (row["first_ts"], row["last_ts"]))
-                sources[row["src"]] = min(first, row["first_ts"]), max(last, row["last_ts"])
+        for row in rows:
+            runs.setdefault(row["program"], {})[row["src"]] = row["first_ts"], row["last_ts"]
         replaced, merged = merge_runs(silences, runs)
         return tuple(sorted([*starts, *replaced], key=attrgetter("at", "program"))), tuple(merged)
-
-    def _some(self, rows: pa.Table, kept: int) -> Iterable[dict[str, Any]]:
-        """Rows up to the limit of what is kept; the others are counted."""
-        room = max(GROUPS["runs"] - kept, 0)
-        if rows.num_rows > room:
-            self._folded["restarts and silences"] = self._folded.get("restarts and silences", 0) + rows.num_rows - room
-        return list(rows.slice(0, room).to_pylist())
 
     # -- traffic
 
@@ -216,14 +215,12 @@ class _Gathering:
             return rows.append_column("lost", lost).append_column("due", pc.add(lost, rows["seen"]))
 
         how = {"msgs": "sum", "bytes": "sum", "p99_len": "max"}
-        left_out = "pairs of channels and programs"
-        traffic, rest = self._grouped(
-            "channel_traffic", ["chan", "program"], how, "channels", left_out, prepare=_with_program
-        )
-        minutes, _ = self._grouped("channel_traffic", ["chan", "win"], {"msgs": "sum"}, "channels")
+        kept = "pairs of channels and programs"
+        traffic, rest = self._grouped("channel_traffic", ["chan", "program"], how, kept, _with_program)
+        minutes, _ = self._grouped("channel_traffic", ["chan", "win"], {"msgs": "sum"}, kept)
         peaks = {row["chan"]: row["msgs"] for row in reversed(minutes)}
         sums = {"lost": "sum", "due": "sum"}
-        losses, _ = self._grouped("channel_loss", ["chan"], sums, "channels", prepare=counted)
+        losses, _ = self._grouped("channel_loss", ["chan"], sums, kept, counted)
         lost = {row["chan"]: (row["due"], row["lost"]) for row in losses}
         channels: dict[str, facts.Channel] = {}
         for row in traffic:  # of each channel, the busiest program comes first
@@ -240,10 +237,9 @@ class _Gathering:
 
     def _refusals(self) -> tuple[facts.Refusals, ...]:
         how = {"n": "sum", "first_ts": "min", "last_ts": "max"}
-        by_host, _ = self._grouped(
-            "integrity", ["peer_ip", "verdict", "host"], how, "refused", "groups of refused datagrams"
-        )
-        by_name, _ = self._grouped("integrity", ["peer_ip", "verdict", "claimed_src"], how, "refused")
+        kept = "groups of refused datagrams"
+        by_host, _ = self._grouped("integrity", ["peer_ip", "verdict", "host"], how, kept)
+        by_name, _ = self._grouped("integrity", ["peer_ip", "verdict", "claimed_src"], how, kept)
         groups: dict[tuple[str, str], tuple[_Rows, list[str]]] = {}
         for row in by_host:
             groups.setdefault((row["peer_ip"] or "", row["verdict"]), ([], []))[0].append(row)
@@ -266,13 +262,12 @@ class _Gathering:
             return kept.append_column("sum", pc.multiply(kept["p50_us"], kept["n"]))
 
         how = {"n": "sum", "sum": "sum", "p05_us": "min", "p95_us": "max"}
-        rows, _ = self._grouped("skew", ["host", "ref_host"], how, "links", "clocks", prepare=weighted, by=None)
-        return tuple(
-            facts.Clock(
-                row["host"], row["ref_host"], row["p05_us"], round(row["sum"] / row["n"]), row["p95_us"], row["n"]
-            )
-            for row in sorted(rows, key=lambda row: (row["host"], row["ref_host"]))
-        )
+        rows, _ = self._grouped("skew", ["host", "ref_host"], how, _PAIRS, weighted)
+        clocks = []
+        for row in rows:
+            middle = round(row["sum"] / row["n"])
+            clocks.append(facts.Clock(row["host"], row["ref_host"], row["p05_us"], middle, row["p95_us"], row["n"]))
+        return tuple(sorted(clocks))
 
 
 def _cut(column: pa.ChunkedArray, pattern: str, replacement: str = "") -> pa.ChunkedArray:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from bccnd.pipeline.report import attribution
 from bccnd.pipeline.report import formatting as fmt
-from bccnd.pipeline.report.attribution import FEW, THIN, WORTH, Attribution, Loss
-from bccnd.pipeline.report.facts import Course, Facts, Link, add_courses, by_sending_host, sending_host
+from bccnd.pipeline.report.attribution import FEW, THIN, WORTH, Loss
+from bccnd.pipeline.report.facts import Course, Facts, Link, add_courses, add_links, by_sending_host, sending_host
 from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding, write
 
 #: loss from here on is urgent: one message in twenty
@@ -22,10 +22,6 @@ HELPS: Final = 0.01
 #: loss is brief if this part of it falls into at most that part of the period
 MOST: Final = 0.9
 BRIEF: Final = 0.25
-
-
-def _severity(rate: float) -> int:
-    return URGENT if rate >= HEAVY else LOOK
 
 
 def _brief(course: Course | None) -> tuple[int, int] | None:
@@ -45,14 +41,9 @@ def _brief(course: Course | None) -> tuple[int, int] | None:
     return best if best[1] - best[0] <= BRIEF * len(course.lost) else None
 
 
-def _times(steps: tuple[int, int], facts: Facts) -> list[str]:
+def _times(steps: tuple[int, int], facts: Facts, word: str) -> str:
     ends = (min(facts.start + step * facts.step, facts.end) for step in steps)
-    return [fmt.when(at, facts.period) for at in ends]
-
-
-def _when(course: Course | None, facts: Facts) -> str:
-    steps = _brief(course)
-    return f" Nearly all of it between {' and '.join(_times(steps, facts))} UTC." if steps else ""
+    return f" {word} ".join(fmt.when(at, facts.period) for at in ends)
 
 
 def _mostly(links: Iterable[Link], sender: str, host: str | None = None) -> str:
@@ -69,70 +60,55 @@ def _mostly(links: Iterable[Link], sender: str, host: str | None = None) -> str:
 
 def _losses(facts: Facts) -> Iterator[Finding]:
     causes = attribution.attribute(by_sending_host(facts.links))
-    if causes.segment is not None:
-        yield _segment(causes.segment, facts)
+    if causes.segment:
+        yield _loss(facts, "segment", causes.segment, add_courses(facts.receivers.values()))
     for one in causes.receivers:
-        yield _receiver(one, facts, causes.alone)
-    yield from _senders(causes, facts)
-    for one in causes.pairs:
-        yield _link(one, facts, causes.alone)
-
-
-def _segment(one: Loss, facts: Facts) -> Finding:
-    values = {"cause": one, "times": _when(add_courses(facts.receivers.values()), facts)}
-    return write(facts, "segment", _severity(one.rate), (), values, one.rate)
-
-
-def _receiver(one: Loss, facts: Facts, alone: frozenset[str]) -> Finding:
-    host = one.host
-    lonely = all(sending_host(link.program) in alone for link in facts.links if link.host == host)
-    course = facts.receivers.get(host)
-    steps = _brief(course)
-    deaf = steps and course and sum(course.lost[slice(*steps)]) >= MOST * sum(course.due[slice(*steps)])
-    values = {"host": host, "cause": one, "alone": lonely, "times": _when(course, facts)}
-    values["deaf"] = " to ".join(_times(steps, facts)) if steps and deaf else ""
-    return write(facts, "receiver", _severity(one.rate), (host,), values, one.rate)
-
-
-def _senders(causes: Attribution, facts: Facts) -> Iterator[Finding]:
-    missed = {one.sender: one for one in causes.senders}
-    unsent = {one.sender: one for one in causes.unsent}
+        course = facts.receivers.get(one.host)
+        alone = all(sending_host(link.program) in causes.alone for link in facts.links if link.host == one.host)
+        yield _loss(facts, "receiver", one, course, alone=alone, deaf=_deaf(course, facts))
+    missed, unsent = ({one.sender: one for one in each} for each in (causes.senders, causes.unsent))
     for sender in sorted({*missed, *unsent}):
-        one, gone = missed.get(sender), unsent.get(sender)
-        rate = max(one.rate if one else 0.0, gone.rate if gone else 0.0)
-        values = {"host": sender, "cause": one, "unsent": gone, "mostly": _mostly(facts.links, sender)}
-        values["times"] = _when(facts.sending.get(sender), facts)
-        yield write(facts, "sender", _severity(rate), (sender,), values, rate)
+        one = max((each[sender] for each in (missed, unsent) if sender in each), key=lambda each: each.rate)
+        both = {"missed": missed.get(sender), "unsent": unsent.get(sender), "mostly": _mostly(facts.links, sender)}
+        yield _loss(facts, "sender", one, facts.sending.get(sender), **both)
+    for one in causes.pairs:
+        course = facts.receivers.get(one.host)
+        mine = course is not None and one.lost >= MOST * sum(course.lost)
+        mostly = _mostly(facts.links, one.sender, one.host)
+        yield _loss(facts, "link", one, course if mine else None, alone=one.sender in causes.alone, mostly=mostly)
 
 
-def _link(one: Loss, facts: Facts, alone: frozenset[str]) -> Finding:
-    host, sender = one.host, one.sender
-    course = facts.receivers.get(host)
-    mine = course is not None and one.lost >= MOST * sum(course.lost)
-    values = {"host": host, "sender": sender, "cause": one, "alone": sender in alone}
-    values |= {"times": _when(course, facts) if mine else "", "mostly": _mostly(facts.links, sender, host)}
-    return write(facts, "link", _severity(one.rate), (host, sender), values, one.rate)
+def _loss(facts: Facts, kind: str, one: Loss, course: Course | None, **values: Any) -> Finding:
+    steps = _brief(course)
+    values["times"] = f" Nearly all of it between {_times(steps, facts, 'and')} UTC." if steps else ""
+    values |= {"cause": one, "host": one.host, "sender": one.sender}
+    about = [name for name in (one.host, one.sender) if name]
+    return write(facts, kind, URGENT if one.rate >= HEAVY else LOOK, about, values, one.rate)
+
+
+def _deaf(course: Course | None, facts: Facts) -> str:
+    """The short time in which a host received almost nothing, if that is when it lost most."""
+    steps = _brief(course)
+    if not steps or not course or sum(course.lost[slice(*steps)]) < MOST * sum(course.due[slice(*steps)]):
+        return ""
+    return _times(steps, facts, "to")
+
+
+def _by_host(facts: Facts) -> dict[str, Link]:
+    return {one.host: one for one in add_links(link._replace(program="") for link in facts.links if not link.own)}
 
 
 def _late(facts: Facts) -> Iterator[Finding]:
-    seen = sum(link.seen for link in facts.links)
-    late: dict[str, int] = {}
-    for link in facts.links:
-        late[link.host] = late.get(link.host, 0) + link.late
-    count = sum(late.values())
-    if count >= FEW and count >= WORTH * seen:
-        worst = sorted((host for host in late if late[host]), key=lambda host: -late[host])
-        yield write(facts, "late", LOOK, worst[:3], {"count": count, "seen": seen, "hosts": worst}, count / seen)
+    hosts = _by_host(facts)
+    seen, late = (sum(getattr(one, name) for one in hosts.values()) for name in ("seen", "late"))
+    if late >= FEW and late >= WORTH * seen:
+        worst = sorted((host for host in hosts if hosts[host].late), key=lambda host: -hosts[host].late)
+        yield write(facts, "late", LOOK, worst[:3], {"count": late, "seen": seen, "hosts": worst}, late / seen)
 
 
 def _receives_twice(facts: Facts) -> Iterator[Finding]:
     """Receivers that get everything twice while others do not."""
-    sums: dict[str, tuple[int, int]] = {}
-    for link in facts.links:
-        if not link.own:
-            seen, dup = sums.get(link.host, (0, 0))
-            sums[link.host] = seen + link.seen, dup + link.dup
-    rates = {host: dup / seen for host, (seen, dup) in sums.items() if seen >= THIN}
+    rates = {host: one.dup / one.seen for host, one in _by_host(facts).items() if one.seen >= THIN}
     usual = median(rates.values()) if len(rates) > 1 else 1.0
     for host, rate in sorted(rates.items()):
         if rate >= TWICE and usual < TWICE / 5:

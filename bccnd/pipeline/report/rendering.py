@@ -9,18 +9,14 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from inspect import getmembers, isfunction
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import sending_host
-
-_FILTERS: Final = (
-    *(fmt.about, fmt.count, fmt.duration, fmt.listing, fmt.quantity, fmt.rate),
-    *(fmt.share, fmt.shortened, fmt.signed, fmt.size, fmt.span, fmt.when, sending_host),
-)
 
 
 @cache
@@ -33,7 +29,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) or not isinstance(value, str) else fmt.plain(value),
     )
-    environment.filters |= {each.__name__: each for each in _FILTERS}
+    environment.filters |= {**dict(getmembers(fmt, isfunction)), "sending_host": sending_host}
     return environment
 
 

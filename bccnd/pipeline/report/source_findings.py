@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.attribution import FEW
-from bccnd.pipeline.report.facts import Course, Facts, Silence, Start, sending_host
+from bccnd.pipeline.report.facts import Facts, Silence, add_links, sending_host
 from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding, write
 
 #: restarts from here on are a finding
@@ -18,26 +20,17 @@ TOGETHER: Final = 120 * fmt.SECOND
 ABSENT: Final = 0.02
 
 
-def _restarts(facts: Facts) -> Iterator[Finding]:
-    causes: dict[str, list[str]] = {}
-    for one in facts.starts:
-        if one.cause != "jump":
-            causes.setdefault(one.program, []).append(one.cause)
-    for program, every in sorted(causes.items()):
-        if (times := len(every)) >= OFTEN:
-            values = {"program": program, "times": times, "masked": every.count("masked")}
+def _starts(facts: Facts) -> Iterator[Finding]:
+    for program, group in groupby(sorted(facts.starts), attrgetter("program")):
+        starts = list(group)
+        causes = [one.cause for one in starts if one.cause != "jump"]
+        if (times := len(causes)) >= OFTEN:
+            values = {"program": program, "times": times, "masked": causes.count("masked")}
             yield write(facts, "restarts", LOOK, (program,), values, times)
-
-
-def _jumps(facts: Facts) -> Iterator[Finding]:
-    programs: dict[str, list[Start]] = {}
-    for one in facts.starts:
-        if one.skipped:
-            programs.setdefault(one.program, []).append(one)
-    for program, jumps in sorted(programs.items()):
-        most, total = max(jumps, key=lambda one: one.skipped), sum(one.skipped for one in jumps)
-        values = {"program": program, "jumps": len(jumps), "total": total, "most": most.skipped}
-        yield write(facts, "jump", LOOK, (program,), values, total, most.at)
+        if jumps := [one for one in starts if one.skipped]:
+            most, total = max(jumps, key=attrgetter("skipped")), sum(one.skipped for one in jumps)
+            values = {"program": program, "jumps": len(jumps), "total": total, "most": most.skipped}
+            yield write(facts, "jump", LOOK, (program,), values, total, most.at)
 
 
 def _silences(facts: Facts) -> Iterator[Finding]:
@@ -74,14 +67,12 @@ def _down(facts: Facts) -> Iterator[Finding]:
 
 def _not_recording(facts: Facts) -> Iterator[Finding]:
     until = {one.host: one.end for one in facts.recordings if one.end < facts.end - fmt.MINUTE}
-    for host in facts.hosts:
-        links = [link for link in facts.links if link.host == host and not link.own]
-        expected, absent = sum(link.expected for link in links), sum(link.not_listening for link in links)
-        if absent < FEW or absent < ABSENT * expected or _was_down(host, facts):
-            continue
-        values = {"host": host, "rate": absent / expected, "absent": absent, "until": until.get(host)}
-        values["times"] = _gone(facts.receivers.get(host), facts)
-        yield write(facts, "not_recording", NOTE, (host,), values, absent / expected)
+    for one in add_links(link._replace(program="") for link in facts.links if not link.own):
+        if one.not_listening >= max(FEW, ABSENT * one.expected) and not _was_down(one.host, facts):
+            rate, spans = one.not_listening / one.expected, facts.absences(one.host)
+            values = {"host": one.host, "rate": rate, "absent": one.not_listening, "until": until.get(one.host)}
+            values["spans"] = spans if len(spans) == 1 else []
+            yield write(facts, "not_recording", NOTE, (one.host,), values, rate)
 
 
 def _was_down(host: str, facts: Facts) -> bool:
@@ -91,22 +82,8 @@ def _was_down(host: str, facts: Facts) -> bool:
         for one in facts.silences
         if one.kind == "host_down" and sending_host(one.program) == host
     ]
-    steps = _absent(facts.receivers.get(host))
-    at = [facts.start + step * facts.step for step in steps]
-    return bool(times) and all(any(start <= one <= end for start, end in times) for one in at)
+    spans = facts.absences(host)
+    return bool(times) and all(any(start <= at and to <= end for start, end in times) for at, to in spans)
 
 
-def _absent(course: Course | None) -> list[int]:
-    return [step for step, absent in enumerate(course.absent) if absent] if course else []
-
-
-def _gone(course: Course | None, facts: Facts) -> str:
-    steps = _absent(course)
-    if not steps or len(steps) != steps[-1] - steps[0] + 1:
-        return ""
-    first = fmt.when(facts.start + steps[0] * facts.step, facts.period)
-    last = fmt.when(min(facts.start + (steps[-1] + 1) * facts.step, facts.end), facts.period)
-    return f", between {first} and {last} UTC"
-
-
-CHECKS: Final[tuple[Callable[[Facts], Iterable[Finding]], ...]] = (_restarts, _jumps, _down, _silences, _not_recording)
+CHECKS: Final[tuple[Callable[[Facts], Iterable[Finding]], ...]] = (_starts, _down, _silences, _not_recording)

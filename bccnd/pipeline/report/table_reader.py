@@ -6,7 +6,7 @@ Files of other days are not opened. A file that is not part of a table is report
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -39,20 +39,19 @@ COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
         "delivery": "set_id number, n number",
         "channel_loss": "chan text, win time, seen number, lost_here number, lost_everywhere number",
         "liveness": "host text, src text, from_ts time, to_ts time, kind text, basis text",
-        "channel_traffic": "win time, chan text, src text, msgs number, bytes number, p99_len number, directed flag",
+        "channel_traffic": "win time, chan text, src text, msgs number, bytes number, p99_len number",
         "integrity": "win time, host text, peer_ip text, claimed_src text, verdict text, n number, first_ts time, "
         "last_ts time",
         "skew": "host text, ref_host text, p05_us number, p50_us number, p95_us number, n number",
         SESSIONS: "host text, start_ts time, end_ts time, socket_drops number, tap_gaps number, version text",
     }.items()
 }
-#: kind -> whether a column is of it, and what it is read as; times become microseconds
-_KINDS: Final[Mapping[str, tuple[Callable[[pa.DataType], bool], pa.DataType]]] = {
-    "text": (lambda kind: kind in (pa.string(), pa.large_string(), pa.null()), pa.string()),
-    "number": (pa.types.is_integer, pa.int64()),
-    "time": (pa.types.is_timestamp, pa.timestamp("us", tz="UTC")),
-    "flag": (pa.types.is_boolean, pa.int8()),
-    "names": (lambda kind: pa.types.is_list(kind) or pa.types.is_large_list(kind), pa.list_(pa.string())),
+#: times become microseconds
+_TYPES: Final = {
+    "text": pa.string(),
+    "number": pa.int64(),
+    "time": pa.timestamp("us", tz="UTC"),
+    "names": pa.list_(pa.string()),
 }
 _BATCH: Final = 65_536
 _REMEDY: Final = "make the tables again with: bccn pipeline build JOURNAL --out TABLES"
@@ -90,9 +89,8 @@ class Tables:
             exists = self._root.filesystem.get_file_info(self._root.path).type
             if exists != pafs.FileType.Directory:
                 what = "there is no such folder" if exists == pafs.FileType.NotFound else "it is no folder"
-                raise PipelineError(
-                    "no_tables", f"{where}: {what}", "name the output of bccn pipeline build, or a journal"
-                )
+                remedy = "name the output of bccn pipeline build, or a journal"
+                raise PipelineError("no_tables", f"{where}: {what}", remedy)
             self._contents = store.contents(where)
             self.names = {*self._root.names(), *self._contents}
 
@@ -104,22 +102,22 @@ class Tables:
         """The days of which a table has files."""
         return sorted({day_of(path) for path in self._contents.get(table, ())})
 
-    def rows(
-        self, table: str, time: TimeRange, by: str | None = None, only: Sequence[str] | None = None
-    ) -> Iterator[pa.Table]:
-        """The rows of a table, or ``only`` some columns of them, in batches: those of the days of a range of time, or,
-        with the column ``by``, exactly those within it."""
+    def rows(self, table: str, time: TimeRange, only: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The rows of a table within a range of time, or ``only`` some columns of them, in batches. Of tables that are
+        by day, these are all rows of the days."""
         names = list(only or COLUMNS[table])
+        by = next((name for name in ("win", "first_ts") if name in names), None)
         for path in self._paths(table, time):
             with self._file(table, path) as file:
                 for batch in file.iter_batches(batch_size=_BATCH, columns=names, use_threads=False):
-                    rows = _converted(pa.Table.from_batches([batch]), COLUMNS[table])
-                    yield rows if by is None else time.select(rows, by)
+                    columns = [_converted(batch[name], COLUMNS[table][name]) for name in names]
+                    rows = pa.table(columns, names=names)
+                    yield time.select(rows, by) if by else rows
 
-    def count(self, table: str, time: TimeRange, by: str) -> int:
+    def count(self, table: str, time: TimeRange) -> int:
         """The number of rows within a range of time, from the files' footers if there is no limit."""
         if time != TimeRange():
-            return sum(rows.num_rows for rows in self.rows(table, time, by))
+            return sum(rows.num_rows for rows in self.rows(table, time))
         rows = 0
         for path in self._paths(table, time):
             with self._file(table, path) as file:
@@ -134,32 +132,19 @@ class Tables:
         whole = self._root.at(path)
         try:
             with pq.ParquetFile(f"{self._root.path}/{path}", filesystem=self._root.filesystem) as file:
-                for name, kind in COLUMNS[table].items():
-                    place = file.schema_arrow.get_field_index(name)
-                    there = file.schema_arrow.field(place).type if place >= 0 else "nothing"
-                    if place < 0 or not _KINDS[kind][0](_value_type(there)):
-                        what = f"{whole} is no file of the table {table}: it has {there} as {name}"
-                        raise PipelineError("foreign", what, _REMEDY)
+                if missing := sorted(COLUMNS[table].keys() - set(file.schema_arrow.names)):
+                    what = f"{whole} is no file of the table {table}: it lacks {missing[0]}"
+                    raise PipelineError("foreign", what, _REMEDY)
                 yield file
         except FileNotFoundError as error:
             what = f"{whole} was removed: the tables are being replaced"
             raise PipelineError("renewed", what, "try again in a moment") from error
         except (pa.ArrowException, OSError) as error:
-            raise PipelineError("foreign", f"{whole} cannot be read: {_first_line(error)}", _REMEDY) from error
+            reason = (str(error).splitlines() or [type(error).__name__])[0][:300]
+            raise PipelineError("foreign", f"{whole} cannot be read: {reason}", _REMEDY) from error
 
 
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _converted(rows: pa.Table, kinds: Mapping[str, str]) -> pa.Table:
-    """The same columns in one type for each kind, whatever wrote them."""
-    columns = []
-    for name in rows.column_names:
-        column = pc.cast(rows[name], _KINDS[kinds[name]][1], safe=False)
-        columns.append(pc.cast(column, pa.int64()) if kinds[name] == "time" else column)
-    return pa.table(columns, names=rows.column_names)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+def _converted(column: pa.Array, kind: str) -> pa.Array:
+    """A column in the one type of its kind, whatever wrote it."""
+    column = pc.cast(column, _TYPES[kind], safe=False)
+    return pc.cast(column, pa.int64()) if kind == "time" else column
