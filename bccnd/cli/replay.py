@@ -21,7 +21,7 @@ from bccnd.client.bus import Connection
 from bccnd.errors import BusError, EndpointError, JournalError
 
 if TYPE_CHECKING:
-    from bccnd.pipeline.replay import Counts, Said
+    from bccnd.pipeline.replay import Counts, RecordedMessage
 
 #: messages between two looks at what the daemon has to say; far fewer than it keeps for us
 _TURN: Final = 256
@@ -120,10 +120,10 @@ def replay(
     counts = play.Counts()
     choice = play.Choice(channels, since, until, own)
     captures = CaptureSettings(host or "", port=port)
-    say: Callable[[Said], None]
+    say: Callable[[RecordedMessage], None]
     try:
         with progress("replaying") as show:
-            messages = play.said(journal_or_capture, choice, counts, captures, show)
+            messages = play.read_messages(journal_or_capture, choice, counts, captures, show)
             # What is wrong with the journal is said before anything goes out.
             first = next(messages, None)
             if first is None:
@@ -140,7 +140,7 @@ def replay(
     except EndpointError as error:
         fail(error.detail)
     left_out = _left_out(counts)
-    click.echo(f"{counts.given} messages replayed" + (f"; left out: {left_out}" if left_out else ""))
+    click.echo(f"{counts.replayed} messages replayed" + (f"; left out: {left_out}" if left_out else ""))
 
 
 def _left_out(counts: Counts) -> str:
@@ -176,8 +176,10 @@ def _ask_once_more(segment: str, yes: bool) -> None:
         click.confirm(f"Everybody on {segment} will hear it. Go on?", abort=True, err=True)
 
 
-def _play(first: Said, messages: Iterator[Said], say: Callable[[Said], None], clock: Any) -> None:
-    message: Said | None = first
+def _play(
+    first: RecordedMessage, messages: Iterator[RecordedMessage], say: Callable[[RecordedMessage], None], clock: Any
+) -> None:
+    message: RecordedMessage | None = first
     while message is not None:
         clock.wait(message.ts)
         say(message)
@@ -185,7 +187,7 @@ def _play(first: Said, messages: Iterator[Said], say: Callable[[Said], None], cl
 
 
 @contextmanager
-def _locally(bus: Connection) -> Iterator[Callable[[Said], None]]:
+def _locally(bus: Connection) -> Iterator[Callable[[RecordedMessage], None]]:
     """Publish to the programs of this host; ends the command where that would go further, or is refused."""
     try:
         bus.local(True)
@@ -207,7 +209,7 @@ def _locally(bus: Connection) -> Iterator[Callable[[Said], None]]:
         while bus.receive(0) is not None:
             pass
 
-    def say(message: Said) -> None:
+    def say(message: RecordedMessage) -> None:
         nonlocal sent
         bus.publish(message.chan, message.payload)
         sent += 1
@@ -221,7 +223,7 @@ def _locally(bus: Connection) -> Iterator[Callable[[Said], None]]:
 
 
 @contextmanager
-def _endpoint(segment: str, onto: dict[str, Any]) -> Iterator[Callable[[Said], None]]:
+def _endpoint(segment: str, onto: dict[str, Any]) -> Iterator[Callable[[RecordedMessage], None]]:
     """Broadcast on a segment."""
     from bccnd.cli.direct import open_endpoint
 
@@ -230,7 +232,7 @@ def _endpoint(segment: str, onto: dict[str, Any]) -> Iterator[Callable[[Said], N
     where = address.removeprefix("[").removesuffix("]")
     with open_endpoint(address=where, port=int(port), signers=(), **onto) as endpoint:
 
-        def say(message: Said) -> None:
+        def say(message: RecordedMessage) -> None:
             if original:
                 endpoint.seq = message.seq
                 endpoint.send(message.src, message.chan, message.payload)

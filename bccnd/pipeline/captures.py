@@ -1,15 +1,16 @@
-"""Packet captures -> a journal: what a host without a daemon has seen, judged as a daemon there would have judged it.
+"""Converts packet captures to a journal: what a host without a daemon received, with the verdicts of a daemon.
 
-Law: every datagram goes through the daemon's own code, in the order and at the time of its stamps. The same captures
-make the same files, byte for byte in their rows and by the same names; a capture that cannot be read to its end leaves
-the journal as it was. Memory is bounded: captures are read piece by piece, files are written a part at a time.
+Invariant: every datagram goes through the daemon's own code, in the order and at the time of its stamps. The same
+captures give the same files; one that cannot be read to its end leaves the journal as it was. Memory is bounded:
+captures are read and files are written in pieces.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -31,6 +32,7 @@ from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.errors import JournalError
 from bccnd.journal import files, layout, schema
+from bccnd.journal.listing import list_files
 from bccnd.version import VERSION
 
 #: bytes read at once
@@ -43,24 +45,24 @@ PART: Final = 10_000
 ROWS: Final = 250_000
 #: the number of the first record, as the recorder counts
 FIRST: Final = 1
-#: seconds between two looks at what time alone changes, as the daemon has them
+#: seconds between two sweeps of the trackers, as in the daemon
 SWEEP: Final = 0.25
-#: and where nothing came for longer than a minute; still far below what counts as having been asleep
+#: and after more than a minute without a datagram; still far below what counts as a sleep of the machine
 COARSE_SWEEP: Final = 1.0
-#: seconds after which nothing is left that time could change: a day, when trackers expire, and an hour
+#: seconds after which sweeps change nothing more: a day, when trackers expire, and an hour
 LONGEST_SWEEP: Final = 90_000.0
 #: seconds by which stamps may go back without the clock having been set: interfaces are not read in strict order
 BACKWARDS: Final = 1.0
+
+_DAY: Final = 86_400 * layout.MICROSECONDS
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class CaptureSettings:
-    """Whose captures these are, and how to judge what is in them.
-
-    Without keys and signers, sums that nobody can verify are let pass.
-    """
+    """The host that captured, and how datagrams are checked. Without keys and signers, checks that cannot be verified
+    are let pass."""
 
     host: str
     port: int = 5400
@@ -73,11 +75,9 @@ class CaptureSettings:
     rules: DedupRules = field(default_factory=DedupRules)
 
     def door(self) -> Door:
-        """Raises ValueError for keys that do not go with the algorithm."""
-        open_to_all = not self.keys and not self.signers
-        return make_door(
-            self.algorithm, self.keys, self.signers, required=self.required, accept_unverifiable=open_to_all
-        )
+        """Make the integrity check. Raises ValueError for keys that do not fit the algorithm."""
+        known = {"required": self.required, "accept_unverifiable": not self.keys and not self.signers}
+        return make_door(self.algorithm, self.keys, self.signers, **known)
 
 
 class Summary(NamedTuple):
@@ -90,133 +90,119 @@ class Summary(NamedTuple):
     tally: Tally
 
 
-# -- what is in captures
-
-
-class _Capture:
-    """One file, read in pieces; its packets, one after the other."""
-
-    def __init__(self, where: str, tally: Tally, on_bytes: Callable[[int], None] = lambda _: None) -> None:
-        self.where = where
-        self._tally = tally
-        self._on_bytes = on_bytes
-
-    def packets(self) -> Generator[Packet, None, None]:
-        reader = Reader(self.where, self._tally)
-        try:
-            with _open(self.where) as raw, _unpacked(raw) as stream:
-                at = 0
-                while piece := stream.read(CHUNK):
-                    yield from reader.feed(piece)
-                    done = raw.tell()
-                    self._on_bytes(done - at)
-                    at = done
-        except pa.ArrowInvalid as error:
-            raise JournalError("bad_capture", f"{self.where} cannot be unpacked: {error}", "copy it again") from error
-        except OSError as error:
-            # what pyarrow says of a compressed file that was cut off
-            raise JournalError("unreadable", f"cannot read {self.where}: {error}", "see whether it is whole") from error
-        reader.finish()
-
-    def first_stamp(self) -> int | None:
-        """When its first packet came; None where there is none. Raises JournalError."""
-        packets = _Capture(self.where, Tally()).packets()
-        first = next(packets, None)
-        packets.close()
-        return None if first is None else first.stamp
-
-    def sample(self) -> bytes:
-        with _open(self.where) as raw, _unpacked(raw) as stream:
-            found: bytes = stream.read(SAMPLE)
-            return found
-
-
-def _open(where: str) -> Any:
-    """Raises JournalError: unreadable."""
+@contextmanager
+def _open(where: str) -> Iterator[tuple[Any, Any]]:
+    """Open a capture: the file, and the stream of its content without gzip. Raises JournalError: unreadable."""
     try:
         filesystem, path = files.open_root(where)
-        return filesystem.open_input_file(path)
+        file = filesystem.open_input_file(path)
     except (OSError, pa.ArrowInvalid) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise JournalError("unreadable", f"cannot read {where}: {why}", "name a capture that can be read") from error
+    with file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        yield file, pa.CompressedInputStream(file, "gzip") if packed else file
 
 
-def _unpacked(raw: Any) -> Any:
-    """What a file holds, also one that was compressed by gzip."""
-    packed = raw.read(2) == b"\x1f\x8b"
-    raw.seek(0)
-    return pa.CompressedInputStream(raw, "gzip") if packed else raw
-
-
-def _size(where: str) -> int:
-    filesystem, path = files.open_root(where)
-    return int(filesystem.get_file_info(path).size or 0)
+def _packets(where: str, tally: Tally, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[Packet]:
+    """Yield the packets of one capture. Raises JournalError: unreadable, bad_capture."""
+    reader = Reader(where, tally)
+    try:
+        with _open(where) as (file, content):
+            at = 0
+            while piece := content.read(CHUNK):
+                yield from reader.feed(piece)
+                on_bytes(file.tell() - at)
+                at = file.tell()
+    except pa.ArrowInvalid as error:
+        raise JournalError("bad_capture", f"{where} cannot be unpacked: {error}", "copy it again") from error
+    except OSError as error:  # also for a compressed file that was cut off
+        raise JournalError("unreadable", f"cannot read {where}: {error}", "see whether it is whole") from error
+    reader.finish()
 
 
 class CaptureSet:
-    """Captures of one host, read as one, in the order of time: one after the other where they were rotated, side by
-    side where they overlap. Raises JournalError for what is no capture.
-    """
+    """Captures of one host, read as one in the order of time: rotated ones one after the other, overlapping ones side
+    by side. ``tally`` counts what was read, ``first`` and ``last`` are its times (nanoseconds since 1970). Raises
+    JournalError: unreadable, bad_capture."""
 
-    def __init__(self, paths: Sequence[str], tally: Tally, on_progress: Progress = lambda _done, _total: None) -> None:
-        self._tally = tally
-        self._done = 0
-        self._total = 0
-        self._on_progress = on_progress
+    def __init__(
+        self, paths: Sequence[str], settings: CaptureSettings, on_progress: Progress = lambda _done, _total: None
+    ) -> None:
+        self.tally, self.first, self.last = Tally(), 2**63, 0
+        self._paths, self._settings, self._on_progress = paths, settings, on_progress
+        self._done = self._total = 0
         begun = []
         for number, path in enumerate(paths):
-            capture = _Capture(path, tally, self._on_bytes)
-            first = capture.first_stamp()
-            self._total += _size(path)
+            first = next(_packets(path, Tally()), None)
+            with _open(path) as (file, _):
+                self._total += file.size()
             if first is not None:
-                begun.append((first, number, capture))
-        self._captures = sorted(begun, key=lambda one: one[:2])
+                begun.append((first.stamp, number, path))
+        self._captures = sorted(begun)
 
-    @property
-    def first_stamp(self) -> int | None:
-        """When the first packet of all came, in nanoseconds since 1970."""
-        return self._captures[0][0] if self._captures else None
-
-    def journal_id(self, host: str) -> str:
-        """A name for the journal of these captures: from the beginning of the first one and nothing else, so that the
-        same capture has the same name, also if it has grown since."""
-        first, _, capture = self._captures[0]
-        digest = blake2b(capture.sample(), digest_size=4, key=host.encode()[:64]).digest()
+    def journal_id(self) -> str:
+        """Name the journal after the beginning of the first capture, so that one that has grown keeps its name. Raises
+        JournalError: no_bccn."""
+        if not self._captures:
+            raise self._no_bccn()
+        first, _, path = self._captures[0]
+        with _open(path) as (_, content):
+            sample = content.read(SAMPLE)
+        digest = blake2b(sample, digest_size=4, key=self._settings.host.encode()[:64]).digest()
         return layout.journal_id(first // 1000, int.from_bytes(digest, "big"))
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the rows of all datagrams, some at a time and of one day each. Raises JournalError: no_bccn."""
+        name, number, judge = self.journal_id(), FIRST, Judge(self._settings)
+        part: list[Observation] = []
+        for packet in self.packets():
+            datagram = unwrap(packet, self._settings.port, self.tally)
+            if datagram is None:
+                continue
+            row = judge.judge(datagram)
+            if part and (len(part) == PART or row.ts // _DAY != part[0].ts // _DAY):
+                yield files.obs_table(self._settings.host, name, number, part)
+                number += len(part)
+                part = []
+            part.append(row)
+        if not part:
+            raise self._no_bccn()
+        yield files.obs_table(self._settings.host, name, number, part)
+
+    def packets(self) -> Iterator[Packet]:
+        """Yield all packets. A capture is open only from its first packet to its last."""
+        waiting = list(reversed(self._captures))
+        heap: list[tuple[int, int, Packet, Iterator[Packet]]] = []
+        while waiting or heap:
+            if waiting and (not heap or waiting[-1][0] <= heap[0][0]):
+                stamp, number, path = waiting.pop()
+                packets = _packets(path, self.tally, self._on_bytes)
+            else:
+                stamp, number, packet, packets = heapq.heappop(heap)
+                self.first, self.last = min(self.first, packet.stamp), max(self.last, packet.stamp)
+                yield packet
+            following = next(packets, None)
+            if following is not None:  # in its place, also if its stamp goes back
+                heapq.heappush(heap, (max(following.stamp, stamp), number, following, packets))
 
     def _on_bytes(self, count: int) -> None:
         self._done += count
         self._on_progress(self._done, self._total)
 
-    def packets(self) -> Iterator[Packet]:
-        """All packets. A capture is opened when its time has come and closed behind its last packet, so that a thousand
-        rotated ones cost no more than one."""
-        waiting = list(reversed(self._captures))
-        heap: list[tuple[int, int, Packet, Iterator[Packet]]] = []
-        while waiting or heap:
-            if waiting and (not heap or waiting[-1][0] <= heap[0][0]):
-                _, number, capture = waiting.pop()
-                self._push(heap, number, capture.packets(), 0)
-                continue
-            stamp, number, packet, packets = heapq.heappop(heap)
-            yield packet
-            self._push(heap, number, packets, stamp)
-
-    @staticmethod
-    def _push(
-        heap: list[tuple[int, int, Packet, Iterator[Packet]]], number: int, packets: Iterator[Packet], least: int
-    ) -> None:
-        """The next packet of a capture; one whose stamp goes back comes in its place all the same."""
-        following = next(packets, None)
-        if following is not None:
-            heapq.heappush(heap, (max(following.stamp, least), number, following, packets))
-
-
-# -- how it is judged
+    def _no_bccn(self) -> JournalError:
+        tally, port = self.tally, self._settings.port
+        what = self._paths[0] if len(self._paths) == 1 else f"{len(self._paths)} captures"
+        links = f", of unknown link types {sorted(tally.links)}" if tally.links else ""
+        why = f"{what}: no datagram for UDP port {port} among {tally.packets} packets{links}"
+        if tally.truncated + tally.fragments + tally.malformed:
+            why += f" ({tally.truncated} cut off, {tally.fragments} in fragments, {tally.malformed} malformed)"
+        return JournalError("no_bccn", why, "name the --port that BCCN has there; capture with tcpdump -s 0 'udp'")
 
 
 class Judge:
-    """The parts of a daemon that give verdicts, in its order, at the time of the captures."""
+    """The parts of a daemon that give verdicts, in its order, at the times of the captures."""
 
     def __init__(self, settings: CaptureSettings) -> None:
         self._sources = Sources(settings.rules)
@@ -235,143 +221,81 @@ class Judge:
             on_heartbeat=self._liveness.beat,
         )
         self._now = self._swept = 0.0
-        #: the stamp at which our clock stood at the other, and the stamp of the datagram before
+        #: a stamp, and the time of our clock for it
         self._origin: tuple[int, float] | None = None
 
     def judge(self, datagram: Datagram) -> Observation:
-        """The row of the next datagram."""
         self._pass_time(datagram.stamp)
         deliveries = self._ingress.feed(self._counters, [datagram.payload], [datagram.peer], self._now, datagram.stamp)
-        # Who listens to the tap comes last, and is all there is.
+        # The tap's subscriber is the last, and here the only one.
         _, key, payload = frames.read(deliveries[-1][1])
         row = observe(*frames.read_tapped(key, payload))
         return row if self._payload else row._replace(payload=None)
 
     def _pass_time(self, stamp: int) -> None:
-        """Let our clock, which never goes back, follow the stamps."""
+        """Move our clock, which never goes back, to a stamp, with the sweeps on the way."""
         if self._origin is None:
             self._origin = stamp, 0.0
         since, then = self._origin
         now = then + (stamp - since) * 1e-9
-        if now < self._now - BACKWARDS:  # their clock was set back
+        if now < self._now - BACKWARDS:  # the captured host's clock was set back
             self._origin = stamp, self._now
         self._now = max(now, self._now)
-        self._sweep()
-
-    def _sweep(self) -> None:
-        now = self._now
-        left = now - self._swept
-        if left > LONGEST_SWEEP:
-            self._swept, left = now - LONGEST_SWEEP, LONGEST_SWEEP
-        while left >= SWEEP:
+        self._swept = max(self._swept, self._now - LONGEST_SWEEP)
+        while (left := self._now - self._swept) >= SWEEP:
             self._swept += COARSE_SWEEP if left > 60 else SWEEP
             while any([self._sources.sweep(self._swept), self._liveness.sweep(self._swept)]):
                 pass
-            left = now - self._swept
         self._liveness.changes = []
 
 
-def observations(packets: Iterator[Packet], settings: CaptureSettings, tally: Tally) -> Iterator[Observation]:
-    """The rows of all datagrams in packets."""
-    judge = Judge(settings)
-    for packet in packets:
-        datagram = unwrap(packet, settings.port, tally)
-        if datagram is not None:
-            yield judge.judge(datagram)
-
-
-def parts(rows: Iterator[Observation], most: int = PART) -> Iterator[list[Observation]]:
-    """Rows in lists of at most so many, each of one day."""
-    part: list[Observation] = []
-    day = ""
-    for row in rows:
-        of = layout.day_of(row.ts)
-        if part and (len(part) == most or of != day):
-            yield part
-            part = []
-        day = of
-        part.append(row)
-    if part:
-        yield part
-
-
-# -- into a journal
-
-
-class _Span:
-    """When packets came, the first and the last of all; whoever captures was listening in between."""
-
-    def __init__(self) -> None:
-        self.first = self.last = -1
-
-    def watch(self, packets: Iterator[Packet]) -> Iterator[Packet]:
-        for packet in packets:
-            self.first = packet.stamp if self.first < 0 else min(self.first, packet.stamp)
-            self.last = max(self.last, packet.stamp)
-            yield packet
-
-
-class _Writer:
-    """Files of one journal, written beside their places until all of them are whole."""
+class _Stage:
+    """Files of one journal, kept in a hidden folder until all of them are complete."""
 
     def __init__(self, filesystem: pafs.FileSystem, root: str, host: str, journal: str) -> None:
-        self._filesystem = filesystem
-        self._root = root
-        self._host = host
-        self._journal = journal
-        self._stage = f"{root}/{layout.UNFINISHED}ingest-{host}-{journal}"
-        self._waiting: list[pa.Table] = []
-        self._day = ""
-        self._first = FIRST
-        self.rows = 0
+        self._filesystem, self._root = filesystem, root
+        self._folder = f"{root}/{layout.UNFINISHED}ingest-{host}-{journal}"
+        self._writer: files.Writer | None = None
+        self._file = layout.ObsFile(host, "", journal, FIRST)
         self.paths: list[str] = []
 
-    def add(self, part: list[Observation]) -> None:
-        """Rows of one day."""
-        day = layout.day_of(part[0].ts)
-        if self._waiting and (day != self._day or FIRST + self.rows - self._first + len(part) > ROWS):
+    def add(self, table: pa.Table) -> None:
+        """Write rows of one day, in a file of at most `ROWS`."""
+        day, first = layout.day_of(table.column("ts")[0].value), table.column("rec_no")[0].as_py()
+        if self._writer is None or day != self._file.day or first + table.num_rows - self._file.first > ROWS:
             self._end_file()
-        self._day = day
-        self._waiting.append(files.obs_table(self._host, self._journal, FIRST + self.rows, part))
-        self.rows += len(part)
+            self._file = self._file._replace(day=day, first=first)
+            self._writer = files.Writer(self._filesystem, self._folder, self._file.path, schema.OBS)
+        self._writer.add(table)
 
     def _end_file(self) -> None:
-        if self._waiting:
-            path = layout.ObsFile(self._host, self._day, self._journal, self._first).path
-            self._write(path, pa.concat_tables(self._waiting))
-        self._waiting, self._first = [], FIRST + self.rows
+        if self._writer is not None:
+            self._writer.finish()
+            self.paths.append(self._file.path)
+            self._writer = None
 
-    def _write(self, path: str, table: pa.Table) -> None:
-        files.write(self._filesystem, self._stage, path, table)
-        self.paths.append(path)
-
-    def finish(self, start: int, end: int, drops: int) -> None:
-        """Put everything in its place, and take away what a longer or another reading of these captures has left."""
+    def publish(self, session: Mapping[str, Any]) -> None:
+        """Move all files to their places, and remove those of an earlier reading of these captures."""
         self._end_file()
-        row = [self._host, self._journal, start, end, drops, 0, VERSION]
-        arrays = [pa.array([value], field.type) for value, field in zip(row, schema.SESSIONS, strict=True)]
-        sessions = layout.sessions_path(self._host, self._journal)
-        self._write(sessions, pa.Table.from_arrays(arrays, schema=schema.SESSIONS))
-        before = self._of_before()
-        for path in self.paths:
+        host, journal = self._file.host, self._file.journal_id
+        sessions = layout.sessions_path(host, journal)
+        table = pa.Table.from_pylist([{"host": host, "journal_id": journal, **session}], schema=schema.SESSIONS)
+        files.write(self._filesystem, self._folder, sessions, table)
+        listed = list_files(self._filesystem, self._root, hosts=[host])
+        before = {one.file.path for one in listed if one.file.journal_id == journal}
+        for path in (*self.paths, sessions):
             self._filesystem.create_dir(f"{self._root}/{path}".rpartition("/")[0], recursive=True)
-            self._filesystem.move(f"{self._stage}/{path}", f"{self._root}/{path}")
+            self._filesystem.move(f"{self._folder}/{path}", f"{self._root}/{path}")
         for path in before - set(self.paths):
             self._filesystem.delete_file(f"{self._root}/{path}")
-        self.discard()
-
-    def _of_before(self) -> set[str]:
-        """The files of this journal that are there already."""
-        folder = f"{self._root}/{layout.OBS}/host={self._host}"
-        found = self._filesystem.get_file_info(pafs.FileSelector(folder, recursive=True, allow_not_found=True))
-        paths = {one.path.removeprefix(f"{self._root}/") for one in found if one.type == pafs.FileType.File}
-        return {path for path in paths if (name := layout.read_path(path)) and name.journal_id == self._journal}
 
     def discard(self) -> None:
-        """Leave nothing behind of what is not finished."""
+        """Remove what was not published."""
+        if self._writer is not None:
+            self._writer.abandon()
         with suppress(OSError):
-            if self._filesystem.get_file_info(self._stage).type == pafs.FileType.Directory:
-                self._filesystem.delete_dir(self._stage)
+            if self._filesystem.get_file_info(self._folder).type == pafs.FileType.Directory:
+                self._filesystem.delete_dir(self._folder)
 
 
 def ingest(
@@ -380,48 +304,27 @@ def ingest(
     settings: CaptureSettings,
     on_progress: Progress = lambda _done, _total: None,
 ) -> Summary:
-    """Write the datagrams in captures of one host to a journal.
-
-    Raises JournalError: bad_capture, unreadable, no_bccn, bad_host, unwritable; and then the journal is as it was.
-    """
+    """Write the datagrams in captures of one host to a journal. Raises JournalError: bad_capture, unreadable, no_bccn,
+    bad_host, unwritable; and then the journal is as it was."""
     if not layout.is_host(settings.host):
         raise JournalError(
             "bad_host", f"{settings.host!r} cannot name a host", "take letters, digits, '_', '.' and '-', at most 64"
         )
-    tally = Tally()
-    captures = CaptureSet(paths, tally, on_progress)
-    if captures.first_stamp is None:
-        raise no_bccn(paths, settings.port, tally)
-    name = captures.journal_id(settings.host)
+    captures = CaptureSet(paths, settings, on_progress)
+    name = captures.journal_id()
+    verdicts: Counter[str] = Counter()
     try:
         filesystem, root = files.open_root(journal)
+        stage = _Stage(filesystem, root, settings.host, name)
+        stage.discard()  # what a killed run has left
+        try:
+            for table in captures.tables():
+                verdicts.update(table.column("verdict").to_pylist())
+                stage.add(table)
+            span = {"start_ts": captures.first // 1000, "end_ts": captures.last // 1000}
+            stage.publish({**span, "socket_drops": captures.tally.dropped, "tap_gaps": 0, "version": VERSION})
+        finally:
+            stage.discard()
     except (OSError, pa.ArrowInvalid) as error:
         raise JournalError("unwritable", f"cannot write to {journal}: {error}", "see --out") from error
-    writer = _Writer(filesystem, root, settings.host, name)
-    verdicts: dict[str, int] = {}
-    span = _Span()
-    try:
-        writer.discard()
-        for part in parts(observations(span.watch(captures.packets()), settings, tally)):
-            for row in part:
-                verdicts[row.verdict] = verdicts.get(row.verdict, 0) + 1
-            writer.add(part)
-        if not writer.rows:
-            raise no_bccn(paths, settings.port, tally)
-        writer.finish(span.first // 1000, span.last // 1000, tally.dropped)
-    except OSError as error:
-        raise JournalError("unwritable", f"cannot write to {journal}: {error}", "see --out") from error
-    finally:
-        writer.discard()
-    return Summary(name, writer.rows, len(writer.paths) - 1, verdicts, tally)
-
-
-def no_bccn(paths: Sequence[str], port: int, tally: Tally) -> JournalError:
-    """There is nothing in these captures that could be a row."""
-    what = paths[0] if len(paths) == 1 else f"{len(paths)} captures"
-    links = f", of unknown link types {sorted(tally.links)}" if tally.links else ""
-    why = f"{what}: no datagram for UDP port {port} among {tally.packets} packets{links}"
-    broken = tally.truncated + tally.fragments + tally.malformed
-    if broken:
-        why += f" ({tally.truncated} cut off, {tally.fragments} in fragments, {tally.malformed} malformed)"
-    return JournalError("no_bccn", why, "name the --port that BCCN has there; capture with tcpdump -s 0 'udp'")
+    return Summary(name, verdicts.total(), len(stage.paths), verdicts, captures.tally)

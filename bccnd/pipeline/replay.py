@@ -1,12 +1,13 @@
-"""What was said once, out of a journal or of captures, in its order, to be said again.
+"""Yields the messages of a journal or of captures in their order, for replay.
 
-Law: only what was accepted and is known to the last byte is given; everything else is counted. Times are those of the
-receiver whose journal it is; of several hosts in a journal one has to be chosen, or everything would come as often as
-it was heard. Nothing here needs Spark.
+Only messages that were accepted and whose payload is known are yielded; the others are counted. Times are those of the
+receiving host; of a journal of several hosts one must be chosen, as each has received the same messages. Nothing here
+needs Spark.
 """
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,32 +15,27 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as pafs
 
 from bccnd.core import bccn1
-from bccnd.core.capture import Tally
 from bccnd.core.observe import seq_of
 from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
 from bccnd.errors import JournalError
-from bccnd.journal import files, layout
-from bccnd.pipeline.captures import CaptureSet, CaptureSettings, Progress, no_bccn, observations, parts
+from bccnd.journal import layout
+from bccnd.pipeline.captures import CaptureSet, CaptureSettings, Progress
 from bccnd.pipeline.source import journals
-from bccnd.pipeline.source.wanted import Wanted
 
-#: what stands in a journal for a payload of which only the hash was kept, before 32 bytes
+#: prefix of a recorded payload of which only the hash was kept, before 32 bytes
 HASHED: Final = b"sha256:"
-_HASHED_LENGTH: Final = len(HASHED) + 32
 #: characters of a check by each algorithm, as in ``:hmac=0123456789abcdef``
 _CHECKS: Final = {None: 0, "hmac": 22, "crc32": 15, "sig": 133}
-_ACCEPTED: Final = ("accepted", "reordered", "restart")
-#: the verdict of what programs of the recording host have sent themselves
-_OWN: Final = "looped"
+#: verdicts that are replayed, and that of what the recording host itself has sent
+_ACCEPTED, _OWN = {"accepted", "reordered", "restart"}, {"looped"}
 _COLUMNS: Final = ["ts", "verdict", "algo", "src", "seq_key", "chan", "len", "payload"]
 
 
-class Said(NamedTuple):
-    """A message as it was heard, at ``ts`` (microseconds since 1970)."""
+class RecordedMessage(NamedTuple):
+    """A message as it was received, at ``ts`` (microseconds since 1970)."""
 
     ts: int
     src: str
@@ -50,19 +46,17 @@ class Said(NamedTuple):
 
 @dataclass
 class Counts:
-    """What became of the rows that were looked at."""
+    """Numbers of messages: yielded, without a recorded payload, and with a verdict that is not replayed."""
 
-    given: int = 0
-    #: of these the payload was not recorded
+    replayed: int = 0
     unrecorded: int = 0
-    #: refused, or not for us: verdicts that are not played
     not_accepted: int = 0
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What to play: channels by patterns (none: all), from a time on and up to another (microseconds since 1970), with
-    what the host's own programs had sent, or without."""
+    """The messages to replay: channels by patterns (none: all), from a time on and up to another (microseconds since
+    1970), with those that the recording host sent itself (``own``) or without."""
 
     channels: Sequence[str] = ()
     since: int | None = None
@@ -85,120 +79,82 @@ class Channels:
 
 
 def is_recorded(payload: bytes | None, length: int, algo: str | None, src: str, seq: int, chan: str) -> bool:
-    """Whether a payload is what was sent, and not a hash of it: what it is part of had ``length`` bytes."""
+    """Whether a payload is what was sent, and not a hash of it: its datagram had ``length`` bytes."""
     if payload is None:
         return False
-    if not payload.startswith(HASHED) or len(payload) != _HASHED_LENGTH:
+    if not payload.startswith(HASHED) or len(payload) != len(HASHED) + 32:
         return True
     body = len(bccn1.build_body(src.encode(), seq, chan.encode(), payload))
     return algo in _CHECKS and length == len(b"BCCN1[%d]" % body) + _CHECKS[algo] + body
 
 
-def said(
+def read_messages(
     where: str,
     choice: Choice,
     counts: Counts,
-    captures: CaptureSettings | None = None,
-    on_progress: Progress | None = None,
-) -> Iterator[Said]:
-    """The messages in a journal or in captures. ``captures`` names the host and says how captures are judged.
-
-    Raises JournalError: no_journal, several_hosts, no_such_host, bad_file, bad_capture, no_bccn, unreadable.
-    """
-    channels = Channels(choice.channels)
-    for batch in _batches(where, choice, captures, on_progress or (lambda _done, _total: None)):
-        table = batch.select(_COLUMNS)
-        times = table.column("ts").cast(pa.int64()).to_pylist()
-        for ts, row in zip(times, table.to_pylist(), strict=True):
-            if row["verdict"] not in _ACCEPTED and not (choice.own and row["verdict"] == _OWN):
+    captures: CaptureSettings,
+    on_progress: Progress = lambda _done, _total: None,
+) -> Iterator[RecordedMessage]:
+    """Yield the messages in a journal or in captures. ``captures`` names the host and says how captures are checked.
+    Raises JournalError: no_journal, several_hosts, bad_file, bad_capture, no_bccn, unreadable."""
+    channels, verdicts = Channels(choice.channels), _ACCEPTED | (_OWN if choice.own else set())
+    for batch in _batches(where, choice, captures, on_progress):
+        times = batch.column("ts").cast(pa.int64()).to_pylist()
+        for ts, row in zip(times, batch.to_pylist(), strict=True):
+            if row["verdict"] not in verdicts:
                 counts.not_accepted += 1
             elif row["src"] is not None and channels.fit(row["chan"]):
                 seq = seq_of(row["seq_key"])
-                payload = row["payload"]
-                if is_recorded(payload, row["len"], row["algo"], row["src"], seq, row["chan"]):
-                    counts.given += 1
-                    yield Said(ts, row["src"], seq, row["chan"], payload)
+                if is_recorded(row["payload"], row["len"], row["algo"], row["src"], seq, row["chan"]):
+                    counts.replayed += 1
+                    yield RecordedMessage(ts, row["src"], seq, row["chan"], row["payload"])
                 else:
                     counts.unrecorded += 1
 
 
-def _in_time(choice: Choice) -> pc.Expression | None:
-    found = None
-    kind = pa.timestamp("us", tz="UTC")
-    if choice.since is not None:
-        found = pc.field("ts") >= pa.scalar(choice.since, pa.int64()).cast(kind)
-    if choice.until is not None:
-        until = pc.field("ts") < pa.scalar(choice.until, pa.int64()).cast(kind)
-        found = until if found is None else found & until
-    return found
-
-
-def _batches(
-    where: str, choice: Choice, captures: CaptureSettings | None, on_progress: Progress
-) -> Iterator[pa.RecordBatch]:
-    filesystem, root = journals.open_place(where)
-    kind = filesystem.get_file_info(root).type
-    if kind == pafs.FileType.NotFound:
-        raise journals.no_journal(where, "there is nothing")
-    in_time = _in_time(choice)
-    if kind == pafs.FileType.File:
-        for batch in _of_capture(where, captures or CaptureSettings("capture"), on_progress):
-            found = batch if in_time is None else batch.filter(in_time)
-            yield from [found] if found.num_rows else []
+def _batches(where: str, choice: Choice, settings: CaptureSettings, on_progress: Progress) -> Iterator[pa.Table]:
+    in_time = pc.scalar(True)
+    for limit, compare in ((choice.since, operator.ge), (choice.until, operator.lt)):
+        if limit is not None:
+            in_time &= compare(pc.field("ts"), pa.scalar(limit, pa.timestamp("us", "UTC")))
+    place = journals.open_place(where)
+    captures = journals.find_captures(place, where)
+    if captures:
+        for table in CaptureSet(captures, settings, on_progress).tables():
+            yield table.filter(in_time).select(_COLUMNS)
         return
-    host = captures.host if captures is not None else ""
-    wanted = Wanted(hosts=frozenset([host]) if host else None)
-    if choice.since is not None:
-        wanted.first_day = layout.day_of(choice.since)
-    if choice.until is not None:
-        wanted.last_day = layout.day_of(choice.until)
-    found_files = journals.find(filesystem, root, wanted)
-    hosts = sorted({one.file.host for one in found_files})
+    wanted = journals.Wanted(hosts=frozenset([settings.host]) if settings.host else None)
+    wanted.first_day = wanted.first_day if choice.since is None else layout.day_of(choice.since)
+    wanted.last_day = wanted.last_day if choice.until is None else layout.day_of(choice.until)
+    found = journals.find(place, wanted)
+    hosts = sorted({one.file.host for one in found})
     if not hosts:
-        what = f"of the host {host}" if host else "in obs/"
+        what = f"of the host {settings.host}" if settings.host else "in obs/"
         raise journals.no_journal(where, f"there are no files {what} for that time")
     if len(hosts) > 1:
         some = ", ".join(hosts[:5]) + (" ..." if len(hosts) > 5 else "")
         raise JournalError("several_hosts", f"{where} is of {len(hosts)} hosts: {some}", "choose whose with --host")
-    total, done = sum(one.size for one in found_files), 0
-    for one in found_files:
-        yield from journals.rows(filesystem, root, one.file, in_time)
+    total, done = sum(one.size for one in found), 0
+    for one in found:
+        yield from journals.rows(place, one.file, one.file.first, one.end, _COLUMNS, in_time)
         done += one.size
         on_progress(done, total)
 
 
-def _of_capture(where: str, settings: CaptureSettings, on_progress: Progress) -> Iterator[pa.RecordBatch]:
-    tally = Tally()
-    captures = CaptureSet([where], tally, on_progress)
-    for part in parts(observations(captures.packets(), settings, tally)):
-        yield from files.obs_table(settings.host, "", 0, part).to_batches()
-    if not tally.datagrams:
-        raise no_bccn([where], settings.port, tally)
-
-
 class Clock:
-    """When to say what: as far apart as it was, ``speed`` times faster; at once with a speed of 0. Nothing waits where
-    their clock was set back."""
+    """Spaces messages as they were, ``speed`` times faster (0: no waiting); nothing waits where the recording clock was
+    set back."""
 
     def __init__(
-        self,
-        speed: float,
-        now: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        self, speed: float, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        self._speed = speed
-        self._now = now
-        self._sleep = sleep
+        self._speed, self._now, self._sleep = speed, now, sleep
         self._first: tuple[int, float] | None = None
 
     def wait(self, ts: int) -> None:
-        """Until a message of that time is due."""
-        if not self._speed:
-            return
-        if self._first is None:
-            self._first = ts, self._now()
-        since, begin = self._first
-        due = begin + (ts - since) * 1e-6 / self._speed
-        left = due - self._now()
-        if left > 0:
-            self._sleep(left)
+        """Wait until a message of that time is due."""
+        if self._speed:
+            first, start = self._first = self._first or (ts, self._now())
+            left = start + (ts - first) * 1e-6 / self._speed - self._now()
+            if left > 0:
+                self._sleep(left)

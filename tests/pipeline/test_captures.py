@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import bccnd
-from bccnd.core.capture import Tally
 from bccnd.core.dedup import DedupRules
 from bccnd.core.frames import read_tapped
 from bccnd.core.observe import observe, seq_of
@@ -161,7 +160,7 @@ def test_captures_that_overlap_are_read_side_by_side_and_compressed_ones_as_they
 
 
 def test_of_many_rotated_captures_one_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = CaptureSet([put(tmp_path / f"{n:02}", pcap([said(n, n + 1)])) for n in range(60)], Tally())
+    found = CaptureSet([put(tmp_path / f"{n:02}", pcap([said(n, n + 1)])) for n in range(60)], SETTINGS)
     opened: list[str] = []
     real = captures._open
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from bccnd.core.observe import Observation, observe
 from bccnd.errors import JournalError
 from bccnd.pipeline.captures import CaptureSettings
-from bccnd.pipeline.replay import HASHED, Channels, Choice, Clock, Counts, Said, said
+from bccnd.pipeline.replay import HASHED, Channels, Choice, Clock, Counts, RecordedMessage, read_messages
 from tests.core.captures import pcap
 from tests.e2e.harness import KEY, datagram
 from tests.pipeline.journals import T, frame, put, row, rows
@@ -19,9 +19,9 @@ TWO = "20231114T010000Z-00000002"
 MICRO = T // 1000
 
 
-def play(root: Path, counts: Counts | None = None, host: str = "", **choice: object) -> list[Said]:
+def play(root: Path, counts: Counts | None = None, host: str = "", **choice: object) -> list[RecordedMessage]:
     chosen = Choice(**choice)  # type: ignore[arg-type]
-    return list(said(str(root), chosen, counts or Counts(), CaptureSettings(host)))
+    return list(read_messages(str(root), chosen, counts or Counts(), CaptureSettings(host)))
 
 
 def test_messages_come_as_they_were_heard(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_messages_come_as_they_were_heard(tmp_path: Path) -> None:
     put(tmp_path, "a", ONE, 0, rows(0, 10))
     found = play(tmp_path)
     assert [one.seq for one in found] == list(range(25))
-    assert found[3] == Said(MICRO + 3_000_000, "relay01/a/1", 3, "a/b", b"payload 3")
+    assert found[3] == RecordedMessage(MICRO + 3_000_000, "relay01/a/1", 3, "a/b", b"payload 3")
 
 
 def test_only_what_was_accepted_comes(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_only_what_was_accepted_comes(tmp_path: Path) -> None:
     put(tmp_path, "a", ONE, 0, [row(number, verdict=kind) for number, kind in enumerate(kinds)])
     counts = Counts()
     assert [one.seq for one in play(tmp_path, counts)] == [0, 2, 4]
-    assert counts == Counts(given=3, not_accepted=4)
+    assert counts == Counts(replayed=3, not_accepted=4)
     assert [one.seq for one in play(tmp_path, own=True)] == [0, 2, 3, 4]
 
 
@@ -93,7 +93,7 @@ def test_payloads_that_were_not_recorded_are_counted(tmp_path: Path) -> None:
     put(tmp_path, "a", ONE, 0, found)
     counts = Counts()
     assert [one.payload for one in play(tmp_path, counts)] == [b"payload 2", like_one, like_one]
-    assert counts == Counts(given=3, unrecorded=3)
+    assert counts == Counts(replayed=3, unrecorded=3)
 
 
 def test_a_capture_is_played_as_a_daemon_would_have_accepted_it(tmp_path: Path) -> None:

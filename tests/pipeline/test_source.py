@@ -19,7 +19,7 @@ from pyspark.sql import datasource as ds
 from pyspark.sql import functions as F
 
 from bccnd.errors import PipelineError
-from bccnd.pipeline.source.batch import BatchReader, FilePartition
+from bccnd.pipeline.source.batch import BatchReader, Partition
 from bccnd.pipeline.source.bccn import OBS, BccnSource
 from bccnd.pipeline.source.options import Options
 from tests.core.captures import pcap
@@ -102,8 +102,8 @@ def reader(path: Path, **options: str) -> BatchReader:
 
 
 def files_of(reader: BatchReader) -> set[tuple[str, str, int]]:
-    found = [one for one in reader.partitions() if isinstance(one, FilePartition)]
-    return {(one.file.host, one.file.day, one.file.first) for one in found}
+    found = [one.file for one in reader.partitions() if isinstance(one, Partition) and one.file]
+    return {(file.host, file.day, file.first) for file in found}
 
 
 def read(reader: BatchReader) -> list[dict[str, Any]]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +25,6 @@ from tests.pipeline.journals import heard, put, rows
 from tests.refusals import refused
 
 PLAIN = StructType([StructField("chan", StringType()), StructField("payload", BinaryType())])
-OPTIONS = ("socket", "key", "rate", "dryRun", "checkBytes", "job", "summary")
 KEYED = StructType([*PLAIN.fields, StructField("key", StringType())])
 
 
@@ -44,7 +41,7 @@ def listener(daemon: Daemon) -> Iterator[bccnd.Connection]:
 
 
 def options(columns: StructType = PLAIN, **given: str) -> SinkSettings:
-    return read_settings(Options(given, OPTIONS), columns)
+    return read_settings(Options(given, sink.OPTIONS), columns)
 
 
 def batch(*found: tuple[str | None, bytes | None], keys: list[str | None] | None = None) -> pa.RecordBatch:
@@ -71,7 +68,7 @@ def test_keys_stand_before_payloads_where_they_are_wanted(daemon: Daemon, listen
     settings = options(socket=str(daemon.bus), key="header", job="j")
     publish(iter([some(2)]), settings)
     publish(iter([some(2)]), settings)
-    keys = [key_of("j", "", 0, number).encode() for number in range(2)]
+    keys = [key_of("j//0", number).encode() for number in range(2)]
     assert heard(listener) == [("a/b", keys[0] + b"|0"), ("a/b", keys[1] + b"|1")] * 2
     own = options(KEYED, socket=str(daemon.bus))
     publish(iter([batch(("a", b"x"), ("a", b"y"), keys=["k1", None])]), own)
@@ -80,10 +77,6 @@ def test_keys_stand_before_payloads_where_they_are_wanted(daemon: Daemon, listen
     assert len(second) == 32 + 2
     publish(iter([batch(("a", b"x"), keys=["k1"])]), options(KEYED, socket=str(daemon.bus), key="none"))
     assert heard(listener) == [("a", b"x")]
-
-
-def test_keys_differ_in_everything_that_they_are_made_of() -> None:
-    assert len({key_of(*parts) for parts in product(("a", "b"), ("", "1", "2"), (0, 1), (0, 1))}) == 24
 
 
 def test_nothing_of_a_partition_is_sent_of_which_a_row_cannot_be(daemon: Daemon, listener: bccnd.Connection) -> None:
@@ -125,7 +118,7 @@ def test_what_the_daemon_refuses_fails_the_task_and_so_does_its_absence(tmp_path
 
 def test_a_rate_is_kept_by_all_tasks_together(tmp_path: Path) -> None:
     # What stands there from another time is not waited for.
-    (tmp_path / "rate").write_bytes(Pace._NEXT.pack(time.monotonic() + 10_000))
+    (tmp_path / "rate").write_text(f"{time.monotonic() + 10_000}")
     times: list[float] = []
 
     def work() -> None:
@@ -141,8 +134,8 @@ def test_a_rate_is_kept_by_all_tasks_together(tmp_path: Path) -> None:
         task.start()
     for task in tasks:
         task.join()
-    # 180 turns, the first slice of which is free at once
-    assert time.monotonic() - begin >= 180 / 400 - 3 * sink.SLICE - 0.01
+    # 180 messages, the last of which may go a slice too early
+    assert time.monotonic() - begin >= 180 / 400 - sink.SLICE - 0.01
     assert len(times) == 180
 
 
@@ -166,17 +159,16 @@ def test_columns_and_options_that_cannot_be_published_are_refused() -> None:
 
 
 def test_a_table_is_published_once_by_every_task(
-    spark: SparkSession, daemon: Daemon, listener: bccnd.Connection, tmp_path: Path
+    spark: SparkSession, daemon: Daemon, listener: bccnd.Connection
 ) -> None:
     frame = spark.range(40, numPartitions=2).selectExpr("'a/b' AS chan", "CAST(id AS STRING) AS payload")
     write = frame.write.format("bccn").mode("append").option("socket", str(daemon.bus)).option("key", "header")
-    write.option("job", "one").option("rate", "5000").option("summary", str(tmp_path / "summary")).save()
+    write.option("job", "one").option("rate", "5000").save()
     found = heard(listener)
     assert {payload.split(b"|")[1] for _, payload in found} == {b"%d" % number for number in range(40)}
     assert {payload.split(b"|")[0] for _, payload in found} == {
-        key_of("one", "", partition, number).encode() for partition in range(2) for number in range(20)
+        key_of(f"one//{partition}", number).encode() for partition in range(2) for number in range(20)
     }
-    assert json.loads((tmp_path / "summary").read_text()) == {"messages": 40, "bytes": 70, "dry_run": False}
     long = spark.range(1).selectExpr("'a/b' AS chan", "repeat('x', 1500) AS payload")
     with pytest.raises(PySparkException) as caught:
         long.write.format("bccn").mode("append").option("socket", str(daemon.bus)).save()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.fs as pafs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,9 +19,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from bccnd.errors import PipelineError
 from bccnd.journal import layout
-from bccnd.journal.listing import ListedFile
+from bccnd.pipeline.captures import CaptureSettings
+from bccnd.pipeline.replay import Choice, Counts, read_messages
 from bccnd.pipeline.source.bccn import OBS, BccnSource
-from bccnd.pipeline.source.stream import MAX_GONE, Gap, Offsets, Slice, StreamReader, steps
+from bccnd.pipeline.source.journals import FoundFile
+from bccnd.pipeline.source.stream import MAX_GONE, Offsets, StreamReader, cut
+from bccnd.recorder import merge
 from tests.pipeline.journals import T, put, rows
 from tests.support import examples
 
@@ -27,6 +32,7 @@ ONE = "20231114T000000Z-00000001"
 TWO = "20231114T010000Z-00000002"
 THREE = "20231114T020000Z-00000003"
 ALL = ReadAllAvailable()
+HERE = pafs.LocalFileSystem()
 
 
 class Follower:
@@ -268,15 +274,49 @@ def test_every_record_comes_once_in_whatever_order_files_come(
     assert max(got.values()) == 1
 
 
-def test_steps_skip_what_was_read_and_never_overlap() -> None:
+@settings(max_examples=examples(25))
+@given(st.lists(st.integers(1, 6), min_size=2, max_size=10), st.randoms(use_true_random=False))
+def test_who_follows_and_who_reads_for_long_do_not_notice_that_files_are_merged(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], chance: Any
+) -> None:
+    root = tmp_path_factory.mktemp("merging")
+    follower = Follower(root, maxRecordsPerBatch=str(chance.choice([2, 5, 100])))
+    later = time.time() + 2 * merge.GRACE
+    batch = BccnSource({"path": str(root)}).reader(OBS)
+    planned: list[Any] = []
+    first = 1
+    for size in sizes:
+        put(root, "a", ONE, first, rows(first, size))
+        first += size
+        # Planned before files are merged, and read after those that were planned are gone.
+        start, end = follower.at, follower.plan()
+        parts = follower.reader.partitions(start, end)
+        planned += [(first, batch.partitions())]
+        for now in chance.sample([0.0, later, later], chance.randrange(4)):
+            merge.merge_step(HERE, str(root), "a", ("", "2023-11-15"), now)
+        follower.got += [row for part in parts for found in follower.reader.read(part) for row in found.to_pylist()]
+        follower.at = end
+    follower.run()
+    assert sorted(follower.seen()) == [("a", ONE, number, "accepted") for number in range(1, first)]
+    for known, partitions in planned:
+        found = [row["rec_no"] for one in partitions for part in batch.read(one) for row in part.to_pylist()]
+        assert found[: known - 1] == list(range(1, known))
+        assert len(set(found)) == len(found)
+    messages = [one.seq for one in read_messages(str(root), Choice(), Counts(), CaptureSettings(""))]
+    assert messages == list(range(1, first))
+
+
+def test_what_was_read_is_skipped_and_nothing_overlaps() -> None:
     sizes = {0: 10, 5: 10, 12: 3, 15: 5}
-    found = [ListedFile(layout.ObsFile("a", "2023-11-14", ONE, first), 1, 0.0) for first in sizes]
-    planned = list(steps(found, 3, lambda file: sizes[file.first], lambda _: False))
-    assert [(one.piece.first, one.end) for one in planned] == [(3, 10), (10, 15), (15, 20)]
-    assert all(isinstance(one.piece, Slice) for one in planned)
-    (gap, *_) = steps(found[1:], 3, lambda file: sizes[file.first], lambda _: False)
-    assert isinstance(gap.piece, Gap)
-    assert (gap.piece.first, gap.end, gap.records) == (3, 5, 1)
+    ends = [*list(sizes)[1:], None]
+    found = [
+        FoundFile(layout.ObsFile("a", "2023-11-14", ONE, first), end, 1, 0.0)
+        for first, end in zip(sizes, ends, strict=True)
+    ]
+    planned = list(cut(found, 3, lambda one: sizes[one.file.first], lambda _: False))
+    assert [(one.first, one.end, one.gap) for one in planned] == [(3, 10, False), (10, 15, False), (15, 20, False)]
+    (gap, *_) = cut(found[1:], 3, lambda one: sizes[one.file.first], lambda _: False)
+    assert (gap.first, gap.end, gap.gap) == (3, 5, True)
 
 
 def query(spark: SparkSession, root: Path, folder: Path, **options: str) -> None:

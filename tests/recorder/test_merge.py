@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bccnd.journal import files, layout
@@ -23,7 +23,7 @@ from bccnd.recorder.rows import observations
 from bccnd.recorder.spool import Spool
 from bccnd.recorder.worker import Worker
 from tests.recorder.material import JOURNAL, NOON, packet
-from tests.support import wait
+from tests.support import examples, wait
 
 HERE = pafs.LocalFileSystem()
 DAYS = ("", "2026-11-23")
@@ -98,12 +98,18 @@ def names(root: Path) -> list[str]:
 
 #: files: the day, the journal, their records, and the records of a log behind it that was lost
 FILES = st.lists(
-    st.tuples(st.integers(0, 2), st.sampled_from([JOURNAL, LATER]), st.integers(1, 5), st.sampled_from([0, 0, 0, 2])),
+    st.tuples(
+        st.sampled_from([0, 0, 0, 1, 2]),
+        st.sampled_from([JOURNAL, JOURNAL, LATER]),
+        st.integers(1, 5),
+        st.sampled_from([0, 0, 2]),
+    ),
     min_size=1,
-    max_size=9,
+    max_size=12,
 )
 
 
+@settings(max_examples=examples(120))
 @given(FILES, st.integers(4, 12), st.lists(st.integers(1, 9), max_size=4))
 def test_every_record_is_there_once_whenever_who_merges_is_killed(
     tmp_path_factory: pytest.TempPathFactory, cut: list[tuple[int, str, int, int]], most: int, kills: list[int]

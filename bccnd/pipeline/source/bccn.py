@@ -1,31 +1,27 @@
-"""The data source itself: what Spark finds by the name `bccn`.
-
-Law: here options become parts, and nothing else happens. See docs/captures.md for what can be said.
-"""
+"""The data source that Spark finds by the name `bccn`; docs/captures.md has its options."""
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from bccnd.client.keys import read_key
 from bccnd.core.integrity import usual_algorithm
+from bccnd.errors import BadKey
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline.captures import CaptureSettings
 from bccnd.pipeline.source.batch import BatchReader
-from bccnd.pipeline.source.options import Options, bad
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+from bccnd.pipeline.source.options import Options, bad_option
+from bccnd.pipeline.source.sink import OPTIONS, SinkSettings, StreamWriter, Writer, read_settings
+from bccnd.pipeline.source.stream import StreamReader
 
 #: the columns of rows
 OBS: Final = from_arrow_schema(journal_schema.OBS)
 _CAPTURES: Final = ("host", "port", "segment", "keys", "algorithm", "required")
 _STREAM: Final = ("maxRecordsPerBatch", "patience")
-_SINK: Final = ("socket", "key", "rate", "dryRun", "checkBytes", "job", "summary")
 
 
 class BccnSource(DataSource):
@@ -38,63 +34,39 @@ class BccnSource(DataSource):
     def schema(self) -> StructType:
         return OBS
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        options = Options(_plain(self.options), ("path", *_CAPTURES))
-        path = options.required("path", "write .load(PATH)")
-        return BatchReader(path, schema, _captures(options))
+    def reader(self, schema: StructType) -> BatchReader:
+        options = Options(self.options, ("path", *_CAPTURES))
+        return BatchReader(options.path(), schema, _captures(options))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from bccnd.pipeline.source.stream import StreamReader
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+        options = Options(self.options, ("path", *_STREAM))
+        most = int(options.number("maxRecordsPerBatch", 0, 1, 10**12))
+        return StreamReader(options.path(), schema, most, options.number("patience", 600.0, 0.0, 10**9))
 
-        options = Options(_plain(self.options), ("path", *_STREAM))
-        return StreamReader(
-            options.required("path", "write .load(JOURNAL)"),
-            schema,
-            int(options.number("maxRecordsPerBatch", 0, 1, 10**12)),
-            options.number("patience", 600.0, 0.0, 10**9),
-        )
+    def writer(self, schema: StructType, overwrite: bool) -> Writer:
+        return Writer(self._sink(schema, overwrite))
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from bccnd.pipeline.source.sink import Writer, read_settings
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        return StreamWriter(self._sink(schema, overwrite, "path", "checkpointLocation"))
 
+    def _sink(self, schema: StructType, overwrite: bool, *known: str) -> SinkSettings:
         if overwrite:
-            raise bad("what was published cannot be overwritten", 'write .mode("append")')
-        return Writer(read_settings(Options(_plain(self.options), _SINK), schema))
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        from bccnd.pipeline.source.sink import StreamWriter, read_settings
-
-        if overwrite:
-            raise bad("what was published cannot be overwritten", 'write .outputMode("append")')
-        return StreamWriter(
-            read_settings(Options(_plain(self.options), ("path", "checkpointLocation", *_SINK)), schema)
-        )
-
-
-def _plain(options: MutableMapping[str, str]) -> dict[str, str]:
-    return {str(name): str(value) for name, value in options.items()}
+            raise bad_option("what was published cannot be overwritten", 'write .mode("append")')
+        return read_settings(Options(self.options, (*known, *OPTIONS)), schema)
 
 
 def _captures(options: Options) -> CaptureSettings | None:
-    """How captures are judged; None where no host was named. Raises PipelineError: bad_option."""
-    from bccnd.client.keys import read_key
-    from bccnd.errors import BadKey
-
+    """Read how captures are checked; None if no host is given. Raises PipelineError: bad_option."""
     host = options.text("host")
     if not host:
         return None
     paths = [path for path in options.text("keys").split(",") if path]
     algorithm = options.one_of("algorithm", ("none", "crc32", "hmac"), usual_algorithm(paths, ()))
+    port, segment = int(options.number("port", 5400, 1, 65_535)), options.text("segment", "capture")
     try:
-        settings = CaptureSettings(
-            host,
-            port=int(options.number("port", 5400, 1, 65_535)),
-            segment=options.text("segment", "capture"),
-            algorithm=algorithm,
-            keys=tuple(read_key(path) for path in paths),
-            required=options.flag("required"),
-        )
+        keys = tuple(read_key(path) for path in paths)
+        settings = CaptureSettings(host, port, segment, algorithm, keys, required=options.flag("required"))
         settings.door()
     except (BadKey, ValueError) as error:
-        raise bad(str(error).splitlines()[0], "see the options keys and algorithm") from error
+        raise bad_option(str(error).splitlines()[0], "see the options keys and algorithm") from error
     return settings

@@ -1,11 +1,12 @@
-"""What Spark asks for (its filters) -> what is wanted of a journal.
+"""Turns Spark's filters into what is read of a journal.
 
-Law: a filter that is taken is applied to every row here, as SQL has it (null is never equal to anything), and Spark
-need not look again; one that is not understood is given back.
+Invariant: a filter that is taken is applied to every row as SQL would (null is equal to nothing), so that Spark need
+not apply it again; a filter that is not understood is returned.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import operator
 from collections.abc import Callable, Iterable
@@ -13,116 +14,87 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringContains,
-    StringEndsWith,
-    StringStartsWith,
-)
+from pyspark.sql import datasource as spark
 
 from bccnd.journal import schema
-from bccnd.pipeline.source.wanted import Wanted
+from bccnd.pipeline.source.journals import Wanted
 
-_COMPARE: Final[dict[type[Filter], Callable[[Any, Any], Any]]] = {
-    EqualTo: operator.eq,
-    GreaterThan: operator.gt,
-    GreaterThanOrEqual: operator.ge,
-    LessThan: operator.lt,
-    LessThanOrEqual: operator.le,
+#: filter -> the expression for a column and a value
+_COMPARE: Final[dict[type[spark.Filter], Callable[[pc.Expression, pa.Scalar], pc.Expression]]] = {
+    spark.EqualTo: operator.eq,
+    spark.GreaterThan: operator.gt,
+    spark.GreaterThanOrEqual: operator.ge,
+    spark.LessThan: operator.lt,
+    spark.LessThanOrEqual: operator.le,
+    spark.StringStartsWith: lambda column, value: pc.starts_with(column, value.as_py()),
+    spark.StringEndsWith: lambda column, value: pc.ends_with(column, value.as_py()),
+    spark.StringContains: lambda column, value: pc.match_substring(column, value.as_py()),
 }
-_TEXT: Final[dict[type[Filter], Callable[..., Any]]] = {
-    StringStartsWith: pc.starts_with,
-    StringEndsWith: pc.ends_with,
-    StringContains: pc.match_substring,
-}
+_FROM: Final = (spark.GreaterThan, spark.GreaterThanOrEqual)
+_UP_TO: Final = (spark.LessThan, spark.LessThanOrEqual)
+_PYTHON: Final = {pa.string(): str, pa.int32(): int, pa.int64(): int, pa.timestamp("us", "UTC"): datetime.datetime}
 #: neither true nor false
 _UNKNOWN: Final = pa.scalar(None, pa.bool_())
 
 
-def take(wanted: Wanted, filters: Iterable[Filter]) -> list[Filter]:
-    """Keep to these filters from now on; gives back those that are not understood."""
+def take(wanted: Wanted, filters: Iterable[spark.Filter]) -> list[spark.Filter]:
+    """Narrow what is wanted by these filters; return those that are not understood."""
     left = []
     for one in filters:
         found = _expression(one)
         if found is None:
             left.append(one)
-            continue
-        wanted.expression = found if wanted.expression is None else wanted.expression & found
-        _narrow(wanted, one)
+        else:
+            wanted.expression &= found
+            _narrow(wanted, one)
     return left
 
 
-def _narrow(wanted: Wanted, one: Filter) -> None:
-    """What the names of folders and files say already."""
+def _narrow(wanted: Wanted, one: spark.Filter) -> None:
+    """Narrow the files, by their names."""
     column = getattr(one, "attribute", ("",))[0]
-    if column in ("host", "journal_id") and isinstance(one, EqualTo | In):
-        values = frozenset([one.value] if isinstance(one, EqualTo) else one.value)
-        if column == "host":
-            wanted.hosts = values if wanted.hosts is None else wanted.hosts & values
-        else:
-            wanted.journals = values if wanted.journals is None else wanted.journals & values
-    elif column == "ts" and isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
-        day = _instant(one.value).date().isoformat()
-        if not isinstance(one, LessThan | LessThanOrEqual):
+    if column in ("host", "journal_id") and isinstance(one, spark.EqualTo | spark.In):
+        values = frozenset([one.value] if isinstance(one, spark.EqualTo) else one.value)
+        name = "hosts" if column == "host" else "journals"
+        known = getattr(wanted, name)
+        setattr(wanted, name, values if known is None else known & values)
+    elif column == "ts" and isinstance(one, (spark.EqualTo, *_FROM, *_UP_TO)):
+        day = _utc(one.value).date().isoformat()
+        if not isinstance(one, _UP_TO):
             wanted.first_day = max(wanted.first_day, day)
-        if not isinstance(one, GreaterThan | GreaterThanOrEqual):
+        if not isinstance(one, _FROM):
             wanted.last_day = min(wanted.last_day, day)
 
 
-def _instant(value: datetime.datetime) -> datetime.datetime:
+def _utc(value: datetime.datetime) -> datetime.datetime:
     return value.astimezone(datetime.UTC) if value.tzinfo else value.replace(tzinfo=datetime.UTC)
 
 
-def _expression(one: Filter) -> pc.Expression | None:
-    """A filter for rows of `schema.OBS`; None where it is not understood."""
-    if isinstance(one, Not):
+def _expression(one: spark.Filter) -> pc.Expression | None:
+    """Return the expression of a filter for rows of `schema.OBS`; None if it is not understood."""
+    if isinstance(one, spark.Not):
         inner = _expression(one.child)
         return None if inner is None else ~inner
-    column: tuple[str, ...] = getattr(one, "attribute", ())
-    if len(column) != 1 or column[0] not in schema.OBS.names:
+    path: tuple[str, ...] = getattr(one, "attribute", ())
+    if len(path) != 1 or path[0] not in schema.OBS.names:
         return None
-    kind = schema.OBS.field(column[0]).type
-    known = pc.field(column[0])
-    if isinstance(one, IsNull | IsNotNull):
-        return known.is_null() if isinstance(one, IsNull) else known.is_valid()
-    if isinstance(one, In):
+    kind, column = schema.OBS.field(path[0]).type, pc.field(path[0])
+    if isinstance(one, spark.IsNull | spark.IsNotNull):
+        return column.is_null() if isinstance(one, spark.IsNull) else column.is_valid()
+    if isinstance(one, spark.In):
         values = [_scalar(value, kind) for value in one.value if value is not None]
-        if any(value is None for value in values):
+        if None in values:
             return None
-        # nothing is known of null, neither that it is among them nor that it is not
-        return pc.if_else(
-            known.is_valid(),
-            known.isin(pa.array([value.as_py() for value in values if value is not None], kind)),
-            _UNKNOWN,
-        )
-    value = _scalar(getattr(one, "value", None), kind)
-    if value is None:
-        return None
-    if type(one) in _TEXT and pa.types.is_string(kind):
-        found: pc.Expression = _TEXT[type(one)](known, value.as_py())
-        return found
-    compare = _COMPARE.get(type(one))
-    return None if compare is None else compare(known, value)
+        # Of null it is unknown whether it is among them.
+        return pc.if_else(column.is_valid(), column.isin(pa.array(values, kind)), _UNKNOWN)
+    value, compare = _scalar(getattr(one, "value", None), kind), _COMPARE.get(type(one))
+    return None if value is None or compare is None else compare(column, value)
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar | None:
-    """A value as one of a column's type; None where it is none, or stands for nothing."""
-    if pa.types.is_timestamp(kind) and isinstance(value, datetime.datetime):
-        return pa.scalar(_instant(value), kind)
-    if (pa.types.is_string(kind) and isinstance(value, str)) or (
-        pa.types.is_integer(kind) and isinstance(value, int) and not isinstance(value, bool)
-    ):
-        try:
-            return pa.scalar(value, kind)
-        except (pa.ArrowInvalid, OverflowError):
-            return None
+    """Convert a value to a column's type; None if it is none of that type."""
+    if type(value) is not _PYTHON.get(kind):
+        return None
+    with contextlib.suppress(pa.ArrowInvalid, OverflowError):
+        return pa.scalar(_utc(value) if isinstance(value, datetime.datetime) else value, kind)
     return None

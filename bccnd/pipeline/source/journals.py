@@ -1,11 +1,12 @@
-"""The files of a journal, found by their names, and rows out of them.
-
-Law: only finished files with a name that says what they are count, and of those only what is wanted is opened.
-"""
+"""Finds the files of a journal by their names, and reads rows from them. Nothing here needs Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,15 +16,36 @@ import pyarrow.parquet as pq
 
 from bccnd.errors import PipelineError
 from bccnd.journal import files, layout, schema
-from bccnd.journal.listing import ListedFile, current, list_files
-from bccnd.pipeline.source.wanted import Wanted
+from bccnd.journal.listing import current, list_day, list_files
 
-#: rows that are handed to Spark at once
-BATCH: int = 16_384
+#: rows that are read at once
+BATCH: Final = 16_384
+#: a file system, and the folder of a journal in it
+Place = tuple[pafs.FileSystem, str]
 
 
-def open_place(where: str) -> tuple[pafs.FileSystem, str]:
-    """The file system and the path that are meant. Raises PipelineError: no_journal."""
+@dataclass
+class Wanted:
+    """The rows to read: their hosts and journals (None: all), days (``YYYY-MM-DD``), and what else they fulfil."""
+
+    hosts: frozenset[str] | None = None
+    journals: frozenset[str] | None = None
+    first_day: str = ""
+    last_day: str = "9999-99-99"
+    expression: pc.Expression = field(default_factory=lambda: pc.scalar(True))
+
+
+class FoundFile(NamedTuple):
+    """A file with records; ``end`` is the number of the first record in the file behind it, if there is one."""
+
+    file: layout.ObsFile
+    end: int | None
+    size: int
+    written: float
+
+
+def open_place(where: str) -> Place:
+    """Raises PipelineError: no_journal."""
     try:
         return files.open_root(where)
     except (OSError, pa.ArrowInvalid) as error:
@@ -34,40 +56,77 @@ def no_journal(where: str, why: str) -> PipelineError:
     return PipelineError("no_journal", f"no journal and no capture at {where}: {why}", "name the folder of a journal")
 
 
-def find(filesystem: pafs.FileSystem, root: str, wanted: Wanted) -> list[ListedFile]:
-    """The files that can have rows that are wanted, ordered by host, journal and number."""
-    listed = list_files(filesystem, root, hosts=wanted.hosts, first_day=wanted.first_day, last_day=wanted.last_day)
-    found = [one for one in current(listed) if wanted.may_hold(one.file)]
-    return sorted(found, key=lambda one: (one.file.host, one.file.journal_id, one.file.first))
+def find_captures(place: Place, where: str) -> list[str]:
+    """List the captures at ``where``, one or a folder of them; none if it is a journal. Raises PipelineError:
+    no_journal."""
+    filesystem, root = place
+    kind, obs = (one.type for one in filesystem.get_file_info([root, f"{root}/{layout.OBS}"]))
+    if kind == pafs.FileType.NotFound:
+        raise no_journal(where, "there is nothing")
+    if kind == pafs.FileType.File or obs == pafs.FileType.Directory:
+        return [where] if kind == pafs.FileType.File else []
+    inside = filesystem.get_file_info(pafs.FileSelector(root))
+    names = sorted(one.base_name for one in inside if one.type == pafs.FileType.File)
+    paths = [f"{where.rstrip('/')}/{name}" for name in names if not name.startswith(layout.UNFINISHED)]
+    if not paths:
+        raise no_journal(where, "the folder has neither obs/ nor files")
+    return paths
 
 
-def count_rows(filesystem: pafs.FileSystem, root: str, file: layout.ObsFile) -> int:
-    """The records in a file. Raises PipelineError: bad_file; FileNotFoundError."""
+def find(place: Place, wanted: Wanted) -> list[FoundFile]:
+    """List the files that can have wanted rows, ordered by host, journal and number."""
+    days = {"first_day": wanted.first_day, "last_day": wanted.last_day}
+    listed = sorted(
+        (one.file.host, one.file.journal_id, one.file.first, one)
+        for one in current(list_files(*place, hosts=wanted.hosts, **days))
+        if wanted.journals is None or one.file.journal_id in wanted.journals
+    )
+    ends = [two[2] if one[:2] == two[:2] else None for one, two in pairwise(listed)] + [None] * bool(listed)
+    return [FoundFile(one.file, end, one.size, one.written) for (*_, one), end in zip(listed, ends, strict=True)]
+
+
+@contextmanager
+def _reading(file: layout.ObsFile) -> Iterator[None]:
+    """Turn errors into PipelineError: bad_file; but FileNotFoundError."""
     try:
-        return int(pq.read_metadata(f"{root}/{file.path}", filesystem=filesystem).num_rows)
+        yield
     except FileNotFoundError:
         raise
     except (OSError, pa.ArrowInvalid) as error:
-        raise bad_file(file.path, error) from error
+        detail = f"{file.path} is no file of a journal: {str(error).splitlines()[0]}"
+        raise PipelineError("bad_file", detail, "move it away, or copy it again") from error
 
 
-def bad_file(path: str, error: Exception) -> PipelineError:
-    return PipelineError(
-        "bad_file", f"{path} is no file of a journal: {str(error).splitlines()[0]}", "move it away, or copy it again"
-    )
+def count_rows(place: Place, file: layout.ObsFile) -> int:
+    """Return the number of records in a file. Raises PipelineError: bad_file; FileNotFoundError."""
+    if file.last is not None:
+        return file.last - file.first + 1
+    with _reading(file):
+        return int(pq.read_metadata(f"{place[1]}/{file.path}", filesystem=place[0]).num_rows)
 
 
 def rows(
-    filesystem: pafs.FileSystem, root: str, file: layout.ObsFile, expression: pc.Expression | None = None
+    place: Place, file: layout.ObsFile, first: int, end: int | None, columns: list[str], wanted: pc.Expression = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that are wanted. Raises PipelineError: bad_file."""
-    try:
-        known = pq.read_schema(f"{root}/{file.path}", filesystem=filesystem)
-        if not known.equals(schema.OBS):
+    """Yield the records of a file from ``first`` on up to ``end``, some at a time; from the merged file that has them,
+    if the file was merged since it was found. Raises PipelineError: bad_file."""
+    numbers = pc.field("rec_no") >= first
+    numbers = numbers if end is None else numbers & (pc.field("rec_no") < end)
+    wanted = numbers if wanted is None else numbers & wanted
+    with _reading(file), _open(place, file) as opened:
+        fragment = ds.ParquetFileFormat().make_fragment(opened)
+        if not fragment.physical_schema.equals(schema.OBS):
             raise pa.ArrowInvalid("it has other columns than a journal has")
-        data = ds.dataset(f"{root}/{file.path}", filesystem=filesystem, format="parquet", schema=schema.OBS)
-        for batch in data.to_batches(filter=expression, batch_size=BATCH, use_threads=False, fragment_readahead=0):
+        for batch in fragment.to_batches(columns=columns, filter=wanted, batch_size=BATCH, use_threads=False):
             if batch.num_rows:
                 yield batch
-    except (OSError, pa.ArrowInvalid) as error:
-        raise bad_file(file.path, error) from error
+
+
+def _open(place: Place, file: layout.ObsFile) -> pa.NativeFile:
+    filesystem, root = place
+    with suppress(FileNotFoundError):
+        return filesystem.open_input_file(f"{root}/{file.path}")
+    for one in current(list_day(filesystem, root, file.path.rpartition("/")[0])):
+        if one.file.holds(file):
+            return filesystem.open_input_file(f"{root}/{one.file.path}")
+    raise pa.ArrowInvalid("it was removed meanwhile")

@@ -1,64 +1,54 @@
-"""`df.write.format("bccn")` and `df.writeStream.format("bccn")`: rows become messages, published through the daemon.
+"""`df.write.format("bccn")` and `df.writeStream.format("bccn")`: publishes rows through the daemon.
 
-Law: at least once: a task that fails is made again, with the same keys, by which who receives can tell a message that
-came before. Before anything of a partition is sent, all of it was looked at: a row that no datagram can carry fails
-the job. Nothing is sent faster than `rate`, by all tasks of this host together.
+Invariant: every row is sent at least once; a task that Spark repeats sends the same keys. All rows of a partition are
+checked before the first is sent.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
-import struct
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from typing import IO, Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from bccnd.client import bus
 from bccnd.client.transport import usual_path
 from bccnd.core.bccn1 import MAX_SEND, check_chan
-from bccnd.errors import BadDatagram, BusError, PipelineError
+from bccnd.errors import BadDatagram, PipelineError
 from bccnd.pipeline.source.options import Options
 
-#: bytes of a partition that are kept in memory until all of it was looked at; the rest waits on disk
+OPTIONS: Final = ("socket", "key", "rate", "dryRun", "checkBytes", "job")
+#: bytes of a partition that are kept in memory while it is checked; the rest waits on disk
 SPOOL: Final = 64 << 20
-#: bytes of a datagram around src, channel and payload: ``BCCN1[1400]``, ``::|`` and a seq
+#: bytes of a datagram around src, channel and payload: ``BCCN1[1400]``, ``::|`` and a seq; of a check by hmac
 _AROUND: Final = len(b"BCCN1[1400]") + 3 + 20
-#: and of a check by hmac, with what stands before it
 CHECK: Final = len(b":hmac=0123456789abcdef")
-#: messages between two looks at what the daemon says; far fewer than it keeps for us
+#: messages between two looks at refusals; far fewer than the daemon keeps for a client
 TURN: Final = 256
-#: seconds that a task sleeps at most, and reserves of the rate at once
+#: seconds by which messages may go too early, so that a task does not sleep for each
 SLICE: Final = 0.05
-#: seconds for the daemon to have dealt with all of a partition, which it may do slowly (bus.user.rate)
+#: seconds for the daemon to take what was sent, which may be slow (bus.user.rate)
 PATIENCE: Final = 60.0
-#: what Spark tells tasks of a stream
-_BATCH: Final = "streaming.sql.batchId"
-_QUERY: Final = "sql.streaming.queryId"
-#: characters of a key that is made here: 128 bits
-_KEY: Final = 32
-_MAX_KEY: Final = 128
+#: characters of a key that is made here (128 bits), of any other, and of a time in a file
+_KEY, _MAX_KEY, _DIGITS = 32, 128, 24
 
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """``job`` names what is published, so that what is made again has the same keys. ``keyed``: ``<key>|`` stands
-    before each payload."""
+    """``job`` is part of the keys, ``keyed`` puts ``<key>|`` before each payload, ``check`` is the length of the
+    daemon's check."""
 
     socket: str
     job: str
@@ -66,254 +56,166 @@ class SinkSettings:
     rate: float
     dry: bool
     check: int
-    summary: str
 
 
 @dataclass
-class Done(WriterCommitMessage):
+class Published(WriterCommitMessage):
     """What a task has published."""
 
-    messages: int
-    bytes: int
+    messages: int = 0
+    bytes: int = 0
 
 
 def read_settings(options: Options, columns: StructType) -> SinkSettings:
     """Raises PipelineError: bad_option, bad_columns."""
     kinds = {field.name: type(field.dataType) for field in columns}
-    strange = sorted(set(kinds) - {"chan", "payload", "key"})
-    if kinds.get("chan") is not StringType or kinds.get("payload") not in (StringType, BinaryType) or strange:
-        raise PipelineError(
-            "bad_columns",
-            f"these columns cannot be published: {', '.join(columns.names)}",
-            "select chan (a string), payload (a string or binary) and, if there are keys, key (a string)",
-        )
-    if kinds.get("key", StringType) is not StringType:
-        raise PipelineError("bad_columns", "the column key is no string", "cast it")
-    keyed = options.one_of("key", ("header", "none"), "header" if "key" in kinds else "none")
+    allowed = {"chan": (StringType,), "payload": (StringType, BinaryType), "key": (StringType,)}
+    if not {"chan", "payload"} <= set(kinds) or any(kind not in allowed.get(name, ()) for name, kind in kinds.items()):
+        detail = f"these columns cannot be published: {', '.join(columns.names)}"
+        remedy = "select chan (a string), payload (a string or binary) and, if there are keys, key (a string)"
+        raise PipelineError("bad_columns", detail, remedy)
     return SinkSettings(
         options.text("socket") or usual_path(),
         options.text("job") or uuid.uuid4().hex,
-        keyed == "header",
+        options.one_of("key", ("header", "none"), "header" if "key" in kinds else "none") == "header",
         options.number("rate", 0.0, 0.001, 1e9),
         options.flag("dryRun"),
         int(options.number("checkBytes", CHECK, 0, 200)),
-        options.text("summary"),
     )
 
 
-# -- rows
+def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[str, bytes, str | None]]:
+    """Yield channels, payloads and keys. Raises PipelineError: bad_row, for a row without a channel."""
+    for row in batch.to_pylist():
+        payload = row["payload"] or b""
+        if row["chan"] is None:
+            raise _bad_row("a row has no channel", "filter it out")
+        yield row["chan"], payload.encode() if isinstance(payload, str) else payload, row.get("key")
 
 
-@dataclass
-class Row:
-    """A row as it is to be sent."""
-
-    chan: str
-    payload: bytes
-    key: str | None
-
-
-def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
-    """Raises PipelineError: bad_row, for a row without a channel."""
-    names = batch.schema.names
-    keys = batch.column("key").to_pylist() if "key" in names else [None] * batch.num_rows
-    for chan, payload, key in zip(
-        batch.column("chan").to_pylist(), batch.column("payload").to_pylist(), keys, strict=True
-    ):
-        if chan is None:
-            raise bad_row("a row has no channel", "filter it out")
-        yield Row(chan, payload.encode() if isinstance(payload, str) else payload or b"", key)
-
-
-def bad_row(detail: str, remedy: str) -> PipelineError:
+def _bad_row(detail: str, remedy: str) -> PipelineError:
     return PipelineError("bad_row", f"{detail}; nothing of this partition was sent", remedy)
 
 
-def key_of(job: str, batch: str, partition: int, number: int) -> str:
-    """The key of a row that has none of its own: the same whenever the same row is published again."""
-    return hashlib.sha256(f"{job}/{batch}/{partition}/{number}".encode()).hexdigest()[:_KEY]
+def key_of(partition: str, number: int) -> str:
+    """Make the key of a row: the same whenever the same row of ``<job>/<batch>/<partition>`` is published again."""
+    return hashlib.sha256(f"{partition}/{number}".encode()).hexdigest()[:_KEY]
 
 
-def look_at(row: Row, identity: str, settings: SinkSettings) -> None:
-    """Whether a datagram can carry it. Raises PipelineError: bad_row."""
+def _check_row(chan: str, payload: bytes, key: str | None, identity: str, settings: SinkSettings) -> None:
+    """Raises PipelineError: bad_row, for a row that no datagram can carry."""
     try:
-        check_chan(row.chan.encode("utf-8", "replace"))
+        check_chan(chan.encode("utf-8", "replace"))
     except BadDatagram as wrong:
-        raise bad_row(f"{row.chan[:200]!r} is no channel ({wrong.detail})", "publish on another") from None
-    if row.key is not None and (
-        not row.key.isascii() or not row.key.isprintable() or "|" in row.key or not 0 < len(row.key) <= _MAX_KEY
-    ):
-        raise bad_row(f"{row.key[:200]!r} is no key", f"take 1 to {_MAX_KEY} ASCII characters without '|'")
-    length = len(row.payload)
-    if settings.keyed:
-        length += (_KEY if row.key is None else len(row.key)) + 1
-    least = MAX_SEND - _AROUND - settings.check - len(identity) - len(row.chan)
-    if length > least:
-        raise bad_row(
-            f"a message on {row.chan} has {length} bytes of payload, and at most {least} fit into a datagram",
-            "send less, or divide it",
-        )
-
-
-# -- pace
+        raise _bad_row(f"{chan[:200]!r} is no channel ({wrong.detail})", "publish on another") from None
+    key = "x" * _KEY if key is None else key
+    if not key.isascii() or not key.isprintable() or "|" in key or not 0 < len(key) <= _MAX_KEY:
+        raise _bad_row(f"{key[:200]!r} is no key", f"take 1 to {_MAX_KEY} ASCII characters without '|'")
+    length = len(payload) + (len(key) + 1 if settings.keyed else 0)
+    most = MAX_SEND - _AROUND - settings.check - len(identity) - len(chan)
+    if length > most:
+        detail = f"a message on {chan} has {length} bytes of payload, and at most {most} fit into a datagram"
+        raise _bad_row(detail, "send less, or divide it")
 
 
 class Pace:
-    """Turns of a rate, shared by all processes of this host that name the same file: the time at which the next one is
-    free stands there."""
-
-    _NEXT: Final = struct.Struct("<d")
+    """Keeps a rate in all processes of this host with the same file, which holds the next message's time."""
 
     def __init__(self, path: str, rate: float) -> None:
         self._rate = rate
-        self._reserved = 0
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def wait(self) -> None:
-        """Until it is our turn."""
-        if self._reserved:
-            self._reserved -= 1
-            return
-        turns = max(1, int(self._rate * SLICE))
+        """Wait until the next message may go."""
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
-            held = os.pread(self._file, self._NEXT.size, 0)
             now = time.monotonic()
-            free = self._NEXT.unpack(held)[0] if len(held) == self._NEXT.size else now
-            # What stands there from before the last boot says nothing.
-            begin = max(now, free) if free - now < 3600 else now
-            os.pwrite(self._file, self._NEXT.pack(begin + turns / self._rate), 0)
+            free = float(os.pread(self._file, _DIGITS, 0) or now)
+            begin = max(now, free) if free - now < 3600 else now  # beyond that it is from before the last boot
+            os.pwrite(self._file, b"%*.9f" % (_DIGITS, begin + 1 / self._rate), 0)
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
-        self._reserved = turns - 1
-        time.sleep(max(0.0, begin - now))
+        if begin - now > SLICE:
+            time.sleep(begin - now)
 
     def close(self) -> None:
         os.close(self._file)
 
 
-def pace_file(job: str) -> str:
-    name = hashlib.sha256(job.encode()).hexdigest()[:16]
-    return os.path.join(tempfile.gettempdir(), f"bccnd-rate-{os.geteuid()}-{name}")
-
-
-# -- a partition
-
-
-def publish(batches: Iterator[pa.RecordBatch], settings: SinkSettings) -> Done:
+def publish(batches: Iterator[pa.RecordBatch], settings: SinkSettings) -> Published:
     """Publish a partition. Raises PipelineError: bad_row, refused; BusError."""
     context = TaskContext.get()
-    batch = (context.getLocalProperty(_BATCH) if context else None) or ""
-    job = (context.getLocalProperty(_QUERY) if context and batch else None) or settings.job
-    partition = context.partitionId() if context else 0
-    connection = None if settings.dry else bus.connect(settings.socket)
-    try:
-        # The longest name that a program of this host may have, where nobody is there to ask.
-        identity = connection.identity() if connection is not None else "x" * 64
-        with tempfile.SpooledTemporaryFile(SPOOL) as spool:
-            done = _keep(batches, spool, identity, settings)
+    number = (context.getLocalProperty("streaming.sql.batchId") if context else None) or ""
+    job = (context.getLocalProperty("sql.streaming.queryId") if context and number else None) or settings.job
+    task = f"{job}/{number}/{context.partitionId() if context else 0}"
+    published = Published()
+    connected = nullcontext() if settings.dry else bus.connect(settings.socket)
+    with tempfile.SpooledTemporaryFile(SPOOL) as spool, connected as connection:
+        # Without a daemon: the longest name that a program of this host may have.
+        identity = "x" * 64 if connection is None else connection.identity()
+        writer = None
+        for batch in batches:
+            for chan, payload, key in rows_of(batch):
+                _check_row(chan, payload, key, identity, settings)
+                published.messages += 1
+                published.bytes += len(payload)
             if connection is not None:
-                spool.seek(0)
-                _send(spool, connection, settings, job, batch, partition)
-    finally:
-        if connection is not None:
-            connection.close()
-    return done
+                writer = writer or pa.ipc.new_stream(pa.PythonFile(spool, "w"), batch.schema)
+                writer.write_batch(batch)
+        if writer is not None and connection is not None:
+            writer.close()
+            spool.seek(0)
+            _send(pa.ipc.open_stream(pa.PythonFile(spool, "r")), connection, settings, task)
+    return published
 
 
-def _keep(batches: Iterator[pa.RecordBatch], spool: IO[bytes], identity: str, settings: SinkSettings) -> Done:
-    """Look at every row, and keep it."""
-    done = Done(0, 0)
-    writer: Any = None
-    for batch in batches:
-        for row in rows_of(batch):
-            look_at(row, identity, settings)
-            done.messages += 1
-            done.bytes += len(row.payload)
-        if not settings.dry:
-            if writer is None:
-                writer = pa.ipc.new_stream(pa.PythonFile(spool, "w"), batch.schema)
-            writer.write_batch(batch)
-    if writer is not None:
-        writer.close()
-    return done
+def _send(batches: Iterable[pa.RecordBatch], connection: bus.Connection, settings: SinkSettings, task: str) -> None:
+    rows = (row for batch in batches for row in rows_of(batch))
+    path = f"{tempfile.gettempdir()}/bccnd-rate-{os.geteuid()}-{key_of(settings.job, 0)}"
+    with closing(Pace(path, settings.rate)) if settings.rate else nullcontext() as pace:
+        for number, (chan, payload, key) in enumerate(rows):
+            if pace is not None:
+                pace.wait()
+            header = f"{key_of(task, number) if key is None else key}|".encode() if settings.keyed else b""
+            connection.publish(chan, header + payload)
+            if number % TURN == TURN - 1:
+                _raise_refusals(connection)
+    _raise_refusals(connection)
 
 
-def _send(
-    spool: IO[bytes], connection: bus.Connection, settings: SinkSettings, job: str, batch: str, partition: int
-) -> None:
-    if not spool.read(1):
-        return
-    spool.seek(0)
-    pace = Pace(pace_file(job), settings.rate) if settings.rate else None
-    try:
-        number = 0
-        for piece in pa.ipc.open_stream(pa.PythonFile(spool, "r")):
-            for row in rows_of(piece):
-                if pace is not None:
-                    pace.wait()
-                payload = row.payload
-                if settings.keyed:
-                    key = row.key if row.key is not None else key_of(job, batch, partition, number)
-                    payload = key.encode("ascii") + b"|" + payload
-                connection.publish(row.chan, payload)
-                number += 1
-                if number % TURN == 0:
-                    _see(connection)
-        _see(connection)
-    finally:
-        if pace is not None:
-            pace.close()
-
-
-def _see(connection: bus.Connection) -> None:
-    """Raises PipelineError: refused, where the daemon did not take all of it; BusError, where nobody knows."""
+def _raise_refusals(connection: bus.Connection) -> None:
+    """Raises PipelineError: refused, if the daemon did not take all of it; BusError, if that is unknown."""
     for refusal in connection.sync(PATIENCE):
-        raise PipelineError(
-            "refused",
-            f"the daemon refuses what is published on {refusal.key}: {refusal.reason}",
-            "see access in its configuration, and the option checkBytes where it is too_long",
-        )
+        detail = f"the daemon refuses what is published on {refusal.key}: {refusal.reason}"
+        remedy = "see access in its configuration, and the option checkBytes where it is too_long"
+        raise PipelineError("refused", detail, remedy)
 
 
-# -- for Spark
-
-
-def _add_up(messages: list[WriterCommitMessage | None], settings: SinkSettings) -> None:
-    """Say what was published, or would have been."""
-    done = [one for one in messages if isinstance(one, Done)]
-    total = {"messages": sum(one.messages for one in done), "bytes": sum(one.bytes for one in done)}
-    if settings.summary:
-        with open(settings.summary, "a", encoding="ascii") as file:
-            file.write(json.dumps({**total, "dry_run": settings.dry}) + "\n")
+def _report(messages: list[WriterCommitMessage | None], settings: SinkSettings) -> None:
+    """Report what would have been published by a dry run."""
+    tasks = [one for one in messages if isinstance(one, Published)]
+    total = f"{sum(one.messages for one in tasks)} messages, {sum(one.bytes for one in tasks)} bytes"
     if settings.dry:
-        sys.stderr.write(f"bccn: {total['messages']} messages, {total['bytes']} bytes: a dry run, nothing was sent\n")
+        sys.stderr.write(f"bccn: {total}: a dry run, nothing was sent\n")
 
 
-class Writer(DataSourceArrowWriter):
+class _Publisher:
+    def __init__(self, settings: SinkSettings) -> None:
+        self._settings = settings
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return publish(iterator, self._settings)
+
+
+class Writer(_Publisher, DataSourceArrowWriter):
     """Publishes a table."""
 
-    def __init__(self, settings: SinkSettings) -> None:
-        self._settings = settings
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return publish(iterator, self._settings)
-
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        _add_up(messages, self._settings)
+        _report(messages, self._settings)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(_Publisher, DataSourceStreamArrowWriter):
     """Publishes a stream."""
 
-    def __init__(self, settings: SinkSettings) -> None:
-        self._settings = settings
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return publish(iterator, self._settings)
-
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
-        _add_up(messages, self._settings)
-
-
-__all__ = ["BusError", "Done", "SinkSettings", "StreamWriter", "Writer", "publish", "read_settings"]
+        _report(messages, self._settings)

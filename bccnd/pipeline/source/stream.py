@@ -1,41 +1,30 @@
 """`spark.readStream.format("bccn")`: follows the journals of live hosts.
 
-Law: every record of a finished file comes once, in whatever order files appear; what is told of where a stream stands
-({host: {journal: next record}}) is all that it needs to go on. Records that retention has taken before they were read
-are one row, with the verdict `journal_gap`, the number of the first of them, and the time of the next that there is.
-
-A hole behind a file that is still there is a file that is late, and is waited for; retention takes the oldest first.
-Of journals that are gone altogether it is remembered how far they were read, so that a journal that comes again is not
-read twice, and one that is still written goes on; of each host for the last `MAX_GONE` of them. Names say nothing about
-that: a host whose clock was set back begins a journal whose name sorts before all others.
+Invariant: every record of a finished file comes once, in whatever order files appear, also if they are merged by then;
+the offset is all that is needed to go on. Records that retention removed before they were read are one `journal_gap`. A
+hole behind a file that is still there is a late file, and is waited for. Journals that are gone may come again.
 """
 
 from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from bccnd.core.observe import JOURNAL_GAP
 from bccnd.journal import layout, schema
-from bccnd.journal.listing import ListedFile
 from bccnd.pipeline.source import journals
-from bccnd.pipeline.source.batch import Shaper
-from bccnd.pipeline.source.wanted import Wanted
+from bccnd.pipeline.source.journals import FoundFile, Wanted
 
 #: host -> journal -> number of the next record
 Offsets = dict[str, dict[str, int]]
@@ -43,77 +32,53 @@ Offsets = dict[str, dict[str, int]]
 MAX_GONE: Final = 256
 #: files whose numbers of records are remembered, some 200 bytes each
 MAX_COUNTED: Final = 100_000
+_NO_LIMIT: Final = 2**62
 
 
 @dataclass
-class Slice(InputPartition):
-    """Records of one file, from ``first`` up to ``end``."""
-
-    file: layout.ObsFile
-    first: int
-    end: int
-
-
-@dataclass
-class Gap(InputPartition):
-    """Records from ``first`` on that nobody can read any more; ``next`` is the file in which the next ones are, if
-    there is one."""
+class Piece(InputPartition):
+    """Records of one journal from ``first`` up to ``end``, which are in ``file``. As a ``gap``, records that are gone:
+    one row, with the time of the first record in ``file``, if there is any."""
 
     host: str
     journal_id: str
     first: int
-    next: layout.ObsFile | None
-
-
-Piece = Slice | Gap
-
-
-@dataclass(frozen=True)
-class Step:
-    """A piece and the number behind its last record."""
-
-    piece: Piece
     end: int
-    records: int
+    file: layout.ObsFile | None
+    gap: bool = False
 
 
-def steps(
-    found: list[ListedFile], first: int, count: Callable[[layout.ObsFile], int], given_up: Callable[[float], bool]
-) -> Iterator[Step]:
-    """What can be read of one journal from a record on, piece by piece. ``found`` are its files in order, ``count``
-    says how many records one has, ``given_up`` whether a file that was written then has waited long enough for those
-    that are missing before it."""
-    # Recorders count from 1; nobody is missing a record 0 that never was.
-    position = max(first, min(1, found[0].file.first)) if found else first
+def cut(
+    found: Iterable[FoundFile], first: int, count: Callable[[FoundFile], int], given_up: Callable[[FoundFile], bool]
+) -> Iterator[Piece]:
+    """Yield what can be read of one journal from a record on. ``found`` are its files in order, ``count`` returns the
+    records of one, and ``given_up`` whether those missing before one have been waited for long enough."""
+    position = first
     for number, one in enumerate(found):
         file = one.file
-        following = found[number + 1].file.first if number + 1 < len(found) else None
-        if following is not None and following <= position:
+        if not number:  # recorders count from 1: record 0 is not missing
+            position = max(position, min(1, file.first))
+        if one.end is not None and one.end <= position:
             continue  # all of it was read
         if file.first > position:
-            if number and not given_up(one.written):
+            if number and not given_up(one):
                 return
-            yield Step(Gap(file.host, file.journal_id, position, file), file.first, 1)
+            yield Piece(file.host, file.journal_id, position, file.first, file, gap=True)
             position = file.first
-        end = file.first + count(file)
+        end = file.first + count(one)
         if end > position:
-            yield Step(Slice(file, position, end), end, end - position)
+            yield Piece(file.host, file.journal_id, position, end, file)
             position = end
 
 
 class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
-    """Follows the journal at ``path``; at most ``most`` records a batch (0: all), and a file that is missing is waited
-    for ``patience`` seconds."""
+    """Follows the journal at ``path``: at most ``most`` records a batch (0: all); a file that is missing is waited for
+    ``patience`` seconds."""
 
     def __init__(self, path: str, columns: StructType, most: int, patience: float) -> None:
-        self._path = path
-        self._columns = columns
-        self._most = most
-        self._patience = patience
+        self._path, self._schema = path, to_arrow_schema(columns, timezone="UTC")
+        self._most, self._patience = most, patience
         self._target: Offsets | None = None
-        self._counted: dict[layout.ObsFile, tuple[int, float, int]] = {}
-
-    # -- where it stands
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         return {}
@@ -122,160 +87,98 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
         return ReadMaxRows(self._most) if self._most else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What is there now is all that is read."""
-        self._target = {}
-        for (host, name), found in self._find().items():
-            last = found[-1]
-            self._target.setdefault(host, {})[name] = last.file.first + self._count(last)
+        """Read only what is there now."""
+        self._target = {
+            host: {name: files[-1].file.first + self._count(files[-1]) for name, files in found.items()}
+            for host, found in self._find().items()
+        }
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
-        """How far a batch from ``start`` on goes. Raises PipelineError: no_journal, bad_file."""
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
-        journals_found = self._find()
-        left = most
+        """Return the end of a batch that begins at ``start``. Raises PipelineError: no_journal, bad_file."""
+        there = self._find()
+        left = limit.max_rows if isinstance(limit, ReadMaxRows) else _NO_LIMIT
         ends = {host: dict(numbers) for host, numbers in start.items()}
-        moved = False
-        # A host that has much must not hold up the others: each has its share first, and then who comes has the rest.
-        hosts = sorted({host for host, _ in journals_found})
-        share = max(1, most // max(1, len(hosts)))
-        for allowed in (share, most) if most else (0,):
-            for host in hosts:
-                mine = min(allowed, left) if most else 0
-                for (of, name), found in journals_found.items():
-                    if of != host or (most and mine <= 0):
-                        continue
+        # Each host gets its share, then the rest is given out: one that has much must not hold up the others.
+        for share in (max(1, left // max(1, len(there))), left):
+            for host in there:
+                mine = min(share, left)
+                for name, found in there[host].items():
                     position = ends.get(host, {}).get(name, 0)
-                    end, taken = self._go_on(found, position, mine if most else None)
+                    end, taken = self._advance(found, position, mine)
                     if end != position:
                         ends.setdefault(host, {})[name] = end
-                        mine, left, moved = mine - taken, left - taken, True
-        return _tidy(ends, set(journals_found)) if moved else start
+                    mine, left = mine - taken, left - taken
+        return start if ends == start else {host: _tidy(ends[host], there.get(host, {})) for host in sorted(ends)}
 
-    def _go_on(self, found: list[ListedFile], position: int, most: int | None) -> tuple[int, int]:
-        """How far to go in one journal, and how many rows that is."""
-        taken = 0
-        target = self._target_of(found)
-        for step in self._steps(found, position):
-            end, records = step.end, step.records
-            if target is not None and end > target:
-                if isinstance(step.piece, Gap) or position >= target:
-                    break
-                end, records = target, target - step.piece.first
-            if most is not None and taken + records > most:
-                if isinstance(step.piece, Gap):
-                    break
-                end, records = step.piece.first + most - taken, most - taken
-            if records <= 0:
+    def _advance(self, found: list[FoundFile], position: int, most: int) -> tuple[int, int]:
+        """Return where a batch with room for ``most`` rows ends in one journal, and how many it takes."""
+        file, taken, now = found[0].file, 0, time.time()
+        target = _NO_LIMIT if self._target is None else self._target.get(file.host, {}).get(file.journal_id, 0)
+        for piece in cut(found if most else (), position, self._count, lambda one: now - one.written > self._patience):
+            end = piece.end if piece.gap else min(piece.end, target, piece.first + most - taken)
+            if end > target or end <= piece.first or taken == most:
                 break
-            position, taken = end, taken + records
-            if end < step.end:
+            position, taken = end, taken + (1 if piece.gap else end - piece.first)
+            if end < piece.end:
                 break
         return position, taken
 
-    def _target_of(self, found: list[ListedFile]) -> int | None:
-        if self._target is None:
-            return None
-        file = found[0].file
-        return self._target.get(file.host, {}).get(file.journal_id, 0)
-
-    # -- what is there
-
-    def _place(self) -> tuple[pafs.FileSystem, str]:
-        filesystem, root = journals.open_place(self._path)
-        return filesystem, root
-
-    def _find(self) -> dict[tuple[str, str], list[ListedFile]]:
-        """The files of every journal, in order."""
-        filesystem, root = self._place()
-        if filesystem.get_file_info(root).type == pafs.FileType.File:
+    def _find(self) -> dict[str, dict[str, list[FoundFile]]]:
+        """List the files of each host and journal, in order."""
+        place = journals.open_place(self._path)
+        if place[0].get_file_info(place[1]).type == pafs.FileType.File:
             raise journals.no_journal(self._path, "it is a file, and only the folder of a journal can be followed")
-        grouped: dict[tuple[str, str], list[ListedFile]] = {}
-        for one in journals.find(filesystem, root, Wanted()):
-            grouped.setdefault((one.file.host, one.file.journal_id), []).append(one)
+        grouped: dict[str, dict[str, list[FoundFile]]] = {}
+        for one in journals.find(place, Wanted()):
+            grouped.setdefault(one.file.host, {}).setdefault(one.file.journal_id, []).append(one)
         return grouped
 
-    def _steps(self, found: list[ListedFile], first: int) -> Iterator[Step]:
-        sizes = {one.file: one for one in found}
-        now = time.time()
-        return steps(
-            found, first, lambda file: self._count(sizes[file]), lambda written: now - written > self._patience
-        )
-
-    def _count(self, found: ListedFile) -> int:
-        """The records in a file, looked at once. One that retention takes in this very moment has none."""
-        known = self._counted.get(found.file)
-        if known is not None and known[:2] == (found.size, found.written):
-            return known[2]
-        filesystem, root = self._place()
+    def _count(self, found: FoundFile) -> int:
+        """Return the number of records in a file; 0 if it was removed just now."""
         try:
-            rows = journals.count_rows(filesystem, root, found.file)
+            return _count_rows(self._path, found._replace(end=None))
         except FileNotFoundError:
             return 0
-        if len(self._counted) >= MAX_COUNTED:
-            self._counted.clear()
-        self._counted[found.file] = found.size, found.written, rows
-        return rows
-
-    # -- what a batch is
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        pieces: list[InputPartition] = []
+        """Divide a batch. What was removed since it was planned is a gap."""
         there = self._find()
+        pieces: list[InputPartition] = []
         for host, numbers in end.items():
             for name, last in numbers.items():
-                first = start.get(host, {}).get(name, 0)
-                if last > first:
-                    pieces += self._pieces(there.get((host, name), []), host, name, first, last)
+                position = start.get(host, {}).get(name, 0)
+                if last <= position:
+                    continue
+                for piece in cut(there.get(host, {}).get(name, []), position, self._count, lambda _: True):
+                    if piece.first >= last:
+                        break
+                    pieces.append(piece if piece.gap else replace(piece, end=min(piece.end, last)))
+                    position = piece.end
+                if position < last:
+                    pieces.append(Piece(host, name, max(1, position), last, None, gap=True))
         return pieces
 
-    def _pieces(self, found: list[ListedFile], host: str, name: str, first: int, last: int) -> Iterator[InputPartition]:
-        """What was planned to be read, of what is there now: what has gone since then is a gap."""
-        sizes = {one.file: one for one in found}
-        position = first
-        for step in steps(found, first, lambda file: self._count(sizes[file]), lambda _: True):
-            piece = step.piece
-            if piece.first >= last:
-                return
-            yield Slice(piece.file, piece.first, min(piece.end, last)) if isinstance(piece, Slice) else piece
-            position = step.end
-        if position < last:
-            yield Gap(host, name, max(1, position), None)
-
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        filesystem, root = self._place()
-        shaper = Shaper(self._columns)
-        if isinstance(partition, Gap):
-            yield shaper.shape(_gap_row(partition, _first_time(filesystem, root, partition.next)))
-        elif isinstance(partition, Slice):
-            wanted = (pc.field("rec_no") >= partition.first) & (pc.field("rec_no") < partition.end)
-            for batch in journals.rows(filesystem, root, partition.file, wanted):
-                yield shaper.shape(batch)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What tasks get: they do not plan."""
-        return {**self.__dict__, "_counted": {}}
-
-
-def _tidy(ends: Offsets, there: set[tuple[str, str]]) -> Offsets:
-    """The same in one order: of each host first the journals that are gone, those that went last behind the others, and
-    no more than `MAX_GONE` of them."""
-    tidied: Offsets = {}
-    for host in sorted(ends):
-        numbers = ends[host]
-        gone = [name for name in numbers if (host, name) not in there][-MAX_GONE:]
-        kept = [name for name in sorted(numbers) if (host, name) in there]
-        tidied[host] = {name: numbers[name] for name in (*gone, *kept)}
-    return tidied
+        assert isinstance(partition, Piece)  # noqa: S101 - what was planned above
+        place, file, first = journals.open_place(self._path), partition.file, partition.first
+        if not partition.gap and file is not None:
+            for batch in journals.rows(place, file, first, partition.end, self._schema.names):
+                yield batch.cast(self._schema)
+            return
+        ts = datetime.datetime.now(datetime.UTC)
+        for batch in journals.rows(place, file, file.first, file.first + 1, ["ts"]) if file is not None else ():
+            ts = batch.column(0)[0].as_py()
+        row = {"host": partition.host, "journal_id": partition.journal_id, "rec_no": first, "ts": ts}
+        gap = pa.RecordBatch.from_pylist([{**row, "verdict": JOURNAL_GAP}], schema=schema.OBS)
+        yield gap.select(self._schema.names).cast(self._schema)
 
 
-def _first_time(filesystem: pafs.FileSystem, root: str, file: layout.ObsFile | None) -> Any:
-    """The time of the first record of a file; now, where there is none."""
-    for batch in journals.rows(filesystem, root, file) if file is not None else ():
-        return batch.column("ts")[0].as_py()
-    return datetime.datetime.now(datetime.UTC)
+@lru_cache(MAX_COUNTED)
+def _count_rows(path: str, found: FoundFile) -> int:
+    return journals.count_rows(journals.open_place(path), found.file)
 
 
-def _gap_row(gap: Gap, ts: Any) -> pa.RecordBatch:
-    known = {"host": gap.host, "journal_id": gap.journal_id, "rec_no": gap.first, "ts": ts, "verdict": JOURNAL_GAP}
-    arrays = [pa.array([known.get(field.name)], field.type) for field in schema.OBS]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema.OBS)
+def _tidy(ends: dict[str, int], there: Container[str]) -> dict[str, int]:
+    """Put a host's journals in order: first those that are gone, the latest last, and no more than `MAX_GONE`."""
+    gone = [name for name in ends if name not in there][-MAX_GONE:]
+    return {name: ends[name] for name in (*gone, *sorted(name for name in ends if name in there))}
