@@ -179,7 +179,6 @@ def check_file(file: pq.ParquetFile, where: str, path: str, columns: pa.Schema) 
         if index < 0:
             raise foreign(f"{where}/{path}", f"it has no column {column.name}")
         kind = there.field(index).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if _SAME.get(kind, kind) != column.type:
             raise foreign(f"{where}/{path}", f"its column {column.name} is {kind}, not {column.type}")
     for column, expected in _expected(path, file.metadata.num_rows).items() if file.metadata.num_rows else ():
@@ -219,8 +218,7 @@ def _ends(file: pq.ParquetFile, column: str) -> tuple[Any, Any]:
     groups = [file.metadata.row_group(number).column(index).statistics for number in range(file.num_row_groups)]
     if groups and all(each is not None and each.has_min_max for each in groups):
         return min(each.min for each in groups), max(each.max for each in groups)
-    values = file.read(columns=[column]).column(0)
-    low, high = pc.min_max(values.cast(getattr(values.type, "value_type", values.type))).as_py().values()
+    low, high = pc.min_max(file.read(columns=[column]).column(0)).as_py().values()
     return low, high
 
 

@@ -132,8 +132,9 @@ def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
     filesystem, root = files.open_root(plan.where)
     try:
         with filesystem.open_input_file(f"{root}/{one.path}") as opened:
-            file = pq.ParquetFile(opened, read_dictionary=list(NAMES))
-            check_file(file, plan.where, one.path, journal_schema.OBS)
+            footer = pq.ParquetFile(opened)
+            check_file(footer, plan.where, one.path, journal_schema.OBS)
+            file = pq.ParquetFile(opened, metadata=footer.metadata, read_dictionary=list(NAMES))
             ends = []
             for groups in _groups(file):
                 table = file.read_row_groups(groups, columns=list(COLUMNS))

@@ -144,11 +144,12 @@ def test_a_file_that_lies_elsewhere_than_its_records_say_is_refused(
     columns = journal_schema.OBS if glob == "obs" else journal_schema.SESSIONS
     pq.write_table(pq.read_table(path, partitioning=None), tmp_path / "x", write_statistics=statistics)
     place = str(path.relative_to(small))
-    with pq.ParquetFile(tmp_path / "x", read_dictionary=["host", "journal_id"]) as file:
+    with pq.ParquetFile(tmp_path / "x") as file:
         inputs.check_file(file, "j", place, columns)
         moved = place.replace(old, new)
-        with pytest.raises(PipelineError, match="misplaced") as refused:
+        with pytest.raises(PipelineError) as refused:
             inputs.check_file(file, "j", moved, columns)
+    assert refused.value.reason == "misplaced"
     assert f"j/{moved} lies in the wrong place: {said}" in str(refused.value)
 
 
@@ -171,8 +172,8 @@ def test_a_record_that_is_in_two_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineError) as refused:
         source.check_read(source.files, counts)
     assert refused.value.reason == "twice"
-    first = tmp_path / source.files[0].path
-    first.rename(first.with_name(first.name.replace(".parquet", "_000000000009.parquet")))
+    whole = tmp_path / source.files[0].path
+    whole.rename(whole.with_name(whole.name.replace(".parquet", "_000000000009.parquet")))
     source = inputs.Journal(str(tmp_path))
     assert [one.file[3:] for one in source.files] == [(1, 9)]
     source.check_read(source.files, {source.files[0].path: 9})
