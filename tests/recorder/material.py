@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from bccnd.core import bccn1, frames
 from bccnd.journal import layout
+from bccnd.journal.listing import current, list_files
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, LogWriter
 from bccnd.recorder.stretch import Head, Stretch, pack_alive
 
@@ -50,7 +52,8 @@ def write_log(
 def table(journal: Path, kind: str = "obs") -> list[dict[str, Any]]:
     """All rows of a journal, in the order of their numbers."""
     rows: list[dict[str, Any]] = []
-    for path in sorted((journal / kind).rglob("*.parquet")):
+    paths = [f"{journal}/{one.file.path}" for one in current(list_files(pafs.LocalFileSystem(), str(journal)))]
+    for path in paths if kind == "obs" else sorted((journal / kind).rglob("[!.]*.parquet")):
         rows += pq.read_table(path, partitioning=None).to_pylist()
     return sorted(rows, key=lambda row: (row["journal_id"], row.get("rec_no", row.get("start_ts"))))
 
