@@ -199,7 +199,7 @@ def test_beyond_what_a_page_can_show_only_sums_are_kept(tables: Path, monkeypatc
     st.integers(min_value=1, max_value=10),
 )
 def test_grouped_sums_are_right_whatever_is_dropped(batches: list[list[tuple[str, int, int]]], cap: int) -> None:
-    sums_of = GroupedSums(["who"], {"n": "sum", "top": "max"}, "n", cap)
+    sums_of = GroupedSums(["who"], {"n": "sum", "top": "max"}, cap)
     shape = pa.schema([("who", pa.string()), ("n", pa.int64()), ("top", pa.int64())])
     sums: dict[str, int] = {}
     tops: dict[str, int] = {}

@@ -41,5 +41,7 @@ def write(
 ) -> Finding:
     """A finding with its texts from findings.toml: the section of its kind, or ``texts``."""
     every = {**values, "facts": facts, "period": facts.period, "at": at}
-    parts = {part: rendering.text(texts or kind, part, every) for part in ("title", "evidence", "cause", "remedy")}
+    parts = {
+        part: rendering.text(texts or kind, part).render(every) for part in ("title", "evidence", "cause", "remedy")
+    }
     return Finding(kind, severity, tuple(about), **parts, weight=weight, at=at)

@@ -103,7 +103,7 @@ class _Gathering:
     ) -> tuple[_Rows, dict[str, int]]:
         """Rows of a table in groups, those with the largest first column of ``how`` first, and the sums of those beyond
         the limit ``kept``, whose number is noted."""
-        sums = GroupedSums(keys, how, next(iter(how)), GROUPS[kept])
+        sums = GroupedSums(keys, how, GROUPS[kept])
         for rows in self._tables.rows(table, time or self._time):
             sums.add(prepare(rows))
         groups = sums.rows()

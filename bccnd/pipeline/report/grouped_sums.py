@@ -13,20 +13,19 @@ _WAITING: Final = 200_000
 
 
 class GroupedSums:
-    """``how`` names the aggregation of each column: sum, min or max. Of more than ``cap`` groups those with the
-    greatest ``weight`` (a column) are kept."""
+    """``how`` names the aggregation of each column: sum, min or max. Of more than ``cap`` groups the ones with the
+    greatest first column are kept."""
 
-    def __init__(self, keys: Sequence[str], how: Mapping[str, str], weight: str, cap: int) -> None:
+    def __init__(self, keys: Sequence[str], how: Mapping[str, str], cap: int) -> None:
         self._keys = list(keys)
         self._how = dict(how)
-        self._order = [(weight, "descending"), *((key, "ascending") for key in keys)]
+        self._order = [(next(iter(how)), "descending"), *((key, "ascending") for key in keys)]
         self._cap = cap
         self._parts: list[pa.Table] = []
         self._waiting = 0
-        #: groups that were dropped; one that comes back after that counts again
+        #: groups that were dropped (one that comes back after that counts again), and their sums by column
         self.folded = 0
-        #: their sums, by column
-        self.rest: dict[str, int] = dict.fromkeys((name for name, one in how.items() if one == "sum"), 0)
+        self.rest = {name: 0 for name, one in how.items() if one == "sum"}
 
     def add(self, table: pa.Table) -> None:
         """Add rows; columns that are not needed are ignored."""

@@ -6,7 +6,8 @@ that a new one replaces is a restart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from operator import attrgetter
 from typing import Final
 
 from bccnd.pipeline.report import formatting as fmt
@@ -18,36 +19,23 @@ Runs = dict[str, dict[str, tuple[int, int]]]
 RESTART: Final = 2 * fmt.MINUTE
 
 
-def merge_runs(silences: Iterable[tuple[str, Silence]], runs: Runs) -> tuple[list[Start], list[Silence]]:
-    """The starts of processes that replaced others, and the silences of programs, ordered by time. Each silence comes
-    with its source."""
+def merge_runs(silences: Iterable[tuple[str, Silence]], runs: Runs) -> tuple[set[Start], list[Silence]]:
+    """The starts of processes that replaced others, and the silences of programs. Silences come with their source."""
     starts: set[Start] = set()
     merged: dict[tuple[str, str, str, int | None], Silence] = {}
-    for src, silence in silences:
-        others = {name: run for name, run in runs.get(silence.program, {}).items() if name != src}
-        if any(first <= silence.start and _covers(last, silence) for first, last in others.values()):
+    for src, one in silences:
+        others = [run for name, run in runs.get(one.program, {}).items() if name != src]
+        # the others count that were received until the silence ended or, if it did not end, after it began
+        if any(first <= one.start < last and last >= (one.end or last) for first, last in others):
             continue
-        if silence.end is None:
-            successor = _successor(silence, others)
-            if successor is not None:
-                if silence.basis == "heartbeat" or silence.kind == "host_down":
-                    starts.add(Start(silence.program, successor, "replaced"))
-                if silence.kind == "open" and (silence.basis != "heartbeat" or successor < silence.start + RESTART):
-                    continue
-                kind = "gap" if silence.kind == "open" else silence.kind
-                silence = silence._replace(kind=kind, end=successor)
+        successor = min((first for first, _ in others if first > one.start), default=None)
+        if one.end is None and successor is not None:
+            if one.basis == "heartbeat" or one.kind == "host_down":
+                starts.add(Start(one.program, successor, "replaced"))
+            if one.kind == "open" and (one.basis != "heartbeat" or successor < one.start + RESTART):
+                continue
+            one = one._replace(kind="gap" if one.kind == "open" else one.kind, end=successor)
         # Processes of one program that end together are one silence; of those that end for good, the last counts.
-        key = silence.program, silence.kind, silence.basis, silence.end
-        if key not in merged or silence.start > merged[key].start:
-            merged[key] = silence
-    return list(starts), sorted(merged.values(), key=lambda one: (one.start, one.program))
-
-
-def _covers(last: int, silence: Silence) -> bool:
-    """Whether a source that was last received then was received until the silence ended, or after an open one began."""
-    return last > silence.start if silence.end is None else last >= silence.end
-
-
-def _successor(silence: Silence, others: Mapping[str, tuple[int, int]]) -> int | None:
-    """When the next process of the program was first received."""
-    return min((first for first, _ in others.values() if first > silence.start), default=None)
+        key = one.program, one.kind, one.basis, one.end
+        merged[key] = max(one, merged.get(key, one), key=attrgetter("start"))
+    return starts, sorted(merged.values(), key=attrgetter("start", "program"))

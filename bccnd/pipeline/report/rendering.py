@@ -6,13 +6,12 @@ Invariant: names from the network are escaped in every page, and their unprintab
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from inspect import getmembers, isfunction
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
 from bccnd.pipeline.report import formatting as fmt
@@ -43,8 +42,8 @@ def data(name: str) -> dict[str, Any]:
     return tomllib.loads(files("bccnd.pipeline.report").joinpath(f"templates/{name}.toml").read_text("utf-8"))
 
 
-def text(section: str, part: str, values: Mapping[str, Any]) -> str:
+@cache
+def text(section: str, part: str) -> Template:
     """A text of findings.toml; a part that a section lacks is that of the section `refused`."""
     texts = data("findings")
-    template = _environment().from_string(texts[section].get(part) or texts["refused"][part])
-    return template.render(values).replace("\n", "")
+    return _environment().from_string((texts[section].get(part) or texts["refused"][part]).replace("\n", ""))
