@@ -118,7 +118,7 @@ def _messages(its: _Rows, context: Context) -> Iterator[pa.RecordBatch]:
         key,
         first,
         date,
-        groups.count(),
+        groups.sizes(),
         groups.reduce(np.maximum, its.length),
         gap,
         edge,
@@ -175,7 +175,7 @@ def _described(its: Messages, ids: Sequence[Numbers], sets: Mapping[int, str]) -
         src=its.sources(place),
         epoch=its.epoch[place],
         set_id=seen[place],
-        n=cells.count(),
+        n=cells.sizes(),
         example_key=cells.reduce(np.minimum, its.key),
     )
     for each in ids:
@@ -245,7 +245,7 @@ def _ids(sets: Sequence[Numbers], bits: Bits) -> tuple[list[Numbers], dict[int, 
     names = [bits.names(row) for row in every[groups.order[groups.starts]]]
     numbers = np.array([set_id(each) for each in names], np.int64)
     ids = np.empty(len(every), np.int64)
-    ids[groups.order] = np.repeat(numbers, groups.count())
+    ids[groups.order] = np.repeat(numbers, groups.sizes())
     return list(ids.reshape(len(sets), -1)), dict(zip(numbers.tolist(), map("\n".join, names), strict=True))
 
 
@@ -266,6 +266,6 @@ def _copies(its: _Rows, context: Context) -> Iterator[pa.RecordBatch]:
         host=pa.array(context.bits.hosts).take(pa.array(groups.first(columns[3]))),
         epoch=groups.first(its.epoch[place]),
         minute=minute,
-        dup=groups.count(),
+        dup=groups.sizes(),
         **dict.fromkeys(("any_seen", "lost_everywhere", "lost_here", "not_listening", "late"), nothing),
     )

@@ -137,7 +137,8 @@ class Groups(NamedTuple):
         found: Numbers = how.reduceat(values[self.order], self.starts)
         return found
 
-    def count(self) -> Numbers:
+    def sizes(self) -> Numbers:
+        """How many rows each group has."""
         found: Numbers = np.diff(np.append(self.starts, len(self.order)))
         return found
 

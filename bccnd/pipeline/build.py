@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import clocks, inputs, retained, schema, store
+from bccnd.pipeline import clocks, inputs, retained, rows, schema, store
 from bccnd.pipeline.compute import Result, compute
 from bccnd.pipeline.tables.liveness import liveness
 
@@ -58,8 +58,8 @@ def build(spark: SparkSession, journal: str, tables: str, *, progress: Progress 
     progress("listing the journal")
     source = inputs.Journal(journal)
     with store.opened(spark, tables) as kept:
-        rows = recompute(spark, kept, source, retained.stretches(source.sessions()), progress)
-    return Outcome(source.days, rows, time.monotonic() - began)
+        counts = recompute(spark, kept, source, retained.stretches(source.sessions()), progress)
+    return Outcome(source.days, counts, time.monotonic() - began)
 
 
 def recompute(
@@ -75,7 +75,7 @@ def recompute(
     """Compute the tables of some days, or all, and put them in their places. Returns the rows written of each.
     ``past`` knows which other days can be computed again, should rows of them go to other epochs now."""
     state = None if days is None else kept.read(ALIGN, schema.ALIGN)
-    corrections = clocks.kept_corrections(state)
+    corrections: Mapping[clocks.Key, int] = clocks.kept_corrections(state)
     wanted = None if days is None else set(days)
     if wanted is None or wanted:
         progress("reading the journal")
@@ -89,7 +89,7 @@ def recompute(
             result.close()
     progress("silences")
     table = retained.sessions_table(sessions)
-    kept.write(SESSIONS, spark.createDataFrame(table).withColumn("day", F.lit("all")))
+    kept.write(SESSIONS, rows.frame_of(spark, table).withColumn("day", F.lit("all")))
     _write_liveness(kept, clocks.sessions_put_right(sessions, corrections), None if days is None else wanted)
     progress("putting the tables in their places")
     kept.commit(None if days is None else wanted, whole=WHOLE)

@@ -65,8 +65,10 @@ def finish(java: subprocess.Popen[bytes], *, complete: bool) -> None:
         if java.stdin is not None:
             java.stdin.close()
         recorded = next((one.removeprefix(_RECORD) for one in command if one.startswith(_RECORD)), "")
+        java.returncode = 0  # it ends by itself, and nothing waits for it
         if not recorded or _MAIN_CLASS not in command:
             return
+        java.returncode = None
         java.wait(_END)
         if not complete:
             os.unlink(recorded)

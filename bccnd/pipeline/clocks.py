@@ -17,7 +17,8 @@ from statistics import median_low
 from typing import Final, NamedTuple
 
 import numpy as np
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from bccnd.pipeline.align import HORIZON
@@ -162,7 +163,7 @@ def _single(sample: Numbers, parts: int) -> tuple[Numbers, Numbers]:
     groups = grouped(message)
     first = groups.reduce(np.minimum, ts)
     copies = groups.reduce(np.minimum, looped).astype(bool) & (groups.reduce(np.maximum, ts) - first <= HORIZON)
-    once = (groups.count() == 1) | copies
+    once = (groups.sizes() == 1) | copies
     return groups.first(message)[once], first[once]
 
 
@@ -251,9 +252,10 @@ def sessions_put_right(sessions: Iterable[Session], corrections: Mapping[Key, in
     ]
 
 
-def to_keep(
-    spark: SparkSession, corrections: Mapping[Key, int], guessed: Collection[Key], days: Collection[str]
-) -> DataFrame:
+def to_keep(corrections: Mapping[Key, int], guessed: Collection[Key], days: Collection[str]) -> pa.Table:
     """The corrections of days that were computed: day, host, offset, loose (guessed)."""
     found = [(*key, by, key in guessed) for key, by in corrections.items() if key[0] in days]
-    return spark.createDataFrame(found, "day string, host string, offset bigint, loose boolean")
+    names = [("day", pa.string()), ("host", pa.string()), ("offset", pa.int64()), ("loose", pa.bool_())]
+    return pa.Table.from_pylist(
+        [dict(zip([name for name, _ in names], row, strict=True)) for row in found], pa.schema(names)
+    )

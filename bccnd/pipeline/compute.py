@@ -51,13 +51,13 @@ _ALIGNED_SQL: Final = "day string, " + ", ".join(f"{one.name} {one.dataType.simp
 
 @dataclass(frozen=True)
 class Result:
-    """All tables of the days that were computed; `epochs` has those of all days known, `liveness` is missing: it follows
-    from ``heard`` of all days.
+    """All tables of the days that were computed; `epochs` has those of all days known, and `liveness` is missing, which
+    follows from ``heard`` of all days.
 
     ``tables`` have their columns of schema.py and ``day`` (a date). ``state`` and ``heard`` are what is to be kept of
     these days, ``files`` what they were made of. ``renumbered`` are other days whose rows go to other epochs now, or
-    follow other numbers: they have to be computed again. ``corrections`` are those of wrong clocks (clocks.py), on these
-    days and all others known. `close` once all of it was used.
+    follow other numbers: they have to be computed again. ``corrections`` are those of wrong clocks (clocks.py), on
+    these days and all others known. `close` once all of it was used.
     """
 
     days: list[str]
@@ -86,8 +86,8 @@ def compute(
 ) -> Result:
     """The tables of ``days``, by default of all that there are.
 
-    ``sessions`` are all sessions, ``state`` is what was kept of all other days, ``margin`` at most a day: rows that near
-    to these days are looked at as well. Raises PipelineError: foreign_file, misplaced, twice, changed.
+    ``sessions`` are all sessions, ``state`` is what was kept of all other days, ``margin`` is a day at most:
+    rows that near to these days are looked at as well. Raises PipelineError: foreign_file, misplaced, twice, changed.
     """
     kept: list[DataFrame] = []
 
@@ -103,7 +103,7 @@ def compute(
     least = min((clocks.parts_of(each) for each in _certain(inputs, days).values()), default=1)
     spans = None if days is None else spans_of(days, margin)
     plan = Plan(journal.where, spans, {}, buckets, least)
-    scanned = _Scanned(spark, keep(scan(spark, inputs, plan)), journal, inputs)
+    scanned = _Scanned(keep(scan(spark, inputs, plan)), journal, inputs)
     wanted = sorted(scanned.days if days is None else set(days))
     apart = _apart(scanned, wanted, least)
     others = clocks.kept(state, wanted)
@@ -112,7 +112,7 @@ def compute(
     corrections, guessed = clocks.corrections(offsets, scanned.hosts, wanted, others)
     if corrections:
         plan = Plan(journal.where, spans, corrections, buckets, least)
-        scanned = _Scanned(spark, keep(scan(spark, inputs, plan)), journal, inputs)
+        scanned = _Scanned(keep(scan(spark, inputs, plan)), journal, inputs)
         wanted = sorted(scanned.days) if days is None else wanted
     if days is None:
         margin += clocks.widest(wanted, corrections)
@@ -137,7 +137,7 @@ def compute(
     )
     known = keep(_messages(spark, scanned.kind("part"), context))
     gaps = _Gaps(spark, known, reached, frozenset(wanted))
-    causes = spark.createDataFrame(epochs)
+    causes = rows.frame_of(spark, epochs)
     all_epochs = keep(state_of_days.all_days(rows.of_kind(known, "epoch").transform(of_days), state))
     marks = aligned.where("kind = 'mark'").select("day", "src", F.col("from_rec").alias("mark"))
     made = {
@@ -159,7 +159,7 @@ def compute(
         state_of_days.kept(
             aligned.where("kind IN ('run', 'mark')").where(F.col("day").isin(*wanted)),
             all_epochs,
-            clocks.to_keep(spark, corrections, guessed, computed),
+            rows.frame_of(spark, clocks.to_keep(corrections, guessed, computed)),
         ),
         kept_silences(of_days_now, scanned.kind("receiver", wanted), tasks),
         retained.of_days(scanned.files, wanted, margin),
@@ -172,7 +172,7 @@ def compute(
 class _Scanned:
     """What the scan has emitted, and what follows from it of receivers."""
 
-    def __init__(self, spark: SparkSession, records: DataFrame, journal: Journal, inputs: Sequence[Input]) -> None:
+    def __init__(self, records: DataFrame, journal: Journal, inputs: Sequence[Input]) -> None:
         self.records = records
         table = records.where("kind IN ('problem', 'file', 'receiver')").toArrow()
         for problem in rows.fields_of(table, "problem").to_pylist():
@@ -267,7 +267,7 @@ _APART_SQL: Final = ", ".join(f"{one.name} {'string' if one.type == pa.string() 
 def _skew(spark: SparkSession, apart: Sequence[clocks.Apart], days: Sequence[str]) -> DataFrame:
     """The table."""
     table = pa.Table.from_pylist([one._asdict() for one in apart if one.day in days], _APART)
-    return spark.createDataFrame(table.rename_columns(["day", "host", "ref_host", "p05_us", "p50_us", "p95_us", "n"]))
+    return rows.frame_of(spark, table.rename_columns(["day", "host", "ref_host", "p05_us", "p50_us", "p95_us", "n"]))
 
 
 def _ahead(
@@ -409,7 +409,7 @@ class _Gaps:
         ]
         each = [one | {"host": host} for one in found for host in hosts[one["listening_set_id"]]]
         batches += [rows.records(kind, **_columns(kind, each, lost_everywhere="gap")) for kind in ("link", "channel")]
-        self._found = spark.createDataFrame(pa.Table.from_batches(batches, rows.RECORD))
+        self._found = rows.frame_of(spark, pa.Table.from_batches(batches, rows.RECORD))
 
     def with_kind(self, kind: str) -> DataFrame:
         """Records of a kind, and what the gaps add to them."""

@@ -72,7 +72,7 @@ def _receivers(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
         from_us=groups.reduce(np.minimum, batch.ts),
         to_us=groups.reduce(np.maximum, batch.ts),
         new=groups.reduce(np.add, new.astype(np.int64)),
-        rows=groups.count(),
+        rows=groups.sizes(),
     )
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 #: microseconds in a minute and in a day
@@ -42,7 +43,7 @@ RECORD: Final = pa.schema(
 
 #: kind -> the names of its fields, and the columns of a record that hold them
 KINDS: Final[Mapping[str, Mapping[str, str]]] = {
-    kind: dict(pair.split("=") if "=" in pair else (pair, pair) for pair in fields.split())
+    kind: {name: column or name for name, _, column in (pair.partition("=") for pair in fields.split())}
     for kind, fields in {
         # of the scan
         "problem": "reason=text why=more remedy=last",
@@ -111,6 +112,11 @@ def of_kind(frame: DataFrame, kind: str, days: Sequence[str] | None = None) -> D
 
 def fields_of(table: pa.Table, kind: str) -> pa.Table:
     """`of_kind` for a table of records that was collected."""
-    chosen = table.filter(pa.compute.equal(table["kind"], kind))
+    chosen = table.filter(pc.equal(table["kind"], kind))
     names = KINDS[kind]
     return pa.table([chosen[column] for column in names.values()], names=list(names))
+
+
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A table as a frame. Spark 4 stops at the first empty batch of a table, so that there must be one batch."""
+    return spark.createDataFrame(table.combine_chunks())

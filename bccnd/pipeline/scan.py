@@ -105,8 +105,6 @@ def read(inputs: Sequence[Input], plan: Plan) -> Iterator[pa.RecordBatch]:
     origin: list[Any] = []
     count = 0
     for one in inputs:
-        if isinstance(one, PipelineError):
-            continue
         place = origins.setdefault(Origin(one.file.host, one.file.journal_id), len(origins))
         for piece in _pieces(one, plan):
             if isinstance(piece, pa.RecordBatch):

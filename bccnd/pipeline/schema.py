@@ -67,8 +67,8 @@ TABLES: Final[Mapping[str, StructType]] = {
 }
 
 #: what is kept of the epochs of a day. ``kind``: `run` (an `align.Run`), `mark` (`align.Alignment.marks`, in from_rec),
-#: `epoch` (`tables.epochs.of_days`; times and keys in from_ts, to_ts, lo_key, hi_key; in from_rec the highest key of its
-#: epoch on all days before), `clock` (the correction of a wrong clock in offset; loose where it is guessed)
+#: `epoch` (`tables.epochs.of_days`; times and keys in from_ts, to_ts, lo_key, hi_key; in from_rec the highest key of
+#: its epoch on all days before), `clock` (the correction of a wrong clock in offset; loose where it is guessed)
 ALIGN: Final = _shape(
     "kind string, src string, host string, journal_id string, epoch bigint, from_rec bigint, to_rec bigint, "
     "from_ts bigint, to_ts bigint, lo_key bigint, hi_key bigint, first_key bigint, last_key bigint, loose boolean, "

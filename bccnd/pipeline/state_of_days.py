@@ -1,6 +1,6 @@
 """What is kept of the days that were computed, for runs that compute others.
 
-Invariant: a day is computed anew when anything that its tables follow from, beside its own rows, is not what it was then.
+Invariant: a day is computed anew when anything that its tables follow from, beside its own rows, is not what it was.
 """
 
 from __future__ import annotations

@@ -184,5 +184,5 @@ def _lengths(its: Messages) -> pa.RecordBatch:
         chan=its.channels(place),
         minute=its.minute[place],
         len=its.length[place],
-        n=cells.count(),
+        n=cells.sizes(),
     )

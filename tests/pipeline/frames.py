@@ -1,14 +1,16 @@
-"""Small frames of Spark for tests: rows of the journal as they are told, and rows of frames back."""
+"""What the scan makes of rows that are told shortly, and rows of frames back."""
 
 from __future__ import annotations
 
 import datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from bccnd.journal import schema as journal
+from bccnd.pipeline import extract, rows
+from bccnd.pipeline.batch import COLUMNS, NAMES, Batch, Origin
 
 #: microseconds
 SECOND = 1_000_000
@@ -16,8 +18,8 @@ SECOND = 1_000_000
 DAY = int(datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC).timestamp()) * SECOND
 
 _PLACE = {"host": "h1", "journal_id": "j1", "segment": "lan", "peer_ip": "10.0.0.1", "peer_port": 5400}
-_SAID = {"magic": "BCCN1", "src": "h1/p/1", "epoch": 1, "chan": "data", "form": "plain", "len": 100}
-_USUAL: dict[str, Any] = {**_PLACE, **_SAID, "verdict": "accepted"}
+_SAID = {"algo": None, "src": "h1/p/1", "epoch": 1, "chan": "data", "len": 100, "verdict": "accepted"}
+_USUAL: dict[str, Any] = {**_PLACE, **_SAID}
 
 
 def at(seconds: float) -> int:
@@ -25,22 +27,33 @@ def at(seconds: float) -> int:
     return DAY + round(seconds * SECOND)
 
 
-def obs(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
+def batch(*given: dict[str, Any]) -> Batch:
     """Rows of the journal: each says what is unusual about it; ``s`` is when, in seconds of `DAY`."""
-    whole = []
-    for number, row in enumerate(rows):
-        told = {**_USUAL, "rec_no": number, "seq_key": number, **row}
-        told["ts"] = at(told.pop("s", 0))
-        whole.append(told)
-    return spark.createDataFrame(pa.Table.from_pylist(whole, schema=journal.OBS))
+    whole = [{**_USUAL, "rec_no": number, "seq_key": number, **row} for number, row in enumerate(given)]
+    origins = list(dict.fromkeys(Origin(row["host"], row["journal_id"]) for row in whole))
+    places = np.array([origins.index(Origin(row["host"], row["journal_id"])) for row in whole])
+    for row in whole:
+        row["ts"] = at(row.pop("s")) if "s" in row else row.get("ts", DAY)
+    columns = {
+        name: pa.chunked_array([pa.array([row[name] for row in whole], pa.string()).dictionary_encode()])
+        if name in NAMES
+        else pa.chunked_array([pa.array([row[name] for row in whole], pa.int64())])
+        for name in COLUMNS
+    }
+    return Batch(origins, places, pa.table(columns))
 
 
-def sessions(spark: SparkSession, *rows: tuple[str, str, float, float]) -> DataFrame:
-    """Rows of sessions: host, journal, begin and end in seconds of `DAY`."""
-    names = ("host", "journal_id", "start_ts", "end_ts", "socket_drops", "tap_gaps", "version")
-    whole = [(host, name, at(begin), at(end), 0, 0, "1") for host, name, begin, end in rows]
-    found = [dict(zip(names, row, strict=True)) for row in whole]
-    return spark.createDataFrame(pa.Table.from_pylist(found, schema=journal.SESSIONS))
+def records(*given: dict[str, Any]) -> pa.Table:
+    """What the scan emits of such rows."""
+    return pa.Table.from_batches(list(extract.records(batch(*given), 1, 1)), rows.RECORD)
+
+
+def of_kind(kind: str, *given: dict[str, Any]) -> pa.Table:
+    """Records of one kind; what is not said is 0, or `DAY` for the day."""
+    usual = {"day": "2026-03-01", "host": "h1", "src": "h1/p/1", "chan": "data", "peer_ip": "10.0.0.1", "epoch": 1}
+    names = rows.KINDS[kind]
+    columns = {name: [row.get(name, usual.get(name, 0)) for row in given] for name in names}
+    return pa.Table.from_batches([rows.records(kind, **columns)], rows.RECORD)
 
 
 def seconds(value: datetime.datetime | None) -> float | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -14,28 +13,15 @@ from hypothesis import strategies as st
 from bccnd.core.observe import seq_key
 from bccnd.pipeline import align, rows
 from bccnd.pipeline.align import FIRST, JUMP, MASKED, RESTART, Alignment, Run
-from bccnd.pipeline.batch import COLUMNS, NAMES, Batch, Origin
 from bccnd.pipeline.extract import stretches
 from bccnd.pipeline.runs import Stretch, runs
-from examples.simulation import SECOND, Fleet, Heard, Loss, Recording, Restart, Simulation, Source
+from examples.simulation import SECOND, Fleet, Loss, Recording, Restart, Simulation, Source
+from tests.pipeline import frames
 from tests.support import examples
 
 HOSTS = ("a", "b", "c")
 #: one that does not ask its host's daemon, and numbers from 1 whenever it starts
 OLD = Source("a/old", "a", 10, start=1, own=False)
-
-
-def batch_of(host: str, heard: Sequence[Heard]) -> Batch:
-    """Rows of a receiver, as the scan has them."""
-    origins = list(dict.fromkeys(Origin(host, each.journal_id) for each in heard))
-    rows = [each.row._asdict() | {"rec_no": each.rec_no, "len": each.row.length} for each in heard]
-    table = pa.table(
-        {name: pa.array([row[name] for row in rows], pa.string() if name in NAMES else pa.int64()) for name in COLUMNS}
-    )
-    for name in NAMES:
-        index = table.schema.get_field_index(name)
-        table = table.set_column(index, name, table[name].dictionary_encode())
-    return Batch(origins, np.array([origins.index(Origin(host, each.journal_id)) for each in heard]), table)
 
 
 def runs_of(simulation: Simulation, host: str, source: int, cuts: Sequence[int] = ()) -> list[Run]:
@@ -45,7 +31,13 @@ def runs_of(simulation: Simulation, host: str, source: int, cuts: Sequence[int] 
     ]
     found: list[Stretch] = []
     for low, high in pairwise([0, *sorted(cut for cut in cuts if 0 < cut < len(heard)), len(heard)]):
-        batch = batch_of(host, heard[low:high])
+        batch = frames.batch(
+            *(
+                each.row._asdict()
+                | {"host": host, "journal_id": each.journal_id, "rec_no": each.rec_no, "len": each.row.length}
+                for each in heard[low:high]
+            )
+        )
         days = {date: rows.day_of(date) for date in batch.date.tolist()}
         for records in stretches(batch, days):
             table = rows.fields_of(pa.Table.from_batches([records]), "stretch")

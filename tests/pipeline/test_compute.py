@@ -94,6 +94,7 @@ def test_days_one_by_one_and_in_any_order_are_all_days_at_once(spark: SparkSessi
     for day in reversed(days):
         state = kept(spark, computed(spark, some, days=[day], state=state), state)
     # now it is there: its own day is computed, and those whose rows go to other epochs
+    assert state is not None
     again = computed(spark, whole, days=days[:1], state=without(state, days[0]))
     assert again.renumbered == days[1:]
     last = computed(spark, whole, days=days[1:], state=kept(spark, again, None))
@@ -155,7 +156,7 @@ def test_a_clock_that_is_an_hour_off_moves_no_message(spark: SparkSession, tmp_p
         offsets={"b": ahead, "c": 0.5},
         recordings={"d": (Recording(0, 200.006),)},
     )
-    simulation, result = check(spark, fleet, tmp_path)
+    simulation, _ = check(spark, fleet, tmp_path)
     assert len(Truth(simulation).hosts) == 2
 
 

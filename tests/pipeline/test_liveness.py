@@ -5,36 +5,50 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
+from bccnd.pipeline import rows
 from bccnd.pipeline.schema import conform
 from bccnd.pipeline.tables import liveness as module
 from bccnd.pipeline.tables.liveness import Silence, fell_together
-from tests.pipeline.frames import DAY, SECOND, at, obs, sessions, told
+from tests.pipeline.frames import DAY, SECOND, at, records, told
 
 COLUMNS = ("host", "src", "from_ts", "to_ts", "kind", "basis")
 MIDNIGHT = 86_400.0
 
 
-def kept(rows: DataFrame) -> DataFrame:
-    """What is kept of rows: gone through once, as where it is kept in files."""
-    spark = rows.sparkSession
-    pieces = spark.createDataFrame(module.buckets(rows).toArrow())
-    return spark.createDataFrame(module.state(pieces, module.rhythms(rows, pieces)).toArrow())
+def kept(given: list[dict[str, Any]]) -> list[module.Kept]:
+    """What is kept of rows."""
+    table = records(*given)
+    found = list(module.condensed(table))
+    spans: dict[tuple[str, str, str], tuple[int, int]] = {}
+    for row in rows.fields_of(table, "receiver").to_pylist():
+        key = row["day"], row["host"], row["journal_id"]
+        low, high = spans.get(key, (row["from_us"], row["to_us"]))
+        spans[key] = min(low, row["from_us"]), max(high, row["to_us"])
+    return found + [
+        module.Kept(day, "journal", host, name, *span, None, "") for (day, host, name), span in spans.items()
+    ]
 
 
-def silences(spark: SparkSession, rows: list[dict[str, Any]], *times: tuple[str, str, float, float]) -> list[Any]:
-    """The table, through Spark only as far as what is kept."""
-    found = [module.Kept(*row) for row in kept(obs(spark, *rows)).collect()]
+def silences(given: list[dict[str, Any]], *times: tuple[str, str, float, float]) -> list[Any]:
+    """The table, without Spark."""
+    return table_of(kept(given), *times)
+
+
+def table_of(found: list[module.Kept], *times: tuple[str, str, float, float]) -> list[Any]:
     spans: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for host, name, begin, end in times:
         spans.setdefault((host, name), []).append((at(begin), at(end)))
-    journals = {(str(row.host), row.src): (row.from_us, row.to_us) for row in found if row.what == "journal"}
-    recorded = module.Recorded(spans, journals)
+    journals: dict[tuple[str, str], tuple[int, int]] = {}
     machines: dict[str, list[module.Kept]] = {}
     for row in found:
-        if row.what != "journal":
+        if row.what == "journal":
+            low, high = journals.get((str(row.host), row.src), (row.from_us, row.to_us))
+            journals[str(row.host), row.src] = min(low, row.from_us), max(high, row.to_us)
+        else:
             machines.setdefault(row.src.partition("/")[0], []).append(row)
+    recorded = module.Recorded(spans, journals)
     table = [one for of_one in machines.values() for one in module.silences(of_one, recorded)]
     found_rows = [(one.host, one.src, since(one.from_us), since(one.to_us), one.kind, one.basis) for one in table]
     return sorted(found_rows, key=lambda row: [(value is not None, value) for value in row])
@@ -55,94 +69,98 @@ def beats(src: str, *spans: tuple[float, float], host: str = "h1", every: float 
     return found
 
 
-def test_a_silence_longer_than_missed_heartbeats_explain(spark: SparkSession) -> None:
+def test_a_silence_longer_than_missed_heartbeats_explain() -> None:
     # 17.5 s are explained; a message of another kind ends a silence as well.
-    rows = beats("m/p/1", (0, 100), (117, 200))
-    assert silences(spark, rows, ("h1", "j1", 0, 201)) == []
-    rows = [*beats("m/p/1", (0, 100), (118, 198)), {"src": "m/p/1", "s": 230.25}, *beats("m/p/1", (240, 300))]
+    given = beats("m/p/1", (0, 100), (117, 200))
+    assert silences(given, ("h1", "j1", 0, 201)) == []
+    given = [*beats("m/p/1", (0, 100), (118, 198)), {"src": "m/p/1", "s": 230.25}, *beats("m/p/1", (240, 300))]
     gaps = [(100.0, 118.0), (198.0, 230.25)]
-    assert silences(spark, rows, ("h1", "j1", 0, 301)) == [
+    assert silences(given, ("h1", "j1", 0, 301)) == [
         (host, "m/p/1", *gap, "gap", "heartbeat") for host in (None, "h1") for gap in gaps
     ]
 
 
-def test_refused_datagrams_are_no_signs_of_life_but_copies_are(spark: SparkSession) -> None:
-    rows = beats("m/p/1", (0, 100), (150, 200))
-    rows += [{"src": "m/p/1", "s": 110.0, "verdict": "integrity_failed"}]
-    rows += [{"src": "m/p/1", "s": 160.0, "verdict": "duplicate", "seq_key": 160_000}]
-    assert silences(spark, rows, ("h1", "j1", 0, 201))[1:] == [("h1", "m/p/1", 100.0, 150.0, "gap", "heartbeat")]
-    rows += [{"src": "m/p/1", "s": second, "verdict": "duplicate"} for second in (110.0, 125.0, 140.0)]
-    assert silences(spark, rows, ("h1", "j1", 0, 201)) == []
+def test_refused_datagrams_are_no_signs_of_life_but_copies_are() -> None:
+    given = beats("m/p/1", (0, 100), (150, 200))
+    given += [{"src": "m/p/1", "s": 110.0, "verdict": "integrity_failed"}]
+    given += [{"src": "m/p/1", "s": 160.0, "verdict": "duplicate", "seq_key": 160_000}]
+    assert silences(given, ("h1", "j1", 0, 201))[1:] == [("h1", "m/p/1", 100.0, 150.0, "gap", "heartbeat")]
+    given += [{"src": "m/p/1", "s": second, "verdict": "duplicate"} for second in (110.0, 125.0, 140.0)]
+    assert silences(given, ("h1", "j1", 0, 201)) == []
 
 
-def test_without_heartbeats_a_minute_or_twenty_distances(spark: SparkSession) -> None:
+def test_without_heartbeats_a_minute_or_twenty_distances() -> None:
     quick = [{"src": "m/quick", "s": second} for second in (*range(30), *range(91, 120))]
     slow = [{"src": "m/slow", "s": 10.0 * number} for number in (*range(10), 40)]
     rare = [{"src": "m/rare", "s": 0.0}, {"src": "m/rare", "s": 200.0}]
-    assert silences(spark, [*quick, *slow, *rare], ("h1", "j1", 0, 450)) == [
+    assert silences([*quick, *slow, *rare], ("h1", "j1", 0, 450)) == [
         (host, "m/quick", *gap, kind, "any")
         for host in (None, "h1")
         for gap, kind in (((29.0, 91.0), "gap"), ((119.0, None), "open"))
     ]
 
 
-def test_a_receiver_that_was_not_recording_knows_nothing(spark: SparkSession) -> None:
+def test_a_receiver_that_was_not_recording_knows_nothing() -> None:
     one = beats("m/p/1", (0, 100), (160, 300))
-    rows = [*one, *beats("m/p/1", (0, 300), host="h2")]
+    given = [*one, *beats("m/p/1", (0, 300), host="h2")]
     times = [("h1", "j1", 0.0, 101.0), ("h1", "j1", 159.0, 300.0), ("h2", "j2", 0.0, 300.0)]
     down = [("h1", "m/p/1", 100.0, 160.0, "host_down", "heartbeat")]
-    assert silences(spark, rows, *times) == down
+    assert silences(given, *times) == down
     # Alone, too: when nobody was recording nobody was silent.
-    assert silences(spark, one, *times[:2]) == down
+    assert silences(one, *times[:2]) == down
     # It was back for longer than can be explained, and heard nothing.
     times[1] = ("h1", "j1", 140.0, 300.0)
-    assert silences(spark, rows, *times) == [("h1", "m/p/1", 100.0, 160.0, "gap", "heartbeat")]
+    assert silences(given, *times) == [("h1", "m/p/1", 100.0, 160.0, "gap", "heartbeat")]
 
 
-def test_a_journal_without_sessions_counts_from_its_first_row_to_its_last(spark: SparkSession) -> None:
-    rows = [{**row, "journal_id": "a" if row["s"] <= 100 else "b"} for row in beats("m/p/1", (0, 100), (160, 300))]
-    assert silences(spark, rows) == [("h1", "m/p/1", 100.0, 160.0, "host_down", "heartbeat")]
-    assert [row[4] for row in silences(spark, [{**row, "journal_id": "a"} for row in rows])] == ["gap", "gap"]
+def test_a_journal_without_sessions_counts_from_its_first_row_to_its_last() -> None:
+    given = [{**row, "journal_id": "a" if row["s"] <= 100 else "b"} for row in beats("m/p/1", (0, 100), (160, 300))]
+    assert silences(given) == [("h1", "m/p/1", 100.0, 160.0, "host_down", "heartbeat")]
+    assert [row[4] for row in silences([{**row, "journal_id": "a"} for row in given])] == ["gap", "gap"]
 
 
-def test_what_has_not_ended_when_the_data_end_is_open(spark: SparkSession) -> None:
-    rows = [*beats("m/p/1", (0, 100)), *beats("n/p/1", (0, 200))]
-    assert silences(spark, rows, ("h1", "j1", 0, 201)) == [
+def test_what_has_not_ended_when_the_data_end_is_open() -> None:
+    given = [*beats("m/p/1", (0, 100)), *beats("n/p/1", (0, 200))]
+    assert silences(given, ("h1", "j1", 0, 201)) == [
         (host, "m/p/1", 100.0, None, "open", "heartbeat") for host in (None, "h1")
     ]
     # The receiver has stopped as well: for it, the data end there.
-    assert silences(spark, beats("m/p/1", (0, 100)), ("h1", "j1", 0, 110)) == []
+    assert silences(beats("m/p/1", (0, 100)), ("h1", "j1", 0, 110)) == []
 
 
-def test_a_machine_that_is_off_takes_its_sources_with_it(spark: SparkSession) -> None:
+def test_a_machine_that_is_off_takes_its_sources_with_it() -> None:
     two = [*beats("m/p/1", (0, 100), (160, 300)), *beats("m/q/2", (2, 102), (162, 302))]
     other = beats("n/p/1", (0, 300))
-    found = silences(spark, [*two, *other], ("h1", "j1", 0, 301))
+    found = silences([*two, *other], ("h1", "j1", 0, 301))
     assert [row for row in found if row[0] is None] == [
         (None, "m/p/1", 100.0, 160.0, "host_down", "heartbeat"),
         (None, "m/q/2", 102.0, 162.0, "host_down", "heartbeat"),
     ]
     assert {row[4] for row in found if row[0] is not None} == {"gap"}
     # One that speaks on says that the machine was up.
-    found = silences(spark, [*two, *other, *beats("m/r/3", (1, 301))], ("h1", "j1", 0, 301))
+    found = silences([*two, *other, *beats("m/r/3", (1, 301))], ("h1", "j1", 0, 301))
     assert [row[4] for row in found] == ["gap"] * 4
 
 
 def test_a_silence_over_midnight_belongs_to_the_day_on_which_it_began(spark: SparkSession) -> None:
-    rows = [*beats("m/p/1", (MIDNIGHT - 100, MIDNIGHT - 10), (MIDNIGHT + 30, MIDNIGHT + 90))]
-    times = sessions(spark, ("h1", "j1", 0.0, MIDNIGHT + 100))
-    whole = kept(obs(spark, *rows))
-    found = told(conform("liveness", module.liveness(whole, times)), *COLUMNS, "day")
-    gap = ("m/p/1", MIDNIGHT - 10, MIDNIGHT + 30, "gap", "heartbeat", "2026-03-01")
-    assert found == [(None, *gap), ("h1", *gap)]
+    given = beats("m/p/1", (MIDNIGHT - 100, MIDNIGHT - 10), (MIDNIGHT + 30, MIDNIGHT + 90))
+    times = ("h1", "j1", 0.0, MIDNIGHT + 100)
+    whole = kept(given)
+    gap = ("m/p/1", MIDNIGHT - 10, MIDNIGHT + 30, "gap", "heartbeat")
+    assert table_of(whole, times) == [(None, *gap), ("h1", *gap)]
     # What is kept of days one by one is what is kept of all at once.
-    halves = [kept(obs(spark, *(row for row in rows if (row["s"] < MIDNIGHT) == early))) for early in (False, True)]
-    assert sorted(halves[0].unionByName(halves[1]).collect(), key=str) == sorted(whole.collect(), key=str)
+    halves = [kept([row for row in given if (row["s"] < MIDNIGHT) == early]) for early in (False, True)]
+    assert sorted(halves[0] + halves[1], key=str) == sorted(whole, key=str)
+    # And by Spark, from what the scan emits.
+    frame = rows.frame_of(spark, records(*given))
+    found = module.liveness(module.kept(frame, rows.of_kind(frame, "receiver"), 2), [("h1", "j1", at(0), at(times[3]))])
+    day = "2026-03-01"
+    assert told(conform("liveness", found), *COLUMNS, "day") == [(None, *gap, day), ("h1", *gap, day)]
 
 
-def test_without_a_name_there_is_no_liveness(spark: SparkSession) -> None:
-    rows = [{"src": "?", "s": float(second)} for second in (*range(20), *range(200, 220))]
-    assert silences(spark, [*rows, {"src": None, "s": 100.0, "verdict": "bad_body"}], ("h1", "j1", 0, 300)) == []
+def test_without_a_name_there_is_no_liveness() -> None:
+    given = [{"src": "?", "s": float(second)} for second in (*range(20), *range(200, 220))]
+    assert silences([*given, {"src": None, "s": 100.0, "verdict": "bad_body"}], ("h1", "j1", 0, 300)) == []
 
 
 BORN = {"a": (0, 10), "b": (0, 10), "late": (500, 10), "slow": (0, 1000)}

@@ -1,81 +1,70 @@
-"""Cells -> runs, without Spark: what is put together, what is looked at row by row, and what that finds."""
+"""Stretches of rows -> runs: what is put together, and what begins anew."""
 
 from __future__ import annotations
 
-from bccnd.pipeline import runs
-from bccnd.pipeline.runs import MAX_PORTS, Cell, Row
+from typing import Any
 
-SECOND = 1_000_000
-PLAIN = Cell("d", "h", "j", "s", 1, 0, 0, 0, 9, 0, 9 * SECOND, 0, 9, 0, 9, 10, 0, 4000, 4000)
-NEXT = PLAIN._replace(minute=1, from_rec=10, to_rec=19, from_ts=60 * SECOND, to_ts=69 * SECOND, lo_key=10, hi_key=19)
-NEXT = NEXT._replace(first_key=10, last_key=19)
+import pytest
 
+from bccnd.pipeline import rows
+from bccnd.pipeline.extract import MAX_PORTS
+from bccnd.pipeline.runs import Stretch, runs
+from tests.pipeline.frames import records
 
-def moved(low: int, high: int) -> Cell:
-    """The next cell with other numbers."""
-    return NEXT._replace(lo_key=low, hi_key=high, first_key=low, last_key=high)
+Row = tuple[int, str, int]
 
 
-def test_cells_in_which_numbers_rise_are_one_run() -> None:
-    found, suspects = runs.collapse([NEXT, PLAIN])
-    assert suspects == []
-    assert [(run.from_rec, run.to_rec, run.lo_key, run.hi_key) for run in found] == [(0, 19, 0, 19)]
-    # A hole as wide as a jump ends a run, and so do numbers that go back within a count of the receiver.
-    assert [len(runs.collapse([PLAIN, moved(low, 1050)])[0]) for low in (1032, 1033)] == [1, 2]
-    assert [(run.lo_key, run.hi_key) for run in runs.collapse([PLAIN, moved(1, 10)])[0]] == [(0, 9), (1, 10)]
+def row(key: int, verdict: str = "accepted", port: int = 4000) -> dict[str, Any]:
+    return {"seq_key": key, "verdict": verdict, "peer_port": port}
 
 
-def test_a_cell_is_looked_at_where_numbers_cannot_only_have_risen() -> None:
-    for odd in (
-        PLAIN._replace(first_key=3),
-        PLAIN._replace(last_key=3),
-        PLAIN._replace(fresh=11),
-        PLAIN._replace(copies=3, hi_port=4002),
-    ):
-        assert runs.collapse([odd])[1] == [odd]
-        assert runs.collapse([odd._replace(clear=True)])[1] == []
-    assert runs.collapse([PLAIN._replace(epoch=0, fresh=20)])[1] == []  # its own broadcasts are there in copies
+def numbers(*given: dict[str, Any], cut: int = 0) -> list[tuple[bool, int, int]]:
+    """The runs of rows, which are in two files if they are cut: whether each began unnoticed, and its numbers."""
+    whole = [{"s": number / 10, "rec_no": number, **each} for number, each in enumerate(given)]
+    stretches = []
+    for part in (whole[:cut], whole[cut:]):
+        if part:
+            table = rows.fields_of(records(*part), "stretch").select(list(Stretch._fields))
+            stretches += [Stretch(*each.values()) for each in table.to_pylist()]
+    return [(run.masked, run.lo_key, run.hi_key) for run in runs(stretches)]
 
 
-def test_a_source_with_a_new_port_for_each_message_is_not_looked_at() -> None:
-    cells = [
-        PLAIN._replace(minute=minute, from_rec=20 * minute, to_rec=20 * minute + 9, copies=1, hi_port=4007)
-        for minute in range(MAX_PORTS + 1)
-    ]
-    assert len(runs.collapse(cells[:-1])[1]) == MAX_PORTS
-    assert [cell for cell in runs.collapse(cells)[1] if cell.hi_port == 4007 and cell.minute == 0] == []
+NEW_PORT = [row(1), row(2), row(3), row(1, "duplicate", 4001), row(2, "duplicate", 4001)]
+LOWEST = -(2**63)
 
 
-def row(number: int, key: int, verdict: str = "accepted", port: int = 4000, epoch: int = 1) -> Row:
-    return Row(number, number * SECOND // 10, key, epoch, port, verdict)
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ([row(key) for key in range(20)], [(False, 0, 19)]),
+        ([row(0), row(1023)], [(False, 0, 1023)]),
+        # a hole as wide as a jump ends a run
+        ([row(0), row(1024)], [(False, 0, 0), (False, 1024, 1024)]),
+        # a source that was forgotten, and begins anew
+        ([row(5), row(6), row(1), row(2), row(7)], [(False, 5, 6), (True, 1, 7)]),
+        # copies from a new port behind which the old one is silent are a new beginning
+        (NEW_PORT, [(False, 1, 3), (True, 1, 2)]),
+        ([*NEW_PORT, row(3, "duplicate", 4001), row(4, port=4001)], [(False, 1, 3), (True, 1, 4)]),
+        ([*NEW_PORT, row(4)], [(False, 1, 4)]),
+        ([*NEW_PORT, row(1, "duplicate")], [(False, 1, 3)]),
+        ([each | {"peer_port": 4000} for each in NEW_PORT], [(False, 1, 3)]),
+        # a copy of the last message from another port is none
+        ([row(1), row(2), row(2, "duplicate", 4001)], [(False, 1, 2)]),
+        # nor is what was meant for other hosts and came late
+        ([row(1), row(5), row(3, "not_addressed"), row(6)], [(False, 1, 6)]),
+        ([row(5), row(3, "not_addressed"), row(4, "not_addressed"), row(6, "not_addressed")], [(False, 5, 6)]),
+        ([row(LOWEST, "duplicate"), row(LOWEST), row(LOWEST + 1)], [(False, LOWEST, LOWEST + 1)]),
+        # where only copies came, or the receiver's own broadcasts, small steps back mean nothing
+        ([row(3, "duplicate"), row(1, "duplicate"), row(2, "stale")], [(False, 1, 3)]),
+        ([row(key, "looped") | {"epoch": 0} for key in (1, 1, 3, 2)], [(False, 1, 3)]),
+    ],
+)
+def test_runs_of_rows_however_they_are_cut(given: list[dict[str, Any]], found: list[Any]) -> None:
+    for cut in range(len(given)):
+        assert numbers(*given, cut=cut) == found
 
 
-def test_a_forgotten_source_that_begins_anew_is_divided_at_the_first_number_that_went_back() -> None:
-    found = runs.look_at([row(0, 5), row(1, 6), row(2, 1), row(3, 2), row(4, 7)], [PLAIN])
-    assert [(cell.begins, cell.from_rec, cell.to_rec, cell.lo_key, cell.hi_key) for cell in found] == [
-        (False, 0, 1, 5, 6),
-        (True, 2, 4, 1, 7),
-    ]
-
-
-def test_copies_from_a_new_port_after_which_the_old_one_is_silent_are_a_new_beginning() -> None:
-    rows = [row(0, 1), row(1, 2), row(2, 3), row(3, 1, "duplicate", 4001), row(4, 2, "duplicate", 4001)]
-    found = runs.look_at(rows, [PLAIN])
-    assert [(cell.begins, cell.lo_key, cell.hi_key) for cell in found] == [(False, 1, 3), (True, 1, 2)]
-    for speaks in (row(5, 4), row(5, 1, "duplicate")):
-        assert [cell.begins for cell in runs.look_at([*rows, speaks], [PLAIN])] == [False]
-    same_port = [each._replace(peer_port=4000) for each in rows]
-    assert [cell.begins for cell in runs.look_at(same_port, [PLAIN])] == [False]
-
-
-def test_copies_and_late_messages_are_no_new_beginning() -> None:
-    copy = [row(0, 1), row(1, 2), row(2, 2, "duplicate", 4001)]  # of the last message, from another port
-    assert [cell.begins for cell in runs.look_at(copy, [PLAIN])] == [False]
-    late = [row(0, 1), row(1, 5), row(2, 3, "not_addressed"), row(3, 6)]
-    assert [(cell.begins, cell.hi_key) for cell in runs.look_at(late, [PLAIN])] == [(False, 6)]
-
-
-def test_the_lowest_number_of_all_is_no_new_beginning() -> None:
-    lowest = -(2**63)
-    rows = [row(0, lowest, "duplicate"), row(1, lowest), row(2, lowest + 1)]
-    assert [cell.begins for cell in runs.look_at(rows, [PLAIN._replace(block=lowest >> runs.BLOCK)])] == [False]
+def test_ports_say_nothing_where_each_message_has_its_own() -> None:
+    copies = [row(key, "duplicate", 5000 + key) for key in range(MAX_PORTS)]
+    assert len(numbers(row(100), *copies[: MAX_PORTS - 1])) > 1
+    assert numbers(row(100), *copies) == [(False, 100, 100)]

@@ -6,20 +6,19 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bccnd.pipeline.compute import compute
-from bccnd.pipeline.tables import skew
+from bccnd.pipeline import clocks
 from examples.simulation import Fleet, Source, write
-from tests.pipeline.fleets import read
+from tests.pipeline.fleets import computed
 
 
 def test_hosts_that_share_sources_share_the_reference_with_most_rows() -> None:
     rows = {"a": 5, "b": 9, "c": 9, "x": 1, "y": 1, "alone": 3}
     together = [("a", "b"), ("b", "c"), ("y", "x"), ("alone",)]
-    assert skew.references(rows, together) == {"a": "b", "b": "b", "c": "b", "x": "x", "y": "x", "alone": "alone"}
+    assert clocks.references(rows, together) == {"a": "b", "b": "b", "c": "b", "x": "x", "y": "x", "alone": "alone"}
 
 
 def test_a_part_is_a_power_of_two_and_small_enough() -> None:
-    assert [skew.parts_of(rows) for rows in (0, skew.SAMPLE, skew.SAMPLE + 1, 3 * skew.SAMPLE, 20_000_000)] == [
+    assert [clocks.parts_of(rows) for rows in (0, clocks.SAMPLE, clocks.SAMPLE + 1, 3 * clocks.SAMPLE, 20_000_000)] == [
         *(1, 1, 2, 4, 64)
     ]
 
@@ -34,7 +33,7 @@ def test_clocks_are_as_far_apart_as_they_were_set(spark: SparkSession, tmp_path:
         segments={"far": "other"},
     )
     write(fleet, str(tmp_path))
-    result = compute(spark, *read(spark, tmp_path))
+    result = computed(spark, tmp_path)
     rows = {row["host"]: row for row in result.tables["skew"].collect()}
     assert rows.keys() == {"b", "c"}
     for host, apart in (("b", 3_600_500_000), ("c", -250_000)):
@@ -42,4 +41,3 @@ def test_clocks_are_as_far_apart_as_they_were_set(spark: SparkSession, tmp_path:
         assert abs(rows[host]["p50_us"] - apart) < 100  # what datagrams take on their way differs by 200 at most
         assert apart - 200 <= rows[host]["p05_us"] <= rows[host]["p50_us"] <= rows[host]["p95_us"] <= apart + 200
         assert rows[host]["n"] == 600
-    result.close()

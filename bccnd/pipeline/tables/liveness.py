@@ -266,8 +266,8 @@ def silences(kept: Sequence[Kept], recorded: Recorded) -> list[Silent]:
         elif row.what == "heard" and row.patience is not None:
             first, patience = born.get(row.src, (row.from_us, 0))
             born[row.src] = (min(first, row.from_us), max(patience, row.patience))
-    for (host, src), rows in by_pair.items():
-        for one in _of_pair(src, rows, recorded.end(host)):
+    for (host, src), its in by_pair.items():
+        for one in _of_pair(src, its, recorded.end(host)):
             watching = [host] if host is not None else hearers.get(src, set())
             known = any(recorded.within(each, one.start, one.until) > one.patience for each in watching)
             if host is not None:
