@@ -46,6 +46,8 @@ _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 #: where options of Java can be besides; those and Spark's settings below change its class path
 _JAVA_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _PATH_VARIABLES: Final = ("SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
+#: for few rows Spark's own programs cost more to compile than they save
+_SMALL: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 #: Java's fast compiler and its simplest collector: both have less to start
 _SMALL_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: seconds for a master to answer, and for a first worker to have room for us
@@ -76,7 +78,7 @@ def start(
     _need_localhost()
     if chosen.startswith("spark://"):
         _need_master(chosen)
-    own = dict(conf or {})
+    own = {**(_SMALL if small else {}), **(conf or {})}
     if re.match(r"local|spark://(127\.|localhost[:,])", chosen):
         own = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK} | own
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -30,6 +31,11 @@ LOST_HERE: Final = 97
 HEARTBEAT: Final = 7
 #: every so many sources send everything twice
 TWICE: Final = 10
+#: of a mixed journal: time from one chunk to the next, each of which has a noon or a midnight in its middle; about then
+#: half of the sources start anew with lower numbers; half of the hosts have two journals
+APART: Final = 12 * 60 * MINUTE
+RESTART: Final = 240
+LOWER: Final = 100_000
 
 NAMES: Final = [f"h{number:02d}" for number in range(HOSTS)]
 SRCS: Final = [f"h{number % HOSTS:02d}/prog{number // HOSTS}/{1000 + number}" for number in range(SOURCES)]
@@ -40,31 +46,58 @@ Truth = dict[tuple[str, str, int], tuple[int, ...]]
 
 @dataclass
 class Made:
-    """What was written: all rows, and the truth about every cell of link_loss."""
+    """What was written: rows, and the truth about every cell of link_loss."""
 
-    rows: int = 0
     truth: Truth = field(default_factory=dict)
-    #: rows of each host, in the order of `NAMES`
-    of_host: list[int] = field(default_factory=lambda: [0] * HOSTS)
+    #: rows of each journal by its name
+    of_journal: dict[str, int] = field(default_factory=dict)
 
 
-def make(journal: str, rows: int) -> Made:
-    """Write a journal of about so many rows."""
+@dataclass(frozen=True)
+class Plan:
+    """How chunks follow each other. ``second`` is the chunk with which second journals begin."""
+
+    mixed: bool
+    chunks: int
+
+    @property
+    def second(self) -> int:
+        return self.chunks // 2 if self.mixed else 0
+
+    def start(self, chunk: int) -> int:
+        return START - CHUNK // 2 + (chunk + 1) * APART if self.mixed else START + chunk * CHUNK
+
+    def journals(self, host: int) -> list[tuple[str, int, int]]:
+        """The name of each journal of a host, its first chunk, and the first one that it does not have."""
+        bounds = [0, self.second, self.chunks] if self.second and host % 2 else [0, self.chunks]
+        return [
+            (f"202603{number + 1:02d}T000000Z-{host:08x}", first, last)
+            for number, (first, last) in enumerate(itertools.pairwise(bounds))
+        ]
+
+
+def make(journal: str, rows: int, *, mixed: bool = False) -> Made:
+    """Write a journal of about so many rows; a ``mixed`` one has restarts, second journals, and ends of days."""
     made = Made()
-    for chunk in range(max(1, round(rows / ROWS_OF_A_CHUNK))):
-        _chunk(journal, chunk, made)
-    _sessions(journal, START - MINUTE, START + (max(1, round(rows / ROWS_OF_A_CHUNK))) * CHUNK + MINUTE)
+    plan = Plan(mixed, max(1, round(rows / ROWS_OF_A_CHUNK)))
+    for chunk in range(plan.chunks):
+        _chunk(journal, plan, chunk, made)
+    _sessions(journal, plan)
     return made
 
 
-def _chunk(journal: str, chunk: int, made: Made) -> None:
-    index = np.arange(chunk * MESSAGES, (chunk + 1) * MESSAGES)
+def _chunk(journal: str, plan: Plan, chunk: int, made: Made) -> None:
     source = np.repeat(np.arange(SOURCES), MESSAGES)
-    number = np.tile(index, SOURCES)
+    place = np.tile(np.arange(MESSAGES), SOURCES)
+    number = chunk * MESSAGES + place
     spacing = CHUNK // MESSAGES
-    sent = START + number * spacing + source * (spacing // SOURCES)
-    # A gap is seen by the message behind it: the last of a chunk is never lost.
-    gone = (number % LOST_EVERYWHERE == 100) & (number % MESSAGES != MESSAGES - 1)
+    sent = plan.start(chunk) + place * spacing + source * (spacing // SOURCES)
+    restarts = (source % 2 == 1) & plan.mixed
+    first = RESTART + source % 20
+    run = np.where(restarts, chunk + (place >= first), 0)
+    # A gap is seen by the message behind it: the last of a chunk, and of a run, is never lost, nor is the first.
+    edge = (place == MESSAGES - 1) | (restarts & ((place == first) | (place == first - 1)))
+    gone = (number % LOST_EVERYWHERE == 100) & ~edge
     host = np.arange(HOSTS)[:, None]
     lost = (number[None, :] * 31 + host * 17 + source[None, :] * 7) % LOST_HERE == 0
     # Nothing is lost to everybody but what is lost at the sender.
@@ -72,12 +105,13 @@ def _chunk(journal: str, chunk: int, made: Made) -> None:
     delay = 100 + (number[None, :] * 13 + host * 7) % 200
     at = np.where(seen, sent[None, :] + delay, np.iinfo(np.int64).max)
     _count(made.truth, source, number, gone, seen, at.min(axis=0))
-    key = seq_key(START) + number
+    key = seq_key(START) + number - run * LOWER
     for one in range(HOSTS):
-        mine = seen[one]
-        count = _write(journal, made.of_host[one], one, source[mine], number[mine], key[mine], at[one][mine])
-        made.of_host[one] += count
-        made.rows += count
+        name, begun, _ = next(each for each in plan.journals(one) if each[1] <= chunk < each[2])
+        epoch = 1 + run - np.where(restarts, begun, 0)
+        columns = np.array([source, number, key, epoch, at[one]])[:, seen[one]]
+        before = made.of_journal.get(name, 0)
+        made.of_journal[name] = before + _write(journal, name, before, one, columns)
 
 
 def _count(truth: Truth, source: Any, number: Any, gone: Any, seen: Any, first: Any) -> None:
@@ -99,19 +133,20 @@ def _count(truth: Truth, source: Any, number: Any, gone: Any, seen: Any, first: 
                 continue
             key = (NAMES[one], SRCS[int(each // 10**9)], int(each % 10**9 + START // MINUTE))
             count, got, lost = int(any_seen[place]), int(heard[place]), int(everywhere[place])
-            more = (count + lost, count, got, count - got, lost)
-            had = truth.get(key, (0,) * len(more))
-            truth[key] = tuple(map(sum, zip(had, more, strict=True)))
+            _add(truth, key, (count + lost, count, got, count - got, lost))
 
 
-def _write(journal: str, first: int, host: int, source: Any, number: Any, key: Any, at: Any) -> int:
-    """A host's file of a chunk; returns how many rows it has."""
+def _write(journal: str, name: str, first: int, host: int, columns: Any) -> int:
+    """A host's rows of a chunk, from the messages that it received, sorted by source; returns how many rows it has."""
+    source, _, _, epoch, _ = columns
+    fresh = np.concatenate([[False], (epoch[1:] > epoch[:-1]) & (source[1:] == source[:-1])])
     twice = source % TWICE == 0
-    source, number, key = (np.concatenate([one, one[twice]]) for one in (source, number, key))
-    at = np.concatenate([at, at[twice] + 2000])
-    copy = np.arange(len(at)) >= len(twice)
+    copy = np.arange(len(source) + twice.sum()) >= len(source)
+    source, number, key, epoch, at = np.concatenate([columns, columns[:, twice]], axis=1)
+    fresh = np.concatenate([fresh, fresh[twice] & False])
+    at = at + copy * 2000
     order = np.argsort(at, kind="stable")
-    source, number, key, at, copy = (one[order] for one in (source, number, key, at, copy))
+    source, number, key, epoch, at, copy, fresh = (one[order] for one in (source, number, key, epoch, at, copy, fresh))
     count = len(at)
     beat = number % HEARTBEAT == 0
     own = source % HOSTS == host
@@ -120,7 +155,6 @@ def _write(journal: str, first: int, host: int, source: Any, number: Any, key: A
     def named(values: list[str], which: Any) -> pa.Array:
         return pa.array(values).take(pa.array(which))
 
-    name = f"20260301T000000Z-{host:08x}"
     always = {
         "host": NAMES[host],
         "journal_id": name,
@@ -135,10 +169,10 @@ def _write(journal: str, first: int, host: int, source: Any, number: Any, key: A
         "ts": pa.array(at).cast(pa.timestamp("us", "UTC")),
         "peer_ip": named([f"10.0.0.{one + 1}" for one in range(HOSTS)], source % HOSTS),
         "peer_port": pa.array((40_000 + source).astype(np.int32)),
-        "verdict": named(["accepted", "duplicate", "looped"], np.where(own, 2, np.where(copy, 1, 0))),
+        "verdict": named(["accepted", "duplicate", "restart", "looped"], np.select([own, copy, fresh], [3, 1, 2])),
         "src": named(SRCS, source),
         "seq_key": pa.array(key),
-        "epoch": pa.array(np.where(own, 0, 1).astype(np.int32)),
+        "epoch": pa.array(np.where(own, 0, epoch).astype(np.int32)),
         "chan": named(chans, np.where(beat, 5 + source, source // HOSTS)),
         "len": pa.array((120 + number % 40).astype(np.int32)),
         "payload": pa.nulls(count, pa.binary()),
@@ -153,13 +187,16 @@ def _write(journal: str, first: int, host: int, source: Any, number: Any, key: A
     return count
 
 
-def _sessions(journal: str, start: int, end: int) -> None:
+def _sessions(journal: str, plan: Plan) -> None:
     filesystem, root = files.open_root(journal)
     for host in range(HOSTS):
-        name = f"20260301T000000Z-{host:08x}"
-        row = {"host": NAMES[host], "journal_id": name, "start_ts": start, "end_ts": end, "version": "bench"}
-        table = pa.Table.from_pylist([{**row, "socket_drops": 0, "tap_gaps": 0}], schema=schema.SESSIONS)
-        files.write(filesystem, root, layout.sessions_path(NAMES[host], name), table)
+        for name, first, last in plan.journals(host):
+            # Between two journals of a host there is no time.
+            start = plan.start(first) - (0 if first else MINUTE)
+            end = plan.start(last) - 1 if last < plan.chunks else plan.start(last - 1) + CHUNK + MINUTE
+            row = {"host": NAMES[host], "journal_id": name, "start_ts": start, "end_ts": end, "version": "bench"}
+            table = pa.Table.from_pylist([{**row, "socket_drops": 0, "tap_gaps": 0}], schema=schema.SESSIONS)
+            files.write(filesystem, root, layout.sessions_path(NAMES[host], name), table)
 
 
 def cells(tables: str) -> Truth:
@@ -174,5 +211,10 @@ def cells(tables: str) -> Truth:
     for host, src, win, count in zip(*columns, counts, strict=True):
         # a cell with nothing but copies of messages of the minute before it
         if count[0]:
-            found[(str(host), str(src), win)] = count
+            _add(found, (str(host), str(src), win), count)
     return found
+
+
+def _add(cells: Truth, key: tuple[str, str, int], count: tuple[int, ...]) -> None:
+    """Add to a cell, in which several runs of a source may be."""
+    cells[key] = tuple(map(sum, zip(cells[key], count, strict=True))) if key in cells else count
