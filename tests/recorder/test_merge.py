@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 from bccnd.journal import files, layout
 from bccnd.journal.listing import current, list_files
 from bccnd.recorder import merge
+from bccnd.recorder.convert import convert
 from bccnd.recorder.keep import Keep
 from bccnd.recorder.retention import retain
 from bccnd.recorder.rows import observations
 from bccnd.recorder.spool import Spool
 from bccnd.recorder.worker import Worker
-from tests.recorder.material import JOURNAL, NOON, packet
+from tests.pipeline import object_store
+from tests.recorder.material import JOURNAL, NOON, packet, write_log
 from tests.support import examples, wait
 
 HERE = pafs.LocalFileSystem()
@@ -203,6 +205,25 @@ def test_retention_takes_a_merged_day_as_a_whole(tmp_path: Path) -> None:
     assert (count, size) == (1, sizes[f"{JOURNAL}-000000000001_000000000004.parquet"])
     assert len(view(tmp_path)) == 8
     assert not (tmp_path / "obs/host=relay01/day=2026-11-21").exists()
+
+
+@pytest.mark.slow
+def test_a_journal_on_s3(tmp_path: Path) -> None:
+    """Written, merged and removed on a real server, where a rename is a copy."""
+    with object_store.serve(tmp_path / "log") as server:
+        store, root = files.open_root(object_store.place(server, "journal"))
+        for number in range(5):
+            write_log(tmp_path / f"{number}.log", [packet(range(3), NOON)], first=1 + 3 * number, alive=[NOON + number])
+            convert(str(tmp_path / f"{number}.log"), store, root)
+        for later, there in ((0.0, 6), (2 * merge.GRACE, 1)):
+            merge.merge_step(store, root, "relay01", DAYS, datetime.datetime.now().timestamp() + later)
+            listed = list_files(store, root)
+            assert (len(listed), [one.file[3:] for one in current(listed)]) == (there, [(1, 15)])
+        merged = pq.read_table(f"{root}/{listed[0].file.path}", filesystem=store, partitioning=None)
+        assert merged.column("rec_no").to_pylist() == list(range(1, 16))
+        assert retain(store, root, "relay01", Keep(size=1), 0.0)[0] == 1
+        left = store.get_file_info(pafs.FileSelector(root, recursive=True))
+        assert [one.path for one in left if one.type == pafs.FileType.File] == []
 
 
 def test_the_worker_merges_at_its_start_and_may_be_stopped_in_the_midst(tmp_path: Path) -> None:
