@@ -32,9 +32,8 @@ class Partition(InputPartition):
 
 
 class _PushFilters:
-    """Takes filters over from Spark. Spark refuses a reader that overrides the method while
-    ``spark.sql.python.filterPushdown.enabled`` is off (the default); ours returns the same rows without filters, and so
-    appears not to override it."""
+    """Takes filters from Spark, which refuses a reader that overrides the method while
+    ``spark.sql.python.filterPushdown.enabled`` is off (the default). So this appears to be the method of the base."""
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
 

@@ -1,7 +1,6 @@
 """Turns Spark's filters into what is read of a journal.
 
-Invariant: a filter that is taken is applied to every row as SQL would (null is equal to nothing), so that Spark need
-not apply it again; a filter that is not understood is returned.
+Invariant: a filter that is taken is applied to every row as SQL would; one that is not understood is left to Spark.
 """
 
 from __future__ import annotations

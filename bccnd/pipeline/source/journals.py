@@ -20,7 +20,7 @@ from bccnd.journal.listing import current, list_day, list_files
 
 #: rows that are read at once
 BATCH: Final = 16_384
-#: a file system, and the folder of a journal in it
+#: the file system and the folder of a journal
 Place = tuple[pafs.FileSystem, str]
 
 

@@ -35,20 +35,17 @@ SPOOL: Final = 64 << 20
 #: bytes of a datagram around src, channel and payload: ``BCCN1[1400]``, ``::|`` and a seq; of a check by hmac
 _AROUND: Final = len(b"BCCN1[1400]") + 3 + 20
 CHECK: Final = len(b":hmac=0123456789abcdef")
-#: messages between two looks at refusals; far fewer than the daemon keeps for a client
-TURN: Final = 256
+#: messages between two looks at refusals, and seconds for the daemon to take them (which bus.user.rate may slow)
+TURN, PATIENCE = 256, 60.0
 #: seconds by which messages may go too early, so that a task does not sleep for each
 SLICE: Final = 0.05
-#: seconds for the daemon to take what was sent, which may be slow (bus.user.rate)
-PATIENCE: Final = 60.0
 #: characters of a key that is made here (128 bits), of any other, and of a time in a file
 _KEY, _MAX_KEY, _DIGITS = 32, 128, 24
 
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """``job`` is part of the keys, ``keyed`` puts ``<key>|`` before each payload, ``check`` is the length of the
-    daemon's check."""
+    """``keyed`` puts ``<key>|`` before each payload; ``check`` is the length of the daemon's check."""
 
     socket: str
     job: str
@@ -184,7 +181,6 @@ def _send(batches: Iterable[pa.RecordBatch], connection: bus.Connection, setting
 
 
 def _raise_refusals(connection: bus.Connection) -> None:
-    """Raises PipelineError: refused, if the daemon did not take all of it; BusError, if that is unknown."""
     for refusal in connection.sync(PATIENCE):
         detail = f"the daemon refuses what is published on {refusal.key}: {refusal.reason}"
         remedy = "see access in its configuration, and the option checkBytes where it is too_long"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -37,14 +38,12 @@ _NO_LIMIT: Final = 2**62
 
 @dataclass
 class Piece(InputPartition):
-    """Records of one journal from ``first`` up to ``end``, which are in ``file``. As a ``gap``, records that are gone:
-    one row, with the time of the first record in ``file``, if there is any."""
+    """Records of a file from ``first`` up to ``end``. As a ``gap``, records that are gone: one row, with the time of
+    the first record in ``file``, which is the next one there is (it has no day if there is none)."""
 
-    host: str
-    journal_id: str
+    file: layout.ObsFile
     first: int
     end: int
-    file: layout.ObsFile | None
     gap: bool = False
 
 
@@ -63,11 +62,11 @@ def cut(
         if file.first > position:
             if number and not given_up(one):
                 return
-            yield Piece(file.host, file.journal_id, position, file.first, file, gap=True)
+            yield Piece(file, position, file.first, gap=True)
             position = file.first
         end = file.first + count(one)
         if end > position:
-            yield Piece(file.host, file.journal_id, position, end, file)
+            yield Piece(file, position, end)
             position = end
 
 
@@ -135,10 +134,9 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
 
     def _count(self, found: FoundFile) -> int:
         """Return the number of records in a file; 0 if it was removed just now."""
-        try:
+        with suppress(FileNotFoundError):
             return _count_rows(self._path, found._replace(end=None))
-        except FileNotFoundError:
-            return 0
+        return 0
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         """Divide a batch. What was removed since it was planned is a gap."""
@@ -155,22 +153,22 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
                     pieces.append(piece if piece.gap else replace(piece, end=min(piece.end, last)))
                     position = piece.end
                 if position < last:
-                    pieces.append(Piece(host, name, max(1, position), last, None, gap=True))
+                    pieces.append(Piece(layout.ObsFile(host, "", name, last), max(1, position), last, gap=True))
         return pieces
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)  # noqa: S101 - what was planned above
-        place, file, first = journals.open_place(self._path), partition.file, partition.first
-        if not partition.gap and file is not None:
-            for batch in journals.rows(place, file, first, partition.end, self._schema.names):
+        place, file, names = journals.open_place(self._path), partition.file, self._schema.names
+        if not partition.gap:
+            for batch in journals.rows(place, file, partition.first, partition.end, names):
                 yield batch.cast(self._schema)
             return
         ts = datetime.datetime.now(datetime.UTC)
-        for batch in journals.rows(place, file, file.first, file.first + 1, ["ts"]) if file is not None else ():
+        for batch in journals.rows(place, file, file.first, file.first + 1, ["ts"]) if file.day else ():
             ts = batch.column(0)[0].as_py()
-        row = {"host": partition.host, "journal_id": partition.journal_id, "rec_no": first, "ts": ts}
+        row = {"host": file.host, "journal_id": file.journal_id, "rec_no": partition.first, "ts": ts}
         gap = pa.RecordBatch.from_pylist([{**row, "verdict": JOURNAL_GAP}], schema=schema.OBS)
-        yield gap.select(self._schema.names).cast(self._schema)
+        yield gap.select(names).cast(self._schema)
 
 
 @lru_cache(MAX_COUNTED)
