@@ -119,7 +119,6 @@ def full(name: str = "h01/app", hosts: int = 3) -> Facts:
         end=START + HOUR,
         step=MINUTE,
         hosts=names,
-        messages=36_000,
         links=tuple(Link(host, name, 36_000, 36_000, 34_000, 2000, 0, 0, 0, 0) for host in names),
         receivers=courses,
         sending={name: Course((1800,) * 60, (99,) * 60, (0,) * 60)},
@@ -131,5 +130,5 @@ def full(name: str = "h01/app", hosts: int = 3) -> Facts:
         clocks=(Clock("h02", "h01", -5, 2_500_000, 90, 500),),
         recordings=tuple(Recording(host, START, START + HOUR, name, 3, 0) for host in names),
         before=courses,
-        all_messages=36_000,
+        messages=36_000,
     )

@@ -58,8 +58,8 @@ def fleet(
     links = tuple(link(host, sender, lost(host, sender), unsent(sender)) for host in hosts for sender in senders)
     channels = tuple(Channel(f"data/{one}", EACH, EACH * 100, 120, 60, one, EACH) for one in senders)
     messages = EACH * len(senders)
-    facts = Facts(START, START + HOUR, MINUTE, hosts, messages, links)
-    return replace(facts, channels=channels, all_messages=messages)
+    facts = Facts(START, START + HOUR, MINUTE, hosts, links)
+    return replace(facts, channels=channels, messages=messages)
 
 
 def only(facts: Facts) -> Finding:
@@ -257,7 +257,7 @@ IN_A_ROW = [silence(f"h02/{name}", 10 + n / MINUTE, 15, "host_down") for n, name
 OFF = tuple(silence(f"h04/{name}", 20, 30, "host_down", "any") for name in "ab")
 TWICE = tuple(one._replace(dup=EACH * (one.host == "h07" and not one.own)) for one in FLEET.links)
 LATE = tuple(one._replace(late=40 * (one.host == "h02")) for one in FLEET.links)
-FLOODED = but(channels=(FLOOD, *FLEET.channels), all_messages=FLEET.all_messages + 50_000)
+FLOODED = but(channels=(FLOOD, *FLEET.channels), messages=FLEET.messages + 50_000)
 PEER = ("192.0.2.66",)
 BUSY = tuple(one._replace(messages=400_000, peak=9000) for one in FLEET.channels)
 
@@ -302,7 +302,7 @@ def test_each_fault_alone_is_one_finding(
         but(starts=starts(2)),
         but(starts=starts(9, cause="jump")),
         *(refused(verdict, 3) for verdict in ("replayed", "integrity_missing", "integrity_unknown", "length_mismatch")),
-        but(channels=BUSY, all_messages=3_200_000),
+        but(channels=BUSY, messages=3_200_000),
     ],
 )
 def test_what_is_everyday_life_is_no_finding(facts: Facts) -> None:

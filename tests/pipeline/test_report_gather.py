@@ -28,7 +28,7 @@ from bccnd.pipeline.report.facts import (
     Start,
 )
 from bccnd.pipeline.report.gather import gather
-from bccnd.pipeline.report.grouped_sums import GroupedSums
+from bccnd.pipeline.report.grouped_sums import add_up
 from bccnd.pipeline.report.table_reader import Tables, TimeRange
 from tests.pipeline.reporting import COLUMNS, DAY, HOUR, MINUTE, START, put, write
 from tests.support import ROOT
@@ -71,7 +71,7 @@ def test_only_the_time_that_was_asked_for_counts(tables: Path) -> None:
     assert (facts.start, facts.end) == (wanted.start, wanted.end)
     links = {(link.host, link.program): link for link in facts.links}
     assert links["h02", "h01/app"].lost_here == 50
-    assert facts.all_messages == 20 * 60 * 3
+    assert facts.messages == 20 * 60 * 3
     with pytest.raises(PipelineError, match="there is nothing in these tables from that time"):
         gather(Tables(str(tables)), TimeRange(START + 100 * MINUTE, None))
 
@@ -96,7 +96,6 @@ def test_everything_else_that_happened(tables: Path) -> None:
     clock = {"host": "h02", "ref_host": "h01", "p05_us": -5, "p50_us": 10, "p95_us": 20, "n": 100}
     put(tables, "skew", [{"host": "h01", "ref_host": "h01", "n": 5}, clock])
     put(tables, "skew", [{**clock, "p05_us": -9, "p50_us": 40, "p95_us": 50, "n": 300}], "2026-11-22")
-    put(tables, "messages", [{"src": "a", "first_ts": START + at} for at in range(11)])
     session = {"host": "h01", "start_ts": START, "end_ts": START + 9, "socket_drops": 2, "version": "1"}
     later = {**session, "start_ts": START + 10, "end_ts": START + 99, "tap_gaps": 1, "version": "2"}
     long_ago = {**session, "start_ts": START - 99, "end_ts": START - 9, "host": "h09"}
@@ -106,7 +105,6 @@ def test_everything_else_that_happened(tables: Path) -> None:
         *(Start("b/x", START, "jump", 5000), Start("c", START, "jump"), Start("a", START + 9, "masked")),
     )
     assert facts.clocks == (Clock("h02", "h01", -9, round(34_000 / 1000 + -1.5), 50, 400),)
-    assert facts.messages == 11
     assert facts.recordings == (Recording("h01", START, START + 99, "2", 4, 1),)
 
 
@@ -177,7 +175,7 @@ def test_channels_with_their_busiest_minute_and_sender(tables: Path) -> None:
     put(tables, "channel_loss", [{**lost, "host": host} for host in HOSTS])
     facts = gather(Tables(str(tables)))
     assert facts.channels[0] == Channel("alarm", 11_001, 99_009, 6000, 6001, "b", 6000, 30, 9)
-    assert (facts.all_messages, len(facts.channels)) == (11_001 + 3 * 3600, 4)
+    assert (facts.messages, len(facts.channels)) == (11_001 + 3 * 3600, 4)
 
 
 def test_beyond_what_a_page_can_show_only_sums_are_kept(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,19 +197,19 @@ def test_beyond_what_a_page_can_show_only_sums_are_kept(tables: Path, monkeypatc
     st.integers(min_value=1, max_value=10),
 )
 def test_grouped_sums_are_right_whatever_is_dropped(batches: list[list[tuple[str, int, int]]], cap: int) -> None:
-    sums_of = GroupedSums(["who"], {"n": "sum", "top": "max"}, cap)
     shape = pa.schema([("who", pa.string()), ("n", pa.int64()), ("top", pa.int64())])
     sums: dict[str, int] = {}
     tops: dict[str, int] = {}
-    for batch in batches:
-        sums_of.add(pa.Table.from_pylist([dict(zip(shape.names, row, strict=True)) for row in batch], schema=shape))
-        for name, number, top in batch:
-            sums[name] = sums.get(name, 0) + number
-            tops[name] = max(tops.get(name, 0), top)
-    rows = sums_of.rows()
+    for name, number, top in (row for batch in batches for row in batch):
+        sums[name] = sums.get(name, 0) + number
+        tops[name] = max(tops.get(name, 0), top)
+    parts = (
+        pa.Table.from_pylist([dict(zip(shape.names, row, strict=True)) for row in one], schema=shape) for one in batches
+    )
+    rows, dropped, rest = add_up(parts, ["who"], {"n": "sum", "top": "max"}, cap)
     assert len(rows) == min(cap, len(sums))
-    assert sum(row["n"] for row in rows) + sums_of.rest["n"] == sum(sums.values())
-    assert sums_of.folded == len(sums) - len(rows)
+    assert sum(row["n"] for row in rows) + rest["n"] == sum(sums.values())
+    assert dropped == len(sums) - len(rows)
     assert [row["n"] for row in rows] == sorted(sums.values(), reverse=True)[:cap]
     assert all(row["top"] == tops[row["who"]] for row in rows)
 

@@ -13,7 +13,7 @@ import pytest
 
 from bccnd.errors import PipelineError
 from bccnd.pipeline.report import charts
-from bccnd.pipeline.report.facts import Course, Delivery, Facts, Link, Silence
+from bccnd.pipeline.report.facts import Course, Facts, Link, Silence
 from bccnd.pipeline.report.findings import findings
 from bccnd.pipeline.report.page import ROWS, level, matrix, page, set_name
 from bccnd.pipeline.report.write import report
@@ -143,7 +143,8 @@ def test_the_same_facts_give_the_same_page(text: str) -> None:
 
 def test_pages_of_a_quiet_fleet_and_of_none() -> None:
     link = Link("h01", "h02/a", 100, 100, 100, 0, 0, 0, 0, 0)
-    quiet = made(Facts(START, START + HOUR, reporting.MINUTE, ("h01", "h02"), 100, (link,)))
+    absent = Link("h02", "h03/a", 5, 5, 0, 0, 0, 5, 0, 0)
+    quiet = made(Facts(START, START + HOUR, reporting.MINUTE, ("h01", "h02"), (link, absent)))
     parsed(quiet)
     assert "All is well" in quiet
     assert "There is nothing to act on" in quiet
@@ -170,13 +171,13 @@ def test_a_matrix_with_too_many_senders_is_of_their_hosts(senders: int, grouped:
         for number in range(senders)
     )
     table = matrix(replace(full(), links=links))
-    assert table.grouped is grouped
-    assert len(table.programs) == 50
-    assert table.more == (1 if grouped else 0, 0)
+    assert table["grouped"] is grouped
+    assert len(table["programs"]) == 50
+    assert table["more"] == (1 if grouped else 0, 0)
     # the worst first
-    assert table.programs[0] == ("s50" if grouped else "s49/app/49")
+    assert table["programs"][0] == ("s50" if grouped else "s49/app/49")
     links = tuple(Link(f"r{host}", "s/a", 100, 100, 100 - host, host, 0, 0, 0, 0) for host in range(5))
-    assert matrix(replace(full(), links=links)).receivers == ["r4", "r3", "r2", "r1", "r0"]
+    assert matrix(replace(full(), links=links))["hosts"] == ["r4", "r3", "r2", "r1", "r0"]
 
 
 def test_levels_of_colour() -> None:
@@ -192,10 +193,10 @@ def test_cells_have_their_figures_as_a_title() -> None:
 
 def test_sets_are_called_by_what_is_shorter() -> None:
     hosts = ("a", "b", "c", "d")
-    assert set_name(Delivery(frozenset(hosts), 1), hosts) == "all 4 hosts"
-    assert set_name(Delivery(frozenset("abc"), 1), hosts) == "all but d"
-    assert set_name(Delivery(frozenset("b"), 1), hosts) == "only b"
-    assert set_name(Delivery(frozenset(), 1), hosts) == "no host"
+    assert set_name(frozenset(hosts), hosts) == "all 4 hosts"
+    assert set_name(frozenset("abc"), hosts) == "all but d"
+    assert set_name(frozenset("b"), hosts) == "only b"
+    assert set_name(frozenset(), hosts) == "no host"
 
 
 def test_weeks_fit_on_a_time_axis() -> None:

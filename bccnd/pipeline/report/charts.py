@@ -5,30 +5,19 @@ What a chart shows by colour it also shows by form or text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import Course, Facts, add_courses
 
-#: units of the drawing: its width, and the space for names
-WIDTH: Final = 760.0
-LEFT: Final = 52.0
-NAMES: Final = 210.0
-#: the plot of loss over time, and a line of the time line
-HEIGHT: Final = 180.0
-LINE: Final = 18.0
+#: units of the drawing: its width, the space for numbers and for names, the heights of a plot and of a line
+WIDTH, LEFT, NAMES, HEIGHT, LINE = 760.0, 52.0, 210.0, 180.0, 18.0
 #: hosts with a curve of their own, and lines of the time line
 CURVES: Final = 4
 LINES: Final = 30
 
 #: what bars and marks stand for
-BARS: Final = {
-    "gap": "silent",
-    "open": "silent until the end",
-    "host_down": "its whole host silent",
-    "absent": "not recording",
-}
+BARS: Final = {"gap": "silent", "open": "silent until the end", "host_down": "host silent", "absent": "not recording"}
 MARKS: Final = {
     "replaced": ("\N{BLACK CIRCLE}", "restarted"),
     "restart": ("\N{BLACK UP-POINTING TRIANGLE}", "numbers begin again"),
@@ -36,14 +25,6 @@ MARKS: Final = {
     "jump": ("\N{BLACK DIAMOND}", "numbers skipped"),
 }
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080)
-
-
-class LossChart(NamedTuple):
-    """``curves`` have a name, a style and a path; ``levels`` and ``ticks`` are places on the axes with their labels."""
-
-    curves: Sequence[tuple[str, str, str]]
-    levels: Sequence[tuple[float, str]]
-    ticks: Sequence[tuple[float, str]]
 
 
 class Line(NamedTuple):
@@ -71,11 +52,12 @@ def rates(course: Course) -> list[float]:
     return [lost / due if due > 0 else 0.0 for due, lost in zip(course.due, course.lost, strict=True)]
 
 
-def loss_chart(facts: Facts) -> LossChart | None:
-    """All hosts together, the worst ones, and the day before; None if nothing was lost."""
+def loss_chart(facts: Facts) -> dict[str, Any]:
+    """Curves (name, style, path) of all hosts together, the worst ones, and the day before, with the places and labels
+    of the axes; empty if nothing was lost."""
     lossy = {name: one.ratio for name, one in facts.receivers.items() if one.ratio}
     if not lossy:
-        return None
+        return {}
     worst = sorted(lossy, key=lambda name: (-lossy[name], name))[:CURVES]
     courses = [("all hosts", "all", add_courses(facts.receivers.values()))]
     if facts.before:
@@ -84,7 +66,7 @@ def loss_chart(facts: Facts) -> LossChart | None:
     top = max(rate for _, _, course in courses for rate in rates(course)) or 1.0
     curves = [(name, kind, _path(course, facts, top, kind == "all")) for name, kind, course in courses]
     levels = [(HEIGHT * (1 - part), fmt.share(top * part)) for part in (0.0, 0.5, 1.0)]
-    return LossChart(curves, levels, ticks(facts, LEFT))
+    return {"curves": curves, "levels": levels, "ticks": ticks(facts, LEFT)}
 
 
 def _path(course: Course, facts: Facts, top: float, closed: bool) -> str:

@@ -31,7 +31,6 @@ class Link(NamedTuple):
 
     @property
     def due(self) -> int:
-        """Messages that should have arrived while the host was recording."""
         return max(self.expected - self.not_listening, 0)
 
     @property
@@ -78,8 +77,7 @@ def add_courses(courses: Iterable[Course]) -> Course:
 
 
 class Start(NamedTuple):
-    """A run of a source that is not its first. ``cause`` is that of the table epochs, or `replaced`: a new process of
-    the program began. ``skipped`` counts the sequence numbers left out."""
+    """A run of a source that is not its first. ``cause`` is that of epochs, or `replaced`: by a new process."""
 
     program: str
     at: int
@@ -105,8 +103,7 @@ class Delivery(NamedTuple):
 
 
 class Channel(NamedTuple):
-    """Traffic of a channel, each message counted once; ``peak`` is of its busiest minute. ``due`` and ``lost`` count
-    arrivals at all receivers."""
+    """Traffic of a channel; ``peak`` is of its busiest minute, ``due`` and ``lost`` count arrivals at all receivers."""
 
     name: str
     messages: int
@@ -124,8 +121,7 @@ class Channel(NamedTuple):
 
 
 class Refusals(NamedTuple):
-    """Datagrams from one address refused for one reason. ``datagrams`` is of the host that refused most, since many
-    hosts receive the same datagram."""
+    """Datagrams from one address refused for one reason; ``datagrams`` by the host that refused most of them."""
 
     peer: str
     verdict: str
@@ -168,7 +164,6 @@ class Facts:
     #: microseconds of one step of the courses
     step: int
     hosts: tuple[str, ...]
-    messages: int
     links: tuple[Link, ...]
     #: by receiving host, by sending host, and by receiving host in the same hours of the day before
     receivers: Mapping[str, Course] = field(default_factory=dict)
@@ -186,7 +181,7 @@ class Facts:
     #: tables that do not exist
     missing: tuple[str, ...] = ()
     #: of all channels, listed or not
-    all_messages: int = 0
+    messages: int = 0
     #: the sum of all links that are not listed
     rest: Link | None = None
 

@@ -8,9 +8,7 @@ from typing import Any, Final, NamedTuple
 from bccnd.pipeline.report import rendering
 from bccnd.pipeline.report.facts import Facts
 
-URGENT: Final = 0
-LOOK: Final = 1
-NOTE: Final = 2
+URGENT, LOOK, NOTE = range(3)
 SEVERITIES: Final = ("urgent", "look", "note")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from bccnd.pipeline.report import formatting as fmt
@@ -18,11 +18,7 @@ KINDS: Final = (
 #: the severity of a report without findings
 WELL: Final = 3
 
-_CHECKS: Final[tuple[Callable[[Facts], Iterable[Finding]], ...]] = (
-    *loss_findings.CHECKS,
-    *source_findings.CHECKS,
-    *traffic_findings.CHECKS,
-)
+_CHECKS: Final = (*loss_findings.CHECKS, *source_findings.CHECKS, *traffic_findings.CHECKS)
 
 
 def findings(facts: Facts) -> list[Finding]:

@@ -28,8 +28,7 @@ def count(number: int) -> str:
 def _digits(value: float) -> str:
     """A value with three significant digits, without an exponent."""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
-    text = f"{value:,.{digits}f}"
-    return text.rstrip("0").rstrip(".") if digits else text
+    return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:,.0f}"
 
 
 def about(number: int) -> str:
@@ -66,9 +65,7 @@ def size(octets: int) -> str:
 
 def rate(per_second: float) -> str:
     """12 a second, 0.5 a second, 3 a minute."""
-    if per_second >= 0.1:
-        return f"{_digits(per_second)} a second"
-    return f"{_digits(60 * per_second)} a minute"
+    return f"{_digits(per_second)} a second" if per_second >= 0.1 else f"{_digits(60 * per_second)} a minute"
 
 
 def duration(length: int) -> str:
@@ -79,16 +76,15 @@ def duration(length: int) -> str:
         return f"{_digits(length / SECOND)}{_GAP}s"
     if length < 2 * HOUR:
         return f"{round(length / MINUTE)}{_GAP}min"
-    if length < 2 * DAY:
-        hours, minutes = divmod(round(length / MINUTE), 60)
-        return f"{hours}{_GAP}h" + (f" {minutes}{_GAP}min" if minutes else "")
-    return f"{_digits(length / DAY)}{_GAP}days"
+    if length >= 2 * DAY:
+        return f"{_digits(length / DAY)}{_GAP}days"
+    hours, minutes = divmod(round(length / MINUTE), 60)
+    return f"{hours}{_GAP}h" + (f" {minutes}{_GAP}min" if minutes else "")
 
 
 def signed(difference: int) -> str:
     """+12 ms, -1.5 s."""
-    sign = "-" if difference < 0 else "+" if difference else ""
-    return sign + duration(abs(difference))
+    return f"{'-' if difference < 0 else '+' if difference else ''}{duration(abs(difference))}"
 
 
 def moment(at: int) -> datetime.datetime:

@@ -16,7 +16,7 @@ from bccnd.errors import PipelineError
 from bccnd.pipeline.report import facts
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import Course, Facts, Link, Recording, Silence, Start
-from bccnd.pipeline.report.grouped_sums import GroupedSums
+from bccnd.pipeline.report.grouped_sums import add_up
 from bccnd.pipeline.report.program_runs import Runs, merge_runs
 from bccnd.pipeline.report.table_reader import COLUMNS, NEEDED, SESSIONS, Tables, TimeRange
 
@@ -31,9 +31,6 @@ GROUPS: Final = {
     "pairs of channels and programs": 20_000,
     "groups of refused datagrams": 5_000,
 }
-#: names claimed by one address that are kept
-CLAIMED: Final = 3
-
 _RUNS, _PAIRS = "restarts and silences", "pairs of hosts and programs"
 
 _Rows = list[dict[str, Any]]
@@ -67,12 +64,11 @@ class _Gathering:
         hosts = {link.host for link in links} | {one.host for one in recordings}
         progress("reading restarts, silences and traffic")
         starts, silences = self._runs(start, end)
-        channels, all_messages = self._channels()
-        messages = self._tables.count("messages", self._time)
-        loss = (start, end, step, tuple(sorted(hosts)), messages, links, receivers, sending, before)
+        channels, messages = self._channels()
+        loss = (start, end, step, tuple(sorted(hosts)), links, receivers, sending, before)
         others = (starts, silences, self._delivery(), channels, self._refusals(), self._clocks(), recordings)
         missing = tuple(sorted(set(COLUMNS) - {SESSIONS} - self._tables.names))
-        values = (*loss, *others, self._folded, missing, all_messages, rest)
+        values = (*loss, *others, self._folded, missing, messages, rest)
         return Facts(*values)
 
     def _period(self) -> tuple[int, int]:
@@ -103,13 +99,11 @@ class _Gathering:
     ) -> tuple[_Rows, dict[str, int]]:
         """Rows of a table in groups, those with the largest first column of ``how`` first, and the sums of those beyond
         the limit ``kept``, whose number is noted."""
-        sums = GroupedSums(keys, how, GROUPS[kept])
-        for rows in self._tables.rows(table, time or self._time):
-            sums.add(prepare(rows))
-        groups = sums.rows()
-        if sums.folded:
-            self._folded[kept] = max(sums.folded, self._folded.get(kept, 0))
-        return groups, sums.rest if sums.folded else {}
+        batches = map(prepare, self._tables.rows(table, time or self._time))
+        sums = add_up(batches, keys, how, GROUPS[kept])
+        if sums.dropped:
+            self._folded[kept] = max(sums.dropped, self._folded.get(kept, 0))
+        return sums.rows, sums.rest if sums.dropped else {}
 
     # -- loss
 
@@ -219,19 +213,15 @@ class _Gathering:
         traffic, rest = self._grouped("channel_traffic", ["chan", "program"], how, kept, _with_program)
         minutes, _ = self._grouped("channel_traffic", ["chan", "win"], {"msgs": "sum"}, kept)
         peaks = {row["chan"]: row["msgs"] for row in reversed(minutes)}
-        sums = {"lost": "sum", "due": "sum"}
-        losses, _ = self._grouped("channel_loss", ["chan"], sums, kept, counted)
+        losses, _ = self._grouped("channel_loss", ["chan"], {"lost": "sum", "due": "sum"}, kept, counted)
         lost = {row["chan"]: (row["due"], row["lost"]) for row in losses}
         channels: dict[str, facts.Channel] = {}
         for row in traffic:  # of each channel, the busiest program comes first
             name, messages = row["chan"], row["msgs"]
             new = facts.Channel(name, 0, 0, 0, peaks.get(name, 0), row["program"], messages, *lost.get(name, (0, 0)))
             one = channels.get(name, new)
-            channels[name] = one._replace(
-                messages=one.messages + messages,
-                octets=one.octets + row["bytes"],
-                longest=max(one.longest, row["p99_len"]),
-            )
+            counts = one.messages + messages, one.octets + row["bytes"], max(one.longest, row["p99_len"])
+            channels[name] = facts.Channel(*(name, *counts, *one[4:]))
         ranked = sorted(channels.values(), key=lambda one: (-one.messages, one.name))
         return tuple(ranked), sum(one.messages for one in ranked) + rest.get("msgs", 0)
 
@@ -250,7 +240,7 @@ class _Gathering:
         for key, (rows, names) in groups.items():
             if rows:
                 first, last = min(row["first_ts"] for row in rows), max(row["last_ts"] for row in rows)
-                claimed = tuple(names[:CLAIMED])
+                claimed = tuple(names[:3])
                 refusals.append(facts.Refusals(*key, rows[0]["n"], len(rows), claimed, len(names), first, last))
         return tuple(sorted(refusals, key=lambda one: (-one.datagrams, one.peer, one.verdict)))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,48 +13,33 @@ import pyarrow.compute as pc
 _WAITING: Final = 200_000
 
 
-class GroupedSums:
+class GroupedSums(NamedTuple):
+    """The groups that were kept, how many were dropped (one that comes back after that counts again), and what these
+    add up to."""
+
+    rows: list[dict[str, Any]]
+    dropped: int
+    rest: dict[str, int]
+
+
+def add_up(batches: Iterable[pa.Table], keys: Sequence[str], how: Mapping[str, str], cap: int) -> GroupedSums:
     """``how`` names the aggregation of each column: sum, min or max. Of more than ``cap`` groups the ones with the
-    greatest first column are kept."""
+    greatest first column are kept. The greatest come first."""
+    order = [(next(iter(how)), "descending"), *((key, "ascending") for key in keys)]
+    rest, dropped = {name: 0 for name, one in how.items() if one == "sum"}, 0
+    parts: list[pa.Table] = []
+    for batch in chain(batches, [None]):
+        if batch is not None:
+            parts.append(_grouped(batch, keys, how))
+        if parts and (batch is None or sum(part.num_rows for part in parts[1:]) > _WAITING):
+            table = _grouped(pa.concat_tables(parts), keys, how).sort_by(order)
+            parts, rows = [table.slice(0, cap)], table.slice(cap)
+            dropped += rows.num_rows
+            rest = {name: count + (pc.sum(rows[name]).as_py() or 0) for name, count in rest.items()}
+    return GroupedSums(parts[0].to_pylist() if parts else [], dropped, rest)
 
-    def __init__(self, keys: Sequence[str], how: Mapping[str, str], cap: int) -> None:
-        self._keys = list(keys)
-        self._how = dict(how)
-        self._order = [(next(iter(how)), "descending"), *((key, "ascending") for key in keys)]
-        self._cap = cap
-        self._parts: list[pa.Table] = []
-        self._waiting = 0
-        #: groups that were dropped (one that comes back after that counts again), and their sums by column
-        self.folded = 0
-        self.rest = {name: 0 for name, one in how.items() if one == "sum"}
 
-    def add(self, table: pa.Table) -> None:
-        """Add rows; columns that are not needed are ignored."""
-        if table.num_rows:
-            self._parts.append(self._grouped(table))
-            self._waiting += self._parts[-1].num_rows
-            if self._waiting > _WAITING:
-                self._merge()
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The groups, the heaviest first."""
-        self._merge()
-        return list(self._parts[0].sort_by(self._order).to_pylist()) if self._parts else []
-
-    def _grouped(self, table: pa.Table) -> pa.Table:
-        sums = table.group_by(self._keys, use_threads=False).aggregate(list(self._how.items()))
-        names = [*self._keys, *(f"{name}_{how}" for name, how in self._how.items())]
-        return sums.select(names).rename_columns([*self._keys, *self._how])
-
-    def _merge(self) -> None:
-        if not self._parts:
-            return
-        table = self._grouped(pa.concat_tables(self._parts))
-        if table.num_rows > self._cap:
-            table = table.sort_by(self._order)
-            dropped = table.slice(self._cap)
-            self.folded += dropped.num_rows
-            for name in self.rest:
-                self.rest[name] += pc.sum(dropped[name]).as_py() or 0
-            table = table.slice(0, self._cap)
-        self._parts, self._waiting = [table], 0
+def _grouped(table: pa.Table, keys: Sequence[str], how: Mapping[str, str]) -> pa.Table:
+    sums = table.group_by(list(keys), use_threads=False).aggregate(list(how.items()))
+    names = [*keys, *(f"{name}_{one}" for name, one in how.items())]
+    return sums.select(names).rename_columns([*keys, *how])

@@ -8,24 +8,12 @@ from typing import Any, Final, NamedTuple
 
 from bccnd.pipeline.report import charts, rendering
 from bccnd.pipeline.report import formatting as fmt
-from bccnd.pipeline.report.facts import (
-    Course,
-    Delivery,
-    Facts,
-    Link,
-    Recording,
-    add_courses,
-    add_links,
-    by_sending_host,
-    sending_host,
-)
+from bccnd.pipeline.report.facts import Course, Facts, Link, Recording, add_courses, add_links, by_sending_host
 from bccnd.pipeline.report.finding import Finding
 from bccnd.pipeline.report.findings import health
 
-#: rows of a table: shown, and with those that unfold
-SHOWN: Final = 10
+#: rows of a table, with those that unfold; rows and columns of the matrix
 ROWS: Final = 200
-#: rows and columns of the matrix
 MATRIX: Final = 50
 #: findings with all their texts; the others are rows of a table
 FINDINGS: Final = 30
@@ -37,8 +25,8 @@ _SECTION: Final = {
     **dict.fromkeys(("restarts", "jump", "died", "silent", "host_down", "left"), "events"),
     **dict.fromkeys(("forged", "unknown"), "refused"),
     **dict.fromkeys(("sender", "twice"), "programs"),
-    **dict.fromkeys(("flood",), "channels"),
-    **dict.fromkeys(("clock",), "clocks"),
+    "flood": "channels",
+    "clock": "clocks",
 }
 
 
@@ -59,37 +47,14 @@ class Table(NamedTuple):
     more: int
 
 
-class Matrix(NamedTuple):
-    """Loss by program (rows) and receiver (columns), the worst first; rows are sending hosts if there are too many
-    programs. ``more`` are the numbers of rows and columns that are left out."""
-
-    programs: Sequence[str]
-    receivers: Sequence[str]
-    cells: Mapping[tuple[str, str], Link]
-    grouped: bool
-    more: tuple[int, int]
-
-
 def page(facts: Facts, ranked: Sequence[Finding], title: str = "") -> str:
     """The whole page as one text."""
-    tables = _tables(facts)
-    severity, sentence = health(facts, ranked)
-    return rendering.page(
-        "page.html",
-        title=title or "How the messages of the fleet arrived",
-        facts=facts,
-        severity=severity,
-        sentence=sentence,
-        shown=[(one, *_place(one, tables)) for one in ranked[:FINDINGS]],
-        rest=_table("rest", ranked[FINDINGS:], facts),
-        tables=tables,
-        matrix=matrix(facts),
-        level=level,
-        levels=["none", *LEVELS],
-        charts=charts,
-        before=add_courses(facts.before.values()),
-        shown_rows=SHOWN,
-    )
+    tables, state = _tables(facts), health(facts, ranked)
+    shown = [(one, *_place(one, tables)) for one in ranked[:FINDINGS]]
+    rest = _table("rest", ranked[FINDINGS:], facts)
+    values = {"facts": facts, "health": state, "shown": shown, "rest": rest, "tables": tables, "charts": charts}
+    values |= {"levels": ["none", *LEVELS], "before": add_courses(facts.before.values()), **matrix(facts)}
+    return rendering.page("page.html", title=title or "How the messages of the fleet arrived", **values)
 
 
 def _place(finding: Finding, tables: Mapping[str, Table]) -> tuple[str, int | None]:
@@ -123,7 +88,7 @@ def _cell(item: Any, facts: Facts, name: str, form: str = "") -> str:
 
 
 def _names(value: str | Iterable[str]) -> Iterable[str]:
-    return {value, sending_host(value)} if isinstance(value, str) else value
+    return {value, value.partition("/")[0]} if isinstance(value, str) else value
 
 
 def _tables(facts: Facts) -> dict[str, Table]:
@@ -133,7 +98,7 @@ def _tables(facts: Facts) -> dict[str, Table]:
         "programs": _worst_first(add_links(one._replace(host="") for one in facts.links if not one.own)),
         "channels": facts.channels,
         "events": _events(facts),
-        "sets": [_more(one, name=set_name(one, facts.hosts), size=len(one.hosts)) for one in facts.delivery],
+        "sets": [_more(one, name=set_name(one.hosts, facts.hosts), size=len(one.hosts)) for one in facts.delivery],
         "refused": [
             _more(one, sources=fmt.listing(one.claimed, more=one.names - len(one.claimed))) for one in facts.refusals
         ],
@@ -164,7 +129,8 @@ def _receivers(facts: Facts) -> list[SimpleNamespace]:
 def _events(facts: Facts) -> list[SimpleNamespace]:
     rows: list[tuple[int, str, str, int | None, int | None]] = []
     for line in charts.time_line(facts):
-        rows += [(start, line.name, charts.BARS[what], end, end - start) for start, end, what in line.bars]
+        for start, end, what in line.bars:
+            rows.append((start, line.name, charts.BARS[what], None if what == "open" else end, end - start))
         for start, what, skipped in line.marks:
             more = f", {fmt.count(skipped)} skipped" if skipped else ""
             rows.append((start, line.name, charts.MARKS[what][1] + more, None, None))
@@ -172,26 +138,26 @@ def _events(facts: Facts) -> list[SimpleNamespace]:
     return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in sorted(rows, key=lambda row: row[:3])]
 
 
-def matrix(facts: Facts, limit: int = MATRIX) -> Matrix:
+def matrix(facts: Facts, limit: int = MATRIX) -> dict[str, Any]:
+    """Loss by program (rows) and receiver (columns), the worst first; rows are sending hosts if there are too many
+    programs. ``more`` are the numbers of rows and columns that are left out."""
     grouped = len({link.program for link in facts.links}) > limit
     links = by_sending_host(facts.links) if grouped else facts.links
     counted = [Link(one.host, one.program, *[0] * 8) if one.own else one for one in links]
     programs = [one.program for one in _worst_first(add_links(one._replace(host="") for one in counted))]
     hosts = [one.host for one in _worst_first(add_links(one._replace(program="") for one in counted))]
-    cells = {(one.program, one.host): one for one in links}
+    cells = {(one.program, one.host): (one, level(one.ratio)) for one in links if one.due}
     more = max(len(programs) - limit, 0), max(len(hosts) - limit, 0)
-    return Matrix(programs[:limit], hosts[:limit], cells, grouped, more)
+    return {"programs": programs[:limit], "hosts": hosts[:limit], "cells": cells, "grouped": grouped, "more": more}
 
 
 def level(ratio: float) -> int:
     return sum(ratio >= limit for limit in LEVELS.values()) if ratio else 0
 
 
-def set_name(one: Delivery, hosts: Sequence[str]) -> str:
+def set_name(received: frozenset[str], hosts: Sequence[str]) -> str:
     """A set of receivers by the shorter list: the hosts in it, or those that are not."""
-    missing = sorted(set(hosts) - one.hosts)
-    if not missing:
-        return f"all {len(hosts)} hosts"
-    if len(missing) <= len(one.hosts):
-        return f"all but {fmt.listing(missing)}"
-    return f"only {fmt.listing(sorted(one.hosts))}" if one.hosts else "no host"
+    missing = sorted(set(hosts) - received)
+    if len(missing) <= len(received):
+        return f"all but {fmt.listing(missing)}" if missing else f"all {len(hosts)} hosts"
+    return f"only {fmt.listing(sorted(received))}" if received else "no host"

@@ -34,7 +34,6 @@ COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
         "receiver_sets": "set_id number, hosts names",
         "link_loss": "host text, src text, win time, expected number, any_seen number, seen number, "
         "lost_here number, lost_everywhere number, not_listening number, dup number, late number",
-        "messages": "first_ts time",
         "epochs": "src text, program text, first_ts time, last_ts time, first_key number, cause text, skipped number",
         "delivery": "set_id number, n number",
         "channel_loss": "chan text, win time, seen number, lost_here number, lost_everywhere number",
@@ -113,16 +112,6 @@ class Tables:
                     columns = [_converted(batch[name], COLUMNS[table][name]) for name in names]
                     rows = pa.table(columns, names=names)
                     yield time.select(rows, by) if by else rows
-
-    def count(self, table: str, time: TimeRange) -> int:
-        """The number of rows within a range of time, from the files' footers if there is no limit."""
-        if time != TimeRange():
-            return sum(rows.num_rows for rows in self.rows(table, time))
-        rows = 0
-        for path in self._paths(table, time):
-            with self._file(table, path) as file:
-                rows += file.metadata.num_rows
-        return rows
 
     def _paths(self, table: str, time: TimeRange) -> list[str]:
         return sorted(path for path in self._contents.get(table, ()) if table == SESSIONS or time.has_day(day_of(path)))

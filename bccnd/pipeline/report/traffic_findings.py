@@ -28,17 +28,13 @@ _REFUSED: Final = {
     "integrity_missing": ("forged", LOOK, FEW),
     "integrity_unknown": ("forged", LOOK, FEW),
 }
-_INVALID: Final = (
-    *("bad_envelope", "length_mismatch", "unsupported_version", "oversize"),
-    *("bad_body", "bad_src", "bad_seq", "bad_channel", "bad_target"),
-)
 
 
 def _refusals(facts: Facts) -> Iterator[Finding]:
     for one in facts.refusals:
-        texts = "unknown" if one.verdict in _INVALID else one.verdict
+        texts = one.verdict if one.verdict in _REFUSED else "unknown"
         kind, severity, least = _REFUSED.get(texts, ("unknown", NOTE, FEW))
-        if (texts in _REFUSED or texts == "unknown") and one.datagrams >= least:
+        if one.verdict != "internal_error" and one.datagrams >= least:
             values = {"one": one, "peer": one.peer or "an unknown address"}
             yield write(facts, kind, severity, (one.peer,), values, one.datagrams, texts=texts)
 
@@ -48,7 +44,7 @@ def _floods(facts: Facts) -> Iterator[Finding]:
     minutes = max(facts.period / fmt.MINUTE, 1)
     for one in channels if len(channels) > 3 else ():
         usual = median(other.peak for other in channels if other is not one)
-        alone = one.messages >= facts.all_messages / 2 or one.peak >= one.messages / minutes * 5
+        alone = one.messages >= facts.messages / 2 or one.peak >= one.messages / minutes * 5
         if one.peak >= max(FLOOD, FLOOD_TIMES * usual) and alone:
             yield write(facts, "flood", LOOK, (one.name,), {"one": one, "usual": usual}, one.peak)
 
