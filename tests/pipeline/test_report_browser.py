@@ -154,10 +154,13 @@ def test_figures_can_be_read_on_their_cells_and_cells_differ(theme: int) -> None
 
 
 @slow
-def test_nothing_is_fetched(tmp_path: Path, made: Path) -> None:
+def test_nothing_is_fetched_and_links_lead_to_folded_rows(tmp_path: Path, made: Path) -> None:
     with Browser() as browser:
         browser.go(made.as_uri())
         assert browser.asked == [made.as_uri()]
+        # A link to a row that is folded opens it.
+        browser.go(f"{made.as_uri()}#matrix-5")
+        assert browser.see("document.querySelector('tr:target').getBoundingClientRect().height") > 10
         # The policy of the page forbids what it might name, and this test notices.
         strict = tmp_path / "strict.html"
         policy = re.findall("<meta http-equiv[^>]*>", made.read_text())[0]
