@@ -32,8 +32,6 @@ _COMPARE: Final[dict[type[spark.Filter], Callable[[pc.Expression, pa.Scalar], pc
 _FROM: Final = (spark.GreaterThan, spark.GreaterThanOrEqual)
 _UP_TO: Final = (spark.LessThan, spark.LessThanOrEqual)
 _PYTHON: Final = {pa.string(): str, pa.int32(): int, pa.int64(): int, pa.timestamp("us", "UTC"): datetime.datetime}
-#: neither true nor false
-_UNKNOWN: Final = pa.scalar(None, pa.bool_())
 
 
 def take(wanted: Wanted, filters: Iterable[spark.Filter]) -> list[spark.Filter]:
@@ -84,8 +82,8 @@ def _expression(one: spark.Filter) -> pc.Expression | None:
         values = [_scalar(value, kind) for value in one.value if value is not None]
         if None in values:
             return None
-        # Of null it is unknown whether it is among them.
-        return pc.if_else(column.is_valid(), column.isin(pa.array(values, kind)), _UNKNOWN)
+        unknown = pa.scalar(None, pa.bool_())  # whether null is among them
+        return pc.if_else(column.is_valid(), column.isin(pa.array(values, kind)), unknown)
     value, compare = _scalar(getattr(one, "value", None), kind), _COMPARE.get(type(one))
     return None if value is None or compare is None else compare(column, value)
 

@@ -187,14 +187,6 @@ def _raise_refusals(connection: bus.Connection) -> None:
         raise PipelineError("refused", detail, remedy)
 
 
-def _report(messages: list[WriterCommitMessage | None], settings: SinkSettings) -> None:
-    """Report what would have been published by a dry run."""
-    tasks = [one for one in messages if isinstance(one, Published)]
-    total = f"{sum(one.messages for one in tasks)} messages, {sum(one.bytes for one in tasks)} bytes"
-    if settings.dry:
-        sys.stderr.write(f"bccn: {total}: a dry run, nothing was sent\n")
-
-
 class _Publisher:
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
@@ -202,16 +194,16 @@ class _Publisher:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return publish(iterator, self._settings)
 
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:  # noqa: ARG002, N803 - Spark's
+        if self._settings.dry:
+            tasks = [one for one in messages if isinstance(one, Published)]
+            total = f"{sum(one.messages for one in tasks)} messages, {sum(one.bytes for one in tasks)} bytes"
+            sys.stderr.write(f"bccn: {total}: a dry run, nothing was sent\n")
+
 
 class Writer(_Publisher, DataSourceArrowWriter):
     """Publishes a table."""
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        _report(messages, self._settings)
-
 
 class StreamWriter(_Publisher, DataSourceStreamArrowWriter):
     """Publishes a stream."""
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
-        _report(messages, self._settings)
