@@ -100,10 +100,10 @@ def build(journal: str, tables: str, master: str | None, memory: str, conf: dict
 
     \b
       bccn pipeline build /var/lib/bccnd/journal --out /var/lib/bccnd/tables
-      bccn pipeline build s3a://fleet/journal --out s3a://fleet/tables --master spark://head:7077
+      bccn pipeline build s3://fleet/journal --out s3://fleet/tables --master spark://head:7077
 
-    JOURNAL and TABLES are paths or URIs that Spark can open. The tables have afterwards what the journal has: days that
-    retention has taken from it are gone. Who reads them meanwhile sees each partition as it was or as it is to be.
+    JOURNAL and TABLES are paths or URIs that pyarrow can open. The tables have afterwards what the journal has: days
+    that retention has taken from it are gone. A run that fails changes nothing.
     """
     _heavy()
     with session(master, memory, conf, journal) as (spark, say):
@@ -115,7 +115,7 @@ def build(journal: str, tables: str, master: str | None, memory: str, conf: dict
 @pipeline.command()
 @click.argument("journal")
 @click.option("--out", "tables", required=True, metavar="TABLES", help="Where the tables go to.")
-@click.option("--checkpoint", required=True, metavar="DIR", help="Where it is kept which files were seen.")
+@click.option("--checkpoint", metavar="DIR", help="Not used any more: what was seen is kept with the tables.")
 @click.option("--once", is_flag=True, help="Work on what is there now, and end.")
 @click.option("--every", metavar="SECONDS", type=_EVERY, default=60, show_default=True, help="Look for files so often.")
 @spark_options
@@ -123,7 +123,7 @@ def build(journal: str, tables: str, master: str | None, memory: str, conf: dict
 def stream(
     journal: str,
     tables: str,
-    checkpoint: str,
+    checkpoint: str | None,
     once: bool,
     every: int,
     master: str | None,
@@ -134,8 +134,7 @@ def stream(
     """Keep the tables of a JOURNAL up to date: files that came since the last time, however late, and no others.
 
     \b
-      bccn pipeline stream /var/lib/bccnd/journal --out /var/lib/bccnd/tables \\
-          --checkpoint /var/lib/bccnd/checkpoint --once
+      bccn pipeline stream /var/lib/bccnd/journal --out /var/lib/bccnd/tables --once
 
     The days that new files touch are computed anew; the tables are then the same as build would make. A day of which
     retention has taken records from the journal stays as it is; the summary names those that new files were for. It may

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow.fs as pafs
 from pyspark.sql import SparkSession
@@ -17,6 +19,7 @@ from bccnd.pipeline.stream import once
 from tests.pipeline import object_store
 from tests.pipeline.commands import bccn
 from tests.pipeline.threedays import content, files
+from tests.support import ROOT
 
 
 def test_readers_see_whole_runs_only(spark: SparkSession, small: Path, built: Path, s3: str, tmp_path: Path) -> None:
@@ -50,3 +53,13 @@ def test_readers_see_whole_runs_only(spark: SparkSession, small: Path, built: Pa
     assert {path for path, _ in Root(tables).files()} == {*listed, store.MANIFEST, store.FORMAT_FILE}
     build(spark, journal, tables)
     assert content(tables) == new
+    # Other programs read the list, as the documents say.
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    bucket, root = open_root(tables)
+    pafs.copy_files(root, str(copy), source_filesystem=bucket)
+    found = re.search(r"```python\n(import json\n.*?)```", (ROOT / "docs/pipeline.md").read_text(), re.DOTALL)
+    assert found
+    names: dict[str, Any] = {"spark": spark}
+    exec(re.sub(r"s3a?://fleet/tables", str(copy), found[1]), names)
+    assert names["link_loss"].count_rows() == names["frame"].count() == len(new["link_loss"])
