@@ -62,10 +62,10 @@ class Attribution:
 
 def attribute(links: Sequence[Link]) -> Attribution:
     """``links`` are by sending host."""
-    hosts: dict[str, set[str]] = {}
+    sent: dict[str, list[Link]] = {}
     for link in links:
-        hosts.setdefault(link.program, set()).update([link.host] if link.due else [])
-    alone = frozenset(sender for sender, receivers in hosts.items() if len(receivers) == 1)
+        sent.setdefault(link.program, []).append(link)
+    alone = frozenset(sender for sender, each in sent.items() if sum(link.due > 0 for link in each) == 1)
     pairs = [pair for link in links if not link.own and (pair := _pair(link, alone)).due]
     by_host, by_sender = _grouped(pairs, 0), _grouped(pairs, 1)
     level = _common_rate(pairs, by_host, by_sender)
@@ -85,7 +85,7 @@ def attribute(links: Sequence[Link]) -> Attribution:
         [_cause(by_host[name], pairs, host=name) for name in [*receivers, *sorted(some_hosts)]],
         [_cause(by_sender[name], pairs, sender=name) for name in [*senders, *sorted(some_senders)]],
         [_cause([pair], pairs, pair.host, pair.sender) for pair in rest if pair.sender not in some_senders],
-        [one for name in sorted(hosts) if name not in alone and (one := _unsent(name, links, by_sender.get(name, [])))],
+        [one for name in sorted(sent) if name not in alone and (one := _unsent(sent[name], by_sender.get(name, [])))],
         alone,
     )
 
@@ -157,9 +157,9 @@ def _excess(row: Sequence[Loss], base: float) -> float | None:
     return max(better.rate, median(pair.rate for pair in solid)) - base
 
 
-def _unsent(sender: str, links: Iterable[Link], row: Sequence[Loss]) -> Loss | None:
+def _unsent(links: Sequence[Link], row: Sequence[Loss]) -> Loss | None:
     """Messages of a sending host that no host received. Where each of few receivers loses much, all lose some messages
     at once, by chance."""
-    mine = [link for link in links if link.program == sender]
-    lost = Loss("", sender, max(link.expected for link in mine), max(link.lost_everywhere for link in mine))
+    expected, lost_everywhere = (max(getattr(link, name) for link in links) for name in ("expected", "lost_everywhere"))
+    lost = Loss("", links[0].program, expected, lost_everywhere)
     return lost if _stands_out(lost, prod(pair.rate for pair in row) if row else 0.0) else None

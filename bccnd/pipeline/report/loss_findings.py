@@ -65,7 +65,7 @@ def _losses(facts: Facts) -> Iterator[Finding]:
     for one in causes.receivers:
         course = facts.receivers.get(one.host)
         alone = all(sending_host(link.program) in causes.alone for link in facts.links if link.host == one.host)
-        yield _loss(facts, "receiver", one, course, alone=alone, deaf=_deaf(course, facts))
+        yield _loss(facts, "receiver", one, course, alone=alone, outage=_outage(course, facts))
     missed, unsent = ({one.sender: one for one in each} for each in (causes.senders, causes.unsent))
     for sender in sorted({*missed, *unsent}):
         one = max((each[sender] for each in (missed, unsent) if sender in each), key=lambda each: each.rate)
@@ -86,7 +86,7 @@ def _loss(facts: Facts, kind: str, one: Loss, course: Course | None, **values: A
     return write(facts, kind, URGENT if one.rate >= HEAVY else LOOK, about, values, one.rate)
 
 
-def _deaf(course: Course | None, facts: Facts) -> str:
+def _outage(course: Course | None, facts: Facts) -> str:
     """The short time in which a host received almost nothing, if that is when it lost most."""
     steps = _brief(course)
     if not steps or not course or sum(course.lost[slice(*steps)]) < MOST * sum(course.due[slice(*steps)]):

@@ -17,7 +17,7 @@ CLOCK_BAD: Final = 1_000_000
 #: messages in a minute below which no channel floods, and how many times those of a usual channel
 FLOOD: Final = 600
 FLOOD_TIMES: Final = 10
-#: channels that say nothing about usual traffic
+#: channels that are no measure of usual traffic
 HEARTBEAT: Final = "heartbeat/"
 
 
