@@ -12,7 +12,7 @@ _MARK: Final = re.compile(
     r"(prepare|file|the file|ends|run by|run|shows|terminal|daemon|not run)\b(?::| )\s*(.*)", re.DOTALL
 )
 #: the kinds of fences that documents may use
-KINDS: Final = ("sh", "yaml", "python", "c", "go", "perl", "ini", "json", "nginx", "caddy", "text", "none")
+KINDS: Final = ("sh", "yaml", "python", "c", "go", "perl", "ini", "json", "nginx", "caddy", "sql", "text", "none")
 #: how a command ends that does not end by itself: what is typed
 KEYS: Final = {"Ctrl-C ends it": "\x03", "q ends it": "q"}
 
