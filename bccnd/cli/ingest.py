@@ -17,7 +17,7 @@ from bccnd.core.bccn1 import check_src
 from bccnd.errors import BadDatagram, BadKey, JournalError
 
 if TYPE_CHECKING:
-    from bccnd.pipeline.captures import Summary
+    from bccnd.journal.captures import Summary
 
 #: what to install where a part is missing
 EXTRA = "pip install 'bccnd[pipeline]'"
@@ -103,8 +103,8 @@ def ingest(
     from bccnd.core.dedup import DedupRules
     from bccnd.core.integrity import usual_algorithm
     from bccnd.journal import layout
-    from bccnd.pipeline.captures import CaptureSettings
-    from bccnd.pipeline.captures import ingest as do_ingest
+    from bccnd.journal.captures import CaptureSettings
+    from bccnd.journal.captures import ingest as do_ingest
 
     if not layout.is_host(host):
         raise click.UsageError(f"--host {host}: take letters, digits, '_', '.' and '-', at most 64")

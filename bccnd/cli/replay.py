@@ -21,7 +21,7 @@ from bccnd.client.bus import Connection
 from bccnd.errors import BusError, EndpointError, JournalError
 
 if TYPE_CHECKING:
-    from bccnd.pipeline.replay import Counts, RecordedMessage
+    from bccnd.journal.replay import Counts, RecordedMessage
 
 #: messages between two looks at what the daemon has to say; far fewer than it keeps for us
 _TURN: Final = 256
@@ -111,8 +111,8 @@ def replay(
     """
     need(["pyarrow"], RECORDER_EXTRA)
     from bccnd.journal import layout
-    from bccnd.pipeline import replay as play
-    from bccnd.pipeline.captures import CaptureSettings
+    from bccnd.journal import replay as play
+    from bccnd.journal.captures import CaptureSettings
 
     _see_whether_meant(context, segment, really)
     if host is not None and not layout.is_host(host):

@@ -19,10 +19,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from bccnd.errors import PipelineError
 from bccnd.journal import layout
-from bccnd.pipeline.captures import CaptureSettings
-from bccnd.pipeline.replay import Choice, Counts, read_messages
+from bccnd.journal.captures import CaptureSettings
+from bccnd.journal.reader import FoundFile
+from bccnd.journal.replay import Choice, Counts, read_messages
 from bccnd.pipeline.source.bccn import OBS, BccnSource
-from bccnd.pipeline.source.journals import FoundFile
 from bccnd.pipeline.source.stream import MAX_GONE, Offsets, StreamReader, cut
 from bccnd.recorder import merge
 from tests.pipeline.journals import T, put, rows

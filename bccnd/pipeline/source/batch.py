@@ -14,11 +14,10 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from bccnd.journal import layout
-from bccnd.pipeline.captures import CaptureSet, CaptureSettings
-from bccnd.pipeline.source import journals
+from bccnd.journal import layout, reader
+from bccnd.journal.captures import CaptureSet, CaptureSettings
+from bccnd.journal.reader import Wanted
 from bccnd.pipeline.source.filters import take
-from bccnd.pipeline.source.journals import Wanted
 from bccnd.pipeline.source.options import bad_option
 
 
@@ -56,19 +55,19 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Raises PipelineError: no_journal, bad_option."""
-        place = journals.open_place(self._path)
-        paths = journals.find_captures(place, self._path)
+        place = reader.open_place(self._path)
+        paths = reader.find_captures(place, self._path)
         if paths and self._captures is None:
             raise bad_option(f"{self._path} is no journal; of captures, the option host is needed", "name the host")
         if paths:
             return [Partition(None, captures=tuple(paths))]
-        return [Partition(one.file, one.end) for one in journals.find(place, self._wanted)]
+        return [Partition(one.file, one.end) for one in reader.find(place, self._wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Partition)  # noqa: S101 - as planned above
-        place, file, wanted = journals.open_place(self._path), partition.file, self._wanted.expression
+        place, file, wanted = reader.open_place(self._path), partition.file, self._wanted.expression
         if file is not None:
-            for batch in journals.rows(place, file, file.first, partition.end, self._schema.names, wanted):
+            for batch in reader.rows(place, file, file.first, partition.end, self._schema.names, wanted):
                 yield batch.cast(self._schema)
         elif self._captures is not None:
             for table in CaptureSet(partition.captures, self._captures).tables():

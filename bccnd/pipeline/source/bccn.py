@@ -12,7 +12,7 @@ from bccnd.client.keys import read_key
 from bccnd.core.integrity import usual_algorithm
 from bccnd.errors import BadKey
 from bccnd.journal import schema as journal_schema
-from bccnd.pipeline.captures import CaptureSettings
+from bccnd.journal.captures import CaptureSettings
 from bccnd.pipeline.source.batch import BatchReader
 from bccnd.pipeline.source.options import Options, bad_option
 from bccnd.pipeline.source.sink import OPTIONS, SinkSettings, StreamWriter, Writer, read_settings

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import datasource as spark
 
 from bccnd.journal import schema
-from bccnd.pipeline.source.journals import Wanted
+from bccnd.journal.reader import Wanted
 
 #: filter -> the expression for a column and a value
 _COMPARE: Final[dict[type[spark.Filter], Callable[[pc.Expression, pa.Scalar], pc.Expression]]] = {

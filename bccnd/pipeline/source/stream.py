@@ -23,9 +23,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from bccnd.core.observe import JOURNAL_GAP
-from bccnd.journal import layout, schema
-from bccnd.pipeline.source import journals
-from bccnd.pipeline.source.journals import FoundFile, Wanted
+from bccnd.journal import layout, reader, schema
+from bccnd.journal.reader import FoundFile, Wanted
 
 #: host -> journal -> number of the next record
 Offsets = dict[str, dict[str, int]]
@@ -124,11 +123,11 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
 
     def _find(self) -> dict[str, dict[str, list[FoundFile]]]:
         """List the files of each host and journal, in order."""
-        place = journals.open_place(self._path)
+        place = reader.open_place(self._path)
         if place[0].get_file_info(place[1]).type == pafs.FileType.File:
-            raise journals.no_journal(self._path, "it is a file, and only the folder of a journal can be followed")
+            raise reader.no_journal(self._path, "it is a file, and only the folder of a journal can be followed")
         grouped: dict[str, dict[str, list[FoundFile]]] = {}
-        for one in journals.find(place, Wanted()):
+        for one in reader.find(place, Wanted()):
             grouped.setdefault(one.file.host, {}).setdefault(one.file.journal_id, []).append(one)
         return grouped
 
@@ -158,13 +157,13 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)  # noqa: S101 - what was planned above
-        place, file, names = journals.open_place(self._path), partition.file, self._schema.names
+        place, file, names = reader.open_place(self._path), partition.file, self._schema.names
         if not partition.gap:
-            for batch in journals.rows(place, file, partition.first, partition.end, names):
+            for batch in reader.rows(place, file, partition.first, partition.end, names):
                 yield batch.cast(self._schema)
             return
         ts = datetime.datetime.now(datetime.UTC)
-        for batch in journals.rows(place, file, file.first, file.first + 1, ["ts"]) if file.day else ():
+        for batch in reader.rows(place, file, file.first, file.first + 1, ["ts"]) if file.day else ():
             ts = batch.column(0)[0].as_py()
         row = {"host": file.host, "journal_id": file.journal_id, "rec_no": partition.first, "ts": ts}
         gap = pa.RecordBatch.from_pylist([{**row, "verdict": JOURNAL_GAP}], schema=schema.OBS)
@@ -173,7 +172,7 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
 
 @lru_cache(MAX_COUNTED)
 def _count_rows(path: str, found: FoundFile) -> int:
-    return journals.count_rows(journals.open_place(path), found.file)
+    return reader.count_rows(reader.open_place(path), found.file)
 
 
 def _tidy(ends: dict[str, int], there: Container[str]) -> dict[str, int]:

@@ -21,9 +21,8 @@ from bccnd.core.observe import seq_of
 from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
 from bccnd.errors import JournalError
-from bccnd.journal import layout
-from bccnd.pipeline.captures import CaptureSet, CaptureSettings, Progress
-from bccnd.pipeline.source import journals
+from bccnd.journal import layout, reader
+from bccnd.journal.captures import CaptureSet, CaptureSettings, Progress
 
 #: prefix of a recorded payload of which only the hash was kept, before 32 bytes
 HASHED: Final = b"sha256:"
@@ -117,26 +116,26 @@ def _batches(where: str, choice: Choice, settings: CaptureSettings, on_progress:
     for limit, compare in ((choice.since, operator.ge), (choice.until, operator.lt)):
         if limit is not None:
             in_time &= compare(pc.field("ts"), pa.scalar(limit, pa.timestamp("us", "UTC")))
-    place = journals.open_place(where)
-    captures = journals.find_captures(place, where)
+    place = reader.open_place(where)
+    captures = reader.find_captures(place, where)
     if captures:
         for table in CaptureSet(captures, settings, on_progress).tables():
             yield table.filter(in_time).select(_COLUMNS)
         return
-    wanted = journals.Wanted(hosts=frozenset([settings.host]) if settings.host else None)
+    wanted = reader.Wanted(hosts=frozenset([settings.host]) if settings.host else None)
     wanted.first_day = wanted.first_day if choice.since is None else layout.day_of(choice.since)
     wanted.last_day = wanted.last_day if choice.until is None else layout.day_of(choice.until)
-    found = journals.find(place, wanted)
+    found = reader.find(place, wanted)
     hosts = sorted({one.file.host for one in found})
     if not hosts:
         what = f"of the host {settings.host}" if settings.host else "in obs/"
-        raise journals.no_journal(where, f"there are no files {what} for that time")
+        raise reader.no_journal(where, f"there are no files {what} for that time")
     if len(hosts) > 1:
         some = ", ".join(hosts[:5]) + (" ..." if len(hosts) > 5 else "")
         raise JournalError("several_hosts", f"{where} is of {len(hosts)} hosts: {some}", "choose whose with --host")
     total, done = sum(one.size for one in found), 0
     for one in found:
-        yield from journals.rows(place, one.file, one.file.first, one.end, _COLUMNS, in_time)
+        yield from reader.rows(place, one.file, one.file.first, one.end, _COLUMNS, in_time)
         done += one.size
         on_progress(done, total)
 

@@ -19,9 +19,8 @@ from bccnd.core.dedup import DedupRules
 from bccnd.core.frames import read_tapped
 from bccnd.core.observe import observe, seq_of
 from bccnd.errors import JournalError
-from bccnd.journal import layout, schema
-from bccnd.pipeline import captures
-from bccnd.pipeline.captures import CaptureSet, CaptureSettings, ingest
+from bccnd.journal import captures, layout, schema
+from bccnd.journal.captures import CaptureSet, CaptureSettings, ingest
 from bccnd.version import VERSION
 from tests.core.captures import Frame, enhanced, ether, interface, ipv4, pcap, pcapng, section, statistics, udp
 from tests.e2e.harness import Daemon, Wire, datagram, wait
