@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bccnd.pipeline.report import attribution
-from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import (
     Channel,
     Clock,
@@ -28,12 +27,9 @@ from bccnd.pipeline.report.facts import (
 )
 from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding
 from bccnd.pipeline.report.findings import findings, health
+from tests.pipeline.reporting import HOUR, MINUTE, START
 from tests.support import examples
 
-#: 21 November 2026, 10:00:00 UTC
-START = 1_795_255_200_000_000
-MINUTE = fmt.MINUTE
-HOUR = fmt.HOUR
 HOSTS = tuple(f"h{number:02d}" for number in range(1, 9))
 SENDERS = tuple(f"{host}/app" for host in HOSTS)
 EACH = 3600
