@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import datetime
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,8 +39,6 @@ CHANGED: Final = "changed"
 _DAY: Final = "{:%Y-%m-%d}"
 _START: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
-
-_Read = TypeVar("_Read")
 
 
 class Input(NamedTuple):
@@ -138,34 +135,24 @@ class Journal:
         tables = [table.cast(journal_schema.SESSIONS) for table in found.values() if table is not None]
         return pa.concat_tables(tables) if tables else journal_schema.SESSIONS.empty_table()
 
-    def _look(
-        self, paths: Iterable[str], columns: pa.Schema, read: Callable[[pq.ParquetFile], _Read]
-    ) -> dict[str, _Read | None]:
+    def _look(self, paths: Iterable[str], columns: pa.Schema, read: Callable[[pq.ParquetFile], Any]) -> dict[str, Any]:
         """What ``read`` makes of each of these files, checked before; None for one that has gone away."""
 
-        def look(path: str) -> _Read | None:
+        def look(path: str) -> Any:
             try:
-                with opened(self.filesystem, self.root, self.where, path) as file:
+                with self.filesystem.open_input_file(f"{self.root}/{path}") as opened:
+                    file = pq.ParquetFile(opened)
                     check_file(file, self.where, path, columns)
                     return read(file)
             except FileNotFoundError:
                 return None
+            except (pa.ArrowException, OSError) as error:
+                why = f"it cannot be read: {str(error).splitlines()[0]}"
+                raise foreign(f"{self.where}/{path}", why) from error
 
         chosen = list(paths)
         with ThreadPoolExecutor(_READERS) as pool:
             return dict(zip(chosen, pool.map(look, chosen), strict=True))
-
-
-@contextmanager
-def opened(filesystem: pafs.FileSystem, root: str, where: str, path: str) -> Iterator[pq.ParquetFile]:
-    """A file of a journal. Raises FileNotFoundError; PipelineError: foreign_file."""
-    try:
-        with filesystem.open_input_file(f"{root}/{path}") as file:
-            yield pq.ParquetFile(file)
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowException, OSError) as error:
-        raise foreign(f"{where}/{path}", f"it cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def check_file(file: pq.ParquetFile, where: str, path: str, columns: pa.Schema) -> None:

@@ -20,11 +20,9 @@ import re
 import secrets
 import shutil
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -43,18 +41,16 @@ MANIFEST: Final = "_manifest.json"
 #: the version of the columns of tables and states, and the file that names it
 FORMAT: Final = "2"
 FORMAT_FILE: Final = f"{STATE}/format"
-#: in the folder of a run: its list of moves, what it has moved away, and files that it does not keep
+#: in the folder of a run: its list of moves, and what it has moved away
 _MOVES: Final = "moves"
 _OLD: Final = "old"
-_SCRATCH: Final = "scratch"
 
 _FILE: Final = re.compile(r"((?:_state/)?[^/._][^/]*)/day=[^/]+/([^/._][^/]*\.parquet)")
 #: a file that counts only where a manifest lists it
 _OF_A_RUN: Final = re.compile(r"part-[0-9a-f]{16}-.*")
 
-#: renameat2: exchange two names; the folder that relative paths begin at
-_EXCHANGE: Final = 2
-_HERE: Final = -100
+#: flags of renameat2: relative paths begin in the current folder; exchange two names
+_HERE, _EXCHANGE = -100, 2
 
 Contents = dict[str, list[str]]
 Days = Mapping[str, set[str]]
@@ -64,11 +60,6 @@ def contents(where: str) -> Contents:
     """The files of every table of the last whole run, below ``where``. Raises PipelineError: no_place."""
     with usable(where):
         return _contents(Root(where))
-
-
-def paths(where: str, table: str) -> list[str]:
-    """The files of one table of the last whole run, below ``where``. Raises PipelineError: no_place."""
-    return contents(where).get(table, [])
 
 
 def _contents(root: Root) -> Contents:
@@ -88,7 +79,7 @@ def _files(root: Root) -> list[tuple[str, str, str]]:
     return [(path, match[1], match[2]) for path, match in found if match]
 
 
-class Store(ABC):
+class Store:
     """The tables below a folder, open for one run. Use `opened`. Several threads may write tables at the same time."""
 
     def __init__(self, spark: SparkSession, root: Root, run: str, check_lock: Callable[[], None]) -> None:
@@ -96,6 +87,8 @@ class Store(ABC):
         self._root = root
         self._run = run
         self._check_lock = check_lock
+        # a copy of tables from elsewhere keeps its manifest
+        self._by_manifest = not root.is_local or root.text(MANIFEST) is not None
         self._there = _contents(root)
         self._written: dict[str, list[parquet.Written]] = {}
         self._mutex = threading.Lock()
@@ -105,7 +98,7 @@ class Store(ABC):
     @property
     def scratch(self) -> str:
         """A folder for files that this run alone needs, on the same store; removed at the end of the run."""
-        return self._root.at(f"{NEW}/{self._run}/{_SCRATCH}")
+        return self._root.at(f"{NEW}/{self._run}/scratch")
 
     def days(self, table: str) -> set[str]:
         """The days of which a table has rows."""
@@ -126,7 +119,8 @@ class Store(ABC):
 
     def write(self, table: str, frame: DataFrame) -> None:
         """Write partitions of a table, by the last column ``day``; they take their place with `commit`."""
-        self._note(table, parquet.write(frame, self._root.where, *self._target(table)))
+        target = (table, f"part-{self._run}") if self._by_manifest else (f"{NEW}/{self._run}/{table}", "part")
+        self._note(table, parquet.write(frame, self._root.where, *target))
 
     def empty(self, table: str) -> None:
         """Write nothing of a table: what it has of the days in question goes with `commit`."""
@@ -151,28 +145,13 @@ class Store(ABC):
             table: {day for day in self.days(table) - new[table] if days is None or table in whole or day in days}
             for table in new
         }
-        self._publish(new, gone)
+        if self._by_manifest:
+            self._list(new, gone)
+        else:
+            self._exchange(new, gone)
 
-    @abstractmethod
-    def _target(self, table: str) -> tuple[str, str]:
-        """The folder that a table is written to, and what names of files begin with."""
-
-    @abstractmethod
-    def _publish(self, new: Days, gone: Days) -> None:
-        """Put the days written of each table in the place of the old ones, and remove others."""
-
-    @abstractmethod
-    def clean(self) -> None:
-        """Finish or remove what this run, or an earlier one that was killed, has left unfinished."""
-
-
-class ManifestStore(Store):
-    """Tables of which a manifest lists the files."""
-
-    def _target(self, table: str) -> tuple[str, str]:
-        return table, f"part-{self._run}"
-
-    def _publish(self, new: Days, gone: Days) -> None:
+    def _list(self, new: Days, gone: Days) -> None:
+        """Put the manifest with the days written of each table, and without those that are ``gone``."""
         listed = dict(self._there)
         for table, written in self._written.items():
             kept = self._paths(table, self.days(table) - new[table] - gone[table])
@@ -181,21 +160,8 @@ class ManifestStore(Store):
         self._root.put(MANIFEST, json.dumps({"format": FORMAT, "run": self._run, "files": listed}))
         self._there = listed
 
-    def clean(self) -> None:
-        listed = {path for found in self._there.values() for path in found}
-        for path, _, _ in _files(self._root):
-            if path not in listed:
-                self._root.remove(path)
-        self._root.remove_folder(NEW)
-
-
-class LocalStore(Store):
-    """Tables on a local disk, whose partitions are exchanged."""
-
-    def _target(self, table: str) -> tuple[str, str]:
-        return f"{NEW}/{self._run}/{table}", "part"
-
-    def _publish(self, new: Days, gone: Days) -> None:
+    def _exchange(self, new: Days, gone: Days) -> None:
+        """Put the days written of each table in their places, and remove those that are ``gone``."""
         run = f"{self._root.path}/{NEW}/{self._run}"
         for table in new:
             os.makedirs(f"{self._root.path}/{table}", exist_ok=True)
@@ -204,6 +170,14 @@ class LocalStore(Store):
         _move_all(self._root.path, run)
 
     def clean(self) -> None:
+        """Finish or remove what this run, or an earlier one that was killed, has left unfinished."""
+        if self._by_manifest:
+            listed = {path for found in self._there.values() for path in found}
+            for path, _, _ in _files(self._root):
+                if path not in listed:
+                    self._root.remove(path)
+            self._root.remove_folder(NEW)
+            return
         for name in self._root.names(NEW):
             run = f"{self._root.path}/{NEW}/{name}"
             if os.path.exists(f"{run}/{_MOVES}"):
@@ -227,9 +201,7 @@ def opened(spark: SparkSession, where: str) -> Iterator[Store]:
             os.makedirs(root.path, exist_ok=True)
         with locked(root, run) as check_lock:
             _check_format(root)
-            # a copy of tables from elsewhere keeps its manifest
-            kind = LocalStore if root.is_local and root.text(MANIFEST) is None else ManifestStore
-            store = kind(spark, root, run, check_lock)
+            store = Store(spark, root, run, check_lock)
             store.clean()
             try:
                 yield store
@@ -250,14 +222,9 @@ def _check_format(root: Root) -> None:
         )
 
 
-@cache
-def _renameat2() -> Any:
-    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-
-
 def exchange(one: str, other: str) -> bool:
     """Exchange two folders of a local disk in one step; False where its file system cannot. Raises OSError."""
-    call = _renameat2()
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
         return False
     if call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:

@@ -51,7 +51,7 @@ def run(spark: SparkSession, where: str, *rows: tuple[int, str], days: list[str]
 def content(where: str, table: str = "t") -> dict[str, list[int]]:
     """The numbers of each day of January."""
     found: dict[str, list[int]] = {}
-    for row in parquet.load(where, store.paths(where, table), pa.schema([("x", pa.int32())])).to_pylist():
+    for row in parquet.load(where, store.contents(where).get(table, []), pa.schema([("x", pa.int32())])).to_pylist():
         found.setdefault(row["day"][-2:], []).append(row["x"])
     return {day: sorted(values) for day, values in found.items()}
 
