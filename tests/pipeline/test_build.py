@@ -182,8 +182,14 @@ def test_a_record_that_is_in_two_files_is_refused(tmp_path: Path) -> None:
     assert refused.value.reason == inputs.CHANGED
 
 
+def command(tmp_path: Path, *words: str) -> list[str]:
+    """A build of a journal with one record."""
+    put(tmp_path / "j", "relay01", "j1", 1, rows(1, 1))
+    return ["pipeline", "build", str(tmp_path / "j"), "--out", str(tmp_path / "t"), *words]
+
+
 def run(tmp_path: Path, *words: str) -> Result:
-    done = CliRunner().invoke(main, ["pipeline", "build", "j", "--out", str(tmp_path / "t"), *words])
+    done = CliRunner().invoke(main, command(tmp_path, *words))
     assert "Traceback" not in done.output
     assert not (tmp_path / "t").exists()
     return done
@@ -214,9 +220,9 @@ def test_where_nobody_is_called_localhost_it_says_what_to_write(tmp_path: Path) 
     (tmp_path / "hosts").write_text("")
     (tmp_path / "nsswitch.conf").write_text("hosts: files\n")
     mounts = " && ".join(f"mount --bind {tmp_path / name} /etc/{name}" for name in ("hosts", "nsswitch.conf"))
-    bccn = [str(Path(sys.executable).parent / "bccn"), "pipeline", "build", "j", "--out", str(tmp_path / "t")]
-    command = ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$0" "$@"', *bccn]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    bccn = [str(Path(sys.executable).parent / "bccn"), *command(tmp_path)]
+    shell = ["unshare", "--mount", "sh", "-c", f'{mounts} && exec "$0" "$@"', *bccn]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "this system does not" in done.stderr
     assert "remedy: add the line '127.0.0.1 localhost' to /etc/hosts" in done.stderr
