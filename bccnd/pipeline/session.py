@@ -35,7 +35,6 @@ from bccnd.pipeline import class_data
 LOCAL: Final = "local[*, 3]"
 #: bytes of a journal up to which its tables are made sooner if Java does not optimize its code
 SMALL: Final = 64 << 20
-_PACKAGE: Final = Path(bccnd.__file__).parent
 _LOOPBACK: Final = "127.0.0.1"
 #: the masters that Spark knows
 _MASTERS: Final = re.compile(
@@ -75,9 +74,7 @@ def start(
     if not re.fullmatch(r"[1-9][0-9]*[mgMG]", memory):
         raise PipelineError("bad_memory", f"{memory!r} is no size of memory", "write 512m or 2g")
     version = _java_version()
-    _need_localhost()
-    if chosen.startswith("spark://"):
-        _need_master(chosen)
+    _check_network(chosen)
     own = {**(_SMALL if small else {}), **(conf or {})}
     if re.match(r"local|spark://(127\.|localhost[:,])", chosen):
         own = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK} | own
@@ -137,28 +134,24 @@ def _java_version() -> str:
     raise PipelineError("no_java", f"Spark needs Java {_JAVA} or later; {why}", remedy)
 
 
-def _need_localhost() -> None:
-    """Spark's processes connect to each other by that name. Raises PipelineError: no_localhost."""
+def _check_network(master: str) -> None:
+    """Check what Spark's processes connect to; Spark itself would try for a minute. Raises PipelineError: no_localhost,
+    no_master."""
     try:
         socket.getaddrinfo("localhost", None)
     except OSError as error:
         why = f"Spark needs to know where localhost is, and this system does not: {error.strerror}"
         raise PipelineError("no_localhost", why, "add the line '127.0.0.1 localhost' to /etc/hosts") from error
-
-
-def _need_master(master: str) -> None:
-    """Spark itself would try for a minute. Raises PipelineError: no_master."""
     why = ""
-    for place in master.removeprefix("spark://").split(","):
-        host, _, port = place.rpartition(":")
+    for host, port in re.findall("([^:/,]+):([0-9]+)", master) if master.startswith("spark://") else ():
         try:
             socket.create_connection((host, int(port)), _ANSWER).close()
         except (OSError, OverflowError) as error:
-            why = getattr(error, "strerror", None) or str(error)
+            why = f"no Spark master answers at {master}: {getattr(error, 'strerror', None) or error}"
         else:
             return
-    why = f"no Spark master answers at {master}: {why}"
-    raise PipelineError("no_master", why, "see whether it runs, and at which address")
+    if why:
+        raise PipelineError("no_master", why, "see whether it runs, and at which address")
 
 
 def _start(master: str, settings: Mapping[str, str], log: str) -> SparkSession:
@@ -177,8 +170,7 @@ def _start(master: str, settings: Mapping[str, str], log: str) -> SparkSession:
         if not isinstance(error, (PySparkException, OSError, RuntimeError)) and "py4j" not in type(error).__module__:
             raise
         text = str(getattr(error, "java_exception", error)).strip().splitlines() or [type(error).__name__]
-        remedy = "see --log, and Spark's own documentation"
-        raise PipelineError("no_master", f"no Spark at {master}: {text[0]}", remedy) from error
+        raise PipelineError("no_master", f"no Spark at {master}: {text[0]}", "see Spark's documentation") from error
     finally:
         os.dup2(kept, 2)
         os.close(kept)
@@ -197,19 +189,13 @@ def _prepare(session: SparkSession, master: str) -> None:
             remedy = "start workers, or ask for less: --conf spark.executor.memory=1g --conf spark.cores.max=2"
             raise PipelineError("no_workers", why, remedy)
         time.sleep(0.2)
-    # Workers fetch it from here, whenever they come.
-    folder = tempfile.mkdtemp(prefix="bccnd-package-")
+    # Workers fetch it from here, whenever they come; what is compiled is for this machine.
+    folder, root = tempfile.mkdtemp(prefix="bccnd-package-"), Path(bccnd.__file__).parent
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    context.addPyFile(package(folder))
-
-
-def package(folder: str) -> str:
-    """This package as a zip for Python functions on workers, without what is compiled for this machine."""
-    path = os.path.join(folder, "bccnd.zip")
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for source in sorted(_PACKAGE.rglob("*.py")):
-            archive.write(source, str(source.relative_to(_PACKAGE.parent)))
-    return path
+    with zipfile.ZipFile(f"{folder}/bccnd.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in sorted(root.rglob("*.py")):
+            archive.write(source, str(source.relative_to(root.parent)))
+    context.addPyFile(archive.filename)
 
 
 def stop(*, complete: bool = False) -> None:
