@@ -55,11 +55,14 @@ def build(spark: SparkSession, journal: str, tables: str, *, progress: Progress 
     Raises PipelineError.
     """
     began = time.monotonic()
-    progress("listing the journal")
-    source = inputs.Journal(journal)
-    with store.opened(spark, tables) as kept:
-        counts = recompute(spark, kept, source, retained.stretches(source.sessions()), progress)
-    return Outcome(source.days, counts, time.monotonic() - began)
+
+    def run() -> tuple[list[str], dict[str, int]]:
+        progress("listing the journal")
+        source = inputs.Journal(journal)
+        with store.opened(spark, tables) as kept:
+            return source.days, recompute(spark, kept, source, retained.stretches(source.sessions()), progress)
+
+    return Outcome(*inputs.repeated(run), time.monotonic() - began)
 
 
 def recompute(

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,8 +32,11 @@ _READERS: Final = 8
 _SAME: Final = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 #: columns that a journal without them may leave out
 _OPTIONAL: Final = ("payload",)
-#: the reason of an error that is over when the journal is listed again
+#: the reason of an error that is over when the journal is listed again, and how often that is tried
 CHANGED: Final = "changed"
+_TRIES: Final = 5
+
+_Result = TypeVar("_Result")
 
 #: how a time becomes its day
 _DAY: Final = "{:%Y-%m-%d}"
@@ -207,6 +210,17 @@ def _ends(file: pq.ParquetFile, column: str) -> tuple[Any, Any]:
         return min(each.min for each in groups), max(each.max for each in groups)
     low, high = pc.min_max(file.read(columns=[column]).column(0)).as_py().values()
     return low, high
+
+
+def repeated(run: Callable[[], _Result]) -> _Result:
+    """Run what lists and reads a journal; again if the journal changed meanwhile. Raises PipelineError."""
+    for _ in range(_TRIES - 1):
+        try:
+            return run()
+        except PipelineError as error:
+            if error.reason != CHANGED:
+                raise
+    return run()
 
 
 def foreign(path: str, why: str) -> PipelineError:

@@ -66,6 +66,12 @@ class Stretch(NamedTuple):
     version: str = ""
 
 
+#: the types of its fields, under the names of the columns of sessions
+_STRETCH: Final = pa.schema(
+    [(one.name, pa.int64() if pa.types.is_timestamp(one.type) else one.type) for one in journal_schema.SESSIONS]
+)
+
+
 def touched(spans: Iterable[tuple[int, int]], margin: datetime.timedelta = MARGIN) -> set[str]:
     """The days of rows from and up to these times, those within the margin of the next day counted there as well."""
     near = margin // datetime.timedelta(microseconds=1)
@@ -134,7 +140,7 @@ class Ranges:
 
 def incomplete(made_of: Iterable[Records], there: Ranges) -> set[str]:
     """The days of which records are gone."""
-    return {one.day for one in made_of if not there.hold(one.host, one.journal_id, one.first, one.rows)}
+    return {one.day for one in made_of if not there.hold(*one.numbers)}
 
 
 def of_days(found: Iterable[Records], days: Collection[str], margin: datetime.timedelta = MARGIN) -> list[Records]:
@@ -207,19 +213,11 @@ def frame(spark: SparkSession, found: Sequence[Records]) -> DataFrame:
 
 def stretches(sessions: pa.Table) -> list[Stretch]:
     """The rows of sessions."""
-    columns = [sessions[name] for name in journal_schema.SESSIONS.names]
-    return list(
-        map(
-            Stretch,
-            *((one.cast(pa.int64()) if pa.types.is_timestamp(one.type) else one).to_pylist() for one in columns),
-        )
-    )
+    columns = sessions.select(_STRETCH.names).cast(_STRETCH).columns
+    return list(map(Stretch, *(column.to_pylist() for column in columns)))
 
 
 def sessions_table(found: Iterable[Stretch]) -> pa.Table:
     """Rows of sessions, as a table."""
-    columns = list(zip(*found, strict=True)) or [()] * len(journal_schema.SESSIONS)
-    return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, journal_schema.SESSIONS, strict=True)],
-        schema=journal_schema.SESSIONS,
-    )
+    rows = [dict(zip(_STRETCH.names, one, strict=True)) for one in found]
+    return pa.Table.from_pylist(rows, _STRETCH).cast(journal_schema.SESSIONS)

@@ -13,41 +13,20 @@ the tables were lost or are new, are touched as well. What retention takes from 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Final
 
 from pyspark.sql import SparkSession
 
-from bccnd.errors import PipelineError
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import inputs, retained, schema, store
-from bccnd.pipeline.build import SESSIONS, Outcome, recompute
-
-#: times that a pass is tried while the journal changes below it
-_TRIES: Final = 5
-
-
-Progress = Callable[[str], None]
+from bccnd.pipeline.build import SESSIONS, Outcome, Progress, recompute, silent
 
 
 def once(
-    spark: SparkSession,
-    journal: str,
-    tables: str,
-    _checkpoint: str | None = None,
-    *,
-    progress: Progress = lambda _step: None,
+    spark: SparkSession, journal: str, tables: str, _checkpoint: str | None = None, *, progress: Progress = silent
 ) -> Outcome:
     """One pass over what is new. The checkpoint of earlier versions is not used any more. Raises PipelineError."""
     began = time.monotonic()
-    for number in range(_TRIES):
-        try:
-            days, left, rows = _pass(spark, journal, tables, progress)
-        except PipelineError as error:
-            if error.reason != inputs.CHANGED or number == _TRIES - 1:
-                raise
-        else:
-            break
+    days, left, rows = inputs.repeated(lambda: _pass(spark, journal, tables, progress))
     return Outcome(sorted(days), dict.fromkeys(schema.TABLES, 0) | rows, time.monotonic() - began, sorted(left))
 
 
