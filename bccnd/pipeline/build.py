@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from bccnd.pipeline import clocks, inputs, retained, rows, schema, store
 from bccnd.pipeline.compute import Result, compute
+from bccnd.pipeline.receivers import Span
 from bccnd.pipeline.tables.liveness import liveness
 
 #: what is kept for later runs, below `store.STATE`
@@ -82,7 +83,8 @@ def recompute(
     wanted = None if days is None else set(days)
     if wanted is None or wanted:
         progress("reading the journal")
-        result = _settled(spark, source, sessions, state, wanted, corrections, past)
+        heard = None if days is None else kept.read(HEARD, schema.HEARD)
+        result = _settled(spark, source, sessions, state, _journals(heard), wanted, corrections, past)
         corrections = result.corrections
         wanted = set(result.days)
         progress("writing tables")
@@ -104,16 +106,21 @@ def _settled(
     source: inputs.Journal,
     sessions: Sequence[retained.Stretch],
     state: DataFrame | None,
+    heard: Sequence[tuple[str, Span]],
     days: set[str] | None,
     before: Mapping[clocks.Key, int],
     past: retained.Past | None,
 ) -> Result:
-    """The result for these days, and for those that have to be computed with them."""
+    """The result for these days, and for those that have to be computed with them. ``state`` and ``heard``, by day, are
+    what was kept of all days."""
     margin = inputs.MARGIN
     wanted = days
     while True:
-        others = None if state is None or wanted is None else state.where(~F.col("day").isin(*wanted))
-        result = compute(spark, source, sessions, days=wanted, state=others, margin=margin)
+        others, journals = None, []
+        if state is not None and wanted is not None:
+            others = state.where(~F.col("day").isin(*wanted))
+            journals = [span for day, span in heard if day not in wanted]
+        result = compute(spark, source, sessions, days=wanted, state=others, journals=journals, margin=margin)
         widest = inputs.MARGIN + clocks.widest(source.days if wanted is None else wanted, result.corrections)
         if wanted is None or days is None:
             return result
@@ -125,6 +132,14 @@ def _settled(
         result.close()
         wanted |= more
         margin = max(margin, widest)
+
+
+def _journals(heard: DataFrame | None) -> list[tuple[str, Span]]:
+    """From when to when each journal had rows, by day, from what was kept."""
+    if heard is None:
+        return []
+    found = heard.where("what = 'journal'").select("day", "host", "src", "from_us", "to_us").collect()
+    return [(day, Span(*row)) for day, *row in found]
 
 
 def _write(spark: SparkSession, kept: store.Store, result: Result) -> None:

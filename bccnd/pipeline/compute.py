@@ -27,7 +27,7 @@ from bccnd.pipeline.arrivals import Context, arrivals
 from bccnd.pipeline.clocks import Clock
 from bccnd.pipeline.inputs import MARGIN, Input, Journal
 from bccnd.pipeline.placement import Placement
-from bccnd.pipeline.receivers import Seen, receivers, recorded
+from bccnd.pipeline.receivers import Seen, Span, receivers, recorded
 from bccnd.pipeline.retained import Stretch as Session
 from bccnd.pipeline.runs import Stretch, runs
 from bccnd.pipeline.scan import ROWS, Plan, estimate, scan, spans_of
@@ -82,14 +82,35 @@ def compute(
     *,
     days: Collection[str] | None = None,
     state: DataFrame | None = None,
+    journals: Sequence[Span] = (),
     margin: datetime.timedelta = MARGIN,
 ) -> Result:
     """The tables of ``days``, by default of all that there are.
 
-    ``sessions`` are all sessions, ``state`` is what was kept of all other days, ``margin`` is a day at most:
-    rows that near to these days are looked at as well. Raises PipelineError: foreign_file, misplaced, twice, changed.
+    ``sessions`` are all sessions; ``state`` and ``journals`` (from when to when each had rows) are what was kept of all
+    other days; ``margin`` is a day at most: rows that near to these days are looked at as well. Raises PipelineError:
+    foreign_file, misplaced, twice, changed.
     """
     kept: list[DataFrame] = []
+    try:
+        return _compute(spark, journal, sessions, days, state, journals, margin, kept)
+    except BaseException:
+        for frame in kept:
+            frame.unpersist()
+        raise
+
+
+def _compute(
+    spark: SparkSession,
+    journal: Journal,
+    sessions: Sequence[Session],
+    days: Collection[str] | None,
+    state: DataFrame | None,
+    journals: Sequence[Span],
+    margin: datetime.timedelta,
+    kept: list[DataFrame],
+) -> Result:
+    """`compute`; ``kept`` gets what Spark holds."""
 
     def keep(frame: DataFrame) -> DataFrame:
         kept.append(frame.persist(StorageLevel.DISK_ONLY))
@@ -120,9 +141,9 @@ def compute(
     right = clocks.sessions_put_right(sessions, corrections)
 
     its_runs = None if state is None else state.where("kind = 'run'")
-    aligned = keep(
-        _align(scanned.kind("stretch", wanted), its_runs, found_clocks, recorded(right, scanned.seen), tasks)
-    )
+    spans_of_journals = [*journals, *(row.span for row in scanned.seen if row.day in wanted)]
+    its_recorded = recorded(right, spans_of_journals)
+    aligned = keep(_align(scanned.kind("stretch", wanted), its_runs, found_clocks, its_recorded, tasks))
     epochs = aligned.where("kind = 'epoch'").select("src", "epoch", F.col("host").alias("cause")).toArrow()
     reached = state_of_days.reached(state, wanted)
     context = Context(
@@ -239,11 +260,13 @@ def _apart(scanned: _Scanned, days: Sequence[str], least: int) -> list[clocks.Ap
     parts: dict[str, int] = {}
     for day in days:
         new = dict.fromkeys(scanned.hosts.get(day, ()), 0)
+        total = 0
         for row in scanned.seen:
             if row.day == day:
                 new[row.host] += row.new
+                total += row.rows
         reference[day] = clocks.references(new, {hosts for key, (hosts, _) in scanned.reach.items() if key[0] == day})
-        parts[day] = max(clocks.parts_of(sum(new.values())), least)
+        parts[day] = max(clocks.parts_of(total), least)
 
     def compare(table: pa.Table) -> pa.Table:
         day = table["day"][0].as_py()

@@ -128,7 +128,7 @@ class Journal:
     def ends(self, paths: Iterable[str]) -> dict[str, Ends]:
         """Rows and times of these files, from their footers; of files that are gone by now there is nothing. Raises
         PipelineError: foreign_file, misplaced."""
-        found = self._look(paths, journal_schema.OBS, _read_ends)
+        found = self._look(paths, journal_schema.OBS, read_ends)
         return {path: ends for path, ends in found.items() if ends is not None}
 
     def sessions(self) -> pa.Table:
@@ -171,7 +171,10 @@ def check_file(file: pq.ParquetFile, where: str, path: str, columns: pa.Schema) 
         kind = there.field(index).type
         if _SAME.get(kind, kind) != column.type:
             raise foreign(f"{where}/{path}", f"its column {column.name} is {kind}, not {column.type}")
-    for column, expected in _expected(path, file.metadata.num_rows).items() if file.metadata.num_rows else ():
+    rows = file.metadata.num_rows
+    if not rows and layout.read_path(path) is not None:
+        raise foreign(f"{where}/{path}", "it has no records")
+    for column, expected in _expected(path, rows).items() if rows else ():
         found = tuple(_DAY.format(end) if column == "ts" else end for end in _ends(file, column))
         if found != expected:
             values = " to ".join(map(str, dict.fromkeys(found)))
@@ -197,9 +200,15 @@ def _expected(path: str, rows: int) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def _read_ends(file: pq.ParquetFile) -> Ends:
-    low, high = ((time - _START) // _MICROSECOND for time in _ends(file, "ts"))
+def read_ends(file: pq.ParquetFile) -> Ends:
+    """How many rows a file with records has, and the times of the first and the last one."""
+    low, high = (microseconds(time) for time in _ends(file, "ts"))
     return Ends(file.metadata.num_rows, low, high)
+
+
+def microseconds(time: datetime.datetime) -> int:
+    """A time as microseconds since 1970."""
+    return (time - _START) // _MICROSECOND
 
 
 def _ends(file: pq.ParquetFile, column: str) -> tuple[Any, Any]:

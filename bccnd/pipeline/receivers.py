@@ -21,6 +21,15 @@ from bccnd.pipeline.retained import Stretch as Session
 from bccnd.pipeline.rows import DAY, date_of
 
 
+class Span(NamedTuple):
+    """From when to when a journal had rows on a day."""
+
+    host: str
+    journal_id: str
+    from_us: int
+    to_us: int
+
+
 class Seen(NamedTuple):
     """What the rows of a journal and segment on a day say of their receiver: times, new rows, all rows."""
 
@@ -32,6 +41,10 @@ class Seen(NamedTuple):
     to_us: int
     new: int
     rows: int
+
+    @property
+    def span(self) -> Span:
+        return Span(self.host, self.journal_id, self.from_us, self.to_us)
 
 
 class Interval(NamedTuple):
@@ -130,16 +143,16 @@ def _intervals(
         since = moment
 
 
-def recorded(sessions: Collection[Session], seen: Iterable[Seen]) -> dict[str, list[tuple[int, int]]]:
+def recorded(sessions: Collection[Session], journals: Iterable[Span]) -> dict[str, list[tuple[int, int]]]:
     """When each host was recording at all: from sessions, and for journals without one from their first and last rows
     of each day."""
     known = {(session.host, session.journal_id) for session in sessions}
     spans: dict[str, list[tuple[int, int]]] = {}
     for session in sessions:
         spans.setdefault(session.host, []).append((session.start, session.end + 1))
-    for row in seen:
-        if (row.host, row.journal_id) not in known:
-            spans.setdefault(row.host, []).append((row.from_us, row.to_us + 1))
+    for one in journals:
+        if one[:2] not in known:
+            spans.setdefault(one.host, []).append((one.from_us, one.to_us + 1))
     return {host: joined(some) for host, some in spans.items()}
 
 

@@ -23,7 +23,7 @@ from bccnd.journal import files
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import extract, rows
 from bccnd.pipeline.batch import COLUMNS, NAMES, Batch, Origin
-from bccnd.pipeline.inputs import Input, check_file
+from bccnd.pipeline.inputs import Input, check_file, microseconds, read_ends
 
 #: rows that a task works on at once, and those of a task or a bucket if there are so many
 ROWS: Final = 1_000_000
@@ -133,28 +133,23 @@ def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
             footer = pq.ParquetFile(opened)
             check_file(footer, plan.where, one.path, journal_schema.OBS)
             file = pq.ParquetFile(opened, metadata=footer.metadata, read_dictionary=list(NAMES))
-            ends = []
-            for groups in _groups(file):
-                table = file.read_row_groups(groups, columns=list(COLUMNS))
-                if not table.num_rows:
-                    continue
-                times = table["ts"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
-                ends += [times.min(), times.max()]
-                chosen = _wanted(table, times, one, plan)
+            place = one.file
+            midnight = rows.date_of(place.day) * rows.DAY
+            count, low, high = read_ends(file) if file.metadata.num_rows else (0, midnight, midnight)
+            yield rows.records(
+                "file",
+                path=[one.path],
+                host=[place.host],
+                journal_id=[place.journal_id],
+                first=[place.first],
+                rows=[count],
+                low=[low],
+                high=[high],
+            )
+            for groups in _groups(file, plan.spans, plan.corrections.get((place.day, place.host), 0)):
+                chosen = _wanted(file.read_row_groups(groups, columns=list(COLUMNS)), one, plan)
                 if chosen.num_rows:
                     yield chosen
-            if ends:
-                place = one.file
-                yield rows.records(
-                    "file",
-                    path=[one.path],
-                    host=[place.host],
-                    journal_id=[place.journal_id],
-                    first=[place.first],
-                    rows=[file.metadata.num_rows],
-                    low=[min(ends)],
-                    high=[max(ends)],
-                )
     except FileNotFoundError:
         return  # retention has just taken it
     except PipelineError as error:
@@ -172,13 +167,21 @@ def _problem(reason: str, why: str, remedy: str) -> pa.RecordBatch:
     return rows.records("problem", reason=[reason], why=[why], remedy=[remedy])
 
 
-def _groups(file: pq.ParquetFile) -> Iterator[list[int]]:
-    """Row groups to be read together."""
+def _groups(file: pq.ParquetFile, spans: Sequence[Span] | None, by: int) -> Iterator[list[int]]:
+    """Row groups to be read together, without those that have no row in ``spans`` when their times are put right by so
+    much."""
     some: list[int] = []
     count = 0
+    place = file.schema_arrow.get_field_index("ts")
     for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        known = group.column(place).statistics
+        if spans is not None and known is not None and known.has_min_max:
+            low, high = microseconds(known.min) - by, microseconds(known.max) - by
+            if not any(span.low <= high and low < span.high for span in spans):
+                continue
         some.append(number)
-        count += file.metadata.row_group(number).num_rows
+        count += group.num_rows
         if count >= ROWS:
             yield some
             some, count = [], 0
@@ -186,14 +189,11 @@ def _groups(file: pq.ParquetFile) -> Iterator[list[int]]:
         yield some
 
 
-def _wanted(table: pa.Table, times: Any, one: Input, plan: Plan) -> pa.Table:
+def _wanted(table: pa.Table, one: Input, plan: Plan) -> pa.Table:
     """Rows with the times that they have by a right clock, in the order of their numbers; those in spans."""
-    by = plan.corrections.get((one.file.day, one.file.host), 0)
-    if by:
-        times = times - by
-        table = table.set_column(table.schema.get_field_index("ts"), "ts", pa.array(times))
-    else:
-        table = table.set_column(table.schema.get_field_index("ts"), "ts", pa.array(times))
+    times = table["ts"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+    times = times - plan.corrections.get((one.file.day, one.file.host), 0)
+    table = table.set_column(table.schema.get_field_index("ts"), "ts", pa.array(times))
     if plan.spans is not None:
         inside = np.zeros(len(times), bool)
         for span in plan.spans:
