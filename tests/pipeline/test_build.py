@@ -103,6 +103,7 @@ def empty(journal: Path) -> None:
         (copy_as("{journal}-{on:012d}.parquet"), "lies in the wrong place: its column rec_no has 0 to "),
         (adopt, "lies in the wrong place: its column host has h1"),
         (rewrite(lambda table: pa.table({"a": [1, 2]})), "{second} is no file of a journal: it has no column host"),
+        (rewrite(lambda table: table.slice(0, 0)), "{second} is no file of a journal: it has no records"),
         (rewrite(unsigned), "{second} is no file of a journal: its column rec_no is uint64"),
         (cut, "{third} is no file of a journal: it cannot be read"),
         (foreign_sessions, "it has no column journal_id"),
