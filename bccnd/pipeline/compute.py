@@ -25,6 +25,7 @@ from bccnd.errors import PipelineError
 from bccnd.pipeline import align, clocks, retained, rows, schema, state_of_days
 from bccnd.pipeline.arrivals import Context, arrivals
 from bccnd.pipeline.clocks import Clock
+from bccnd.pipeline.gaps import Gaps
 from bccnd.pipeline.inputs import MARGIN, Input, Journal
 from bccnd.pipeline.placement import Placement
 from bccnd.pipeline.receivers import Seen, Span, receivers, recorded
@@ -157,7 +158,7 @@ def _compute(
         reached,
     )
     known = keep(_messages(spark, scanned.kind("part"), context))
-    gaps = _Gaps(spark, known, reached, frozenset(wanted))
+    gaps = Gaps(spark, known, reached, frozenset(wanted))
     causes = rows.frame_of(spark, epochs)
     all_epochs = keep(state_of_days.all_days(rows.of_kind(known, "epoch").transform(of_days), state))
     marks = aligned.where("kind = 'mark'").select("day", "src", F.col("from_rec").alias("mark"))
@@ -394,66 +395,3 @@ def _messages(spark: SparkSession, parts: DataFrame, context: Context) -> DataFr
     """The records of all messages."""
     shared = spark.sparkContext.broadcast(context)
     return parts.groupBy("bucket").applyInArrow(lambda table: arrivals(table, shared.value), rows.RECORD_SQL)
-
-
-class _Gaps:
-    """The numbers before the first message of each block that no receiver saw: what comes before it is in another
-    bucket, or on another day."""
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        known: DataFrame,
-        reached: Mapping[tuple[str, int], Mapping[str, int]],
-        days: Collection[str],
-    ) -> None:
-        self._known = known
-        edges = (
-            rows.of_kind(known, "edge")
-            .toArrow()
-            .sort_by([("src", "ascending"), ("epoch", "ascending"), ("block", "ascending")])
-        )
-        found = []
-        previous: dict[tuple[str, int], int] = {}
-        for edge in edges.to_pylist():
-            source, low = (edge["src"], edge["epoch"]), edge["lo_key"]
-            before = [previous.get(source), reached.get(source, {}).get(edge["day"])]
-            lower = [key for key in before if key is not None and key < low]
-            gap = low - max(lower) - 1 if lower else 0
-            previous[source] = edge["hi_key"]
-            if gap and edge["day"] in days:
-                found.append(edge | {"gap": min(gap, align.ENDLESS)})
-        ids = sorted({edge["listening_set_id"] for edge in found})
-        sets = rows.of_kind(known, "set").where(F.col("set_id").isin(ids)) if ids else None
-        hosts = {row.set_id: row.hosts.split("\n") for row in sets.collect()} if sets else {}
-        batches = [
-            rows.records("message", **_columns("message", found, seq_key="lo_key", gap_before="gap")),
-            rows.records("missed", **_columns("missed", [one | _range(one) for one in found])),
-        ]
-        each = [one | {"host": host} for one in found for host in hosts[one["listening_set_id"]]]
-        batches += [rows.records(kind, **_columns(kind, each, lost_everywhere="gap")) for kind in ("link", "channel")]
-        self._found = rows.frame_of(spark, pa.Table.from_batches(batches, rows.RECORD))
-
-    def with_kind(self, kind: str) -> DataFrame:
-        """Records of a kind, and what the gaps add to them."""
-        return rows.of_kind(self._known, kind).unionByName(rows.of_kind(self._found, kind))
-
-    def added(self, messages: DataFrame) -> DataFrame:
-        """Messages with these gaps."""
-        gaps = rows.of_kind(self._found, "message").select("src", "epoch", "seq_key", F.col("gap_before").alias("gap"))
-        return (
-            messages.join(F.broadcast(gaps), ["src", "epoch", "seq_key"], "left")
-            .withColumn("gap_before", F.coalesce("gap_before", "gap", F.lit(0)))
-            .withColumn("first_ts", F.timestamp_micros("first"))
-        )
-
-
-def _columns(kind: str, edges: Sequence[Mapping[str, object]], **renamed: str) -> dict[str, list[object]]:
-    """Columns of records of a kind, from edges; numbers that an edge does not have are 0."""
-    names = rows.KINDS[kind]
-    return {name: [edge.get(renamed.get(name, name), edge.get(name, 0)) for edge in edges] for name in names}
-
-
-def _range(edge: Mapping[str, int]) -> dict[str, object]:
-    low, high = edge["lo_key"] - edge["gap"], edge["lo_key"] - 1
-    return {"lo_key": low, "hi_key": high, "host": None}
