@@ -1,6 +1,6 @@
 """`bccn pipeline`: the tables of a journal, made on Spark, at once or as files come.
 
-Law: what is wrong is told in one line with its remedy, and leaves the tables as they were. Nothing of Spark's own talk
+Invariant: a fault is one line with its remedy, and leaves the tables as they were. Nothing of Spark's own output
 reaches the terminal; when something fails that cannot be explained, it is in a file that is named.
 """
 
@@ -106,10 +106,10 @@ def build(journal: str, tables: str, master: str | None, memory: str, conf: dict
     that retention has taken from it are gone. A run that fails changes nothing.
     """
     _heavy()
-    with session(master, memory, conf, journal) as (spark, say):
+    with session(master, memory, conf, journal) as (spark, progress):
         from bccnd.pipeline.build import build as make
 
-        _summary(make(spark, journal, tables, progress=say), tables, as_json)
+        _summary(make(spark, journal, tables, progress=progress), tables, as_json)
 
 
 @pipeline.command()
@@ -141,11 +141,11 @@ def stream(
     be killed at any moment and started again.
     """
     _heavy()
-    with session(master, memory, conf, journal if once else None) as (spark, say):
+    with session(master, memory, conf, journal if once else None) as (spark, progress):
         from bccnd.pipeline.stream import once as make
 
         while True:
-            outcome = make(spark, journal, tables, checkpoint, progress=say)
+            outcome = make(spark, journal, tables, checkpoint, progress=progress)
             if outcome.days or outcome.left or once:
                 _summary(outcome, tables, as_json)
             if once:
@@ -173,7 +173,7 @@ def session(
     from bccnd.pipeline import session as sessions
     from bccnd.pipeline.inputs import Journal, explained
 
-    # What py4j has to say of an interrupted call is no news to whoever interrupted it.
+    # py4j logs calls that were interrupted on purpose.
     logging.disable(logging.CRITICAL)
     descriptor, log = tempfile.mkstemp(prefix="bccn-pipeline-", suffix=".log")
     os.close(descriptor)
@@ -182,11 +182,11 @@ def session(
         files = [] if journal is None else Journal(journal, may_be_empty=True).files
         small = journal is not None and sum(one.size for one in files) <= sessions.SMALL
         with _progress() as steps:
-            steps.tell("starting Spark")
+            steps.show("starting Spark")
             spark = sessions.start(master, memory=memory, conf=conf, log=log, small=small)
             steps.watch(spark)
             try:
-                yield spark, steps.tell
+                yield spark, steps.show
                 complete = True
             finally:
                 steps.watch(None)
@@ -211,9 +211,9 @@ def _end(error: PipelineError) -> NoReturn:
 
 
 class _Steps:
-    """What a run is doing, said in lines."""
+    """What a run is doing, line by line."""
 
-    def tell(self, step: str) -> None:
+    def show(self, step: str) -> None:
         tell(f"{step} ...")
 
     def watch(self, spark: SparkSession | None) -> None:
@@ -232,7 +232,7 @@ class _Bars(_Steps):
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
-    def tell(self, step: str) -> None:
+    def show(self, step: str) -> None:
         self._step = step
         self._count += 1
         self._show(description=step, completed=self._count, tasks="")

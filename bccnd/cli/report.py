@@ -114,9 +114,9 @@ def _build(journal: str, tables: str, master: str | None, memory: str, conf: dic
     """The tables of a journal."""
     from bccnd.cli.pipeline import session
 
-    with session(master, memory, conf, journal) as (spark, say):
+    with session(master, memory, conf, journal) as (spark, progress):
         from bccnd.pipeline.build import build
 
-        build(spark, journal, tables, progress=say)
+        build(spark, journal, tables, progress=progress)
     tell(f"the tables are in {tables}; the next time, name them instead of the journal")
     return tables

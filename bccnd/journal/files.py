@@ -1,8 +1,8 @@
 """Rows -> finished files of a journal, on any file system that pyarrow knows.
 
-Law: a file has its name only when it is whole: it is written beside its place and renamed into it; on a local disk it
-is there to stay before it has its name. What is there already is the same file, written before a crash, and is replaced
-by the same rows.
+Invariant: a file has its name only when it is whole: it is written beside its place and renamed into it; on a local
+disk it is there to stay before it has its name. What is there already is the same file, written before a crash, and is
+replaced by the same rows.
 """
 
 from __future__ import annotations

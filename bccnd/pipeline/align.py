@@ -1,9 +1,9 @@
 """Which epoch of its source a receiver's rows belong to, for all receivers alike. Plain Python, a source at a time.
 
-Law: epochs are told from what the rows say, not from how a receiver counts: a source has begun anew where its numbers
+Invariant: epochs follow from the rows, not from how a receiver counts: a source has begun anew where its numbers
 went back, or went forward by `SANITY` or more past all that anybody heard, and by more than it can have sent meanwhile.
 One restart explains what all receivers saw of it, and what they saw is explained by as few restarts as can be; so a
-receiver that missed a whole epoch, or did not notice that one began, is placed by those who did.
+receiver that missed a whole epoch, or did not notice that one began, is placed by those that did.
 
 How it is done:
 
@@ -15,8 +15,9 @@ How it is done:
 3. Where a receiver saw the numbers go back, its rows are divided exactly, in the order in which it wrote them down:
    what came after the last row accepted before the restart, with numbers below the first accepted after it, is of the
    new era already: the daemon had taken it for copies. All others are divided at the moment of the restart.
-4. Within an era, what all receivers heard is laid together: a hole of `SANITY` that nobody's numbers bridge is a jump,
-   unless it is a loss: receivers were recording for so long that the source can have sent these numbers at its rate.
+4. Within an era, what all receivers heard is laid together: a hole of `SANITY` that no receiver's numbers bridge is a
+   jump, unless it is a loss: receivers were recording for so long that the source can have sent these numbers at its
+   rate.
 """
 
 from __future__ import annotations
@@ -235,7 +236,7 @@ def _widen(breaks: Sequence[_Break]) -> None:
 
 
 def _restarts(breaks: Sequence[_Break]) -> list[_Restart]:
-    """The fewest moments that explain all breaks; each break is told which of them is its own."""
+    """The fewest moments that explain all breaks; each break gets the number of its own."""
     groups: list[list[_Break]] = []
     latest = -ENDLESS
     for each in sorted(breaks, key=lambda one: one.wide_before):
@@ -255,7 +256,7 @@ def _restarts(breaks: Sequence[_Break]) -> list[_Restart]:
 
 
 def _place(stretches: Sequence[_Stretch], restarts: Sequence[_Restart]) -> None:
-    """Say in which eras a receiver's stretches begin and end."""
+    """Find in which eras a receiver's stretches begin and end."""
     for each in stretches:
         limit = each.closed.restart if each.closed else len(restarts)
         least = each.opened.restart + 1 if each.opened else 0

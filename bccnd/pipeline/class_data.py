@@ -62,20 +62,21 @@ def finish(java: subprocess.Popen[bytes], *, complete: bool) -> None:
     """End Java. If it has recorded its classes and the run was ``complete``, start to make the archive."""
     with suppress(OSError, ValueError, subprocess.TimeoutExpired):
         command = Path(f"/proc/{java.pid}/cmdline").read_bytes().decode().split("\0")
-        if java.stdin is not None:
-            java.stdin.close()
+        java.stdin.close()  # type: ignore[union-attr]  # pyspark makes it a pipe
         recorded = next((one.removeprefix(_RECORD) for one in command if one.startswith(_RECORD)), "")
-        java.returncode = 0  # it ends by itself, and nothing waits for it
         if not recorded or _MAIN_CLASS not in command:
+            java.returncode = 0  # it ends by itself, and nothing waits for it
             return
-        java.returncode = None
         java.wait(_END)
         if not complete:
             os.unlink(recorded)
             return
         null = subprocess.DEVNULL
         program = [sys.executable, "-P", __file__, recorded, *command[: command.index(_MAIN_CLASS)]]
-        subprocess.Popen(program, stdin=null, stdout=null, stderr=null, start_new_session=True)  # noqa: S603
+        making = subprocess.Popen(program, stdin=null, stdout=null, stderr=null, start_new_session=True)  # noqa: S603
+        if "INVOCATION_ID" in os.environ and not sys.stderr.isatty():
+            making.wait(_MAKE)  # systemd kills what a service leaves behind
+        making.returncode = 0
 
 
 def make(recorded: Path, java: Iterable[str]) -> None:

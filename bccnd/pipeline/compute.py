@@ -242,7 +242,7 @@ def _divide(spark: SparkSession, inputs: Sequence[Input]) -> None:
 
 
 def _certain(inputs: Sequence[Input], days: Collection[str] | None) -> dict[str, int]:
-    """How many rows each day has at least, as the names of files say."""
+    """How many rows each day has at least, by the names of files."""
     found: dict[str, int] = {}
     for one, following in zip(inputs, [*inputs[1:], None], strict=False):
         if days is None or one.file.day in days:

@@ -18,7 +18,7 @@ from bccnd.pipeline.rows import ARRIVED, COMPARED, MINUTE, NAMELESS, NEW, ONCE, 
 BLOCK: Final = 16
 #: microseconds: silences that are not longer are none, and messages closer to each other are one stretch
 QUIET: Final = 5_000_000
-#: ports of a source at a receiver: one that has more uses a new port for each message, so that ports say nothing
+#: ports of a source at a receiver: one that has more uses a new port for each message, so that ports prove nothing
 MAX_PORTS: Final = 64
 #: stands for the ports of such a source
 ANY_PORT: Final = -1
@@ -150,7 +150,7 @@ def _rising(batch: Batch, place: Numbers, ports: Numbers, elsewhere: Numbers, *,
     if new:
         tracked = batch.epoch[place][1:] > 0  # a receiver does not track what it has sent itself
         near = np.where(tracked, (up > 0) & (up < np.uint64(SANITY)), near)
-        # Whether those that come first have come late can be told only from what was before.
+        # Whether those that come first have come late is known only from what was before.
         addressed = np.cumsum(~elsewhere)
         before = (addressed - ~elsewhere)[own][np.cumsum(own) - 1]
         leading = addressed == before
@@ -256,7 +256,7 @@ def _refused(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
 
 
 def _nameless(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
-    """Messages of senders that do not know their name, told apart by what is in them and by the minute."""
+    """Messages of senders that do not know their name, distinguished by what is in them and by the minute."""
     place = np.flatnonzero(batch.arrived & batch.src.among((NAMELESS,)))
     table = pa.table(
         {

@@ -31,7 +31,7 @@ class Span(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the rows of a journal and segment on a day say of their receiver: times, new rows, all rows."""
+    """What the rows of a journal and segment on a day show of their receiver: times, new rows, all rows."""
 
     day: str
     host: str

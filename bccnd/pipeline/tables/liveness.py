@@ -1,18 +1,19 @@
-"""Table `liveness`: who fell silent, for whom, and whether it was the source, the receiver or the whole machine.
+"""Table `liveness`: which sources fell silent, at which receivers, and whether it was the source, the receiver or the
+whole machine.
 
-Law: a silence is the time between two messages of a source that follow each other at a receiver (``host``), or at
-whichever receiver (``host`` null), when it is longer than the source's rhythm on that day explains. Of a source that
-sends heartbeats that is `PATIENCE` times the median distance of its heartbeats, at least 5 s; of another 20 times its
-mean distance, at least a minute. The receiver that heard most of a source says what its rhythm is; who has sent too
-few messages on a day for one is not watched.
+A silence is the time between two messages of a source that follow each other at a receiver (``host``), or at any
+receiver (``host`` null), when it is longer than the source's rhythm on that day explains. Of a source that sends
+heartbeats that is `PATIENCE` times the median distance of its heartbeats, at least 5 s; of another 20 times its mean
+distance, at least a minute. The receiver that heard most of a source gives its rhythm; a source with too few messages
+on a day for one is not watched.
 
-``gap`` is a silence that ended, ``open`` one that had not when the data end; a silence that the receiver did not
-record longer than the rhythm explains is ``host_down``: nobody knows. Without a receiver, ``host_down`` says that all
-sources of the sending machine, at least two, fell silent together; times in which no receiver of a source was recording
-are nobody's silence. Every receiver's times are by its own clock, put right where it is
-wrong (clocks.py). A silence belongs to the day on which it began.
+``gap`` is a silence that ended, ``open`` one that had not when the data end. One in which the receiver was not
+recording for longer than the rhythm explains is ``host_down``: nothing is known of it. Without a receiver, ``host_down``
+means that all sources of the sending machine, at least two, fell silent together; times in which no receiver of a
+source was recording count as no silence. Every receiver's times are by its own clock, put right where it is wrong
+(clocks.py). A silence belongs to the day on which it began.
 
-What is kept of a day (`state`) is small: for each source and receiver the first and the last moment, and the silences
+What is kept of a day (`kept`) is small: for each source and receiver the first and the last moment, and the silences
 between them. All days together give the table, in whatever order they came.
 """
 
@@ -219,16 +220,18 @@ class Silence(NamedTuple):
 class Recorded:
     """When receivers were recording. A journal whose sessions are lost counts from its first row to its last.
 
-    ``told``: (host, journal) -> its sessions; ``rows``: (host, journal) -> its first and its last row."""
+    ``sessions``: (host, journal) -> its sessions; ``rows``: (host, journal) -> its first and its last row."""
 
     def __init__(
-        self, told: Mapping[tuple[str, str], Sequence[tuple[int, int]]], rows: Mapping[tuple[str, str], tuple[int, int]]
+        self,
+        sessions: Mapping[tuple[str, str], Sequence[tuple[int, int]]],
+        rows: Mapping[tuple[str, str], tuple[int, int]],
     ) -> None:
         spans: dict[str, list[tuple[int, int]]] = {}
-        for (host, _), of_journal in told.items():
+        for (host, _), of_journal in sessions.items():
             spans.setdefault(host, []).extend(of_journal)
         for journal, whole in rows.items():
-            if journal not in told:
+            if journal not in sessions:
                 spans.setdefault(journal[0], []).append(whole)
         self._spans = {host: joined(of_host) for host, of_host in spans.items()}
         self._ends = {host: of_host[-1][1] for host, of_host in self._spans.items()}
@@ -301,7 +304,7 @@ def _of_pair(src: str, rows: Sequence[Kept], end: int) -> Iterator[Silence]:
 def fell_together(born: Mapping[str, tuple[int, int]], silences: Sequence[Silence]) -> list[bool]:
     """For each silence of a source of one machine, whether the machine fell silent: whether every other of its sources
     that was alive fell silent at the same time, and there was one. ``born`` says of each source when it was first
-    heard, and how long it may be silent; who may be silent longer than a silence lasts says nothing about it."""
+    heard, and how long it may be silent; one that may be silent for longer than a silence lasts proves nothing."""
     of: dict[str, list[Silence]] = {}
     for one in sorted(silences, key=lambda each: each.start):
         of.setdefault(one.src, []).append(one)
