@@ -19,7 +19,7 @@ def program_of(src: Column | str) -> Column:
 
 
 def of_days(parts: DataFrame) -> DataFrame:
-    """What is kept of a day's epochs: (day, src, epoch, from_ts, to_ts, lo_key, hi_key, hosts), from records `epoch`."""
+    """What is kept of a day's epochs, from records `epoch`: day, src, epoch, from_ts, to_ts, lo_key, hi_key, hosts."""
     hosts = F.flatten(F.collect_set(F.split("hosts", "\n")))
     return parts.groupBy("day", "src", "epoch").agg(
         F.min("from_ts").alias("from_ts"),

@@ -8,7 +8,7 @@ distance, at least a minute. The receiver that heard most of a source gives its 
 on a day for one is not watched.
 
 ``gap`` is a silence that ended, ``open`` one that had not when the data end. One in which the receiver was not
-recording for longer than the rhythm explains is ``host_down``: nothing is known of it. Without a receiver, ``host_down``
+recording for longer than the rhythm explains is ``host_down``: nothing is known of it. Without a receiver, that kind
 means that all sources of the sending machine, at least two, fell silent together; times in which no receiver of a
 source was recording count as no silence. Every receiver's times are by its own clock, put right where it is wrong
 (clocks.py). A silence belongs to the day on which it began.
