@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -145,10 +146,12 @@ def _compute(
     spans_of_journals = [*journals, *(row.span for row in scanned.seen if row.day in wanted)]
     its_recorded = recorded(right, spans_of_journals)
     aligned = keep(_align(scanned.kind("stretch", wanted), its_runs, found_clocks, its_recorded, tasks))
-    epochs = aligned.where("kind = 'epoch'").select("src", "epoch", F.col("host").alias("cause")).toArrow()
+    divided = aligned.where("kind IN ('epoch', 'piece')").select("kind", "src", *align.Piece._fields).toArrow()
+    epochs = divided.filter(pc.equal(divided["kind"], "epoch")).select(["src", "epoch", "host"])
+    pieces = divided.filter(pc.equal(divided["kind"], "piece")).drop_columns("kind")
     reached = state_of_days.reached(state, wanted)
     context = Context(
-        _placement(aligned, epochs),
+        _placement(epochs, pieces),
         receivers(
             scanned.seen, scanned.segments, right, wanted, {key: one.offset for key, one in found_clocks.items()}
         ),
@@ -159,7 +162,7 @@ def _compute(
     )
     known = keep(_messages(spark, scanned.kind("part"), context))
     gaps = Gaps(spark, known, reached, frozenset(wanted))
-    causes = rows.frame_of(spark, epochs)
+    causes = rows.frame_of(spark, epochs.rename_columns(["src", "epoch", "cause"]))
     all_epochs = keep(state_of_days.all_days(rows.of_kind(known, "epoch").transform(of_days), state))
     marks = aligned.where("kind = 'mark'").select("day", "src", F.col("from_rec").alias("mark"))
     made = {
@@ -196,7 +199,7 @@ class _Scanned:
 
     def __init__(self, records: DataFrame, journal: Journal, inputs: Sequence[Input]) -> None:
         self.records = records
-        table = records.where("kind IN ('problem', 'file', 'receiver')").toArrow()
+        table = records.where("kind IN ('problem', 'file', 'receiver', 'reach')").drop("data").toArrow()
         for problem in rows.fields_of(table, "problem").to_pylist():
             raise PipelineError(problem["reason"], problem["why"], problem["remedy"])
         self.files = [retained.Records(**row, day="") for row in rows.fields_of(table, "file").to_pylist()]
@@ -206,15 +209,16 @@ class _Scanned:
         for row in self.seen:
             self.hosts.setdefault(row.day, set()).add(row.host)
         self.days = set(self.hosts)
-        #: the hosts and the segments on which each (day, src) was heard
-        self.reach: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {
-            (day, src): (tuple(hosts), tuple(segments))
-            for day, src, hosts, segments in self.kind("reach")
-            .groupBy("day", "src")
-            .agg(F.sort_array(F.collect_set("host")), F.sort_array(F.collect_set(F.coalesce("segment", F.lit("")))))
-            .collect()
-        }
-        self.segments = {key: segments for key, (_, segments) in self.reach.items()}
+        reach = rows.fields_of(table, "reach").group_by(["day", "src", "host", "segment"]).aggregate([])
+        hosts: dict[tuple[str, str], set[str]] = {}
+        segments: dict[tuple[str, str], set[str]] = {}
+        for row in reach.to_pylist():
+            key = row["day"], row["src"]
+            hosts.setdefault(key, set()).add(row["host"])
+            segments.setdefault(key, set()).add(row["segment"] or "")
+        #: the hosts that heard each (day, src), and the segments on which they did
+        self.reach = {key: tuple(sorted(its)) for key, its in hosts.items()}
+        self.segments = {key: tuple(sorted(its)) for key, its in segments.items()}
 
     def kind(self, kind: str, days: Sequence[str] | None = None) -> DataFrame:
         return rows.of_kind(self.records, kind, days)
@@ -266,7 +270,7 @@ def _apart(scanned: _Scanned, days: Sequence[str], least: int) -> list[clocks.Ap
             if row.day == day:
                 new[row.host] += row.new
                 total += row.rows
-        reference[day] = clocks.references(new, {hosts for key, (hosts, _) in scanned.reach.items() if key[0] == day})
+        reference[day] = clocks.references(new, {hosts for key, hosts in scanned.reach.items() if key[0] == day})
         parts[day] = max(clocks.parts_of(total), least)
 
     def compare(table: pa.Table) -> pa.Table:
@@ -380,8 +384,7 @@ _ALIGNED_ARROW: Final = pa.schema(
 )
 
 
-def _placement(aligned: DataFrame, epochs: pa.Table) -> Placement:
-    pieces = aligned.where("kind = 'piece'").select("src", *align.Piece._fields).toArrow()
+def _placement(epochs: pa.Table, pieces: pa.Table) -> Placement:
     return Placement.of(
         zip(epochs["src"].to_pylist(), epochs["epoch"].to_pylist(), strict=True),
         (
