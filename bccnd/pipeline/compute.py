@@ -32,7 +32,7 @@ from bccnd.pipeline.placement import Placement
 from bccnd.pipeline.receivers import Seen, Span, receivers, recorded
 from bccnd.pipeline.retained import Stretch as Session
 from bccnd.pipeline.runs import Stretch, runs
-from bccnd.pipeline.scan import ROWS, Plan, estimate, scan, spans_of
+from bccnd.pipeline.scan import ROWS, Plan, counted, estimate, scan, spans_of
 from bccnd.pipeline.tables.channel_traffic import channel_traffic
 from bccnd.pipeline.tables.delivery import delivery
 from bccnd.pipeline.tables.epochs import epochs as epochs_table
@@ -123,7 +123,10 @@ def _compute(
     tasks = spark.sparkContext.defaultParallelism
     buckets = max(tasks, math.ceil(count / ROWS))
     _divide(spark, inputs)
-    least = min((clocks.parts_of(each) for each in _certain(inputs, days).values()), default=1)
+    certain: dict[str, int] = {}
+    for one, rows_of_file in counted(inputs):
+        certain[one.file.day] = certain.get(one.file.day, 0) + (rows_of_file or 0)
+    least = min((clocks.parts_of(each) for day, each in certain.items() if days is None or day in days), default=1)
     spans = None if days is None else spans_of(days, margin)
     plan = Plan(journal.where, spans, {}, buckets, least)
     scanned = _Scanned(keep(scan(spark, inputs, plan)), journal, inputs)
@@ -243,20 +246,6 @@ def _divide(spark: SparkSession, inputs: Sequence[Input]) -> None:
     if not context.getConf().contains(_PARTITIONS):
         size = sum(one.size for one in inputs)
         spark.conf.set(_PARTITIONS, max(context.defaultParallelism, size // PART))
-
-
-def _certain(inputs: Sequence[Input], days: Collection[str] | None) -> dict[str, int]:
-    """How many rows each day has at least, by the names of files."""
-    found: dict[str, int] = {}
-    for one, following in zip(inputs, [*inputs[1:], None], strict=False):
-        if days is None or one.file.day in days:
-            known = found.setdefault(one.file.day, 0)
-            file = one.file
-            if file.last is not None:
-                found[file.day] = known + file.last - file.first + 1
-            elif following and (following.file.host, following.file.journal_id) == (file.host, file.journal_id):
-                found[file.day] = known + following.file.first - file.first
-    return found
 
 
 def _apart(scanned: _Scanned, days: Sequence[str], least: int) -> list[clocks.Apart]:

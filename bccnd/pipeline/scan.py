@@ -11,6 +11,7 @@ import datetime
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -50,15 +51,21 @@ class Plan:
     parts: int
 
 
-def estimate(inputs: Sequence[Input]) -> int:
-    """About how many rows files have: from the names of those that follow each other in a journal, else from bytes."""
-    total = 0
-    for one, following in zip(inputs, [*inputs[1:], None], strict=False):
-        if following is not None and following.file[::2] == one.file[::2] and following.file.host == one.file.host:
-            total += following.file.first - one.file.first
+def counted(inputs: Sequence[Input]) -> Iterator[tuple[Input, int | None]]:
+    """Files, sorted by journal, and how many rows each has by its name and that of the next one; None: not known."""
+    for one, following in zip_longest(inputs, inputs[1:]):
+        file = one.file
+        if file.last is not None:
+            yield one, file.last - file.first + 1
+        elif following is not None and following.file[:3:2] == file[:3:2]:
+            yield one, following.file.first - file.first
         else:
-            total += one.size // _BYTES
-    return total
+            yield one, None
+
+
+def estimate(inputs: Sequence[Input]) -> int:
+    """About how many rows files have."""
+    return sum(one.size // _BYTES if count is None else count for one, count in counted(inputs))
 
 
 def spans_of(days: Iterable[str], margin: datetime.timedelta) -> tuple[Span, ...]:
