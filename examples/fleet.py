@@ -158,7 +158,7 @@ def build(journal: str, tables: str, say: Callable[[str], None]) -> None:
     few = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
     complete = False
     try:
-        outcome = make(session.start(conf=few, small=True), journal, tables)
+        outcome = make(session.start(conf=few, size=0), journal, tables)
         complete = True
     finally:
         session.stop(complete=complete)

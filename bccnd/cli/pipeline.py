@@ -179,11 +179,10 @@ def session(
     os.close(descriptor)
     kept = complete = False
     try:
-        files = [] if journal is None else Journal(journal, may_be_empty=True).files
-        small = journal is not None and sum(one.size for one in files) <= sessions.SMALL
+        size = None if journal is None else sum(one.size for one in Journal(journal, may_be_empty=True).files)
         with _progress() as steps:
             steps.show("starting Spark")
-            spark = sessions.start(master, memory=memory, conf=conf, log=log, small=small)
+            spark = sessions.start(master, memory=memory, conf=conf, log=log, size=size)
             steps.watch(spark)
             try:
                 yield spark, steps.show

@@ -33,8 +33,10 @@ from bccnd.pipeline import class_data
 
 #: all processors of this machine; each task gets a second and a third chance, which plain local[*] does not give it
 LOCAL: Final = "local[*, 3]"
-#: bytes of a journal up to which its tables are made sooner if Java does not optimize its code
-SMALL: Final = 64 << 20
+#: bytes of a journal up to which its tables are made sooner if Java does not optimize its code, and if Spark does not
+#: compile programs of its own
+_SMALL: Final = 64 << 20
+_TINY: Final = 2 << 20
 _LOOPBACK: Final = "127.0.0.1"
 #: the masters that Spark knows
 _MASTERS: Final = re.compile(
@@ -45,8 +47,7 @@ _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 #: where options of Java can be besides; those and Spark's settings below change its class path
 _JAVA_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _PATH_VARIABLES: Final = ("SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
-#: for few rows Spark's own programs cost more to compile than they save
-_SMALL: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_TINY_SETTINGS: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 #: Java's fast compiler and its simplest collector: both have less to start
 _SMALL_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: seconds for a master to answer, and for a first worker to have room for us
@@ -60,10 +61,11 @@ def start(
     memory: str = "2g",
     conf: Mapping[str, str] | None = None,
     log: str = os.devnull,
-    small: bool = False,
+    size: int | None = None,
 ) -> SparkSession:
     """A session on ``master``, by default all processors of this machine. ``memory`` is what the driver's heap may grow
-    to; ``conf`` are Spark's own settings; ``small`` is for few rows. The output of Java goes to the file ``log``.
+    to; ``conf`` are Spark's own settings; ``size`` is that of the journal in bytes, if it is known. The output of Java
+    goes to the file ``log``.
 
     Raises PipelineError: bad_master, bad_memory, no_java, no_localhost, no_master, no_workers.
     """
@@ -75,7 +77,7 @@ def start(
         raise PipelineError("bad_memory", f"{memory!r} is no size of memory", "write 512m or 2g")
     version = _java_version()
     _check_network(chosen)
-    own = {**(_SMALL if small else {}), **(conf or {})}
+    own = {**(_TINY_SETTINGS if size is not None and size <= _TINY else {}), **(conf or {})}
     if re.match(r"local|spark://(127\.|localhost[:,])", chosen):
         own = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK} | own
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -95,7 +97,7 @@ def start(
         # else queries need Python processes of another environment, and wait until these have started, too
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         **own,
-        _JAVA_OPTIONS: f"{_java_options(chosen, version, memory, own, small)} {own.get(_JAVA_OPTIONS, '')}",
+        _JAVA_OPTIONS: f"{_java_options(chosen, version, memory, own, size)} {own.get(_JAVA_OPTIONS, '')}",
     }
     session = _start(chosen, wanted, log)
     if not chosen.startswith("local"):
@@ -103,10 +105,11 @@ def start(
     return session
 
 
-def _java_options(master: str, version: str, memory: str, own: Mapping[str, str], small: bool) -> str:
+def _java_options(master: str, version: str, memory: str, own: Mapping[str, str], size: int | None) -> str:
     """Options with which Java starts sooner. Of two that choose a collector or an archive, Java accepts none."""
     given = " ".join([own.get(_JAVA_OPTIONS, ""), *(os.environ.get(name, "") for name in _JAVA_VARIABLES)])
-    options = _SMALL_OPTIONS if small and not re.search(r"-XX:\+Use\w+GC|-XX:TieredStop", given) else ""
+    small = size is not None and size <= _SMALL and not re.search(r"-XX:\+Use\w+GC|-XX:TieredStop", given)
+    options = _SMALL_OPTIONS if small else ""
     if master.startswith("local") and not re.search(r"-Xshare|SharedArchive|ClassList", given):
         jars = Path(os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__), "jars")
         paths = [own.get(key) for key in ("spark.driver.extraClassPath", "spark.jars", "spark.jars.packages")]

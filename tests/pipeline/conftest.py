@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    yield session.start("local[2, 3]", conf=threedays.SMALL, small=True)
+    yield session.start("local[2, 3]", conf=threedays.SMALL, size=0)
     session.stop(complete=True)
 
 

@@ -75,7 +75,7 @@ import sys
 from pathlib import Path
 from bccnd.pipeline import session
 for complete in (False, True):
-    spark = session.start("local[1]", small=True, memory="1g")
+    spark = session.start("local[1]", size=0, memory="1g")
     java = spark.sparkContext._gateway.proc.pid
     print(spark.range(3).count(), sys.argv[1] in Path(f"/proc/{java}/maps").read_text())
     session.stop(complete=complete)
