@@ -85,7 +85,7 @@ def test_a_worker_that_is_killed_at_work_changes_nothing(
         said = ""
         for line in running.stderr:
             said += line
-            if "link_loss" in line:
+            if "writing tables" in line:
                 # with what it has started: a machine that is gone
                 os.killpg(workers[0].pid, signal.SIGKILL)
         running.wait()
