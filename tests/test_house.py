@@ -18,7 +18,7 @@ MAY: dict[str, set[str]] = {
     "paths": set(),
     "leaf": set(),
     "core": {"errors", "leaf"},
-    "journal": {"core", "errors"},
+    "journal": {"core", "errors", "version"},
     "net": {"core", "errors", "leaf", "version"},
     # A program that takes part in a segment itself opens the same kind of socket as the daemon.
     "client": {"core", "errors", "net"},
