@@ -215,8 +215,6 @@ bench: $(READY) $(BUILT)
 
 bench-pipeline: $(READY) $(BUILT)
 	@packaging/need.sh java:default-jre-headless
-	@$(BIN)/python -c 'import duckdb' 2>/dev/null || { echo 'installing DuckDB to compare with'; \
-		$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) 'duckdb>=1.0'; }
 	$(BIN)/python -m tests.bench.spark --steps $(ARGS)
 
 scale: $(READY) $(BUILT)
