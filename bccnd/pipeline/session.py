@@ -90,6 +90,8 @@ def start(
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": memory,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # what is kept of a scan is compressed already
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
         # sources that are written in Python get the filters of a query
         "spark.sql.python.filterPushdown.enabled": "true",
         # a day in the name of a folder is text
