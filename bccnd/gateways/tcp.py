@@ -63,10 +63,13 @@ class Connection(NamedTuple):
             self.sock.setsockopt(socket.IPPROTO_TCP, option, value)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
-    def flow(self) -> Flow:
-        """What has become of what was given to it."""
-        (waiting,) = struct.unpack("i", fcntl.ioctl(self.sock, termios.TIOCOUTQ, bytes(4)))
-        (gone,) = struct.unpack_from("Q", self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128), _ACKED)
+    def flow(self) -> Flow | None:
+        """What has become of what was given to it; None if it was closed meanwhile, by a thread of NNG."""
+        try:
+            (waiting,) = struct.unpack("i", fcntl.ioctl(self.sock, termios.TIOCOUTQ, bytes(4)))
+            (gone,) = struct.unpack_from("Q", self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128), _ACKED)
+        except OSError:
+            return None
         return Flow(gone + waiting, gone)
 
     def cut(self) -> None:

@@ -28,3 +28,11 @@ def test_only_what_is_being_dialled_is_given_up_sooner() -> None:
         assert seen == {f"127.0.0.1:{place[1]}"}
         waiting = {f"127.0.0.1:{sock.getsockname()[1]}" for sock in dialled[-1:]}
         assert not waiting & {one.local for one in connections()}
+
+
+def test_a_connection_that_was_closed_meanwhile_has_no_flow() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
+        found = next(one for one in connections() if one.peer and one.sock.getsockname() == client.getsockname())
+        assert found.flow() is not None
+        found.sock.close()
+        assert found.flow() is None
