@@ -53,7 +53,7 @@ def wheel(folder: Path, **environment: str) -> Path:
 
 def check_modules(archive: zipfile.ZipFile, built: set[str]) -> None:
     """Check that a wheel holds what every wheel does, and what was built."""
-    wanted = {name for name in repository() if re.fullmatch(r"bccnd/.*\.(py|pyx|pxd|typed|css|js|svg)", name)}
+    wanted = {name for name in repository() if re.fullmatch(r"bccnd/.*\.(py|pyx|pxd|typed|css|html|js|svg|toml)", name)}
     assert {name for name in archive.namelist() if name.startswith("bccnd/")} == wanted | built
 
 
