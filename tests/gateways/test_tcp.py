@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import ExitStack
 
@@ -32,7 +33,11 @@ def test_only_what_is_being_dialled_is_given_up_sooner() -> None:
 
 def test_a_connection_that_was_closed_meanwhile_has_no_flow() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
-        found = next(one for one in connections() if one.peer and one.sock.getsockname() == client.getsockname())
-        assert found.flow() is not None
-        found.sock.close()
-        assert found.flow() is None
+        for found in connections():
+            if found.peer and found.local == "{}:{}".format(*client.getsockname()):
+                assert found.flow() is not None
+                os.close(client.detach())
+                assert found.flow() is None
+                break
+        else:
+            raise AssertionError
