@@ -35,6 +35,5 @@ def report(
     progress("writing the page")
     text = page(facts, ranked, title)
     with store_files.usable(out):
-        place = store_files.Root(out)
-        place.put(NAME, text)
-    return place.at(NAME), ranked
+        store_files.Root(out).put(NAME, text)
+    return f"{out.rstrip('/')}/{NAME}", ranked
