@@ -141,8 +141,7 @@ def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
             check_file(footer, plan.where, one.path, journal_schema.OBS)
             file = pq.ParquetFile(opened, metadata=footer.metadata, read_dictionary=list(NAMES))
             place = one.file
-            midnight = rows.date_of(place.day) * rows.DAY
-            count, low, high = read_ends(file) if file.metadata.num_rows else (0, midnight, midnight)
+            count, low, high = read_ends(file)
             yield rows.records(
                 "file",
                 path=[one.path],
