@@ -132,7 +132,7 @@ def _batches(where: str, choice: Choice, settings: CaptureSettings, on_progress:
         raise reader.no_journal(where, f"there are no files {what} for that time")
     if len(hosts) > 1:
         some = ", ".join(hosts[:5]) + (" ..." if len(hosts) > 5 else "")
-        raise JournalError("several_hosts", f"{where} is of {len(hosts)} hosts: {some}", "choose whose with --host")
+        raise JournalError("several_hosts", f"{where} is of {len(hosts)} hosts: {some}", "choose one with --host")
     total, done = sum(one.size for one in found), 0
     for one in found:
         yield from reader.rows(place, one.file, one.file.first, one.end, _COLUMNS, in_time)

@@ -45,7 +45,7 @@ _NO_ROOM: Final = (errno.EAGAIN, errno.ENOBUFS)
 @dataclass(frozen=True)
 class BusLimits:
     """What one client, one user and all of them may take up. ``patience``: seconds for which a client that reads
-    nothing may hold up those who publish to it; ``share``: seconds that one round of the loop spends on what the
+    nothing may hold up clients that publish to it; ``share``: seconds that one round of the loop spends on what the
     clients of one user have sent."""
 
     queue_messages: int = 1024
@@ -116,7 +116,7 @@ class Client:
         self.echo = True
         #: whether what it publishes stays on this host
         self.local = False
-        #: whether it may still hold up those who publish to it, and when it last took something
+        #: whether it may still hold up clients that publish to it, and when it last took something
         self.patient = True
         self.progress = 0.0
         #: when that is looked at next, while somebody waits

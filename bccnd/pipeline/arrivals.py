@@ -31,8 +31,7 @@ _LEAST: Final = -(2**63)
 @dataclass(frozen=True)
 class Context:
     """What is known beside the rows. ``offsets``: by how much the clock of a (day, host) is ahead of the common one;
-    ``reached``: the highest number of an epoch (src, epoch) on the days before a day, where other days are not here;
-    ``origins``: the journals that there are."""
+    ``reached``: the highest number of an epoch (src, epoch) on the days before a day, where other days are not here."""
 
     placement: Placement
     receivers: Receivers

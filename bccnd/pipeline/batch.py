@@ -17,8 +17,8 @@ NAMES: Final = ("segment", "peer_ip", "verdict", "algo", "src", "chan")
 COLUMNS: Final = ("rec_no", "ts", "peer_port", "seq_key", "epoch", "len", *NAMES)
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
-#: odd numbers for `mixed`: those of splitmix64
-_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+#: odd numbers that mix bits: those of splitmix64
+GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND: Final = np.uint64(0x94D049BB133111EB)
 
@@ -59,7 +59,6 @@ class Batch:
         self.origins = list(origins)
         self.origin = origin
         table = table.unify_dictionaries().combine_chunks()
-        self._table = table
         self.rec_no = _numbers(table, "rec_no")
         self.ts = _numbers(table, "ts")
         self.peer_port = _numbers(table, "peer_port")
@@ -75,15 +74,6 @@ class Batch:
         numbered = table["seq_key"].is_valid().to_numpy()
         #: rows of messages that have a sender and a number
         self.tracked = self.arrived & self.named & numbered
-
-    def hosts(self) -> Numbers:
-        """For each row the place of its host among the sorted names of hosts; `host_names` has these."""
-        places = np.array([self.host_names.index(one.host) for one in self.origins])
-        return places[self.origin]
-
-    @cached_property
-    def host_names(self) -> list[str]:
-        return sorted({one.host for one in self.origins})
 
     @cached_property
     def src_hash(self) -> Numbers:
@@ -114,7 +104,7 @@ def name_hash(name: str) -> int:
 
 def mixed(values: Numbers) -> Numbers:
     """64 bits that look like chance, from 64 that do not (the last steps of splitmix64)."""
-    found = values.astype(np.uint64) + _GOLDEN
+    found = values.astype(np.uint64) + GOLDEN
     found = (found ^ (found >> np.uint64(30))) * _FIRST
     found = (found ^ (found >> np.uint64(27))) * _SECOND
     result: Numbers = found ^ (found >> np.uint64(31))
@@ -172,7 +162,6 @@ def _packed(columns: Sequence[Numbers]) -> Numbers | None:
         room *= width
         if room >= 2**63:
             return None
-        # The lowest of all numbers has no negative, so nothing is subtracted that is not there.
         part = column.astype(np.int64) - low
         total = part if total is None else total * width + part
     return total

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from bccnd.pipeline.align import HORIZON
 from bccnd.pipeline.batch import Numbers, grouped
 from bccnd.pipeline.retained import Stretch as Session
-from bccnd.pipeline.rows import DAY, MINUTE, day_of
+from bccnd.pipeline.rows import DAY, MINUTE, beside, day_of
 
 #: rows of a day by which clocks are compared, at most: enough for percentiles to the microsecond or so
 SAMPLE: Final = 500_000
@@ -68,13 +68,6 @@ class Kept(NamedTuple):
 
 
 NOTHING_KEPT: Final = Kept({}, {}, (), ())
-
-
-def beside(day: str) -> tuple[str, str]:
-    """The day before and the day after."""
-    date = datetime.date.fromisoformat(day)
-    step = datetime.timedelta(days=1)
-    return (date - step).isoformat(), (date + step).isoformat()
 
 
 def kept(state: DataFrame | None, days: Collection[str]) -> Kept:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ import pyarrow.compute as pc
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
 
 from bccnd.errors import PipelineError
 from bccnd.pipeline import align, clocks, retained, rows, schema, state_of_days
@@ -47,8 +50,9 @@ PART: Final = 32 << 20
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 #: what alignment emits, kind by kind: `run` and `mark` as they are kept (`schema.ALIGN`), `epoch` (its number in epoch,
 #: the cause in host), `piece` (an `align.Piece`)
-_ALIGNED: Final = [field for field in schema.ALIGN.fields if field.name != "hosts"]
-_ALIGNED_SQL: Final = "day string, " + ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in _ALIGNED)
+_ALIGNED: Final = StructType(
+    [StructField("day", StringType()), *(one for one in schema.ALIGN.fields if one.name != "hosts")]
+)
 
 
 @dataclass(frozen=True)
@@ -69,12 +73,11 @@ class Result:
     files: list[retained.Records]
     renumbered: list[str]
     corrections: Mapping[clocks.Key, int]
-    kept: list[DataFrame] = field(default_factory=list)
+    kept: ExitStack
 
     def close(self) -> None:
         """Give back what Spark holds."""
-        for frame in self.kept:
-            frame.unpersist()
+        self.kept.close()
 
 
 def compute(
@@ -93,108 +96,90 @@ def compute(
     other days; ``margin`` is a day at most: rows that near to these days are looked at as well. Raises PipelineError:
     foreign_file, misplaced, twice, changed.
     """
-    kept: list[DataFrame] = []
-    try:
-        return _compute(spark, journal, sessions, days, state, journals, margin, kept)
-    except BaseException:
-        for frame in kept:
-            frame.unpersist()
-        raise
+    with ExitStack() as kept:
 
+        def keep(frame: DataFrame) -> DataFrame:
+            kept.callback(frame.persist(StorageLevel.DISK_ONLY).unpersist)
+            return frame
 
-def _compute(
-    spark: SparkSession,
-    journal: Journal,
-    sessions: Sequence[Session],
-    days: Collection[str] | None,
-    state: DataFrame | None,
-    journals: Sequence[Span],
-    margin: datetime.timedelta,
-    kept: list[DataFrame],
-) -> Result:
-    """`compute`; ``kept`` gets what Spark holds."""
-
-    def keep(frame: DataFrame) -> DataFrame:
-        kept.append(frame.persist(StorageLevel.DISK_ONLY))
-        return frame
-
-    inputs = _inputs(journal, days, margin)
-    count = estimate(inputs)
-    tasks = spark.sparkContext.defaultParallelism
-    buckets = max(tasks, math.ceil(count / ROWS))
-    _divide(spark, inputs)
-    certain: dict[str, int] = {}
-    for one, rows_of_file in counted(inputs):
-        certain[one.file.day] = certain.get(one.file.day, 0) + (rows_of_file or 0)
-    least = min((clocks.parts_of(each) for day, each in certain.items() if days is None or day in days), default=1)
-    spans = None if days is None else spans_of(days, margin)
-    plan = Plan(journal.where, spans, {}, buckets, least)
-    scanned = _Scanned(keep(scan(spark, inputs, plan)), journal, inputs)
-    wanted = sorted(scanned.days if days is None else set(days))
-    apart = _apart(scanned, wanted, least)
-    others = clocks.kept(state, wanted)
-    computed = wanted
-    offsets = clocks.offsets(apart)
-    corrections, guessed = clocks.corrections(offsets, scanned.hosts, wanted, others)
-    if corrections:
-        plan = Plan(journal.where, spans, corrections, buckets, least)
+        inputs = _inputs(journal, days, margin)
+        tasks = spark.sparkContext.defaultParallelism
+        buckets = max(tasks, math.ceil(estimate(inputs) / ROWS))
+        _divide(spark, inputs)
+        certain: dict[str, int] = {}
+        for one, rows_of_file in counted(inputs):
+            certain[one.file.day] = certain.get(one.file.day, 0) + (rows_of_file or 0)
+        least = min((clocks.parts_of(each) for day, each in certain.items() if days is None or day in days), default=1)
+        spans = None if days is None else spans_of(days, margin)
+        plan = Plan(journal.where, spans, {}, buckets, least)
         scanned = _Scanned(keep(scan(spark, inputs, plan)), journal, inputs)
-        wanted = sorted(scanned.days) if days is None else wanted
-    if days is None:
-        margin += clocks.widest(wanted, corrections)
-    found_clocks = clocks.left(offsets, corrections, others)
-    right = clocks.sessions_put_right(sessions, corrections)
+        wanted = sorted(scanned.days if days is None else set(days))
+        apart = _apart(scanned, wanted, least)
+        others = clocks.kept(state, wanted)
+        computed = wanted
+        offsets = clocks.offsets(apart)
+        corrections, guessed = clocks.corrections(offsets, scanned.hosts, wanted, others)
+        if corrections:
+            plan = replace(plan, corrections=corrections)
+            scanned = _Scanned(keep(scan(spark, inputs, plan)), journal, inputs)
+            wanted = sorted(scanned.days) if days is None else wanted
+        if days is None:
+            margin += clocks.widest(wanted, corrections)
+        found_clocks = clocks.left(offsets, corrections, others)
+        right = clocks.sessions_put_right(sessions, corrections)
 
-    its_runs = None if state is None else state.where("kind = 'run'")
-    spans_of_journals = [*journals, *(row.span for row in scanned.seen if row.day in wanted)]
-    its_recorded = recorded(right, spans_of_journals)
-    aligned = keep(_align(scanned.kind("stretch", wanted), its_runs, found_clocks, its_recorded, tasks))
-    divided = aligned.where("kind IN ('epoch', 'piece')").select("kind", "src", *align.Piece._fields).toArrow()
-    epochs = divided.filter(pc.equal(divided["kind"], "epoch")).select(["src", "epoch", "host"])
-    pieces = divided.filter(pc.equal(divided["kind"], "piece")).drop_columns("kind")
-    reached = state_of_days.reached(state, wanted)
-    context = Context(
-        _placement(epochs, pieces),
-        receivers(
-            scanned.seen, scanned.segments, right, wanted, {key: one.offset for key, one in found_clocks.items()}
-        ),
-        _ahead(scanned.hosts, found_clocks, wanted),
-        frozenset(wanted),
-        tuple(sorted({row.host for row in scanned.seen} | {session.host for session in right})),
-        reached,
-    )
-    known = keep(_messages(spark, scanned.kind("part"), context))
-    gaps = Gaps(spark, known, reached, frozenset(wanted))
-    causes = rows.frame_of(spark, epochs.rename_columns(["src", "epoch", "cause"]))
-    all_epochs = keep(state_of_days.all_days(rows.of_kind(known, "epoch").transform(of_days), state))
-    marks = aligned.where("kind = 'mark'").select("day", "src", F.col("from_rec").alias("mark"))
-    made = {
-        "receiver_sets": rows.of_kind(known, "set").withColumn("hosts", F.split("hosts", "\n")).distinct(),
-        "epochs": all_epochs.transform(epochs_table, causes),
-        "messages": rows.of_kind(known, "message").transform(gaps.added),
-        "link_loss": gaps.with_kind("link").transform(link_loss),
-        "delivery": rows.of_kind(known, "delivered").transform(delivery),
-        "channel_loss": gaps.with_kind("channel").transform(channel_loss),
-        "missed": gaps.with_kind("missed").transform(missed),
-        "channel_traffic": rows.of_kind(known, "lengths").transform(channel_traffic, scanned.kind("nameless", wanted)),
-        "integrity": scanned.kind("refused", wanted).transform(integrity),
-        "skew": _skew(spark, apart, wanted),
-    }
-    of_days_now = scanned.records.where(F.col("day").isin(*wanted))
-    return Result(
-        wanted,
-        {name: schema.conform(name, frame) for name, frame in made.items()},
-        state_of_days.kept(
-            aligned.where("kind IN ('run', 'mark')").where(F.col("day").isin(*wanted)),
-            all_epochs,
-            rows.frame_of(spark, clocks.to_keep(corrections, guessed, computed)),
-        ),
-        kept_silences(of_days_now, scanned.kind("receiver", wanted), tasks),
-        retained.of_days(scanned.files, wanted, margin),
-        sorted({*state_of_days.renumbered(marks, state, wanted), *state_of_days.preceded(all_epochs, state)}),
-        corrections,
-        kept,
-    )
+        its_runs = None if state is None else state.where("kind = 'run'")
+        spans_of_journals = [*journals, *(row.span for row in scanned.seen if row.day in wanted)]
+        its_recorded = recorded(right, spans_of_journals)
+        aligned = keep(_align(scanned.kind("stretch", wanted), its_runs, found_clocks, its_recorded, tasks))
+        divided = aligned.where("kind IN ('epoch', 'piece')").select("kind", "src", *align.Piece._fields).toArrow()
+        epochs = divided.filter(pc.equal(divided["kind"], "epoch")).select(["src", "epoch", "host"])
+        pieces = divided.filter(pc.equal(divided["kind"], "piece")).drop_columns("kind")
+        reached = state_of_days.reached(state, wanted)
+        context = Context(
+            _placement(epochs, pieces),
+            receivers(
+                scanned.seen, scanned.segments, right, wanted, {key: one.offset for key, one in found_clocks.items()}
+            ),
+            _ahead(scanned.hosts, found_clocks, wanted),
+            frozenset(wanted),
+            tuple(sorted({row.host for row in scanned.seen} | {session.host for session in right})),
+            reached,
+        )
+        known = keep(_messages(spark, scanned.kind("part"), context))
+        gaps = Gaps(spark, known, reached, frozenset(wanted))
+        causes = rows.frame_of(spark, epochs.rename_columns(["src", "epoch", "cause"]))
+        all_epochs = keep(state_of_days.all_days(rows.of_kind(known, "epoch").transform(of_days), state))
+        marks = aligned.where("kind = 'mark'").select("day", "src", F.col("from_rec").alias("mark"))
+        made = {
+            "receiver_sets": rows.of_kind(known, "set").withColumn("hosts", F.split("hosts", "\n")).distinct(),
+            "epochs": all_epochs.transform(epochs_table, causes),
+            "messages": rows.of_kind(known, "message").transform(gaps.added),
+            "link_loss": gaps.with_kind("link").transform(link_loss),
+            "delivery": rows.of_kind(known, "delivered").transform(delivery),
+            "channel_loss": gaps.with_kind("channel").transform(channel_loss),
+            "missed": gaps.with_kind("missed").transform(missed),
+            "channel_traffic": rows.of_kind(known, "lengths").transform(
+                channel_traffic, scanned.kind("nameless", wanted)
+            ),
+            "integrity": scanned.kind("refused", wanted).transform(integrity),
+            "skew": _skew(spark, apart, wanted),
+        }
+        of_days_now = scanned.records.where(F.col("day").isin(*wanted))
+        return Result(
+            wanted,
+            {name: schema.conform(name, frame) for name, frame in made.items()},
+            state_of_days.kept(
+                aligned.where("kind IN ('run', 'mark')").where(F.col("day").isin(*wanted)),
+                all_epochs,
+                rows.frame_of(spark, clocks.to_keep(corrections, guessed, computed)),
+            ),
+            kept_silences(of_days_now, scanned.kind("receiver", wanted), tasks),
+            retained.of_days(scanned.files, wanted, margin),
+            sorted({*state_of_days.renumbered(marks, state, wanted), *state_of_days.preceded(all_epochs, state)}),
+            corrections,
+            kept.pop_all(),
+        )
 
 
 class _Scanned:
@@ -268,7 +253,7 @@ def _apart(scanned: _Scanned, days: Sequence[str], least: int) -> list[clocks.Ap
         found = clocks.apart(day, samples, reference[day], parts[day])
         return pa.Table.from_pylist([one._asdict() for one in found], _APART)
 
-    sampled = scanned.kind("sample", days).groupBy("day").applyInArrow(compare, _APART_SQL)
+    sampled = scanned.kind("sample", days).groupBy("day").applyInArrow(compare, from_arrow_schema(_APART))
     return [clocks.Apart(*row) for row in sampled.collect()]
 
 
@@ -278,7 +263,6 @@ _APART: Final = pa.schema(
         *((name, pa.int64()) for name in clocks.Apart._fields[3:]),
     ]
 )
-_APART_SQL: Final = ", ".join(f"{one.name} {'string' if one.type == pa.string() else 'bigint'}" for one in _APART)
 
 
 def _skew(spark: SparkSession, apart: Sequence[clocks.Apart], days: Sequence[str]) -> DataFrame:
@@ -308,7 +292,7 @@ def _align(
     its_recorded: Mapping[str, Sequence[tuple[int, int]]],
     tasks: int,
 ) -> DataFrame:
-    """What alignment says of all sources, of all days known, in the shape of _ALIGNED_SQL; with the runs of the days
+    """What alignment says of all sources, of all days known, in the shape of _ALIGNED; with the runs of the days
     computed now."""
 
     def one(new: pa.Table, old: pa.Table) -> pa.Table:
@@ -321,16 +305,16 @@ def _align(
         records = []
         for src in dict.fromkeys([*its, *known]):
             records += _aligned(src, its.get(src, []), known.get(src, []), found, its_recorded)
-        return pa.Table.from_pylist(records, _ALIGNED_ARROW)
+        return pa.Table.from_pylist(records, to_arrow_schema(_ALIGNED))
 
     bucket = F.pmod(F.xxhash64("src"), F.lit(tasks))
     if kept is None:
         empty = pa.schema([("src", pa.string()), *((name, pa.int64()) for name in align.Run._fields)]).empty_table()
-        return stretches.groupBy(bucket).applyInArrow(lambda table: one(table, empty), _ALIGNED_SQL)
+        return stretches.groupBy(bucket).applyInArrow(lambda table: one(table, empty), _ALIGNED)
     return (
         stretches.groupBy(bucket)
         .cogroup(kept.select("src", *align.Run._fields).groupBy(bucket))
-        .applyInArrow(one, _ALIGNED_SQL)
+        .applyInArrow(one, _ALIGNED)
     )
 
 
@@ -359,20 +343,6 @@ def _aligned(
     return records
 
 
-_ALIGNED_ARROW: Final = pa.schema(
-    [
-        ("day", pa.string()),
-        *(
-            (
-                one.name,
-                {"string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_()}[one.dataType.simpleString()],
-            )
-            for one in _ALIGNED
-        ),
-    ]
-)
-
-
 def _placement(epochs: pa.Table, pieces: pa.Table) -> Placement:
     return Placement.of(
         zip(epochs["src"].to_pylist(), epochs["epoch"].to_pylist(), strict=True),
@@ -386,4 +356,4 @@ def _placement(epochs: pa.Table, pieces: pa.Table) -> Placement:
 def _messages(spark: SparkSession, parts: DataFrame, context: Context) -> DataFrame:
     """The records of all messages."""
     shared = spark.sparkContext.broadcast(context)
-    return parts.groupBy("bucket").applyInArrow(lambda table: arrivals(table, shared.value), rows.RECORD_SQL)
+    return parts.groupBy("bucket").applyInArrow(lambda table: arrivals(table, shared.value), rows.RECORD_SHAPE)

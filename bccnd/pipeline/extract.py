@@ -11,7 +11,7 @@ import pyarrow as pa
 from bccnd.core.observe import JOURNAL_GAP
 from bccnd.pipeline import rows
 from bccnd.pipeline.align import SANITY
-from bccnd.pipeline.batch import Batch, Numbers, changes, grouped, mixed, sorted_by
+from bccnd.pipeline.batch import GOLDEN, Batch, Numbers, changes, grouped, mixed, sorted_by
 from bccnd.pipeline.rows import ARRIVED, COMPARED, MINUTE, NAMELESS, NEW, ONCE, day_of
 
 #: numbers of a source that stay together in one bucket, as bits
@@ -28,8 +28,6 @@ _ROUNDS: Final = 64
 PART: Final = ("src", "chan", "rec_no", "ts", "seq_key", "len", "state")
 #: what became of a row: a copy, late, or neither
 FRESH, STALE, COPY = 0, 1, 2
-
-_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def records(batch: Batch, buckets: int, parts: int) -> Iterator[pa.RecordBatch]:
@@ -277,7 +275,7 @@ def _nameless(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
 def _samples(batch: Batch, days: dict[int, str], parts: int) -> pa.RecordBatch:
     """When a part of the messages came to each receiver: hashes, times, and whether it was its own broadcast."""
     place = np.flatnonzero(batch.tracked & batch.verdict.among(COMPARED))
-    message = mixed(batch.src_hash[batch.src.codes[place]] ^ (batch.seq_key[place].astype(np.uint64) * _GOLDEN))
+    message = mixed(batch.src_hash[batch.src.codes[place]] ^ (batch.seq_key[place].astype(np.uint64) * GOLDEN))
     taken = (message & np.uint64(parts - 1)) == 0
     place, message = place[taken], message[taken]
     if not len(place):
@@ -300,7 +298,7 @@ def _parts(batch: Batch, buckets: int) -> Iterator[pa.RecordBatch]:
     if not len(place):
         return
     blocks = (batch.seq_key[place] >> BLOCK).astype(np.uint64)
-    bucket = (mixed(batch.src_hash[batch.src.codes[place]] ^ (blocks * _GOLDEN)) % np.uint64(buckets)).astype(np.int64)
+    bucket = (mixed(batch.src_hash[batch.src.codes[place]] ^ (blocks * GOLDEN)) % np.uint64(buckets)).astype(np.int64)
     state = batch.verdict.each(lambda verdict: {"stale": STALE, "duplicate": COPY}.get(verdict, FRESH), FRESH)
     states = state[batch.verdict.codes].astype(np.int8)
     groups = grouped(bucket, batch.origin[place])

@@ -21,6 +21,7 @@ from bccnd.journal import layout
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import store
 from bccnd.pipeline.inputs import MARGIN, Journal
+from bccnd.pipeline.rows import beside
 
 #: the state with what the tables of a day were made of: `Records`
 FILES: Final = f"{store.STATE}/files"
@@ -164,7 +165,7 @@ class Past:
         self._made_of = list(map(Records, *(column.to_pylist() for column in table.columns)))
         rows = {one.path: one.rows for one in self._made_of}
         known = Ranges(one.numbers for one in self._made_of)
-        near = _beside(kept.days(FILES))
+        near = {each for day in kept.days(FILES) for each in (day, *beside(day))}
         there, unknown = [], []
         for file, path, _ in source.files:
             # a merged file has its numbers in its name
@@ -197,12 +198,6 @@ class Past:
         late = of_days(self._new, self.left)
         days = {one.day for one in late}
         return [*(one for one in self._made_of if one.day in days), *late]
-
-
-def _beside(days: Iterable[str]) -> set[str]:
-    """Some days and those beside them."""
-    dates = [datetime.date.fromisoformat(day) for day in days]
-    return {str(date + datetime.timedelta(days=step)) for date in dates for step in (-1, 0, 1)}
 
 
 def frame(spark: SparkSession, found: Sequence[Records]) -> DataFrame:

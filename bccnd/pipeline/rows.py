@@ -14,6 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from bccnd.journal import layout
 
 #: microseconds in a minute and in a day
 MINUTE: Final = 60_000_000
@@ -29,17 +32,15 @@ COMPARED: Final = ("accepted", "reordered", "restart", "not_addressed", "looped"
 #: the sender that does not know its own name
 NAMELESS: Final = "?"
 
-_EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
+_EPOCH: Final = datetime.date(1970, 1, 1)
 
 _TEXTS: Final = ("kind", "day", "host", "journal_id", "src", "text", "more", "last")
 _NUMBERS: Final = tuple("abcdefghijkl")
-#: the columns of a record, in SQL and for Arrow
-RECORD_SQL: Final = ", ".join(
-    [*(f"{name} string" for name in _TEXTS), *(f"{name} bigint" for name in _NUMBERS), "data binary"]
-)
+#: the columns of a record, for Arrow and for Spark
 RECORD: Final = pa.schema(
     [*((name, pa.string()) for name in _TEXTS), *((name, pa.int64()) for name in _NUMBERS), ("data", pa.binary())]
 )
+RECORD_SHAPE: Final = from_arrow_schema(RECORD)
 
 #: kind -> the names of its fields, and the columns of a record that hold them
 KINDS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -74,12 +75,18 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
 
 def day_of(date: int) -> str:
     """A day, from its number since 1970-01-01."""
-    return datetime.date.fromordinal(_EPOCH + int(date)).isoformat()
+    return layout.day_of(int(date) * DAY)
 
 
 def date_of(day: str) -> int:
     """The number of a day since 1970-01-01."""
-    return datetime.date.fromisoformat(day).toordinal() - _EPOCH
+    return (datetime.date.fromisoformat(day) - _EPOCH).days
+
+
+def beside(day: str) -> tuple[str, str]:
+    """The day before and the day after."""
+    date = date_of(day)
+    return day_of(date - 1), day_of(date + 1)
 
 
 def records(kind: str, **fields: Any) -> pa.RecordBatch:

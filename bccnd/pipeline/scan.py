@@ -8,7 +8,6 @@ before it has changed anything, with the file's name.
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -24,7 +23,7 @@ from bccnd.journal import files
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import extract, rows
 from bccnd.pipeline.batch import COLUMNS, NAMES, Batch, Origin
-from bccnd.pipeline.inputs import Input, check_file, microseconds, read_ends
+from bccnd.pipeline.inputs import Input, check_file, foreign, microseconds, read_ends
 
 #: rows that a task works on at once, and those of a task or a bucket if there are so many
 ROWS: Final = 1_000_000
@@ -83,15 +82,16 @@ def spans_of(days: Iterable[str], margin: datetime.timedelta) -> tuple[Span, ...
 
 
 def scan(spark: SparkSession, inputs: Sequence[Input], plan: Plan) -> DataFrame:
-    """The records of files; a frame that reads them anew each time, so it is to be kept."""
-    tasks = divided(inputs, max(spark.sparkContext.defaultParallelism, math.ceil(estimate(inputs) / ROWS)))
+    """The records of files, from as many tasks as there are buckets; a frame that reads files anew each time, so it is
+    to be kept."""
+    tasks = divided(inputs, plan.buckets)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from read(tasks[number], plan)
 
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, rows.RECORD_SQL)
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, rows.RECORD_SHAPE)
 
 
 def divided(inputs: Sequence[Input], count: int) -> list[list[Input]]:
@@ -157,20 +157,16 @@ def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
                 if chosen.num_rows:
                     yield chosen
     except FileNotFoundError:
-        return  # retention has just taken it
+        return  # `Journal.check_read` finds that it is missing
     except PipelineError as error:
-        yield _problem(error.reason, error.detail, error.remedy)
+        yield _problem(error)
     except (pa.ArrowException, OSError) as error:
         why = str(error).splitlines()[0]
-        yield _problem(
-            "foreign_file",
-            f"{plan.where}/{one.path} is no file of a journal: it cannot be read: {why}",
-            "move it out of the journal; what is there stays",
-        )
+        yield _problem(foreign(f"{plan.where}/{one.path}", f"it cannot be read: {why}"))
 
 
-def _problem(reason: str, why: str, remedy: str) -> pa.RecordBatch:
-    return rows.records("problem", reason=[reason], why=[why], remedy=[remedy])
+def _problem(error: PipelineError) -> pa.RecordBatch:
+    return rows.records("problem", reason=[error.reason], why=[error.detail], remedy=[error.remedy])
 
 
 def _groups(file: pq.ParquetFile, spans: Sequence[Span] | None, by: int) -> Iterator[list[int]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,11 @@ class Messages:
 
     def days(self, place: Numbers) -> list[str]:
         """The days of these messages."""
-        names = {date: day_of(date) for date in np.unique(self.date).tolist()}
-        return [names[date] for date in self.date[place].tolist()]
+        return [self._days[date] for date in self.date[place].tolist()]
+
+    @cached_property
+    def _days(self) -> dict[int, str]:
+        return {date: day_of(date) for date in np.unique(self.date).tolist()}
 
     def sources(self, place: Numbers) -> pa.Array:
         return self.src_names.take(pa.array(self.src[place]))
@@ -68,7 +72,6 @@ class Messages:
 
 def tallies(its: Messages) -> Iterator[pa.RecordBatch]:
     """All counts."""
-    every = np.arange(len(its.key))
     by_source = grouped(its.date, its.src, its.epoch, its.minute)
     by_channel = grouped(its.date, its.chan, its.minute)
     for number, host in enumerate(its.bits.hosts):
@@ -78,7 +81,7 @@ def tallies(its: Messages) -> Iterator[pa.RecordBatch]:
         yield _losses("link", its, bits, by_source, host)
         yield _losses("channel", its, bits, by_channel, host)
         yield _missed(its, np.flatnonzero(bits.listened & ~bits.saw), host)
-    yield _unseen(its, every[its.gap > 0])
+    yield _unseen(its, np.flatnonzero(its.gap > 0))
     yield _epochs(its)
     yield _lengths(its)
 

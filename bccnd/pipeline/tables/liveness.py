@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from bccnd.pipeline import rows
 from bccnd.pipeline.align import joined
@@ -71,7 +72,7 @@ def kept(records: DataFrame, receivers: DataFrame, tasks: int) -> DataFrame:
     sources = (
         records.where("kind IN ('heard', 'beats')")
         .groupBy(F.pmod(F.xxhash64("src"), F.lit(tasks)))
-        .applyInArrow(condense, _sql(_KEPT))
+        .applyInArrow(condense, from_arrow_schema(_KEPT))
     )
     journals = receivers.groupBy("day", "host", "journal_id").agg(
         F.min("from_us").alias("from_us"), F.max("to_us").alias("to_us")
@@ -103,7 +104,7 @@ def liveness(kept: DataFrame, sessions: Iterable[tuple[str, str, int, int]]) -> 
     return (
         kept.where("what <> 'journal'")
         .groupBy(F.substring_index("src", "/", 1))
-        .applyInArrow(judge, _sql(_SILENCE))
+        .applyInArrow(judge, from_arrow_schema(_SILENCE))
         .withColumn("from_ts", F.timestamp_micros("from_us"))
         .withColumn("to_ts", F.timestamp_micros("to_us"))
         .withColumn("day", F.to_date("from_ts"))
@@ -112,10 +113,6 @@ def liveness(kept: DataFrame, sessions: Iterable[tuple[str, str, int, int]]) -> 
 
 def _table(rows: Iterable[NamedTuple], shape: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist([one._asdict() for one in rows], schema=shape)
-
-
-def _sql(shape: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {'string' if field.type == pa.string() else 'bigint'}" for field in shape)
 
 
 # -- from here on without Spark
