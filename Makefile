@@ -46,9 +46,13 @@ help:
 $(CORE): pyproject.toml $(CONSTRAINTS) packaging/need.sh
 	@test -n '$(PYTHON)' || { echo 'bccnd needs Python 3.11 or newer: apt-get install python3'; exit 2; }
 	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || packaging/need.sh ensurepip:python3-venv
+	@packaging/need.sh cc:gcc pkg-config:pkg-config /usr/include/stdlib.h:libc6-dev \
+		/usr/include/systemd/sd-daemon.h:libsystemd-dev \
+		"$$('$(PYTHON)' -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h:python3-dev"
 	@echo 'installing what the daemon needs into $(VENV)'
 	@'$(PYTHON)' -m venv --clear $(VENV)
-	@PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check -e . Cython setuptools
+	@PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check --use-pep517 -e . \
+		Cython setuptools
 	@touch $@
 
 $(READY): $(CORE)

@@ -74,19 +74,19 @@ class Sockets:
         self._service = service or bool(self._all)
 
     def _sort(self, name: str, descriptor: int) -> None:
-        if _STORED.fullmatch(name) or not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        from systemd.daemon import is_socket, is_socket_inet  # it is there where anything was passed
+
+        if _STORED.fullmatch(name) or not is_socket(descriptor):
             self.stored.append((name, descriptor))
             return
         one = _Passed(name, socket.socket(fileno=descriptor))
-        kind = one.sock.family, one.sock.type
-        listens = one.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        if kind == (socket.AF_UNIX, socket.SOCK_SEQPACKET) and listens:
+        if is_socket(descriptor, socket.AF_UNIX, socket.SOCK_SEQPACKET, listening=1):
             self._buses.append(one)
-        elif kind[0] in _INET and kind[1] == socket.SOCK_STREAM and listens:
+        elif is_socket_inet(descriptor, type=socket.SOCK_STREAM, listening=1):
             self._metrics.append(one)
-        elif kind[0] in _INET and kind[1] == socket.SOCK_DGRAM:
+        elif is_socket_inet(descriptor, type=socket.SOCK_DGRAM):
             self._segments.append(one)
-        elif listens or kind[1] == socket.SOCK_DGRAM:
+        elif is_socket(descriptor, listening=1) or is_socket(descriptor, type=socket.SOCK_DGRAM):
             self._strange.append(one)
         else:  # a connection
             self.stored.append((name, one.sock.detach()))

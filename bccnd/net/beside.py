@@ -16,6 +16,7 @@ from typing import Final
 
 from bccnd.net import log
 from bccnd.net.loop import READABLE, Loop, Timer
+from bccnd.net.systemd import PRIVATE
 
 #: seconds before a program is started again: the first time, and what doubling ends at
 SHORTEST: Final = 0.5
@@ -151,5 +152,4 @@ def _reap_later(loop: Loop, pid: int) -> None:
 
 def _environment() -> dict[str, str]:
     """Ours, but for what the service manager has told us alone."""
-    ours = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
-    return {name: value for name, value in os.environ.items() if name not in ours}
+    return {name: value for name, value in os.environ.items() if not name.startswith(PRIVATE)}

@@ -350,7 +350,6 @@ class Handover:
 
 def _is_connection(fd: int) -> bool:
     """Whether a socket is connected to a client of the bus."""
-    with socket.socket(fileno=os.dup(fd)) as sock:
-        kind = sock.family, sock.type
-        listens = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    return kind == (socket.AF_UNIX, socket.SOCK_SEQPACKET) and not listens
+    from systemd.daemon import is_socket  # it is there where anything was stored
+
+    return bool(is_socket(fd, socket.AF_UNIX, socket.SOCK_SEQPACKET, listening=0))

@@ -1,7 +1,14 @@
-"""What passes between us and the service manager: descriptors in, notifications and descriptors out.
+"""The service manager: sockets and stored descriptors come in, notifications and descriptors to store go out.
 
-Law: nothing here raises, and nothing blocks the loop: what the manager does not take at once waits, in order, in a
-queue that is bounded. Without a manager nothing happens. Source: sd_listen_fds(3), sd_notify(3).
+The protocol is libsystemd's, called through systemd-python. It is imported only where a service manager has started
+this process: without one the package may be missing and costs nothing.
+
+Invariant: nothing here raises, and no call holds up the loop. libsystemd waits where the manager stands still, and
+systemd-python keeps the interpreter's lock meanwhile (version 235): a worker thread would stop the loop as well.
+`interrupted` therefore cuts off each call after a millisecond. What was not sent waits in a bounded queue, in order.
+
+A descriptor is with the manager's socket when `Manager.store` returns, unless earlier notifications are still queued:
+a daemon that is killed then does not lose it. A thread in between would open that window for every client.
 
 The manager keeps descriptors up to FileDescriptorStoreMax= of the unit and closes, silently, what comes beyond it. The
 variable FDSTORE (systemd 254 and later) and the unit are all that tells the number.
@@ -12,95 +19,135 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import select
-import socket
+import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any, Final, NamedTuple
 
 from bccnd.net import log
-from bccnd.net.loop import WRITABLE, Loop, Timer
+from bccnd.net.loop import Loop, Timer
 
-#: the first descriptor that is passed
-FIRST: Final = 3
-#: descriptors that are believed to have been passed; the kernel's own limit for a process
-MAX_PASSED: Final = 1 << 20
 #: notifications that wait at most: those of all descriptors of 4,000 clients
 MAX_WAITING: Final = 8192
 #: notifications that go out in one round of the loop
 ROUND: Final = 64
-#: seconds until the next attempt where the kernel does not tell when there is room
-RETRY: Final = 0.1
+#: seconds that a call may wait for the manager
+PATIENCE: Final = 0.001
+#: seconds until the next attempt, at first and at most
+RETRY: Final = (0.002, 0.2)
 #: seconds for what still waits when we leave
 FAREWELL: Final = 0.2
 #: bytes of a status; the manager refuses notifications of more than 4096
 MAX_STATUS: Final = 1000
+#: variables that the manager sets for this process alone
+PRIVATE: Final = ("LISTEN_FD", "LISTEN_PID", "NOTIFY_", "WATCHDOG_")
 #: of these only the latest is of interest
-_LATEST: Final = (b"STATUS=", b"WATCHDOG=")
-#: nobody is at the other end, for the moment or for good
-_ABSENT: Final = (errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOTCONN, errno.ENOENT)
-#: the kernel has no room: for the message, or for descriptors that are under way
-_LATER: Final = (errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS, *_ABSENT)
+_LATEST: Final = ("STATUS=", "WATCHDOG=")
+#: the manager does not read, or is not there for now; or the kernel has no room for descriptors that are under way
+_LATER: Final = (
+    *(errno.EINTR, errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS),
+    *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOTCONN, errno.ENOENT),
+)
 
 
-def take_sockets(environ: MutableMapping[str, str] = os.environ) -> list[tuple[str, int]]:
-    """The descriptors that were passed to this process, each with its name, in the order in which they came.
+def take_sockets() -> list[tuple[str, int]]:
+    """Return the descriptors that were passed to this process, each with its name, in order.
 
-    Names are what FileDescriptorName= or FDNAME= say, and may repeat. No process that we start will take them for its
-    own: the variables are removed.
+    Names are what FileDescriptorName= or FDNAME= say, and may repeat. The variables are removed, so that no child
+    process takes the descriptors for its own.
     """
-    pid, count, names = (environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
-    if _number(pid) != os.getpid():
+    daemon = _library("LISTEN_PID")
+    if daemon is None:
         return []
-    descriptors = range(FIRST, FIRST + min(_number(count), MAX_PASSED))
-    called = names.split(":")
-    if len(called) != len(descriptors):
-        called = ["unknown"] * len(descriptors)
-    taken = []
-    for name, descriptor in zip(called, descriptors, strict=True):
-        with contextlib.suppress(OSError):  # one that is not open
-            os.set_inheritable(descriptor, False)
-            taken.append((name, descriptor))
-    return taken
+    found: dict[int, str] = {}
+    try:
+        found = daemon.listen_fds_with_names(unset_environment=False)
+    except OSError:  # as many names as descriptors there are not
+        with contextlib.suppress(OSError):
+            found = dict.fromkeys(daemon.listen_fds(unset_environment=False), "unknown")
+    for name in [name for name in os.environ if name.startswith(("LISTEN_FD", "LISTEN_PID"))]:
+        del os.environ[name]
+    return [(name, descriptor) for descriptor, name in found.items()]
+
+
+def _library(prefix: str) -> ModuleType | None:
+    """Import systemd-python if the manager has set variables that begin with ``prefix``; None if it is missing."""
+    if not any(name.startswith(prefix) for name in os.environ):
+        return None
+    try:
+        from systemd import daemon
+    except ImportError as error:
+        # A container image may start the daemon like a service and have no libsystemd: serving goes first.
+        log.say(
+            "manager_silent",
+            f"the service manager passes sockets or waits for notifications, and cannot be reached: {error}",
+            remedy="install systemd-python (python3-systemd on Debian)",
+        )
+        return None
+    module: ModuleType = daemon
+    return module
+
+
+@contextlib.contextmanager
+def interrupted(seconds: float = PATIENCE) -> Iterator[None]:
+    """Have system calls that wait fail with EINTR after ``seconds``, as long as this block lasts.
+
+    The signal repeats, so that one that comes too early for the call does no harm. Signals work in the main thread
+    only: elsewhere calls wait.
+    """
+    try:
+        handler = signal.signal(signal.SIGALRM, _interrupt)
+    except ValueError:
+        yield
+        return
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    """Do nothing: that a handler ran is what ends the system call."""
 
 
 class _Waiting(NamedTuple):
     """A notification that has not gone out, and its own copies of the descriptors that go with it."""
 
-    message: bytes
+    message: str
     descriptors: list[int]
 
 
 class Manager:
-    """The service manager, as far as it wants to hear of us."""
+    """The service manager, if there is one; ``notify`` is that of systemd-python."""
 
-    def __init__(self, address: str = "", *, watchdog: float = 0.0, room: int = 0) -> None:
-        #: whether there is anybody to tell
-        self.listens = address.startswith(("/", "@"))
+    def __init__(self, notify: Callable[..., Any] | None = None, *, watchdog: float = 0.0, room: int = 0) -> None:
+        #: whether there is a manager to notify
+        self.listens = notify is not None
         #: seconds within which the manager wants a sign of life; 0: it does not
         self.watchdog = watchdog
         #: descriptors that the manager keeps; 0: unknown
         self.room = room
         #: notifications that were given up
         self.lost = 0
+        self._notify: Callable[..., Any] = notify or (lambda *_words, **_more: False)
         self._queue: deque[_Waiting] = deque()
         self._loop: Loop | None = None
         self._retry: Timer | None = None
-        self._status = b""
+        self._pause = RETRY[0]
+        self._status = ""
         self._limited = log.Limited()
-        self._address = b"\0" + os.fsencode(address[1:]) if address.startswith("@") else os.fsencode(address)
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._connected = False
-        if address and not self.listens:
-            self._warn(f"no notification reaches {address!r} of NOTIFY_SOCKET: it is neither a path nor @name")
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Manager:
         """The manager that has started this process, if one has."""
+        daemon = _library("NOTIFY_")
         watched = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
         return cls(
-            environ.get("NOTIFY_SOCKET", ""),
+            None if daemon is None else daemon.notify,
             watchdog=_number(environ.get("WATCHDOG_USEC", "")) / 1_000_000 if watched else 0.0,
             room=_number(environ.get("FDSTORE", "")),
         )
@@ -116,30 +163,30 @@ class Manager:
     def ready(self, status: str) -> None:
         """We serve, for the first time or after a reload; ``status`` says so to people."""
         self._status = _line(status)
-        self._tell(b"READY=1\nSTATUS=" + self._status)
+        self._tell(f"READY=1\nSTATUS={self._status}")
 
     def reloading(self) -> None:
         """A reload begins; `ready` ends it."""
-        self._tell(b"RELOADING=1\nMONOTONIC_USEC=%d" % (time.monotonic_ns() // 1000))
+        self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        self._status = b"stopping"
-        self._tell(b"STOPPING=1\nSTATUS=" + self._status)
+        self._status = "stopping"
+        self._tell("STOPPING=1\nSTATUS=stopping")
 
     def status(self, text: str) -> None:
         """What ``systemctl status`` shows; told only if it has changed."""
         line = _line(text)
         if line != self._status:
             self._status = line
-            self._tell(b"STATUS=" + line)
+            self._tell(f"STATUS={line}")
 
     def alive(self) -> None:
         """A sign of life for the watchdog."""
-        self._tell(b"WATCHDOG=1")
+        self._tell("WATCHDOG=1")
 
     def extend_timeout(self, seconds: float) -> None:
         """A start or a stop takes so long from now."""
-        self._tell(b"EXTEND_TIMEOUT_USEC=%d" % int(seconds * 1_000_000))
+        self._tell(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}")
 
     def store(self, name: str, *descriptors: int) -> bool:
         """Have descriptors kept under a name, over restarts and crashes; they come again with `take_sockets`.
@@ -147,47 +194,37 @@ class Manager:
         Returns False when they will not be: there is no manager, or too much waits for it.
         """
         # Without FDPOLL=0 a client that writes and closes during a restart would be taken out of the store unread.
-        return self._tell(b"FDSTORE=1\nFDNAME=%b\nFDPOLL=0" % name.encode(), *descriptors)
+        return self._tell(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", *descriptors)
 
     def forget(self, name: str) -> None:
         """Have all that is kept under a name closed."""
-        self._tell(b"FDSTOREREMOVE=1\nFDNAME=%b" % name.encode())
+        self._tell(f"FDSTOREREMOVE=1\nFDNAME={name}")
 
     def close(self) -> None:
         """Bring out what still waits, as far as it goes quickly, and be silent from now on."""
-        if not self.listens:
-            self._sock.close()
-            return
         deadline = time.monotonic() + FAREWELL
-        room = select.poll()
-        room.register(self._sock, select.POLLOUT)
-        while self._queue and (left := deadline - time.monotonic()) > 0:
-            failed = self._flush(ROUND)
-            if failed == errno.EAGAIN:
-                room.poll(left * 1000)
-            elif failed:
-                time.sleep(min(left, RETRY))
+        while self._queue and time.monotonic() < deadline:
+            if self._flush(ROUND):
+                time.sleep(RETRY[0])
         if self._retry is not None:
             self._retry.cancel()
-        if self._loop is not None:
-            self._loop.unwatch(self._sock.fileno())
         while self._queue:
             _close(self._queue.popleft().descriptors)
             self._done(errno.EAGAIN)
-        self._sock.close()
         self.listens = False
 
     # -- the way out
 
-    def _tell(self, message: bytes, *descriptors: int) -> bool:
+    def _tell(self, message: str, *descriptors: int) -> bool:
         """Send a notification, or have it wait; False if it was given up."""
         if not self.listens:
             return False
+        if self._loop is None:
+            self._flush(ROUND)
         if not self._queue:
             failed = self._send(message, descriptors)
             if failed not in _LATER:
                 return self._done(failed)
-            self._watch(failed)
         for verb in _LATEST:
             if message.startswith(verb):
                 self._queue = deque(one for one in self._queue if not one.message.startswith(verb))
@@ -201,29 +238,21 @@ class Manager:
             _close(copies)
             return self._done(error.errno or errno.EIO)
         self._queue.append(_Waiting(message, copies))
+        if self._retry is None:
+            self._try_in(self._pause)
         return True
 
-    def _send(self, message: bytes, descriptors: Sequence[int]) -> int:
+    def _send(self, message: str, descriptors: Sequence[int]) -> int:
         """Send a notification now: 0, or the errno of why not."""
-        sock, failed = self._sock, errno.ENOTCONN
-        for _ in range(2):
-            try:
-                if not self._connected:
-                    # Connected, the kernel tells when there is room at the other end. That may come anew.
-                    sock.connect(self._address)
-                    self._connected = True
+        try:
+            with interrupted():
                 if descriptors:
-                    socket.send_fds(sock, [message], descriptors, socket.MSG_NOSIGNAL)
+                    self._notify(message, fds=descriptors)
                 else:
-                    sock.send(message, socket.MSG_NOSIGNAL)
-            except OSError as error:
-                failed = error.errno or errno.EIO
-                if failed not in _ABSENT:
-                    return failed
-                self._connected = False
-            else:
-                return 0
-        return failed
+                    self._notify(message)
+        except OSError as error:
+            return error.errno or errno.EIO
+        return 0
 
     def _flush(self, most: int) -> int:
         """Send what waits: 0, or the errno of why the rest has to wait on."""
@@ -236,25 +265,17 @@ class Manager:
             most -= 1
         return 0
 
-    def _bring_out(self, _events: int = 0) -> None:
+    def _bring_out(self) -> None:
         """Send what waits, a round of it, and be here again for the rest."""
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
-        self._watch(self._flush(ROUND))
+        self._retry = None
+        failed = self._flush(ROUND)
+        self._pause = min(2 * self._pause, RETRY[1]) if failed else RETRY[0]
+        if self._queue:
+            self._try_in(self._pause if failed else 0.0)
 
-    def _watch(self, failed: int) -> None:
-        """See to it that what waits is tried again: when there is room, or in a while."""
-        if self._loop is None:
-            return
-        descriptor = self._sock.fileno()
-        if failed in (0, errno.EAGAIN) and (failed or self._queue):
-            if not self._loop.watches(descriptor):
-                self._loop.watch(descriptor, WRITABLE, self._bring_out)
-            return
-        self._loop.unwatch(descriptor)
-        if failed and self._retry is None:
-            self._retry = self._loop.later(RETRY, self._bring_out)
+    def _try_in(self, seconds: float) -> None:
+        if self._loop is not None:
+            self._retry = self._loop.later(seconds, self._bring_out)
 
     def _done(self, failed: int) -> bool:
         if failed:
@@ -278,8 +299,8 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
-def _line(text: str) -> bytes:
+def _line(text: str) -> str:
     """Text as one line: a line end would begin another assignment, and what cannot be printed draws on terminals."""
     joined = "; ".join(" ".join(line.split()) for line in text.splitlines() if line.strip())
     plain = "".join(sign if sign.isprintable() else "?" for sign in joined)
-    return plain.encode()[:MAX_STATUS].decode("utf-8", "ignore").encode()
+    return plain.encode()[:MAX_STATUS].decode("utf-8", "ignore")
