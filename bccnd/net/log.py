@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import select
-import stat
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Final, NamedTuple, NotRequired, Protocol, TypedDict
+from typing import Final, NamedTuple, NotRequired, TypedDict
 
 from bccnd.net.events import EVENTS
-from bccnd.net.journal import SOCKET, Journal, Value, encode, is_journal
+from bccnd.net.log_output import Output, Said, ToJournal, ToStream, Value, is_journal
 from bccnd.net.peer import Peer
 
 #: seconds between two lines about the same thing
@@ -33,11 +30,7 @@ MAX_THINGS: Final = 4096
 #: lines that stay in memory, and characters of each: a few hundred kB at the worst
 RECENT: Final = 100
 MAX_RECENT: Final = 2000
-#: bytes that a pipe takes in one piece or not at all (Linux)
-_PIECE: Final = 4096
 _NEVER: Final = -math.inf
-#: syslog's numbers for logging's
-_PRIORITIES: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
 
 #: lines of this process that nobody has seen: those that were not taken, and those beyond `MAX_LINES`
 lines_dropped: Final = {"lines_lost": 0, "lines_left_out": 0}
@@ -58,14 +51,6 @@ def words(text: str, /, *, remedy: str = "", **fields: Value) -> Words:
     return Words(text, remedy, fields)
 
 
-class _Said(NamedTuple):
-    """What a line carries beside its text."""
-
-    event: str
-    remedy: str
-    fields: Mapping[str, Value]
-
-
 def say(event: str, text: str, /, *, remedy: str = "", trace: bool = False, **fields: Value) -> None:
     """Say that something has happened. ``event`` is one of `events.EVENTS`, ``remedy`` what can be done about it;
     ``trace`` adds where the exception comes from that is being handled. The journal gets each field as BCCND_<NAME>."""
@@ -80,7 +65,7 @@ def _say(event: str, text: str, more: str, remedy: str, trace: bool, fields: Map
         text = f"{text} ({drop})"
     told = f"{text}{more}" if not remedy or "\n  remedy: " in text else f"{text}{more}. Remedy: {remedy}"
     level = known.level if known is not None else logging.WARNING
-    logger.log(level, "%s", told, exc_info=trace, extra={"said": _Said(event, remedy, fields)})
+    logger.log(level, "%s", told, exc_info=trace, extra={"said": Said(event, remedy, fields)})
 
 
 class Who(TypedDict):
@@ -204,125 +189,10 @@ def _place() -> Hashable:
 # -- who listens
 
 
-class _Out(Protocol):
-    """Where lines go. ``put`` is False for one that does not go now."""
-
-    def put(self, record: logging.LogRecord, text: str) -> bool: ...
-
-    def settle(self, patience: float) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _ToJournal:
-    """The journal itself, each line an entry with its fields."""
-
-    def __init__(self, program: str, journal: Journal) -> None:
-        self._program = program
-        self._journal = journal
-
-    def put(self, record: logging.LogRecord, text: str) -> bool:
-        fields: list[tuple[str, Value]] = [
-            ("MESSAGE", text),
-            ("PRIORITY", _PRIORITIES.get(record.levelno, 6)),
-            ("SYSLOG_IDENTIFIER", self._program),
-        ]
-        said = getattr(record, "said", None)
-        if isinstance(said, _Said):
-            known = EVENTS.get(said.event)
-            if known is not None:
-                fields.append(("MESSAGE_ID", known.id))
-            fields.append(("BCCND_EVENT", said.event))
-            if said.remedy:
-                fields.append(("BCCND_REMEDY", said.remedy))
-            fields += [(f"BCCND_{name.upper()}", value) for name, value in said.fields.items()]
-        return self._journal.send(encode(fields))
-
-    def settle(self, patience: float) -> None:
-        self._journal.settle(patience)
-
-    def close(self) -> None:
-        self._journal.close()
-
-
-class _ToStream:
-    """A descriptor: a terminal, a file, a pipe, or a journal that takes nothing else."""
-
-    def __init__(self, program: str, fd: int, prefixed: bool) -> None:
-        self._program = program
-        self._fd = fd
-        self._prefixed = prefixed
-        #: of a line that has gone out in part
-        self._rest = b""
-
-    def put(self, record: logging.LogRecord, text: str) -> bool:
-        line = self._line(record, text).encode("utf-8", "backslashreplace")
-        self._rest = self._rest[_write(self._fd, self._rest) :] if self._rest else b""
-        if self._rest:
-            return False
-        taken = _write(self._fd, line)
-        if taken:
-            self._rest = line[taken:]
-        return taken > 0
-
-    def _line(self, record: logging.LogRecord, text: str) -> str:
-        if self._prefixed:
-            lines = " ".join(line.strip() for line in text.split("\n"))
-            return f"<{_PRIORITIES.get(record.levelno, 6)}>{lines}\n"
-        stamp = time.strftime("%H:%M:%S", time.localtime(record.created))
-        lines = text.replace("\n", "\n  ")
-        return f"{stamp} {self._program} {record.levelname.lower()}: {lines}\n"
-
-    def settle(self, patience: float) -> None:
-        """What went out here is there."""
-
-    def close(self) -> None:
-        """The descriptor is not ours."""
-
-
-def _write(fd: int, data: bytes) -> int:
-    """Write what goes without waiting; how many bytes that were."""
-    try:
-        own = _reopened(fd)
-        if own < 0:
-            return _write_pieces(fd, data)
-        try:
-            return os.write(own, data)
-        finally:
-            os.close(own)
-    except OSError:
-        return 0
-
-
-def _reopened(fd: int) -> int:
-    """A terminal or a pipe once more, such that it does not make us wait; that is an affair of this opening alone and
-    changes nothing for others who write to it. Less than 0 where it cannot be had."""
-    mode = os.fstat(fd).st_mode
-    if not stat.S_ISCHR(mode) and not stat.S_ISFIFO(mode):
-        return -1
-    try:
-        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:
-        return -1
-
-
-def _write_pieces(fd: int, data: bytes) -> int:
-    """Write in pieces so small that there is room for one where there is room at all."""
-    poll = select.poll()
-    poll.register(fd, select.POLLOUT)
-    done = 0
-    while done < len(data) and poll.poll(0):
-        try:
-            done += os.write(fd, data[done : done + _PIECE])
-        except OSError:
-            break
-    return done
-
-
 class _Handler(logging.Handler):
     """Gives lines to who listens, and counts those that were not taken."""
 
-    def __init__(self, out: _Out) -> None:
+    def __init__(self, out: Output) -> None:
         super().__init__()
         self._out = out
         self._lost = 0
@@ -346,9 +216,8 @@ class _Handler(logging.Handler):
     def settle(self, patience: float) -> None:
         self._out.settle(patience)
 
-    def close(self) -> None:
-        self._out.close()
-        super().close()
+    def flush(self) -> None:
+        self._out.flush()
 
 
 class Line(NamedTuple):
@@ -370,7 +239,7 @@ class Recent(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         said = getattr(record, "said", None)
-        event, remedy = (said.event, said.remedy) if isinstance(said, _Said) else ("", "")
+        event, remedy = (said.event, said.remedy) if isinstance(said, Said) else ("", "")
         text = record.getMessage()
         if remedy:
             text = text.removesuffix(f". Remedy: {remedy}")
@@ -400,26 +269,32 @@ def _of_lines_lost(count: int) -> logging.LogRecord:
     remedy = "see that whoever takes this log reads it, and has room for it (systemctl status systemd-journald)"
     text = f"{count} lines of this log are missing here, because nobody took them (lines_lost). Remedy: {remedy}"
     record = logging.LogRecord(logger.name, event.level, __file__, 0, text, None, None)
-    record.said = _Said(event.name, remedy, {"count": count, "drop": "lines_lost"})
+    record.said = Said(event.name, remedy, {"count": count, "drop": "lines_lost"})
     return record
 
 
-def setup(program: str = "bccnd", *, stderr: int = 2, journal: str = SOCKET) -> None:
-    """Send the log of a daemon to the journal at ``journal`` if that is where the descriptor ``stderr`` leads and it
-    can be reached; else to ``stderr``."""
-    out: _Out
+def setup(program: str = "bccnd", *, stderr: int = 2) -> None:
+    """Send the log of a daemon to the journal if that is where the descriptor ``stderr`` leads and it can be reached;
+    else to ``stderr``."""
+    out: Output
     trouble = ""
-    ours = is_journal(stderr, os.environ)
+    ours = is_journal(stderr)
     try:
-        out = _ToJournal(program, Journal(journal)) if ours else _ToStream(program, stderr, prefixed=False)
-    except OSError as error:
-        trouble = f"cannot reach the journal at {journal}: {error.strerror}; it gets this log as plain lines"
-        out = _ToStream(program, stderr, prefixed=True)
+        out = ToJournal(program) if ours else ToStream(program, stderr, prefixed=False)
+    except (ImportError, OSError) as error:
+        trouble = f"cannot reach the journal: {error}; it gets this log as plain lines"
+        out = ToStream(program, stderr, prefixed=True)
     logger.addHandler(_Handler(out))
     logger.setLevel(logging.INFO)
     logger.propagate = False
     if trouble:
         logger.warning("%s", trouble)
+
+
+def flush() -> None:
+    """Bring out what other threads have logged; for the loop of a program that has some."""
+    for handler in logger.handlers:
+        handler.flush()
 
 
 def settle(patience: float = 1.0) -> None:

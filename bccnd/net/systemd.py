@@ -3,9 +3,8 @@
 The protocol is libsystemd's, called through systemd-python. It is imported only where a service manager has started
 this process: without one the package may be missing and costs nothing.
 
-Invariant: nothing here raises, and no call holds up the loop. libsystemd waits where the manager stands still, and
-systemd-python keeps the interpreter's lock meanwhile (version 235): a worker thread would stop the loop as well.
-`interrupted` therefore cuts off each call after a millisecond. What was not sent waits in a bounded queue, in order.
+Invariant: nothing here raises, and no call holds up the loop: `interrupted` cuts it off after a millisecond where the
+manager stands still. What was not sent waits in a bounded queue, in order.
 
 A descriptor is with the manager's socket when `Manager.store` returns, unless earlier notifications are still queued:
 a daemon that is killed then does not lose it. A thread in between would open that window for every client.
@@ -19,22 +18,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from bccnd.net import log
+from bccnd.net.interrupt import interrupted
 from bccnd.net.loop import Loop, Timer
 
 #: notifications that wait at most: those of all descriptors of 4,000 clients
 MAX_WAITING: Final = 8192
 #: notifications that go out in one round of the loop
 ROUND: Final = 64
-#: seconds that a call may wait for the manager
-PATIENCE: Final = 0.001
 #: seconds until the next attempt, at first and at most
 RETRY: Final = (0.002, 0.2)
 #: seconds for what still waits when we leave
@@ -88,30 +85,6 @@ def _library(prefix: str) -> ModuleType | None:
         return None
     module: ModuleType = daemon
     return module
-
-
-@contextlib.contextmanager
-def interrupted(seconds: float = PATIENCE) -> Iterator[None]:
-    """Have system calls that wait fail with EINTR after ``seconds``, as long as this block lasts.
-
-    The signal repeats, so that one that comes too early for the call does no harm. Signals work in the main thread
-    only: elsewhere calls wait.
-    """
-    try:
-        handler = signal.signal(signal.SIGALRM, _interrupt)
-    except ValueError:
-        yield
-        return
-    timer = signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, *timer)
-        signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
-
-
-def _interrupt(_number: int, _frame: object) -> None:
-    """Do nothing: that a handler ran is what ends the system call."""
 
 
 class _Waiting(NamedTuple):

@@ -409,6 +409,7 @@ class Recorder:
 
     def _tick(self) -> None:
         self._ticks += 1
+        log.flush()  # what the worker has logged
         if self.worker.done and not self._ending:  # a bug; who starts us again gets further
             self.failed = BusError("internal_error", "nobody turns logs into files any more")
             self.stop()

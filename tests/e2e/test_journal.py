@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -179,3 +180,24 @@ def test_what_may_be_an_attack_is_in_the_journal_once_with_its_number(journaled:
         time.sleep(1.2)
         journaled.said()
         assert sum(entry.get("BCCND_EVENT") == b"datagrams_refused" for entry in journaled.entries) == 4
+
+
+def test_a_journal_that_stands_still_costs_lines_and_nothing_else(journaled: Journaled) -> None:
+    journaled.start()
+    with journaled, journaled.connect() as client:
+
+        def lost() -> float:
+            journaled.signal(signal.SIGHUP)
+            return journaled.metric("log_lines_dropped_total", reason="lines_lost")
+
+        wait(lost, "lines that the journal does not take")
+        client.subscribe("a")
+        client.publish("a", b"x")
+        assert next(iter(client)).payload == b"x"
+
+        def told() -> bool:  # it reads again
+            journaled.signal(signal.SIGHUP)
+            return bool(journaled._all("lines_lost"))
+
+        wait(told, "the number of lines that are missing")
+        assert int(journaled.told("lines_lost")["BCCND_COUNT"]) > 0

@@ -9,6 +9,8 @@ import pty
 import re
 import select
 import socket
+import sys
+import threading
 import time
 import tty
 from collections.abc import Callable, Iterator
@@ -16,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import systemd.journal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.net import log
+from bccnd.net import log, log_output
 from bccnd.net.events import EVENTS
 from bccnd.net.log import Limited
 from bccnd.net.peer import Peer
@@ -85,7 +88,9 @@ def journal(
     """A journal to which the log goes; the pipe is the stream that leads there."""
     with JournalSocket(tmp_path / "journal/socket") as one:
         monkeypatch.setenv("JOURNAL_STREAM", stream_of(pipe[1]))
-        setup("bccn-sbusd", stderr=pipe[1], journal=one.path)
+        monkeypatch.setattr(log_output, "SOCKET", one.path)
+        monkeypatch.setattr(systemd.journal, "sendv", one.sendv)
+        setup("bccn-sbusd", stderr=pipe[1])
         yield one
 
 
@@ -309,6 +314,7 @@ def test_lines_that_the_journal_does_not_take_are_counted_in_the_next_one(journa
     before = journal.waiting()
     assert [entry["MESSAGE"] for entry in before] == [b"line %d" % number for number in range(len(before))]
     assert len(before) < sent
+    time.sleep(log_output.PAUSE)
     log.say("ready", "again")
     lost, again = journal.waiting()
     assert lost["BCCND_COUNT"] == b"%d" % (sent - len(before))
@@ -321,15 +327,47 @@ def test_lines_that_the_journal_does_not_take_are_counted_in_the_next_one(journa
     assert [entry["MESSAGE"] for entry in journal.waiting()] == [b"and again"]
 
 
+def test_a_line_of_another_thread_waits_for_the_main_thread(journal: JournalSocket) -> None:
+    thread = threading.Thread(target=log.say, args=("ready", "one"))
+    thread.start()
+    thread.join()
+    assert journal.waiting() == []
+    log.say("ready", "two")
+    assert [entry["MESSAGE"] for entry in journal.waiting()] == [b"one", b"two"]
+    thread = threading.Thread(target=log.say, args=("ready", "three"))
+    thread.start()
+    thread.join()
+    log.flush()
+    assert [entry["MESSAGE"] for entry in journal.waiting()] == [b"three"]
+
+
+def test_who_ends_waits_until_the_journal_has_read(journal: JournalSocket) -> None:
+    log.say("ready", "last words")
+    began = time.monotonic()
+    log.settle(0.1)
+    assert time.monotonic() - began >= 0.1
+    reader = threading.Timer(0.2, journal.raw)
+    began = time.monotonic()
+    reader.start()
+    log.settle(3600)
+    assert time.monotonic() - began >= 0.2
+    reader.join()
+
+
+@pytest.mark.parametrize("missing", ["nobody", "library"])
 def test_a_journal_that_cannot_be_reached_gets_plain_lines_each_with_its_level(
-    tmp_path: Path, setup: Setup, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, missing: str, setup: Setup, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOURNAL_STREAM", stream_of(pipe[1]))
-    setup(stderr=pipe[1], journal=str(tmp_path / "nobody"))
+    monkeypatch.setattr(log_output, "SOCKET", str(tmp_path / "nobody"))
+    if missing == "library":
+        monkeypatch.setitem(sys.modules, "systemd", None)
+    setup(stderr=pipe[1])
     log.logger.info("ready")
     log.say("start_refused", "cannot start: it\x1b[0m\n  remedy: that", remedy="that", reason="x")
     first, *others = taken(pipe[0]).splitlines()
-    assert first.startswith(f"<4>cannot reach the journal at {tmp_path}/nobody: No such file")
+    assert first.startswith("<4>cannot reach the journal: ")
+    assert missing in first or "systemd" in first
     assert others == ["<6>ready", "<3>cannot start: it\\x1b[0m remedy: that"]
 
 
