@@ -113,9 +113,12 @@ def test_without_its_key_it_does_not_start_and_says_what_to_do(hosts: Hosts) -> 
     key = host.path("/etc/bccnd/keys/hmac.key")
     key.unlink()
     assert host.status("systemctl", "restart", "bccnd.service") != 0
-    status = host.run("systemctl", "status", "--no-pager", "-l", "bccnd.service", check=False)
-    assert "/etc/bccnd/keys/hmac.key" in status
-    assert "remedy: " in status.lower()
+
+    def says_why() -> bool:  # the status has the lines of the present attempt only
+        status = host.run("systemctl", "status", "--no-pager", "-l", "bccnd.service", check=False)
+        return "/etc/bccnd/keys/hmac.key" in status and "remedy: " in status.lower()
+
+    wait(says_why, "the key and the remedy in the status")
     host.run("bccn", "keygen", "/etc/bccnd/keys/hmac.key")
     wait(lambda: host.show("ActiveState") == "active", "the next start, with the key")
 
