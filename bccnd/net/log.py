@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Final, NamedTuple, NotRequired, TypedDict
 
 from bccnd.net.events import EVENTS
-from bccnd.net.log_output import Output, Said, ToJournal, ToStream, Value, is_journal
+from bccnd.net.log_output import Output, ToJournal, ToStream, Value, is_journal, of_event
 from bccnd.net.peer import Peer
 
 #: seconds between two lines about the same thing
@@ -65,7 +65,8 @@ def _say(event: str, text: str, more: str, remedy: str, trace: bool, fields: Map
         text = f"{text} ({drop})"
     told = f"{text}{more}" if not remedy or "\n  remedy: " in text else f"{text}{more}. Remedy: {remedy}"
     level = known.level if known is not None else logging.WARNING
-    logger.log(level, "%s", told, exc_info=trace, extra={"said": Said(event, remedy, fields)})
+    part = logger.getChild(known.part) if known is not None else logger
+    part.log(level, "%s", told, exc_info=trace, extra={"event": event, "remedy": remedy, "fields": fields})
 
 
 class Who(TypedDict):
@@ -238,8 +239,7 @@ class Recent(logging.Handler):
         self._lines: deque[Line] = deque(maxlen=lines)
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = getattr(record, "said", None)
-        event, remedy = (said.event, said.remedy) if isinstance(said, Said) else ("", "")
+        event, remedy, _ = of_event(record)
         text = record.getMessage()
         if remedy:
             text = text.removesuffix(f". Remedy: {remedy}")
@@ -269,7 +269,7 @@ def _of_lines_lost(count: int) -> logging.LogRecord:
     remedy = "see that whoever takes this log reads it, and has room for it (systemctl status systemd-journald)"
     text = f"{count} lines of this log are missing here, because nobody took them (lines_lost). Remedy: {remedy}"
     record = logging.LogRecord(logger.name, event.level, __file__, 0, text, None, None)
-    record.said = Said(event.name, remedy, {"count": count, "drop": "lines_lost"})
+    record.event, record.remedy, record.fields = event.name, remedy, {"count": count, "drop": "lines_lost"}
     return record
 
 

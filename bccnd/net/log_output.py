@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from bccnd.net.events import EVENTS
 from bccnd.net.interrupt import interrupted
@@ -41,12 +41,9 @@ _PIECE: Final = 4096
 _PRIORITIES: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
 
 
-class Said(NamedTuple):
-    """What a line carries beside its text."""
-
-    event: str
-    remedy: str
-    fields: Mapping[str, Value]
+def of_event(record: logging.LogRecord) -> tuple[str, str, Mapping[str, Value]]:
+    """The event of a record, its remedy and its fields, as `log.say` gives them by ``extra``; empty for other lines."""
+    return getattr(record, "event", ""), getattr(record, "remedy", ""), getattr(record, "fields", {})
 
 
 class Output(Protocol):
@@ -92,15 +89,15 @@ class ToJournal:
             ("PRIORITY", _PRIORITIES.get(record.levelno, 6)),
             ("SYSLOG_IDENTIFIER", self._program),
         ]
-        said = getattr(record, "said", None)
-        if isinstance(said, Said):
-            known = EVENTS.get(said.event)
+        event, remedy, more = of_event(record)
+        if event:
+            known = EVENTS.get(event)
             if known is not None:
                 fields.append(("MESSAGE_ID", known.id))
-            fields.append(("BCCND_EVENT", said.event))
-            if said.remedy:
-                fields.append(("BCCND_REMEDY", said.remedy))
-            fields += [(f"BCCND_{name.upper()}", value) for name, value in said.fields.items()]
+            fields.append(("BCCND_EVENT", event))
+            if remedy:
+                fields.append(("BCCND_REMEDY", remedy))
+            fields += [(f"BCCND_{name.upper()}", value) for name, value in more.items()]
         return [b"%b=%b" % (name.encode("ascii"), _bytes(value)) for name, value in fields]
 
     def _send(self, entry: list[bytes]) -> bool:

@@ -81,6 +81,7 @@ def _library(prefix: str) -> ModuleType | None:
             "manager_silent",
             f"the service manager passes sockets or waits for notifications, and cannot be reached: {error}",
             remedy="install systemd-python (python3-systemd on Debian)",
+            drop="notifications_lost",
         )
         return None
     module: ModuleType = daemon

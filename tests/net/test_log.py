@@ -9,6 +9,7 @@ import pty
 import re
 import select
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -107,8 +108,8 @@ def taken(fd: int) -> str:
 
 def said(record: logging.LogRecord) -> dict[str, Any]:
     """What a line carries beside its text."""
-    carried: Any = record.said  # type: ignore[attr-defined]
-    return {"event": carried.event, "remedy": carried.remedy, **carried.fields}
+    event, remedy, fields = log_output.of_event(record)
+    return {"event": event, "remedy": remedy, **fields}
 
 
 def test_a_line_is_logged_once_then_counted(clock: Clock, limited: Limited, caplog: pytest.LogCaptureFixture) -> None:
@@ -474,3 +475,11 @@ def test_the_last_lines_stay_in_memory_with_event_and_remedy() -> None:
         assert next(iter(recent)).text == "a\\x1b[2Jb"
     finally:
         recent.close()
+
+
+def test_each_part_logs_by_its_own_name_and_a_library_has_no_handler(caplog: pytest.LogCaptureFixture) -> None:
+    log.say("client_slow", "slow")
+    log.say("kernel_drops", "dropped")
+    assert [record.name for record in caplog.records] == ["bccnd.bus", "bccnd.segment"]
+    code = "import bccnd, logging; print(logging.getLogger('bccnd').handlers)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
