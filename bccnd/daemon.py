@@ -121,10 +121,9 @@ class Daemon:
         self._groups = settings.metrics.groups
         self._heartbeat = settings.heartbeat.interval
         self._started = time.time()
-        self._limited = log.Limited()
         #: what recorders have told of what they do not keep
         self.recorders = Recorders()
-        self._drop_log = DropLog(self, self._limited)
+        self._drop_log = DropLog(self)
         self.forward = Histogram()
         self.stalls = Stalls()
         self.config_reloads = {"applied": 0, "refused": 0}
@@ -196,7 +195,7 @@ class Daemon:
             self._handover = Handover(self._manager, self._sockets.stored, self.loop.soon)
             needed = 2 * settings.bus.max_clients + 8
             if 0 < self._manager.room < needed:
-                log.say(
+                log.event(
                     "doubtful_setting",
                     f"bus.max_clients: systemd keeps {self._manager.room} descriptors for this daemon, and so many "
                     f"clients need {needed}: those beyond will notice a restart",
@@ -215,11 +214,11 @@ class Daemon:
             undo.callback(segment.close)
             self.segments.append(segment)
             # What was dropped before us was said by the daemon before us, or is said by the segment.
-            self._limited.grown(("socket_drops", "socket_drops", options.name), segment.kernel_drops())
+            log.repeats.growth(("socket_drops", "socket_drops", options.name), segment.kernel_drops())
             for warning in segment.warnings:
                 text, _, remedy = warning.partition(". Remedy: ")
                 name = segment.options.name
-                log.say("doubtful_setting", text, remedy=remedy, setting="segments.receive_buffer", segment=name)
+                log.event("doubtful_setting", text, remedy=remedy, setting="segments.receive_buffer", segment=name)
         listeners = self._sockets.open_metrics(settings.metrics.listen)
         self._visited = [f"http://{peer_name(listener.getsockname())}/" for listener in listeners]
         for listener in listeners:
@@ -315,11 +314,11 @@ class Daemon:
         self.state_dropped = len(lost)
         for what in lost:
             text = f"left out of what the daemon before this one has left, as it is not understood: {what}"
-            log.say("state_dropped", text, reason=what, drop="state_dropped")
+            log.event("state_dropped", text, reason=what, drop="state_dropped")
         if handover.clients or found.records:
             rest = "" if unfinished is None else ", and what was being worked on"
             what = f"{_counted(self.taken_over, 'client')}, {_counted(found.sources, 'source')}{rest}"
-            log.say("taken_over", f"taken over: {what}", count=self.taken_over)
+            log.event("taken_over", f"taken over: {what}", count=self.taken_over)
 
     def _feed_again(self, annals: Annals, unfinished: Unfinished) -> None:
         """Have datagrams judged and delivered that the daemon before us had received."""
@@ -350,10 +349,10 @@ class Daemon:
             self._annals_again = now + self._annals_pause
             self._annals_pause = min(2 * self._annals_pause, LONGEST_PAUSE)
             self.sources_not_kept += 1
-            self._limited.say(
-                "annals",
+            log.event(
                 "not_kept",
                 f"what is known of sources will not outlive a restart of this daemon: {failed}",
+                about="annals",
                 remedy="raise LimitNOFILE=, LimitFSIZE= or MemoryMax= of the service",
                 error=failed,
                 drop="sources_not_kept",
@@ -404,10 +403,10 @@ class Daemon:
             if error is not None:
                 failed = error
                 name = segment.options.name
-                self._limited.say(
-                    f"send/{name}/{error}",
+                log.event(
                     "send_failed",
                     f"segment {name}: cannot broadcast: {error}",
+                    about=f"send/{name}/{error}",
                     remedy="see whether the interface is up and has an address (ip address), whether there is a route "
                     "(ip route), and whether a firewall refuses it (nft list ruleset)",
                     segment=name,
@@ -440,7 +439,7 @@ class Daemon:
                 errors[refused] = errors.get(refused, 0) + 1
                 remedy = AFTER_REFUSAL[refused][1] if refused in AFTER_REFUSAL else "set heartbeat.interval: 0"
                 text = "our own heartbeats cannot be sent"
-                self._limited.say(("beat", refused), "dropped", text, remedy=remedy, drop=refused)
+                log.event("dropped", text, about=("beat", refused), remedy=remedy, drop=refused)
 
     def _on_heartbeat(self, src: bytes, now: float) -> None:
         waiting = bool(self.liveness.changes)
@@ -469,13 +468,13 @@ class Daemon:
 
     def _on_bug(self, raw: bytes) -> None:
         text = f"a datagram was dropped by a bug in this daemon: {raw[:200]!r}"
-        self._limited.bug(text, verdict="internal_error", drop="internal_error", datagram=raw[:MAX_SHOWN])
+        log.bug(text, verdict="internal_error", drop="internal_error", datagram=raw[:MAX_SHOWN])
 
     def _put_repeats_in_force(self, settings: Settings) -> None:
         rules = [RepeatRule(rule.channels.encode(), rule.copies, rule.spacing) for rule in settings.repeat]
         self.repeater.configure(rules, DIALECTS[self._settings.bus.dialect], settings.dedup.horizon)
         if settings.dedup.late == "drop" and any(rule.spacing for rule in rules):
-            log.say(
+            log.event(
                 "doubtful_setting",
                 "repeat: copies that arrive behind later messages of the same program are dropped as stale by every "
                 "daemon with dedup.late: drop, as here",
@@ -484,11 +483,11 @@ class Daemon:
             )
 
     def _on_conflict(self, src: bytes, peer: str) -> None:
-        self._limited.say(
-            ("conflict", src),
+        log.event(
             "identity_conflict",
             f"identity conflict: {src.decode('ascii')} is a program of this host, and {peer} sends under the same "
             "name; nothing that comes in under it is delivered",
+            about=("conflict", src),
             remedy="give every host a 'host' of its own, and every program a name of its own",
             identity=src,
             peer=peer,
@@ -517,7 +516,7 @@ class Daemon:
         loop.every(TIDY, self._tidy)
         self._tidy()
         give_back()
-        log.say("ready", f"ready: {self._summary()}", version=VERSION)
+        log.event("ready", f"ready: {self._summary()}", version=VERSION)
         self._manager.ready(self._status())
         self._beat()
         self._see_to_gateways(self._settings)
@@ -531,7 +530,7 @@ class Daemon:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
             self.close()
-        log.say("stopped", "stopped")
+        log.event("stopped", "stopped")
 
     def _watch(self, intake: Intake) -> None:
         self.loop.watch(intake.fileno(), READABLE, intake.on_readable)
@@ -565,13 +564,13 @@ class Daemon:
             self.config_reloads["refused"] += 1
             self._refused = f"reload refused: {error.faults[0]}"
             text = f"reload refused, nothing has changed:\n{error}"
-            log.say("reload_refused", text, remedy=error.faults[0].remedy, reason=error.reason)
+            log.event("reload_refused", text, remedy=error.faults[0].remedy, reason=error.reason)
             return
         new = configuration.settings
         for name, before, after in _needing_restart(self._settings, new):
             if before != after:
                 text = f"reload: {name} has changed and takes effect after a restart"
-                log.say("restart_needed", text, remedy="systemctl restart bccnd", setting=name)
+                log.event("restart_needed", text, remedy="systemctl restart bccnd", setting=name)
         door = self._door(configuration)
         self._ingress.door = self._egress.door = door
         self.sources.configure(_dedup_rules(new))
@@ -595,7 +594,7 @@ class Daemon:
         if new.integrity.algorithm == "sig":
             found += f" and the public keys of {len(configuration.signers)} signers"
         give_back()
-        log.say("reload_applied", f"reloaded: integrity {new.integrity.algorithm} with {found}")
+        log.event("reload_applied", f"reloaded: integrity {new.integrity.algorithm} with {found}")
 
     def _see_to_gateways(self, settings: Settings) -> None:
         """Start the gateways that are configured, anew where they are configured otherwise, or had given up."""
@@ -628,7 +627,7 @@ class Daemon:
     def _miss_gateways(self) -> None:
         """Say which gateways are configured, are to be started by somebody else, and are not there."""
         for name in [report["gateway"] for report in self.links if not report["up"]]:
-            log.say(
+            log.event(
                 "doubtful_setting",
                 f"gateways.{name} is configured, and no such gateway runs",
                 remedy=f"systemctl enable --now bccnd-{name}, and see 'systemctl status bccnd-{name}'",
@@ -645,7 +644,7 @@ class Daemon:
             signers = {**signers, host: [*signers.get(host, []), own]}
             for prefix, public in signers.items():
                 if prefix.startswith(host + b"/") and own not in public:
-                    log.say(
+                    log.event(
                         "doubtful_setting",
                         f"integrity.signers: what programs below {prefix.decode('ascii')} publish here is signed with "
                         "the key of this host, which does not speak for them: everybody will refuse it",

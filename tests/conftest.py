@@ -15,6 +15,7 @@ import re
 import signal
 import socket
 import struct
+import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -160,6 +161,14 @@ def pytest_configure(config: pytest.Config) -> None:
         wrong += stale(_ROOT, compiled)
     if wrong:
         pytest.exit("\n".join(["these are no modules to test:", *wrong, _REMEDY]), returncode=4)
+
+
+@pytest.fixture(autouse=True)
+def _log_without_memory() -> None:
+    """What an earlier test has logged holds back no record of this one."""
+    log = sys.modules.get("bccnd.net.log")
+    if log is not None:
+        log.repeats.clear()
 
 
 @pytest.fixture

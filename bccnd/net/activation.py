@@ -250,7 +250,7 @@ def _compare(path: str, mode: int, gid: int | None) -> None:
     found = stat.S_IMODE(info.st_mode)
     if found != mode or gid not in (None, info.st_gid):
         wanted = f"mode {mode:04o}{'' if gid is None else f' and group {gid}'}"
-        log.say(
+        log.event(
             "doubtful_setting",
             f"bus: {path} was made by its socket unit with mode {found:04o} and group {info.st_gid}, the configuration "
             f"says {wanted}; the unit decides",

@@ -107,7 +107,7 @@ class Program:
         self._again()
 
     def _say(self, what: str, why: str) -> None:
-        log.say(
+        log.event(
             "gateway_ended",
             f"the gateway {self.name} {what} ({why}); next attempt in {self._pause:g} s",
             remedy="see its messages before this one",

@@ -155,7 +155,6 @@ class Bus:
         self._speak: Publish = self.publish
         self._draining = self._closed = False
         self._connections = 0
-        self._limited = log.Limited()
         self._inbox = Inbox(frames.MAX_PACKET) if ledger is None else LedgerInbox(ledger)
         self._identifier = Identifier()
         self._acceptors = [Acceptor(loop, one.listener, "clients", partial(self._on_connect, one)) for one in entrances]
@@ -198,7 +197,7 @@ class Bus:
         try:
             self._welcome(entrance, sock)
         except Exception:  # noqa: BLE001 - no connection is worth the others
-            self._limited.bug("a client could not be welcomed, because of a bug in this daemon", drop="bug")
+            log.bug("a client could not be welcomed, because of a bug in this daemon", drop="bug")
             client = self.clients.get(sock.fileno())
             if client is not None:
                 self._end(client, "bug", "a bug in this daemon; please report it")
@@ -271,7 +270,7 @@ class Bus:
         try:
             return self._admit_again(handover, stored)
         except Exception:  # noqa: BLE001 - no client is worth the others
-            self._limited.bug("a client of the daemon before this one could not be taken over")
+            log.bug("a client of the daemon before this one could not be taken over")
             if fd in self.clients:
                 self._end(self.clients[fd], "bug", "a bug in this daemon; please report it")
             handover.refuse(stored, "a bug in this daemon; please report it")
@@ -356,7 +355,7 @@ class Bus:
             self._clients.work_again(had, work)
         except Exception:  # noqa: BLE001 - it is given up rather than met again and again
             what = "what the daemon before this one was working on is lost"
-            self._limited.bug(what)
+            log.bug(what)
             if self._handover is not None:
                 self._handover.dropped.append(f"{what}, over a bug")
         self._clients.settle()
@@ -367,8 +366,14 @@ class Bus:
 
     def _turn_away(self, sock: socket.socket, peer: Peer, reason: str, why: str, remedy: str) -> None:
         self.counters.refused[reason] += 1
-        self._limited.say(
-            (reason, peer.uid), "client_refused", why, remedy=remedy, reason=reason, drop=reason, **log.who(peer)
+        log.event(
+            "client_refused",
+            why,
+            about=(reason, peer.uid),
+            remedy=remedy,
+            reason=reason,
+            drop=reason,
+            **log.peer_fields(peer),
         )
         with contextlib.suppress(OSError):
             sock.send(frames.error(reason, b""))
@@ -393,14 +398,14 @@ class Bus:
             return
         if reason:
             self.counters.ended[reason] += 1
-            self._limited.say(
-                f"ended/{client.identity.decode('ascii')}",
+            log.event(
                 "client_ended",
                 f"{client} was disconnected: {why}",
+                about=f"ended/{client.identity.decode('ascii')}",
                 remedy=_AFTER_END.get(reason, ""),
                 reason=reason,
                 drop=reason,
-                **log.who(client.peer, client.identity),
+                **log.peer_fields(client.peer, client.identity),
             )
         client.open = False
         client.held = None
@@ -480,7 +485,7 @@ class Bus:
 
     def _stumble(self, client: Client) -> None:
         """Say what has just been raised, and end whom it concerns."""
-        self._limited.bug(f"{client} has met a bug in this daemon", **log.who(client.peer, client.identity))
+        log.bug(f"{client} has met a bug in this daemon", **log.peer_fields(client.peer, client.identity))
         self._end(client, "bug", "a bug in this daemon; please report it")
         self._clients.settle()
 
@@ -655,11 +660,11 @@ class Bus:
         """A message was matched against only a part of some users' patterns."""
         self.counters.dropped["match_limit"] += 1
         users = ", ".join(str(uid) for uid in uids[:3])
-        self._limited.say(
-            ("match_limit", users),
+        log.event(
             "dropped",
             f"the patterns of user {users} are too many and too deep to be matched for every message: programs of this "
             f"user may have missed some",
+            about=("match_limit", users),
             remedy="have it hold fewer patterns with wildcards in the midst",
             drop="match_limit",
             count=1,
@@ -750,26 +755,26 @@ class Bus:
         self.counters.errors[reason] = self.counters.errors.get(reason, 0) + 1
         if reason == "not_permitted":
             what = repr(key[:MAX_REPEATED].decode("ascii", "backslashreplace"))
-            self._limited.say(
-                f"not_permitted/{client.peer.uid}/{client.peer.program.decode('ascii')}",
+            log.event(
                 "not_permitted",
                 f"{client} has asked for {what} and may not",
+                about=f"not_permitted/{client.peer.uid}/{client.peer.program.decode('ascii')}",
                 remedy="see access in the configuration",
                 channel=key[:MAX_REPEATED],
                 drop=reason,
-                **log.who(client.peer, client.identity),
+                **log.peer_fields(client.peer, client.identity),
             )
         elif reason in AFTER_REFUSAL:
             what, remedy = AFTER_REFUSAL[reason]
-            self._limited.say(
-                (reason, client.peer.uid, client.peer.program),
+            log.event(
                 "frame_refused",
                 f"{client} {what}",
+                about=(reason, client.peer.uid, client.peer.program),
                 remedy=remedy,
                 reason=reason,
                 drop=reason,
                 channel=key[:MAX_REPEATED],
-                **log.who(client.peer, client.identity),
+                **log.peer_fields(client.peer, client.identity),
             )
         self._clients.tell(client, frames.error(reason, key[:MAX_REPEATED]))
 

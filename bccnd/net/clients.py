@@ -197,7 +197,6 @@ class Clients:
         self._routes = routes
         self._end = end
         self._make_room = make_room
-        self._limited = log.Limited()
 
     def add(self, client: Client) -> None:
         self.by_fd[client.fd] = client
@@ -477,9 +476,11 @@ class Clients:
         client.kept.lost()
         client.box.lose()
         self._wait(client)
-        self._limited.say((client.base, reason), "client_slow", lambda: self._of_loss(client, reason))
+        about = client.base, reason
+        if not log.repeats.suppress("client_slow", about):
+            self._log_loss(client, reason, about)
 
-    def _of_loss(self, client: Client, reason: str) -> log.Words:
+    def _log_loss(self, client: Client, reason: str, about: tuple[bytes, str]) -> None:
         some = islice(self._routes.patterns(client.fd), 3)
         patterns = ", ".join(repr(text.decode("ascii", "replace")) for text in some)
         if reason == "too_big":
@@ -489,8 +490,10 @@ class Clients:
             what = f"{client} does not read fast enough: messages for it are dropped ({reason})"
             remedy = "make it read faster, narrow its patterns, or raise bus.queue"
         text = f"{what}; subscribed to {patterns}"
-        fields = log.who(client.peer, client.identity)
-        return log.words(text, remedy=remedy, reason=reason, drop=reason, patterns=patterns, **fields)
+        fields = log.peer_fields(client.peer, client.identity)
+        log.event(
+            "client_slow", text, about=about, remedy=remedy, reason=reason, drop=reason, patterns=patterns, **fields
+        )
 
     def flush(self, client: Client) -> None:
         """Send what waits, as far as the client's socket takes it."""

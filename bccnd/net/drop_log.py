@@ -13,11 +13,8 @@ from bccnd.net.metrics import Observed
 
 
 class DropLog:
-    """``limited`` remembers what was said."""
-
-    def __init__(self, daemon: Observed, limited: log.Limited) -> None:
+    def __init__(self, daemon: Observed) -> None:
         self._daemon = daemon
-        self._limited = limited
         self._tally = Tally()
         self._told = False
 
@@ -26,7 +23,7 @@ class DropLog:
         for one in drops.serious(drops.counted(self._daemon)):
             if one.drop.family in drops.SAID_WHERE_IT_FALLS or one.drop.name == NAMES[INTERNAL_ERROR]:
                 continue
-            count = self._limited.grown((one.drop.family, one.drop.name, one.where), one.count)
+            count = log.repeats.growth((one.drop.family, one.drop.name, one.where), one.count)
             if count:
                 self._say(one.drop, one.where, count)
 
@@ -34,7 +31,7 @@ class DropLog:
         """Say in one line all that was dropped since that was last said, if anything was."""
         grown = self._tally.grown(drops.rows(drops.counted(self._daemon)))
         if grown:
-            log.say("tally", f"dropped {since}: {in_words(grown)}", drops=in_fields(grown))
+            log.event("tally", f"dropped {since}: {in_words(grown)}", drops=in_fields(grown))
             self._told = True
 
     def end(self) -> None:
@@ -46,7 +43,7 @@ class DropLog:
         name = drop.name
         if drop.family == "socket_drops":
             (granted,) = [one.granted for one in self._daemon.segments if one.options.name == where]
-            log.say(
+            log.event(
                 "kernel_drops",
                 f"segment {where}: the kernel dropped {count} datagrams because the receive buffer of "
                 f"{granted} bytes was full",
@@ -57,7 +54,7 @@ class DropLog:
                 drop=name,
             )
         elif drop.family == "datagrams":
-            log.say(
+            log.event(
                 "datagrams_refused",
                 f"segment {where}: {count} datagrams were refused ({name}): each is {_within(drop.means)}",
                 remedy="'bccn tap --refused' shows from where they come and what they claim to be; "
@@ -69,7 +66,7 @@ class DropLog:
             )
         else:
             text = f"dropped {count} times since that was last said ({name}): {_within(drop.means)}"
-            log.say("dropped", text, remedy=_within(drop.remedy), count=count, drop=name)
+            log.event("dropped", text, remedy=_within(drop.remedy), count=count, drop=name)
 
 
 def _within(sentence: str) -> str:

@@ -713,7 +713,7 @@ def _counters(daemon: Observed) -> Iterator[tuple[str, str, Mapping[str, int]]]:
     ):
         yield name, "", {name: count}
     yield "visitors_refused", "", daemon.visitors_refused
-    yield "log_lines_dropped", "", log.lines_dropped
+    yield "log_lines_dropped", "", log.lines_dropped()
     for family, name in RECORDED:
         yield family, "", {name: daemon.recorders.count(family, name)}
     for report in links:

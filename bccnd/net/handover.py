@@ -77,7 +77,6 @@ class Handover:
     ) -> None:
         self._store = store
         self._soon = soon
-        self._limited = log.Limited()
         self._by_number: dict[int, OnTape] = {}
         #: makes the image of a client
         self.image: Callable[[Any], bytes] = lambda _client: b""
@@ -286,10 +285,10 @@ class Handover:
 
     def _not_kept(self, error: OSError) -> None:
         self.unkept += 1
-        self._limited.say(
-            "client",
+        log.event(
             "not_kept",
             f"the connection of a client will not outlive a restart of this daemon: {error.strerror}",
+            about="client",
             remedy="raise FileDescriptorStoreMax=, LimitNOFILE= or MemoryMax= of the service",
             error=error.strerror or "",
             drop="clients_not_kept",

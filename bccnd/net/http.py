@@ -66,7 +66,6 @@ class HttpServer:
         self._pages = pages
         self._visits: set[_Visit] = set()
         self._names = HostNames(hosts)
-        self._limited = log.Limited()
         self._refused = dict.fromkeys(REASONS, 0) if refused is None else refused
         self._acceptor = Acceptor(loop, listener, "visitors", self._welcome)
 
@@ -75,7 +74,7 @@ class HttpServer:
             self._refused["too_many_visitors"] += 1
             sock.close()
         else:
-            self._visits.add(_Visit(self._loop, sock, self._pages, self._names, self._leave, self._limited))
+            self._visits.add(_Visit(self._loop, sock, self._pages, self._names, self._leave))
 
     def _leave(self, visit: _Visit, reason: str) -> None:
         self._visits.discard(visit)
@@ -98,14 +97,12 @@ class _Visit:
         pages: Mapping[str, Page],
         names: HostNames,
         on_end: Callable[[_Visit, str], None],
-        limited: log.Limited,
     ) -> None:
         self._loop = loop
         self._sock = sock
         self._pages = pages
         self._names = names
         self._on_end = on_end
-        self._limited = limited
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADERS)
         self._out = b""
         #: why the answer is no page
@@ -122,7 +119,7 @@ class _Visit:
         except OSError:
             self.end()
         except Exception:  # noqa: BLE001 - a bug of ours, which costs this visitor and nobody else
-            self._limited.bug("a visitor was cut off by a bug in this daemon", drop="bug")
+            log.bug("a visitor was cut off by a bug in this daemon", drop="bug")
             self.end("bug")
 
     def _receive(self) -> None:

@@ -50,7 +50,6 @@ class Intake:
         self._clients = clients
         self._forward = forward
         self._late = False
-        self._limited = log.Limited()
 
     def fileno(self) -> int:
         return self._segment.fileno()
@@ -72,10 +71,10 @@ class Intake:
                 return False
             except OSError as error:
                 name = self._segment.options.name
-                self._limited.say(
-                    f"receive/{name}",
+                log.event(
                     "receive_failed",
                     f"segment {name}: cannot receive: {error.strerror}",
+                    about=f"receive/{name}",
                     remedy="see whether the interface is there and up (ip link)",
                     segment=name,
                     error=errno.errorcode.get(error.errno or 0, "UNKNOWN"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from collections.abc import Iterator
 from typing import Final
 
@@ -18,22 +19,21 @@ PATIENCE: Final = 0.001
 
 @contextlib.contextmanager
 def interrupted(seconds: float = PATIENCE) -> Iterator[None]:
-    """Have system calls that wait fail with EINTR after ``seconds``, as long as this block lasts.
+    """Make system calls that wait fail with EINTR after ``seconds``, as long as this block lasts.
 
     The signal repeats, so that one that comes too early for the call does no harm. Signals work in the main thread
-    only: elsewhere calls wait.
+    only: elsewhere calls wait. SIGALRM is this module's from the first call on.
     """
-    try:
-        handler = signal.signal(signal.SIGALRM, _interrupt)
-    except ValueError:
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    timer = signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    if signal.getsignal(signal.SIGALRM) is not _interrupt:
+        signal.signal(signal.SIGALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, *timer)
-        signal.signal(signal.SIGALRM, handler or signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _interrupt(_number: int, _frame: object) -> None:

@@ -223,7 +223,6 @@ class Acceptor:
         self._listener = listener
         self._what = what
         self._welcome = welcome
-        self._limited = log.Limited()
         self._watch()
 
     def _watch(self) -> None:
@@ -238,10 +237,10 @@ class Acceptor:
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    self._limited.say(
-                        self._what,
+                    log.event(
                         "out_of_descriptors",
                         f"cannot accept {self._what}: {error.strerror}",
+                        about=self._what,
                         remedy="raise LimitNOFILE=",
                         error=errno.errorcode[error.errno],
                     )

@@ -123,7 +123,7 @@ class DaemonCollector(Collector):
                 "Visitors of this listener who got no answer, by reason",
                 self._daemon.visitors_refused,
             ),
-            ("log_lines_dropped", "Lines of the log that nobody has seen, by reason", log.lines_dropped),
+            ("log_lines_dropped", "Lines of the log that nobody has seen, by reason", log.lines_dropped()),
         ):
             family = _counter(name, text, "reason")
             for reason, count in counts.items():

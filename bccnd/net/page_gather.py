@@ -22,7 +22,7 @@ from bccnd.core.liveness import ALIVE, SILENT, STATE_NAMES, Change
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.net.clients import Client as BusClient
 from bccnd.net.drops import Counted, Drop, counted
-from bccnd.net.log import Line, printable
+from bccnd.net.log_handlers import Line, printable
 from bccnd.net.metrics import PREFIX, Observed, all_counters
 from bccnd.net.page_facts import (
     LATELY,

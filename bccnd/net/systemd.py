@@ -77,7 +77,7 @@ def _library(prefix: str) -> ModuleType | None:
         from systemd import daemon
     except ImportError as error:
         # A container image may start the daemon like a service and have no libsystemd: serving goes first.
-        log.say(
+        log.event(
             "manager_silent",
             f"the service manager passes sockets or waits for notifications, and cannot be reached: {error}",
             remedy="install systemd-python (python3-systemd on Debian)",
@@ -113,7 +113,6 @@ class Manager:
         self._retry: Timer | None = None
         self._pause = RETRY[0]
         self._status = ""
-        self._limited = log.Limited()
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Manager:
@@ -261,7 +260,7 @@ class Manager:
         return not failed
 
     def _warn(self, text: str) -> None:
-        self._limited.say("manager", "manager_silent", text, drop="notifications_lost")
+        log.event("manager_silent", text, about="manager", drop="notifications_lost")
 
 
 def _close(descriptors: Iterable[int]) -> None:

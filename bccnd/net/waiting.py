@@ -27,7 +27,6 @@ class Waiting:
         self._clients = clients
         self._watch = watch
         self._stumble = stumble
-        self._limited = log.Limited()
         #: who waits, by the descriptor of the client that is waited for
         self._held: dict[int, list[Client]] = {}
 
@@ -139,13 +138,13 @@ class Waiting:
             blocker.look = self._loop.later(left, partial(self._look, blocker))
             return
         blocker.patient = False
-        self._limited.say(
-            f"patience/{blocker.identity.decode('ascii')}",
+        log.event(
             "client_not_reading",
             f"{blocker} has read nothing for {self._clients.limits.patience:g} s: those who publish to it no longer "
             "wait for it, and messages for it may be dropped",
+            about=f"patience/{blocker.identity.decode('ascii')}",
             remedy="make it read",
-            **log.who(blocker.peer, blocker.identity),
+            **log.peer_fields(blocker.peer, blocker.identity),
         )
         self._let_go(blocker)
 

@@ -104,7 +104,6 @@ class Recorder:
         self._why = ""
         self._reason = "disk"
         self._said_away = False
-        self._limited = log.Limited()
         self._tally = Tally()
         self._tally_at, self._tally_since = time.monotonic() + TALLY, "since the start"
         self._reported = b""
@@ -190,7 +189,7 @@ class Recorder:
             remedy = "start it (systemctl start bccnd), or name its socket with --socket"
             if isinstance(error.__cause__, PermissionError):
                 remedy = "let this user use the socket: as a member of its group (bccn), or by its mode (bus.mode)"
-            log.say("daemon_away", f"{error.detail}; waiting for it", remedy=remedy, reason=error.reason)
+            log.event("daemon_away", f"{error.detail}; waiting for it", remedy=remedy, reason=error.reason)
             self._said_away = True
         self._loop.later(self._wait * (0.5 + 0.5 * jitter()), self._connect)
         self._wait = min(_LONGEST, 2 * self._wait)
@@ -259,7 +258,7 @@ class Recorder:
         self._ready = True
         self._tell()
         text = f"recording what {head.host} sees to {self.options.journal}, as {head.journal}"
-        log.say("recording", text, journal=head.journal)
+        log.event("recording", text, journal=head.journal)
 
     def _name(self, now: int) -> Head:
         """Begin a journal of its own."""
@@ -280,7 +279,9 @@ class Recorder:
         self.paused = ""
         self.worker.current = ""
         count = self._next - 1
-        log.say("recording_ended", f"{count} records of {head.journal}: {self._why or 'the end'}", journal=head.journal)
+        log.event(
+            "recording_ended", f"{count} records of {head.journal}: {self._why or 'the end'}", journal=head.journal
+        )
 
     def _open_log(self, head: Head) -> None:
         """Go on in another log. Raises OSError."""
@@ -358,7 +359,7 @@ class Recorder:
     def _gap(self, lost: int) -> None:
         remedy = "give this host more processor, or raise bus.queue of the daemon"
         text = f"{lost} records were lost between the daemon and the recorder, which was too slow"
-        self._limited.say("gap", "records_lost", text, remedy=remedy, drop="recorder_tap_gap_records")
+        log.event("records_lost", text, about="gap", remedy=remedy, drop="recorder_tap_gap_records")
 
     def _alive(self, asked: int) -> None:
         """Everything up to a moment ago is there."""
@@ -383,7 +384,7 @@ class Recorder:
         if first:
             text = f"recording pauses: {self.paused} in {self.options.spool}"
             remedy = "make room there; recording goes on by itself as soon as it can"
-            log.say("recording_paused", text, remedy=remedy, error=name_of(error), drop=reason)
+            log.event("recording_paused", text, remedy=remedy, error=name_of(error), drop=reason)
             self._tell()
 
     def _resume(self, head: Head) -> None:
@@ -402,7 +403,7 @@ class Recorder:
         self.paused = ""
         lost = sum(self.dropped.values())
         text = f"recording goes on; {lost} records were not kept since this recorder has started"
-        log.say("recording_resumed", text, count=lost)
+        log.event("recording_resumed", text, count=lost)
         self._tell()
 
     # -- time
@@ -457,7 +458,7 @@ class Recorder:
         grown = self._tally.grown((*named, count) for named, count in self.losses.items())
         if grown:
             self._tally_since = "since that was last said"
-            log.say("tally", f"dropped {since}: {in_words(grown)}", drops=in_fields(grown))
+            log.event("tally", f"dropped {since}: {in_words(grown)}", drops=in_fields(grown))
 
     def _report(self, tap: Tap) -> None:
         """Tell the daemon what is not kept, where that has changed."""

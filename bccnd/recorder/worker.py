@@ -153,7 +153,7 @@ class Worker:
         else:
             if "bug" in said:
                 remedy = "report it, with the lines that follow here"
-                log.say("internal_error", f"a bug met with the log {path}: {said['bug']}", remedy=remedy)
+                log.event("internal_error", f"a bug met with the log {path}: {said['bug']}", remedy=remedy)
                 bad = "a bug"
             else:
                 rows = said["rows"]
@@ -170,10 +170,10 @@ class Worker:
             self.bad += 1
             text = f"a log of records was set aside as {place}: {bad}"
             remedy = "see whether this disk is in order; then remove the file"
-            log.say("log_set_aside", text, remedy=remedy, file=place, drop="recorder_logs_set_aside")
+            log.event("log_set_aside", text, remedy=remedy, file=place, drop="recorder_logs_set_aside")
             if self._spool.removed > removed:
                 text = "a log that had been set aside was removed, as there are so many newer ones"
-                log.say("log_set_aside", text, remedy=remedy, file=place, drop="recorder_logs_removed")
+                log.event("log_set_aside", text, remedy=remedy, file=place, drop="recorder_logs_removed")
         else:
             os.unlink(path)
         old = path in self._old
@@ -182,7 +182,7 @@ class Worker:
             self.recovered += 1
         if old and rows:
             text = f"{rows} records that a recorder had left in {path} are in the journal"
-            log.say("log_recovered", text, count=rows)
+            log.event("log_recovered", text, count=rows)
         with self._lock:
             self._waiting.popleft()
 
@@ -219,7 +219,7 @@ class Worker:
         if error and not self._merge_failed:
             text = f"files of past days in {self._journal} are not merged: {error}"
             remedy = "see whether the journal's disk is in order and has room; the files stay as they are"
-            log.say("merge_failed", text, remedy=remedy)
+            log.event("merge_failed", text, remedy=remedy)
         self._merge_failed = bool(error)
         self._days[0] = step.get("day", "")
         if not self._days[0]:  # the end of a pass, or of this attempt
@@ -227,7 +227,7 @@ class Worker:
         if step.get("merged"):
             self.merged += step["merged"]
             text = f"{step['merged']} files with {step['records']} records are merged into {step['file']}"
-            log.say("files_merged", text, file=step["file"], count=step["merged"])
+            log.event("files_merged", text, file=step["file"], count=step["merged"])
 
     def _retain(self, finished: bool) -> None:
         now = time.monotonic()
@@ -243,14 +243,14 @@ class Worker:
         if not self._said:
             remedy = "make the journal writable, and make room there; what is recorded waits in the spool until then"
             text = f"the journal {self._journal} cannot be written to: {self.trouble}"
-            log.say("journal_unreachable", text, remedy=remedy, error=name_of(error))
+            log.event("journal_unreachable", text, remedy=remedy, error=name_of(error))
         self._said = self.trouble
         with contextlib.suppress(OSError, JournalError):  # what is too old may make the room
             self._retain(finished=True)
 
     def _can(self) -> None:
         if self._said:
-            log.say("journal_reached", f"the journal {self._journal} can be written to again")
+            log.event("journal_reached", f"the journal {self._journal} can be written to again")
         self.trouble = self._said = ""
 
 

@@ -21,7 +21,7 @@ from bccnd.core import frames
 from bccnd.gateways.broker_codec import STRING, publication
 from bccnd.net.drops import DROPS, Drop
 from bccnd.net.http import MAX_CONNECTIONS
-from bccnd.net.log import MAX_LINES
+from bccnd.net.repeat_filter import MAX_RECORDS
 from tests.e2e.brokers import Broker
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, acting_as, datagram, seqpacket, wait
 from tests.e2e.recorders import Recorder
@@ -261,7 +261,7 @@ def make_others_speak_as_we_do(daemon: Daemon, wire: Wire) -> None:
     """So many that not each of them gets a line in the log."""
     with ExitStack() as stack:
         names = []
-        for number in range(MAX_LINES + 5):
+        for number in range(MAX_RECORDS + 5):
             client = stack.enter_context(daemon.connect())
             client.tag(f"t{number}")
             names.append(client.identity())

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bccnd.net.events import EVENTS
+from bccnd.net.log_events import EVENTS
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, acting_as, datagram, wait
 from tests.net.journals import JournalSocket
 from tests.support import NOBODY, need_root

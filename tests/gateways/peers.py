@@ -41,7 +41,7 @@ class Ear(Limited):
         super().__init__()
         self.said: list[tuple[str, str, dict[str, Any]]] = []
 
-    def say(self, thing: Hashable, event: str, text: str, /, **fields: Any) -> None:  # type: ignore[override]
+    def say(self, thing: Hashable, event: str, text: str, /, **fields: Any) -> None:
         self.said.append((event, text, fields))
 
 

@@ -20,11 +20,12 @@ from bccnd.core.patterns import DIALECTS
 from bccnd.core.repeat import Repeater
 from bccnd.core.stalls import Stalls
 from bccnd.gateways.report import no_report, read_report
-from bccnd.net import log, metrics
+from bccnd.net import metrics
 from bccnd.net.beside import Program
 from bccnd.net.bus import Bus
 from bccnd.net.http import REASONS
 from bccnd.net.links import Links
+from bccnd.net.log_handlers import Line
 from bccnd.net.page_facts import Dropped, Facts
 from bccnd.net.page_gather import Gatherer
 from bccnd.net.recorders import Recorders
@@ -112,7 +113,7 @@ class Daemon(Observed):
         super().__init__(hub, [segment])
         self.links.expected = []
         self.started = time.time()
-        self.said: Iterable[log.Line] = []
+        self.said: Iterable[Line] = []
         self.channels: list[tuple[bytes, int, int]] = []
         self.gatherer = Gatherer(self)
 

@@ -29,7 +29,7 @@ def test_every_reason_is_in_the_table() -> None:
     assert of("clients_ended") == set(END_REASONS)
     assert of("client_errors") == set(ERROR_REASONS)
     assert of("visitors_refused") == set(VISITORS)
-    assert of("log_lines_dropped") == set(log.lines_dropped)
+    assert of("log_lines_dropped") == set(log.lines_dropped())
     assert of("gateway_dropped") == set(GATEWAY_REASONS)
     assert {(drop.family, drop.name) for drop in DROPS if drop.family.startswith("recorder_")} == set(RECORDED)
     assert {drop.name for drop in DROPS if drop.family == "client_errors" and drop.serious} == {

@@ -8,7 +8,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from bccnd.net.events import EVENTS
+from bccnd.net.log_events import EVENTS
 from tests.support import ROOT
 
 WHO = {"uid", "pid", "program"}
@@ -19,7 +19,7 @@ def test_names_ids_and_fields_are_sound() -> None:
     assert all(re.fullmatch(r"[0-9a-f]{32}", event.id) for event in EVENTS.values())
     assert len({event.id for event in EVENTS.values()}) == len(EVENTS) >= 20
     assert {event.level for event in EVENTS.values()} <= {logging.INFO, logging.WARNING, logging.ERROR}
-    names = {field for _, _, fields, _ in said() for field in fields}
+    names = {field for _, _, fields in said() for field in fields}
     names |= {field for event in EVENTS.values() for field in event.fields}
     assert all(re.fullmatch(r"[a-z][a-z0-9_]{0,50}", name) for name in names)
 
@@ -48,41 +48,45 @@ def test_the_catalog_explains_every_event_with_fields_that_it_always_has() -> No
         assert used <= {f"BCCND_{field.upper()}" for field in event.fields}, name
 
 
-def fields_of(path: Path, call: ast.Call, func: ast.Attribute) -> tuple[str, str, set[str], bool]:
+def fields_of(path: Path, call: ast.Call, func: ast.Attribute) -> tuple[str, str, set[str]]:
     plain = ast.unparse(func.value) == "log"
     event = call.args[0 if plain else 1]
     assert isinstance(event, ast.Constant), f"{path.name}:{call.lineno}: which event?"
-    known: set[str] = set() if plain else {"count"}
+    known: set[str] = set()
+    if not plain or any(keyword.arg == "about" for keyword in call.keywords):
+        known.add("count")
     for keyword in call.keywords:
         if keyword.arg is not None:
-            known.add(keyword.arg)
+            known |= {keyword.arg} - {"about"}
         elif isinstance(keyword.value, ast.Call):
-            assert ast.unparse(keyword.value.func) == "log.who"
+            assert ast.unparse(keyword.value.func) == "log.peer_fields"
             known |= WHO | ({"identity"} if len(keyword.value.args) > 1 else set())
         else:
             known |= set(EVENTS[str(event.value)].fields)
-    all_here = not isinstance(call.args[1 if plain else 2], ast.Lambda)
-    return f"{path.name}:{call.lineno}", str(event.value), known, all_here
+    return f"{path.name}:{call.lineno}", str(event.value), known
 
 
 @cache
-def said() -> list[tuple[str, str, set[str], bool]]:
-    """Every call that logs an event: where, which one, with which fields, and whether those are all."""
+def said() -> list[tuple[str, str, set[str]]]:
+    """Every call that logs an event: where, which one, with which fields."""
     return [
         fields_of(path, call, call.func)
         for path in sorted((ROOT / "bccnd").rglob("*.py"))
         for call in ast.walk(ast.parse(path.read_text()))
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "say"
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("say", "event")
+        and ast.unparse(call.func.value) != "self"
     ]
 
 
 def test_the_code_logs_every_event_with_the_fields_that_the_table_promises() -> None:
-    assert {event for _, event, _, _ in said()} | {"lines_lost"} == set(EVENTS)
+    assert {event for _, event, _ in said()} | {"lines_lost"} == set(EVENTS)
     wrong = [
         f"{where}: {event} without {field}"
-        for where, event, fields, all_here in said()
+        for where, event, fields in said()
         for field in EVENTS[event].fields
-        if all_here and field not in fields
+        if field not in fields
     ]
     assert wrong == []
 
@@ -90,5 +94,5 @@ def test_the_code_logs_every_event_with_the_fields_that_the_table_promises() -> 
 def test_the_page_for_operators_lists_every_event_and_every_field() -> None:
     page = (ROOT / "docs/journal.md").read_text()
     assert [name for name in EVENTS if f"`{name}`" not in page] == []
-    fields = {field for _, _, names, _ in said() for field in names} - {"trace"}
+    fields = {field for _, _, names in said() for field in names} - {"trace"}
     assert [name for name in fields if f"BCCND_{name.upper()}" not in page] == []

@@ -401,8 +401,8 @@ def test_out_of_descriptors_it_pauses_and_says_so(loop: Loop, broke: Broke, capl
             if tries == 3:
                 broke.broke = False
             let_pass(loop)
-        (line,) = [message for message in caplog.messages if "Remedy" in message]
-        assert "visitors: Too many open files" in line
-        assert "LimitNOFILE=" in line
+        (record,) = caplog.records
+        assert "visitors: Too many open files" in record.getMessage()
+        assert "LimitNOFILE=" in vars(record)["remedy"]
         accepted[0].close()
     acceptor.close()

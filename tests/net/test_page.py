@@ -18,9 +18,9 @@ from bccnd.core.dedup import MAX_LOSERS
 from bccnd.core.history import STEP
 from bccnd.core.liveness import DEAD, SILENT, Death
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
-from bccnd.net import log
 from bccnd.net.clients import BusLimits
 from bccnd.net.drops import DROPS
+from bccnd.net.log_handlers import Line
 from bccnd.net.markup import Markup, element, joined
 from bccnd.net.page import FRESH, StatusPage
 from bccnd.net.page_facts import (
@@ -354,7 +354,7 @@ def test_channels_and_clients_come_by_their_load_and_the_last_lines_of_the_log_a
         daemon.hub.connect(b"x")
     worst = next(reversed(daemon.bus.clients.values()))
     worst.box.put(b"MSG x\0waits")
-    daemon.said = [log.Line(AT, 30, "kernel_drops", "a <b>", "raise it")] * (LINES + 1)
+    daemon.said = [Line(AT, 30, "kernel_drops", "a <b>", "raise it")] * (LINES + 1)
     daemon.begin()
     daemon.channels = [(b"c/%d" % number, 2, 1) for number in range(100)]
     daemon.go_on(STEP)

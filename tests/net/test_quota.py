@@ -43,9 +43,9 @@ def test_a_user_has_so_many_clients_and_one_more_is_refused(tmp_path: Path, capl
         assert {reason: count for reason, count in hub.bus.counters.refused.items() if count} == {
             "too_many_clients_of_user": 3
         }
-        (line,) = [message for message in caplog.messages if "refused" in message]
-        assert "ann" in line
-        assert "bus.user.clients" in line
+        (record,) = [one for one in caplog.records if "refused" in one.getMessage()]
+        assert "ann" in record.getMessage()
+        assert "bus.user.clients" in vars(record)["remedy"]
         assert hub.connect(who=BOB).all() == hub.connect().all() == []
         mine[0].close()
         turn_until(hub.loop, lambda: len(hub.bus.clients) == 3)

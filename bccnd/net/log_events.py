@@ -21,7 +21,7 @@ class Event(NamedTuple):
     part: str = ""
 
 
-#: a program of this host, as `log.who` tells of it
+#: a program of this host, as `log.peer_fields` describes it
 _WHO: Final = ("uid", "pid", "program")
 #: what became of datagrams, as `bccnd.daemon` tells of it
 _REFUSED: Final = ("verdict", "count", "drop")
