@@ -9,6 +9,7 @@ from __future__ import annotations
 from bccnd.core.tally import Tally, in_fields, in_words
 from bccnd.core.verdicts import INTERNAL_ERROR, NAMES
 from bccnd.net import drops, log
+from bccnd.net.drop_catalog import Drop
 from bccnd.net.metrics import Observed
 
 
@@ -39,7 +40,7 @@ class DropLog:
         self.watch()
         self.tell("since that was last said" if self._told else "since the start")
 
-    def _say(self, drop: drops.Drop, where: str, count: int) -> None:
+    def _say(self, drop: Drop, where: str, count: int) -> None:
         name = drop.name
         if drop.family == "socket_drops":
             (granted,) = [one.granted for one in self._daemon.segments if one.options.name == where]

@@ -21,7 +21,8 @@ from bccnd.core.history import SLOT, History, Rise
 from bccnd.core.liveness import ALIVE, SILENT, STATE_NAMES, Change
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.net.clients import Client as BusClient
-from bccnd.net.drops import Counted, Drop, counted
+from bccnd.net.drop_catalog import Drop
+from bccnd.net.drops import Counted, counted
 from bccnd.net.log_handlers import Line, printable
 from bccnd.net.metrics import PREFIX, Observed, all_counters
 from bccnd.net.page_facts import (

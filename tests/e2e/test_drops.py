@@ -19,7 +19,7 @@ import pytest
 
 from bccnd.core import frames
 from bccnd.gateways.broker_codec import STRING, publication
-from bccnd.net.drops import DROPS, Drop
+from bccnd.net.drop_catalog import DROPS, Drop
 from bccnd.net.http import MAX_CONNECTIONS
 from bccnd.net.repeat_filter import MAX_RECORDS
 from tests.e2e.brokers import Broker

@@ -10,7 +10,8 @@ from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.gateways.names import REASONS as GATEWAY_REASONS
 from bccnd.net import log
 from bccnd.net.bus import AFTER_REFUSAL
-from bccnd.net.drops import DROPS, SAID_WHERE_IT_FALLS, counted, rows, serious
+from bccnd.net.drop_catalog import DROPS
+from bccnd.net.drops import SAID_WHERE_IT_FALLS, counted, rows, serious
 from bccnd.net.http import REASONS as VISITORS
 from bccnd.net.recorders import RECORDED
 from tests.net.pages import Observed

@@ -19,7 +19,7 @@ from bccnd.core.history import STEP
 from bccnd.core.liveness import DEAD, SILENT, Death
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
 from bccnd.net.clients import BusLimits
-from bccnd.net.drops import DROPS
+from bccnd.net.drop_catalog import DROPS
 from bccnd.net.log_handlers import Line
 from bccnd.net.markup import Markup, element, joined
 from bccnd.net.page import FRESH, StatusPage
