@@ -1,0 +1,162 @@
+"""Asks the daemon and its metrics listener, and sends a message from this host to this host.
+
+Invariant: every question has a timeout; the message is addressed to this process, so that no other program gets it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import secrets
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bccnd.client.bus import Connection, connect
+from bccnd.client.endpoint import Endpoint
+from bccnd.client.message import Message
+from bccnd.config import Configuration
+from bccnd.core import frames
+from bccnd.core.identity import identity
+from bccnd.doctor.probe_host import read_text
+from bccnd.errors import BusError, EndpointError
+
+#: seconds that the daemon has for an answer
+TIMEOUT: Final = 3.0
+#: seconds that a broadcast has to return
+RETURN_TIMEOUT: Final = 1.0
+
+
+@dataclass(frozen=True)
+class DaemonAnswer:
+    """``error`` is the reason of the BusError, empty if the daemon answered; ``status`` is its own description, empty
+    for bccn-sbusd; ``state`` is that of its process, as in proc(5), if it did not answer."""
+
+    error: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+    status: dict[str, Any] = field(default_factory=dict)
+    gateways: list[dict[str, Any]] = field(default_factory=list)
+    pid: int = 0
+    state: str = ""
+
+
+def ask_daemon(path: str) -> DaemonAnswer:
+    began, seconds = time.monotonic(), 0.0
+    try:
+        with connect(path, reconnect=False) as bus:
+            bus.ask(frames.WHOAMI, timeout=TIMEOUT)
+            seconds = time.monotonic() - began
+            status = _list(bus, b"daemon")[0]
+            return DaemonAnswer(seconds=seconds, status=status, gateways=_list(bus, b"gateways"), pid=status["pid"])
+    except BusError as error:
+        if error.reason in ("unknown_control", "unknown_listing"):
+            return DaemonAnswer(seconds=seconds)
+        reason = "not_permitted" if isinstance(error.__cause__, PermissionError) else error.reason
+        pid = peer_pid(path) if reason == "no_answer" else 0
+        state = read_text(f"/proc/{pid}/stat").rpartition(") ")[2][:1]
+        return DaemonAnswer(reason, error.detail, time.monotonic() - began, pid=pid, state=state)
+
+
+def _list(bus: Connection, topic: bytes) -> list[dict[str, Any]]:
+    """The first page of a listing, which is all of a short one."""
+    rows: list[dict[str, Any]] = json.loads(bus.ask(frames.STATS, topic, timeout=TIMEOUT))["items"]
+    return rows
+
+
+def peer_pid(path: str) -> int:
+    """The process that listens behind a socket (systemd for a socket unit); 0 if that cannot be found out."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+    with sock, contextlib.suppress(OSError, ValueError):
+        sock.connect(path)
+        return memoryview(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)).cast("i")[0]
+    return 0
+
+
+def get_metrics(host: str, port: int) -> None:
+    """Fetch the metrics page. Raises OSError, HTTPException if it cannot be had."""
+    with contextlib.closing(http.client.HTTPConnection(host, port, timeout=TIMEOUT)) as connection:
+        connection.request("GET", "/metrics")
+        if (status := connection.getresponse().status) != http.client.OK:
+            raise OSError(f"status {status}")
+
+
+@dataclass(frozen=True)
+class RoundTrip:
+    """What became of a message from this host to this host; ``returned`` counts the segments that gave it back."""
+
+    skipped: str = ""
+    failed: str = ""
+    remedy: str = ""
+    #: until it arrived over the bus, None without a daemon
+    seconds: float | None = None
+    segments: tuple[str, ...] = ()
+    returned: int = 0
+
+
+def trip_through_daemon(path: str, segments: tuple[str, ...]) -> RoundTrip:
+    token, seconds = b"bccn doctor " + secrets.token_hex(8).encode(), 0.0
+    try:
+        with connect(path, reconnect=False) as bus:
+            looped, target = _count_looped(bus), bus.identity()
+            began = time.monotonic()
+            bus.send_to(target, token)
+            if refused := bus.sync(TIMEOUT):
+                raise BusError(refused[0].reason, f"refused: {refused[0].reason}")
+            while not seconds and (left := began + RETURN_TIMEOUT - time.monotonic()) > 0:
+                message = bus.receive(left)
+                if isinstance(message, Message) and message.payload == token:
+                    seconds = time.monotonic() - began
+            # Broadcasts of other local programs count as well: what lets them in lets all in.
+            while (returned := _count_looped(bus) - looped) < len(segments):
+                if time.monotonic() > began + RETURN_TIMEOUT:
+                    break
+                time.sleep(0.02)
+    except BusError as error:
+        if error.reason == "not_permitted":
+            return RoundTrip(skipped="this user may not publish (access)", remedy="run this as root")
+        return RoundTrip(failed=f"the daemon did not take a message: {error.detail}", remedy="see daemon")
+    if not seconds:
+        return RoundTrip(failed="a message to this command did not arrive over the bus within 1 s", remedy="bccn top")
+    return RoundTrip("", "", "", seconds, segments, min(returned, len(segments)))
+
+
+def _count_looped(bus: Connection) -> int:
+    return int(_list(bus, b"daemon")[0]["verdicts"]["looped"])
+
+
+def trip_without_daemon(configuration: Configuration) -> RoundTrip:
+    """The same through a socket of this process, signed as the daemon would."""
+    settings, returned = configuration.settings, 0
+    name = identity(settings.host.encode(), b"doctor", os.getpid()).decode("ascii")
+    token = b"bccn doctor " + secrets.token_hex(8).encode()
+    for segment in settings.segments:
+        try:
+            endpoint = Endpoint(
+                name,
+                segment.address,
+                segment.port,
+                segment.bind or "0.0.0.0",
+                configuration.keys,
+                interface=segment.interface,
+                hop_limit=segment.hop_limit,
+                algorithm=settings.integrity.algorithm,
+                signers={os.fsdecode(prefix): keys for prefix, keys in configuration.signers.items()},
+                accept_unverifiable=True,
+            )
+            with endpoint:
+                endpoint.send_to(name, token)
+                deadline = time.monotonic() + RETURN_TIMEOUT
+                while (left := deadline - time.monotonic()) > 0:
+                    if (message := endpoint.recv(left)) is not None and message.payload == token:
+                        returned += 1
+                        break
+        except EndpointError as error:
+            if error.reason == "no_signing_key":
+                return RoundTrip(skipped="no daemon runs, and this host has no key to sign with")
+            failed, _, remedy = error.detail.partition("\n  remedy: ")
+            return RoundTrip(failed=failed, remedy=remedy or "see interface and route")
+    return RoundTrip("", "", "", None, tuple(one.label for one in settings.segments), returned)
