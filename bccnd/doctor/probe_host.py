@@ -216,16 +216,16 @@ def recent_warnings(units: Sequence[str]) -> list[Warned]:
     Raises ProbeError without python3-systemd or the right to read.
     """
     try:
-        from systemd import journal
+        from systemd.journal import LOG_WARNING, SYSTEM, Reader
     except ImportError:
         raise ProbeError("python3-systemd is not installed") from None
-    with journal.Reader(journal.SYSTEM) as reader:
+    with Reader(SYSTEM) as reader:
         if not reader.get_next():  # a user without the right sees a log without entries
             raise ProbeError("only root and the groups adm and systemd-journal may read the log")
-        reader.log_level(journal.LOG_WARNING)
+        reader.log_level(LOG_WARNING)
         reader.add_match(*(f"_SYSTEMD_UNIT={unit}" for unit in units))
         reader.add_disjunction()
-        reader.log_level(journal.LOG_WARNING)
+        reader.log_level(LOG_WARNING)
         reader.add_match("_PID=1", *(f"UNIT={unit}" for unit in units))
         reader.seek_realtime(time.time() - 3600)
         found: dict[str, Warned] = {}

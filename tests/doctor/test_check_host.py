@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bccnd.doctor import check_host
@@ -33,7 +35,12 @@ def test_service(name: str, changes: dict[str, str], state: str, text: str, reme
 
 
 def test_a_service_that_is_not_there_or_may_rest() -> None:
-    for changes in ({"systemd": False}, {"units": {MAIN: {"LoadState": "not-found"}}}, {"units": {}}):
+    absent: tuple[dict[str, Any], ...] = (
+        {"systemd": False},
+        {"units": {MAIN: {"LoadState": "not-found"}}},
+        {"units": {}},
+    )
+    for changes in absent:
         assert [one.state for one in check_host.check_service(probe(**changes))] == ["not checked"]
     resting = probe(units={MAIN: LOADED, NNG: LOADED | RESTING})
     assert [one.state for one in check_host.check_service(resting)] == ["ok"]
