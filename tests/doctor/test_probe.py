@@ -103,7 +103,7 @@ def test_a_log_that_cannot_be_read_is_no_log_without_warnings(monkeypatch: pytes
     if not Path("/run/systemd/system").exists():
         with pytest.raises(ProbeError, match="may read the log"):
             probe_host.recent_warnings(["bccnd.service"])
-    monkeypatch.setitem(sys.modules, "systemd", None)
+    monkeypatch.setitem(sys.modules, "systemd.journal", None)
     with pytest.raises(ProbeError, match="python3-systemd is not installed"):
         probe_host.recent_warnings(["bccnd.service"])
 
