@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bccnd import aio
-    from bccnd.client.bus import Connection, Event, Gap, Reconnected, Refusal, connect
+    from bccnd.client.bus import Connection, Event, Gap, Reconnected, Refusal, Subscription, connect
     from bccnd.client.endpoint import Endpoint
     from bccnd.client.keys import read_key, read_public_key
     from bccnd.client.message import Message
-    from bccnd.errors import BadKey, BccndError, BusError, EndpointError
+    from bccnd.errors import BadKey, BccndError, BusError, ConnectionLost, EndpointError, RequestTimeout
 
 __all__ = [
     "BadKey",
     "BccndError",
     "BusError",
     "Connection",
+    "ConnectionLost",
     "Endpoint",
     "EndpointError",
     "Event",
@@ -26,6 +27,8 @@ __all__ = [
     "Message",
     "Reconnected",
     "Refusal",
+    "RequestTimeout",
+    "Subscription",
     "aio",
     "connect",
     "read_key",
@@ -33,9 +36,9 @@ __all__ = [
 ]
 
 
-_BUS = ("Connection", "Event", "Gap", "Reconnected", "Refusal", "connect")
-_ERRORS = ("BadKey", "BccndError", "BusError", "EndpointError")
-#: where each name is: nobody waits, or has the memory taken, for what he does not use; the daemon uses none of it
+_BUS = ("Connection", "Event", "Gap", "Reconnected", "Refusal", "Subscription", "connect")
+_ERRORS = ("BadKey", "BccndError", "BusError", "ConnectionLost", "EndpointError", "RequestTimeout")
+#: the module of each name; it is loaded when the name is used, and never by the daemon
 _WHERE = {
     **dict.fromkeys(_BUS, "client.bus"),
     **dict.fromkeys(_ERRORS, "errors"),

@@ -34,6 +34,14 @@ class BusError(BccndError):
     """A client program cannot reach the daemon, or the daemon refused what it asked for."""
 
 
+class RequestTimeout(BusError):
+    """The daemon has not answered a request in time (``no_answer``)."""
+
+
+class ConnectionLost(BusError):
+    """The connection to the daemon has ended, or the daemon did not come back in time (``connection_lost``)."""
+
+
 class EndpointError(BccndError):
     """A program that speaks on the segment itself cannot open its socket, or cannot send what it was asked to."""
 

@@ -1,11 +1,19 @@
-"""What programs receive, and how their text becomes bytes.
+"""What programs receive, how its text becomes bytes, and messages of the bus as they are read and written.
 
-Law: names on the wire are bytes that show as text, and every byte that is none survives the way there and back.
+Invariant: names on the wire are bytes shown as text; bytes that are no UTF-8 survive the way there and back.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from bccnd.core import frames, targets
+from bccnd.core.bccn1 import MAX_CHAN, check_chan
+from bccnd.errors import BadDatagram, BadFrame, BusError
+
+#: what a payload may be given as; text is sent as UTF-8
+Data = bytes | str
 
 
 class Message(NamedTuple):
@@ -20,8 +28,13 @@ class Message(NamedTuple):
     peer: str
     received_ns: int
 
+    @property
+    def text(self) -> str:
+        """The payload as text (UTF-8; other bytes become surrogates, which can be sent again)."""
+        return to_text(self.payload)
 
-def to_bytes(text: bytes | str) -> bytes:
+
+def to_bytes(text: Data) -> bytes:
     if not isinstance(text, str):
         return text
     try:
@@ -32,3 +45,53 @@ def to_bytes(text: bytes | str) -> bytes:
 
 def to_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
+
+
+def publication(chan: str, payload: Data) -> bytes:
+    """A message as a frame. Raises BusError: bad_channel."""
+    key = to_bytes(chan)
+    if b"\0" in key:
+        raise BusError("bad_channel", f"a channel holds no NUL: {chan!r}")
+    return frames.message(key, to_bytes(payload))
+
+
+def directed(target: str) -> str:
+    """The channel that reaches a target. Raises BusError: bad_target for an empty one, which would reach all."""
+    if not target:
+        raise BusError("bad_target", "the target is empty; send_all reaches everyone")
+    return f"!{target}"
+
+
+def mode(name: str, value: str, values: tuple[str, ...]) -> bytes:
+    """The frame that sets a mode. Raises BusError: bad_mode."""
+    if value not in values:
+        raise BusError("bad_mode", f"{value!r} is none of {', '.join(values)}")
+    return frames.request(f"{name}/{value}".encode("ascii"))
+
+
+def _read_channel(key: bytes) -> tuple[str, str, bool]:
+    """A key as text, the form of messages on it, and whether they carry meta."""
+    form = targets.FORM_NAMES[targets.PLAIN if key.startswith(b"!/") else targets.form_of(key)]
+    try:
+        check_chan(key)
+    except BadDatagram:
+        return to_text(key), form, False
+    return to_text(key), form, True
+
+
+#: most messages are on one of a few channels
+_channel: Final = lru_cache(512)(_read_channel)
+
+
+def read_message(key: bytes, payload: bytes, clock_ns: int) -> Message:
+    """A message of the bus that came at ``clock_ns``."""
+    chan, form, with_meta = _channel(key) if len(key) <= MAX_CHAN else _read_channel(key)
+    if with_meta:
+        try:
+            src, seq, received_ns, peer, rest = frames.read_meta(payload)
+        except BadFrame:
+            pass
+        else:
+            return Message(to_text(src), seq, chan, rest, form, peer, received_ns)
+    # A key that is no channel was never on its way to a segment and carries nothing but its payload.
+    return Message("", 0, chan, payload, form, "local", clock_ns)

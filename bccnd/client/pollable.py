@@ -41,7 +41,7 @@ class PollableDescriptor:
         """Be readable when ``sock`` is (or may be written to, if ``writes``), or after ``wait`` seconds."""
         events = select.EPOLLIN | (select.EPOLLOUT if writes else 0)
         if sock is not self._sock:
-            if self._sock is not None:
+            if self._sock is not None and self._sock.fileno() >= 0:
                 self._epoll.unregister(self._sock)
             if sock is not None:
                 self._epoll.register(sock, events)

@@ -1,140 +1,162 @@
-"""What a connection to the daemon is beyond its socket: what was asked for, what has come, and when to try again.
+"""The state of a program's connection to the daemon, without I/O: what is subscribed, what is to be sent, what has
+come, and when to connect again.
 
-Law: no socket and no clock; both are told. What a program holds (subscriptions, tag, modes) is said again to every
-daemon that it meets, before anything else; what was sent is never sent again. Everything that came is an event or
-the answer to a question, and where something may be missing an event says so.
+A transport passes in what happens (`connected`, `feed`, `disconnected`, `connect_failed`), sends what `data_to_send`
+gives, and comes back after `next_timeout`. There is no socket and no clock here; times are passed in, in seconds
+(monotonic).
+
+Invariant: subscriptions, tag and modes are restored on each connection before anything else is sent; a frame is sent
+at most once; where messages may be missing, an event says so.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Generator
+from functools import partial
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final
 
-from bccnd.client.message import Message, to_bytes, to_text
-from bccnd.core import frames, targets
-from bccnd.core.bccn1 import MAX_CHAN, check_chan
-from bccnd.errors import BadDatagram, BadFrame, BusError
+from bccnd.client.events import NOT_SERVED, Event, Gap, Reconnected, Refusal, Router
+from bccnd.client.message import read_message, to_bytes, to_text
+from bccnd.core import frames
+from bccnd.errors import BadFrame, BusError, ConnectionLost, RequestTimeout
 
-#: seconds to wait for the daemon's answer, or for the daemon to come back
+__all__ = ["PATIENCE", "Event", "Gap", "Outgoing", "Reconnected", "Refusal", "Request", "Session"]
+
+#: seconds to wait for an answer of the daemon, or for the daemon to come back
 PATIENCE: Final = 5.0
-#: seconds between attempts to reach it again: the first one, and what doubling ends at
+#: seconds between attempts to connect again: the first one, and the most that doubling leads to
 SHORTEST: Final = 0.05
 LONGEST: Final = 2.0
 
-SOFT: Final = ("queue", "discard", "block", "error")
-HARD: Final = ("discard", "block", "error")
-ORDERS: Final = ("queue", "stack", "random")
-
-#: what who is turned away at the door is told
-TURNED_AWAY: Final = ("too_many_clients", "too_many_clients_of_user", "not_admitted")
-
-#: what every connection asks for by itself, and does without where the daemon is too old to know it
-_OPTIONAL: Final = (to_text(frames.META_ON), to_text(frames.BATCH_ON))
+#: what every connection asks for by itself; a daemon that is too old to know it refuses it, which is no error
+OPTIONAL: Final = (to_text(frames.META_ON), to_text(frames.BATCH_ON))
 
 #: refusals that name something else than the request that they are about
 _ABOUT: Final = {frames.STATS: "unknown_listing", frames.TAG: "bad_tag"}
-#: requests that have no answer but a refusal: a sync behind them says that there was none
+#: requests that have no answer but a refusal: the answer to a sync behind them means that they were accepted
 _UNANSWERED: Final = (frames.TAG, frames.LOCAL_ON, frames.LOCAL_OFF)
 
 
-class Gap(NamedTuple):
-    """At this place ``lost`` messages were dropped, because this client did not read fast enough."""
+class Outgoing:
+    """A frame to be sent. ``on_sent`` is called at the moment the socket takes it. It is ``done`` then, or when it has
+    failed with ``error``. Unless it is ``patient`` it fails when the daemon is away for longer than `PATIENCE`."""
 
-    lost: int
+    def __init__(self, frame: bytes, on_sent: Callable[[], None] | None = None, *, patient: bool = False) -> None:
+        self.frame = frame
+        self.patient = patient
+        self.deadline: float | None = None
+        self.error: BusError | None = None
+        self.done = False
+        self._on_sent = on_sent
 
+    def sent(self) -> None:
+        if self._on_sent is not None:
+            self._on_sent()
+        self.done = True
 
-class Refusal(NamedTuple):
-    """The daemon refused a frame of ours; ``key`` is the channel or pattern it was about. With an empty key and
-    ``too_many_clients``, ``too_many_clients_of_user`` or ``not_admitted`` it does not serve us at all, for now."""
-
-    reason: str
-    key: str
-
-
-class Reconnected(NamedTuple):
-    """Here the connection was away, for ``seconds`` at most. What was sent in the meantime is missing, and nobody
-    knows how much that was; subscriptions, tag and modes are in force again."""
-
-    seconds: float
-
-
-Event = Message | Gap | Refusal | Reconnected
+    def fail(self, error: BusError) -> None:
+        self.error = error
+        self.done = True
 
 
-class Question:
-    """A request whose answer comes under the same key. ``on_done`` is called once there is nothing more to wait for:
-    an answer, a refusal, or the end of the connection that it was asked on (``lost``)."""
+class Request(Outgoing):
+    """A control message that is answered under the same key. It is done when it was answered or refused, or with
+    ``lost`` when the connection has ended first."""
 
-    __slots__ = ("abandoned", "answer", "key", "lost", "on_done", "payload", "published", "refusal")
-
-    def __init__(self, key: bytes, payload: bytes | None = None) -> None:
+    def __init__(self, expect: Callable[[Request], None], key: bytes, payload: bytes | None = None) -> None:
+        super().__init__(frames.request(key, payload), patient=True)
         self.key = key
         self.payload = payload
         self.answer: bytes | None = None
-        self.refusal: Refusal | None = None
         self.lost = False
-        #: nobody waits any more
+        #: the caller no longer waits for the answer
         self.abandoned = False
         #: messages published before it
         self.published = 0
-        self.on_done: Callable[[], None] | None = None
+        self._expect = expect
 
-    @property
-    def frame(self) -> bytes:
-        return frames.request(self.key, self.payload)
+    def sent(self) -> None:
+        self._expect(self)
 
-    @property
-    def done(self) -> bool:
-        return self.answer is not None or self.refusal is not None or self.lost
+    def refuse(self, refusal: Refusal) -> None:
+        self.fail(BusError(refusal.reason, f"the daemon refused {to_text(self.key)}"))
 
-    def settle(self, *, answer: bytes | None = None, refusal: Refusal | None = None, lost: bool = False) -> None:
-        self.answer, self.refusal, self.lost = answer, refusal, lost
-        if self.on_done is not None:
-            self.on_done()
-
-    def result(self) -> bytes:
-        """The answer. Raises BusError for a refusal."""
-        if self.refusal is not None:
-            raise BusError(self.refusal.reason, f"the daemon refused {to_text(self.key)}")
-        return self.answer or b""
+    def settle(self, answer: bytes | None) -> None:
+        """The answer has come, or will not come any more."""
+        self.answer = answer
+        self.lost = answer is None
+        self.done = True
 
 
 class Session:
-    """One program's dealings with the daemons that it meets one after another.
+    """One program's connections to the daemon, one after another. ``ready`` is true while messages may be sent;
+    ``why`` is why the daemon is away; ``refused_by`` the reason why a daemon that is there does not serve this program.
 
-    ``welcome`` is true while frames may be sent. ``events`` wait to be taken; ``missed`` and ``reconnects`` count
-    what was told by those that were. With ``batch`` every daemon is asked to send many messages in one packet.
+    With ``batch`` the daemon is asked to send many messages in one packet, with ``meta`` for the sender of each. With
+    ``reconnect=False`` the first loss is the end; with ``restores`` the first connection is made as all others;
+    ``longest`` bounds the seconds between attempts to connect.
     """
 
-    def __init__(self, *, batch: bool = False) -> None:
-        self.events: deque[Event] = deque()
-        self.missed = 0
-        self.reconnects = 0
-        #: who calls for the first time may speak at once: nothing that the daemon has to know goes before
-        self.welcome = True
-        #: why the daemons that we reach do not serve us; empty when they do
-        self.turned_away = ""
+    def __init__(
+        self,
+        path: str = "",
+        *,
+        batch: bool = False,
+        meta: bool = True,
+        reconnect: bool = True,
+        restores: bool = False,
+        dialect: str | None = None,
+        longest: float | None = None,
+    ) -> None:
+        self.path = path
+        self.router = Router(dialect or "path")
+        #: a first connection may send at once: there is nothing to restore
+        self.ready = not restores
+        self.over = False
+        self.why = ""
+        self.refused_by = ""
+        self.queue: deque[Outgoing] = deque()
+        #: sent before the queue, in place of an earlier one that was not sent yet
+        self.report = b""
+        self._meta = meta
+        self._reconnect = reconnect
+        self._over_why = ""
+        self._longest = LONGEST if longest is None else longest
         self._held: dict[bytes, int] = {}
-        self._tag = b""
-        self._modes: dict[str, bytes] = batch_mode(True) if batch else {}
-        self._questions: deque[Question] = deque()
+        #: restored on each connection, the modes by name
+        self.tag = b""
+        self.modes: dict[str, bytes] = {}
+        if dialect is not None:
+            self.modes["dialect"] = frames.request(frames.DIALECT, to_bytes(dialect))
+        if batch:
+            self.modes["!/bccn/batch"] = frames.request(frames.BATCH_ON)
+        self._opening: deque[bytes] = deque()
+        self._changes: dict[bytes, bool] = {}
+        #: patterns whose last `drop` may be refused
+        self._dropped: deque[bytes] = deque(maxlen=64)
+        self._requests: deque[Request] = deque()
         self._tokens = count(1)
-        self._wait = SHORTEST
-        self._greeting: Question | None = None
+        self._greeting: Request | None = None
+        self._is_connected = False
+        self._wait = min(SHORTEST, self._longest)
+        self._connect_at = 0.0
         #: since when the connection is away, until something has come over the next one
         self._away_since: float | None = None
         #: refusals over a connection on which nothing else has come
         self._held_back: list[Refusal] = []
-        self._heard = False
-        self._told = ""
+        self._served = False
+        self._not_served = ""
         self._published = 0
         self._confirmed = 0
         self._in_doubt = False
 
-    # -- what is held
+    @property
+    def daemon(self) -> str:
+        return f"the daemon at {self.path}"
+
+    # -- what is restored on each connection
 
     def subscribed(self, pattern: bytes) -> None:
         self._held[pattern] = self._held.get(pattern, 0) + 1
@@ -146,289 +168,305 @@ class Session:
         else:
             self._held.pop(pattern, None)
 
-    def tagged(self, tag: bytes) -> None:
-        self._tag = tag
+    def change(self, pattern: bytes, *, wanted: bool) -> None:
+        """Hold a pattern, or no longer; each at most once. A change that was not sent yet is undone by its opposite,
+        so that what waits does not grow."""
+        if wanted == (pattern in self._held):
+            return
+        (self.subscribed if wanted else self.unsubscribed)(pattern)
+        if self._is_connected and self._changes.pop(pattern, None) is None:
+            self._changes[pattern] = wanted
 
-    def set_mode(self, name: str, frame: bytes) -> None:
-        self._modes[name] = frame
+    def drop(self, patterns: tuple[bytes, ...], now: float) -> None:
+        """Unsubscribe from patterns that may have been refused."""
+        for pattern in patterns:
+            self._dropped.append(pattern)
+            on_sent = partial(self.unsubscribed, pattern)
+            self.enqueue(Outgoing(frames.unsubscribe(pattern), on_sent, patient=True), now)
+
+    def ask_again(self, pattern: bytes) -> None:
+        """Subscribe once more to a pattern that is held, but was refused."""
+        if self._is_connected and pattern in self._held:
+            self._changes[pattern] = True
+
+    # -- what is to be sent
+
+    def connected(self) -> None:
+        """The transport has connected: what the daemon has to know is sent first, and unless this is the first
+        connection nothing else before the daemon has confirmed that."""
+        self._is_connected = True
+        if self._meta:
+            self._opening.append(frames.request(frames.META_ON))
+        if self.tag:
+            self._opening.append(frames.request(frames.TAG, self.tag))
+        self._opening.extend(self.modes.values())
+        if not self.ready:
+            for pattern, times in self._held.items():
+                self._opening.extend([frames.subscribe(pattern)] * times)
+            self._greeting = self.sync()
+            self._expect(self._greeting)
+            self._opening.append(self._greeting.frame)
+
+    @property
+    def has_data(self) -> bool:
+        return bool(self._opening or self._changes or self.report or (self.queue and self.ready))
+
+    def data_to_send(self) -> Generator[bytes, None, None]:
+        """Frames that are due, in order. Each counts as sent when the next one is asked for; where the socket does not
+        take one, stop iterating, and it comes again."""
+        while self._opening:
+            yield self._opening[0]
+            self._opening.popleft()
+        while self._changes:
+            pattern, wanted = next(iter(self._changes.items()))
+            yield frames.subscribe(pattern) if wanted else frames.unsubscribe(pattern)
+            del self._changes[pattern]
+        if self.report:
+            yield self.report
+            self.report = b""
+        while self.queue and self.ready:
+            outgoing = self.queue[0]
+            if not outgoing.done:
+                yield outgoing.frame
+            self.queue.popleft()
+            if not outgoing.done:
+                outgoing.sent()
+
+    def refuse_head(self, error: BusError) -> None:
+        """The socket will never take the frame that `data_to_send` has just given."""
+        self.queue[0].fail(error)
+
+    def enqueue(self, outgoing: Outgoing, now: float) -> None:
+        """Send a frame behind those that wait. Raises ConnectionLost when this is over."""
+        self.check()
+        self.queue.append(outgoing)
+        if not self.ready:
+            self._limit(outgoing, now)
+
+    def withdraw(self, outgoing: Outgoing) -> None:
+        """Do not send a frame that was not sent yet."""
+        if outgoing in self.queue:
+            self.queue.remove(outgoing)
+
+    def check(self) -> None:
+        """Raises ConnectionLost when this is over."""
+        if self.over:
+            raise ConnectionLost("connection_lost", self._over_why)
+
+    def away_error(self, waited: float) -> BusError:
+        """The daemon has not come back in time, or does not serve this program."""
+        why = f"does not serve this program now: {self.refused_by}" if self.refused_by else f"is gone: {self.why}"
+        return ConnectionLost("connection_lost", f"{self.daemon} {why} (waited for {waited:g} s)")
+
+    def timeout_error(self, timeout: float) -> BusError:
+        """A request was not answered within so many seconds."""
+        if not self.ready:
+            return self.away_error(timeout)
+        return RequestTimeout("no_answer", f"{self.daemon} has not answered within {timeout:g} s")
 
     def published(self) -> None:
         self._published += 1
 
-    def opening(self) -> list[bytes]:
-        """What every daemon is told first."""
-        said = [frames.request(frames.META_ON)]
-        if self._tag:
-            said.append(frames.request(frames.TAG, self._tag))
-        return [*said, *self._modes.values()]
+    # -- times
 
-    def greeting(self) -> list[bytes]:
-        """What is said to a daemon that we meet again; when the last of it is answered, we are welcome."""
-        said = self.opening()
-        for pattern, times in self._held.items():
-            said += [frames.subscribe(pattern)] * times
-        self._greeting = Question(frames.SYNC, self._token())
-        self.asked(self._greeting)
-        return [*said, self._greeting.frame]
+    def next_timeout(self, now: float) -> float | None:
+        """Seconds until the transport has to connect, or `expire` has something to do; None for neither."""
+        due = [one.deadline for one in self.queue if one.deadline is not None][:1] if not self.ready else []
+        if not self._is_connected and not self.over:
+            due.append(self._connect_at)
+        return max(0.0, min(due) - now) if due else None
 
-    # -- questions
+    def may_connect(self, now: float) -> bool:
+        return not self._is_connected and not self.over and now >= self._connect_at
 
-    def _token(self) -> bytes:
-        # A sync is answered with its own words: an answer that came too late is not taken for another one's.
-        return b"%d of this client" % next(self._tokens)
+    def expire(self, now: float) -> None:
+        """Let frames fail that have waited too long for a daemon that is away."""
+        for outgoing in [one for one in self.queue if one.deadline is not None and one.deadline <= now]:
+            self.queue.remove(outgoing)
+            outgoing.fail(self.away_error(PATIENCE))
 
-    def sync(self) -> Question:
-        return Question(frames.SYNC, self._token())
+    def _limit(self, outgoing: Outgoing, now: float) -> None:
+        if not outgoing.patient and outgoing.deadline is None:
+            outgoing.deadline = now + PATIENCE
 
-    def before(self, question: Question) -> list[Question]:
-        """What is to be sent, one after the other, to have a question answered: itself last.
+    def _pause(self, now: float, jitter: float) -> None:
+        """Set the next attempt to connect; ``jitter`` (0 to 1) spreads programs that have lost the same daemon over
+        the second half of the time."""
+        wait, self._wait = self._wait, min(self._longest, 2 * self._wait)
+        self._connect_at = now + wait * (0.5 + 0.5 * jitter)
 
-        Where somebody has given up on an answer that may still come, or may have been dropped on the way, a sync goes
-        before: its echo says that what was asked earlier is over.
+    # -- requests
+
+    def sync(self) -> Request:
+        # The answer repeats the payload: one that comes too late is not taken for that of another sync.
+        return Request(self._expect, frames.SYNC, b"%d of this client" % next(self._tokens))
+
+    def request(self, key: bytes, payload: bytes | None = None) -> list[Request]:
+        """The requests to send, one after the other, to have one answered, which is the last.
+
+        Where a caller has given up on an answer that may still come, a sync goes before it: its answer means that
+        earlier requests are over.
         """
-        doubtful = question.key != frames.SYNC and any(one.abandoned for one in self._questions)
-        if not doubtful:
-            return [question]
+        request = Request(self._expect, key, payload)
+        if not any(one.abandoned for one in self._requests):
+            return [request]
         marker = self.sync()
         marker.abandoned = True
-        return [marker, question]
+        return [marker, request]
 
-    def asked(self, question: Question) -> None:
-        """A question was sent."""
-        question.published = self._published
-        self._questions.append(question)
+    def accepted(self, key: bytes, payload: bytes | None = None) -> list[Request]:
+        """The requests to send to have one accepted that is answered by a refusal only: with a sync behind it."""
+        return [Request(self._expect, key, payload), self.sync()]
 
-    def tagging(self, tag: bytes) -> list[Question]:
-        """What is to be sent to be called something else; the last one's echo says that nobody has objected."""
-        return [Question(frames.TAG, tag), self.sync()]
+    def _expect(self, request: Request) -> None:
+        """A request was sent."""
+        request.published = self._published
+        self._requests.append(request)
 
-    def locally(self, on: bool) -> list[Question]:
-        """What is to be sent to speak to this host only, or no more; the echo says that nobody has objected."""
-        return [Question(_local(on)), self.sync()]
+    def check_confirmed(self) -> None:
+        """Raises ConnectionLost, once, if a daemon had gone before it had confirmed what was published."""
+        in_doubt, self._in_doubt = self._in_doubt, False
+        if in_doubt:
+            detail = "was away before it had confirmed all that was published: what of it was sent is unknown"
+            raise ConnectionLost("connection_lost", f"{self.daemon} {detail}")
 
-    def spoken_locally(self, on: bool) -> None:
-        """The daemon knows, and the next one is to be told."""
-        self.set_mode("local", frames.request(_local(on)))
+    # -- what has come
 
-    def sure(self) -> bool:
-        """Whether the last sync has confirmed all that was published before it: not where a daemon had gone before it
-        had confirmed what it had taken. Says no once."""
-        sure = not self._in_doubt
-        self._in_doubt = False
-        return sure
+    @property
+    def events(self) -> deque[Event]:
+        """Events for which no subscription object is responsible."""
+        return self.router.inbox.events
 
-    def take_refusals(self) -> list[Refusal]:
-        """Take the refusals from among the events."""
-        refused = [event for event in self.events if isinstance(event, Refusal)]
-        if refused:
-            others = [event for event in self.events if not isinstance(event, Refusal)]
-            self.events.clear()
-            self.events.extend(others)
-        return refused
+    def feed(self, packet: bytes, now: float, clock_ns: int) -> None:
+        """Make events or an answer of a packet that came ``now``; ``clock_ns`` is the wall clock, in nanoseconds.
+        Raises BadFrame; of a batch with a fault nothing is taken.
 
-    # -- what comes
-
-    def take(self) -> Event:
-        """The next event; there must be one."""
-        event = self.events.popleft()
-        if isinstance(event, Message):
-            pass
-        elif isinstance(event, Gap):
-            self.missed += event.lost
-        elif isinstance(event, Reconnected):
-            self.reconnects += 1
-        return event
-
-    def read(self, packet: bytes, now: float, clock_ns: int) -> None:
-        """Make events or an answer of a packet that came ``now`` (monotonic). Raises BadFrame; of a batch that is not
-        in order, nothing is taken.
-
-        Batches come also unasked: some may be on their way to who does not want them any more.
+        Batches may come unasked, too: some may be under way to a client that has just switched them off.
         """
-        if packet.startswith(b"MSGS "):
+        if packet.startswith(frames.MSGS):
             messages = frames.read_batch(packet)
-            self._hear(now)
+            self._confirm_served(now)
+            put = self.router.put_message
             for frame in messages:
                 head, _, payload = frame.partition(b"\0")
-                self.events.append(_message(head[4:], payload, clock_ns))
+                put(read_message(head[4:], payload, clock_ns))
             return
         verb, key, payload = frames.read(packet)
         if verb == frames.MSG:
-            self._hear(now)
-            self.events.append(_message(key, payload, clock_ns))
+            self._confirm_served(now)
+            self.router.put_message(read_message(key, payload, clock_ns))
         elif key == frames.GAP:
             if not payload.isdigit() or len(payload) > 20:
                 raise BadFrame("bad_gap")
-            self._hear(now)
-            self.events.append(Gap(int(payload)))
+            self._confirm_served(now)
+            self.router.put_notice(Gap(int(payload)))
         elif key == frames.ERROR:
             reason, _, about = payload.partition(b" ")
             self._refused(Refusal(to_text(reason), to_text(about)))
         else:
-            self._hear(now)
+            self._confirm_served(now)
             self._answered(key, payload)
 
-    def _hear(self, now: float) -> None:
-        """Something has come that is said only to those who are served."""
-        if self._heard:
+    def _confirm_served(self, now: float) -> None:
+        """Something has come that a daemon sends only to clients that it serves."""
+        if self._served:
             return
-        self._heard = True
+        self._served = True
         if self._away_since is not None:
-            self.events.append(Reconnected(max(0.0, now - self._away_since)))
+            self.router.put_notice(Reconnected(max(0.0, now - self._away_since)))
             self._away_since = None
-        self.events += self._held_back
+        self._release_refusals()
+
+    def _release_refusals(self) -> None:
+        for refusal in self._held_back:
+            self.router.put_refusal(refusal)
         self._held_back = []
 
     def _refused(self, refusal: Refusal) -> None:
-        for question in self._questions:
-            key = to_text(question.key)
-            if refusal.key == key or _ABOUT.get(question.key) == refusal.reason:
-                self._questions.remove(question)
-                question.settle(refusal=refusal)
-                if not question.abandoned:
+        for request in self._requests:
+            if refusal.key == to_text(request.key) or _ABOUT.get(request.key) == refusal.reason:
+                self._requests.remove(request)
+                request.refuse(refusal)
+                if not request.abandoned:
                     return
                 break
-        if not self._heard and refusal.reason in TURNED_AWAY:
-            self._told = refusal.reason
+        if refusal.reason == "not_subscribed" and to_bytes(refusal.key) in self._dropped:
+            return
+        if not self._served and refusal.reason in NOT_SERVED:
+            self._not_served = refusal.reason
+        self._held_back.append(refusal)
         if self._away_since is None:
-            self.events.append(refusal)
-        else:
-            self._held_back.append(refusal)
+            self._release_refusals()
 
     def _answered(self, key: bytes, payload: bytes) -> None:
-        asked = self._questions
-        question = next(
-            (one for one in asked if one.key == key and (key != frames.SYNC or one.payload == payload)), None
+        waiting = self._requests
+        request = next(
+            (one for one in waiting if one.key == key and (key != frames.SYNC or one.payload == payload)), None
         )
-        if question is None:
-            return  # nobody waits for it any more
+        if request is None:
+            return
         if key == frames.SYNC:
-            # What was given up and not answered before will not be answered; some have no answer but a refusal. (Who
-            # has chosen another order for what waits for him may get an answer later, and goes on waiting.)
+            # Earlier requests that were given up will not be answered any more, and some have no answer but a refusal.
+            # (With another order of the queue an answer may come later: those are still waited for.)
             earlier = []
-            while (one := asked.popleft()) is not question:
+            while (one := waiting.popleft()) is not request:
                 if not one.abandoned and one.key not in _UNANSWERED:
                     earlier.append(one)
-            asked.extendleft(reversed(earlier))
-            self._confirmed = max(self._confirmed, question.published)
+            waiting.extendleft(reversed(earlier))
+            self._confirmed = max(self._confirmed, request.published)
         else:
-            asked.remove(question)
-        if question is self._greeting:
+            waiting.remove(request)
+        if request is self._greeting:
             self._greeting = None
-            self.welcome = True
-            self.turned_away = ""
-            self._wait = SHORTEST
-        question.settle(answer=payload)
+            self.ready = True
+            self.refused_by = ""
+            self._wait = min(SHORTEST, self._longest)
+            for outgoing in self.queue:
+                outgoing.deadline = None
+        request.settle(payload)
 
-    # -- losing the daemon
+    # -- the loss of a connection
 
-    def lose(self, since: float) -> None:
-        """The connection has gone; it was last known to be there at ``since`` (monotonic)."""
+    def connect_failed(self, why: str, now: float, jitter: float) -> None:
+        self.why = why
+        self._pause(now, jitter)
+
+    def disconnected(self, why: str, since: float, now: float, jitter: float) -> None:
+        """The connection has ended; it was last known to be there at ``since``."""
+        self.why = why
+        self._is_connected = self.ready = False
         self._in_doubt = self._in_doubt or self._confirmed < self._published
         self._confirmed = self._published
         if self._away_since is None:
             self._away_since = since
-        if not self._heard and self._told:
-            # Reached, and turned away at the door. That is told once, however often it happens.
-            if self._held_back and self._told != self.turned_away:
-                self.events += self._held_back
-            self.turned_away = self._told
-            self._wait = LONGEST
+        if not self._served and self._not_served:
+            # The daemon is there, but does not serve this program. That is an event once, however often it happens.
+            if self._not_served != self.refused_by:
+                self._release_refusals()
+            self.refused_by = self._not_served
+            self._wait = self._longest
         self._held_back = []
-        self._heard = False
-        self._told = ""
-        self.welcome = False
+        self._served = False
+        self._not_served = ""
         self._greeting = None
-        questions, self._questions = self._questions, deque()
-        for question in questions:
-            question.settle(lost=True)
+        self._opening.clear()
+        self._changes.clear()
+        self.report = b""
+        self._pause(now, jitter)
+        requests, self._requests = self._requests, deque()
+        for request in requests:
+            request.settle(None)
+        if not self._reconnect:
+            self.end(f"{self.daemon} is gone: {why}")
+        for outgoing in self.queue:
+            self._limit(outgoing, now)
 
-    def pause(self, jitter: float) -> float:
-        """Seconds to wait before the next attempt; ``jitter`` (0 to 1) spreads programs that have lost the same
-        daemon over the second half of them."""
-        wait, self._wait = self._wait, min(LONGEST, 2 * self._wait)
-        return wait * (0.5 + 0.5 * jitter)
-
-
-def raise_refused(event: Event) -> None:
-    """Raise BusError, with the reason, if the event is a refusal of what the program has asked for."""
-    if not isinstance(event, Refusal) or event.key in _OPTIONAL:
-        return
-    if not event.key and event.reason in TURNED_AWAY:
-        raise BusError(event.reason, "the daemon does not serve this program now")
-    raise BusError(event.reason, f"the daemon refused {event.key!r}")
-
-
-def publication(chan: str, payload: bytes | str) -> bytes:
-    """A message as a frame. Raises BusError: bad_channel."""
-    key = to_bytes(chan)
-    if b"\0" in key:
-        raise BusError("bad_channel", f"a channel holds no NUL: {chan!r}")
-    return frames.message(key, to_bytes(payload))
-
-
-def directed(target: str) -> str:
-    """The channel that reaches a target. Raises BusError: bad_target for nobody, who is not everybody."""
-    if not target:
-        raise BusError("bad_target", "nobody is called nothing; send_all reaches everyone")
-    return f"!{target}"
-
-
-def echo_mode(on: bool) -> dict[str, bytes]:
-    return {"echo": frames.request(frames.ECHO + (b"on" if on else b"off"))}
-
-
-def batch_mode(on: bool) -> dict[str, bytes]:
-    return {"batch": frames.request(frames.BATCH_ON if on else frames.BATCH_OFF)}
-
-
-def _local(on: bool) -> bytes:
-    return frames.LOCAL_ON if on else frames.LOCAL_OFF
-
-
-def blocking_modes(soft: str | None, hard: str | None) -> dict[str, bytes]:
-    """Frames by what they set. Raises BusError: bad_mode."""
-    modes = {}
-    if soft is not None:
-        modes["soft"] = frames.request(frames.SOFT + _one_of(soft, SOFT))
-    if hard is not None:
-        modes["hard"] = frames.request(frames.HARD + _one_of(hard, HARD))
-    return modes
-
-
-def order_mode(order: str) -> dict[str, bytes]:
-    """Raises BusError: bad_mode."""
-    return {"order": frames.request(frames.ORDER + _one_of(order, ORDERS))}
-
-
-def _one_of(name: str, names: tuple[str, ...]) -> bytes:
-    if name not in names:
-        raise BusError("bad_mode", f"{name!r} is none of {', '.join(names)}")
-    return name.encode("ascii")
-
-
-def _read_channel(key: bytes) -> tuple[str, str, bool]:
-    """A key as text, the form of messages on it, and whether they carry meta."""
-    form = targets.FORM_NAMES[targets.PLAIN if key.startswith(b"!/") else targets.form_of(key)]
-    try:
-        check_chan(key)
-    except BadDatagram:
-        return to_text(key), form, False
-    return to_text(key), form, True
-
-
-#: most messages are on one of a few channels
-_channel: Final = lru_cache(512)(_read_channel)
-
-
-def _message(key: bytes, payload: bytes, clock_ns: int) -> Message:
-    chan, form, with_meta = _channel(key) if len(key) <= MAX_CHAN else _read_channel(key)
-    if with_meta:
-        try:
-            src, seq, received_ns, peer, rest = frames.read_meta(payload)
-        except BadFrame:
-            pass
-        else:
-            return Message(to_text(src), seq, chan, rest, form, peer, received_ns)
-    # A key that is no channel was never on its way to a segment and carries nothing but its payload.
-    return Message("", 0, chan, payload, form, "local", clock_ns)
+    def end(self, why: str) -> None:
+        """This is over: all that waits fails."""
+        self.over = True
+        self._over_why = why
+        while self.queue:
+            self.queue.popleft().fail(ConnectionLost("connection_lost", why))
+        requests, self._requests = self._requests, deque()
+        for request in requests:
+            request.settle(None)

@@ -1,27 +1,44 @@
-"""The socket of a connection to the daemon: its address, connecting, sending a frame, and the errors of it."""
+"""The socket of a connection to the daemon: connecting, reading and sending, without waiting; and, on top of that, a
+transport for asyncio that keeps a session connected.
+
+The blocking client and the recorder wait for the same socket with poll and with the recorder's own loop.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
-from typing import Final
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
+from bccnd.client.session import Outgoing, Session
 from bccnd.core import frames
 from bccnd.core.address import MAX_PATH, read_address
-from bccnd.errors import BadAddress, BusError
+from bccnd.errors import BadAddress, BadFrame, BusError
 
-#: the largest packet of the bus, and the particulars of its sender that the daemon may put in
+if TYPE_CHECKING:
+    import asyncio
+
+#: the largest packet of the bus, and the details of its sender that the daemon may add
 BUFFER: Final = frames.MAX_PACKET + 4096
+#: as a plain number, which takes less time to pass
+_FLAGS: Final = int(socket.MSG_NOSIGNAL)
+#: milliseconds; poll takes no more
+_LONGEST_POLL: Final = 2**31 - 1
+#: packets read before other callbacks of the loop have their turn
+TURN: Final = 64
 
 
 def usual_path() -> str:
-    """Where the daemon is, if nobody says so."""
+    """Where the daemon is by default."""
     return os.environ.get("BCCN_SOCKET") or frames.DEFAULT_SOCKET
 
 
 def address_of(path: str) -> str | bytes:
-    """What the kernel calls a path, wherever this program may change its directory to. Raises BusError."""
+    """The address of a path for the kernel, wherever this program changes its directory to. Raises BusError."""
     try:
         address = read_address(path)
     except BadAddress as bad:
@@ -35,8 +52,12 @@ def address_of(path: str) -> str | bytes:
     return address
 
 
+def unreachable(path: str, error: OSError) -> BusError:
+    return BusError("no_daemon", f"cannot reach the daemon at {path}: {error.strerror or error}")
+
+
 def dial(address: str | bytes) -> socket.socket:
-    """A socket, not blocking, that is connected. Raises OSError; BlockingIOError where too many wait for an answer."""
+    """A connected socket that does not block. Raises OSError; BlockingIOError where the listener's backlog is full."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
     try:
         sock.connect(address)
@@ -46,16 +67,18 @@ def dial(address: str | bytes) -> socket.socket:
     return sock
 
 
-def give(sock: socket.socket, frame: bytes, flags: int = 0) -> None:
+def give(sock: socket.socket, frame: bytes) -> None:
     """Send a frame; for a large one, which the kernel does not take by itself, room is made. Raises OSError;
-    BlockingIOError where the socket is full, if it does not block or ``flags`` has MSG_DONTWAIT."""
+    BlockingIOError where the socket is full."""
     try:
-        sock.send(frame, socket.MSG_NOSIGNAL | flags)
+        sock.send(frame, _FLAGS)
     except OSError as error:
+        if error.errno == errno.ENOBUFS:
+            raise BlockingIOError(errno.EAGAIN, "no buffers") from error
         if error.errno != errno.EMSGSIZE or len(frame) > frames.MAX_PACKET:
             raise
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, frames.MAX_PACKET)
-        sock.send(frame, socket.MSG_NOSIGNAL | flags)
+        sock.send(frame, _FLAGS)
 
 
 def jitter() -> float:
@@ -63,23 +86,264 @@ def jitter() -> float:
     return os.urandom(1)[0] / 255
 
 
-def unreachable(path: str, error: OSError) -> BusError:
-    return BusError("no_daemon", f"cannot reach the daemon at {path}: {error.strerror or error}")
+class PacketReader:
+    """Reads packets from a socket into one buffer."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(BUFFER)
+        self._view = memoryview(self._buffer)
+
+    def read(self, sock: socket.socket) -> bytes:
+        """The next packet; empty at the end. Raises OSError; BlockingIOError where there is none yet."""
+        try:
+            size = sock.recv_into(self._buffer)
+        except ConnectionResetError:  # reported once; what the daemon sent before its end is still there
+            size = sock.recv_into(self._buffer)
+        return bytes(self._view[:size])
 
 
-def unsent(frame: bytes) -> BusError:
+class SessionSocket:
+    """Moves packets between a session and its socket, without waiting. ``feed`` takes packets in place of the session,
+    for those that want them raw."""
+
+    def __init__(self, session: Session, feed: Callable[[bytes], None] | None = None, *, send_buffer: int = 0) -> None:
+        self.session = session
+        self.sock: socket.socket | None = None
+        self.closed = False
+        self._address = address_of(session.path)
+        self._feed = feed
+        self._send_buffer = send_buffer
+        self._reader = PacketReader()
+        #: when the connection was last known to be there
+        self._known = time.monotonic()
+
+    def connect(self) -> None:
+        """Connect now. Raises OSError."""
+        self.sock = dial(self._address)
+        if self._send_buffer:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer)
+        self._known = time.monotonic()
+        self.session.connected()
+
+    def reconnect(self) -> None:
+        """Try to connect; where that fails, the session knows when to try again."""
+        try:
+            self.connect()
+        except OSError as error:
+            self.session.connect_failed(error.strerror or str(error), time.monotonic(), jitter())
+
+    def send_now(self, frame: bytes) -> bool:
+        """Send a frame, if nothing else has to be sent before it; whether it was taken. Raises BusError: too_long;
+        connection_lost where this is over."""
+        sock, session = self.sock, self.session
+        if sock is None or not session.ready or session.has_data:
+            session.check()
+            return False
+        try:
+            give(sock, frame)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno == errno.EMSGSIZE:
+                raise _too_long(frame) from error
+            self.lose(error.strerror or str(error))
+            session.check()
+            return False
+        return True
+
+    def flush(self) -> None:
+        """Send what is due, as far as the socket takes it."""
+        sock = self.sock
+        if sock is None:
+            return
+        try:
+            for frame in self.session.data_to_send():
+                try:
+                    give(sock, frame)
+                except OSError as error:
+                    if error.errno != errno.EMSGSIZE:
+                        raise
+                    self.session.refuse_head(_too_long(frame))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self.lose(error.strerror or str(error))
+
+    def receive(self) -> bool:
+        """Take in one packet; False where there is none."""
+        sock = self.sock
+        if sock is None:
+            return False
+        try:
+            if not self._take(sock):
+                self.lose("it has closed the connection", rest=False)
+        except BlockingIOError:
+            self._known = time.monotonic()
+            return False
+        except OSError as error:
+            self.lose(error.strerror or str(error))
+        except BadFrame as error:
+            self.lose(f"what it sent was no frame ({error})", rest=False)
+        return True
+
+    def wait(self, seconds: float | None, *, reads: bool) -> None:
+        """Wait for a packet, if ``reads``, and for room if there is something to send."""
+        poll = select.poll()
+        if self.sock is not None:
+            poll.register(self.sock, select.POLLIN * reads | select.POLLOUT * self.session.has_data)
+        poll.poll(None if seconds is None else min(seconds * 1000, _LONGEST_POLL))
+        if self.sock is not None:
+            self._known = time.monotonic()
+
+    def _take(self, sock: socket.socket) -> int:
+        packet = self._reader.read(sock)
+        if packet:
+            if self._feed is None:
+                self.session.feed(packet, time.monotonic(), time.time_ns())
+            else:
+                self._feed(packet)
+        return len(packet)
+
+    def lose(self, why: str, *, rest: bool = True) -> None:
+        """The connection has ended; what had come before is still taken in, if there may be any."""
+        sock = self.sock
+        if sock is None:
+            return
+        try:
+            while rest and self._take(sock):
+                pass
+        except (OSError, BadFrame):
+            pass
+        self.sock = None
+        sock.close()
+        now = time.monotonic()
+        self.session.disconnected(why, self._known, now, jitter())
+
+    def close(self) -> None:
+        self.closed = True
+        if self.sock is not None:
+            self.sock.close()
+            self.sock = None
+
+
+def _too_long(frame: bytes) -> BusError:
     return BusError("too_long", f"{len(frame)} bytes are more than the socket takes")
 
 
-def away(daemon: str, turned_away: str, why: str, patience: float) -> BusError:
-    """The daemon has not come back in time, or does not serve us."""
-    if turned_away:
-        why = f"{daemon} does not serve this program now: {turned_away}"
-    return BusError("connection_lost", f"{why} (waited for {patience:g} s)")
+class Transport(SessionSocket):
+    """Keeps a session connected on an asyncio loop, by callbacks alone: there is no task to be left behind.
 
+    ``on_turn`` is called when packets were read or sent or the connection has come or gone, ``on_empty`` when nothing
+    is left to be read. While ``may_read`` says no, nothing is read, and the daemon queues or drops; call `arrange` when
+    that changes.
+    """
 
-def unconfirmed(path: str) -> BusError:
-    return BusError(
-        "connection_lost",
-        f"the daemon at {path} was away before it had confirmed all that was published: what of it was sent is unknown",
-    )
+    def __init__(
+        self,
+        session: Session,
+        loop: asyncio.AbstractEventLoop,
+        on_turn: Callable[[], None],
+        *,
+        feed: Callable[[bytes], None] | None = None,
+        on_empty: Callable[[], None] = lambda: None,
+        may_read: Callable[[bool], bool] = lambda _reads: True,
+        send_buffer: int = 0,
+        turn: int = TURN,
+    ) -> None:
+        super().__init__(session, feed, send_buffer=send_buffer)
+        self._loop = loop
+        self._on_turn = on_turn
+        self._on_empty = on_empty
+        self._may_read = may_read
+        self._turn = turn
+        self._reads = self._writes = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def send(self, outgoing: Outgoing) -> None:
+        """Send a frame, behind those that wait. Raises ConnectionLost where this is over."""
+        self.session.enqueue(outgoing, time.monotonic())
+        self.flush()
+
+    def flush(self) -> None:
+        super().flush()
+        self._on_turn()
+        self.arrange()
+
+    def on_readable(self) -> None:
+        """Take in what is there, a turn of it."""
+        ready = self.session.ready
+        for _ in range(self._turn):
+            if not self.receive():
+                if self.sock is not None:
+                    self._on_empty()
+                break
+            if not self._may_read(self._reads):
+                break
+        if self.session.ready != ready:
+            self.flush()
+        self._on_turn()
+        self.arrange()
+
+    def lose(self, why: str, *, rest: bool = True) -> None:
+        sock = self.sock
+        if sock is None:
+            return
+        if self._reads:  # the loop would have reported the end at once
+            self._known = time.monotonic()
+        self._unwatch(sock)
+        super().lose(why, rest=rest)
+        self._loop.call_soon(self._after_loss)
+
+    def _after_loss(self) -> None:
+        if not self.closed:
+            self._on_turn()
+            self.arrange()
+
+    def open(self) -> None:
+        """Connect; where that fails, again and again."""
+        self._on_timer()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = time.monotonic()
+        self.session.expire(now)
+        if self.session.may_connect(now):
+            self.reconnect()
+            self.flush()
+            self._on_turn()
+        self.arrange()
+
+    def arrange(self) -> None:
+        """Have the loop watch for what can be done next."""
+        if self.closed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wait = self.session.next_timeout(time.monotonic()) if self.sock is None or not self.session.ready else None
+        if wait is not None:
+            self._timer = self._loop.call_later(wait, self._on_timer)
+        sock = self.sock
+        if sock is None:
+            return
+        reads, writes = self._may_read(self._reads), self.session.has_data
+        if reads != self._reads:
+            self._known = time.monotonic()
+            (self._loop.add_reader(sock, self.on_readable) if reads else self._loop.remove_reader(sock))
+        if writes != self._writes:
+            (self._loop.add_writer(sock, self.flush) if writes else self._loop.remove_writer(sock))
+        self._reads, self._writes = reads, writes
+
+    def _unwatch(self, sock: socket.socket) -> None:
+        if self._reads:
+            self._loop.remove_reader(sock)
+        if self._writes:
+            self._loop.remove_writer(sock)
+        self._reads = self._writes = False
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.sock is not None:
+            self._unwatch(self.sock)
+        super().close()

@@ -1,29 +1,27 @@
 """A connection to the tap of a daemon: packets as they come.
 
-Law: one connection, never another one behind it: where it ends, what the daemon counts may begin anew. What is asked
-is answered in its place among what the tap tells, so that an answer says that all before it has come.
+It is one connection that is not made again: where it ends, what the daemon counts may begin anew. An answer comes in
+its place among the packets of the tap, so that all before it has come.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import socket
 from collections.abc import Callable
 from typing import Final
 
-from bccnd.client.transport import BUFFER, address_of, dial
+from bccnd.client.transport import TURN, PacketReader, address_of, dial, give, unreachable
 from bccnd.core import frames
-from bccnd.errors import BadFrame, BusError
+from bccnd.errors import BadFrame, BusError, ConnectionLost
 
-#: packets taken at once, before anything else has its turn
-_TURN: Final = 64
 _SYNC: Final = b"CMSG %b\0" % frames.SYNC
 
 
 class Tap:
-    """``on_packet`` gets what the tap tells, gaps among it; ``on_echo`` the token of a sync that came back;
-    ``on_drops`` how many datagrams the kernel has dropped before the daemon read them, since some time in the past.
+    """``on_packet`` is called with each packet of the tap, or gap; ``on_echo`` with the token of a sync that was
+    answered; ``on_drops`` with how many datagrams the kernel has dropped before the daemon read them, since some time
+    in the past.
 
     Raises BusError: no_daemon, bad_address.
     """
@@ -39,35 +37,34 @@ class Tap:
         try:
             self._sock = dial(address_of(path))
         except OSError as error:
-            raise BusError("no_daemon", f"cannot reach the daemon at {path}: {error.strerror or error}") from error
+            raise unreachable(path, error) from error
         self._on_packet = on_packet
         self._on_echo = on_echo
         self._on_drops = on_drops
-        self._buffer = bytearray(BUFFER)
-        self._view = memoryview(self._buffer)
+        self._reader = PacketReader()
 
     def fileno(self) -> int:
         return self._sock.fileno()
 
     def subscribe(self, token: bytes) -> None:
-        """Ask for everything; when ``token`` comes back, it is in force. Raises BusError: connection_lost."""
+        """Subscribe to everything; when ``token`` is answered, it is in force. Raises BusError: connection_lost."""
         self._send(frames.request(frames.BATCH_ON))
         self.ask_drops()
         self._send(frames.subscribe(frames.TAP))
         self.sync(token)
 
     def unsubscribe(self, token: bytes) -> None:
-        """Ask for nothing more; when ``token`` comes back, all has come that there is."""
+        """Unsubscribe; when ``token`` is answered, everything has come."""
         self.ask_drops()
         self._send(frames.unsubscribe(frames.TAP))
         self.sync(token)
 
     def sync(self, token: bytes) -> None:
-        """Have a token sent back behind all that has come up to now."""
+        """Have a token sent back after all that came before."""
         self._send(frames.control(frames.SYNC, token))
 
     def report(self, text: bytes) -> None:
-        """Tell the daemon what is not kept; one that does not know of that is not bothered by it."""
+        """Report to the daemon what is not kept; one that is too old to know it ignores that."""
         self._send(frames.control(frames.RECORDER, text))
 
     def ask_drops(self) -> None:
@@ -75,25 +72,23 @@ class Tap:
 
     def _send(self, frame: bytes) -> None:
         try:
-            with contextlib.suppress(BlockingIOError):  # a daemon that does not read is asked again
-                self._sock.send(frame, socket.MSG_NOSIGNAL)
+            with contextlib.suppress(BlockingIOError):  # it is sent again later
+                give(self._sock, frame)
         except OSError as error:
-            raise BusError("connection_lost", f"the daemon is gone: {error.strerror}") from error
+            raise ConnectionLost("connection_lost", f"the daemon is gone: {error.strerror}") from error
 
     def receive(self) -> None:
         """Take what is there. Raises BusError: connection_lost, or what was refused."""
-        for _ in range(_TURN):
+        for _ in range(TURN):
             try:
-                size = self._sock.recv_into(self._buffer)
+                packet = self._reader.read(self._sock)
             except BlockingIOError:
                 return
-            except ConnectionResetError:
-                continue  # said once; what the daemon sent before its end is still there
             except OSError as error:
-                raise BusError("connection_lost", f"the daemon is gone: {error.strerror}") from error
-            if not size:
-                raise BusError("connection_lost", "the daemon is gone: it has closed the connection")
-            self._take(bytes(self._view[:size]))
+                raise ConnectionLost("connection_lost", f"the daemon is gone: {error.strerror}") from error
+            if not packet:
+                raise ConnectionLost("connection_lost", "the daemon is gone: it has closed the connection")
+            self._take(packet)
 
     def _take(self, packet: bytes) -> None:
         if not packet.startswith(b"CMSG "):

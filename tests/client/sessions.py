@@ -47,9 +47,17 @@ class Driven(Closing):
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.bus, name)
-        if not asyncio.iscoroutinefunction(value):
+        if not asyncio.iscoroutinefunction(value) and name != "subscribe":
             return value
-        return lambda *arguments, **options: self.run(value(*arguments, **options))
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            async def whole() -> Any:
+                result = value(*arguments, **options)
+                return await result if isinstance(result, Awaitable) else result
+
+            return self.run(whole())
+
+        return call
 
     def __iter__(self) -> Iterator[Message]:
         while True:
@@ -147,5 +155,4 @@ def without_syncs(said: list[bytes]) -> list[bytes]:
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let calls give up soon."""
-    monkeypatch.setattr("bccnd.client.bus.PATIENCE", 0.1)
-    monkeypatch.setattr("bccnd.client.aio.PATIENCE", 0.1)
+    monkeypatch.setattr("bccnd.client.session.PATIENCE", 0.1)

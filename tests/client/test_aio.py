@@ -14,9 +14,10 @@ import pytest
 import bccnd
 import bccnd.aio
 from bccnd.aio import AsyncConnection
-from bccnd.client.aio import MAX_EVENTS
+from bccnd.client.events import MAX_EVENTS
 from bccnd.client.message import Message
 from bccnd.client.session import Event, Reconnected, Refusal
+from bccnd.client.transport import dial
 from bccnd.core import frames
 from bccnd.errors import BusError
 from tests.client.segments import descriptors
@@ -266,19 +267,23 @@ async def test_a_loss_is_noticed_behind_what_waits(bus: AsyncConnection, bare: B
     assert isinstance(await bus.receive(PATIENCE), Reconnected)
 
 
-def test_a_client_that_is_turned_away_before_it_has_read_anything_was_not_away_for_long(bare: Bare) -> None:
-    async def scene() -> None:
-        gone, sock = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        gone.send(frames.error("too_many_clients", b""))
-        gone.close()
-        sock.setblocking(False)
-        async with AsyncConnection(str(bare.address), bare.address, sock, reconnect=True) as bus:
-            assert isinstance(await bus.receive(PATIENCE), Refusal)
-            event = await bus.receive(PATIENCE)
+def test_a_client_that_is_turned_away_before_it_has_read_anything_was_not_away_for_long(
+    bare: Bare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, sock = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    gone.send(frames.error("too_many_clients", b""))
+    gone.close()
+    sock.setblocking(False)
+    sockets = iter((sock,))
+    monkeypatch.setattr("bccnd.client.transport.dial", lambda address: next(sockets, None) or dial(address))
+
+    async def scene(bus: AsyncConnection) -> None:
+        assert isinstance(await bus.receive(PATIENCE), Refusal)
+        event = await bus.receive(PATIENCE)
         assert isinstance(event, Reconnected)
         assert 0 <= event.seconds < PATIENCE
 
-    asyncio.run(scene())
+    play(bare.address, scene)
 
 
 @played

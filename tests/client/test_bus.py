@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
 import select
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -85,10 +87,10 @@ def test_a_socket_without_a_daemon_and_a_path_that_is_too_long_are_no_daemon(tmp
 def test_a_connection_that_fails_at_the_first_word_leaves_nothing_open(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(_self: Connection, _frame: bytes) -> None:
-        raise BusError("connection_lost", "gone")
+    def fails(_sock: socket.socket, _frame: bytes) -> None:
+        raise BrokenPipeError(errno.EPIPE, "gone")
 
-    monkeypatch.setattr(Connection, "_send", fails)
+    monkeypatch.setattr("bccnd.client.transport.give", fails)
     before = descriptors()
     with pytest.raises(BusError) as caught:
         connect(hub.path)

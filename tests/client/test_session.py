@@ -14,7 +14,8 @@ import pytest
 
 from bccnd.client.bus import Connection, connect
 from bccnd.client.message import Message
-from bccnd.client.session import LONGEST, SHORTEST, Event, Gap, Question, Reconnected, Refusal, Session
+from bccnd.client.session import LONGEST, SHORTEST, Event, Gap, Outgoing, Reconnected, Refusal, Request, Session
+from bccnd.client.session import PATIENCE as PATIENCE_OF_SESSION
 from bccnd.client.transport import dial
 from bccnd.core import frames
 from bccnd.core.address import write_address
@@ -26,15 +27,26 @@ from tests.support import PATIENCE, wait
 
 def reads(session: Session, *packets: bytes, now: float = 1.0) -> None:
     for packet in packets:
-        session.read(packet, now, 77)
+        session.feed(packet, now, 77)
+
+
+def lose(session: Session, now: float) -> None:
+    session.disconnected("gone", now, now, 1.0)
+
+
+def reconnect(session: Session) -> list[bytes]:
+    """What is sent over a new connection."""
+    session.connected()
+    return list(session.data_to_send())
 
 
 def held(session: Session) -> list[bytes]:
-    """What is said to the next daemon, between the first word and the last, which is asked for an echo."""
-    first, *said, last = session.greeting()
+    """What is sent over a new connection, between the first frame and the last, which is a sync."""
+    lose(session, 1.0)
+    first, *sent, last = reconnect(session)
     assert first == META
     assert last.startswith(b"CMSG !/bccn/sync\0")
-    return said
+    return sent
 
 
 def test_every_subscription_is_restored_as_often_as_it_is_held() -> None:
@@ -112,42 +124,47 @@ def test_what_is_no_frame_is_an_error_and_nothing_of_it_is_taken(packet: bytes) 
 def test_what_is_missing_counts_once_it_was_taken() -> None:
     session = Session()
     reads(session, frames.gap(3))
-    session.lose(1.0)
+    lose(session, 1.0)
     reads(session, batch(b"1", b"2"), now=2.5)  # a sign that a daemon serves us again
     reads(session, frames.gap(4), now=3.0)
-    assert (session.missed, session.reconnects) == (0, 0)
-    assert [session.take(), session.take()] == [Gap(3), Reconnected(1.5)]
-    assert (session.missed, session.reconnects, len(session.events)) == (3, 1, 3)
-    assert [session.take() for _ in range(3)][2] == Gap(4)
-    assert session.missed == 7
+    assert (session.router.inbox.lost, session.router.inbox.reconnects) == (0, 0)
+    assert [session.router.inbox.take(), session.router.inbox.take()] == [Gap(3), Reconnected(1.5)]
+    assert (session.router.inbox.lost, session.router.inbox.reconnects, len(session.events)) == (3, 1, 3)
+    assert [session.router.inbox.take() for _ in range(3)][2] == Gap(4)
+    assert session.router.inbox.lost == 7
 
 
-# -- the session: questions
+# -- the session: requests
 
 
-def ask(session: Session, key: bytes, payload: bytes | None = None) -> Question:
-    questions = session.before(Question(key, payload))
-    for question in questions:
-        session.asked(question)
-    return questions[-1]
+def sent(session: Session, requests: list[Request]) -> Request:
+    """Send requests; returns the last one."""
+    for one in requests:
+        session.enqueue(one, 0.0)
+    assert list(session.data_to_send()) == [one.frame for one in requests]
+    return requests[-1]
 
 
-def test_answers_go_to_the_first_question() -> None:
+def ask(session: Session, key: bytes, payload: bytes | None = None) -> Request:
+    return sent(session, session.request(key, payload))
+
+
+def test_answers_go_to_the_first_request() -> None:
     session = Session()
     one, other, third = ask(session, b"x"), ask(session, b"y"), ask(session, b"x")
     for key, payload in ((b"x", b"1"), (b"x", b"2"), (b"y", b"3"), (b"y", b"4")):
         reads(session, frames.control(key, payload))
-    assert [one.result(), third.result(), other.result()] == [b"1", b"2", b"3"]
+    assert [one.answer, third.answer, other.answer] == [b"1", b"2", b"3"]
     assert not session.events
 
 
-def test_a_late_answer_or_refusal_goes_to_the_question_that_was_given_up() -> None:
+def test_a_late_answer_or_refusal_goes_to_the_request_that_was_given_up() -> None:
     session = Session()
     late = ask(session, frames.STATS, b"clients")
     late.abandoned = True
-    question = ask(session, frames.STATS, b"daemon")
+    request = ask(session, frames.STATS, b"daemon")
     reads(session, frames.control(frames.STATS, b"the clients"), frames.control(frames.STATS, b"the daemon"))
-    assert question.result() == b"the daemon"
+    assert request.answer == b"the daemon"
     assert not session.events
     ask(session, b"x").abandoned = True
     reads(session, frames.error("unknown_control", b"x"))
@@ -156,18 +173,13 @@ def test_a_late_answer_or_refusal_goes_to_the_question_that_was_given_up() -> No
 
 def test_an_answer_that_never_comes_is_not_expected_after_a_sync() -> None:
     session = Session()
-    dropped = Question(frames.STATS, b"clients")
-    session.asked(dropped)
-    dropped.abandoned = True
-    marker, question = session.before(Question(frames.STATS, b"daemon"))
+    ask(session, frames.STATS, b"clients").abandoned = True
+    marker, request = session.request(frames.STATS, b"daemon")
     assert marker.key == frames.SYNC
-    session.asked(marker)
-    session.asked(question)
-    reads(session, marker.frame)
-    reads(session, frames.control(frames.STATS, b"the daemon"))
-    assert question.result() == b"the daemon"
-    assert session.before(Question(frames.STATS)) != [marker]
-    assert len(session.before(Question(frames.STATS))) == 1
+    sent(session, [marker, request])
+    reads(session, marker.frame, frames.control(frames.STATS, b"the daemon"))
+    assert request.answer == b"the daemon"
+    assert len(session.request(frames.STATS)) == 1
 
 
 @pytest.mark.parametrize(
@@ -180,97 +192,137 @@ def test_an_answer_that_never_comes_is_not_expected_after_a_sync() -> None:
         (b"x", ("unknown_control", b"x")),
     ],
 )
-def test_a_refusal_of_a_question_is_its_answer_and_no_event(key: bytes, refusal: tuple[str, bytes]) -> None:
+def test_a_refusal_of_a_request_is_its_answer_and_no_event(key: bytes, refusal: tuple[str, bytes]) -> None:
     session = Session()
-    question = ask(session, key, b"nosuch")
+    request = ask(session, key, b"nosuch")
     reads(session, frames.error("bad_channel", b"two words"), frames.error(*refusal))
     assert list(session.events) == [Refusal("bad_channel", "two words")]
-    with pytest.raises(BusError) as caught:
-        question.result()
-    assert caught.value.reason == refusal[0]
+    assert request.error is not None
+    assert request.error.reason == refusal[0]
 
 
-@pytest.mark.parametrize(
-    ("begin", "frame"),
-    [
-        (lambda session: session.tagging(b"door"), b"CMSG !/bccn/tag\0door"),
-        (lambda session: session.locally(True), b"CMSG !/bccn/local/on"),
-        (lambda session: session.locally(False), b"CMSG !/bccn/local/off"),
-    ],
-)
-def test_a_tag_or_mode_is_in_force_when_the_echo_behind_it_comes(
-    begin: Callable[[Session], tuple[Question, Question]], frame: bytes
-) -> None:
+@pytest.mark.parametrize(("key", "payload"), [(frames.TAG, b"door"), (frames.LOCAL_ON, None), (frames.LOCAL_OFF, None)])
+def test_a_tag_or_mode_is_in_force_when_the_sync_behind_it_is_answered(key: bytes, payload: bytes | None) -> None:
     session = Session()
-    change, sync = begin(session)
-    assert change.frame == frame
-    session.asked(change)
-    session.asked(sync)
+    change, sync = session.accepted(key, payload)
+    assert change.frame == frames.request(key, payload)
+    sent(session, [change, sync])
     reads(session, sync.frame)
     assert (sync.done, change.done) == (True, False)
-    assert len(session.before(Question(b"x"))) == 1  # no other answer to it is expected
-    if b"local" in frame:
-        session.spoken_locally(frame.endswith(b"on"))
-        assert session.opening()[-1] == frame
+    assert len(session.request(b"x")) == 1  # no other answer to it is expected
 
 
-def test_questions_end_with_the_connection_that_they_were_asked_on() -> None:
+def test_requests_end_with_the_connection_that_they_were_sent_on() -> None:
     session = Session()
-    told: list[str] = []
-    question = ask(session, b"x")
-    question.on_done = lambda: told.append("done")
-    session.lose(1.0)
-    assert (question.done, question.lost, told) == (True, True, ["done"])
-    reads(session, session.greeting()[-1])
-    reads(session, frames.control(b"x", b"late"))
-    assert question.answer is None
+    request = ask(session, b"x")
+    lose(session, 1.0)
+    assert (request.done, request.lost) == (True, True)
+    reads(session, reconnect(session)[-1], frames.control(b"x", b"late"))
+    assert request.answer is None
 
 
-def test_a_sync_is_sure_of_what_was_published_unless_a_daemon_went_away_with_it() -> None:
+def test_a_sync_confirms_what_was_published_unless_a_daemon_went_away_with_it() -> None:
     session = Session()
+
+    def sync() -> None:
+        reads(session, sent(session, [session.sync()]).frame)
+
     session.published()
-    reads(session, ask(session, frames.SYNC, b"1").frame)
-    assert session.sure()
-    session.lose(1.0)
-    assert session.sure()  # all was confirmed
+    sync()
+    session.check_confirmed()
+    lose(session, 1.0)
+    session.check_confirmed()  # all was confirmed
     session.published()
-    session.lose(2.0)
-    reads(session, session.greeting()[-1])
+    lose(session, 2.0)
+    reads(session, reconnect(session)[-1])
     session.published()
-    reads(session, ask(session, frames.SYNC, b"2").frame)
-    assert not session.sure()
-    assert session.sure()  # said once
-    early = ask(session, frames.SYNC, b"3")
+    sync()
+    with refused("connection_lost"):
+        session.check_confirmed()
+    session.check_confirmed()  # raised once
+    early = sent(session, [session.sync()])
     session.published()
     reads(session, early.frame)
-    session.lose(3.0)
-    assert not session.sure()  # what came after the question was not confirmed
+    lose(session, 3.0)
+    with refused("connection_lost"):
+        session.check_confirmed()  # what came after the request was not confirmed
 
 
-# -- the session: losing the daemon
+# -- the session: sending, times, and losing the daemon
 
 
-def test_a_client_that_calls_again_is_welcome_when_the_last_word_is_echoed() -> None:
+def test_a_frame_that_the_socket_does_not_take_comes_again() -> None:
     session = Session()
-    welcome = [session.welcome]
-    session.lose(1.0)
-    last = session.greeting()[-1]
+    taken: list[bytes] = []
+    for frame_ in (b"1", b"2", b"3"):
+        session.enqueue(Outgoing(frame_, lambda one=frame_: taken.append(one)), 0.0)  # type: ignore[misc]
+    data = session.data_to_send()
+    assert [next(data), next(data)] == [b"1", b"2"]
+    data.close()  # the second was not taken
+    assert taken == [b"1"]
+    assert list(session.data_to_send()) == [b"2", b"3"]
+    assert taken == [b"1", b"2", b"3"]
+    assert not session.has_data
+
+
+def test_what_waits_for_a_daemon_that_is_away_fails_in_time_unless_it_is_patient() -> None:
+    session = Session()
+    early, patient = Outgoing(b"early"), Outgoing(b"patient", patient=True)
+    session.enqueue(early, 0.0)
+    session.enqueue(patient, 0.0)
+    lose(session, 10.0)
+    late = Outgoing(b"late")
+    session.enqueue(late, 11.0)
+    assert not session.may_connect(10.0)
+    assert session.may_connect(10.0 + SHORTEST)
+    session.connected()
+    assert session.next_timeout(10.0) == PATIENCE_OF_SESSION
+    session.expire(10.0 + PATIENCE_OF_SESSION)
+    assert session.next_timeout(15.5) == pytest.approx(0.5)
+    assert (early.error is not None, patient.done, late.done) == (True, False, False)
+    reads(session, list(session.data_to_send())[-1])
+    assert session.next_timeout(20.0) is None
+    assert list(session.data_to_send()) == [b"patient", b"late"]
+
+
+def test_changes_of_patterns_are_sent_once_and_undone_by_their_opposite() -> None:
+    session = Session()
+    session.connected()
+    list(session.data_to_send())
+    for pattern, wanted in ((b"a", True), (b"a", True), (b"b", True), (b"b", False), (b"never", False)):
+        session.change(pattern, wanted=wanted)
+    assert list(session.data_to_send()) == [b"SUB a"]
+    session.change(b"a", wanted=False)
+    session.change(b"a", wanted=True)
+    assert not session.has_data
+    session.ask_again(b"a")
+    session.ask_again(b"b")
+    assert list(session.data_to_send()) == [b"SUB a"]
+    session.change(b"c", wanted=True)
+    assert held(session) == [b"SUB a", b"SUB c"]
+
+
+def test_a_client_that_connects_again_is_ready_when_the_sync_is_answered() -> None:
+    session = Session()
+    ready = [session.ready]
+    lose(session, 1.0)
+    last = reconnect(session)[-1]
     for packet in (frame(b"a", b"1"), b"CMSG !/bccn/sync\0something else", last):
-        welcome.append(session.welcome)
+        ready.append(session.ready)
         reads(session, packet, now=3.0)
-    welcome.append(session.welcome)
-    assert welcome == [True, False, False, False, True]
+    ready.append(session.ready)
+    assert ready == [True, False, False, False, True]
     reads(session, frame(b"a", b"2"), now=5.0)
-    told = [event.payload if isinstance(event, Message) else event for event in session.events]
-    assert told == [Reconnected(2.0), b"1", b"2"]
+    events = [event.payload if isinstance(event, Message) else event for event in session.events]
+    assert events == [Reconnected(2.0), b"1", b"2"]
 
 
-def test_what_is_refused_at_the_welcome_comes_behind_it_and_failed_attempts_are_one_absence() -> None:
+def test_refusals_of_what_is_restored_come_after_it_and_failed_attempts_are_one_absence() -> None:
     session = Session()
-    session.lose(1.0)
-    session.greeting()
-    session.lose(2.0)
-    last = session.greeting()[-1]
+    lose(session, 1.0)
+    reconnect(session)
+    lose(session, 2.0)
+    last = reconnect(session)[-1]
     reads(session, frames.error("not_permitted", b"a"), now=2.0)
     assert not session.events
     reads(session, last, now=9.0)
@@ -278,30 +330,32 @@ def test_what_is_refused_at_the_welcome_comes_behind_it_and_failed_attempts_are_
 
 
 @pytest.mark.parametrize("reason", ["too_many_clients", "too_many_clients_of_user", "not_admitted"])
-def test_to_be_turned_away_is_told_once_and_makes_patient(reason: str) -> None:
+def test_a_client_that_is_not_served_receives_that_once_and_waits_longer(reason: str) -> None:
     session = Session()
-    session.lose(1.0)
+    lose(session, 1.0)
     for _ in range(3):
-        session.greeting()
+        reconnect(session)
         reads(session, frames.error(reason, b""), now=2.0)
-        session.lose(2.0)
-        assert session.turned_away == reason
-        assert session.pause(1.0) == LONGEST
+        lose(session, 2.0)
+        assert session.refused_by == reason
+        assert session.next_timeout(2.0) == LONGEST
     assert list(session.events) == [Refusal(reason, "")]
-    reads(session, session.greeting()[-1], now=9.0)
+    reads(session, reconnect(session)[-1], now=9.0)
     assert list(session.events) == [Refusal(reason, ""), Reconnected(8.0)]
-    assert not session.turned_away
+    assert not session.refused_by
 
 
 def test_attempts_come_ever_more_slowly_until_one_succeeds() -> None:
     session = Session()
-    session.lose(1.0)
-    pauses = [session.pause(1.0) for _ in range(8)]
-    assert pauses == [SHORTEST * 2**n for n in range(6)] + [LONGEST, LONGEST]
-    assert session.pause(0.0) == LONGEST / 2
-    reads(session, session.greeting()[-1])
-    session.lose(2.0)
-    assert session.pause(1.0) == SHORTEST
+    lose(session, 0.0)
+    pauses = [session.next_timeout(0.0)]
+    for jitter in (*[1.0] * 7, 0.0):
+        session.connect_failed("no", 0.0, jitter)
+        pauses.append(session.next_timeout(0.0))
+    assert pauses == [SHORTEST * 2**n for n in range(6)] + [LONGEST, LONGEST, LONGEST / 2]
+    reads(session, reconnect(session)[-1])
+    lose(session, 0.0)
+    assert session.next_timeout(0.0) == SHORTEST
 
 
 # -- either client, and a daemon that comes and goes

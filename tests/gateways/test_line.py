@@ -1,9 +1,8 @@
-"""A gateway's transport to the bus: what each daemon is told, and what waits for it."""
+"""A gateway's connection to the bus: what each daemon is sent, and what waits for it."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,123 +10,123 @@ import pytest
 from bccnd.core import frames
 from bccnd.gateways import line as module
 from bccnd.gateways.line import Line
+from tests.client.sessions import BATCH, Bare, batch, without_syncs
 from tests.support import PATIENCE
 
-#: bytes of a message of which a socket takes only some
-LARGE = 50_000
 
+class Calls:
+    """A line, and the calls that it makes."""
 
-class Daemons:
-    """The other ends of a line, one for each call; ``dead`` ones are closed at once."""
-
-    def __init__(self, dead: bool) -> None:
-        self.calls: list[socket.socket] = []
+    def __init__(self, path: str) -> None:
+        self.frames: list[bytes] = []
+        self.ups = self.empty = 0
         self.reasons: list[str] = []
-        self._dead = dead
         self.line = Line(
-            "bus",
+            path,
             100,
-            on_frames=lambda _frames: None,
-            on_emptied=lambda: None,
-            on_up=lambda: None,
+            on_frames=self.frames.extend,
+            on_emptied=self._on_emptied,
+            on_up=self._on_up,
             on_away=self.reasons.append,
-            call=self._call,
         )
-        self.line.start()
 
-    def _call(self, _address: str | bytes) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        for one in (ours, theirs):
-            one.setblocking(False)
-        self.calls.append(theirs)
-        if self._dead:
-            theirs.close()
-        return ours
+    def _on_emptied(self) -> None:
+        self.empty += 1
 
-    async def heard(self, count: int) -> list[bytes]:
-        """So many packets, sent to the daemon called last."""
-        loop = asyncio.get_running_loop()
-        return [await loop.sock_recv(self.calls[-1], 1 << 20) for _ in range(count)]
-
-    async def called(self, times: int) -> None:
-        while len(self.calls) < times:
-            await asyncio.sleep(0.001)
+    def _on_up(self) -> None:
+        self.ups += 1
 
 
-Scenario = Callable[[Daemons], Awaitable[None]]
-Run = Callable[..., None]
+async def until(done: Callable[[], object]) -> None:
+    while not done():
+        await asyncio.sleep(0.002)
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(module, "_LONGEST", 0.001)
-    monkeypatch.setattr(module, "_SHORTEST", 0.001)
+def run(bare: Bare, scenario: Callable[[Calls], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        calls = Calls(str(bare.address))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await scenario(calls)
+        finally:
+            calls.line.close()
 
-    def run(scenario: Scenario, *, dead: bool = False) -> None:
-        async def whole() -> None:
-            daemons = Daemons(dead)
-            try:
-                await asyncio.wait_for(scenario(daemons), PATIENCE)
-            finally:
-                daemons.line.close()
-                for one in daemons.calls:
-                    one.close()
-
-        asyncio.run(whole())
-
-    return run
+    asyncio.run(whole(), debug=True)
 
 
-GREETING = [frames.request(frames.BATCH_ON), frames.subscribe(b"a"), frames.control(frames.GATEWAY, b"two")]
+def report(text: bytes) -> bytes:
+    return frames.control(frames.GATEWAY, text)
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_each_daemon_is_told_once_what_is_held_and_the_latest_report(run: Run, full: bool) -> None:
-    async def scenario(daemons: Daemons) -> None:
-        line = daemons.line
-        while full and not line.waiting:
-            line.send(bytes(LARGE), 0.0)
-        if not full:
-            daemons.calls[0].close()
-        # With a socket that is full, or a connection that has ended and is found to have now.
+def test_each_daemon_is_sent_what_is_held_and_then_what_waits(bare: Bare) -> None:
+    async def scenario(calls: Calls) -> None:
+        line = calls.line
         for pattern in (b"a", b"b"):
             line.subscribe(pattern)
         line.unsubscribe(b"b")
-        for text in (b"one", b"two"):
-            line.tell(frames.control(frames.GATEWAY, text))
-        if full:
-            daemons.calls[0].close()
-        line.send(b"message", 0.0)
-        await daemons.called(2)
-        line.tell(frames.control(frames.GATEWAY, b"two"))
-        waited = [bytes(LARGE)] * full
-        told = await daemons.heard(4 + full)
-        assert (sorted(told), told[0]) == (sorted([*GREETING, *waited, b"message"]), GREETING[0])
+        assert line.send(b"MSG x\0early", 1.0)
+        line.start()
+        await until(lambda: line.up)
+        line.tell(report(b"one"))
+        bare.heard(report(b"one"))
+        bare.send(batch(b"1", b"2"), frames.gap(3), batch(b"4")[12:])
+        await until(lambda: len(calls.frames) >= 4 and calls.empty)
+        await asyncio.to_thread(bare.stop)
+        await until(lambda: not line.up)
+        line.tell(report(b"nobody's"))
+        for number in range(4):
+            assert line.send(b"MSG x\0%d" % number, float(number))
+        assert line.forget(2.0) == 2
+        await until(lambda: len(calls.reasons) > 1)  # it was lost, then it could not be reached
+        bare.start()
+        await until(lambda: line.up and not line.waiting)
+        line.send(b"MSG x\0late", 9.0)
+        bare.heard(b"MSG x\0late")
+        assert calls.ups == 2
 
-    run(scenario)
+    run(bare, scenario)
+    held = [BATCH, b"SUB a"]
+    assert [without_syncs(one) for one in bare.said] == [
+        [*held, b"MSG x\0early", report(b"one")],
+        [*held, b"MSG x\x002", b"MSG x\x003", b"MSG x\0late"],
+    ]
 
 
-def test_what_is_refused_is_asked_for_again_and_nothing_else_is(run: Run) -> None:
-    async def scenario(daemons: Daemons) -> None:
-        line = daemons.line
+def test_what_is_refused_is_asked_for_again_and_nothing_else_is(bare: Bare) -> None:
+    async def scenario(calls: Calls) -> None:
+        line = calls.line
+        line.start()
+        await until(lambda: line.up)
         for pattern in (b"granted", b"refused", b"left"):
             line.subscribe(pattern)
         for pattern in (b"refused", b"left"):
             line.refused(pattern)
-        line.unsubscribe(b"left")  # which the daemon does not hold
+        line.unsubscribe(b"left")
         line.again()
-        line.send(b"message", 0.0)
-        asked = [frames.subscribe(one) for one in (b"granted", b"refused", b"left", b"refused")]
-        assert await daemons.heard(6) == [GREETING[0], *asked, b"message"]
+        line.send(b"MSG x\0", 0.0)
+        bare.heard(b"MSG x\0")
 
-    run(scenario)
+    run(bare, scenario)
+    asked = [frames.subscribe(one) for one in (b"granted", b"refused", b"left")]
+    assert without_syncs(bare.said[0]) == [BATCH, *asked, b"UNSUB left", b"SUB refused", b"MSG x\0"]
 
 
-def test_daemons_that_go_at_once_take_up_no_room(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_wait_within_limits_for_a_daemon_that_does_not_serve_us(
+    bare: Bare, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_ROOM_BYTES", 100)
+    bare.refuses = frames.error("too_many_clients", b"")
 
-    async def scenario(daemons: Daemons) -> None:
-        await daemons.called(20)
-        assert daemons.line.send(b"message", 0.0)
+    async def scenario(calls: Calls) -> None:
+        line = calls.line
+        line.start()
+        for _ in range(11):
+            assert line.send(b"MSG x\x001234", 0.0)
+        assert not line.send(b"MSG x\x001234", 0.0)
+        await until(lambda: calls.reasons)
+        bare.refuses = None
+        await until(lambda: line.up and not line.waiting)
+        assert line.send(b"MSG x\x001234", 0.0)
+        bare.heard(b"MSG x\x001234")
 
-    run(scenario, dead=True)
+    run(bare, scenario)

@@ -125,14 +125,15 @@ def client(data: bytes) -> object:
     """What a client reads: events or a refusal to read it; and what takes frames apart, for whom it is meant."""
     outcome: list[object] = []
     session = Session()
-    session.asked(session.sync())
+    session.enqueue(session.sync(), 0.0)
+    list(session.data_to_send())
     for packet in data.split(SPLIT)[:16]:
         try:
-            session.read(packet, 1.0, 7)
+            session.feed(packet, 1.0, 7)
         except BadFrame as bad:
             outcome.append(bad.reason)
         while session.events:
-            outcome.append(tuple(session.take()))
+            outcome.append(tuple(session.router.inbox.take()))
         try:
             found = wire.read_batch(packet)
         except BadFrame as bad:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
+from unittest.mock import patch
 
 from bccnd.core import frames
 from bccnd.errors import BadFrame
@@ -161,9 +162,9 @@ async def _line(data: bytes) -> object:
         on_emptied=lambda: outcome.append("emptied"),
         on_up=lambda: outcome.append("up"),
         on_away=outcome.append,
-        call=lambda _address: ours,
     )
-    line.start()
+    with patch("bccnd.client.transport.dial", lambda _address: ours):
+        line.start()
     with theirs:
         for packet in data.split(b"\n--\n")[:8]:
             with suppress(OSError):

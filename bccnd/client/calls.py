@@ -1,0 +1,260 @@
+"""The calls of both clients. Each is written once, as a coroutine; the blocking client runs it to its end at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from bccnd.client.events import Callback, Event, Inbox, Refusal
+from bccnd.client.message import Data, directed, publication, to_bytes
+from bccnd.client.session import PATIENCE, Outgoing, Request, Session
+from bccnd.client.transport import SessionSocket
+from bccnd.core import frames
+from bccnd.errors import BusError, ConnectionLost
+
+SOFT: Final = ("queue", "discard", "block", "error")
+HARD: Final = ("discard", "block", "error")
+ORDERS: Final = ("queue", "stack", "random")
+_SWITCH: Final = ("off", "on")
+
+
+class Client:
+    """What both clients do on their session and its socket."""
+
+    closed = False
+
+    def __init__(self, session: Session, socket: SessionSocket) -> None:
+        self.path = session.path
+        self._session = session
+        self._router = session.router
+        self._socket = socket
+
+    def _open(self) -> None:
+        """Connect. Raises OSError, ConnectionLost."""
+        self._socket.connect()
+        self._socket.flush()
+        # A client that is not served is sent the reason first, and `receive` returns that.
+        if self._socket.sock is None and not self._session.events:
+            why = self._session.why
+            self.close()
+            raise ConnectionLost("connection_lost", why)
+
+    @property
+    def lost(self) -> int:
+        """The messages that were dropped, by the gaps received so far."""
+        return self._router.inbox.lost
+
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was away, by the events received so far."""
+        return self._router.inbox.reconnects
+
+    def close(self) -> None:
+        """Disconnect from the daemon. Calls that wait raise ConnectionLost."""
+        self._socket.close()
+        self._session.end(f"the connection to {self.path} is closed")
+
+    async def _until(self, condition: Callable[[], bool], deadline: float | None = None, *, reads: bool = True) -> bool:
+        """Wait until a condition holds; False when it does not at the deadline (monotonic). Unless it ``reads``, what
+        comes meanwhile is not needed. Raises ConnectionLost at the end."""
+        raise NotImplementedError
+
+    async def _transmit(self, outgoing: Sequence[Outgoing], deadline: float | None = None) -> None:
+        """Send frames, and wait until the last is done or one has failed."""
+        last = outgoing[-1]
+
+        def settled() -> bool:
+            # Past the deadline what comes is of no interest: there may be no end of it.
+            late = deadline is not None and time.monotonic() > deadline
+            return late or last.done or any(one.error for one in outgoing)
+
+        try:
+            for one in outgoing:
+                self._session.enqueue(one, time.monotonic())
+            self._socket.flush()
+            await self._until(settled, deadline, reads=isinstance(last, Request))
+        finally:
+            for one in outgoing:
+                self._session.withdraw(one)
+        for one in outgoing:
+            if one.error is not None:
+                raise one.error
+
+    async def _send(self, frame: bytes, on_sent: Callable[[], None]) -> None:
+        """Send a frame, once; waits for room in the socket, or up to PATIENCE for the daemon. Raises BusError."""
+        if self._socket.send_now(frame):
+            on_sent()
+        else:
+            await self._transmit([Outgoing(frame, on_sent)])
+
+    async def _set(self, *changes: tuple[str, str | None, tuple[str, ...]]) -> None:
+        """Set modes: name, value, and the values that there are. Raises BusError: bad_mode."""
+        for _, value, values in changes:
+            if value not in values:
+                raise BusError("bad_mode", f"{value!r} is none of {', '.join(values)}")
+        for name, value, _ in changes:
+            frame = frames.request(f"{name}/{value}".encode("ascii"))
+            await self._send(frame, partial(self._session.modes.__setitem__, name, frame))
+
+    async def _perform(self, make: Callable[[], list[Request]], timeout: float = PATIENCE) -> list[Request]:
+        """Send requests until the last is answered. Raises BusError where one is refused."""
+        deadline = time.monotonic() + timeout
+        while True:
+            requests = make()
+            await self._transmit(requests, deadline)
+            if not requests[-1].done:
+                raise self._session.timeout_error(timeout)
+            if not any(one.lost for one in requests):
+                return requests
+
+    async def _receive(self, inbox: Inbox, timeout: float | None) -> Event | None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        router = self._router
+        refused = [] if inbox is router.inbox else router.take_unowned()
+        if not refused and not inbox.events:
+            await self._until(lambda: bool(inbox.events or inbox.closed), deadline)
+        if refused:
+            return refused[0]
+        return inbox.take() if inbox.events else None
+
+
+class Calls(Client):
+    """The calls, as coroutines."""
+
+    # -- what to receive
+
+    async def receive(self, timeout: float | None = None) -> Event | None:
+        """The next message, gap, refusal, or ``Reconnected`` where the daemon was away; None when ``timeout`` seconds
+        have passed. Raises ConnectionLost at the end."""
+        return await self._receive(self._router.inbox, timeout)
+
+    async def unsubscribe(self, *patterns: str) -> None:
+        """Take patterns back, each as often as it was asked for."""
+        for pattern in map(to_bytes, patterns):
+            await self._send(frames.unsubscribe(pattern), partial(self._session.unsubscribed, pattern))
+
+    async def listen(self, pattern: str, callback: Callback) -> None:
+        """Subscribe to a pattern; ``callback`` is called with each message that matches (in the blocking client by
+        `dispatch`). Messages to everyone, and to this program, are passed to every callback. What callbacks take is
+        not received otherwise."""
+        self._router.listen(pattern, callback)
+        text = to_bytes(pattern)
+        await self._send(frames.subscribe(text), partial(self._session.subscribed, text))
+
+    async def unlisten(self, pattern: str, callback: Callback) -> bool:
+        """Take a `listen` back; False when there was none."""
+        found = self._router.unlisten(pattern, callback)
+        if found:
+            await Calls.unsubscribe(self, pattern)
+        return found
+
+    # -- what to send
+
+    async def publish(self, chan: str, payload: Data = b"") -> None:
+        """Send a message to the clients of this host and to the segment. Waits while the daemon is busy.
+
+        Raises BusError: bad_channel, too_long, connection_lost. What the daemon refuses is returned by `sync`.
+        """
+        await self._send(publication(chan, payload), self._session.published)
+
+    async def send_all(self, payload: Data = b"") -> None:
+        """Send a message to every listener, whatever it has subscribed to."""
+        await Calls.publish(self, "!", payload)
+
+    async def send_to(self, target: str, payload: Data = b"") -> None:
+        """Send a message to one identity (``host/program/pid``) or to all below a prefix (``host/program/*``).
+
+        Raises BusError: bad_target where the target is empty.
+        """
+        await Calls.publish(self, directed(target), payload)
+
+    # -- modes
+
+    async def tag(self, text: str) -> None:
+        """Change the identity to ``<host>/<program>/<pid>/<text>``; an empty text takes that back.
+
+        Raises BusError: bad_tag (one word of at most 32 legal characters), not_permitted.
+        """
+        await self._perform(lambda: self._session.accepted(frames.TAG, to_bytes(text)))
+        self._session.tag = to_bytes(text)
+
+    async def echo(self, on: bool) -> None:
+        """Whether this program receives what it publishes itself, if it has subscribed to it; it does by default."""
+        await self._set(("echo", _SWITCH[on], _SWITCH))
+
+    async def batch(self, on: bool) -> None:
+        """Whether the daemon sends messages that wait there many to a packet; see `connect`."""
+        await self._set(("!/bccn/batch", _SWITCH[on], _SWITCH))
+
+    async def local(self, on: bool) -> None:
+        """Whether what this program publishes stays on this host: only clients of this daemon get it, and nothing is
+        broadcast, whatever the channel. It is off by default.
+
+        Raises BusError: unknown_control, where the daemon is too old to know it and would broadcast.
+        """
+        key = frames.LOCAL_ON if on else frames.LOCAL_OFF
+        await self._perform(lambda: self._session.accepted(key))
+        self._session.modes["local"] = frames.request(key)
+
+    async def blocking(self, soft: str | None = None, hard: str | None = None) -> None:
+        """What the daemon does with a message while this program does not read.
+
+        ``soft``, as soon as the socket is full: ``queue`` keeps it (the default), ``discard`` drops it, ``block``
+        makes its publisher wait, ``error`` ends this connection. ``hard``, when as much is queued as is allowed:
+        ``discard`` (the default), ``block`` or ``error``. Raises BusError: bad_mode.
+        """
+        changes = (("blocking/soft", soft, SOFT), ("blocking/hard", hard, HARD))
+        await self._set(*(change for change in changes if change[1] is not None))
+
+    async def order(self, order: str) -> None:
+        """In which order what is queued is sent: ``queue`` (the default), ``stack`` (the latest first) or ``random``.
+        Raises BusError: bad_mode."""
+        await self._set(("order", order, ORDERS))
+
+    # -- requests
+
+    async def identity(self) -> str:
+        """The identity of this program on the segment."""
+        return (await Calls.ask(self, frames.WHOAMI)).decode("ascii")
+
+    async def sync(self, timeout: float = PATIENCE) -> list[Refusal]:
+        """Wait until the daemon has processed all that was sent before; returns what it refused since the last call,
+        and leaves messages to be received.
+
+        Raises RequestTimeout; ConnectionLost also when the daemon has come back, if the one before it has not
+        confirmed all that was published.
+        """
+        await self._perform(lambda: [self._session.sync()], timeout)
+        self._session.check_confirmed()
+        return self._router.take_refusals()
+
+    async def ask(self, key: Data, payload: Data | None = None, timeout: float = PATIENCE) -> bytes:
+        """Send a control message and wait for the answer under the same key; it is sent again if the connection was
+        lost in between (the pages of a listing do not go on then).
+
+        Raises RequestTimeout, ConnectionLost, or BusError with the reason of a refusal.
+        """
+        control = to_bytes(key), None if payload is None else to_bytes(payload)
+        return (await self._perform(lambda: self._session.request(*control), timeout))[-1].answer or b""
+
+
+class PatternMessages(Inbox):
+    """What the subscriptions of both clients have in common."""
+
+    def __init__(self, bus: Any, patterns: tuple[bytes, ...]) -> None:
+        super().__init__(patterns)
+        self._bus = bus
+        bus._router.register(self)
+
+    def close(self) -> None:
+        """Unsubscribe, and drop what was not received; iterating ends."""
+        if not self.closed:
+            self.closed = True
+            self.events.clear()
+            self._bus._router.remove(self)
+            with suppress(ConnectionLost):
+                self._bus._session.drop(self.patterns, time.monotonic())
+                self._bus._socket.flush()
