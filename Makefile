@@ -1,4 +1,4 @@
-# bccnd: `make demo` shows it, `make test` proves it. Both install what they need.
+# bccnd: `make demo` shows it, `make test` proves it. Both install what they need, and print it first.
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-fleet run ready test test-all test-slow test-systemd test-docs test-mutants coverage \
 	wheel deb man docs bench bench-pipeline scale mesh fuzz soak lint format pin clean
@@ -43,20 +43,20 @@ help:
 	@echo 'make clean   remove what make has made here'
 
 # What the daemon and its tools need, which is little and soon there; and all the rest: tests, recorder, Spark.
-$(CORE): pyproject.toml $(CONSTRAINTS) packaging/need.sh
-	@test -n '$(PYTHON)' || { echo 'bccnd needs Python 3.11 or newer: apt-get install python3'; exit 2; }
+$(CORE): pyproject.toml $(CONSTRAINTS)
+	@test -n '$(PYTHON)' || { echo 'bccnd needs Python 3.11 or newer; Debian and Ubuntu: apt-get install python3'; exit 2; }
 	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || packaging/need.sh ensurepip:python3-venv
 	@packaging/need.sh cc:gcc pkg-config:pkg-config /usr/include/stdlib.h:libc6-dev \
 		/usr/include/systemd/sd-daemon.h:libsystemd-dev \
 		"$$('$(PYTHON)' -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h:python3-dev"
-	@echo 'installing what the daemon needs into $(VENV)'
+	@echo '+ pip install -e .    into $(VENV): the daemon'"'"'s Python packages, 60 MB, half a minute'
 	@'$(PYTHON)' -m venv --clear $(VENV)
 	@PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check --use-pep517 -e . \
 		Cython setuptools
 	@touch $@
 
 $(READY): $(CORE)
-	@echo 'installing the other Python packages into $(VENV), Spark among them'
+	@echo '+ pip install -e .[dev,all,docs]    into $(VENV): Spark, Arrow, pandas, tools for tests; 1.2 GB, two to five minutes'
 	@PIP_CONSTRAINT=$(CONSTRAINTS) BCCND_PURE=1 $(BIN)/pip install -q --disable-pip-version-check -e '.[dev,all,docs]'
 	@touch $@
 
@@ -70,7 +70,7 @@ else
 $(BUILT): $(CORE) $(SOURCES)
 	@packaging/need.sh cc:gcc /usr/include/stdlib.h:libc6-dev /usr/include/openssl/sha.h:libssl-dev \
 		"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h:python3-dev"
-	@echo 'compiling the hot path'
+	@echo 'compiling the hot path (one to three minutes)'
 	@$(BIN)/python setup.py -q build_ext --inplace -j 2
 	@touch $@
 endif
@@ -209,7 +209,7 @@ man:
 docs: $(READY) $(BUILT)
 	@$(BIN)/python -m docs
 
-MATPLOTLIB = $(BIN)/python -c 'import matplotlib' 2>/dev/null || { echo 'installing matplotlib for the charts'; \
+MATPLOTLIB = $(BIN)/python -c 'import matplotlib' 2>/dev/null || { echo '+ pip install matplotlib    for the charts; 50 MB'; \
 	$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) 'matplotlib>=3.8'; }
 
 bench: $(READY) $(BUILT)
@@ -232,7 +232,7 @@ mesh: $(READY) $(BUILT)
 	$(BIN)/python -m tests.bench.mesh --docs docs/mesh.md $(ARGS)
 
 fuzz: $(BUILT)
-	@$(BIN)/python -c 'import atheris' 2>/dev/null || { echo 'installing atheris, the fuzzer'; \
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || { echo '+ pip install atheris    the fuzzer; 40 MB'; \
 		$(BIN)/pip install -q --disable-pip-version-check -c $(CONSTRAINTS) 'atheris>=3.0.0'; }
 	$(BIN)/python -m tests.fuzz $(ARGS)
 

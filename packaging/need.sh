@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what is missing: need.sh COMMAND:PACKAGE ..., or FILE:PACKAGE with the file's whole path
-# Says what it does; uses sudo where it is not root, and says what to type where neither helps.
+# Installs missing packages: need.sh COMMAND:PACKAGE ..., or FILE:PACKAGE with the file's whole path
+# Prints each command before it runs it. Without apt-get, or neither root nor sudo, prints what to install, and exits 2.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 missing=""
@@ -11,18 +11,32 @@ for pair in "$@"; do
     esac
 done
 [ -n "$missing" ] || exit 0
-echo "need: installing$missing with apt-get"
+
+install="apt-get install -y --no-install-recommends$missing"
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "need: this host has no apt-get. Install these packages of Debian by their names here:$missing" >&2
+    names=$(echo "$missing " | sed -e 's/ libc6-dev / glibc-devel /; s/ libssl-dev / openssl-devel /; s/ g++ / gcc-c++ /' \
+        -e 's/ lib\(systemd\)-dev / \1-devel /; s/ python3-venv / python3 /; s/ python3-dev / python3-devel /' \
+        -e 's/ default-jre-headless / java-21-openjdk-headless /; s/ golang-go / golang /; s/ groff-base / groff /')
+    for manager in dnf zypper; do
+        ! command -v $manager >/dev/null 2>&1 || echo "need: as root, try: $manager install$names" >&2
+    done
+    exit 2
+fi
 sudo=""
 if [ "$(id -u)" -ne 0 ]; then
     if ! command -v sudo >/dev/null 2>&1; then
-        echo "need: not root and no sudo; as root, type: apt-get install$missing" >&2
+        echo "need: neither root nor sudo. As root, type: $install" >&2
         exit 2
     fi
-    sudo=sudo
+    sudo="sudo "
 fi
-export DEBIAN_FRONTEND=noninteractive
-# shellcheck disable=SC2086  # the list is meant to be split
-$sudo apt-get install -qq -y --no-install-recommends $missing >/dev/null 2>&1 || {
-    $sudo apt-get update -qq
-    $sudo apt-get install -qq -y --no-install-recommends $missing >/dev/null
+run() {
+    echo "+ $sudo$*"
+    # shellcheck disable=SC2086  # the list is meant to be split
+    ${sudo}env DEBIAN_FRONTEND=noninteractive $* >/dev/null
+}
+run "$install" || { run apt-get update && run "$install"; } || {
+    echo "need: that failed. As root, type: $install" >&2
+    exit 2
 }

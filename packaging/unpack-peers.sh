@@ -12,7 +12,7 @@ for package in mosquitto redis-server nats-server; do
         command -v "$package" >/dev/null 2>&1 || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0
-echo "unpacking Debian's$missing into $folder (nothing is installed or started)"
+echo "+ apt-get install --download-only$missing    unpacked into $folder (nothing is installed or started)"
 mkdir -p "$folder/debs/partial"
 folder=$(cd "$folder" && pwd)
 # -d only downloads; it takes no lock, and so no root.
@@ -22,10 +22,13 @@ fetch() {
         -o Dir::Cache::archives="$folder/debs" $missing >/dev/null 2>&1
 }
 fetch || {
-    if [ "$(id -u)" -eq 0 ]; then apt-get update -qq; else sudo apt-get update -qq; fi
+    sudo=""
+    [ "$(id -u)" -eq 0 ] || sudo="sudo "
+    echo "+ ${sudo}apt-get update"
+    ${sudo}apt-get update -qq
     fetch
 } || {
-    echo "cannot get$missing with apt-get; the benchmark goes on without" >&2
+    echo "cannot get$missing with apt-get: the benchmark does without them" >&2
     rm -rf "$folder/debs"
     exit 0
 }

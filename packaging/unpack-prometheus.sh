@@ -5,11 +5,18 @@
 set -eu
 folder=$1
 [ -x "$folder/usr/bin/prometheus" ] && exit 0
-echo "unpacking Debian's prometheus into $folder (nothing is installed or started)"
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "no apt-get: tests that need Prometheus are skipped, unless prometheus and promtool are in PATH" >&2
+    exit 0
+fi
 mkdir -p "$folder"
 cd "$folder"
+sudo=""
+[ "$(id -u)" -eq 0 ] || sudo="sudo "
+echo "+ apt-get download prometheus    into $folder (30 MB; nothing is installed or started)"
 apt-get download -qq prometheus 2>/dev/null || {
-    if [ "$(id -u)" -eq 0 ]; then apt-get update -qq; else sudo apt-get update -qq; fi
+    echo "+ ${sudo}apt-get update"
+    ${sudo}apt-get update -qq
     apt-get download -qq prometheus
 }
 dpkg-deb -x prometheus_*.deb .

@@ -343,6 +343,28 @@ def test_wheels_of_the_package_are_those_that_are_pinned_and_no_others(tmp_path:
     assert not (folder / ".complete").exists()
 
 
+@pytest.mark.parametrize(
+    ("commands", "status", "says"),
+    [
+        (("apt-get",), 0, "+ apt-get install -y --no-install-recommends libssl-dev g++\n"),
+        (("dnf",), 2, "dnf install openssl-devel gcc-c++"),
+        ((), 2, "Install these packages of Debian by their names here: libssl-dev g++"),
+    ],
+)
+def test_missing_packages_are_named_before_they_are_installed(
+    tmp_path: Path, commands: tuple[str, ...], status: int, says: str
+) -> None:
+    for name in ("sh", "sed", "env"):
+        (tmp_path / name).symlink_to(need(name, "coreutils"))
+    for name in (*commands, "id"):  # the user is root
+        (tmp_path / name).write_text("#!/bin/sh\necho 0\n")
+        (tmp_path / name).chmod(0o755)
+    script = (ROOT / "packaging/need.sh").read_text().replace("PATH=$PATH:/usr/sbin:/sbin\n", "")
+    done = run("sh", "-c", script, "need.sh", "/no/such/file:libssl-dev", "no-such-command:g++", PATH=str(tmp_path))
+    assert done.returncode == status
+    assert says in done.stdout + done.stderr
+
+
 def test_a_wheel_takes_the_place_of_wheels_alone(tmp_path: Path) -> None:
     make = need("make", "make")
     for name in ("dist/bccnd.deb", "dist/old.whl", "packaging/need.sh", ".venv/bin/pip"):
