@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from bccnd.client.calls import Calls, PatternMessages
 from bccnd.client.events import MAX_EVENTS, Event, Inbox, raise_refused
@@ -17,23 +17,27 @@ from bccnd.core import frames
 
 __all__ = ["AsyncConnection", "AsyncSubscription", "connect"]
 
+R = TypeVar("R")
 
-class _Awaited:
+
+class _Awaited(Coroutine[Any, Any, R]):
     """What is awaited runs `_run`; also for callers that take coroutines only, such as asyncio.create_task."""
 
     _work: Coroutine[Any, Any, Any] | None = None
 
-    async def _run(self) -> Any:
+    async def _run(self) -> R:
         raise NotImplementedError
 
-    def __await__(self) -> Generator[Any, Any, Any]:
+    def __await__(self) -> Generator[Any, Any, R]:
         return self._run().__await__()
 
     def send(self, value: Any) -> Any:
+        """As that of a coroutine, for asyncio."""
         self._work = self._work or self._run()
         return self._work.send(value)
 
     def throw(self, *error: Any) -> Any:
+        """As that of a coroutine, for asyncio."""
         self._work = self._work or self._run()
         return self._work.throw(*error)
 
@@ -59,7 +63,7 @@ class _Messages:
         raise StopAsyncIteration
 
 
-class connect(_Awaited):  # noqa: N801 - called as a function
+class connect(_Awaited["AsyncConnection"]):  # noqa: N801 - called as a function
     """Connect to the daemon, as `bccnd.connect` does, for programs on asyncio.
 
         import asyncio
@@ -202,7 +206,7 @@ class AsyncConnection(Calls, _Messages):
                 woken.set_result(None)
 
 
-class AsyncSubscription(PatternMessages, _Awaited, _Messages):
+class AsyncSubscription(PatternMessages, _Awaited["AsyncSubscription"], _Messages):
     """Messages of some patterns, from `AsyncConnection.subscribe`: iterate over it with ``async for``, or await its
     `receive`; ``async with`` closes it. Otherwise as `bccnd.Subscription`."""
 

@@ -112,13 +112,11 @@ class Client:
 
     async def _receive(self, inbox: Inbox, timeout: float | None) -> Event | None:
         deadline = None if timeout is None else time.monotonic() + timeout
-        router = self._router
-        refused = [] if inbox is router.inbox else router.take_unowned()
-        if not refused and not inbox.events:
-            await self._until(lambda: bool(inbox.events or inbox.closed), deadline)
-        if refused:
-            return refused[0]
-        return inbox.take() if inbox.events else None
+        unowned = self._router.unowned if inbox is not self._router.inbox else list
+        await self._until(lambda: bool(inbox.events or inbox.closed or unowned()), deadline)
+        if inbox.events:
+            return inbox.take()
+        return next(iter(self._router.take(unowned()[:1])), None)
 
 
 class Calls(Client):

@@ -1,9 +1,7 @@
-"""A program that speaks on the segment itself, without a daemon: every call of the protocol text, and those of the
-Perl module.
+"""A client that speaks on the segment itself, without a daemon: the calls of the protocol text and of the Perl module.
 
-Law: what cannot be sent raises EndpointError and is remembered for `error`; what comes in and is not acceptable is
-counted and never raises. Everything that strangers can make grow is capped. Source: BCCN, API LAYERS; Net::BCCN,
-METHODS.
+Invariant: what cannot be sent raises EndpointError and is kept for `error`; what is received and not acceptable is
+counted and never raises. Everything that others can make grow is bounded. Source: BCCN, API LAYERS; Net::BCCN, METHODS.
 """
 
 from __future__ import annotations
@@ -24,12 +22,11 @@ from hashlib import blake2b
 from types import TracebackType
 from typing import Any, Final, overload
 
-from bccnd.client.message import Message, to_bytes, to_text
+from bccnd.client.events import Callback, PatternTable, call_listeners
+from bccnd.client.message import Data, Message, to_bytes, to_text
 from bccnd.core import bccn1, targets
 from bccnd.core.integrity import Door, make_door, make_hmac, usual_algorithm
 from bccnd.core.liveness import HEARTBEAT
-from bccnd.core.pattern_tree import PatternTree
-from bccnd.core.patterns import DIALECTS
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, NOT_ADDRESSED, NUMBERS
 from bccnd.errors import BadDatagram, BadMessage, EndpointError, StartError
 from bccnd.net.udp import UdpOptions, destination, grow_receive_buffer, open_udp, peer_name
@@ -50,9 +47,6 @@ HEARTBEAT_INTERVAL: Final = 5.0
 SEND_PATIENCE: Final = 5.0
 #: milliseconds; the kernel counts them in an int
 LONGEST_POLL: Final = 2**31 - 1
-
-Data = bytes | str
-Callback = Callable[[Message], object]
 
 
 class Endpoint:
@@ -126,9 +120,7 @@ class Endpoint:
         self._error: str | None = None
         self._seq = time.time_ns() // 1000
         self.name = name
-        self._listeners: PatternTree[int] = PatternTree(DIALECTS["path"])
-        self._callbacks: dict[int, tuple[bytes, Callback]] = {}
-        self._listened = 0
+        self._listeners: PatternTable[Callback] = PatternTable()
         self._verdicts = [0] * len(NAMES)
         self._channels: OrderedDict[str, _Channel] = OrderedDict()
         #: those of them in which messages wait
@@ -194,17 +186,20 @@ class Endpoint:
             self._seq = number
 
     @overload
-    def send(self, chan: str, payload: Data = b"", /, *, key: Data | None = None) -> int: ...
+    def send(self, chan: str, payload: Data = b"", /, *, src: str | None = None, key: Data | None = None) -> int: ...
     @overload
     def send(self, src: str | None, chan: str, payload: Data, /, *, key: Data | None = None) -> int: ...
-    def send(self, *parts: Data | None, key: Data | None = None) -> int:
-        """``send([src,] chan, payload)``: broadcast a datagram, and return its seq.
+    def send(self, *parts: Data | None, src: Data | None = None, key: Data | None = None) -> int:
+        """``send(chan, payload, *, src=None)``: broadcast a datagram, and return its seq. The protocol text's order,
+        ``send(src, chan, payload)``, works as well.
 
-        Without ``src``, or with None, it comes from our own name; an empty one is "?". ``key`` signs this one by HMAC
-        with another key than usual. Raises EndpointError: bad_src, bad_channel, bad_target, too_long, no_signing_key,
-        not_open, or what the kernel says.
+        Without ``src`` it comes from our own name; an empty one is "?". ``key`` signs this one by HMAC with another key
+        than usual. Raises EndpointError: bad_src, bad_channel, bad_target, too_long, no_signing_key, not_open, or what
+        the kernel says.
         """
-        src, chan, payload = parts if len(parts) == 3 else (None, *parts, *([b""] if len(parts) == 1 else []))
+        if len(parts) == 3:
+            src, *parts = parts  # type: ignore[assignment]
+        chan, payload = (*parts, b"")[:2]
         source = self._name if src is None else to_bytes(src) or bccn1.UNKNOWN_SRC
         self._error = None
         try:
@@ -275,20 +270,11 @@ class Endpoint:
     def listen(self, pattern: str, callback: Callback) -> None:
         """From now on `dispatch` calls ``callback`` with each message whose channel matches: ``cardsys/tx``,
         ``cardsys/*/tx``, ``cardsys/>``. Messages to everyone, and to us, reach every callback."""
-        self._listened += 1
-        text = to_bytes(pattern)
-        self._callbacks[self._listened] = text, callback
-        self._listeners.add(self._listeners.compile(text), self._listened)
+        self._listeners.add(callback, to_bytes(pattern))
 
     def unlisten(self, pattern: str, callback: Callback) -> bool:
         """Take a `listen` back; False when there was none."""
-        text = to_bytes(pattern)
-        for number, held in self._callbacks.items():
-            if held == (text, callback):
-                del self._callbacks[number]
-                self._listeners.remove(self._listeners.compile(text), number)
-                return True
-        return False
+        return self._listeners.remove_value(callback, to_bytes(pattern))
 
     def dispatch(self) -> int:
         """Take all messages that are there and call the callbacks that want them; how many messages there were."""
@@ -296,13 +282,7 @@ class Endpoint:
         self._opened()
         while count < MAX_TAKEN and self._sock is not None and (message := self.recv(0)) is not None:
             count += 1
-            if message.form == "plain":
-                wanted = list(self._listeners.match(to_bytes(message.chan)))
-            else:
-                wanted = list(self._callbacks)
-            for number in sorted(wanted):
-                if number in self._callbacks:  # a callback may have taken another one back
-                    self._callbacks[number][1](message)
+            call_listeners(self._listeners, message)
         return count
 
     def send_all(self, payload: Data = b"", *, key: Data | None = None) -> int:
@@ -312,7 +292,7 @@ class Endpoint:
     def send_to(self, target: str, payload: Data = b"", *, key: Data | None = None) -> int:
         """Send to one name (``host/program/pid``) or to all below a prefix (``host/program/*``)."""
         if not target:
-            raise EndpointError("bad_target", "nobody is called nothing; send_all reaches everyone")
+            raise EndpointError("bad_target", "the target is empty; send_all reaches everyone")
         return self.send("!" + target, payload, key=key)
 
     def send_topic(self, topic: str, payload: Data = b"", *, key: Data | None = None) -> int:
@@ -355,15 +335,17 @@ class Endpoint:
             return False
         return True
 
-    def receive(self, chan: str, timeout: float = 0.0) -> Message | None:
-        """One message of a channel, or None.
+    def receive(self, chan: str | None = None, timeout: float | None = None) -> Message | None:
+        """One message of a channel, or None; without a channel the next message of any, as `recv`.
 
-        Takes everything that is there into a queue for each channel. With nothing there for this one it waits up to
-        ``timeout`` seconds for the first message of any channel, so that the caller can look after other things
-        meanwhile.
+        With a channel, everything that is there is put into a queue for each channel. If that leaves nothing for this
+        one, it waits up to ``timeout`` seconds (0 by default) for the first message of any channel, so that the caller
+        can attend to other things meanwhile.
         """
+        if chan is None:
+            return self.recv(timeout)
         taken = self._drain()
-        if not taken and chan not in self._waiting and self._wait(time.monotonic() + timeout):
+        if not taken and chan not in self._waiting and self._wait(time.monotonic() + (timeout or 0.0)):
             self._drain()
         return self._take(chan) if chan in self._waiting else None
 

@@ -253,17 +253,18 @@ class Router:
     def take_refusals(self) -> list[Refusal]:
         """Take the refusals out of the inbox."""
         self._refused = False
-        return self._take([event for event in self.inbox.events if isinstance(event, Refusal)])
+        return self.take([event for event in self.inbox.events if isinstance(event, Refusal)])
 
-    def take_unowned(self) -> list[Refusal]:
-        """Take a refusal out of the inbox that no subscription is about, so that the one in use can raise it."""
+    def unowned(self) -> list[Refusal]:
+        """Refusals in the inbox that no subscription is about; whichever is in use raises them."""
         if not self._refused:
             return []
         known = [one for one in (held() for held in self._known) if one is not None]
         refused = [event for event in self.inbox.events if isinstance(event, Refusal)]
-        return self._take([one for one in refused if self._owner(one, known) is self.inbox][:1])
+        self._refused = bool(refused)
+        return [one for one in refused if self._owner(one, known) is self.inbox]
 
-    def _take(self, refused: list[Refusal]) -> list[Refusal]:
+    def take(self, refused: list[Refusal]) -> list[Refusal]:
         for event in refused:
             self.inbox.events.remove(event)
         return refused

@@ -32,7 +32,7 @@ def batch(*payloads: bytes) -> bytes:
 
 
 class Driven(Closing):
-    """The asyncio client, one call after another: each of them runs the loop until it is done."""
+    """The asyncio client (or a subscription of it), one call after another: each runs the loop until it is done."""
 
     def __init__(self, path: str | None = None, **options: Any) -> None:
         self.loop = asyncio.new_event_loop()
@@ -47,26 +47,40 @@ class Driven(Closing):
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.bus, name)
-        if not asyncio.iscoroutinefunction(value) and name != "subscribe":
+        if name == "subscribe":
+            return lambda *patterns: DrivenSubscription(self, patterns)
+        if not asyncio.iscoroutinefunction(value):
             return value
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            async def whole() -> Any:
-                result = value(*arguments, **options)
-                return await result if isinstance(result, Awaitable) else result
-
-            return self.run(whole())
-
-        return call
+        return lambda *arguments, **options: self.run(value(*arguments, **options))
 
     def __iter__(self) -> Iterator[Message]:
         while True:
-            yield self.run(self.bus.__anext__())
+            try:
+                yield self.run(self.bus.__anext__())
+            except StopAsyncIteration:
+                return
 
     def close(self) -> None:
         self.bus.close()
         assert not asyncio.all_tasks(self.loop)
         self.loop.close()
+
+
+class DrivenSubscription(Driven):
+    def __init__(self, bus: Driven, patterns: tuple[str, ...]) -> None:
+        self.loop = bus.loop
+
+        async def subscribe() -> Any:
+            return await bus.bus.subscribe(*patterns)
+
+        self.bus = self.run(subscribe())
+
+    def __enter__(self) -> Any:
+        self.run(self.bus.__aenter__())
+        return self
+
+    def close(self) -> None:
+        self.run(self.bus.__aexit__())
 
 
 Join = Callable[..., bccnd.Connection]

@@ -1,0 +1,252 @@
+"""Subscriptions that are objects, callbacks, and what is left for the connection; with both clients."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+
+import bccnd
+import bccnd.aio
+from bccnd.client.events import MAX_EVENTS
+from bccnd.core import frames
+from tests.client.sessions import Bare, Driven, batch, frame, without_syncs
+from tests.refusals import refused
+from tests.support import PATIENCE
+
+
+@pytest.fixture(params=[bccnd.connect, Driven], ids=["blocking", "asyncio"])
+def bus(request: pytest.FixtureRequest, bare: Bare) -> Iterator[Any]:
+    with request.param(bare.address) as connection:
+        connection.sync()
+        yield connection
+
+
+def payloads(source: Any, count: int) -> list[bytes]:
+    """The payloads of the next messages of a connection or subscription of either client."""
+    return [message.payload for message in islice(iter(source), count)]
+
+
+def send(bare: Bare, *messages: str) -> None:
+    """Send messages, each given as its channel and payload."""
+    for one in messages:
+        chan, payload = one.split()
+        bare.send(frame(chan.encode(), payload.encode()))
+
+
+def test_a_subscription_takes_what_matches_it_and_the_connection_the_rest(bare: Bare, bus: Any) -> None:
+    bus.subscribe("a/")
+    door, late = bus.subscribe("a/door/*", "b"), bus.subscribe("a/late")
+    send(bare, "a/x 1", "a/door/1 2", "b 3", "! 4", "a/late 5", "a/door/2 6")
+    assert payloads(door, 3) == [b"2", b"3", b"6"]
+    assert payloads(bus, 2) == [b"1", b"4"]
+    assert payloads(late, 1) == [b"5"]  # it waited until its first use
+    send(bare, "a/door/1 7", "a/late 8", "a/x 9")
+    assert payloads(bus, 1) == [b"9"]
+    assert (payloads(late, 1), payloads(door, 1)) == ([b"8"], [b"7"])
+    assert without_syncs(bare.said[0])[1:] == [b"SUB a/", b"SUB a/door/*", b"SUB b", b"SUB a/late"]
+
+
+def test_a_message_is_given_to_each_subscription_that_it_matches(bare: Bare, bus: Any) -> None:
+    with bus.subscribe("a/") as wide, bus.subscribe("a/b") as narrow:
+        send(bare, "a/b 1", "a/c 2")
+        assert (payloads(wide, 2), payloads(narrow, 1)) == ([b"1", b"2"], [b"1"])
+    bus.sync()
+    send(bare, "a/b 3")
+    assert payloads(bus, 1) == [b"3"]
+    assert sorted(without_syncs(bare.said[0])[-2:]) == [b"UNSUB a/", b"UNSUB a/b"]
+
+
+def test_a_subscription_that_is_closed_ends_and_one_that_is_dropped_takes_nothing_more(bare: Bare, bus: Any) -> None:
+    with bus.subscribe("a") as closed:
+        send(bare, "a 1")
+        assert payloads(closed, 1) == [b"1"]
+    assert (payloads(closed, 1), closed.receive(), closed.close()) == ([], None, None)
+    send(bare, "a 2")
+    assert payloads(bus.subscribe("a"), 1) == [b"2"]
+    send(bare, "a 3")
+    assert payloads(bus, 1) == [b"3"]
+    bare.restart()
+    assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
+    assert without_syncs(bare.said[1])[1:] == [b"SUB a"]
+
+
+def test_closing_while_the_daemon_is_away_is_remembered(bare: Bare, bus: Any) -> None:
+    gone = bus.subscribe("gone")
+    bare.stop()
+    assert bus.receive(0.05) is None
+    gone.close()
+    bare.start()
+    assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
+    assert bus.sync() == []
+    bare.restart()
+    assert isinstance(bus.receive(PATIENCE), bccnd.Reconnected)
+    assert without_syncs(bare.said[2])[1:] == []
+
+
+def test_what_was_refused_is_raised_by_the_iteration_that_it_is_about(bare: Bare, bus: Any) -> None:
+    bare.answers[b"SUB a"] = [frame(b"b", b"1"), frames.error("not_permitted", b"a"), frame(b"a", b"2")]
+    bare.answers[b"UNSUB a"] = [frames.error("not_subscribed", b"a")]
+    other, mine = bus.subscribe("b"), bus.subscribe("a")
+    assert payloads(other, 1) == [b"1"]
+    assert bus.receive(0.05) == bccnd.Refusal("not_permitted", "a")
+    bus.subscribe("a")
+    assert payloads(other, 1) == [b"1"]
+    assert payloads(mine, 1) == [b"2"]  # it had come before
+    with refused("not_permitted", "'a'"):
+        payloads(mine, 1)
+    assert payloads(mine, 1) == [b"2"]
+    mine.close()
+    bus.publish("two words")
+    bare.send(frames.error("bad_channel", b"two words"))
+    with refused("bad_channel"):  # it is about no subscription, and never lost on a program that reads nothing else
+        payloads(other, 1)
+    assert bus.sync() == []
+
+
+def test_gaps_and_absences_are_counted_by_every_subscription_in_use(bare: Bare, bus: Any) -> None:
+    with bus.subscribe("a") as one, bus.subscribe("b") as other:
+        bare.send(frames.gap(3))
+        send(bare, "a 1", "b 2")
+        assert (payloads(one, 1), payloads(other, 1), one.lost, other.lost) == ([b"1"], [b"2"], 3, 3)
+        bare.restart()
+        assert isinstance(one.receive(PATIENCE), bccnd.Reconnected)
+        send(bare, "b 3")
+        assert (payloads(other, 1), other.reconnects) == ([b"3"], 1)
+    assert [bus.receive(), type(bus.receive(PATIENCE))] == [bccnd.Gap(3), bccnd.Reconnected]
+
+
+def test_what_nobody_receives_is_bounded_and_a_gap_says_how_much_was_dropped(bare: Bare, bus: Any) -> None:
+    with bus.subscribe("a") as idle, bus.subscribe("end") as end:
+        bare.send(*[batch(*[b"x"] * 100)] * 20, frames.gap(7))
+        send(bare, "end 1")
+        assert payloads(end, 1) == [b"1"]
+        events = [idle.receive() for _ in range(MAX_EVENTS + 1)]
+        assert events[-1] == bccnd.Gap(2000 - MAX_EVENTS + 7)
+        send(bare, "a 2")
+        assert (payloads(idle, 1), idle.lost) == ([b"2"], 2000 - MAX_EVENTS + 7)
+
+
+def test_another_dialect_is_asked_for_and_used(bare: Bare) -> None:
+    with bccnd.connect(str(bare.address), dialect="sbus-dot") as bus, bus.subscribe("a.b.") as some:
+        bus.sync()
+        send(bare, "a.b.c 1")
+        assert payloads(some, 1) == [b"1"]
+    assert frames.request(frames.DIALECT, b"sbus-dot") in bare.said[0]
+
+
+# -- callbacks
+
+
+def test_dispatch_calls_the_callbacks_of_what_has_come(bare: Bare) -> None:
+    got: list[tuple[str, bytes]] = []
+    with bccnd.connect(str(bare.address)) as bus:
+
+        def on_door(message: bccnd.Message) -> None:
+            got.append(("door", message.payload))
+
+        bus.listen("door/", on_door)
+        bus.listen("b", lambda message: got.append(("b", message.payload)))
+        bus.subscribe("c")
+        bus.sync()
+        assert bus.dispatch() == 0
+        send(bare, "door/1 1", "b 2", "c 3", "! 4", "door/2 5")
+        assert bus.dispatch(None) >= 1
+        while len(got) < 5:
+            bus.dispatch(PATIENCE)
+        assert got == [("door", b"1"), ("b", b"2"), ("door", b"4"), ("b", b"4"), ("door", b"5")]
+        assert payloads(bus, 1) == [b"3"]
+        assert (bus.unlisten("door/", on_door), bus.unlisten("door/", on_door)) == (True, False)
+        bare.send(frames.error("not_permitted", b"b"))
+        with refused("not_permitted"):
+            bus.dispatch(PATIENCE)
+        send(bare, "door/1 6")
+        assert payloads(bus, 1) == [b"6"]
+    assert without_syncs(bare.said[0])[1:] == [b"SUB door/", b"SUB b", b"SUB c", b"UNSUB door/"]
+
+
+# -- asyncio alone
+
+
+def play(scene: Callable[[], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await scene()
+
+    asyncio.run(whole(), debug=True)
+
+
+def test_callbacks_are_called_by_the_loop(bare: Bare) -> None:
+    async def scene() -> None:
+        async with bccnd.aio.connect(str(bare.address)) as bus:
+            got: asyncio.Queue[bytes] = asyncio.Queue()
+
+            def callback(message: bccnd.Message) -> None:
+                got.put_nowait(message.payload)
+
+            await bus.listen("a", callback)
+            await bus.sync()
+            await asyncio.to_thread(send, bare, *(f"a {number}" for number in range(300)))
+            assert [await got.get() for _ in range(300)] == [b"%d" % number for number in range(300)]
+            assert await bus.unlisten("a", callback)
+
+    play(scene)
+
+
+def test_tasks_iterate_over_their_subscriptions_while_others_go_on(bare: Bare) -> None:
+    async def collect(subscription: bccnd.aio.AsyncSubscription) -> list[bytes]:
+        return [message.payload async for message in subscription]
+
+    async def scene() -> None:
+        async with bccnd.aio.connect(str(bare.address)) as bus:
+            some = [bus.subscribe("a"), await bus.subscribe("b"), await asyncio.create_task(bus.subscribe("b"))]
+            tasks = [asyncio.create_task(collect(one)) for one in some]
+            await bus.sync()
+            send(bare, "a 1", "b 2", "a 3", "c 4")
+            assert isinstance(event := await bus.receive(), bccnd.Message)
+            assert event.payload == b"4"
+            for one in some:
+                one.close()
+            assert await asyncio.gather(*tasks) == [[b"1", b"3"], [b"2"], [b"2"]]
+            await bus.sync()
+
+    play(scene)
+    assert without_syncs(bare.said[0])[-3:] == [b"UNSUB a", b"UNSUB b", b"UNSUB b"]
+
+
+def test_a_connection_can_be_awaited_or_entered_and_fails_alike(bare: Bare) -> None:
+    async def scene() -> None:
+        async with bccnd.aio.connect(str(bare.address)) as one, await bccnd.aio.connect(str(bare.address)) as other:
+            assert (await one.sync(), await other.sync()) == ([], [])
+        for attempt in (bccnd.aio.connect("/nowhere"), bccnd.aio.connect("/nowhere").__aenter__()):
+            with refused("no_daemon"):
+                await attempt
+
+    play(scene)
+
+
+# -- what programs see
+
+
+def test_errors_have_classes_and_reasons(bare: Bare) -> None:
+    with bccnd.connect(str(bare.address)) as bus:
+        with pytest.raises(bccnd.RequestTimeout) as caught:
+            bus.ask("!/nothing", "x", timeout=0.01)
+        assert caught.value.reason == "no_answer"
+        bus.close()
+        for call in (lambda: bus.publish("a"), bus.receive, lambda: bus.subscribe("a")):
+            with pytest.raises(bccnd.ConnectionLost):
+                call()
+    assert issubclass(bccnd.ConnectionLost, bccnd.BusError)
+
+
+def test_every_public_name_is_documented() -> None:
+    for thing in (bccnd.Connection, bccnd.Subscription, bccnd.aio.AsyncConnection, bccnd.aio.AsyncSubscription):
+        for name, member in inspect.getmembers(thing):
+            assert name.startswith("_") or not callable(member) or inspect.getdoc(member), f"{thing}.{name}"
+    assert list(inspect.signature(bccnd.Connection.publish).parameters) == ["self", "chan", "payload"]
+    assert not inspect.iscoroutinefunction(bccnd.Connection.publish)
