@@ -25,7 +25,7 @@ from bccnd.core.egress import Egress
 from bccnd.core.history import STEP
 from bccnd.core.identity import identity, tagged, token
 from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import Door, make_door
+from bccnd.core.integrity import Door, KeyUse, make_door
 from bccnd.core.liveness import HEARTBEAT, STATE_NAMES, USUAL_INTERVAL, Liveness, LivenessRules
 from bccnd.core.nameless import Nameless
 from bccnd.core.patterns import DIALECTS
@@ -47,11 +47,10 @@ from bccnd.net import log, metrics
 from bccnd.net.access import Access, Admission, Rule, by_mode, everybody
 from bccnd.net.activation import Sockets
 from bccnd.net.beside import Program, python
-from bccnd.net.bus import AFTER_REFUSAL, Bus, Entrance, Publish
+from bccnd.net.bus import AFTER_REFUSAL, Bus, Entrance
 from bccnd.net.catchup import CatchUp
 from bccnd.net.clients import BusLimits
 from bccnd.net.drop_log import DropLog
-from bccnd.net.follow import Follows
 from bccnd.net.handover import Handover
 from bccnd.net.http import REASONS as VISITORS
 from bccnd.net.http import HttpServer
@@ -140,6 +139,8 @@ class Daemon:
         perl_safe = settings.names == "perl-safe"
         self._identify = partial(identity, settings.host.encode(), perl_safe=perl_safe)
         self._identity = self._identify(PROGRAM, os.getpid())
+        #: since when the keys are in force (monotonic)
+        self._keys_since = time.monotonic()
         door = self._door(configuration)
         self.sources = Sources(_dedup_rules(settings))
         self.liveness = Liveness(self.sources, _liveness_rules(settings), time.monotonic())
@@ -157,7 +158,6 @@ class Daemon:
             on_bug=self._on_bug,
         )
         self._ingress.max_age_ns = int(settings.dedup.horizon * 1e9)
-        self._window = settings.dedup.sanity
         self._egress = Egress(door, self.sources, perl_safe=perl_safe)
         self._egress.open(self._identity)
         self.repeater = Repeater([], dialect, settings.dedup.horizon)
@@ -174,7 +174,6 @@ class Daemon:
         #: the last lines of our log, the latest first
         self.said = log.keep_recent()
         self._page = StatusPage(self)
-        self._follows: Follows
         with ExitStack() as undo:
             self._open(configuration, undo)
             self._close = undo.pop_all()
@@ -240,9 +239,9 @@ class Daemon:
                 b"sources": self._list_sources,
                 b"daemon": self._describe,
                 b"gateways": lambda: iter(self.links),
+                b"keys": lambda: (key._asdict() for key in self.keys),
             },
             trace=self._trace,
-            follow=lambda client, payload: self._follows.ask(client, payload),
             on_link=lambda payload: self.links.bring(payload),
             on_report=lambda client, report: self.links.report(client, report),
             on_recorder=self.recorders.report,
@@ -258,19 +257,6 @@ class Daemon:
             self._send,
             copies=len(self.segments),
             ledger=None if self._handover is None else self._handover.ledger,
-        )
-        self._follows = Follows(
-            self.loop,
-            self._ingress,
-            self.sources,
-            self._routes,
-            self.bus.fanout,
-            explain=self._trace,
-            window=lambda: self._window,
-            next_seq=self._egress.next_seq,
-            publish=self.bus.publish,
-            sent=lambda: {segment.options.name: segment.counters.sent for segment in self.segments},
-            use=self._use,
         )
         undo.callback(self._leave_gateways)
         if self._handover is not None:
@@ -572,9 +558,10 @@ class Daemon:
                 text = f"reload: {name} has changed and takes effect after a restart"
                 log.event("restart_needed", text, remedy="systemctl restart bccnd", setting=name)
         door = self._door(configuration)
+        door.adopt_counts(self._ingress.door)
         self._ingress.door = self._egress.door = door
+        self._keys_since = time.monotonic()
         self.sources.configure(_dedup_rules(new))
-        self._window = new.dedup.sanity
         self.liveness.configure(_liveness_rules(new))
         self._put_repeats_in_force(new)
         if new.heartbeat.interval != self._heartbeat:
@@ -713,6 +700,10 @@ class Daemon:
         return self._refused
 
     @property
+    def keys(self) -> list[KeyUse]:
+        return self._ingress.door.list_keys()
+
+    @property
     def host(self) -> str:
         return self._settings.host
 
@@ -750,6 +741,8 @@ class Daemon:
                 "last_seq": source.last,
                 "epoch": source.epoch,
                 "missing": source.missing.bit_count(),
+                # Unknown for datagrams from before the last reload: the keys were others.
+                "key": self._ingress.door.key_of(source.src, source.last) if source.heard > self._keys_since else "",
             }
         for src, death in list(reversed(dead.items())):
             if src not in self.sources:
@@ -775,20 +768,6 @@ class Daemon:
             "receivers": clients[:MAX_TRACED],
             "more_receivers": max(0, len(clients) - MAX_TRACED),
         }
-
-    def _use(self, ingress: Ingress | None, publish: Publish | None) -> None:
-        """Have what comes in, and what is published, take another way; None: the usual one."""
-        self.links.way = ingress or self._ingress
-        self.bus.publish_through(publish)
-        ledger = None if self._handover is None else self._handover.ledger
-        for segment, usual in zip(self.segments, self._intakes, strict=True):
-            if self.loop.watches(segment.fileno()):
-                way = usual
-                if ingress is not None:
-                    annals = self._ingress.annals
-                    way = Intake(segment, ingress, self.bus.fanout, self.forward, ledger, annals)
-                self.loop.unwatch(segment.fileno())
-                self._watch(way)
 
     def _describe(self) -> Iterator[dict[str, Any]]:
         yield {

@@ -94,7 +94,7 @@ def test_programs_load_no_more_than_they_need() -> None:
     assert not loaded_after("import bccnd.cli.sbusd") & ((HEAVY - {"click"}) | libraries)
     assert not loaded_after("import bccnd") & (HEAVY | libraries | {"logging"})
     endpoint = {"bccnd.client.endpoint", "bccnd.client.keys", "bccnd.net.udp", "bccnd.core.pattern_tree"}
-    assert not loaded_after("import bccnd, bccnd.cli.tool") & endpoint
+    assert not loaded_after("import bccnd, bccnd.cli.main") & endpoint
     assert endpoint <= loaded_after("import bccnd\nbccnd.Endpoint, bccnd.read_key")
 
 

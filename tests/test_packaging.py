@@ -18,7 +18,9 @@ from typing import Any, Final
 import click
 import pytest
 
-from bccnd.cli import daemon, record, sbusd, tool
+from bccnd.cli import daemon, record, sbusd
+from bccnd.cli import main as bccn
+from bccnd.cli.lazy_group import LazyGroup
 from bccnd.config import BrokerSettings, NngSettings, RecorderSettings, SegmentSettings, Settings, read
 from bccnd.daemon import _needing_restart
 from bccnd.paths import DEFAULT_PATH
@@ -28,7 +30,7 @@ from tests.support import ROOT, cannot_here
 UNITS: Final = sorted(path for path in (ROOT / "systemd").iterdir() if path.suffix in (".service", ".socket", ".timer"))
 DEBIAN: Final = ROOT / "packaging/debian"
 PAGES: Final = {path.stem: path for path in (ROOT / "packaging/man").iterdir()}
-COMMANDS: Final[dict[str, click.Command]] = {"bccnd": daemon.main, "bccn": tool.main, "bccn-sbusd": sbusd.main}
+COMMANDS: Final[dict[str, click.Command]] = {"bccnd": daemon.main, "bccn": bccn.main, "bccn-sbusd": sbusd.main}
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: entries of systemd's descriptor store beside two for each client: the state of the daemon, and room for as much again
 OTHER_ENTRIES: Final = 8
@@ -229,9 +231,16 @@ def test_pages_are_laid_out_without_complaints_and_refer_to_pages_that_exist() -
         assert {pair for pair in named if pair[0].startswith("bccn")} <= ours, path.name
 
 
+def commands(group: click.Command) -> dict[str, click.Command]:
+    """The commands of a group, by name."""
+    assert isinstance(group, LazyGroup)
+    context = click.Context(group)
+    return {name: group.get_command(context, name) for name in group.list_commands(context)}  # type: ignore[misc]
+
+
 def options(command: click.Command) -> set[str]:
-    """The options of a command, as a page's source writes them."""
-    shown = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+    """The options of a command, as a page's source writes them; --socket, which each has, stands at its beginning."""
+    shown = [one for one in command.params if isinstance(one, click.Option) and one.expose_value and not one.hidden]
     return {name[1:] for param in shown for name in (*param.opts, *param.secondary_opts)}
 
 
@@ -244,20 +253,22 @@ def documented(text: str) -> set[str]:
 def test_commands_and_their_pages_have_the_same_options() -> None:
     for name, command in COMMANDS.items():
         text = PAGES[name].read_text().partition(".Sh COMMANDS")[0] if name == "bccn" else PAGES[name].read_text()
-        assert documented(text) == options(command) | {"h", "-help"}, name
-    assert isinstance(tool.main, click.Group)
+        assert documented(text) == options(command) | {"h", "-help", "-version"}, name
     page = PAGES["bccn"].read_text()
-    parts = re.split(r"^\.Ss ", page.partition(".Sh COMMANDS")[2].partition(".Sh ENVIRONMENT")[0], flags=re.MULTILINE)
-    sections = {part.split(maxsplit=1)[0]: part for part in parts[1:]}
-    direct = sections.pop("Direct")
-    assert set(sections) == set(tool.main.commands)
-    for name, command in tool.main.commands.items():
-        known = options(command) - (documented(direct) if name in ("pub", "sub") else set())
-        assert documented(sections[name]) == known, name
-        text = sections[name] + (direct if name in ("pub", "sub") else "")
-        for param in command.params:
+    pieces = re.split(r"^\.Ss ", page.partition(".Sh COMMANDS")[2].partition(".Sh ENVIRONMENT")[0], flags=re.MULTILINE)
+    sections = {part.split(maxsplit=1)[0]: part for part in pieces[1:]}
+    known = commands(bccn.main)
+    parts: list[click.Command]
+    assert set(sections) == set(known)
+    shared = options(known["pub"]) | options(known["sub"])
+    for name, command in known.items():
+        parts = list(commands(command).values()) if name == "direct" else [command]
+        wanted = set().union(*map(options, parts)) - (shared if name == "direct" else set())
+        assert documented(sections[name]) == wanted, name
+        for param in (one for part in parts for one in part.params):
             if isinstance(param, click.Option) and type(param.default) in (int, float, str):
                 default = f"{param.default:g}" if isinstance(param.default, float) else str(param.default)
+                text = sections[name]
                 assert f"({default})" in text or f".Cm {default}\n(the default)" in text, (name, param.name)
 
 

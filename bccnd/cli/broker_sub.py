@@ -18,8 +18,9 @@ from typing import Final, NamedTuple
 
 import click
 
-from bccnd.cli.lines import Lines
-from bccnd.cli.show import fail, tell, visible_bytes
+from bccnd.cli.output import fail, visible_bytes
+from bccnd.cli.output import print_notice as tell
+from bccnd.cli.publish_lines import LineSplitter as Lines
 from bccnd.errors import BusError
 from bccnd.gateways.broker_codec import (
     DISCONNECT,

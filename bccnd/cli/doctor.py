@@ -7,9 +7,8 @@ import sys
 from typing import Any, Final
 
 import click
-from click.core import ParameterSource
 
-from bccnd.cli.show import visible, wants_colour
+from bccnd.cli.output import visible, wants_colour
 from bccnd.errors import ConfigError
 
 _STYLES: Final[dict[str, dict[str, Any]]] = {
@@ -24,8 +23,8 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
 @click.option("--config", "file", metavar="FILE", help="The daemon's configuration. [default: /etc/bccnd/bccnd.yaml]")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON list.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-@click.pass_context
-def doctor(context: click.Context, /, file: str | None, as_json: bool, color: str) -> None:
+@click.pass_obj
+def doctor(path: str | None, /, file: str | None, as_json: bool, color: str) -> None:
     """Examine this host: what is wrong, what needs attention, and what to do about it.
 
     \b
@@ -47,9 +46,8 @@ def doctor(context: click.Context, /, file: str | None, as_json: bool, color: st
     except ConfigError as error:
         click.echo(f"bccn: {error}", err=True)
         sys.exit(2)
-    given = context.find_root().get_parameter_source("path") is not ParameterSource.DEFAULT
     results, colour = [], wants_colour(color)
-    for one in run_checks(Probe(target, context.obj if given else None)):
+    for one in run_checks(Probe(target, path)):
         results.append(one)
         if not as_json:
             state = click.style(one.state.ljust(11), **_STYLES[one.state])

@@ -1,7 +1,4 @@
-"""How far a long command has come, for who watches it on a terminal.
-
-Law: it goes to standard error, and only to a terminal; nobody else notices it.
-"""
+"""The progress of long commands, on standard error; nothing is shown where that is no terminal."""
 
 from __future__ import annotations
 
@@ -11,16 +8,33 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress(what: str, *, of_bytes: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """Gives what to call with how much is done, and of how much; 0 where nobody knows."""
+def show_progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Gives a function to call with the bytes done and their total, 0 if that is not known."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    amount = DownloadColumn() if of_bytes else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task(what, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total or None)
+
+
+@contextmanager
+def show_steps(total: int) -> Iterator[Callable[[str], None]]:
+    """Gives a function to call with each step of a run, of which there are ``total``: a bar on a terminal, lines
+    elsewhere."""
+    if not sys.stderr.isatty():
+        from bccnd.cli.output import print_notice
+
+        yield lambda step: print_notice(f"{step} ...")
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:<34}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        bar = shown.add_task("", total=total, completed=-1)
+        yield lambda step: shown.update(bar, description=step, advance=1)

@@ -1,11 +1,10 @@
 """`bccn record`: the recorder, as a service or in the foreground.
 
-Law: what the command line says goes before what the file says. What is wrong is told before anything is recorded.
+Options take precedence over the configuration. Faults are reported before anything is recorded.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 import time
@@ -14,12 +13,13 @@ from typing import Any, Final
 
 import click
 
-from bccnd.cli.show import fail
+from bccnd.cli.output import fail, print_notice
+from bccnd.cli.pipeline_ingest import RECORDER_EXTRA, require
 from bccnd.errors import ConfigError, JournalError
 
-#: where logs go whose journal is on another machine
+#: where records wait for a journal that is on another machine
 SPOOL: Final = "/var/lib/bccnd/spool"
-#: seconds between two lines about how it goes, on a terminal
+#: seconds between two lines of status on a terminal
 _EVERY: Final = 10.0
 
 
@@ -28,21 +28,12 @@ _EVERY: Final = 10.0
     "--config", "file", metavar="FILE", help="The daemon's configuration, for its section recorder, host and bus.path."
 )
 @click.option("--journal", metavar="DIR_OR_URI", help="Where records go to.")
-@click.option("--host", metavar="NAME", help="As which host they stand there.")
+@click.option("--host", metavar="NAME", help="The name of this host in the journal.")
 @click.option("--rotate", metavar="TIME", help="How often a file is finished, like 60s or 10m.")
 @click.option("--spool", metavar="DIR", help="Where records wait that are not in a finished file.")
 @click.option("--payload", type=click.Choice(["record", "hash", "omit"]), help="What is kept of payloads.")
-@click.pass_context
-def record(
-    context: click.Context,
-    /,
-    file: str | None,
-    journal: str | None,
-    host: str | None,
-    rotate: str | None,
-    spool: str | None,
-    payload: str | None,
-) -> None:
+@click.pass_obj
+def record(path: str | None, /, file: str | None, **options: Any) -> None:
     """Record every datagram that arrives on the segments, with what became of it, to Parquet files.
 
     \b
@@ -60,29 +51,23 @@ def record(
     """
     from bccnd.config import RecorderSettings, load, read_recorder
 
-    given: dict[str, Any] = {"journal": journal, "host": host, "rotate": rotate, "spool": spool, "payload": payload}
+    given = {name: value for name, value in options.items() if value is not None}
     try:
         settings = load(file, resolve=False).settings
-        chosen: RecorderSettings = read_recorder(settings.recorder, {k: v for k, v in given.items() if v is not None})
+        chosen: RecorderSettings = read_recorder(settings.recorder, given)
     except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
-    path = context.obj
-    source = context.parent.get_parameter_source("path") if context.parent is not None else None
-    if source is click.core.ParameterSource.DEFAULT:
-        path = settings.bus.path
-    if importlib.util.find_spec("pyarrow") is None:
-        fail("recording needs pyarrow\n  remedy: pip install 'bccnd[recorder]'")
+    require(["pyarrow"], RECORDER_EXTRA)
     try:
-        whole = _run(path, chosen, chosen.host or settings.host, settings.metrics.hosts)
+        whole = _run(path or settings.bus.path, chosen, chosen.host or settings.host, settings.metrics.hosts)
     except JournalError as error:
         fail(str(error))
     sys.exit(0 if whole else 1)
 
 
 def _run(path: str, settings: Any, host: str, names: Sequence[str]) -> bool:
-    """Record until we are told to end; whether everything is in the journal. Raises JournalError."""
-    from bccnd.cli.show import tell
+    """Record until a signal; whether everything is in the journal. Raises JournalError."""
     from bccnd.journal import layout
     from bccnd.net import log
     from bccnd.net.loop import Loop
@@ -116,13 +101,13 @@ def _run(path: str, settings: Any, host: str, names: Sequence[str]) -> bool:
 
         serve(recorder, loop, settings.metrics.listen, names)
     if sys.stderr.isatty():
-        recorder.on_status = _Lines()
+        recorder.on_status = _StatusLines()
     whole = recorder.run()
     manager.close()
     if recorder.failed is not None:
         raise JournalError(recorder.failed.reason, recorder.failed.detail, _remedy(recorder.failed.reason))
     if not whole:
-        tell(f"not everything is in the journal; the rest is in {options.spool}, for the next start")
+        print_notice(f"not everything is in the journal; the rest is in {options.spool}, for the next start")
     return whole
 
 
@@ -170,8 +155,8 @@ def _absolute(journal: str) -> str:
     return journal if "://" in journal else os.path.abspath(journal)
 
 
-class _Lines:
-    """A line about how it goes, now and then; a terminal that takes nothing is not waited for."""
+class _StatusLines:
+    """Logs the status every few seconds."""
 
     def __init__(self) -> None:
         self._due = 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import sys
@@ -10,49 +9,28 @@ from typing import Final
 
 import click
 
+from bccnd.cli.options import period_options
+from bccnd.cli.output import fail, print_notice, visible
 from bccnd.cli.pipeline import spark_options
-from bccnd.cli.show import fail, tell, visible
+from bccnd.cli.pipeline_ingest import PIPELINE_EXTRA, require
 from bccnd.errors import PipelineError
 
 #: findings that are named on the terminal; the page has all
 _NAMED: Final = 5
 
 
-def _read(value: str | None, *, end: bool) -> int | None:
-    """A day or a moment in UTC, as microseconds since 1970; a day as an end is the end of that day."""
-    if value is None:
-        return None
-    try:
-        at = datetime.datetime.fromisoformat(value)
-        at = at.astimezone(datetime.UTC) if at.tzinfo else at.replace(tzinfo=datetime.UTC)
-        if end and len(value) <= len("2026-11-21"):
-            at += datetime.timedelta(days=1)
-        return round(at.timestamp()) * 1_000_000
-    except (ValueError, OverflowError):
-        raise click.BadParameter(f"{value!r} is no time; write 2026-11-21, or 2026-11-21T10:30 (UTC)") from None
-
-
-def _start(_context: click.Context, _param: click.Parameter, value: str | None) -> int | None:
-    return _read(value, end=False)
-
-
-def _end(_context: click.Context, _param: click.Parameter, value: str | None) -> int | None:
-    return _read(value, end=True)
-
-
 @click.command()
 @click.argument("where", metavar="TABLES_OR_JOURNAL")
 @click.option("--out", required=True, metavar="DIR", help="Where index.html goes to.")
-@click.option("--from", "start", metavar="TIME", callback=_start, help="Only what is from then on (UTC).")
-@click.option("--to", "end", metavar="TIME", callback=_end, help="Only what is before; a day: to its end (UTC).")
+@period_options
 @click.option("--title", metavar="TEXT", help="The headline.")
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
 def report(
     where: str,
     out: str,
-    start: int | None,
-    end: int | None,
+    since: int | None,
+    until: int | None,
     title: str | None,
     master: str | None,
     memory: str,
@@ -63,29 +41,25 @@ def report(
 
     \b
       bccn report /var/lib/bccnd/tables --out /var/www/bccn
-      bccn report ./journal --out ./page --from 2026-11-21T08:00 --to 2026-11-21T09:00
+      bccn report ./journal --out ./page --since 2026-11-21T08:00 --until 2026-11-21T09:00
 
     TABLES is what bccn pipeline build has written: a path, or a URI that pyarrow can open. Of a JOURNAL the tables are
     made first, into DIR/tables, by Spark; --master, --memory and --conf are for that. The page is one file that loads
     nothing: it can be mailed, printed, and read on a phone. Sets of receivers and clocks are known by day: of these,
     whole days are shown. A period of at most a day is compared with the same hours of the day before.
     """
-    if start is not None and end is not None and start >= end:
-        raise click.UsageError("--from is not before --to")
-    try:
-        import jinja2  # noqa: F401
-        import pyarrow  # noqa: F401
-    except ImportError:
-        fail("a report needs pyarrow and Jinja2\n  remedy: pip install 'bccnd[pipeline]'")
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError("--since is not before --until")
+    require(["pyarrow", "jinja2"], PIPELINE_EXTRA)
     from bccnd.pipeline.report.finding import SEVERITIES
     from bccnd.pipeline.report.table_reader import Tables, TimeRange
     from bccnd.pipeline.report.write import report as make
 
-    progress = (lambda what: tell(f"{what} ...")) if sys.stderr.isatty() else (lambda _: None)
+    progress = (lambda what: print_notice(f"{what} ...")) if sys.stderr.isatty() else (lambda _: None)
     try:
         if Tables(where).is_journal:
             where = _build(where, os.path.join(out, "tables"), master, memory, conf)
-        path, findings = make(where, out, time=TimeRange(start, end), title=title or "", progress=progress)
+        path, findings = make(where, out, time=TimeRange(since, until), title=title or "", progress=progress)
     except PipelineError as error:
         fail(str(error))
     if as_json:
@@ -118,5 +92,5 @@ def _build(journal: str, tables: str, master: str | None, memory: str, conf: dic
         from bccnd.pipeline.build import build
 
         build(spark, journal, tables, progress=progress)
-    tell(f"the tables are in {tables}; the next time, name them instead of the journal")
+    print_notice(f"the tables are in {tables}; the next time, name them instead of the journal")
     return tables

@@ -1,348 +1,422 @@
-"""What `bccn top` shows: two looks at the daemon and what was heard between them -> figures and rows.
+"""`bccn top`: the figures of top_model.py on a terminal, again and again, or once.
 
-Law: nothing here knows a terminal, a socket or the time. What is not known is said to be so and never a zero.
+A restarting daemon is waited for. The terminal is always restored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from bccnd.cli.watch import KINDS
+import click
 
-#: names counted in one interval; those beyond are counted together
-MAX_NAMES: Final = 10_000
-#: rows of each table
-MAX_ROWS: Final = 100
-OTHERS: Final = "(others)"
-#: whose messages come under keys that are no legal channels
-NAMELESS: Final = "(no sender)"
+from bccnd.cli import top_model as model
+from bccnd.cli.connection import describe_failure, explain, fetch_listing, open_bus
+from bccnd.cli.options import Duration
+from bccnd.cli.output import cell_width, cut, fail, visible
+from bccnd.cli.top_model import Figures, GatewayRow, Snapshot, TrafficCount
+from bccnd.client.bus import Connection, Gap, connect
+from bccnd.client.message import Message
+from bccnd.errors import BusError
 
-_COUNTERS: Final = ("received", "sent", "published", "deliveries")
-_LOSSES: Final = ("missing", "lost", "kernel_drops")
+if TYPE_CHECKING:
+    from rich.text import Text
 
+#: the share of the time that fetching the sources, which may be many, may take
+_SHARE: Final = 0.05
+#: messages counted between two looks at the keyboard
+_TURN: Final = 256
+#: keys that end it: q, and what a terminal sends for Ctrl-C and Ctrl-D where it does not signal them
+_QUIT: Final = frozenset(b"qQ\x03\x04")
+#: the size without a terminal
+_WIDTH: Final = 100
+_HEIGHT: Final = 40
 
-@dataclass
-class Tally:
-    """What was heard in an interval: messages and bytes by name; ``lost`` are those that we did not get."""
-
-    messages: int = 0
-    lost: int = 0
-    channels: dict[str, list[int]] = field(default_factory=dict)
-    senders: dict[str, list[int]] = field(default_factory=dict)
-
-    def add(self, chan: str, src: str, size: int) -> None:
-        self.messages += 1
-        _count(self.channels, chan, size)
-        _count(self.senders, src or NAMELESS, size)
-
-
-def _count(table: dict[str, list[int]], name: str, size: int) -> None:
-    found = table.get(name)
-    if found is None:
-        name = name if len(table) < MAX_NAMES else OTHERS
-        found = table.setdefault(name, [0, 0])
-    found[0] += 1
-    found[1] += size
+Item = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Look:
-    """What the daemon says of itself at a time: its listings. ``sources`` may be older, as there may be many."""
-
-    at: float
-    daemon: Mapping[str, Any]
-    clients: tuple[Mapping[str, Any], ...] = ()
-    sources: tuple[Mapping[str, Any], ...] = ()
-    gateways: tuple[Mapping[str, Any], ...] = ()
+# -- collecting
 
 
-@dataclass(frozen=True)
-class Busy:
-    """A channel or a sender, with its rates per second."""
+class Collector:
+    """Two connections to the daemon: one fetches listings, one receives all messages and counts them."""
 
-    name: str
-    messages: float
-    bytes: float
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._lister: Connection | None = None
+        self._listener: Connection | None = None
+        self._traffic = TrafficCount()
+        self._since = 0.0
+        self._sources: tuple[dict[str, Any], ...] = ()
+        self._sources_due = 0.0
+        #: why no messages are received; empty if they are
+        self.deaf = ""
 
+    def open(self) -> Snapshot:
+        """Connect, anew if need be. Raises BusError."""
+        self.close()
+        self._lister = connect(self._path, reconnect=False)
+        self._sources_due = 0.0
+        first = self.fetch()
+        self.deaf = self._listen()
+        self._traffic, self._since = TrafficCount(), time.monotonic()
+        return first
 
-@dataclass(frozen=True)
-class ClientRow:
-    """``lost_now`` is what was lost in the interval; ``published`` is a rate per second, None at the first look."""
+    def _listen(self) -> str:
+        """Subscribe to everything; why that was refused, or empty."""
+        try:
+            self._listener = connect(self._path, reconnect=False)
+            self._listener.subscribe("")
+            refusals = self._listener.sync()
+        except BusError as error:
+            if self._listener is None:
+                return error.detail
+            why = describe_failure(self._listener, error)
+            self._listener.close()
+            self._listener = None
+            return why
+        return explain(refusals[0]) if refusals else ""
 
-    identity: str
-    queued: int
-    queued_bytes: int
-    lost: int
-    lost_now: int
-    published: float | None
-    waits: bool
-    patterns: tuple[str, ...]
+    def close(self) -> None:
+        for connection in (self._lister, self._listener):
+            if connection is not None:
+                connection.close()
+        self._lister = self._listener = None
 
+    def fetch(self) -> Snapshot:
+        """The listings of the daemon. Raises BusError."""
+        bus = self._lister
+        if bus is None:
+            raise BusError("connection_lost", "")
+        at = time.monotonic()
+        (daemon,) = fetch_listing(bus, "daemon")
+        clients = tuple(fetch_listing(bus, "clients"))
+        started = time.monotonic()
+        if started >= self._sources_due:
+            self._sources = tuple(fetch_listing(bus, "sources"))
+            took = time.monotonic() - started
+            self._sources_due = started + took / _SHARE if took > 0.01 else 0.0
+        return Snapshot(at, daemon, clients, self._sources, tuple(fetch_listing(bus, "gateways")))
 
-@dataclass(frozen=True)
-class SourceRow:
-    """A source that is not as it should be."""
+    def take_traffic(self) -> tuple[TrafficCount, float]:
+        """The messages counted since the last call, and the seconds since then."""
+        traffic, since = self._traffic, self._since
+        self._traffic, self._since = TrafficCount(), time.monotonic()
+        return traffic, self._since - since
 
-    src: str
-    state: str
-    silent_seconds: float
-    missing: int
+    def count_until(self, until: float, keyboard: int | None) -> bool:
+        """Count messages until then (monotonic); True as soon as a key asks for the end. Raises BusError."""
+        poll = select.poll()
+        if keyboard is not None:
+            poll.register(keyboard, select.POLLIN)
+        listener = self._listener
+        if listener is not None:
+            poll.register(listener.fileno(), select.POLLIN)
+        while (left := until - time.monotonic()) > 0:
+            for fd, _ in poll.poll(max(1, left * 1000)):
+                if fd == keyboard:
+                    typed = os.read(fd, 64)
+                    if not typed or _QUIT.intersection(typed):
+                        return True
+                elif listener is not None:
+                    self._count(listener)
+        return False
 
-
-@dataclass(frozen=True)
-class GatewayRow:
-    """A gateway, or one of its peers: ``name`` is that of a gateway or an address; ``received`` and ``sent`` are rates
-    per second, None at the first look. ``peers`` is None for a peer."""
-
-    name: str
-    up: bool
-    peers: int | None
-    received: float | None
-    sent: float | None
-    dropped: int
-    dropped_now: int
-
-
-@dataclass(frozen=True)
-class Figures:
-    """All that is shown. ``seconds`` is the length of the interval, None when there is no look before this one or it
-    was at another daemon; ``rates`` are per second and empty then, ``new`` is what was lost in the interval."""
-
-    version: str
-    host: str
-    identity: str
-    pid: int
-    started: float
-    segments: tuple[str, ...]
-    seconds: float | None
-    rates: dict[str, float]
-    totals: dict[str, int]
-    losses: dict[str, int]
-    new: dict[str, int]
-    dropped: dict[str, int]
-    dropped_now: dict[str, int]
-    queue_bytes: int
-    clients: int
-    subscriptions: int
-    sources: int
-    states: dict[str, int]
-    #: seconds of the interval in which we listened, messages heard in it, and messages for which we were too slow
-    heard_seconds: float
-    heard: int
-    unheard: int
-    busy_channels: tuple[Busy, ...]
-    busy_senders: tuple[Busy, ...]
-    worst_clients: tuple[ClientRow, ...]
-    troubled_sources: tuple[SourceRow, ...]
-    gateways: tuple[GatewayRow, ...]
-    peers: tuple[GatewayRow, ...]
-
-
-def restarted(before: Look | None, after: Look) -> bool:
-    """Whether two looks were at two daemons."""
-    return before is not None and any(before.daemon[name] != after.daemon[name] for name in ("pid", "started"))
-
-
-def figures(before: Look | None, after: Look, tally: Tally, heard_seconds: float) -> Figures:
-    """Make figures of two looks; ``before`` is None at the first one."""
-    if restarted(before, after):
-        before = None
-    now = after.daemon
-    was: Mapping[str, Any] = before.daemon if before is not None else now
-    seconds = after.at - before.at if before is not None and after.at > before.at else None
-    totals = {name: int(now[name]) for name in _COUNTERS} | _by_kind(now["verdicts"])
-    earlier = {name: int(was[name]) for name in _COUNTERS} | _by_kind(was["verdicts"])
-    rates = {} if seconds is None else {name: round((totals[name] - earlier[name]) / seconds, 3) for name in totals}
-    return Figures(
-        version=str(now["version"]),
-        host=str(now["host"]),
-        identity=str(now["identity"]),
-        pid=int(now["pid"]),
-        started=float(now["started"]),
-        segments=tuple(map(str, now["segments"])),
-        seconds=None if seconds is None else round(seconds, 3),
-        rates=rates,
-        totals=totals,
-        losses={name: int(now[name]) for name in _LOSSES},
-        new={name: max(0, int(now[name]) - int(was[name])) for name in _LOSSES},
-        dropped=dict(now["dropped"]),
-        dropped_now={
-            reason: count - was["dropped"].get(reason, 0)
-            for reason, count in now["dropped"].items()
-            if count > was["dropped"].get(reason, 0)
-        },
-        queue_bytes=int(now["queue_bytes"]),
-        clients=int(now["clients"]),
-        subscriptions=int(now["subscriptions"]),
-        sources=int(now["sources"]),
-        states=_states(after.sources),
-        heard_seconds=round(heard_seconds, 3),
-        heard=tally.messages,
-        unheard=tally.lost,
-        busy_channels=_busiest(tally.channels, heard_seconds),
-        busy_senders=_busiest(tally.senders, heard_seconds),
-        worst_clients=_worst(before, after, seconds),
-        troubled_sources=_troubled(after.sources),
-        gateways=_gateways(before, after, seconds),
-        peers=_peers(before, after, seconds),
-    )
+    def _count(self, listener: Connection) -> None:
+        for _ in range(_TURN):
+            event = listener.receive(0)
+            if event is None:
+                return
+            if isinstance(event, Message):
+                self._traffic.add(event.chan, event.src, len(event.payload))
+            elif isinstance(event, Gap):
+                self._traffic.lost += event.lost
 
 
-def _by_kind(verdicts: Mapping[str, int]) -> dict[str, int]:
-    return {kind: sum(verdicts.get(name, 0) for name in names) for kind, names in KINDS.items()}
+# -- drawing
 
 
-def _states(sources: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    states = {"alive": 0, "silent": 0, "dead": 0}
-    for source in sources:
-        if source["state"] in states:
-            states[source["state"]] += 1
-    return states
+def draw(shown: Figures, width: int, height: int, now: float, note: str = "", deaf: str = "") -> list[Text]:
+    """Lines that fit; ``now`` is the wall clock, ``note`` a message to show as well."""
+    from rich.text import Text
 
-
-def _busiest(table: Mapping[str, list[int]], seconds: float) -> tuple[Busy, ...]:
-    if seconds <= 0:
-        return ()
-    ranked = sorted(table.items(), key=lambda item: (-item[1][0], -item[1][1], item[0]))[:MAX_ROWS]
-    return tuple(Busy(name, round(count / seconds, 3), round(size / seconds, 3)) for name, (count, size) in ranked)
-
-
-def _worst(before: Look | None, after: Look, seconds: float | None) -> tuple[ClientRow, ...]:
-    """Who loses now comes first, then who is behind, then who has lost, then who says most."""
-    known = {_key(client): client for client in before.clients} if before is not None else {}
-    rows = []
-    for client in after.clients:
-        was = known.get(_key(client))
-        said = None if was is None or seconds is None else (client["published"] - was["published"]) / seconds
-        rows.append(
-            ClientRow(
-                identity=str(client["identity"]),
-                queued=int(client["queued"]),
-                queued_bytes=int(client["queued_bytes"]),
-                lost=int(client["lost"]),
-                lost_now=max(0, int(client["lost"]) - int(was["lost"])) if was is not None else 0,
-                published=None if said is None else round(max(0.0, said), 3),
-                waits=bool(client.get("waits", False)),
-                patterns=tuple(map(str, client["patterns"])),
-            )
-        )
-    rows.sort(
-        key=lambda row: (
-            *(-row.lost_now, -row.queued_bytes, not row.waits, -row.lost, -(row.published or 0.0)),
-            row.identity,
-        )
-    )
-    return tuple(rows[:MAX_ROWS])
-
-
-def _key(client: Mapping[str, Any]) -> tuple[object, ...]:
-    return client["pid"], client["since"], client["program"]
-
-
-def _troubled(sources: Iterable[Mapping[str, Any]]) -> tuple[SourceRow, ...]:
-    """The silent first, as they may be dead soon, then the dead, the latest first, then who owes the most."""
-    rows = [
-        SourceRow(str(one["src"]), str(one["state"]), float(one["silent_seconds"]), int(one.get("missing", 0)))
-        for one in sources
-        if one["state"] in ("silent", "dead") or one.get("missing")
+    segments = ", ".join(visible(name) for name in shown.segments) or "no segment"
+    head = f"bccnd {visible(shown.version)} on {visible(shown.host)}, up {model.span(now - shown.started)}, {segments}"
+    clock = time.strftime("  %H:%M:%S", time.localtime(now))
+    lines = [Text(_fit(head, width - len(clock)) + clock, "bold")]
+    for label, items in (("/s", _rates(shown)), ("lost", _losses(shown)), ("now", _counts(shown))):
+        lines += _flow(label, items, width)
+    notes = [note, f"channels and senders are not counted: {deaf}" if deaf else ""]
+    lines.append(Text(cut("; ".join(visible(one) for one in notes if one), width), "bold yellow"))
+    half = (width - 2) // 2
+    room = max(4, height - len(lines) - 1)
+    below = 1 + max(1, len(shown.worst_clients), len(shown.troubled_sources))
+    upper = min(1 + max(1, len(shown.busy_channels), len(shown.busy_senders)), room - min(below, room // 2))
+    lower = room - upper
+    links = min(1 + max(len(shown.gateways), len(shown.peers)), lower // 2) if shown.gateways else 0
+    lower -= links + 1 if links else 0
+    missed = f" (missed {model.count(shown.unheard)})" if shown.unheard else ""
+    busy = ("msg/s", "B/s")
+    traffic, sizes = ("in/s", "out/s", "drop"), (6, 6, 6)
+    clients, sources = ("queued", "lost", "pub/s"), ("state", "silent", "miss")
+    tables = [
+        (
+            upper,
+            (f"channel{missed}", *busy),
+            (6, 6),
+            _busy(shown.busy_channels),
+            ("sender", *busy),
+            (6, 6),
+            _busy(shown.busy_senders),
+        ),
+        (lower, ("client", *clients), sizes, _clients(shown), ("in trouble", *sources), (6, 8, 6), _sources(shown)),
+        (links, ("gateway", *traffic), sizes, _links(shown.gateways), ("peer", *traffic), sizes, _links(shown.peers)),
     ]
-    order = {"silent": 0, "dead": 1}
-    rows.sort(key=lambda row: (order.get(row.state, 2), -row.missing, row.silent_seconds, row.src))
-    return tuple(rows[:MAX_ROWS])
+    for number, (size, titles, widths, rows, right_titles, right_widths, right_rows) in enumerate(tables):
+        if not size:
+            continue
+        if number:
+            lines.append(Text(""))
+        left = _table(titles, widths, rows[: size - 1], half)
+        right = _table(right_titles, right_widths, right_rows[: size - 1], half)
+        for one in range(max(len(left), len(right))):
+            line = left[one] if one < len(left) else Text(" " * half)
+            line.append("  ")
+            lines.append(line.append_text(right[one]) if one < len(right) else line)
+    for line in lines:
+        line.truncate(width)
+    return lines[:height]
 
 
-def _gateways(before: Look | None, after: Look, seconds: float | None) -> tuple[GatewayRow, ...]:
-    known = {one["gateway"]: one for one in before.gateways} if before is not None else {}
-    rows = []
-    for one in after.gateways:
-        total = {**one, "dropped": sum(one["dropped"].values())}
-        was = known.get(one["gateway"])
-        earlier = None if was is None else {**was, "dropped": sum(was["dropped"].values())}
-        rows.append(_gateway(one["gateway"], one["up"], one["peers_connected"], earlier, total, seconds))
-    return tuple(rows)
+def _rates(shown: Figures) -> Iterator[Item]:
+    styles = {"dropped": "yellow", "integrity": "red", "bad": "red", "looped": "dim"}
+    for name in (
+        *("received", "delivered", "dropped", "integrity", "bad", "looped", "sent", "published", "deliveries"),
+    ):
+        value = shown.rates.get(name)
+        yield f"{name} {model.rate(value):>6}", styles.get(name, "") if value else ""
 
 
-def _peers(before: Look | None, after: Look, seconds: float | None) -> tuple[GatewayRow, ...]:
-    """Who loses now comes first, then who has lost, then who says most."""
-    known = {
-        (one["gateway"], peer["peer"], peer["since"]): peer
-        for one in (before.gateways if before is not None else ())
-        for peer in one["peers"]
-    }
-    rows = [
-        _gateway(
-            f"{one['gateway']} {peer['peer']}{' ' if peer['name'] else ''}{peer['name']}",
-            one["up"],
-            None,
-            known.get((one["gateway"], peer["peer"], peer["since"])),
-            peer,
-            seconds,
-        )
-        for one in after.gateways
-        if one["up"]
-        for peer in one["peers"]
+def _losses(shown: Figures) -> Iterator[Item]:
+    losses = [(name.replace("_", " "), total, shown.new[name]) for name, total in shown.losses.items()]
+    dropped = [(visible(name), total, shown.dropped_now.get(name)) for name, total in shown.dropped.items() if total]
+    for name, total, new in (*losses, *dropped):
+        yield f"{name} {model.count(total)}" + (f" (+{model.count(new)})" if new else ""), "red" if new else ""
+
+
+def _counts(shown: Figures) -> Iterator[Item]:
+    yield f"clients {model.count(shown.clients)}", ""
+    yield f"subscriptions {model.count(shown.subscriptions)}", ""
+    yield f"queued {model.size(shown.queue_bytes)}", "yellow" if shown.queue_bytes else ""
+    yield f"sources {model.count(shown.sources)}", ""
+    styles = {"alive": "green", "silent": "yellow", "dead": "red"}
+    for state, number in shown.states.items():
+        yield f"{state} {model.count(number)}", styles[state] if number else ""
+
+
+def _flow(label: str, items: Iterable[Item], width: int) -> list[Text]:
+    """Items one after the other behind a label, none of them broken."""
+    from rich.text import Text
+
+    lines = [Text(f"{label:<5}", "bold")]
+    for text, style in items:
+        if lines[-1].cell_len > 5 and lines[-1].cell_len + len(text) > width:
+            lines.append(Text(" " * 5))
+        lines[-1].append(cut(text, width - 5), style)
+        lines[-1].append("  ")
+    return lines
+
+
+TableRow = tuple[list[str], str]
+
+
+def _busy(rows: Sequence[model.Busy]) -> list[TableRow]:
+    return [([row.name, model.rate(row.messages), model.size(row.bytes)], "") for row in rows]
+
+
+def _clients(shown: Figures) -> list[TableRow]:
+    rows: list[TableRow] = []
+    for row in shown.worst_clients:
+        style = "red" if row.lost_now else "yellow" if row.queued or row.waits else ""
+        published = "waits" if row.waits else model.rate(row.published)
+        rows.append(([row.identity, model.size(row.queued_bytes), model.count(row.lost), published], style))
+    return rows
+
+
+def _sources(shown: Figures) -> list[TableRow]:
+    styles = {"silent": "yellow", "dead": "red"}
+    return [
+        ([row.src, row.state, model.span(row.silent_seconds), model.count(row.missing)], styles.get(row.state, ""))
+        for row in shown.troubled_sources
     ]
-    rows.sort(key=lambda row: (-row.dropped_now, -row.dropped, -(row.received or 0.0) - (row.sent or 0.0), row.name))
-    return tuple(rows[:MAX_ROWS])
 
 
-def _gateway(
-    name: str,
-    up: bool,
-    peers: int | None,
-    was: Mapping[str, Any] | None,
-    now: Mapping[str, Any],
-    seconds: float | None,
-) -> GatewayRow:
-    def per_second(key: str) -> float | None:
-        if was is None or seconds is None:
-            return None
-        return round(max(0, int(now[key]) - int(was[key])) / seconds, 3)
-
-    lost = 0 if was is None else max(0, now["dropped"] - was["dropped"])
-    return GatewayRow(name, up, peers, per_second("received"), per_second("sent"), now["dropped"], lost)
+def _links(links: Sequence[GatewayRow]) -> list[TableRow]:
+    rows: list[TableRow] = []
+    for row in links:
+        peers = "" if row.peers is None else f" ({model.count(row.peers)} peers)" if row.up else " (DOWN)"
+        numbers = [model.rate(row.received), model.rate(row.sent), model.count(row.dropped)]
+        rows.append(([f"{row.name}{peers}", *numbers], "red" if not row.up or row.dropped_now else ""))
+    return rows
 
 
-# -- numbers for people
+def _table(titles: Sequence[str], widths: Sequence[int], rows: Sequence[TableRow], width: int) -> list[Text]:
+    """A title and rows, exactly so wide; the first column takes what the others leave."""
+    from rich.text import Text
+
+    first = max(4, width - sum(widths) - len(widths))
+
+    def line(texts: Sequence[str], style: str) -> Text:
+        others = (f"{cut(visible(text), size):>{size}}" for text, size in zip(texts[1:], widths, strict=True))
+        return Text(cut(" ".join((_fit(texts[0], first), *others)), width), style)
+
+    return [line(titles, "bold reverse"), *(line(texts, style) for texts, style in rows)]
 
 
-def rate(value: float | None) -> str:
-    """A rate in at most six characters."""
-    if value is None:
-        return "-"
-    if value and value < 9.95:
-        return f"{value:.1f}"
-    return count(round(value))
+def _fit(name: str, width: int) -> str:
+    """A name, exactly so wide; of a long one both ends, as names of one program differ at the end."""
+    text = visible(name)
+    width = max(1, width)
+    if cell_width(text) > width:
+        head = cut(text, width // 2)
+        tail = text
+        while cell_width(tail) > width - cell_width(head) - 1:
+            tail = tail[1:]
+        text = f"{head}~{tail}"
+    return text + " " * (width - cell_width(text))
 
 
-def count(value: float) -> str:
-    """A number in at most six characters."""
-    for unit in ("", "k", "M", "G", "T"):
-        if value < (9_999.5 if unit else 99_999.5):
-            return f"{value:,.0f}{unit}"
-        value /= 1000
-    return "huge"
+# -- the command
 
 
-def size(value: float) -> str:
-    """Bytes in at most six characters, in units of 1024."""
-    for unit in ("", "K", "M", "G", "T"):
-        if value < 1023.5:
-            return f"{value:.0f}{unit}" if not unit or value >= 999.95 else f"{value:.1f}{unit}"
-        value /= 1024
-    return "huge"
+@click.command()
+@click.option(
+    "--interval", metavar="TIME", type=Duration(0.1, 3600), default="1s", show_default=True, help="Between two looks."
+)
+@click.option("--once", is_flag=True, help="Print the figures of one interval, and end.")
+@click.option("--json", "as_object", is_flag=True, help="With --once: as a JSON object.")
+@click.pass_obj
+def top(path: str | None, /, interval: float, once: bool, as_object: bool) -> None:
+    """Watch the daemon: rates, losses, queues, the busiest channels and senders, clients and sources in trouble.
+
+    \b
+      bccn top
+      bccn top --interval 5s
+      bccn top --once --json | jq .rates
+
+    Ends with q or Ctrl-C; when the daemon is restarted, it goes on with the next one. Rates are per second, losses
+    since the start of the daemon, with what is new behind a +. Channels and senders are counted by subscribing to
+    everything: that costs the daemon as much as any other client that does, leaves out what is meant for one program
+    only, and is marked where this tool was too slow to count all of it. Clients are those that lose or wait first,
+    sources those that are silent, dead or have messages missing.
+    """
+    if as_object and not once:
+        raise click.UsageError("--json needs --once")
+    if not once and not sys.stdout.isatty():
+        raise click.UsageError("this is no terminal: take --once")
+    with open_bus(path) as bus:
+        list(fetch_listing(bus, "daemon"))  # so that errors are reported as by every other command
+    collector = Collector(path)
+    try:
+        if once:
+            _print_once(collector, interval, as_object)
+        else:
+            _show(collector, interval)
+    finally:
+        collector.close()
 
 
-def span(seconds: float) -> str:
-    """A length of time in at most eight characters."""
-    whole = max(0, int(seconds))
-    days, rest = divmod(whole, 86_400)
-    hours, rest = divmod(rest, 3600)
-    minutes, left = divmod(rest, 60)
-    if days:
-        return f"{days}d {hours:02d}h"
-    if hours:
-        return f"{hours}h {minutes:02d}m"
-    return f"{minutes}m {left:02d}s" if minutes else f"{left}s"
+def _print_once(collector: Collector, interval: float, as_object: bool) -> None:
+    try:
+        before = collector.open()
+        collector.count_until(time.monotonic() + interval, None)
+        after = collector.fetch()
+    except BusError as error:
+        fail(error.detail)
+    shown = model.figures(before, after, *collector.take_traffic())
+    if as_object:
+        click.echo(json.dumps(asdict(shown) | {"deaf": collector.deaf}))
+        return
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else _WIDTH
+    console = Console(width=width, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    for line in draw(shown, console.width, _HEIGHT, time.time(), deaf=collector.deaf):
+        line.rstrip()
+        console.print(line)
+
+
+def _show(collector: Collector, interval: float) -> None:
+    from rich.console import Console, Group
+
+    console = Console(markup=False, highlight=False, emoji=False)
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    with contextlib.suppress(KeyboardInterrupt), _open_keyboard() as keyboard, console.screen() as screen:
+
+        def show(shown: Figures, note: str) -> None:
+            width, height = console.size
+            screen.update(Group(*draw(shown, width, height, time.time(), note, collector.deaf)))
+
+        _refresh(collector, interval, keyboard, show)
+
+
+def _refresh(collector: Collector, interval: float, keyboard: int | None, show: Callable[[Figures, str], None]) -> None:
+    """Show new figures after each interval, until a key asks for the end."""
+    before: Snapshot | None = None
+    shown: Figures | None = None
+    away = ""
+    connected = False
+    note = ""
+    while True:
+        until = time.monotonic() + interval
+        clock = time.strftime("%H:%M:%S")
+        try:
+            after = collector.fetch() if connected else collector.open()
+            connected = True
+            if away:
+                note, away = f"the daemon was away, and is back since {clock}", ""
+            if model.restarted(before, after):
+                note = f"the daemon was restarted; back since {clock}"
+            shown = model.figures(before, after, *collector.take_traffic())
+            before = after
+            show(shown, note)
+            if collector.count_until(until, keyboard):
+                return
+        except BusError as error:
+            collector.close()
+            connected = False
+            away = away or clock
+            if shown is not None:
+                show(shown, f"AWAY since {away}: {error.detail}")
+            if collector.count_until(until, keyboard):
+                return
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _open_keyboard() -> Iterator[int | None]:
+    """The descriptor on which single keys arrive, if there is a keyboard."""
+    if not sys.stdin.isatty():
+        yield None
+        return
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    tty.setcbreak(fd)
+    try:
+        yield fd
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)

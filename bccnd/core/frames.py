@@ -41,8 +41,8 @@ LOCAL_OFF: Final = b"!/bccn/local/off"
 STATS: Final = b"!/bccn/stats"
 TAG: Final = b"!/bccn/tag"
 TRACE: Final = b"!/bccn/trace"
-#: follow one message from now on, or tell what was seen of it; the payload is JSON, or empty
-TRACE_LIVE: Final = b"!/bccn/trace/live"
+#: which clients and gateways the messages of a channel go to, and by which patterns; the payload is the channel
+RECEIVERS: Final = b"!/bccn/receivers"
 #: in another dialect from now on; the payload is its name, and nothing is subscribed to yet
 DIALECT: Final = b"!/bccn/dialect"
 #: how a gateway is, told by itself; the payload is JSON

@@ -6,6 +6,8 @@ cdef int _BRACKET
 
 
 cdef class Algorithm:
+    cdef public unsigned long long verified
+    cdef public str fingerprint
     cpdef bytes sum(self, bytes body)
     cpdef bint seals(self, bytes raw, Py_ssize_t start, Py_ssize_t end) except -1
 
@@ -25,6 +27,7 @@ cdef class Door:
     cdef tuple _starts
     cdef bint _required
     cdef bint _accept_unverifiable
+    cdef dict _signed
 
     @cython.locals(end=Py_ssize_t, size=Py_ssize_t, start=bytes)
     cpdef Py_ssize_t enter(self, bytes raw) except -1

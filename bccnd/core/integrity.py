@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from binascii import crc32
 from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 from hmac import compare_digest
-from typing import Final
+from typing import Final, NamedTuple
 
-from bccnd.core.bccn1 import MAGIC, split_check, split_envelope, starts
+from bccnd.core.bccn1 import MAGIC, MAX_SRC, split_check, split_envelope, starts
 from bccnd.errors import BadDatagram
 from bccnd.leaf import scan
 from bccnd.leaf.keyed import Keyed
@@ -22,14 +23,53 @@ from bccnd.leaf.keyed import Keyed
 #: shorter keys can be guessed: 16 bytes are the strength of the truncated sum twice over
 MIN_KEY: Final = 16
 _BRACKET: Final = ord("]")
+#: sources of which the key is remembered, where that is not the first one
+_MAX_SIGNERS: Final = 10_000
+#: how far behind the last number of a source another key is still taken for its present one: late copies
+_LATE: Final = 8
+
+
+class KeyUse(NamedTuple):
+    """A key by its fingerprint: whether it signs what we send, the prefixes of the sources that it is valid for (none:
+    all), and the number of datagrams that it has verified."""
+
+    fingerprint: str
+    algorithm: str
+    signs: bool
+    signers: tuple[str, ...]
+    verified: int
+
+
+def fingerprint(key: bytes) -> str:
+    """The public name of a key, 16 hex digits: it says nothing about the key that its sums on the wire do not."""
+    return sha256(b"bccn key\0" + key).hexdigest()[:16]
 
 
 class Algorithm:
     """One way to check a body. ``name`` is what stands before the ``=`` on the wire; ``repeatable`` says that whoever
-    can check a sum can make it."""
+    can check a sum can make it. ``verified`` counts what was accepted by it, ``fingerprint`` names the key of the last
+    one; it is empty where there is no key."""
 
     name = b""
     repeatable = True
+
+    def __init__(self) -> None:
+        self.verified = 0
+        self.fingerprint = ""
+
+    def count_use(self) -> None:
+        """Count a datagram that was accepted."""
+        self.verified += 1
+
+    def list_keys(self, signs: bool) -> list[KeyUse]:
+        """The keys; ``signs`` says whether what we send is signed here."""
+        if not self.fingerprint:
+            return []
+        return [KeyUse(self.fingerprint, self.name.decode("ascii"), signs, (), self.verified)]
+
+    def adopt_counts(self, verified: Mapping[str, int]) -> None:
+        """Go on counting from these numbers, by fingerprint."""
+        self.verified += verified.get(self.fingerprint, 0)
 
     def sum(self, body: bytes) -> bytes:
         """The sum of a body, in lowercase hex digits."""
@@ -51,6 +91,8 @@ class Hmac(Algorithm):
     name = b"hmac"
 
     def __init__(self, key: bytes) -> None:
+        super().__init__()
+        self.fingerprint = fingerprint(key)
         self._keyed = Keyed(key)
 
     def sum(self, body: bytes) -> bytes:
@@ -77,7 +119,7 @@ class Door:
     check that no verifier has a key for, for the days of a migration.
     """
 
-    __slots__ = ("_accept_unverifiable", "_first", "_required", "_signer", "_starts", "_verifiers")
+    __slots__ = ("_accept_unverifiable", "_first", "_required", "_signed", "_signer", "_starts", "_verifiers")
 
     def __init__(
         self, verifiers: Sequence[Algorithm] = (), *, required: bool = False, accept_unverifiable: bool = False
@@ -92,6 +134,8 @@ class Door:
             self._starts = () if required or verifiers else starts(b"")
         self._required = required
         self._accept_unverifiable = accept_unverifiable
+        #: number and key of the last datagram of sources that the first key did not verify
+        self._signed: dict[bytes, tuple[bytes, str]] = {}
 
     def admit(self, raw: bytes) -> bytes:
         """The body of a BCCN1 datagram whose envelope is in order and whose check is accepted.
@@ -116,33 +160,70 @@ class Door:
                     if len(start) == end:
                         return end + 1
                 elif self._first.seals(raw, len(start), end):
+                    self._first.verified += 1
                     return end + 1
-        return len(raw) - len(self._examine(raw))
+        body, verifier = self._examine(raw)
+        if verifier is not None:
+            verifier.count_use()
+        if self._verifiers:
+            self._remember(body, "" if verifier is None else verifier.fingerprint)
+        return len(raw) - len(body)
 
-    def _examine(self, raw: bytes) -> bytes:
-        """What the first key did not settle: other versions, older keys, foreign algorithms, forgeries."""
+    def inspect(self, raw: bytes) -> None:
+        """Raises BadDatagram, as `admit`, and counts nothing."""
+        self._examine(raw)
+
+    def _examine(self, raw: bytes) -> tuple[bytes, Algorithm | None]:
+        """The body, and what has verified it: by the letter, for any version, key and algorithm."""
         magic, check, body = split_envelope(raw)
+        verifier = None
         if check:
-            self._verify(check, body)
+            verifier = self._verify(check, body)
         elif self._required:
             raise BadDatagram("integrity_missing", "no check, and one is required")
         if magic != MAGIC:
             raise BadDatagram("unsupported_version", f"magic {magic!r}")
-        return body
+        return body, verifier
 
-    def _verify(self, check: bytes, body: bytes) -> None:
+    def _remember(self, body: bytes, key: str) -> None:
+        """Note which key a source signs with."""
+        src, _, rest = body[: MAX_SRC + 22].partition(b":")
+        self._signed.pop(src, None)
+        self._signed[src] = rest.partition(b":")[0], key
+        if len(self._signed) > _MAX_SIGNERS:
+            del self._signed[next(iter(self._signed))]
+
+    def key_of(self, src: bytes, last: int) -> str:
+        """The fingerprint of the key that verified the latest datagrams of a source, of which ``last`` is the last
+        number; empty if it is not known, or if they were not signed."""
+        seq, key = self._signed.get(src, (b"", ""))
+        if seq.isdigit() and int(seq[:20]) >= last - _LATE:
+            return key
+        return "" if self._first is None else self._first.fingerprint
+
+    def list_keys(self) -> list[KeyUse]:
+        return [key for one in self._verifiers for key in one.list_keys(one is self._signer)]
+
+    def adopt_counts(self, before: Door) -> None:
+        """Go on counting where the door before this one ended."""
+        verified = {key.fingerprint: key.verified for key in before.list_keys()}
+        for one in self._verifiers:
+            one.adopt_counts(verified)
+
+    def _verify(self, check: bytes, body: bytes) -> Algorithm | None:
         algo, total = split_check(check)
         known = False
         for verifier in self._verifiers:
             if verifier.name == algo:
                 fits = verifier.fits(total, body)
                 if fits:
-                    return
+                    return verifier
                 known = known or fits is not None
         if known:
             raise BadDatagram("integrity_failed", "the check does not fit the body")
         if not self._accept_unverifiable:
             raise BadDatagram("integrity_unknown", f"no key for this {algo.decode('ascii')}")
+        return None
 
     def seal(self, body: bytes) -> bytes:
         """The check for a body of ours, empty when no algorithm is configured.

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from bccnd.core.bccn1 import MAX_SRC
-from bccnd.core.integrity import Algorithm
+from bccnd.core.integrity import Algorithm, KeyUse, fingerprint
 from bccnd.core.targets import prefixes
 from bccnd.errors import BadMessage
 
@@ -43,8 +43,13 @@ class Signatures(Algorithm):
 
     def __init__(self, signers: Mapping[bytes, Sequence[bytes]], private: bytes | None = None) -> None:
         """The keys are PEM. Raises ValueError for what is no Ed25519 key, or a private key with a passphrase."""
-        self._keys = {prefix: tuple(public_key(pem) for pem in pems) for prefix, pems in signers.items()}
+        super().__init__()
+        self._keys = {
+            prefix: tuple((public_key(pem), fingerprint_of(pem)) for pem in pems) for prefix, pems in signers.items()
+        }
         self._private = private_key(private) if private is not None else None
+        self._own = "" if private is None else fingerprint_of(public_of(private))
+        self._verified = dict.fromkeys((name for keys in self._keys.values() for _, name in keys), 0)
 
     def sum(self, body: bytes) -> bytes:
         """The signature of a body. Raises BadMessage: no_signing_key."""
@@ -57,8 +62,29 @@ class Signatures(Algorithm):
         for prefix in reversed([b"", *prefixes(src)]):
             keys = self._keys.get(prefix)
             if keys is not None:
-                return any(_verify(key, total, body) for key in keys)
+                for key, name in keys:
+                    if _verify(key, total, body):
+                        self.fingerprint = name
+                        return True
+                return False
         return None
+
+    def count_use(self) -> None:
+        self._verified[self.fingerprint] += 1
+
+    def list_keys(self, signs: bool) -> list[KeyUse]:
+        signers: dict[str, list[str]] = {} if not self._own else {self._own: []}
+        for prefix, keys in self._keys.items():
+            for _, name in keys:
+                signers.setdefault(name, []).append(prefix.decode("ascii"))
+        return [
+            KeyUse(name, "sig", signs and name == self._own, tuple(prefixes), self._verified.get(name, 0))
+            for name, prefixes in signers.items()
+        ]
+
+    def adopt_counts(self, verified: Mapping[str, int]) -> None:
+        for name in self._verified:
+            self._verified[name] += verified.get(name, 0)
 
 
 def _verify(key: Ed25519PublicKey, total: bytes, body: bytes) -> bool:
@@ -92,6 +118,11 @@ def public_key(pem: bytes) -> Ed25519PublicKey:
     if not isinstance(key, Ed25519PublicKey):
         raise ValueError("a public key that is not Ed25519")
     return key
+
+
+def fingerprint_of(pem: bytes) -> str:
+    """The fingerprint of a public key. Raises ValueError."""
+    return fingerprint(public_key(pem).public_bytes(Encoding.Raw, PublicFormat.Raw))
 
 
 def public_of(pem: bytes) -> bytes:

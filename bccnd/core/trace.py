@@ -68,7 +68,7 @@ def trace(
         magic, check, body = bccn1.split_envelope(raw)
         found.go_on(stage, f"magic {magic.decode('ascii')}, a body of {len(body)} bytes")
         stage = "check"
-        door.admit(raw)
+        door.inspect(raw)
         found.go_on(stage, check.decode("ascii") or "none, and none is required")
         stage = "body"
         src, seq, chan, payload = bccn1.read_body(body)

@@ -52,8 +52,6 @@ MAX_REPEATED: Final = 1024
 _RESERVED: Final = (b"!/bccn/", frames.TAP, frames.LINK)
 #: what links get of what a program of this host has published, up to the datagram
 _PASSED: Final = frames.passed(0, b"")
-#: identity, key, payload, packet and client, to why it was not broadcast
-Publish = Callable[[bytes, bytes, bytes, bytes, Client | None], str]
 #: what can be done about a client that was ended, by the reason
 _AFTER_END: Final = {
     "slow": "make it read faster, or choose another blocking mode there",
@@ -117,7 +115,6 @@ class Bus:
         broadcast: Callable[[bytes, bytes], str | None] = lambda _chan, _datagram: None,
         listings: dict[bytes, Callable[[], Iterable[dict[str, Any]]]] | None = None,
         trace: Callable[[bytes], dict[str, Any]] | None = None,
-        follow: Callable[[Client, bytes], bytes] | None = None,
         on_quiet: Callable[[], None] = lambda: None,
         on_link: Callable[[bytes], bool] = lambda _payload: False,
         on_report: Callable[[Client, bytes], bool] = lambda _client, _report: False,
@@ -150,9 +147,7 @@ class Bus:
         self.counters = self._clients.counters
         self.deliver: Callable[[list[Delivery]], None] = self._clients.deliver
         self.quota = Quota(limits.user)
-        self._control = Control(self, routes, listings or {}, trace, follow)
-        #: where what clients publish goes
-        self._speak: Publish = self.publish
+        self._control = Control(self, routes, listings or {}, trace)
         self._draining = self._closed = False
         self._connections = 0
         self._inbox = Inbox(frames.MAX_PACKET) if ledger is None else LedgerInbox(ledger)
@@ -650,7 +645,7 @@ class Bus:
             if local:
                 self._clients.send(self._without_echo(client, self._routes.local(key)), packet)
             else:
-                refused = self._speak(client.identity, key, payload, packet, client)
+                refused = self.publish(client.identity, key, payload, packet, client)
         self.counters.published += 1
         client.published += 1
         if refused:
@@ -687,11 +682,6 @@ class Bus:
         except BadDatagram:
             receivers = self._routes.local(key)
         return self._clients.who_blocks(receivers, size, client)
-
-    def publish_through(self, publish: Publish | None) -> None:
-        """Have what clients publish go through another function, which sees to it that it is published; None: no
-        more."""
-        self._speak = publish or self.publish
 
     def publish(self, identity: bytes, key: bytes, payload: bytes, packet: bytes, client: Client | None = None) -> str:
         """Deliver a message to the clients of this host, and broadcast it if the protocol can carry it.

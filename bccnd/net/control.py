@@ -18,6 +18,7 @@ from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.errors import BadMessage
 from bccnd.net.clients import HARD_MODES, SOFT_MODES, Client
+from bccnd.net.receivers import describe_receivers
 
 if TYPE_CHECKING:
     from bccnd.net.bus import Bus
@@ -33,7 +34,7 @@ Listing = Callable[[], Iterable[dict[str, Any]]]
 
 class Control:
     """The requests of a bus's clients. ``listings`` are what `!/bccn/stats` offers beside the clients, by name;
-    ``trace`` says what would become of a datagram, ``follow`` what becomes of a message."""
+    ``trace`` says what would become of a datagram; without it there is no tap, and nothing to explain."""
 
     def __init__(
         self,
@@ -41,7 +42,6 @@ class Control:
         routes: Routes[int],
         listings: dict[bytes, Listing],
         trace: Callable[[bytes], dict[str, Any]] | None,
-        follow: Callable[[Client, bytes], bytes] | None = None,
     ) -> None:
         self._bus = bus
         self._routes = routes
@@ -79,9 +79,7 @@ class Control:
         if trace is not None:
             self._trace = trace
             self._handlers[frames.TRACE] = self._on_trace
-        if follow is not None:
-            self._follow = follow
-            self._handlers[frames.TRACE_LIVE] = self._on_follow
+            self._handlers[frames.RECEIVERS] = self._on_receivers
 
     def take(self, client: Client, key: bytes, payload: bytes) -> None:
         """Do what a client asks for."""
@@ -176,20 +174,18 @@ class Control:
             self._bus.refuse(client, "bad_report", frames.RECORDER)
 
     def _on_trace(self, client: Client, datagram: bytes) -> None:
-        if not client.rights.tap:
-            self._bus.refuse(client, "not_permitted", frames.TRACE)
-            return
-        self._bus.answer(client, frames.TRACE, json.dumps(self._trace(datagram)).encode("ascii"))
+        self._answer_tap(client, frames.TRACE, lambda: self._trace(datagram))
 
-    def _on_follow(self, client: Client, payload: bytes) -> None:
-        if not client.rights.tap:
-            self._bus.refuse(client, "not_permitted", frames.TRACE_LIVE)
-            return
-        try:
-            answer = self._follow(client, payload)
-        except BadMessage as bad:
-            answer = json.dumps({"error": bad.reason}).encode("ascii")
-        self._bus.answer(client, frames.TRACE_LIVE, answer)
+    def _on_receivers(self, client: Client, chan: bytes) -> None:
+        clients = self._bus.clients
+        self._answer_tap(client, frames.RECEIVERS, lambda: describe_receivers(self._routes, clients, chan))
+
+    def _answer_tap(self, client: Client, key: bytes, make: Callable[[], dict[str, Any]]) -> None:
+        """Answer a client that has the right to tap."""
+        if client.rights.tap:
+            self._bus.answer(client, key, json.dumps(make()).encode("ascii"))
+        else:
+            self._bus.refuse(client, "not_permitted", key)
 
     def _stats(self, client: Client, topic: bytes) -> None:
         """A listing, page by page: the first by its name, the following ones with ``more``."""

@@ -45,8 +45,6 @@ class Links:
         #: accepted, and too old to be passed on
         self.late = 0
         self._ingress = ingress
-        #: what judges: the ingress, or who has it do that
-        self.way = ingress
         self._clients = clients
         self._by_name = {counters.name: counters for counters in self.counters}
         self._read_report = read_report
@@ -75,7 +73,7 @@ class Links:
             self._ledger.say_when(now)
             if self._ingress.annals is not None:
                 self._ingress.annals.serial = self._ledger.serial
-        deliveries, accepted = self.way.feed_link(
+        deliveries, accepted = self._ingress.feed_link(
             counters, way, datagram, peer, now, received_ns, late=late, copies=self._copies
         )
         if deliveries:

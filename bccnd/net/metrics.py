@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from bccnd.core.counters import ERROR_REASONS, LATENCY_BOUNDS, Histogram, SegmentCounters
 from bccnd.core.dedup import Sources
+from bccnd.core.integrity import KeyUse
 from bccnd.core.liveness import Liveness
 from bccnd.core.nameless import Nameless
 from bccnd.core.repeat import Repeater
@@ -70,6 +71,8 @@ class Observed(Protocol):
     @property
     def subscriptions(self) -> int: ...
     @property
+    def keys(self) -> Iterable[KeyUse]: ...
+    @property
     def groups(self) -> Iterable[tuple[str, int, int]]: ...
     def now(self) -> float: ...
 
@@ -100,6 +103,10 @@ class DaemonCollector(Collector):
             size.add_metric([name], total)
         yield groups
         yield size
+        keys = _counter("key_verified", "Datagrams that a key has verified, by its fingerprint", "key")
+        for key in self._daemon.keys:
+            keys.add_metric([key.fingerprint], key.verified)
+        yield keys
         reloads = _counter("config_reloads", "Reloads of the configuration by result", "result")
         for result, count in self._daemon.config_reloads.items():
             reloads.add_metric([result], count)

@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from bccnd.cli import daemon, sbusd, tool
+from bccnd.cli import daemon, main as bccn, sbusd
 
-COMMANDS: dict[str, click.Command] = {"bccnd": daemon.main, "bccn": tool.main, "bccn-sbusd": sbusd.main}
+COMMANDS: dict[str, click.Command] = {"bccnd": daemon.main, "bccn": bccn.main, "bccn-sbusd": sbusd.main}
 FILES = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}
 
 

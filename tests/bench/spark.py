@@ -42,7 +42,7 @@ PAIRS: Final = 3
 #: seconds to wait for the archive that the first run has made
 ARCHIVE: Final = 600.0
 
-BCCN: Final = [sys.executable, "-c", "import sys; sys.argv[0] = 'bccn'; from bccnd.cli.tool import main; main()"]
+BCCN: Final = [sys.executable, "-c", "import sys; sys.argv[0] = 'bccn'; from bccnd.cli.main import main; main()"]
 
 #: the question of loss, for engines that read Parquet: the messages, who saw each, and what nobody saw before it
 LOSS: Final = """

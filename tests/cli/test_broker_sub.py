@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from bccnd.cli.broker_sub import Bye, Place, as_json, as_line, read_order, read_place
-from bccnd.cli.tool import main
+from bccnd.cli.main import main
 from bccnd.gateways.broker_codec import Delivered, message, request
 from tests.e2e.harness import BIN, PATIENCE
 from tests.support import Closing

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import bccnd
-from bccnd.cli.tool import main
+from bccnd.cli.main import main
 from tests.e2e.harness import Daemon, Wire
 from tests.pipeline.journals import put, row, rows
 from tests.support import BROADCAST, ROOT, free_port
@@ -89,7 +89,7 @@ def test_onto_a_segment_only_where_both_options_ask_for_it(journal: Path) -> Non
 @pytest.mark.slow
 def test_on_a_terminal_it_asks_once_more(journal: Path) -> None:
     port = free_port()
-    code = "from bccnd.cli.tool import main; main()"
+    code = "from bccnd.cli.main import main; main()"
     command = [sys.executable, "-c", code, "replay", str(journal), "--speed", "max"]
     command += ["--segment", f"{BROADCAST}:{port}", "--onto-the-network"]
     for answer, status in ((b"n\n", 1), (b"y\n", 0)):
@@ -110,11 +110,11 @@ def test_on_a_terminal_it_asks_once_more(journal: Path) -> None:
     [
         (["--speed", "fast"], 2, "'max'"),
         (["--speed", "0"], 2, "'max'"),
-        (["--from", "yesterday"], 2, "no time"),
+        (["--since", "yesterday"], 2, "no time"),
         (["--name", "x"], 2, "--segment"),
         (["--key", "x"], 2, "--segment"),
         (["--segment", "nowhere", "--onto-the-network"], 2, "ADDRESS:PORT"),
-        (["--segment", "10.0.0.300:5400", "--onto-the-network"], 2, "no address"),
+        (["--segment", "10.0.0.300:5400", "--onto-the-network"], 2, "10.0.0.300:5400"),
         (["--host", "a/b"], 2, "--host a/b"),
         (["--host", "nobody"], 1, "host nobody"),
         (["--channel", "nothing"], 1, "nothing to replay"),

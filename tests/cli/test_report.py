@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from bccnd.cli.tool import main
+from bccnd.cli.main import main
 from tests.pipeline.reporting import write
 from tests.support import ROOT
 
@@ -66,9 +66,9 @@ def test_what_is_wrong_is_told_in_a_line(tmp_path: Path, tables: Path) -> None:
         ((tmp_path / "nowhere", "--out", page), 1, "nowhere: there is no such folder\n  remedy: "),
         ((tmp_path / "empty", "--out", page), 1, "no tables here"),
         ((tables, "--out", tmp_path / "file"), 1, "file cannot be used"),
-        ((tables, "--out", page, "--to", "2020-01-01"), 1, "nothing in these tables"),
+        ((tables, "--out", page, "--until", "2020-01-01"), 1, "nothing in these tables"),
         ((tables, "--out", page, "--from", "yesterday"), 2, "'yesterday'"),
-        ((tables, "--out", page, "--from", "2026-11-22", "--to", "2026-11-21"), 2, "--from is not before --to"),
+        ((tables, "--out", page, "--from", "2026-11-22", "--to", "2026-11-21"), 2, "--since is not before --until"),
         ((tables,), 2, "'--out'"),
     ):
         done = bccn(*arguments)
@@ -83,7 +83,7 @@ def test_without_what_it_takes_it_says_what_to_install(tmp_path: Path, tables: P
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / f"{missing}.py").write_text("raise ImportError('not installed')")
-    code = "from bccnd.cli.tool import main; main()"
+    code = "from bccnd.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "report", str(tables), "--out", str(tmp_path / "page")],
         cwd=ROOT,

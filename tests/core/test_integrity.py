@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bccnd.core import bccn1, integrity
 from bccnd.core.integrity import Algorithm, Crc32, Door, Hmac, make_door
-from bccnd.core.signatures import Signatures, generate, public_of
+from bccnd.core.signatures import Signatures, fingerprint_of, generate, public_of
 from bccnd.errors import BadDatagram
 from tests.core import material
 from tests.core.material import KEY, OTHER_KEY, examples, reason_of
@@ -238,3 +238,45 @@ def test_without_a_private_key_nothing_is_signed() -> None:
 def test_keys_that_do_not_fit_are_refused(algorithm: str, keys: list[bytes], signers: dict[bytes, list[bytes]]) -> None:
     with pytest.raises(ValueError):
         make_door(algorithm, keys, signers)
+
+
+def test_what_each_key_has_verified_is_counted_and_which_source_signs_with_which() -> None:
+    def signed(door: Door, src: bytes, seq: int) -> bytes:
+        body = b"%b:%d:c|x" % (src, seq)
+        return bccn1.build(body, door.seal(body))
+
+    old, new = Hmac(KEY), Hmac(OTHER_KEY)
+    door = Door([Hmac(KEY), Hmac(OTHER_KEY)])
+    for src, seq, key in ((b"a/1", 1, old), (b"a/1", 2, old), (b"b/1", 9, new)):
+        door.admit(signed(Door([key]), src, seq))
+    door.admit(bccn1.build(b"c/1:5:c|x", b""))
+    door.inspect(signed(Door([old]), b"a/1", 3))
+    names = [integrity.fingerprint(key) for key in (KEY, OTHER_KEY)]
+    assert [(one.fingerprint, one.signs, one.verified) for one in door.list_keys()] == [
+        (names[0], True, 2),
+        (names[1], False, 1),
+    ]
+    found = [door.key_of(src, seq) for src, seq in ((b"a/1", 2), (b"b/1", 9), (b"b/1", 99), (b"c/1", 5), (b"d/1", 1))]
+    assert found == [names[0], names[1], names[0], "", names[0]]
+    after = Door([Hmac(OTHER_KEY), Hmac(KEY)])
+    after.adopt_counts(door)
+    assert [(one.fingerprint, one.signs, one.verified) for one in after.list_keys()] == [
+        (names[1], True, 1),
+        (names[0], False, 2),
+    ]
+
+
+def test_public_keys_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integrity, "_MAX_SIGNERS", 2)
+    names = [fingerprint_of(public) for public in (PUBLIC, OTHER_PUBLIC)]
+    door = make_door("sig", [PRIVATE], {b"a": [OTHER_PUBLIC, PUBLIC], b"b": [OTHER_PUBLIC]})
+    sealers = [make_door("sig", [private]) for private in (PRIVATE, OTHER_PRIVATE)]
+    bodies = [b"a/1:1:c|x", b"a/2:1:c|x", b"b/1:1:c|x"]
+    for body, sealer in zip(bodies, (*sealers, sealers[1]), strict=True):
+        door.admit(bccn1.build(body, sealer.seal(body)))
+    assert [tuple(one) for one in door.list_keys()] == [
+        (names[0], "sig", True, ("a",), 1),
+        (names[1], "sig", False, ("a", "b"), 2),
+    ]
+    # As many sources are remembered as may be, the latest; of others nothing is known.
+    assert [door.key_of(src, 1) for src in (b"a/1", b"a/2", b"b/1")] == ["", names[1], names[1]]

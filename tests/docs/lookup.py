@@ -13,7 +13,8 @@ from typing import Final
 
 import click
 
-from bccnd.cli import daemon, tool
+from bccnd.cli import daemon
+from bccnd.cli import main as bccn
 from bccnd.net import log_events
 from tests.docs.blocks import Inline, commands, inline
 from tests.docs.follow import all_blocks, blocks_of, here
@@ -66,7 +67,7 @@ def _options(command: click.Command, words: list[str]) -> str:
 
 
 def _bccn(words: list[str]) -> str:
-    command: click.Command = tool.main
+    command: click.Command = bccn.main
     rest = list(words)
     while isinstance(command, click.Group) and rest:
         word = rest.pop(0)
@@ -77,10 +78,11 @@ def _bccn(words: list[str]) -> str:
                 return said
         elif _PLACEHOLDER.fullmatch(word):
             return ""
-        elif word not in command.commands:
-            return f"there is no command {word!r}"
         else:
-            command = command.commands[word]
+            found = command.get_command(click.Context(command), word)
+            if found is None:
+                return f"there is no command {word!r}"
+            command = found
     return _options(command, rest)
 
 

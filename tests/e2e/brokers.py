@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bccnd.cli.show import listing
+from bccnd.cli.connection import fetch_listing
 from tests.e2e.harness import PATIENCE, Daemon, payloads, wait
 from tests.support import free_port
 
@@ -115,7 +115,7 @@ class Broker:
 
     def _listed(self, topic: str, key: str) -> dict[str, Any]:
         with self.daemon.connect() as bus:
-            return next((row for row in listing(bus, topic) if row[key] == "broker"), {})
+            return next((row for row in fetch_listing(bus, topic) if row[key] == "broker"), {})
 
     def pid(self) -> int:
         return int(self.row().get("pid", 0))

@@ -13,7 +13,7 @@ from tests.e2e.harness import PATIENCE, Daemon, Program, wait
 from tests.support import ROOT
 
 #: the tool of this tree, wherever the installed one may be from
-TOOL = (sys.executable, "-c", "from bccnd.cli.tool import main; main()")
+TOOL = (sys.executable, "-c", "from bccnd.cli.main import main; main()")
 
 
 class Recorder(Program):

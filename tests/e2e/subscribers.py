@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.cli.show import listing
+from bccnd.cli.connection import fetch_listing
 from tests.e2e.harness import PATIENCE, Daemon, wait
 from tests.support import ROOT, Closing, cannot_here, group
 
@@ -111,7 +111,7 @@ class Subscriber(Closing):
     def _has_subscribed(self, daemon: Daemon) -> bool:
         ours = group(self._process.pid)
         with daemon.connect() as bus:
-            return any(client["pid"] in ours and client["subscriptions"] for client in listing(bus, "clients"))
+            return any(client["pid"] in ours and client["subscriptions"] for client in fetch_listing(bus, "clients"))
 
     def signal(self, number: int) -> None:
         """Send a signal to all its processes."""

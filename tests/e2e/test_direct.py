@@ -1,4 +1,4 @@
-"""Without a daemon and beside one: `bccn --direct`, its keys, and an Endpoint on the segment that a daemon serves."""
+"""Without a daemon and beside one: `bccn direct`, its keys, and an Endpoint on the segment that a daemon serves."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ import pytest
 from click.testing import CliRunner
 
 import bccnd
-from bccnd.cli.direct import messages
-from bccnd.cli.tool import main
+from bccnd.cli.direct import select_messages
+from bccnd.cli.main import main
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.e2e.network import PORT, Net
 from tests.support import BROADCAST, Closing, free_port, listens
@@ -58,7 +58,7 @@ def bound(port: int) -> bool:
 
 
 def sub(*arguments: str | Path, then: Callable[[int], object]) -> Done:
-    """Run `bccn sub --direct` to its end on a port of its own, and do something with that port once it listens."""
+    """Run `bccn direct sub` to its end on a port of its own, and do something with that port once it listens."""
     port = free_port()
     over = threading.Event()
 
@@ -71,7 +71,7 @@ def sub(*arguments: str | Path, then: Callable[[int], object]) -> Done:
     thread = threading.Thread(target=act)
     thread.start()
     try:
-        return bccn("sub", *direct(port), *arguments)
+        return bccn("direct", "sub", *direct(port), *arguments)
     finally:
         over.set()
         thread.join()
@@ -86,10 +86,10 @@ def send(port: int, *datagrams: bytes) -> None:
 
 
 class Sub(Closing):
-    """A `bccn sub --direct` that listens when this has been made."""
+    """A `bccn direct sub` that listens when this has been made."""
 
     def __init__(self, port: int, *arguments: str | Path, address: str = BROADCAST, on: Sequence[str] = ()) -> None:
-        command = [*on, str(BIN / "bccn"), "sub", "--direct", "--address", address, "--port", str(port)]
+        command = [*on, str(BIN / "bccn"), "direct", "sub", "--segment", f"{address}:{port}"]
         self.process = subprocess.Popen(
             [*command, *map(str, arguments)],
             stdin=subprocess.DEVNULL,
@@ -122,7 +122,7 @@ class Sub(Closing):
 
 
 def direct(port: int) -> list[str]:
-    return ["--direct", "--address", BROADCAST, "--port", str(port)]
+    return ["--segment", f"{BROADCAST}:{port}"]
 
 
 def key_file(path: Path, key: bytes = KEY, mode: int = 0o600) -> Path:
@@ -164,7 +164,7 @@ def test_pub_sends_under_the_name_of_host_program_and_pid_unless_another_is_give
         (["--name", ""], "x", ""),
     ]
     for options, chan, payload in cases:
-        assert bccn("pub", *direct(port), *options, chan, payload) == (0, b"", b"")
+        assert bccn("direct", "pub", *direct(port), *options, chan, payload) == (0, b"", b"")
         message = heard(ear)
         assert (message.chan, message.payload) == (chan, payload.encode())
         assert re.fullmatch(options[1] or r"\?" if options else r"[^/]+/bccn/\d+", message.src)
@@ -172,18 +172,18 @@ def test_pub_sends_under_the_name_of_host_program_and_pid_unless_another_is_give
 
 def test_pub_sends_each_line_of_standard_input_and_ends_with_1_where_it_cannot(port: int, ear: bccnd.Endpoint) -> None:
     lines = [b"one", b"", b"three | with : marks", "fünf".encode(), b"\xff\0raw", b"without an end"]
-    assert bccn("pub", *direct(port), "x", stdin=b"\n".join(lines)).returncode == 0
+    assert bccn("direct", "pub", *direct(port), "x", stdin=b"\n".join(lines)).returncode == 0
     found = [heard(ear) for _ in lines]
     assert [one.payload for one in found] == lines
     assert len({one.src for one in found}) == 1
     assert [one.seq - found[0].seq for one in found] == list(range(len(lines)))
-    assert bccn("pub", *direct(port), "x", stdin=b"").returncode == 0
-    done = bccn("pub", *direct(port), "x", stdin=b"good\n" + b"." * 1400 + b"\nnever sent\n")
+    assert bccn("direct", "pub", *direct(port), "x", stdin=b"").returncode == 0
+    done = bccn("direct", "pub", *direct(port), "x", stdin=b"good\n" + b"." * 1400 + b"\nnever sent\n")
     assert done.returncode == 1
     assert b"at most 1400" in done.stderr
     for channel in ("two words", "a:b", "", "!?"):
-        assert bccn("pub", *direct(port), channel, "x").returncode == 1
-    assert bccn("pub", *direct(port), "x", "the end").returncode == 0
+        assert bccn("direct", "pub", *direct(port), channel, "x").returncode == 1
+    assert bccn("direct", "pub", *direct(port), "x", "the end").returncode == 0
     assert [heard(ear).payload for _ in range(2)] == [b"good", b"the end"]
 
 
@@ -248,7 +248,7 @@ def test_the_time_is_over_also_while_messages_keep_coming(port: int, pattern: st
         for number in range(20):
             endpoint.send("x", str(number))
         wait(lambda: endpoint.receive("nothing") or endpoint.stats()["TQMC"]["*"] == 20)
-        assert len(list(messages(endpoint, [pattern], time.monotonic()))) <= 1
+        assert len(list(select_messages(endpoint, [pattern], time.monotonic()))) <= 1
         assert sum(endpoint.stats()["QMC"].values()) >= 19
 
 
@@ -276,13 +276,13 @@ def test_with_a_key_datagrams_are_signed_and_only_signed_ones_are_received(tmp_p
     key, other = str(key_file(tmp_path / "key")), str(key_file(tmp_path / "other", second))
     with Wire(port) as wire:
         for options, secret in ((["--key", key], KEY), (["--key", other, "--key", key], second)):
-            assert bccn("pub", *direct(port), *options, "x", "y").returncode == 0
+            assert bccn("direct", "pub", *direct(port), *options, "x", "y").returncode == 0
             raw = wire.hear(b"BCCN1")
             src, seq, _ = raw.partition(b"]")[2].split(b":")
             # The trailing line end of the file is no part of the key.
             assert raw == datagram(src.decode(), int(seq), "x", "y", secret)
         for algorithm in ("crc32", "none"):
-            assert bccn("pub", *direct(port), "--algorithm", algorithm, "x", algorithm).returncode == 0
+            assert bccn("direct", "pub", *direct(port), "--algorithm", algorithm, "x", algorithm).returncode == 0
             assert (b":crc32=" in wire.hear(f"|{algorithm}".encode())) == (algorithm == "crc32")
     packets = [
         datagram("h/a/1", 1, "x", "first", KEY),
@@ -316,8 +316,8 @@ def test_signatures_count_for_the_names_that_they_were_given_for(tmp_path: Path)
 
 
 BAD_OPTIONS = [
-    ("--port 0", "--port"),
-    ("--address localhost", "localhost"),
+    ("--segment 127.0.0.1:0", "127.0.0.1:0"),
+    ("--segment localhost", "localhost"),
     ("--name two:words", "two:words"),
     ("--algorithm hmac", "hmac needs a key"),
     ("--key {folder}/nosuch", "{folder}/nosuch: No such file"),
@@ -352,25 +352,17 @@ def key_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wrong_options_end_with_2_and_say_what_is_wrong(key_folder: Path, port: int, command: str) -> None:
     name, *rest = command.split()
     for options, said in BAD_OPTIONS:
-        done = bccn(name, *direct(port), *options.format(folder=key_folder).split(), *rest)
+        done = bccn("direct", name, *direct(port), *options.format(folder=key_folder).split(), *rest)
         assert (done.returncode, done.stdout) == (2, b""), options
         assert said.format(folder=key_folder) in done.stderr.decode(), options
 
 
-def test_options_of_direct_without_direct_end_with_2_and_a_segment_out_of_reach_with_1(
-    key_folder: Path, port: int
-) -> None:
-    for name, value in (
-        *(("--key", str(key_folder / "shared")), ("--address", BROADCAST)),
-        *(("--name", "a/b"), ("--interface", "lo"), ("--port", "1")),
-    ):
-        done = bccn("pub", name, value, "x", "y")
-        assert (done.returncode, b"--direct" in done.stderr) == (2, True), name
-    for name, value in (("--address", "127.0.0.1"), ("--interface", "nosuch0")):
+def test_a_segment_out_of_reach_ends_with_1(port: int) -> None:
+    for name, value in (("--segment", f"127.0.0.1:{port}"), ("--interface", "nosuch0")):
         for command in (["pub", "x", "y"], ["sub", "-t", "0"]):
-            done = bccn(command[0], *direct(port), name, value, *command[1:])
+            done = bccn("direct", command[0], *direct(port), name, value, *command[1:])
             assert done.returncode == 1
-            assert value in done.stderr.decode()
+            assert value.partition(":")[0] in done.stderr.decode()
             assert b"remedy: " in done.stderr
 
 
@@ -444,7 +436,7 @@ def test_keys_of_keygen_serve_the_tool_and_the_daemon(tmp_path: Path) -> None:
             daemon.connect("x") as client,
             Sub(daemon.port, "-n", "1", "y", *options) as process,
         ):
-            assert bccn("pub", *direct(daemon.port), *options, "x", "to the bus").returncode == 0
+            assert bccn("direct", "pub", *direct(daemon.port), *options, "x", "to the bus").returncode == 0
             assert payloads(client, 1) == [b"to the bus"]
             client.publish("y", b"from the bus")
             assert process.end() == (0, b"y from the bus\n", b"")
@@ -463,12 +455,12 @@ def test_publishing_faster_than_the_wire_takes_it_waits_for_the_wire(net: Net) -
     net.run("a", "sh", "-c", "tc qdisc add dev lan0 root tbf rate 8mbit burst 3000 latency 20s")
     lines = b"".join(b"%d\n" % number for number in range(1500))
     with Sub(PORT, "-n", "1500", "--interface", "lan0", address="10.77.0.255", on=net.on("b")) as sub:
-        where = ["--direct", "--address", "10.77.0.255", "--interface", "lan0"]
+        where = ["--segment", f"10.77.0.255:{PORT}", "--interface", "lan0"]
         printed: list[bytes] = []
         reader = threading.Thread(target=lambda: printed.append(sub.end()[1]))
         reader.start()
         try:
-            done = on_host(net.on("a"), "pub", *where, "x", stdin=lines)
+            done = on_host(net.on("a"), "direct", "pub", *where, "x", stdin=lines)
             assert (done.returncode, done.stderr) == (0, b"")
         except BaseException:
             sub.process.kill()

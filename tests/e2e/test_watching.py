@@ -1,4 +1,4 @@
-"""Watching a daemon at work, and feeding it lines: `bccn tap`, `trace`, `top`, `pub` and `sub`, against a real one."""
+"""The commands that watch a daemon or publish to it, against a real one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 import bccnd
+from bccnd.core.integrity import fingerprint
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, payloads, wait
 from tests.support import Closing
 
@@ -107,6 +108,105 @@ def test_the_tap_shows_our_own_broadcasts_coming_back_and_late_ones(tmp_path: Pa
         status, out, _ = ended(tap)
     shown = {line.split()[1] for line in out.decode().splitlines()}
     assert (status, shown) == (0, {"\x1b[2mlooped\x1b[0m", "\x1b[32maccepted\x1b[0m", "\x1b[32mreordered\x1b[0m"})
+
+
+def test_the_tap_explains_which_clients_received_a_datagram_and_why(signed: Daemon) -> None:
+    stream = [
+        datagram("relay02/s/1", 5, "demo/x", b"one", KEY),
+        datagram("relay02/s/1", 5, "demo/x", b"one", KEY),
+        datagram("relay02/s/2", 1, "!relay01", b"two", KEY),
+        datagram("relay02/s/1", 6, "nothing/here", b"", KEY),
+    ]
+    with (
+        signed.connect("demo/*", "demo/", "other") as near,
+        signed.connect("other") as far,
+        Wire(signed.port) as wire,
+        tapping(signed, "--explain", "--json", "-n", "5", subscriptions=5) as objects,
+        tapping(signed, "--explain", "-n", "1", "-s", "relay02/s", "--seq", "6", subscriptions=6) as lines,
+    ):
+        wire.send(*stream)
+        far.publish("demo/y", "local")
+        (status, out, err), (other, text, noise) = ended(objects), ended(lines)
+        names = [near.identity(), far.identity()]
+    assert (status, err, other, noise) == (0, b"", 0, b"")
+    rows = {(row["verdict"], row["chan"]): row for row in map(json.loads, out.splitlines())}
+    (one,) = rows["accepted", "demo/x"]["receivers"]
+    assert (one["identity"], sorted(one["patterns"])) == (names[0], ["demo/", "demo/*"])
+    assert (one["queued"], one["lost"], rows["accepted", "demo/x"]["gateways"]) == (0, 0, [])
+    assert rows["duplicate", "demo/x"]["reason"].startswith("A copy of a datagram")
+    addressed = {row["identity"]: row["patterns"] for row in rows["accepted", "!relay01"]["receivers"]}
+    assert [addressed[name] for name in names] == [[], []]
+    assert [row["identity"] for row in rows["looped", "demo/y"]["receivers"]] == [names[0]]
+    first, second = text.decode().splitlines()
+    assert " relay02/s/1 6 nothing/here" in first
+    assert second == "  to no client of this host: no pattern matches"
+
+
+def test_keys_shows_which_sources_sign_with_which_key_while_keys_are_changed(tmp_path: Path) -> None:
+    second = b"another key, as long as it has to be"
+    daemon = Daemon(tmp_path / "a", start=False)
+    section = daemon.with_key(KEY, second)
+    daemon.configure({"integrity": section})
+    daemon.start()
+
+    def shown() -> list[tuple[str, bool, list[str], int]]:
+        rows = map(json.loads, daemon.tool("keys", "--json").stdout.splitlines())
+        return [(row["fingerprint"], row["signs"], sorted(row["sources"]), row["verified"]) for row in rows]
+
+    with daemon, Wire(daemon.port) as wire, daemon.connect("x") as client:
+        old, new = [fingerprint(key) for key in (KEY, second)]
+        assert shown() == [(old, True, [], 0), (new, False, [], 0)]
+        wire.send(datagram("a/p/1", 1, "x", "", KEY), datagram("b/p/1", 1, "x", "", second))
+        assert payloads(client, 2) == [b"", b""]
+        daemon.tool("trace", "--hex", datagram("c/p/1", 1, "x", "", second).hex())
+        assert shown() == [(old, True, ["a/p/1"], 1), (new, False, ["b/p/1"], 1)]
+        wire.send(*(datagram("b/p/1", seq, "x", "", KEY) for seq in range(2, 14)))
+        assert len(payloads(client, 12)) == 12
+        assert shown() == [(old, True, ["a/p/1", "b/p/1"], 13), (new, False, [], 1)]
+        assert old in daemon.tool("keys").stdout.decode()
+        daemon.configure({"integrity": {**section, "keys": section["keys"][::-1]}})
+        daemon.reload()
+        # What was signed before is not known to be signed with either.
+        assert shown() == [(new, True, [], 1), (old, False, [], 13)]
+        wire.send(datagram("a/p/1", 2, "x", "", KEY), datagram("b/p/1", 14, "x", "", second))
+        assert payloads(client, 2) == [b"", b""]
+        assert shown() == [(new, True, ["b/p/1"], 2), (old, False, ["a/p/1"], 14)]
+        assert daemon.metric("key_verified_total", key=old) == 14
+        files = daemon.tool("keys", *section["keys"]).stdout.decode().splitlines()
+        assert files == [f"{old}  {section['keys'][0]}", f"{new}  {section['keys'][1]}"]
+
+
+def test_pub_takes_files_and_whole_inputs_and_sub_gives_them_raw_or_in_a_format(tmp_path: Path) -> None:
+    content = b"two\nlines \x1b[m\xff"
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    with Daemon(tmp_path / "a") as daemon, daemon.connect("x") as client:
+        for command, stdin in ((["-f", str(file)], b""), (["-s"], content), (["-f", "-"], content)):
+            done = daemon.tool("pub", "x", *command, stdin=stdin)
+            assert (done.returncode, done.stderr, payloads(client, 1)) == (0, b"", [content])
+        begin = time.monotonic()
+        assert daemon.tool("pub", "x", "again", "--repeat", "3", "--interval", "50ms").returncode == 0
+        assert payloads(client, 3) == [b"again"] * 3
+        assert time.monotonic() - begin >= 0.1
+        template = r"{time}\t{src} {seq} {chan} {{}} {payload}"
+        formats = (["--raw"], ["--format", template], ["-q"])
+        with ExitStack() as stack:
+            subs = [stack.enter_context(daemon.tool_running("sub", "-n", "1", *one, "x")) for one in formats]
+            wait(lambda: daemon.metric("subscriptions") == 4, "bccn sub to subscribe")
+            assert daemon.tool("pub", "x", "-f", str(file)).returncode == 0
+            raw, formatted, usual = [ended(one) for one in subs]
+        shown = rb"two\nlines \x1b[m\xff"
+        assert (raw, usual) == ((0, content, b""), (0, b"x " + shown + b"\n", b""))
+        clock, _, rest = formatted[1].partition(b"\t")
+        assert re.fullmatch(rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", clock)
+        assert re.fullmatch(rb"relay01/bccn/\d+ \d+ x \{\} " + re.escape(shown) + rb"\n", rest)
+        for wrong in (
+            *(["pub", "x", "y", "-s"], ["pub", "x", "--repeat", "2"], ["pub", "x", "y", "--interval", "1"]),
+            *(["sub", "--raw", "--json"], ["sub", "--format", "{peer}"], ["sub", "--format", "{src"]),
+            *(["sub", "--format", "{src.x}"], ["pub", "x", "-f", str(tmp_path / "nosuch")]),
+        ):
+            done = daemon.tool(*wrong)
+            assert (done.returncode, done.stdout) == (2, b""), wrong
 
 
 def test_a_user_without_the_right_is_told_what_to_do(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from bccnd.core.counters import Histogram
 from bccnd.core.dedup import Sources
 from bccnd.core.history import STEP
 from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import make_door
+from bccnd.core.integrity import KeyUse, make_door
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.nameless import Nameless
 from bccnd.core.patterns import DIALECTS
@@ -50,6 +50,7 @@ class Observed:
         self.forward = Histogram()
         self.stalls = Stalls()
         self.refused = ""
+        self.keys = [KeyUse("00112233aabbccdd", "hmac", True, (), 12)]
         self.config_reloads = {"applied": 1, "refused": 2}
         ingress = Ingress(make_door("none", ()), hub.sources, self.nameless, hub.routes)
         self.links = Links(

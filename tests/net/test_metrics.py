@@ -34,7 +34,20 @@ REASONS = {
     "publishers_held_total": HOLD_REASONS,
 }
 #: what a label may be called
-LABELS = {"segment", "verdict", "reason", "error", "group", "cause", "result", "le", "version", "gateway", "direction"}
+LABELS = {
+    "key",
+    "segment",
+    "verdict",
+    "reason",
+    "error",
+    "group",
+    "cause",
+    "result",
+    "le",
+    "version",
+    "gateway",
+    "direction",
+}
 
 
 def reading(observed: Observed) -> Callable[..., float]:
@@ -114,6 +127,7 @@ def test_the_numbers_are_those_of_the_parts(busy: Observed) -> None:
         (0, "queue_bytes", {}),
         (3, "channel_messages_total", {"group": "cardsys"}),
         (300, "channel_bytes_total", {"group": "cardsys"}),
+        (12, "key_verified_total", {"key": "00112233aabbccdd"}),
         (2, "config_reloads_total", {"result": "refused"}),
         (3, "clients_taken_over", {}),
         (4, "state_dropped_total", {}),

@@ -14,7 +14,7 @@ from tests.support import ROOT
 def bccn(*words: str | Path, **environment: str) -> subprocess.Popen[str]:
     """Start the command with settings for little data."""
     settings = [word for name, value in SMALL.items() for word in ("--conf", f"{name}={value}")]
-    code = "import sys; from bccnd.cli.tool import main; sys.argv[0] = 'bccn'; main()"
+    code = "import sys; from bccnd.cli.main import main; sys.argv[0] = 'bccn'; main()"
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, words), *settings],
         cwd=ROOT,

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from bccnd.cli.tool import main
+from bccnd.cli.main import main
 from bccnd.errors import PipelineError
 from bccnd.journal import layout
 from bccnd.journal import schema as journal_schema

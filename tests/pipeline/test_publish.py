@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import bccnd
-from bccnd.cli.publish import publish
+from bccnd.cli.pipeline_publish import publish
 from bccnd.errors import PipelineError
 from bccnd.pipeline.publish import MOST, STATE, Published, look, message
 from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding

@@ -226,7 +226,7 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_program_that_only_publishes_does_not_load_it() -> None:
-    code = "import sys, bccnd.cli.tool; print([name for name in sys.modules if 'pyspark' in name or 'pyarrow' in name])"
+    code = "import sys, bccnd.cli.main; print([name for name in sys.modules if 'pyspark' in name or 'pyarrow' in name])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -21,7 +21,7 @@ MODES: Final = (
     *(b"blocking/hard/block", b"order/queue", b"order/stack", b"order/random", b"echo/on", b"echo/off"),
     *(b"!/bccn/meta/on", b"!/bccn/meta/off", b"!/bccn/batch/on", b"!/bccn/batch/off", b"!/bccn/local/on"),
     *(b"!/bccn/local/off", b"!/bccn/stats\0clients", b"!/bccn/stats\0more", b"!/bccn/sync\0x", b"!/bccn/tag\0evil"),
-    *(b"!/bccn/trace\0x", b'!/bccn/trace/live\0{"src":"a","seconds":1e999}', b'!/bccn/gateway\0{"received":Infinity}'),
+    *(b"!/bccn/trace\0x", b"!/bccn/receivers\0x", b'!/bccn/gateway\0{"received":Infinity}'),
 )
 TOKENS: Final = (b"*", b"a", b"a*", b"aa*", b"+", b">", b"", b"b")
 

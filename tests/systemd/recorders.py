@@ -17,7 +17,7 @@ import sys
 
 sys.path += ["/opt/bccnd/lib", "/usr/lib/bccnd", "/usr/lib/python3/dist-packages"]
 
-from bccnd.cli.tool import main
+from bccnd.cli.main import main
 
 main()
 """

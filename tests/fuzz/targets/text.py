@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from bccnd import config
-from bccnd.cli import watch
+from bccnd.cli import trace as command
 from bccnd.core import bccn1
 from bccnd.errors import BadDatagram, ConfigError
 
@@ -36,7 +36,7 @@ def trace(data: bytes) -> object:
     """What was typed, or came from a file, as a datagram."""
     typed = os.fsencode(os.fsdecode(data))
     assert typed == data
-    cut = watch.without_newline(data)
+    cut = command.without_newline(data)
     assert cut in (data, data[:-1])
     try:
         bccn1.split_envelope(cut)
@@ -44,9 +44,9 @@ def trace(data: bytes) -> object:
     except BadDatagram:
         whole = False
     try:
-        digits: bytes | None = watch.read_hex(data)
+        digits: bytes | None = command.read_hex(data)
     except ValueError:
         digits = None
     if digits is not None:
-        assert watch.read_hex(digits.hex().encode()) == digits
+        assert command.read_hex(digits.hex().encode()) == digits
     return cut, whole, digits

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from bccnd.cli.ingest import ingest
+from bccnd.cli.pipeline_ingest import ingest
 from tests.core.captures import Frame, pcap
 from tests.e2e.harness import KEY, datagram
 from tests.pipeline.journals import frame
@@ -82,7 +82,7 @@ def test_without_pyarrow_it_says_what_to_install(tmp_path: Path, capture: Path) 
         "import sys; sys.modules['pyarrow'] = None\n"
         "import importlib.util as util; real = util.find_spec\n"
         "util.find_spec = lambda name, *rest: None if name == 'pyarrow' else real(name, *rest)\n"
-        "from bccnd.cli.ingest import ingest; ingest()"
+        "from bccnd.cli.pipeline_ingest import ingest; ingest()"
     )
     command = [sys.executable, "-c", code, str(capture), "--host", "a", "--out", str(tmp_path / "j")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)

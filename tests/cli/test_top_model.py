@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.cli import top
-from bccnd.cli.screen import draw
-from bccnd.cli.show import cells
-from bccnd.cli.top import NAMELESS, OTHERS, Busy, Figures, GatewayRow, Look, Tally, figures, restarted
+from bccnd.cli import top_model
+from bccnd.cli.output import cell_width
+from bccnd.cli.top import draw
+from bccnd.cli.top_model import NAMELESS, OTHERS, Busy, Figures, GatewayRow, Snapshot, TrafficCount, figures, restarted
 from bccnd.core.verdicts import NAMES
 
 
@@ -46,10 +46,10 @@ def peer(address: str, **changes: int) -> dict[str, Any]:
 
 
 def test_rates_are_what_came_between_two_looks_and_verdicts_are_counted_by_kind() -> None:
-    before = Look(10.0, daemon(received=100, deliveries=7, verdicts={"accepted": 90, "duplicate": 10}))
+    before = Snapshot(10.0, daemon(received=100, deliveries=7, verdicts={"accepted": 90, "duplicate": 10}))
     now = {"accepted": 110, "restart": 2, "duplicate": 11, "stale": 1, "integrity_failed": 4, "bad_src": 5, "looped": 3}
-    after = Look(12.0, daemon(received=136, deliveries=57, sent=3, published=3, verdicts=now))
-    shown = figures(before, after, Tally(), 2.0)
+    after = Snapshot(12.0, daemon(received=136, deliveries=57, sent=3, published=3, verdicts=now))
+    shown = figures(before, after, TrafficCount(), 2.0)
     assert shown.seconds == 2.0
     rates = {"received": 18.0, "sent": 1.5, "published": 1.5, "deliveries": 25.0, "delivered": 11.0, "dropped": 1.0}
     assert shown.rates == {**rates, "integrity": 2.0, "bad": 2.5, "looped": 1.5}
@@ -58,9 +58,9 @@ def test_rates_are_what_came_between_two_looks_and_verdicts_are_counted_by_kind(
 
 
 def test_losses_are_shown_with_what_is_new() -> None:
-    before = Look(1.0, daemon(missing=5, lost=1, kernel_drops=2, dropped={"queue_messages": 3, "client_gone": 1}))
-    after = Look(2.0, daemon(missing=4, lost=4, kernel_drops=2, dropped={"queue_messages": 9, "client_gone": 1}))
-    shown = figures(before, after, Tally(), 1.0)
+    before = Snapshot(1.0, daemon(missing=5, lost=1, kernel_drops=2, dropped={"queue_messages": 3, "client_gone": 1}))
+    after = Snapshot(2.0, daemon(missing=4, lost=4, kernel_drops=2, dropped={"queue_messages": 9, "client_gone": 1}))
+    shown = figures(before, after, TrafficCount(), 1.0)
     assert shown.losses == {"missing": 4, "lost": 4, "kernel_drops": 2}
     assert shown.new == {"missing": 0, "lost": 3, "kernel_drops": 0}
     assert shown.dropped == {"queue_messages": 9, "client_gone": 1}
@@ -69,38 +69,38 @@ def test_losses_are_shown_with_what_is_new() -> None:
 
 @pytest.mark.parametrize("changes", [{"pid": 8}, {"started": 1001.0}])
 def test_another_daemon_is_not_compared_with_the_one_before(changes: dict[str, Any]) -> None:
-    before = Look(1.0, daemon(received=1000, lost=9), (client("relay01/a/1", lost=5),))
-    after = Look(2.0, daemon(received=10, lost=1, **changes), (client("relay01/a/1", lost=2),))
+    before = Snapshot(1.0, daemon(received=1000, lost=9), (client("relay01/a/1", lost=5),))
+    after = Snapshot(2.0, daemon(received=10, lost=1, **changes), (client("relay01/a/1", lost=2),))
     assert restarted(before, after)
     assert not restarted(before, before)
     assert not restarted(None, after)
-    shown = figures(before, after, Tally(), 1.0)
+    shown = figures(before, after, TrafficCount(), 1.0)
     assert (shown.seconds, shown.rates, shown.new["lost"]) == (None, {}, 0)
     assert shown.losses["lost"] == 1
     assert shown.worst_clients[0].published is None
-    assert shown == figures(None, after, Tally(), 1.0)
+    assert shown == figures(None, after, TrafficCount(), 1.0)
 
 
 def test_the_busiest_come_first_and_rates_go_by_the_time_in_which_we_listened() -> None:
-    tally = Tally()
+    traffic = TrafficCount()
     for chan, src, size in [("a", "s/1", 10), ("b", "s/1", 1), ("b", "s/2", 2), ("c", "", 100)]:
-        tally.add(chan, src, size)
-    tally.lost = 7
-    shown = figures(None, Look(1.0, daemon()), tally, 0.5)
+        traffic.add(chan, src, size)
+    traffic.lost = 7
+    shown = figures(None, Snapshot(1.0, daemon()), traffic, 0.5)
     assert shown.busy_channels == (Busy("b", 4.0, 6.0), Busy("c", 2.0, 200.0), Busy("a", 2.0, 20.0))
     assert [row.name for row in shown.busy_senders] == ["s/1", NAMELESS, "s/2"]
     assert (shown.heard, shown.unheard, shown.heard_seconds) == (4, 7, 0.5)
-    assert figures(None, Look(1.0, daemon()), tally, 0.0).busy_channels == ()
+    assert figures(None, Snapshot(1.0, daemon()), traffic, 0.0).busy_channels == ()
 
 
 def test_a_flood_of_names_is_counted_without_remembering_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top, "MAX_NAMES", 3)
-    tally = Tally()
+    monkeypatch.setattr(top_model, "MAX_NAMES", 3)
+    traffic = TrafficCount()
     for number in range(10):
-        tally.add(f"c/{number}", "s", 1)
-    tally.add("c/0", "s", 1)
-    assert tally.channels == {"c/0": [2, 2], "c/1": [1, 1], "c/2": [1, 1], OTHERS: [7, 7]}
-    assert tally.messages == 11
+        traffic.add(f"c/{number}", "s", 1)
+    traffic.add("c/0", "s", 1)
+    assert traffic.channels == {"c/0": [2, 2], "c/1": [1, 1], "c/2": [1, 1], OTHERS: [7, 7]}
+    assert traffic.messages == 11
 
 
 def test_clients_that_lose_now_come_first_then_those_behind_then_those_that_wait() -> None:
@@ -113,7 +113,7 @@ def test_clients_that_lose_now_come_first_then_those_behind_then_those_that_wait
         client("h/behind/4", queued=2, queued_bytes=500),
         client("h/loses/1", lost=4),
     ]
-    shown = figures(Look(0.0, daemon(), tuple(before)), Look(2.0, daemon(), tuple(after)), Tally(), 2.0)
+    shown = figures(Snapshot(0.0, daemon(), tuple(before)), Snapshot(2.0, daemon(), tuple(after)), TrafficCount(), 2.0)
     assert [row.identity for row in shown.worst_clients] == [
         *("h/loses/1", "h/behind/4", "h/waits/5", "h/lost/2", "h/busy/3", "h/idle/6")
     ]
@@ -129,7 +129,7 @@ def test_sources_are_counted_by_state_and_those_in_trouble_are_listed() -> None:
         *(source("a/5", "dead", 50.0), source("a/6", "dead", 20.0), source("a/7", "silent", 3.0)),
         {"src": "a/8", "state": "dead", "silent_seconds": 9.0},
     )
-    shown = figures(None, Look(0.0, daemon(), (), rows), Tally(), 1.0)
+    shown = figures(None, Snapshot(0.0, daemon(), (), rows), TrafficCount(), 1.0)
     assert shown.states == {"alive": 2, "silent": 1, "dead": 3}
     assert [row.src for row in shown.troubled_sources] == ["a/7", "a/8", "a/6", "a/5", "a/4", "a/2"]
 
@@ -137,10 +137,13 @@ def test_sources_are_counted_by_state_and_those_in_trouble_are_listed() -> None:
 @pytest.mark.parametrize(
     ("show", "texts"),
     [
-        (top.rate, {None: "-", 0.0: "0", 0.04: "0.0", 9.9: "9.9", 9.96: "10", 99_999.0: "99,999", 123_456.0: "123k"}),
-        (top.size, {0: "0", 1023: "1023", 1023 << 10: "1023K", 1024: "1.0K", 99 << 10: "99.0K", 5 << 30: "5.0G"}),
-        (top.size, {102_400: "100.0K"}),
-        (top.span, {-1: "0s", 59.9: "59s", 61: "1m 01s", 3600: "1h 00m", 90_000: "1d 01h", 1e8: "1157d 09h"}),
+        (
+            top_model.rate,
+            {None: "-", 0.0: "0", 0.04: "0.0", 9.9: "9.9", 9.96: "10", 99_999.0: "99,999", 123_456.0: "123k"},
+        ),
+        (top_model.size, {0: "0", 1023: "1023", 1023 << 10: "1023K", 1024: "1.0K", 99 << 10: "99.0K", 5 << 30: "5.0G"}),
+        (top_model.size, {102_400: "100.0K"}),
+        (top_model.span, {-1: "0s", 59.9: "59s", 61: "1m 01s", 3600: "1h 00m", 90_000: "1d 01h", 1e8: "1157d 09h"}),
     ],
 )
 def test_rates_sizes_and_times_for_people(show: Callable[[Any], str], texts: dict[Any, str]) -> None:
@@ -149,16 +152,16 @@ def test_rates_sizes_and_times_for_people(show: Callable[[Any], str], texts: dic
 
 @given(st.floats(0, 1e17))
 def test_no_number_is_wider_than_its_column(value: float) -> None:
-    assert len(top.rate(value)) <= 6
-    assert len(top.count(value)) <= 6
-    assert len(top.size(value)) <= 6
+    assert len(top_model.rate(value)) <= 6
+    assert len(top_model.count(value)) <= 6
+    assert len(top_model.size(value)) <= 6
 
 
 def busy_figures(names: list[str], linked: bool = False) -> Figures:
-    tally = Tally()
+    traffic = TrafficCount()
     for name in names:
-        tally.add(name, name, 1000)
-    tally.lost = 3
+        traffic.add(name, name, 1000)
+    traffic.lost = 3
     one, two = daemon(started=0.0, segments=names[:2]), daemon(started=0.0, lost=7, dropped={"queue_bytes": 5})
     two["segments"] = names[:3]
     clients = tuple(
@@ -166,7 +169,7 @@ def busy_figures(names: list[str], linked: bool = False) -> Figures:
     )
     sources = tuple(source(name, "dead", 1e6, 99) for name in names)
     ways = tuple(gateway(name, peers=[peer(name)]) for name in names) if linked else ()
-    return figures(Look(0.0, one, clients, (), ways), Look(1.0, two, clients, sources, ways), tally, 1.0)
+    return figures(Snapshot(0.0, one, clients, (), ways), Snapshot(1.0, two, clients, sources, ways), traffic, 1.0)
 
 
 @given(
@@ -183,7 +186,7 @@ def test_what_is_drawn_fits_and_holds_no_orders_to_the_terminal(
     assert len(lines) <= height
     for line in lines:
         assert line.plain.isprintable()
-        assert cells(line.plain.rstrip()) <= width
+        assert cell_width(line.plain.rstrip()) <= width
 
 
 def test_gateways_and_their_peers_have_rates_and_who_loses_comes_first() -> None:
@@ -194,7 +197,12 @@ def test_gateways_and_their_peers_have_rates_and_who_loses_comes_first() -> None
     ]
     after[0]["peers"].append(peer("c:1", sent=8, dropped=3) | {"name": "tcp://c:1"})
     after[0]["peers_connected"] = 2
-    shown = figures(Look(0.0, daemon(), (), (), tuple(before)), Look(2.0, daemon(), (), (), tuple(after)), Tally(), 1.0)
+    shown = figures(
+        Snapshot(0.0, daemon(), (), (), tuple(before)),
+        Snapshot(2.0, daemon(), (), (), tuple(after)),
+        TrafficCount(),
+        1.0,
+    )
     assert shown.gateways == (
         GatewayRow("nng", True, 2, 10.0, 4.0, 4, 3),
         GatewayRow("broker", False, 1, None, None, 0, 0),

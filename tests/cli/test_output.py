@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.cli.show import cells, cut, explain, payload_fields, visible, visible_bytes, wants_colour
+from bccnd.cli.connection import explain
+from bccnd.cli.output import cell_width, cut, payload_fields, visible, visible_bytes, wants_colour
 from bccnd.client.bus import Refusal
 
 
@@ -38,13 +39,13 @@ def test_no_bytes_become_orders_to_a_terminal(data: bytes) -> None:
 def test_what_is_cut_fits_and_is_the_longest_beginning_that_does(text: str, width: int) -> None:
     short = cut(text, width)
     assert text.startswith(short)
-    assert cells(short) <= width
+    assert cell_width(short) <= width
     rest = text[len(short) :]
-    assert not rest or cells(short + rest[0]) > width
+    assert not rest or cell_width(short + rest[0]) > width
 
 
 def test_wide_characters_take_two_cells_and_marks_none() -> None:
-    assert (cells("世界"), cells("e\u0301"), cut("世界", 3)) == (4, 1, "世")
+    assert (cell_width("世界"), cell_width("e\u0301"), cut("世界", 3)) == (4, 1, "世")
     assert payload_fields(b"a\x1b") == {"payload": "a\x1b"}
     assert payload_fields(b"\xff") == {"payload_base64": "/w=="}
 

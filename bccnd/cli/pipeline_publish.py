@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import click
 
-from bccnd.cli.ingest import EXTRA, need
-from bccnd.cli.show import explain, fail, tell, the_bus
-from bccnd.client.transport import usual_path
+from bccnd.cli.connection import explain, open_bus
+from bccnd.cli.output import fail, print_notice
+from bccnd.cli.pipeline_ingest import PIPELINE_EXTRA, require
 from bccnd.core.bccn1 import check_chan
 from bccnd.errors import BadDatagram, JournalError
 
@@ -18,17 +18,16 @@ _SEVERITIES = ["urgent", "look", "note"]
 @click.command()
 @click.argument("tables")
 @click.option("--channel", required=True, metavar="CHAN", help="The channel of the messages.")
-@click.option("--socket", "path", metavar="PATH", help="The daemon's socket, as of bccn itself.")
 @click.option("--severity", type=click.Choice(_SEVERITIES), default="look", show_default=True, help="The least sent.")
 @click.option("--days", type=click.IntRange(1, 3650), default=1, show_default=True, help="The latest days that count.")
 @click.option("--local", is_flag=True, help="Only to programs of this host.")
 @click.option("--dry-run", is_flag=True, help="Print the messages instead.")
-@click.pass_context
+@click.pass_obj
 def publish(
-    context: click.Context,
+    path: str | None,
+    /,
     tables: str,
     channel: str,
-    path: str | None,
     severity: str,
     days: int,
     local: bool,
@@ -44,7 +43,7 @@ def publish(
     became worse (another severity, or half as much again), or was over in between: TABLES/_state/published.json notes
     it.
     """
-    need(["pyarrow", "jinja2"], EXTRA)
+    require(["pyarrow", "jinja2"], PIPELINE_EXTRA)
     from bccnd.pipeline import publish as news
 
     try:
@@ -61,7 +60,7 @@ def publish(
             for message in messages:
                 click.echo(message)
         else:
-            _send(path or context.obj or usual_path(), channel, messages, local=local)
+            _send(path, channel, messages, local=local)
             published.write(findings, some)
     except JournalError as error:
         fail(str(error))
@@ -69,13 +68,13 @@ def publish(
         fail(f"cannot note what was published: {error}\n  remedy: let this user write to {tables}")
     left = f", {len(new) - len(some)} more wait for the next run" if len(new) > len(some) else ""
     done = "would be published" if dry_run else f"published on {channel}"
-    tell(f"{len(some)} findings {done}, {len(findings) - len(new)} were before{left}")
+    print_notice(f"{len(some)} findings {done}, {len(findings) - len(new)} were before{left}")
 
 
-def _send(path: str, channel: str, messages: Sequence[bytes], *, local: bool) -> None:
+def _send(path: str | None, channel: str, messages: Sequence[bytes], *, local: bool) -> None:
     if not messages:
         return
-    with the_bus(path) as bus:
+    with open_bus(path) as bus:
         if local:
             bus.local(True)
         for message in messages:

@@ -1,0 +1,77 @@
+"""`bccn keygen`: makes a key in a file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+import click
+
+from bccnd.cli.output import fail
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option(
+    "--algorithm",
+    type=click.Choice(["hmac", "sig"]),
+    default="hmac",
+    show_default=True,
+    help="hmac: one key that all hosts share. sig: a pair, the public half of which goes to the others.",
+)
+@click.option("--force", is_flag=True, help="Replace an existing key.")
+def keygen(file: str, algorithm: str, force: bool) -> None:
+    """Make a random key in FILE, readable for its owner only (for sig, the public half in FILE.pub).
+
+    \b
+    hmac: give every host of the segment the same file, and name it in the configuration:
+      integrity: {algorithm: hmac, keys: [/etc/bccnd/keys/hmac.key]}
+    To change keys without losing a message:
+      1. Append the new key on every host (keys: [old, new]) and reload.
+      2. Swap the order on every host (keys: [new, old]) and reload.
+      3. When 'bccn keys' shows no source with the old key, remove it on every host and reload.
+
+    \b
+    sig: FILE stays on this host, FILE.pub goes to all others, under the first part of its sources' names:
+      integrity: {algorithm: sig, keys: [/etc/bccnd/keys/sign.key], signers: {relay01: [relay01.pub]}}
+    To change keys without losing a message:
+      1. Append the new public key on every host (signers: {relay01: [old.pub, new.pub]}) and reload.
+      2. Sign with the new key on this host and reload.
+      3. When 'bccn keys' shows no source with the old key, remove old.pub on every host and reload.
+
+    Its fingerprint, which 'bccn keys' shows, is printed. crc32 takes no key.
+    """
+    if not force:
+        for name in [file, *([f"{file}.pub"] if algorithm == "sig" else [])]:
+            if os.path.exists(name):
+                fail(f"{name} exists\n  remedy: choose another name, or --force to replace the key in it")
+    from bccnd.core.integrity import fingerprint
+
+    if algorithm == "hmac":
+        key = secrets.token_hex(32).encode()
+        _write(file, key + b"\n", 0o600)
+        click.echo(f"{file}: a new key of 256 bits, mode 0600, fingerprint {fingerprint(key)}", err=True)
+        return
+    from bccnd.core import signatures  # loads a library that other commands do not need
+
+    private = signatures.generate()
+    public = signatures.public_of(private)
+    named = f"fingerprint {signatures.fingerprint_of(public)}"
+    _write(file, private, 0o600)
+    _write(f"{file}.pub", public, 0o644)
+    click.echo(
+        f"{file}: a new private key (Ed25519), mode 0600; {file}.pub: its public half, mode 0644, {named}", err=True
+    )
+
+
+def _write(file: str, key: bytes, mode: int) -> None:
+    """Write a key under another name and rename it, so that no reader ever gets half a key."""
+    new = f"{file}.{os.getpid()}.new"
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as out:
+            os.fchmod(descriptor, mode)  # whatever the umask
+            out.write(key)
+        os.replace(new, file)
+    except OSError as error:
+        fail(f"cannot write {file}: {error.strerror}")

@@ -1,0 +1,76 @@
+"""`bccn`: the commands for people.
+
+Data goes to standard output, one record a line, and everything else to standard error. Exit codes: 0 done, 1 failed,
+2 bad usage or configuration. When the reader of the output has gone, the command ends by SIGPIPE, as tools in C do.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from typing import Any, Final
+
+import click
+
+from bccnd.cli.lazy_group import Entry, LazyGroup
+from bccnd.core import frames
+from bccnd.version import VERSION
+
+COMMANDS: Final = {
+    "pub": Entry("pub:pub", "Publish a message, or each line of standard input"),
+    "sub": Entry("sub:sub", "Print the messages whose channel matches"),
+    "direct": Entry("direct:direct", "Publish and subscribe without a daemon", socket=False),
+    "tap": Entry("tap:tap", "Show every datagram that arrives, its verdict and its receivers"),
+    "trace": Entry("trace:trace", "Explain what would become of a datagram"),
+    "top": Entry("top:top", "Watch rates, losses, queues, channels and senders"),
+    "clients": Entry("list:clients", "List the programs connected to the daemon"),
+    "sources": Entry("list:sources", "List the senders on the segments"),
+    "gateways": Entry("list:gateways", "List the gateways of this host and their peers"),
+    "keys": Entry("list:keys", "List the keys in use, and which sources sign with which"),
+    "keygen": Entry("keygen:keygen", "Make a key", socket=False),
+    "doctor": Entry("doctor:doctor", "Examine this host, with a remedy for each fault"),
+    "record": Entry("record:record", "Record all datagrams to a journal"),
+    "replay": Entry("replay:replay", "Publish again what a journal or a capture holds"),
+    "pipeline": Entry("pipeline:pipeline", "Make tables of journals and captures, on Spark", socket=False),
+    "report": Entry("report:report", "Make a page of what arrived and what was lost", socket=False),
+}
+
+
+class _Bccn(LazyGroup):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPIPE])
+            os.kill(os.getpid(), signal.SIGPIPE)
+            raise
+
+
+@click.group(cls=_Bccn, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--socket",
+    "path",
+    metavar="PATH",
+    envvar="BCCN_SOCKET",
+    help=f"The daemon's socket, before or behind the command; else $BCCN_SOCKET, else {frames.DEFAULT_SOCKET}.",
+)
+@click.version_option(VERSION, message="bccn %(version)s")
+@click.pass_context
+def main(context: click.Context, path: str | None) -> None:
+    """Talk to the bccnd of this host: publish, subscribe, watch what it does and why, make keys.
+
+    \b
+      bccn sub 'demo/' &                   print messages as they come
+      bccn pub demo/hello 'hello, world'   publish one
+      bccn top                             rates, losses, clients and senders
+      bccn tap --refused                   what is not delivered, and why
+    """
+    context.obj = path
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")

@@ -1,0 +1,172 @@
+"""Spellings that the commands share: parameter types for times, durations, segments and placeholders, and options."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import math
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+from click.core import ParameterSource
+
+F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:  # not generic before click 8.3
+    ParamType = click.ParamType
+
+_UNITS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)(ms|s|m|h|d|)")
+
+
+class Duration(ParamType):
+    """Seconds: a number of them, or one with a unit, as in the configuration."""
+
+    name = "time"
+
+    def __init__(self, least: float = 0.0, most: float = math.inf) -> None:
+        self._least = least
+        self._most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = _DURATION.fullmatch(str(value))
+        seconds = float(found[1]) * _UNITS[found[2]] if found else math.inf if value == "inf" else math.nan
+        if not self._least <= seconds <= self._most:
+            bounds = f" from {self._least:g} to {self._most:g} s" if self._most < math.inf else ""
+            self.fail(f"{value!r} is no duration{bounds}: write 500ms, 30s, 5m or a number of seconds", param, ctx)
+        return seconds
+
+
+class Moment(ParamType):
+    """Microseconds since 1970, from a day or time in ISO 8601 (UTC unless it has a zone), or from how long ago it was.
+
+    With ``end`` a day stands for its end.
+    """
+
+    name = "time"
+
+    def __init__(self, *, end: bool = False) -> None:
+        self._end = end
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = _DURATION.fullmatch(value)
+        if found and found[2]:
+            return round((time.time() - float(found[1]) * _UNITS[found[2]]) * 1_000_000)
+        try:
+            at = datetime.datetime.fromisoformat(value)
+            at = at if at.tzinfo else at.replace(tzinfo=datetime.UTC)
+            if self._end and len(value) <= len("2026-11-21"):
+                at += datetime.timedelta(days=1)
+            return round(at.timestamp() * 1_000_000)
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{value!r} is no time: write 2026-11-21, 2026-11-21T10:30 (UTC), ...+01:00, or 15m for how long ago",
+                param,
+                ctx,
+            )
+
+
+class SegmentAddress(ParamType):
+    """Address and UDP port of a segment, from ``ADDRESS:PORT``, or ``ADDRESS`` with the usual port."""
+
+    name = "address:port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        found = re.fullmatch(r"(\[[^\]]+\]|[^:#]+)(?:[:#]([0-9]{1,5}))?", value)
+        try:
+            address = str(ipaddress.ip_address(found[1].strip("[]"))) if found else ""
+        except ValueError:
+            address = ""
+        if not found or not address or not 0 < int(found[2] or 5400) < 65_536:
+            self.fail(f"{value!r} is no segment: write ADDRESS:PORT, like 255.255.255.255:5400", param, ctx)
+        return address, int(found[2] or 5400)
+
+
+def compose(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """One decorator for several options, in this order."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+color_option = click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
+)
+port_option = click.option("--port", type=click.IntRange(1, 65_535), default=5400, show_default=True, help="UDP port.")
+period_options = compose(
+    click.option(
+        "--since", "--from", metavar="TIME", type=Moment(), help="Only from then on: a day or time (UTC), or 15m ago."
+    ),
+    click.option("--until", "--to", metavar="TIME", type=Moment(end=True), help="Only before then; a day: to its end."),
+)
+
+
+def count_options(what: str) -> Callable[[F], F]:
+    """The options that end a command which goes on otherwise."""
+    return compose(
+        click.option("-n", "--count", type=click.IntRange(min=1), help=f"End after so many {what}."),
+        click.option(
+            "-t", "--timeout", metavar="TIME", type=Duration(), help="End after this time; exit 1 if -n is unmet."
+        ),
+    )
+
+
+def deadline_after(timeout: float | None) -> float | None:
+    """When a time is over (monotonic)."""
+    return None if timeout is None else time.monotonic() + timeout
+
+
+key_options = compose(
+    click.option("--key", "keys", metavar="FILE", multiple=True, help="A key; the first signs, all verify."),
+    click.option("--signer", "signers", metavar="SRC=FILE", multiple=True, help="A public key, for sources below SRC."),
+    click.option(
+        "--algorithm",
+        type=click.Choice(["none", "crc32", "hmac", "sig"]),
+        help="The check of datagrams; hmac with a --key, sig with a --signer, else none.",
+    ),
+)
+
+
+def read_keys(keys: Sequence[str], signers: Sequence[str], algorithm: str | None) -> dict[str, Any]:
+    """``algorithm``, ``keys`` and ``signers`` as an Endpoint takes them. Raises click.UsageError."""
+    from bccnd.client.keys import read_key, read_public_key
+    from bccnd.core.bccn1 import check_src
+    from bccnd.core.integrity import usual_algorithm
+    from bccnd.errors import BadDatagram, BadKey
+
+    chosen = algorithm or usual_algorithm(keys, signers)
+    public: dict[str, list[bytes]] = {}
+    try:
+        secrets = [read_key(file, algorithm=chosen) for file in keys]
+        for signer in signers:
+            prefix, _, file = signer.rpartition("=")
+            if prefix:
+                check_src(prefix.encode("utf-8", "surrogateescape"))
+            public.setdefault(prefix, []).append(read_public_key(file))
+    except BadKey as bad:
+        raise click.UsageError(str(bad)) from bad
+    except BadDatagram:
+        raise click.UsageError(f"--signer {signer}: {prefix!r} cannot be the beginning of a src") from None
+    return {"algorithm": chosen, "keys": secrets, "signers": public}
+
+
+def given_options(context: click.Context, *names: str) -> list[str]:
+    """Those of the named parameters that were given, as they are spelled."""
+    return [
+        param.opts[0]
+        for param in context.command.params
+        if param.name in names and context.get_parameter_source(param.name) is not ParameterSource.DEFAULT
+    ]

@@ -1,0 +1,132 @@
+"""What the commands print: text from elsewhere made safe for a terminal, tables, JSON, lines.
+
+Invariant: what came from the network reaches a terminal only through `visible`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+T = TypeVar("T")
+
+
+def print_notice(message: str) -> None:
+    """Write a message for people to standard error, behind all data that was printed before."""
+    sys.stdout.flush()
+    click.echo(f"bccn: {message}", err=True)
+
+
+def fail(message: str) -> NoReturn:
+    """Report why the command failed, and exit with status 1."""
+    print_notice(message)
+    sys.exit(1)
+
+
+def visible(text: str) -> str:
+    """Text with every control character shown as an escape sequence."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def visible_bytes(data: bytes) -> str:
+    return visible(data.decode("utf-8", "backslashreplace"))
+
+
+def cell_width(text: str) -> int:
+    """The width of visible text on a terminal."""
+    return len(text) if text.isascii() else sum(map(_char_width, text))
+
+
+def cut(text: str, width: int) -> str:
+    """The beginning of visible text that is at most so wide."""
+    if text.isascii():
+        return text[: max(0, width)]
+    taken = 0
+    for number, char in enumerate(text):
+        taken += _char_width(char)
+        if taken > width:
+            return text[:number]
+    return text
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def clock(nanoseconds: int) -> str:
+    """The local time of day, to the millisecond."""
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest // 1_000_000:03d}"
+
+
+def timestamp(nanoseconds: int) -> str:
+    """A time in UTC, as ``--since`` takes it."""
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest // 1000:06d}Z"
+
+
+def payload_fields(payload: bytes) -> dict[str, str]:
+    """A payload for JSON: ``payload`` if it is UTF-8 text, else ``payload_base64``."""
+    try:
+        return {"payload": payload.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"payload_base64": base64.b64encode(payload).decode("ascii")}
+
+
+def wants_colour(choice: str) -> bool:
+    """Whether to use colours for ``--color``; ``auto`` is on a terminal, unless $NO_COLOR is set."""
+    if choice != "auto":
+        return choice == "always"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def print_json(rows: Iterable[dict[str, Any]]) -> None:
+    for row in rows:
+        click.echo(json.dumps(row))
+
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    # Rich takes longer to load than most commands take to run.
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*(visible(cell) for cell in row))
+    console = Console(width=None if sys.stdout.isatty() else 200, markup=False, highlight=False, emoji=False)
+    with console.capture() as text:
+        console.print(table)
+    click.echo(text.get(), nl=False)
+
+
+def print_items(items: Iterable[T], write: Callable[[T], object], count: int | None) -> int:
+    """Write items, at most ``count``, until they end or Ctrl-C; the number of them."""
+    number = 0
+    try:
+        for item in items:
+            write(item)
+            number += 1
+            if number == count:
+                break
+    except KeyboardInterrupt:
+        pass
+    return number
+
+
+def exit_unmet(number: int, count: int | None) -> NoReturn:
+    """Exit with 1 if fewer than ``count`` were printed, else with 0."""
+    sys.exit(1 if count is not None and number < count else 0)
