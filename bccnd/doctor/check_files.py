@@ -61,8 +61,8 @@ def check_certificates(probe: Probe) -> Iterator[Finding]:
             except ValueError:
                 yield wrong(f"tls.{name} {path}: holds no certificate in PEM", remedy)
             else:
-                finding = ok(f"tls.{name} {path} expires in {days:.0f} days")
-                yield finding if days >= RENEWAL else (look if days > 0 else wrong)(finding.finding, remedy)
+                text = f"tls.{name} {path} {f'expires in {days:.0f} days' if days > 0 else 'has expired'}"
+                yield ok(text) if days >= RENEWAL else (look if days > 0 else wrong)(text, remedy)
 
 
 def _check_file(probe: Probe, what: str, path: str, missing: str, *, secret: bool) -> Iterator[Finding]:

@@ -68,10 +68,10 @@ def test_public_keys_may_be_read_and_services_get_keys_from_their_folder_only() 
 @pytest.mark.parametrize(
     ("expires", "state", "text"),
     [
-        (90 * 86_400.0, "ok", "expires in 90 days"),
-        (3 * 86_400.0, "look", "expires in 3 days"),
-        (-86_400.0, "wrong", "expires in -1 days"),
-        (ValueError(), "wrong", "holds no certificate"),
+        (90 * 86_400.0, "ok", " expires in 90 days"),
+        (3 * 86_400.0, "look", " expires in 3 days"),
+        (-86_400.0, "wrong", " has expired"),
+        (ValueError(), "wrong", ": holds no certificate"),
     ],
 )
 def test_certificates(expires: object, state: str, text: str) -> None:
@@ -79,7 +79,7 @@ def test_certificates(expires: object, state: str, text: str) -> None:
     made = probe({"gateways": {"nng": {"listen": ["tls+tcp://0.0.0.0:5410"], "tls": tls}}}, certificate_expires=expires)
     found = list(check_files.check_certificates(made))
     assert [one.state for one in found] == [state, state, "ok"]
-    assert_found(iter(found), state, f"tls.certificate /etc/bccnd/tls/a.pem{' ' if 'days' in text else ': '}{text}")
+    assert_found(iter(found), state, f"tls.certificate /etc/bccnd/tls/a.pem{text}")
     assert not list(check_files.check_certificates(probe()))
 
 
