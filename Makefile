@@ -110,7 +110,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --du
 COMPILED = BCCND_BUILD=compiled $(PYTEST)
 PURE = BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(PYTEST) --import-mode=append
 
-# The tests of what setup.py compiles, which `make test` repeats on the plain build; tests/leaf compares both by itself.
+# The tests of what setup.py compiles, which `make test` repeats on the plain build; tests/native compares both by itself.
 PLAIN := $(patsubst %,tests/core/test_%.py,runs annals counters dedup frames ingress integrity roster routes vectors) \
 	$(patsubst %,tests/net/test_%.py,batches bus loop model modes segment)
 # What `make test-all` repeats.
@@ -171,7 +171,7 @@ coverage: $(READY) plain
 	@COVERAGE_FILE=build/coverage/data BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) \
 		$(BIN)/python -m coverage run --branch --source=build/pure/bccnd -m pytest -q --import-mode=append -m 'not slow' \
 		--ignore=tests/client/test_endpoint_forks.py \
-		tests/core tests/leaf tests/net tests/client tests/gateways tests/recorder tests/journal
+		tests/core tests/native tests/net tests/client tests/gateways tests/recorder tests/journal
 	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage html -q -d build/coverage
 	@COVERAGE_FILE=build/coverage/data $(BIN)/python -m coverage report --skip-covered --include='*/bccnd/core/*' \
 		--fail-under=95

@@ -13,27 +13,27 @@ import os
 from setuptools import Extension, setup
 
 COMPILED = (
-    "bccnd/leaf/clock.pyx",
-    "bccnd/leaf/index.pyx",
-    "bccnd/leaf/keyed.pyx",
-    "bccnd/leaf/ledger.pyx",
-    "bccnd/leaf/notes.pyx",
-    "bccnd/leaf/packets.pyx",
-    "bccnd/leaf/poller.pyx",
-    "bccnd/leaf/scan.pyx",
-    "bccnd/core/runs.py",
-    "bccnd/core/annals.py",
+    "bccnd/native/clock.pyx",
+    "bccnd/native/slice_dict.pyx",
+    "bccnd/native/hmac8.pyx",
+    "bccnd/native/inflight.pyx",
+    "bccnd/native/record_buffer.pyx",
+    "bccnd/native/sockio.pyx",
+    "bccnd/native/poller.pyx",
+    "bccnd/native/scan.pyx",
+    "bccnd/core/fanout_groups.py",
+    "bccnd/core/tracker_log.py",
     "bccnd/core/counters.py",
     "bccnd/core/dedup.py",
     "bccnd/core/frames.py",
     "bccnd/core/ingress.py",
     "bccnd/core/integrity.py",
-    "bccnd/core/nameless.py",
-    "bccnd/core/roster.py",
+    "bccnd/core/anonymous_dedup.py",
+    "bccnd/core/lru.py",
     "bccnd/core/pattern_tree.py",
     "bccnd/core/routes.py",
-    "bccnd/net/clients.py",
-    "bccnd/net/intake.py",
+    "bccnd/bus/fanout.py",
+    "bccnd/bus/segment_reader.py",
     "bccnd/net/loop.py",
 )
 
@@ -57,7 +57,7 @@ def extensions() -> list[Extension]:
             Extension(
                 name,
                 [source],
-                libraries=["crypto"] if name == "bccnd.leaf.keyed" else [],
+                libraries=["crypto"] if name == "bccnd.native.hmac8" else [],
                 extra_compile_args=["-O2", "-g0", "-Wno-deprecated-declarations"],
             )
         )

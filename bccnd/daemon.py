@@ -15,53 +15,54 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final
 
+from bccnd import log
+from bccnd.bus.access import Access, Admission, Rule, by_mode, everybody
+from bccnd.bus.backlog import Backlog
+from bccnd.bus.fanout import BusLimits
+from bccnd.bus.gateway_links import GatewayLinks
+from bccnd.bus.recorder_reports import RecorderReports
+from bccnd.bus.segment_reader import SegmentReader
+from bccnd.bus.server import AFTER_REFUSAL, Bus, Entrance
 from bccnd.config import Configuration, SegmentSettings, Settings, SocketSettings, load
 from bccnd.core import frames
 from bccnd.core.address import read_address
-from bccnd.core.annals import Annals, replay
+from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.counter_history import STEP
 from bccnd.core.counters import Histogram, SegmentCounters
-from bccnd.core.dedup import DedupRules, Sources
+from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.drop_summary import TALLY
 from bccnd.core.egress import Egress
-from bccnd.core.history import STEP
 from bccnd.core.identity import identity, tagged, token
 from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import Door, KeyUse, make_door
+from bccnd.core.integrity import IntegrityChecker, KeyUse, make_checker
 from bccnd.core.liveness import HEARTBEAT, STATE_NAMES, USUAL_INTERVAL, Liveness, LivenessRules
-from bccnd.core.nameless import Nameless
+from bccnd.core.loop_lag import LoopLag
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.quota import UserLimits
-from bccnd.core.repeat import Repeater, RepeatRule
+from bccnd.core.redundancy import Repeater, RepeatRule
 from bccnd.core.routes import Routes
-from bccnd.core.stalls import Stalls
-from bccnd.core.tally import TALLY
 from bccnd.core.trace import trace
+from bccnd.core.tracker_log import TrackerLog, replay
 from bccnd.core.verdicts import NAMES
 from bccnd.errors import ConfigError
 from bccnd.gateways.names import NAMES as GATEWAYS
 from bccnd.gateways.report import no_report, read_report
-from bccnd.leaf import clock
-from bccnd.leaf.layout import DATAGRAMS, Unfinished
-from bccnd.leaf.layout import was_cast as was_cast_before
-from bccnd.leaf.memory import give_back
-from bccnd.net import log, metrics
-from bccnd.net.access import Access, Admission, Rule, by_mode, everybody
-from bccnd.net.activation import Sockets
-from bccnd.net.beside import Program, python
-from bccnd.net.bus import AFTER_REFUSAL, Bus, Entrance
-from bccnd.net.catchup import CatchUp
-from bccnd.net.clients import BusLimits
-from bccnd.net.drop_log import DropLog
-from bccnd.net.handover import Handover
+from bccnd.handover.restore import Handover
+from bccnd.monitoring import metrics
+from bccnd.monitoring.drop_reporter import DropReporter
+from bccnd.monitoring.status_page import StatusPage
+from bccnd.native import clock
+from bccnd.native.inflight_layout import DATAGRAMS, InflightInput
+from bccnd.native.inflight_layout import was_cast as was_cast_before
+from bccnd.native.shared_memory import give_back
+from bccnd.net.child_process import ChildProcess, python
 from bccnd.net.http import REASONS as VISITORS
 from bccnd.net.http import HttpServer
-from bccnd.net.intake import Intake
-from bccnd.net.links import Links
 from bccnd.net.loop import READABLE, Loop, Timer
-from bccnd.net.page import StatusPage
 from bccnd.net.peer import MAX_PROGRAM
-from bccnd.net.recorders import Recorders
 from bccnd.net.segment import Peers, Segment, SegmentOptions
-from bccnd.net.systemd import Manager
+from bccnd.net.service_manager import Manager
+from bccnd.net.socket_activation import ActivatedSockets
 from bccnd.net.udp import peer_name
 from bccnd.version import VERSION
 
@@ -103,13 +104,13 @@ class Daemon:
         self,
         configuration: Configuration,
         path: str | None = None,
-        sockets: Sockets | None = None,
+        sockets: ActivatedSockets | None = None,
         manager: Manager | None = None,
         *,
         gateways: bool = True,
     ) -> None:
         settings = configuration.settings
-        self._sockets = sockets or Sockets()
+        self._sockets = sockets or ActivatedSockets()
         self._manager = manager or Manager()
         #: what is wrong with the configuration that a reload has refused last
         self._refused = ""
@@ -121,10 +122,10 @@ class Daemon:
         self._heartbeat = settings.heartbeat.interval
         self._started = time.time()
         #: what recorders have told of what they do not keep
-        self.recorders = Recorders()
-        self._drop_log = DropLog(self)
+        self.recorders = RecorderReports()
+        self._drop_log = DropReporter(self)
         self.forward = Histogram()
-        self.stalls = Stalls()
+        self.loop_lag = LoopLag()
         self.config_reloads = {"applied": 0, "refused": 0}
         #: clients that were left to us, and things that we did not understand of what was
         self.taken_over = 0
@@ -141,16 +142,16 @@ class Daemon:
         self._identity = self._identify(PROGRAM, os.getpid())
         #: since when the keys are in force (monotonic)
         self._keys_since = time.monotonic()
-        door = self._door(configuration)
-        self.sources = Sources(_dedup_rules(settings))
+        checker = self._checker(configuration)
+        self.sources = TrackerTable(_dedup_rules(settings))
         self.liveness = Liveness(self.sources, _liveness_rules(settings), time.monotonic())
-        self.nameless = Nameless(settings.dedup.horizon)
+        self.anonymous = AnonymousDedup(settings.dedup.horizon)
         dialect = DIALECTS[settings.bus.dialect]
         self._routes: Routes[int] = Routes(dialect)
         self._ingress: Ingress = Ingress(
-            door,
+            checker,
             self.sources,
-            self.nameless,
+            self.anonymous,
             self._routes,
             ceiling=settings.max_datagram,
             on_heartbeat=self._on_heartbeat,
@@ -158,7 +159,7 @@ class Daemon:
             on_bug=self._on_bug,
         )
         self._ingress.max_age_ns = int(settings.dedup.horizon * 1e9)
-        self._egress = Egress(door, self.sources, perl_safe=perl_safe)
+        self._egress = Egress(checker, self.sources, perl_safe=perl_safe)
         self._egress.open(self._identity)
         self.repeater = Repeater([], dialect, settings.dedup.horizon)
         self._repeat_at: Timer | None = None
@@ -169,8 +170,8 @@ class Daemon:
         self._starts_gateways = gateways
         #: what each gateway was last started with
         self._gateways: dict[str, object] = {}
-        self.programs: dict[str, Program] = {}
-        self.links: Links
+        self.programs: dict[str, ChildProcess] = {}
+        self.links: GatewayLinks
         #: the last lines of our log, the latest first
         self.said = log.keep_recent()
         self._page = StatusPage(self)
@@ -248,7 +249,7 @@ class Daemon:
             handover=self._handover,
         )
         undo.callback(self.bus.close)
-        self.links = Links(
+        self.links = GatewayLinks(
             self._ingress,
             self.bus.fanout,
             frames.LINKS,
@@ -256,14 +257,14 @@ class Daemon:
             no_report,
             self._send,
             copies=len(self.segments),
-            ledger=None if self._handover is None else self._handover.ledger,
+            inflight=None if self._handover is None else self._handover.inflight,
         )
         undo.callback(self._leave_gateways)
         if self._handover is not None:
             self._take_over(self._handover)
-        ledger = None if self._handover is None else self._handover.ledger
+        inflight = None if self._handover is None else self._handover.inflight
         self._intakes = [
-            Intake(segment, self._ingress, self.bus.fanout, self.forward, ledger, self._ingress.annals)
+            SegmentReader(segment, self._ingress, self.bus.fanout, self.forward, inflight, self._ingress.tracker_log)
             for segment in self.segments
         ]
 
@@ -273,27 +274,29 @@ class Daemon:
         # What is made now stays; there is nothing to be found in it.
         gc.disable()
         found = replay(
-            handover.take_annals(),
+            handover.take_tracker_logs(),
             self.sources,
-            self.nameless,
+            self.anonymous,
             self.liveness,
             now=time.monotonic(),
             clock_us=time.time_ns() // 1000,
             skip_serial=unfinished.serial if unfinished is not None else 0,
         )
-        annals = Annals(self.sources, self.nameless, self.liveness, handover.new_annals(), time.monotonic())
-        self._ingress.annals = annals
+        tracker_log = TrackerLog(
+            self.sources, self.anonymous, self.liveness, handover.new_tracker_log(), time.monotonic()
+        )
+        self._ingress.tracker_log = tracker_log
         of_a_client = unfinished is not None and unfinished.kind != DATAGRAMS
         for number, segment in enumerate(self.segments):
-            was_cast = of_a_client and was_cast_before(handover.ledger.memory, number)
-            segment.send_through(handover.ledger, number, was_cast=was_cast)
+            was_cast = of_a_client and was_cast_before(handover.inflight.memory, number)
+            segment.send_through(handover.inflight, number, was_cast=was_cast)
         had = self.bus.restore()
         if unfinished is not None:
-            self.bus.work_again(unfinished, had, partial(self._feed_again, annals))
+            self.bus.replay_input(unfinished, had, partial(self._feed_again, tracker_log))
         for number, segment in enumerate(self.segments):
-            segment.receive_into(handover.ledger, number)
+            segment.receive_into(handover.inflight, number)
         # Else one daemon after the other that dies early would leave a file, and each would read them all.
-        while self._keep_annals(handover, annals, time.monotonic()):
+        while self._keep_annals(handover, tracker_log, time.monotonic()):
             pass
         self.taken_over = len(self.bus.clients)
         lost = [*handover.dropped, *found.doubts]
@@ -306,7 +309,7 @@ class Daemon:
             what = f"{_counted(self.taken_over, 'client')}, {_counted(found.sources, 'source')}{rest}"
             log.event("taken_over", f"taken over: {what}", count=self.taken_over)
 
-    def _feed_again(self, annals: Annals, unfinished: Unfinished) -> None:
+    def _feed_again(self, tracker_log: TrackerLog, unfinished: InflightInput) -> None:
         """Have datagrams judged and delivered that the daemon before us had received."""
         segment = next((one for one in self.segments if one.options.name.encode() == unfinished.label), None)
         counters = SegmentCounters(unfinished.label.decode(errors="replace")) if segment is None else segment.counters
@@ -314,21 +317,21 @@ class Daemon:
         wall = time.time_ns()
         stamps = [unfinished.stamps[0] or wall, *unfinished.stamps[1:]]
         now = unfinished.now or time.monotonic() - max(0, wall - stamps[0]) * 1e-9
-        annals.serial = unfinished.serial
+        tracker_log.serial = unfinished.serial
         self.bus.deliver(self._ingress.feed_late(counters, list(unfinished.datagrams), peers, now, stamps))
 
-    def _keep_annals(self, handover: Handover, annals: Annals, now: float) -> bool:
+    def _keep_annals(self, handover: Handover, tracker_log: TrackerLog, now: float) -> bool:
         """Write down what time has done; True when there is more to be done now."""
-        more = annals.step(now)
-        if annals.complete:
-            handover.drop_old_annals()
+        more = tracker_log.step(now)
+        if tracker_log.complete:
+            handover.drop_old_tracker_logs()
             self._annals_pause = SHORTEST_PAUSE
-        failed = annals.failed
-        if now < self._annals_again or not (annals.due or failed):
+        failed = tracker_log.failed
+        if now < self._annals_again or not (tracker_log.due or failed):
             return more
         try:
-            annals.turn(handover.new_annals())
-            failed = failed or annals.failed
+            tracker_log.rotate(handover.new_tracker_log())
+            failed = failed or tracker_log.failed
         except OSError as error:
             failed = error.strerror or str(error)
         if failed:
@@ -444,12 +447,12 @@ class Daemon:
         """Let time pass, in steps short enough that no datagram waits for long."""
         now = time.monotonic()
         more = [self.sources.sweep(now), self.liveness.sweep(now)]
-        if self._handover is not None and self._ingress.annals is not None:
-            more.append(self._keep_annals(self._handover, self._ingress.annals, now))
+        if self._handover is not None and self._ingress.tracker_log is not None:
+            more.append(self._keep_annals(self._handover, self._ingress.tracker_log, now))
         if self.liveness.changes:
             self._tell_liveness()
         pause = SWEEP_ON if any(more) else SWEEP
-        self.stalls.come_by(now, pause)
+        self.loop_lag.observe(now, pause)
         self.loop.later(pause, self._sweep)
 
     def _on_bug(self, raw: bytes) -> None:
@@ -488,7 +491,7 @@ class Daemon:
         patience = self.bus.limits.patience if self.taken_over else 0.0
         for intake in self._intakes:
             intake.expect_late(True)
-        CatchUp(loop, self.bus.fanout, patience, self._watch).begin(self._intakes)
+        Backlog(loop, self.bus.fanout, patience, self._watch).begin(self._intakes)
         self._sweep()
         loop.every(WATCH_DROPS, self._drop_log.watch)
         loop.every(TALLY, self._drop_log.tell)
@@ -518,7 +521,7 @@ class Daemon:
             self.close()
         log.event("stopped", "stopped")
 
-    def _watch(self, intake: Intake) -> None:
+    def _watch(self, intake: SegmentReader) -> None:
         self.loop.watch(intake.fileno(), READABLE, intake.on_readable)
 
     @staticmethod
@@ -557,9 +560,9 @@ class Daemon:
             if before != after:
                 text = f"reload: {name} has changed and takes effect after a restart"
                 log.event("restart_needed", text, remedy="systemctl restart bccnd", setting=name)
-        door = self._door(configuration)
-        door.adopt_counts(self._ingress.door)
-        self._ingress.door = self._egress.door = door
+        checker = self._checker(configuration)
+        checker.adopt_counts(self._ingress.checker)
+        self._ingress.checker = self._egress.checker = checker
         self._keys_since = time.monotonic()
         self.sources.configure(_dedup_rules(new))
         self.liveness.configure(_liveness_rules(new))
@@ -569,7 +572,7 @@ class Daemon:
             if self._beat_at is not None:
                 self._beat_at.cancel()
             self._beat()
-        self.nameless.horizon = new.dedup.horizon
+        self.anonymous.horizon = new.dedup.horizon
         self._ingress.max_age_ns = int(new.dedup.horizon * 1e9)
         self._see_to_gateways(new)
         self.bus.configure(_bus_limits(new), self._access(configuration))
@@ -603,7 +606,7 @@ class Daemon:
                 starts = program.starts
             if wanted is not None:
                 options = ["--gateway", name, "--bound", *(["--config", self._path] if self._path else [])]
-                program = self.programs[name] = Program(self.loop, name, python("bccnd.cli.daemon", *options))
+                program = self.programs[name] = ChildProcess(self.loop, name, python("bccnd.cli.daemon", *options))
                 program.starts = starts
                 program.start()
 
@@ -621,7 +624,7 @@ class Daemon:
                 setting=f"gateways.{name}",
             )
 
-    def _door(self, configuration: Configuration) -> Door:
+    def _checker(self, configuration: Configuration) -> IntegrityChecker:
         settings, keys, signers = configuration.settings.integrity, configuration.keys, configuration.signers
         if settings.algorithm == "sig" and keys:
             from bccnd.core.signatures import public_of  # a library that most have no use for
@@ -639,7 +642,7 @@ class Daemon:
                         "themselves",
                         setting="integrity.signers",
                     )
-        return make_door(
+        return make_checker(
             settings.algorithm,
             keys,
             signers,
@@ -701,7 +704,7 @@ class Daemon:
 
     @property
     def keys(self) -> list[KeyUse]:
-        return self._ingress.door.list_keys()
+        return self._ingress.checker.list_keys()
 
     @property
     def host(self) -> str:
@@ -742,7 +745,7 @@ class Daemon:
                 "epoch": source.epoch,
                 "missing": source.missing.bit_count(),
                 # Unknown for datagrams from before the last reload: the keys were others.
-                "key": self._ingress.door.key_of(source.src, source.last) if source.heard > self._keys_since else "",
+                "key": self._ingress.checker.key_of(source.src, source.last) if source.heard > self._keys_since else "",
             }
         for src, death in list(reversed(dead.items())):
             if src not in self.sources:
@@ -756,9 +759,9 @@ class Daemon:
             "trace",
             time.monotonic(),
             ceiling=self._ingress.ceiling,
-            door=self._ingress.door,
+            checker=self._ingress.checker,
             sources=self.sources,
-            nameless=self.nameless,
+            anonymous=self.anonymous,
             routes=self._routes,
         )
         clients = [self.bus.clients[fd].identity.decode("ascii") for fd in found.receivers]

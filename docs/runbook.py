@@ -1,4 +1,4 @@
-"""Writes the entries of docs/runbook.md about what is dropped, from bccnd/net/drop_catalog.py.
+"""Writes the entries of docs/runbook.md about what is dropped, from bccnd/monitoring/drop_catalog.py.
 
 What each drop means and its remedy stand in that catalogue. Where to look is written here: by the metric's family, and
 for some names apart.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Final
 
-from bccnd.net.drop_catalog import DROPS, Drop
-from bccnd.net.page_gather import LOST
+from bccnd.monitoring.drop_catalog import DROPS, Drop
+from bccnd.monitoring.page_gather import LOST
 from docs.manual import wrapped
 
-BEGIN: Final = "<!-- made by `make docs` of bccnd/net/drop_catalog.py and docs/runbook.py: change these -->"
+BEGIN: Final = "<!-- made by `make docs` of bccnd/monitoring/drop_catalog.py and docs/runbook.py: change these -->"
 END: Final = "<!-- made: to here -->"
 
 _VERDICT: Final = "`bccn tap -v {name}`: from which address, and what it claims to be"

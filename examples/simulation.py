@@ -19,10 +19,10 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, Sources
+from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, TrackerTable
 from bccnd.core.liveness import HEARTBEAT, TICK, Liveness, LivenessRules
-from bccnd.core.nameless import Nameless
-from bccnd.core.observe import Observation, seq_key
+from bccnd.core.tap_record import Observation, seq_key
 from bccnd.core.targets import FORM_NAMES, PLAIN, form_of, is_directed
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NOT_ADDRESSED
 from bccnd.journal import files, layout, schema
@@ -320,8 +320,8 @@ class _Daemon:
     def __init__(self, fleet: Fleet, host: str) -> None:
         self._names = [source.src.encode() for source in fleet.sources]
         self._beats = [HEARTBEAT + name for name in self._names]
-        self._sources = Sources(DedupRules())
-        self._nameless = Nameless(DedupRules().horizon)
+        self._sources = TrackerTable(DedupRules())
+        self._anonymous = AnonymousDedup(DedupRules().horizon)
         self._liveness: Liveness | None = None
         self._swept = 0.0
         for name, source in zip(self._names, fleet.sources, strict=True):
@@ -343,7 +343,7 @@ class _Daemon:
             verdict = self._sources.begin(src, message.seq, now)
         if verdict == UNKNOWN_SENDER:
             body = b"%b:%d:%b|" % (src, message.seq, chan)
-            verdict = self._nameless.judge(f"{address}:{message.port}", body, now)
+            verdict = self._anonymous.judge(f"{address}:{message.port}", body, now)
         if verdict <= LAST_ACCEPTED:
             if chan == self._beats[message.source]:
                 self._liveness.beat(src, now)

@@ -166,7 +166,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def _log_without_memory() -> None:
     """What an earlier test has logged holds back no record of this one."""
-    log = sys.modules.get("bccnd.net.log")
+    log = sys.modules.get("bccnd.log")
     if log is not None:
         log.repeats.clear()
 

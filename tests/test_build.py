@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from bccnd.leaf import clock
+from bccnd.native import clock
 from tests.conftest import SUFFIX, listed, module_name
 from tests.support import ROOT, cannot_here
 from tests.tree import repository

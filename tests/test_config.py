@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from bccnd import config
 from bccnd.config import RecorderSettings, SegmentSettings, Settings, load, read, read_recorder
 from bccnd.core.bccn1 import build
-from bccnd.core.integrity import MIN_KEY, make_door
+from bccnd.core.integrity import MIN_KEY, make_checker
 from bccnd.core.signatures import generate, public_of
 from bccnd.errors import ConfigError, Fault
 from docs.reference import keys as keys_of_the_schema
@@ -612,8 +612,8 @@ def test_a_private_key_and_public_ones_by_prefix_are_read(tmp_path: Path) -> Non
     ours, others = PUBLIC.rstrip(b"\n"), other.rstrip(b"\n")
     assert configuration.keys == (PRIVATE.rstrip(b"\n"),)
     assert configuration.signers == {b"relay01": [ours, others], b"relay02/cardsys": [others], b"": [ours]}
-    door = make_door("sig", configuration.keys, configuration.signers)
-    assert door.admit(build(b"relay01:1:c|x", door.seal(b"relay01:1:c|x"))) == b"relay01:1:c|x"
+    door = make_checker("sig", configuration.keys, configuration.signers)
+    assert door.verified_body(build(b"relay01:1:c|x", door.sign(b"relay01:1:c|x"))) == b"relay01:1:c|x"
     # Either half may be missing.
     assert read(signing(signers={"relay01": [mine]}), "x").keys == ()
     assert read(signing([private_file(tmp_path)]), "x").signers == {}

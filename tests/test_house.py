@@ -16,10 +16,14 @@ MAY: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
     "paths": set(),
-    "leaf": set(),
-    "core": {"errors", "leaf"},
+    "native": set(),
+    "core": {"errors", "native"},
+    "log": set(),
     "journal": {"core", "errors", "version"},
-    "net": {"core", "errors", "leaf", "version"},
+    "net": {"core", "errors", "log", "native"},
+    "handover": {"core", "log", "native"},
+    "bus": {"core", "errors", "handover", "log", "native", "net"},
+    "monitoring": {"bus", "core", "log", "net", "version"},
     # A program that takes part in a segment itself opens the same kind of socket as the daemon.
     "client": {"core", "errors", "net"},
     "aio": {"client", "errors"},
@@ -27,14 +31,17 @@ MAY: dict[str, set[str]] = {
     "document": {"errors"},
     "config": {"client", "core", "document", "errors", "paths"},
     # Each gateway is a program of its own, and a client of the daemon.
-    "gateways": {"client", "config", "core", "errors"},
-    "recorder": {"core", "client", "config", "errors", "journal", "net", "version"},
-    "daemon": {"core", "net", "gateways", "client", "config", "errors", "leaf", "version"},
-    "doctor": {"client", "config", "core", "errors", "net", "paths", "version"},
+    "gateways": {"client", "config", "core", "errors", "log"},
+    "recorder": {"bus", "core", "client", "config", "errors", "journal", "log", "net", "version"},
+    "daemon": {
+        *("bus", "client", "config", "core", "errors", "gateways", "handover", "log", "monitoring", "native", "net"),
+        "version",
+    },
+    "doctor": {"bus", "client", "config", "core", "errors", "log", "net", "paths", "version"},
     "pipeline": {"core", "client", "errors", "journal", "version"},
     "cli": {
-        *("core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),
-        *("doctor", "paths", "version"),
+        *("bus", "core", "net", "gateways", "client", "config", "errors", "journal", "recorder", "daemon", "pipeline"),
+        *("doctor", "log", "monitoring", "paths", "version"),
     },
 }
 #: what the daemon must not load
@@ -68,7 +75,9 @@ def test_imports_run_downward() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "forbidden"), [(("core", "errors"), IMPURE), (("daemon", "net", "config"), HEAVY)], ids=["core", "daemon"]
+    ("parts", "forbidden"),
+    [(("core", "errors"), IMPURE), (("daemon", "net", "bus", "handover", "log", "monitoring", "config"), HEAVY)],
+    ids=["core", "daemon"],
 )
 def test_the_core_is_pure_and_the_daemon_names_nothing_heavy(parts: tuple[str, ...], forbidden: set[str]) -> None:
     guilty = {
@@ -78,7 +87,7 @@ def test_the_core_is_pure_and_the_daemon_names_nothing_heavy(parts: tuple[str, .
         if name[0] in forbidden
     }
     # For people at a terminal, and only there.
-    assert guilty <= {"bccnd/net/log_handlers.py: rich"}
+    assert guilty <= {"bccnd/log/handlers.py: rich"}
 
 
 def loaded_after(statement: str) -> set[str]:

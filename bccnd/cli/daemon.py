@@ -49,8 +49,8 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
       bccn --socket /tmp/bus.sock sub '' &
       bccn --socket /tmp/bus.sock pub hello world
     """
+    from bccnd import log
     from bccnd.config import load
-    from bccnd.net import log
 
     try:
         configuration = load(path, resolve=gateway is None)
@@ -74,14 +74,18 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
         sys.exit(beside.run(gateway, configuration.settings, path, bound=bound))
     # Only a daemon that is going to run needs the rest.
     from bccnd.daemon import Daemon
-    from bccnd.net.activation import Sockets
-    from bccnd.net.systemd import Manager, take_sockets
+    from bccnd.net.service_manager import Manager, take_sockets
+    from bccnd.net.socket_activation import ActivatedSockets
 
     log.setup()
     try:
         manager = Manager.from_environment()
         daemon = Daemon(
-            configuration, path, Sockets(take_sockets(), service=manager.listens), manager, gateways=not no_gateways
+            configuration,
+            path,
+            ActivatedSockets(take_sockets(), service=manager.listens),
+            manager,
+            gateways=not no_gateways,
         )
     except StartError as error:
         _refuse(f"cannot start: {error}", error.remedy, error.reason, str(error))
@@ -91,11 +95,11 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
 
 def _refuse(text: str, remedy: str, reason: str, brief: str) -> None:
     """Say why there will be no daemon, to the log and to the service manager."""
-    from bccnd.net import log
-    from bccnd.net.systemd import Manager
+    from bccnd import log
+    from bccnd.net.service_manager import Manager
 
     manager = Manager.from_environment()
     manager.status(f"cannot start: {brief}")
     manager.close()
-    log.say("start_refused", text, remedy=remedy, reason=reason)
+    log.event("start_refused", text, remedy=remedy, reason=reason)
     log.settle()

@@ -14,11 +14,11 @@ import signal
 import sys
 from typing import Final
 
+from bccnd import log
 from bccnd.config import Settings
 from bccnd.errors import StartError
 from bccnd.gateways.base import Gateway
-from bccnd.net import log
-from bccnd.net.systemd import Manager
+from bccnd.net.service_manager import Manager
 from bccnd.paths import DEFAULT_PATH
 
 #: what its share of the processor is worth less than that of the daemon
@@ -42,10 +42,10 @@ def run(name: str, settings: Settings, path: str | None, *, bound: bool) -> int:
         asyncio.run(_serve(gateway, manager, bound))
     except StartError as error:
         manager.status(f"cannot start: {error.detail}")
-        log.say("gateway_refused", f"{name}: {error}", remedy=error.remedy, gateway=name, reason=error.reason)
+        log.event("gateway_refused", f"{name}: {error}", remedy=error.remedy, gateway=name, reason=error.reason)
         return 1 if error.reason in _FOR_NOW else 2
     except Exception:  # noqa: BLE001 - said, and the next one may fare better
-        log.say("internal_error", f"the gateway {name} has met a bug", trace=True)
+        log.event("internal_error", f"the gateway {name} has met a bug", trace=True)
         return 1
     finally:
         manager.close()

@@ -93,7 +93,7 @@ def ingest(
         rules=DedupRules(deliver_late=late == "deliver"),
     )
     try:
-        settings.door()
+        settings.checker()
     except ValueError as wrong:
         raise click.UsageError(str(wrong)) from wrong
     try:

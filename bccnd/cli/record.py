@@ -68,10 +68,10 @@ def record(path: str | None, /, file: str | None, **options: Any) -> None:
 
 def _run(path: str, settings: Any, host: str, names: Sequence[str]) -> bool:
     """Record until a signal; whether everything is in the journal. Raises JournalError."""
+    from bccnd import log
     from bccnd.journal import layout
-    from bccnd.net import log
     from bccnd.net.loop import Loop
-    from bccnd.net.systemd import Manager
+    from bccnd.net.service_manager import Manager
     from bccnd.recorder.keep import Keep
     from bccnd.recorder.payload import Payloads
     from bccnd.recorder.recorder import Options, Recorder
@@ -162,7 +162,7 @@ class _StatusLines:
         self._due = 0.0
 
     def __call__(self, text: str) -> None:
-        from bccnd.net import log
+        from bccnd import log
 
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _EVERY

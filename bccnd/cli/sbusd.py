@@ -18,16 +18,16 @@ from typing import Final, NoReturn
 
 import click
 
+from bccnd import log
+from bccnd.bus.access import Access, by_user, everybody
+from bccnd.bus.fanout import BusLimits
+from bccnd.bus.server import Bus, Entrance
 from bccnd.core.address import read_address, write_address
 from bccnd.core.identity import identity, tagged
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.quota import UserLimits
 from bccnd.core.routes import Routes
 from bccnd.errors import BadAddress
-from bccnd.net import log
-from bccnd.net.access import Access, by_user, everybody
-from bccnd.net.bus import Bus, Entrance
-from bccnd.net.clients import BusLimits
 from bccnd.net.listen import BACKLOG, adopt, bind_unix, listen_abstract
 from bccnd.net.loop import Loop
 from bccnd.version import VERSION
@@ -127,7 +127,7 @@ def _open(address: str, mode: int, reuse: bool) -> tuple[socket.socket, str]:
             for flag, bits in (("-g", 0o070), ("-o", 0o007)):
                 if mode & bits:
                     text = f"{flag} means nothing for a socket that was opened by others"
-                    log.say("doubtful_setting", text, setting=flag)
+                    log.event("doubtful_setting", text, setting=flag)
             return adopt(where), ""
         listener = listen_abstract(where or None)
     except BadAddress as bad:

@@ -165,7 +165,7 @@ def ask_receivers(bus: Connection, record: TapRecord) -> dict[str, Any]:
     was not delivered."""
     local = record.verdict == "looped"
     if record.body is None or not (local or KIND_OF.get(record.verdict) == "delivered"):
-        from bccnd.net.drop_catalog import DROPS  # other commands do not need it
+        from bccnd.monitoring.drop_catalog import DROPS  # other commands do not need it
 
         return {"reason": next((drop.means for drop in DROPS if drop.name == record.verdict), record.verdict)}
     answer: dict[str, Any] = json.loads(bus.ask(frames.RECEIVERS, record.body[2]))

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from bccnd.client.calls import Calls, PatternMessages
-from bccnd.client.events import MAX_EVENTS, Event, Inbox, raise_refused
+from bccnd.client.events import MAX_EVENTS, Event, PacketReceiver, raise_refused
 from bccnd.client.message import Message, to_bytes
 from bccnd.client.session import OPTIONAL, PATIENCE, Outgoing, Session
 from bccnd.client.transport import TURN, Transport, unreachable, usual_path
@@ -154,7 +154,7 @@ class AsyncConnection(Calls, _Messages):
     async def __aexit__(self, *_error: object) -> None:
         self.close()
 
-    async def _receive(self, inbox: Inbox, timeout: float | None) -> Event | None:
+    async def _receive(self, inbox: PacketReceiver, timeout: float | None) -> Event | None:
         if not inbox.events and timeout is not None and timeout <= 0:
             await asyncio.sleep(0)  # others have their turn, however often this is called
             self._transport.on_readable()

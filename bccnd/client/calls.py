@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from bccnd.client.events import Callback, Event, Inbox, Refusal
+from bccnd.client.events import Callback, Event, PacketReceiver, Refusal
 from bccnd.client.message import Data, directed, publication, to_bytes
 from bccnd.client.session import PATIENCE, Outgoing, Request, Session
 from bccnd.client.transport import SessionSocket
@@ -110,7 +110,7 @@ class Client:
             if not any(one.lost for one in requests):
                 return requests
 
-    async def _receive(self, inbox: Inbox, timeout: float | None) -> Event | None:
+    async def _receive(self, inbox: PacketReceiver, timeout: float | None) -> Event | None:
         deadline = None if timeout is None else time.monotonic() + timeout
         unowned = self._router.unowned if inbox is not self._router.inbox else list
         await self._until(lambda: bool(inbox.events or inbox.closed or unowned()), deadline)
@@ -239,7 +239,7 @@ class Calls(Client):
         return (await self._perform(lambda: self._session.request(*control), timeout))[-1].answer or b""
 
 
-class PatternMessages(Inbox):
+class PatternMessages(PacketReceiver):
     """What the subscriptions of both clients have in common."""
 
     def __init__(self, bus: Any, patterns: tuple[bytes, ...]) -> None:

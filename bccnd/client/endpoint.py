@@ -25,7 +25,7 @@ from typing import Any, Final, overload
 from bccnd.client.events import Callback, PatternTable, call_listeners
 from bccnd.client.message import Data, Message, to_bytes, to_text
 from bccnd.core import bccn1, targets
-from bccnd.core.integrity import Door, make_door, make_hmac, usual_algorithm
+from bccnd.core.integrity import IntegrityChecker, make_checker, make_hmac, usual_algorithm
 from bccnd.core.liveness import HEARTBEAT
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, NOT_ADDRESSED, NUMBERS
 from bccnd.errors import BadDatagram, BadMessage, EndpointError, StartError
@@ -84,7 +84,7 @@ class Endpoint:
         if isinstance(keys, bytes | str):
             raise EndpointError("bad_key", "keys is a list of keys, not one key; write [key]")
         try:
-            self._door = make_door(
+            self._checker = make_checker(
                 algorithm or usual_algorithm(keys, signers or {}),
                 [to_bytes(key) for key in keys],
                 {to_bytes(prefix): [to_bytes(key) for key in some] for prefix, some in (signers or {}).items()},
@@ -214,7 +214,7 @@ class Endpoint:
         _check(bccn1.check_src, src)
         _check(bccn1.check_chan, chan)
         try:
-            seal = self._door.seal if key is None else Door([make_hmac(to_bytes(key))]).seal
+            sign = self._checker.sign if key is None else IntegrityChecker([make_hmac(to_bytes(key))]).sign
         except ValueError as wrong:
             raise EndpointError("bad_key", str(wrong)) from wrong
         deadline = time.monotonic() + SEND_PATIENCE
@@ -223,7 +223,7 @@ class Endpoint:
                 seq = self._seq
                 body = bccn1.build_body(src, seq, chan, payload)
                 try:
-                    datagram = bccn1.build(body, seal(body))
+                    datagram = bccn1.build(body, sign(body))
                     if len(datagram) > bccn1.MAX_SEND:
                         detail = f"{len(datagram)} bytes, and a datagram has at most {bccn1.MAX_SEND}"
                         raise EndpointError("too_long", detail)
@@ -438,7 +438,7 @@ class Endpoint:
         try:
             if len(raw) > self._largest:
                 raise BadDatagram("oversize")
-            src, seq, chan, payload = bccn1.read_body(self._door.admit(raw))
+            src, seq, chan, payload = bccn1.read_body(self._checker.verified_body(raw))
         except BadDatagram as bad:
             return NUMBERS[bad.reason]
         form = targets.form_of(chan)

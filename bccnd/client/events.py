@@ -56,7 +56,7 @@ def raise_refused(event: Event, optional: Iterable[str] = ()) -> None:
     raise BusError(event.reason, f"the daemon refused {event.key!r}")
 
 
-class Inbox:
+class PacketReceiver:
     """Events that wait to be received, the oldest first; messages match ``patterns``. ``lost`` and ``reconnects`` add
     up what the `Gap` and `Reconnected` events taken so far report."""
 
@@ -152,14 +152,14 @@ class Router:
     """
 
     def __init__(self, dialect: str = "path") -> None:
-        self.inbox = Inbox()
+        self.inbox = PacketReceiver()
         self.listeners: PatternTable[Callback] | None = None
         #: messages for callbacks
         self.listened: deque[Message] = deque()
         self._dialect = dialect
         #: subscriptions that take messages, and all that exist
-        self._active: PatternTable[ref[Inbox]] | None = None
-        self._known: dict[ref[Inbox], int] = {}
+        self._active: PatternTable[ref[PacketReceiver]] | None = None
+        self._known: dict[ref[PacketReceiver], int] = {}
         #: whether the inbox may hold refusals
         self._refused = False
 
@@ -178,11 +178,11 @@ class Router:
         call_listeners(self.listeners, self.listened.popleft())
         return 1
 
-    def register(self, subscription: Inbox) -> None:
+    def register(self, subscription: PacketReceiver) -> None:
         """Note that a subscription exists; it takes messages from `activate` on."""
         self._known[ref(subscription, self._forget)] = 0
 
-    def activate(self, subscription: Inbox) -> None:
+    def activate(self, subscription: PacketReceiver) -> None:
         """Give a subscription the messages that match it, with those that still wait in the inbox."""
         one = ref(subscription)
         if self._known.get(one) != 0:
@@ -200,10 +200,10 @@ class Router:
         self.inbox.events.clear()
         self.inbox.events.extend(kept)
 
-    def remove(self, subscription: Inbox) -> None:
+    def remove(self, subscription: PacketReceiver) -> None:
         self._forget(ref(subscription))
 
-    def _forget(self, one: ref[Inbox]) -> None:
+    def _forget(self, one: ref[PacketReceiver]) -> None:
         if self._active is not None:
             self._active.remove(self._known.get(one, 0))
         self._known.pop(one, None)
@@ -213,7 +213,7 @@ class Router:
         """Whether there is anything beside the inbox."""
         return self.listeners is not None or bool(self._active and self._active.values)
 
-    def inboxes(self) -> list[Inbox]:
+    def inboxes(self) -> list[PacketReceiver]:
         """The connection's own inbox, and those of the subscriptions in use."""
         active = [one() for one in list(self._active.values.values())] if self._active is not None else ()
         return [self.inbox, *(one for one in active if one is not None)]
@@ -246,7 +246,7 @@ class Router:
         owner.put(refusal)
         self._refused = self._refused or owner is self.inbox
 
-    def _owner(self, refusal: Refusal, among: list[Inbox]) -> Inbox:
+    def _owner(self, refusal: Refusal, among: list[PacketReceiver]) -> PacketReceiver:
         key = to_bytes(refusal.key)
         return next((one for one in among if key in one.patterns), self.inbox)
 

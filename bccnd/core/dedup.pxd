@@ -1,20 +1,20 @@
 cimport cython
-from bccnd.core.roster cimport Roster, Source
-from bccnd.leaf.index cimport Index
+from bccnd.core.lru cimport LruTable, Source
+from bccnd.native.slice_dict cimport Index
 
 cdef int ACCEPTED
 cdef int LAST_ACCEPTED
 
 
-cdef class Own:
+cdef class LocalIdentity:
     cdef public object first
     cdef public object next
     cdef public double until
     cdef public bint reported
 
 
-cdef class Sources:
-    cdef Roster _roster
+cdef class TrackerTable:
+    cdef LruTable _roster
     cdef Index _index
     cdef readonly dict _own
     cdef readonly object _released
@@ -29,13 +29,13 @@ cdef class Sources:
     cdef public object restarts_evicted
     cdef public object expired
     cdef public object evicted
-    cdef public object annals
+    cdef public object tracker_log
     cdef object _sanity
     cdef object _mask
     cdef double _horizon
     cdef int _late
     cdef bint _monotonic
-    cdef public bint cautious
+    cdef public bint from_link
     cdef bint _linked
     cdef dict _ended
     cdef double _expire
@@ -44,7 +44,7 @@ cdef class Sources:
     @cython.locals(source=Source)
     cpdef int judge(self, bytes src, unsigned long long seq, double now) except -100
     @cython.locals(found=Source)
-    cpdef Source part(self, bytes raw, Py_ssize_t start, Py_ssize_t end)
+    cpdef Source get_slice(self, bytes raw, Py_ssize_t start, Py_ssize_t end)
     @cython.locals(verdict=int)
     cpdef int follow(self, Source source, unsigned long long seq, double now) except -100
     cpdef int begin(self, bytes src, object seq, double now) except -100

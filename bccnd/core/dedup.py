@@ -7,7 +7,7 @@ of one is counted. Source: BCCN, SEQUENCE NUMBERS AND DEDUP, with the rules belo
 - Behind by ``sanity`` or more, or not new and later than ``horizon`` after the last accepted one: a restart.
 - Behind by less: a duplicate if it was seen, else late.
 - Missing seqs are lost once they are older than ``horizon`` or fall out of the window of ``sanity``.
-- What a link brings (``cautious``) may be a copy that went a long way: behind by whatever, it is a restart only when
+- What a link brings (``from_link``) may be a copy that went a long way: behind by whatever, it is a restart only when
   the source has been silent for `LINK_PATIENCE`; and ahead of a restart that we know of, it may be from before that.
 - Where segments are ``linked``, so may what a bridge has broadcast here: a source that counts by the clock (`is_clock`)
   is taken for restarted below its last number only after `LINK_PATIENCE`. Elsewhere no copy comes that late.
@@ -25,11 +25,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from bccnd.core.bccn1 import UNKNOWN_SRC
-from bccnd.core.roster import Roster, Source
+from bccnd.core.lru import LruTable, Source
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
 
 if TYPE_CHECKING:
-    from bccnd.core.annals import Annals
+    from bccnd.core.tracker_log import TrackerLog
 
 #: open gaps remembered for their age: at line rate of one gap per datagram this bounds a few MB, and a gap that
 #: falls out is only called lost a moment early
@@ -54,7 +54,7 @@ MAX_LOSERS: Final = 256
 MAX_ENDED: Final = 4096
 
 #: not verdicts: a src that was not heard before, to be looked at with `begin`, and one that says nothing, for which
-#: `Nameless` decides
+#: `AnonymousDedup` decides
 UNHEARD: Final = -1
 UNKNOWN_SENDER: Final = -2
 
@@ -77,7 +77,7 @@ def is_clock(seq: int) -> bool:
     return CLOCKED <= seq < _NO_CLOCK
 
 
-class Own:
+class LocalIdentity:
     """One of our own identities: the seqs from ``first`` up to ``next`` were given by us. ``until`` is when it ceases
     to be ours, ``reported`` whether somebody else was found to speak under it."""
 
@@ -89,19 +89,19 @@ class Own:
         self.reported = False
 
 
-class Sources:
+class TrackerTable:
     """All trackers of this host, one per src, shared by all segments."""
 
     def __init__(self, rules: DedupRules) -> None:
-        self._roster = Roster(rules.max_sources)
+        self._roster = LruTable(rules.max_sources)
         self._index = self._roster.index
         #: where it is written down who is given up and who is ours; the datagrams are written down by who feeds them
-        self.annals: Annals | None = None
+        self.tracker_log: TrackerLog | None = None
         #: our own identities, among them released ones whose time is not over
-        self._own: dict[bytes, Own] = {}
+        self._own: dict[bytes, LocalIdentity] = {}
         self._released: deque[tuple[float, bytes]] = deque()
         #: whether what is judged now came by a link
-        self.cautious = False
+        self.from_link = False
         #: when sources last began anew, and how far they had come before
         self._ended: dict[bytes, tuple[float, int]] = {}
         #: (deadline, source, its epoch, first missing seq, last missing seq), oldest first
@@ -161,15 +161,15 @@ class Sources:
         self._remove(source)
         self.expired += 1
 
-    def claim(self, src: bytes) -> Own:
+    def claim(self, src: bytes) -> LocalIdentity:
         """From now on ``src`` is one of our own: what comes in under it is our own broadcast."""
-        own = self._own.setdefault(src, Own())
+        own = self._own.setdefault(src, LocalIdentity())
         own.until = float("inf")
         source = self._roster.get(src)
         if source is not None:
             self._remove(source)
-        if self.annals is not None:
-            self.annals.own(src, own)
+        if self.tracker_log is not None:
+            self.tracker_log.own(src, own)
         return own
 
     def release(self, src: bytes, until: float) -> None:
@@ -181,8 +181,8 @@ class Sources:
             if len(self._released) > MAX_RELEASED:
                 self.own_evicted += 1
                 self._end_release()
-            if self.annals is not None:
-                self.annals.own(src, own)
+            if self.tracker_log is not None:
+                self.tracker_log.own(src, own)
 
     def _end_release(self) -> None:
         until, src = self._released.popleft()
@@ -207,9 +207,9 @@ class Sources:
         source = self._roster.get(src)
         return UNHEARD if source is None else self.follow(source, seq, now)
 
-    def part(self, raw: bytes, start: int, end: int) -> Source | None:
+    def get_slice(self, raw: bytes, start: int, end: int) -> Source | None:
         """The source whose src is ``raw[start:end]``, if it is tracked."""
-        found: Source | None = self._index.part(raw, start, end)
+        found: Source | None = self._index.get_slice(raw, start, end)
         return found
 
     def follow(self, source: Source, seq: int, now: float) -> int:
@@ -250,7 +250,7 @@ class Sources:
         """Any seq but the next one of a source without gaps."""
         step = seq - source.last
         if step >= self._sanity:
-            if self.cautious and self._is_over(source.src, seq, now):
+            if self.from_link and self._is_over(source.src, seq, now):
                 return DUPLICATE
             self.jumps += 1
             self._new_epoch(source, seq)
@@ -271,7 +271,7 @@ class Sources:
         """The verdict on a seq that is not above the last one."""
         back = source.last - seq
         by_clock = self._linked and not self._monotonic and is_clock(seq) and is_clock(source.last)
-        careful = self.cautious or by_clock
+        careful = self.from_link or by_clock
         patience = LINK_PATIENCE if careful else self._horizon
         if now - source.heard > patience or (back >= self._sanity and not careful):
             return REPLAYED if self._monotonic else RESTART
@@ -376,8 +376,8 @@ class Sources:
     def _remove(self, source: Source) -> None:
         self._roster.remove(source)
         self._give_up(source)
-        if self.annals is not None:
-            self.annals.gone(source.src)
+        if self.tracker_log is not None:
+            self.tracker_log.gone(source.src)
 
     def sweep(self, now: float) -> bool:
         """Let time pass: gaps become losses, silent sources are forgotten. Cheap; call it often.
@@ -412,7 +412,7 @@ class Sources:
         """The trackers of one part. A src stays in its part, whatever comes and goes meanwhile."""
         return self._index.values(number)
 
-    def own(self, src: bytes) -> Own | None:
+    def own(self, src: bytes) -> LocalIdentity | None:
         """What is known of an identity of ours; None for any other."""
         return self._own.get(src)
 
@@ -453,7 +453,7 @@ class Sources:
         until then, or for as long as it is claimed."""
         own = self._own.get(src)
         if own is None:
-            own = self._own[src] = Own()
+            own = self._own[src] = LocalIdentity()
             self.release(src, until)
         if own.next:
             first, beyond = min(first, own.first), max(beyond, own.next)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from bccnd.core import bccn1
-from bccnd.core.dedup import LINK_PATIENCE, Own, Sources
+from bccnd.core.dedup import LINK_PATIENCE, LocalIdentity, TrackerTable
 from bccnd.core.identity import PERL_TOKEN_BYTES
-from bccnd.core.integrity import Door
+from bccnd.core.integrity import IntegrityChecker
 from bccnd.errors import BadDatagram, BadMessage
 
 #: seconds for which the broadcasts of a client that has left are still known as ours; links may bring them late
@@ -28,7 +28,7 @@ class _Speaker:
 
     __slots__ = ("begun", "own", "users")
 
-    def __init__(self, own: Own) -> None:
+    def __init__(self, own: LocalIdentity) -> None:
         self.users = 1
         self.begun = False
         self.own = own
@@ -51,8 +51,15 @@ class Egress:
     """Gives local messages their sender, seq and check. ``perl_safe`` refuses plain channels that the Perl module
     would discard."""
 
-    def __init__(self, door: Door, sources: Sources, *, ceiling: int = bccn1.MAX_SEND, perl_safe: bool = False) -> None:
-        self.door = door
+    def __init__(
+        self,
+        checker: IntegrityChecker,
+        sources: TrackerTable,
+        *,
+        ceiling: int = bccn1.MAX_SEND,
+        perl_safe: bool = False,
+    ) -> None:
+        self.checker = checker
         self._sources = sources
         self._ceiling = ceiling
         self._perl_safe = perl_safe
@@ -111,7 +118,7 @@ class Egress:
         seq = speaker.next(clock_us)
         body = bccn1.build_body(identity, seq, chan, payload)
         # A body beyond the ceiling is not worth a sum.
-        datagram = bccn1.build(body, self.door.seal(body)) if len(body) <= self._ceiling else body
+        datagram = bccn1.build(body, self.checker.sign(body)) if len(body) <= self._ceiling else body
         if len(datagram) > self._ceiling:
             raise BadMessage("too_long", f"more than {self._ceiling} bytes as a datagram")
         speaker.go_on(seq + 1, seq)

@@ -1,12 +1,12 @@
 cimport cython
-from bccnd.core.annals cimport Annals
+from bccnd.core.tracker_log cimport TrackerLog
 from bccnd.core.counters cimport SegmentCounters
-from bccnd.core.dedup cimport Sources
-from bccnd.core.integrity cimport Door
-from bccnd.core.roster cimport Source
+from bccnd.core.dedup cimport TrackerTable
+from bccnd.core.integrity cimport IntegrityChecker
+from bccnd.core.lru cimport Source
 from bccnd.core.routes cimport Route
-from bccnd.leaf cimport scan
-from bccnd.leaf.index cimport Index
+from bccnd.native cimport scan
+from bccnd.native.slice_dict cimport Index
 
 cdef int ACCEPTED
 cdef int DUPLICATE
@@ -20,15 +20,15 @@ cdef int _COLON
 
 
 cdef class Ingress:
-    cdef public Door door
-    cdef public Annals annals
+    cdef public IntegrityChecker checker
+    cdef public TrackerLog tracker_log
     cdef readonly Py_ssize_t ceiling
     cdef public long long max_age_ns
     cdef public object not_passed
     cdef public list group_messages
     cdef public list group_bytes
-    cdef Sources _sources
-    cdef object _nameless
+    cdef TrackerTable _sources
+    cdef object _anonymous
     cdef object _routes
     cdef object _on_heartbeat
     cdef object _on_conflict
@@ -37,7 +37,7 @@ cdef class Ingress:
     cdef dict _relayed
 
     @cython.locals(
-        deliveries=list, annals=Annals, verdicts=list, door=Door, sources=Sources, known=Index, taps=tuple, links=tuple, accepted=long, number=Py_ssize_t,
+        deliveries=list, tracker_log=TrackerLog, verdicts=list, checker=IntegrityChecker, sources=TrackerTable, known=Index, taps=tuple, links=tuple, accepted=long, number=Py_ssize_t,
         raw=bytes, at=Py_ssize_t, first=Py_ssize_t, second=Py_ssize_t, bar=Py_ssize_t, behind=Py_ssize_t,
         found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Source, src=bytes,
     )

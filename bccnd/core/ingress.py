@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from bccnd.core import frames
-from bccnd.core.annals import Annals
-from bccnd.core.arrival import spans
+from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.arrival_times import spans
 from bccnd.core.bccn1 import MAX_RECEIVE, UNKNOWN_SRC, read_body
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, Sources
+from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, TrackerTable
 from bccnd.core.frames import passed
-from bccnd.core.integrity import Door
-from bccnd.core.nameless import Nameless
+from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.routes import Routes
+from bccnd.core.tracker_log import TrackerLog
 from bccnd.core.verdicts import (
     ACCEPTED,
     DUPLICATE,
@@ -32,7 +32,7 @@ from bccnd.core.verdicts import (
     STALE,
 )
 from bccnd.errors import BadDatagram
-from bccnd.leaf import scan
+from bccnd.native import scan
 
 #: receivers, and the one frame that each of them gets
 Delivery = tuple[tuple[int, ...], bytes]
@@ -53,31 +53,31 @@ class Ingress:
 
     def __init__(
         self,
-        door: Door,
-        sources: Sources,
-        nameless: Nameless,
+        checker: IntegrityChecker,
+        sources: TrackerTable,
+        anonymous: AnonymousDedup,
         routes: Routes[int],
         *,
         ceiling: int = MAX_RECEIVE,
-        annals: Annals | None = None,
+        tracker_log: TrackerLog | None = None,
         on_heartbeat: Callable[[bytes, float], None] = lambda _src, _now: None,
         on_conflict: Callable[[bytes, str], None] = lambda _src, _peer: None,
         on_bug: Callable[[bytes], None] = lambda _raw: None,
     ) -> None:
         """``on_heartbeat`` gets the src of an accepted heartbeat and the time, ``on_conflict`` an identity of ours
-        under which somebody else speaks and the address of who does, once for each; ``on_bug`` a datagram. ``annals``
+        under which somebody else speaks and the address of who does, once for each; ``on_bug`` a datagram. ``tracker_log``
         is where it is written down which datagrams have changed a tracker."""
-        self.door = door
+        self.checker = checker
         #: nanoseconds up to which a datagram may have been on its way to go on to other segments
         self.max_age_ns = 2_000_000_000
-        self.annals = annals
+        self.tracker_log = tracker_log
         self.ceiling = ceiling
         #: accepted, and too old to go on to other segments
         self.not_passed = 0
         self.group_messages: list[int] = []
         self.group_bytes: list[int] = []
         self._sources = sources
-        self._nameless = nameless
+        self._anonymous = anonymous
         self._routes = routes
         self._on_heartbeat = on_heartbeat
         self._on_conflict = on_conflict
@@ -104,28 +104,28 @@ class Ingress:
         """
         deliveries: list[Delivery] = []
         verdicts = counters.verdicts
-        door, sources, routes = self.door, self._sources, self._routes
+        checker, sources, routes = self.checker, self._sources, self._routes
         known, taps = routes.known, routes.taps
-        annals = self.annals
+        tracker_log = self.tracker_log
         links: tuple[int, ...] = ()
         if self._passed:
-            links = routes.links if sources.cautious else routes.links_here
+            links = routes.links if sources.from_link else routes.links_here
         accepted = 0
         counters.received += len(datagrams)
         for number, raw in enumerate(datagrams):
             try:
                 if len(raw) > self.ceiling:
                     raise BadDatagram("oversize")
-                at = door.enter(raw)
+                at = checker.verify(raw)
                 # A quick look, trusted only if it finds a channel and a source that were found in order before.
                 first = scan.find(raw, _COLON, at)
                 second = scan.find(raw, _COLON, first + 1)
                 bar = scan.find(raw, _BAR, second + 1)
-                found = scan.number(raw, first + 1, second)
+                found = scan.parse_uint(raw, first + 1, second)
                 verdict = UNHEARD
                 if found >= 0 and bar >= 0:
-                    remembered = known.part(raw, second + 1, bar)
-                    source = sources.part(raw, at, first)
+                    remembered = known.get_slice(raw, second + 1, bar)
+                    source = sources.get_slice(raw, at, first)
                     if remembered is not None and source is not None:
                         route, src, seq, behind = remembered, source.src, found, bar + 1
                         verdict = sources.follow(source, seq, now)
@@ -136,19 +136,19 @@ class Ingress:
                     verdict = self._judge_anew(src, seq, now, peers, number, raw, at)
                     behind = len(raw) - len(payload)
                 if (
-                    annals is not None
+                    tracker_log is not None
                     and (verdict <= LAST_ACCEPTED or verdict == STALE)  # what is stale was marked as seen
                     and (first - at > 1 or src != UNKNOWN_SRC)  # a src of one byte may be that of the nameless
-                    and not annals.notes.add(raw, at, second)
+                    and not tracker_log.notes.add(raw, at, second)
                 ):
-                    annals.datagram(src, seq)
+                    tracker_log.datagram(src, seq)
                 if verdict <= LAST_ACCEPTED:
                     route.carried += 1
                     if route.plain:
-                        deliveries.append((route.plain, scan.joined(route.frame_head, raw, behind)))
+                        deliveries.append((route.plain, scan.concat(route.frame_head, raw, behind)))
                     if route.special:
                         if route.cut:
-                            routes.say_cut(route)
+                            routes.report_cut(route)
                         if route.meta:
                             meta = frames.meta(src, seq, received_ns, peers[number])
                             deliveries.append((route.meta, route.frame_head + meta + raw[behind:]))
@@ -176,8 +176,8 @@ class Ingress:
                 tapped = frames.tapped(NAMES[verdict], counters.name, epoch, received_ns, peers[number], raw)
                 deliveries.append((taps[verdict], tapped))
         verdicts[ACCEPTED] += accepted
-        if annals is not None:
-            annals.flush(now)
+        if tracker_log is not None:
+            tracker_log.flush(now)
         return deliveries
 
     def feed_late(
@@ -222,11 +222,11 @@ class Ingress:
         """
         sources, verdicts = self._sources, counters.verdicts
         before = self._count_passed(verdicts)
-        sources.cautious, self._passed = True, b"" if late else passed(way, b"")
+        sources.from_link, self._passed = True, b"" if late else passed(way, b"")
         try:
             deliveries = self.feed(counters, [datagram], (peer,), now, received_ns)
         finally:
-            sources.cautious, self._passed = False, PASSED
+            sources.from_link, self._passed = False, PASSED
         accepted = self._count_passed(verdicts) > before
         if accepted and copies and not late:
             if len(self._relayed) >= MAX_RELAYED:
@@ -241,7 +241,7 @@ class Ingress:
 
     def _came_back(self, raw: bytes) -> bool:
         """Whether this is what we have broadcast for a link; copies of that by other links are none of it."""
-        left = 0 if self._sources.cautious else self._relayed.get(raw, 0)
+        left = 0 if self._sources.from_link else self._relayed.get(raw, 0)
         if left > 1:
             self._relayed[raw] = left - 1
         elif left:
@@ -268,11 +268,11 @@ class Ingress:
 
     def _judge_nameless(self, peers: Sequence[str], number: int, raw: bytes, at: int, now: float) -> int:
         """The verdict on a datagram whose sender has no name. By links its copies come from anywhere."""
-        if self._sources.cautious:
-            return self._nameless.judge(_BY_LINK, raw[at:], now)
+        if self._sources.from_link:
+            return self._anonymous.judge(_BY_LINK, raw[at:], now)
         if self._relayed and self._came_back(raw):
             return LOOPED
-        verdict = self._nameless.judge(peers[number], raw[at:], now)
+        verdict = self._anonymous.judge(peers[number], raw[at:], now)
         if verdict == ACCEPTED and self._routes.links_here:
-            self._nameless.judge(_BY_LINK, raw[at:], now)
+            self._anonymous.judge(_BY_LINK, raw[at:], now)
         return verdict

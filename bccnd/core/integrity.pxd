@@ -1,6 +1,6 @@
 cimport cython
-from bccnd.leaf cimport scan
-from bccnd.leaf.keyed cimport Keyed
+from bccnd.native cimport scan
+from bccnd.native.hmac8 cimport Hmac8
 
 cdef int _BRACKET
 
@@ -9,18 +9,18 @@ cdef class Algorithm:
     cdef public unsigned long long verified
     cdef public str fingerprint
     cpdef bytes sum(self, bytes body)
-    cpdef bint seals(self, bytes raw, Py_ssize_t start, Py_ssize_t end) except -1
+    cpdef bint verify_at(self, bytes raw, Py_ssize_t start, Py_ssize_t end) except -1
 
 
 cdef class Hmac(Algorithm):
-    cdef Keyed _keyed
+    cdef Hmac8 _keyed
 
 
 cdef class Crc32(Algorithm):
     pass
 
 
-cdef class Door:
+cdef class IntegrityChecker:
     cdef tuple _verifiers
     cdef Algorithm _signer
     cdef Algorithm _first
@@ -30,4 +30,4 @@ cdef class Door:
     cdef dict _signed
 
     @cython.locals(end=Py_ssize_t, size=Py_ssize_t, start=bytes)
-    cpdef Py_ssize_t enter(self, bytes raw) except -1
+    cpdef Py_ssize_t verify(self, bytes raw) except -1

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from bccnd.core.bccn1 import MAGIC, MAX_SRC, split_check, split_envelope, starts
 from bccnd.errors import BadDatagram
-from bccnd.leaf import scan
-from bccnd.leaf.keyed import Keyed
+from bccnd.native import scan
+from bccnd.native.hmac8 import Hmac8
 
 #: shorter keys can be guessed: 16 bytes are the strength of the truncated sum twice over
 MIN_KEY: Final = 16
@@ -79,7 +79,7 @@ class Algorithm:
         """Whether a sum from the wire is right for a body; None where there is no key to tell."""
         return compare_digest(total, self.sum(body))
 
-    def seals(self, raw: bytes, start: int, end: int) -> bool:
+    def verify_at(self, raw: bytes, start: int, end: int) -> bool:
         """Whether the sum in ``raw[start:end]`` is the one that we would have put there, for the body that begins
         behind the byte at ``end``; for those who are repeatable."""
         return compare_digest(raw[start:end], self.sum(raw[end + 1 :]))
@@ -93,13 +93,13 @@ class Hmac(Algorithm):
     def __init__(self, key: bytes) -> None:
         super().__init__()
         self.fingerprint = fingerprint(key)
-        self._keyed = Keyed(key)
+        self._keyed = Hmac8(key)
 
     def sum(self, body: bytes) -> bytes:
         return self._keyed.sum(body)
 
-    def seals(self, raw: bytes, start: int, end: int) -> bool:
-        return self._keyed.seals(raw, start, end)
+    def verify_at(self, raw: bytes, start: int, end: int) -> bool:
+        return self._keyed.verify_at(raw, start, end)
 
 
 class Crc32(Algorithm):
@@ -111,7 +111,7 @@ class Crc32(Algorithm):
         return b"%08x" % crc32(body)
 
 
-class Door:
+class IntegrityChecker:
     """Admits or refuses by check.
 
     ``verifiers`` are tried in order, the first also signs what we send; none of them means that no algorithm is
@@ -137,16 +137,16 @@ class Door:
         #: number and key of the last datagram of sources that the first key did not verify
         self._signed: dict[bytes, tuple[bytes, str]] = {}
 
-    def admit(self, raw: bytes) -> bytes:
+    def verified_body(self, raw: bytes) -> bytes:
         """The body of a BCCN1 datagram whose envelope is in order and whose check is accepted.
 
         Raises BadDatagram: bad_envelope, length_mismatch, integrity_missing, integrity_unknown, integrity_failed,
         unsupported_version, in this order.
         """
-        return raw[self.enter(raw) :]
+        return raw[self.verify(raw) :]
 
-    def enter(self, raw: bytes) -> int:
-        """Where that body begins. Raises BadDatagram, as `admit`.
+    def verify(self, raw: bytes) -> int:
+        """Where that body begins. Raises BadDatagram, as `verified_body`.
 
         One comparison settles the usual case: what precedes the body must be just what we would have put there.
         Everything else is examined by the letter.
@@ -159,7 +159,7 @@ class Door:
                 if self._first is None:
                     if len(start) == end:
                         return end + 1
-                elif self._first.seals(raw, len(start), end):
+                elif self._first.verify_at(raw, len(start), end):
                     self._first.verified += 1
                     return end + 1
         body, verifier = self._examine(raw)
@@ -170,7 +170,7 @@ class Door:
         return len(raw) - len(body)
 
     def inspect(self, raw: bytes) -> None:
-        """Raises BadDatagram, as `admit`, and counts nothing."""
+        """Raises BadDatagram, as `verified_body`, and counts nothing."""
         self._examine(raw)
 
     def _examine(self, raw: bytes) -> tuple[bytes, Algorithm | None]:
@@ -204,7 +204,7 @@ class Door:
     def list_keys(self) -> list[KeyUse]:
         return [key for one in self._verifiers for key in one.list_keys(one is self._signer)]
 
-    def adopt_counts(self, before: Door) -> None:
+    def adopt_counts(self, before: IntegrityChecker) -> None:
         """Go on counting where the door before this one ended."""
         verified = {key.fingerprint: key.verified for key in before.list_keys()}
         for one in self._verifiers:
@@ -225,7 +225,7 @@ class Door:
             raise BadDatagram("integrity_unknown", f"no key for this {algo.decode('ascii')}")
         return None
 
-    def seal(self, body: bytes) -> bytes:
+    def sign(self, body: bytes) -> bytes:
         """The check for a body of ours, empty when no algorithm is configured.
 
         Raises BadMessage: no_signing_key, where only the signatures of others can be verified.
@@ -250,14 +250,14 @@ def usual_algorithm(keys: Collection[object], signers: Collection[object]) -> st
     return "hmac" if keys else "none"
 
 
-def make_door(
+def make_checker(
     algorithm: str,
     keys: Sequence[bytes] = (),
     signers: Mapping[bytes, Sequence[bytes]] | None = None,
     *,
     required: bool = True,
     accept_unverifiable: bool = False,
-) -> Door:
+) -> IntegrityChecker:
     """The door for an algorithm: ``none``, ``crc32``, ``hmac`` (``keys``: the first signs, all verify) or ``sig``
     (``keys``: at most one private key; ``signers``: public keys by the prefix of the sources that they speak for; all
     of them as PEM).
@@ -276,7 +276,7 @@ def make_door(
         raise ValueError("sig signs with one key; public keys are for signers")
     verifiers: Sequence[Algorithm]
     if algorithm == "none":
-        return Door(accept_unverifiable=accept_unverifiable)
+        return IntegrityChecker(accept_unverifiable=accept_unverifiable)
     if algorithm == "crc32":
         verifiers = [Crc32()]
     elif algorithm == "hmac":
@@ -285,4 +285,4 @@ def make_door(
         from bccnd.core.signatures import Signatures  # a library that most have no use for
 
         verifiers = [Signatures(signers or {}, keys[0] if keys else None)]
-    return Door(verifiers, required=required, accept_unverifiable=accept_unverifiable)
+    return IntegrityChecker(verifiers, required=required, accept_unverifiable=accept_unverifiable)

@@ -14,11 +14,11 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bccnd.core.dedup import Sources
-from bccnd.core.roster import Source
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.lru import Source
 
 if TYPE_CHECKING:
-    from bccnd.core.annals import Annals
+    from bccnd.core.tracker_log import TrackerLog
 
 #: the channel of a heartbeat is this and the src of its sender
 HEARTBEAT: Final = b"heartbeat/"
@@ -71,10 +71,10 @@ class LivenessRules:
 class Liveness:
     """Watches the sources that send heartbeats. ``changes`` is for the caller to take away."""
 
-    def __init__(self, sources: Sources, rules: LivenessRules, now: float) -> None:
+    def __init__(self, sources: TrackerTable, rules: LivenessRules, now: float) -> None:
         self._sources = sources
         #: where it is written down who lives and who does not
-        self.annals: Annals | None = None
+        self.tracker_log: TrackerLog | None = None
         self._wheel: dict[int, list[Source]] = {}
         self._tick = int(now / TICK)
         self._entries = 0
@@ -107,8 +107,8 @@ class Liveness:
         if was == UNWATCHED and self._entries >= self.rules.max_watched:
             self.unwatched += 1
             return
-        if self.annals is not None:
-            self.annals.beat(src)
+        if self.tracker_log is not None:
+            self.tracker_log.beat(src)
         self._hear(source, now)
         if was != ALIVE:
             self._change(source, ALIVE)
@@ -157,8 +157,8 @@ class Liveness:
     def _turn(self, source: Source, state: int) -> None:
         """It was not a heartbeat that has changed him."""
         self._change(source, state)
-        if self.annals is not None:
-            self.annals.state(source.src, state)
+        if self.tracker_log is not None:
+            self.tracker_log.state(source.src, state)
 
     def sweep(self, now: float) -> bool:
         """Let time pass; True when there is more to be looked at now. Cheap; call it often."""
@@ -205,8 +205,8 @@ class Liveness:
         self.deaths += 1
         death = Death(source.heard, source.beat, source.gap)
         self._bury(source.src, death)
-        if self.annals is not None:
-            self.annals.dead(source.src, death)
+        if self.tracker_log is not None:
+            self.tracker_log.dead(source.src, death)
         if self.rules.keep_dead:
             source.state = UNWATCHED
         else:

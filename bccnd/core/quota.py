@@ -32,7 +32,7 @@ class UserLimits:
         return max(LEAST_PATTERN_BYTES, PATTERN_BYTES * self.subscriptions)
 
 
-class Account:
+class UserAccount:
     """The charges of one user."""
 
     __slots__ = ("clients", "queue_bytes", "round", "seconds", "stamp", "subscriptions", "tokens", "uid")
@@ -61,35 +61,35 @@ class Quota:
 
     def __init__(self, limits: UserLimits) -> None:
         self.limits = limits
-        self._accounts: dict[int, Account] = {}
+        self._accounts: dict[int, UserAccount] = {}
 
     def __len__(self) -> int:
         return len(self._accounts)
 
-    def __iter__(self) -> Iterator[Account]:
+    def __iter__(self) -> Iterator[UserAccount]:
         return iter(list(self._accounts.values()))
 
-    def account(self, uid: int) -> Account | None:
+    def account(self, uid: int) -> UserAccount | None:
         """The account of a user who is here, or has just left."""
         return self._accounts.get(uid)
 
-    def open(self, uid: int, now: float) -> Account | None:
+    def open(self, uid: int, now: float) -> UserAccount | None:
         """Charge a client; None for one too many. ``now`` in seconds, monotonic."""
         if uid not in self._accounts:
             self._forget_who_left(now)
-        account = self._accounts.setdefault(uid, Account(uid))
+        account = self._accounts.setdefault(uid, UserAccount(uid))
         if account.clients >= self.limits.clients:
             return None
         account.clients += 1
         return account
 
-    def reopen(self, uid: int) -> Account:
+    def reopen(self, uid: int) -> UserAccount:
         """Charge a client that was admitted before; it may be one too many by now."""
-        account = self._accounts.setdefault(uid, Account(uid))
+        account = self._accounts.setdefault(uid, UserAccount(uid))
         account.clients += 1
         return account
 
-    def close(self, account: Account, now: float) -> None:
+    def close(self, account: UserAccount, now: float) -> None:
         """Take a client's charge back; the other charges are taken back by whoever made them.
 
         Who has used up his rate stays known until he may publish as before: leaving gains him nothing.
@@ -107,10 +107,10 @@ class Quota:
         """Messages that may come at once: at least one, however low the rate."""
         return max(1.0, self.limits.rate * BURST)
 
-    def _rested(self, account: Account, now: float) -> bool:
+    def _rested(self, account: UserAccount, now: float) -> bool:
         return (now - account.stamp) * self.limits.rate >= self._burst() or not self.limits.rate
 
-    def publish(self, account: Account, now: float) -> float:
+    def publish(self, account: UserAccount, now: float) -> float:
         """Charge a message against the user's rate: 0, or the seconds after which he may try again."""
         rate = self.limits.rate
         if not rate:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
-from bccnd.core import secret, targets
+from bccnd.core import credential_keys, targets
 from bccnd.core.bccn1 import UNKNOWN_SRC, check_chan
 from bccnd.core.frames import LINK, LINK_HERE, TAP
 from bccnd.core.liveness import HEARTBEAT
@@ -21,7 +21,7 @@ from bccnd.core.pattern_tree import PatternTree, TreesByOwner
 from bccnd.core.patterns import DIALECTS, Dialect, Pattern, compile_pattern
 from bccnd.core.verdicts import NAMES
 from bccnd.errors import BadDatagram
-from bccnd.leaf.index import Index
+from bccnd.native.slice_dict import Index
 
 #: channels remembered, in each of two generations: a few MB, and freeing one generation takes below a millisecond
 CACHE: Final = 4096
@@ -289,7 +289,7 @@ class Routes(Generic[R]):
         """
         found: dict[R, int] = {}
         cut: tuple[Hashable, ...] = ()
-        if key.startswith(secret.PREFIX):
+        if key.startswith(credential_keys.PREFIX):
             cut = self._secret.collect(key, found)
         elif key.startswith(b"!/"):
             cut = self._bus.collect(key, found)
@@ -299,7 +299,7 @@ class Routes(Generic[R]):
             self.on_cut(key, cut)
         return tuple(found)
 
-    def say_cut(self, route: Route) -> None:
+    def report_cut(self, route: Route) -> None:
         """A message has gone this way, which may have missed some receivers."""
         self.on_cut(route.frame_head[4:-1], route.cut)
 
@@ -325,7 +325,7 @@ class Routes(Generic[R]):
     def _trees_of(self, receiver: R, text: bytes) -> TreesByOwner[R]:
         if not text.startswith(b"!" if self._forms else b"!/"):
             return self._plain[self._dialects[receiver].name]
-        if text.startswith(secret.PREFIX):
+        if text.startswith(credential_keys.PREFIX):
             return self._secret
         if text in (LINK, LINK_HERE):
             return self._link

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from bccnd.core import bccn1, targets
-from bccnd.core.dedup import UNKNOWN_SENDER, Sources
-from bccnd.core.integrity import Door
-from bccnd.core.nameless import Nameless
+from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.dedup import UNKNOWN_SENDER, TrackerTable
+from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.routes import Routes
 from bccnd.core.verdicts import LAST_ACCEPTED, LOOPED, NAMES, NOT_ADDRESSED, NUMBERS
 from bccnd.errors import BadDatagram
@@ -52,9 +52,9 @@ def trace(
     now: float,
     *,
     ceiling: int,
-    door: Door,
-    sources: Sources,
-    nameless: Nameless,
+    checker: IntegrityChecker,
+    sources: TrackerTable,
+    anonymous: AnonymousDedup,
     routes: Routes[R],
 ) -> Trace[R]:
     """Follow a datagram from ``peer`` (``address:port``); ``now`` is monotonic, in seconds."""
@@ -68,7 +68,7 @@ def trace(
         magic, check, body = bccn1.split_envelope(raw)
         found.go_on(stage, f"magic {magic.decode('ascii')}, a body of {len(body)} bytes")
         stage = "check"
-        door.inspect(raw)
+        checker.inspect(raw)
         found.go_on(stage, check.decode("ascii") or "none, and none is required")
         stage = "body"
         src, seq, chan, payload = bccn1.read_body(body)
@@ -80,7 +80,7 @@ def trace(
     found.go_on(stage, f"src {src.decode('ascii')}, seq {seq}, {channel}")
     verdict = sources.foresee(src, seq, now)
     if verdict == UNKNOWN_SENDER:
-        verdict = nameless.foresee(peer, body, now)
+        verdict = anonymous.foresee(peer, body, now)
     if verdict > LAST_ACCEPTED:
         return found.end("dedup", verdict, _why(verdict, sources, src))
     found.go_on("dedup", _why(verdict, sources, src))
@@ -91,7 +91,7 @@ def trace(
     return found.end("match", verdict, "1 client" if count == 1 else f"{count} clients")
 
 
-def _why(verdict: int, sources: Sources, src: bytes) -> str:
+def _why(verdict: int, sources: TrackerTable, src: bytes) -> str:
     if verdict == LOOPED:
         return "the sender is a program of this host"
     source = sources.get(src)

@@ -19,17 +19,17 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from bccnd.core import frames
+from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.capture import Datagram, Packet, Reader, Tally, unwrap
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules, Sources
+from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import Door, make_door
+from bccnd.core.integrity import IntegrityChecker, make_checker
 from bccnd.core.liveness import Liveness, LivenessRules
-from bccnd.core.nameless import Nameless
-from bccnd.core.observe import Observation, observe
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
+from bccnd.core.tap_record import Observation, observe
 from bccnd.errors import JournalError
 from bccnd.journal import files, layout, schema
 from bccnd.journal.listing import list_files
@@ -74,10 +74,10 @@ class CaptureSettings:
     payload: bool = True
     rules: DedupRules = field(default_factory=DedupRules)
 
-    def door(self) -> Door:
+    def checker(self) -> IntegrityChecker:
         """Make the integrity check. Raises ValueError for keys that do not fit the algorithm."""
         known = {"required": self.required, "accept_unverifiable": not self.keys and not self.signers}
-        return make_door(self.algorithm, self.keys, self.signers, **known)
+        return make_checker(self.algorithm, self.keys, self.signers, **known)
 
 
 class Summary(NamedTuple):
@@ -205,7 +205,7 @@ class Judge:
     """The parts of a daemon that give verdicts, in its order, at the times of the captures."""
 
     def __init__(self, settings: CaptureSettings) -> None:
-        self._sources = Sources(settings.rules)
+        self._sources = TrackerTable(settings.rules)
         self._liveness = Liveness(self._sources, LivenessRules(), 0.0)
         routes: Routes[int] = Routes(DIALECTS["path"])
         routes.join(0, b"capture")
@@ -213,9 +213,9 @@ class Judge:
         self._counters = SegmentCounters(settings.segment)
         self._payload = settings.payload
         self._ingress = Ingress(
-            settings.door(),
+            settings.checker(),
             self._sources,
-            Nameless(settings.rules.horizon),
+            AnonymousDedup(settings.rules.horizon),
             routes,
             ceiling=MAX_RECEIVE,
             on_heartbeat=self._liveness.beat,

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bccnd.core import bccn1
-from bccnd.core.observe import seq_of
 from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
+from bccnd.core.tap_record import seq_of
 from bccnd.errors import JournalError
 from bccnd.journal import layout, reader
 from bccnd.journal.captures import CaptureSet, CaptureSettings, Progress

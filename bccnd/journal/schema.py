@@ -1,6 +1,6 @@
 """The columns of the journal, in one place.
 
-`OBS` has the fields of `core.observe.Observation` behind host, journal_id and rec_no, under their names in files;
+`OBS` has the fields of `core.tap_record.Observation` behind host, journal_id and rec_no, under their names in files;
 `SESSIONS` says when a receiver was listening, and what it knows to have missed. No unsigned types: Spark has none.
 """
 

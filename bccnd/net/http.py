@@ -12,8 +12,8 @@ from typing import Final
 
 import h11
 
-from bccnd.net import log
-from bccnd.net.hosts import HostNames
+from bccnd import log
+from bccnd.net.http_hosts import HostNames
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import READABLE, WRITABLE, Loop, Timer
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from bccnd import log
 from bccnd.core.address import MAX_PATH, SUN_PATH
 from bccnd.errors import StartError
-from bccnd.net import log
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.peer import credentials
 

@@ -1,6 +1,6 @@
 cimport cython
-from bccnd.leaf cimport clock
-from bccnd.leaf.poller cimport Poller
+from bccnd.native cimport clock
+from bccnd.native.poller cimport Poller
 
 
 cdef class Timer:

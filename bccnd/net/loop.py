@@ -14,8 +14,8 @@ import signal
 from collections.abc import Callable
 from typing import Final
 
-from bccnd.leaf import clock
-from bccnd.leaf.poller import Poller
+from bccnd.native import clock
+from bccnd.native.poller import Poller
 
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT

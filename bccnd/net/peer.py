@@ -43,7 +43,7 @@ class Peer(NamedTuple):
         return f"{self.program.decode('ascii')} (pid {self.pid}, uid {self.uid})"
 
 
-class Identifier:
+class PeerIdentifier:
     """Says who has connected, also where the process has run out of descriptors: one is kept for that."""
 
     def __init__(self) -> None:

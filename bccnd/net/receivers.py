@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from bccnd.bus.fanout import Client
 from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.routes import Routes
 from bccnd.errors import BadDatagram
-from bccnd.net.clients import Client
 
 #: clients that an answer names, patterns of each, and characters of a pattern
 MAX_NAMED: Final = 50
@@ -44,7 +44,7 @@ def describe_receivers(routes: Routes[int], clients: Mapping[int, Client], chan:
             {
                 "identity": client.identity.decode("ascii"),
                 "patterns": [one.decode("utf-8", "backslashreplace")[:_MAX_TEXT] for one in patterns[:MAX_PATTERNS]],
-                "queued": client.box.messages,
+                "queued": client.queue.messages,
                 "lost": client.loss,
             }
         )

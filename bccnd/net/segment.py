@@ -16,9 +16,9 @@ from typing import Final, overload
 
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.counters import SegmentCounters
-from bccnd.leaf.ledger import Caster, Ledger
-from bccnd.leaf.ledger import Receiver as LedgerReceiver
-from bccnd.leaf.packets import Receiver
+from bccnd.native.inflight import BroadcastSender, InflightState
+from bccnd.native.inflight import Receiver as LedgerReceiver
+from bccnd.native.sockio import Receiver
 from bccnd.net.udp import (
     UdpOptions,
     adopt_udp,
@@ -136,20 +136,20 @@ class Segment:
         self.receiver = Receiver(self.sock.fileno(), options.largest, self._name_size)
         #: the senders of the batch that the receiver has received last
         self.peers = self._peers(self.receiver.names)
-        self._caster: Caster | None = None
+        self._caster: BroadcastSender | None = None
         self._was_cast = False
 
-    def send_through(self, ledger: Ledger, number: int, *, was_cast: bool) -> None:
+    def send_through(self, inflight: InflightState, number: int, *, was_cast: bool) -> None:
         """Send through a ledger from now on, as its segment of that number; ``was_cast`` if what is worked through
         again now went out before."""
-        self._caster = Caster(ledger, number, self.fileno(), pack_address(self._to))
+        self._caster = BroadcastSender(inflight, number, self.fileno(), pack_address(self._to))
         self._was_cast = was_cast
 
-    def receive_into(self, ledger: Ledger, number: int) -> None:
+    def receive_into(self, inflight: InflightState, number: int) -> None:
         """Receive into a ledger from now on, as its segment of that number; nothing is worked through again."""
         self._was_cast = False
         options, name = self.options, self.options.name.encode()
-        self.receiver = LedgerReceiver(ledger, number, name, self.fileno(), options.largest, self._name_size)
+        self.receiver = LedgerReceiver(inflight, number, name, self.fileno(), options.largest, self._name_size)
         self.peers = self._peers(self.receiver.names)
 
     def _peers(self, names: memoryview) -> Peers:

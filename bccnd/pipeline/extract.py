@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from bccnd.core.observe import JOURNAL_GAP
+from bccnd.core.tap_record import JOURNAL_GAP
 from bccnd.pipeline import rows
 from bccnd.pipeline.align import SANITY
 from bccnd.pipeline.batch import GOLDEN, Batch, Numbers, changes, grouped, mixed, sorted_by

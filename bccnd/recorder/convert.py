@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from bccnd.core.observe import Observation
+from bccnd.core.tap_record import Observation
 from bccnd.errors import JournalError
 from bccnd.journal import files, layout, schema
 from bccnd.recorder import rows as packets

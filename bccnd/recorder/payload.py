@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from bccnd.core.observe import Observation
 from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
+from bccnd.core.tap_record import Observation
 
 Keep = Literal["record", "hash", "omit"]
 #: before the 32 bytes of a hash

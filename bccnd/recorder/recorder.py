@@ -14,14 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from bccnd import log
+from bccnd.bus.recorder_reports import report_of
 from bccnd.client.transport import jitter
-from bccnd.core.tally import TALLY, Tally, in_fields, in_words
+from bccnd.core.drop_summary import TALLY, DropSummary, in_fields, in_words
 from bccnd.errors import BadFrame, BusError
 from bccnd.journal import layout
-from bccnd.net import log
 from bccnd.net.loop import READABLE, Loop
-from bccnd.net.recorders import report_of
-from bccnd.net.systemd import Manager
+from bccnd.net.service_manager import Manager
 from bccnd.recorder import rows as packets
 from bccnd.recorder.keep import Keep
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, LogWriter
@@ -104,7 +104,7 @@ class Recorder:
         self._why = ""
         self._reason = "disk"
         self._said_away = False
-        self._tally = Tally()
+        self._tally = DropSummary()
         self._tally_at, self._tally_since = time.monotonic() + TALLY, "since the start"
         self._reported = b""
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from bccnd.core import frames
-from bccnd.core.observe import Observation, observe
+from bccnd.core.tap_record import Observation, observe
 from bccnd.errors import BadFrame
 
 _BATCH: Final = b"MSGS "

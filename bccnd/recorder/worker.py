@@ -16,9 +16,9 @@ import time
 from collections import deque
 from typing import Any, Final
 
+from bccnd import log
 from bccnd.errors import JournalError
 from bccnd.journal import layout
-from bccnd.net import log
 from bccnd.recorder.child import Child
 from bccnd.recorder.keep import Keep
 from bccnd.recorder.spool import Spool

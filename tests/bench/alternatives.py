@@ -14,8 +14,8 @@ from typing import Final
 
 import click
 
-from bccnd.leaf.keyed import Keyed
-from bccnd.leaf.packets import BATCH, Receiver
+from bccnd.native.hmac8 import Hmac8
+from bccnd.native.sockio import BATCH, Receiver
 from bccnd.net.loop import READABLE, Loop
 
 ROUNDS: Final = 7
@@ -125,14 +125,14 @@ def checking(check: Callable[[], object]) -> float:
 
 
 def by_keyed() -> float:
-    keyed = Keyed(KEY)
+    keyed = Hmac8(KEY)
     raw = keyed.sum(BODY) + b"]" + BODY
-    assert keyed.seals(raw, 0, 16)
-    return checking(lambda: keyed.seals(raw, 0, 16))
+    assert keyed.verify_at(raw, 0, 16)
+    return checking(lambda: keyed.verify_at(raw, 0, 16))
 
 
 def by_hmac() -> float:
-    raw = Keyed(KEY).sum(BODY)
+    raw = Hmac8(KEY).sum(BODY)
     return checking(lambda: hmac.compare_digest(raw, hmac.digest(KEY, BODY, "sha256")[:8].hex().encode()))
 
 

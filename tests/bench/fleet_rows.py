@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bccnd.core.observe import seq_key
+from bccnd.core.tap_record import seq_key
 from bccnd.journal import files, layout, schema
 
 SECOND: Final = 1_000_000

@@ -10,12 +10,12 @@ from heapq import heappop, heappush
 from typing import Final
 
 from bccnd.core import frames
+from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules, Sources
+from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import Door
-from bccnd.core.nameless import Nameless
+from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.core.verdicts import NAMES
@@ -31,7 +31,7 @@ STRANGER: Final = "stranger:5400"
 #: the channel of all messages
 CHANNEL: Final = b"mesh/x"
 
-_OPEN: Final = Door()
+_OPEN: Final = IntegrityChecker()
 
 
 @dataclass(frozen=True)
@@ -111,14 +111,14 @@ class Host:
 
     def begin(self, rules: DedupRules) -> None:
         """As just started: nothing is remembered."""
-        self.sources = Sources(rules)
+        self.sources = TrackerTable(rules)
         self.routes: Routes[int] = Routes(DIALECTS["path"])
         self.routes.join(CLIENT, b"h%d/c/1" % self.number)
         self.routes.subscribe(CLIENT, b"")
         if self.bridge:
             self.routes.join(GATEWAY, b"h%d/g/1" % self.number)
             self.routes.subscribe(GATEWAY, frames.LINK)
-        self.ingress = Ingress(_OPEN, self.sources, Nameless(rules.horizon), self.routes)
+        self.ingress = Ingress(_OPEN, self.sources, AnonymousDedup(rules.horizon), self.routes)
         self.heard = SegmentCounters("segment")
         self.brought = SegmentCounters("nng")
         self.egress = Egress(_OPEN, self.sources)

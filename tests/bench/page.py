@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bccnd.bus.fanout import BusLimits
 from bccnd.core.dedup import MAX_LOSERS
 from bccnd.core.liveness import MAX_DEAD, SILENT, Death
 from bccnd.core.routes import CACHE
-from bccnd.net.clients import BusLimits
-from bccnd.net.page_gather import MAX_SILENT
-from bccnd.net.page_render import render
-from tests.net.pages import Daemon, open_segment
+from bccnd.monitoring.page_gather import MAX_SILENT
+from bccnd.monitoring.page_render import render
+from tests.monitoring.pages import Daemon, open_segment
 from tests.support import Hub
 
 SOURCES, CLIENTS = 100_000, 1000

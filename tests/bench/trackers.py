@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from bccnd.core.dedup import UNHEARD, DedupRules, Sources
+from bccnd.core.dedup import UNHEARD, DedupRules, TrackerTable
 from bccnd.core.liveness import Liveness, LivenessRules
 from tests.bench.procs import kib_of
 
@@ -28,7 +28,7 @@ def main(count: int) -> None:
     gc.disable()  # as the daemon does
     rules = DedupRules(max_sources=count)
     before = kib_of(os.getpid())
-    sources = Sources(rules)
+    sources = TrackerTable(rules)
     liveness = Liveness(sources, LivenessRules(interval=5.0, dead_after=3, max_watched=count), 0.0)
 
     def hear(number: int, seq: int, now: float) -> None:

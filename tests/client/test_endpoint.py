@@ -757,10 +757,10 @@ _almost = st.builds(
 )
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("checker", DOORS)
 @given(raw=st.binary(max_size=200) | _almost, address=st.sampled_from([("10.0.0.1", 9), ("fe80::1%eth0", 9, 0, 2)]))
-def test_whatever_comes_is_a_message_or_has_a_verdict(door: str, raw: bytes, address: tuple[Any, ...]) -> None:
-    endpoint = Endpoint("me/1", dedup=True, **DOORS[door])
+def test_whatever_comes_is_a_message_or_has_a_verdict(checker: str, raw: bytes, address: tuple[Any, ...]) -> None:
+    endpoint = Endpoint("me/1", dedup=True, **DOORS[checker])
     for _ in range(2):
         found = endpoint._judge(raw, address, 1_000)
         if isinstance(found, Message):

@@ -33,7 +33,7 @@ def examples(count: int) -> settings:
     return settings(max_examples=support.examples(count))
 
 
-def seal(key: bytes | None, body: bytes) -> bytes:
+def sign(key: bytes | None, body: bytes) -> bytes:
     return b"" if key is None else b"hmac=" + hmac.digest(key, body, "sha256")[:8].hex().encode("ascii")
 
 

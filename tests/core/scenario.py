@@ -4,39 +4,39 @@
 
 - ``8``: a datagram with this seq comes and is accepted; ``6:stale``: it gets this verdict; ``~6``: a link brings it
 - ``@3.25``: it is now this time, in seconds; before the first of these it is 0
-- ``sweep``, ``forget``, ``claim``, ``release:30``: the method of `Sources`, with the time at which a release ends
-- ``lost=1``: this counter of `Sources`; ``epoch=2``: the epoch of the source; ``tracked=0``: the number of trackers
+- ``sweep``, ``forget``, ``claim``, ``release:30``: the method of `TrackerTable`, with the time at which a release ends
+- ``lost=1``: this counter of `TrackerTable`; ``epoch=2``: the epoch of the source; ``tracked=0``: the number of trackers
 """
 
 from __future__ import annotations
 
-from bccnd.core.dedup import UNHEARD, Sources
+from bccnd.core.dedup import UNHEARD, TrackerTable
 from bccnd.core.verdicts import NAMES
 
 SRC = b"host/program/1"
 COUNTERS = ("missing", "lost", "restarts", "jumps")
 
 
-def receive(sources: Sources, src: bytes, seq: int, now: float) -> int:
+def receive(sources: TrackerTable, src: bytes, seq: int, now: float) -> int:
     """The verdict, reached as `ingress` does it for a datagram that is in order."""
     verdict = sources.judge(src, seq, now)
     return sources.begin(src, seq, now) if verdict == UNHEARD else verdict
 
 
-def receive_by_link(sources: Sources, src: bytes, seq: int, now: float) -> int:
-    sources.cautious = True
+def receive_by_link(sources: TrackerTable, src: bytes, seq: int, now: float) -> int:
+    sources.from_link = True
     verdict = receive(sources, src, seq, now)
-    sources.cautious = False
+    sources.from_link = False
     return verdict
 
 
-def counter(sources: Sources, name: str) -> int:
+def counter(sources: TrackerTable, name: str) -> int:
     if name == "epoch":
         return sources.epoch(SRC)
     return len(sources) if name == "tracked" else int(getattr(sources, name))
 
 
-def play(sources: Sources, scenario: str) -> None:
+def play(sources: TrackerTable, scenario: str) -> None:
     """Play a scenario; at its end each of COUNTERS is what the scenario said last, or 0."""
     now = 0.0
     counts = dict.fromkeys(COUNTERS, 0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bccnd.core import frames
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import CLOCKED, LINK_PATIENCE, MAX_ENDED, DedupRules, Sources
+from bccnd.core.dedup import CLOCKED, LINK_PATIENCE, MAX_ENDED, DedupRules, TrackerTable
 from bccnd.core.ingress import MAX_RELAYED
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from tests.core import scenario
@@ -65,11 +65,11 @@ HISTORIES: dict[str, tuple[DedupRules, str]] = {
 @pytest.mark.parametrize("name", HISTORIES)
 def test_histories(name: str) -> None:
     rules, words = HISTORIES[name]
-    scenario.play(Sources(rules), words)
+    scenario.play(TrackerTable(rules), words)
 
 
 def test_the_latest_restarts_are_remembered() -> None:
-    sources = Sources(RULES)
+    sources = TrackerTable(RULES)
     for number in range(MAX_ENDED + 1):
         receive(sources, b"%d" % number, 1000, 0)
         assert receive(sources, b"%d" % number, 1, 0) == RESTART
@@ -84,7 +84,7 @@ def test_the_latest_restarts_are_remembered() -> None:
 )
 def test_nothing_that_comes_late_is_accepted_twice(late: list[tuple[bool, int, int]], steps: list[int]) -> None:
     # A source whose numbers rise, heard on the segment at once; copies come by links up to 20 s later, in any order.
-    sources = Sources(RULES)
+    sources = TrackerTable(RULES)
     events: list[tuple[float, bool, int]] = []
     seq = 0
     for at, step in enumerate(steps):
@@ -239,7 +239,7 @@ def test_what_links_bring_does_not_change_how_segments_are_judged(brought: list[
             assert accepted or host.delivered == []
         else:
             host.world.verdict(raw)
-        assert not host.world.sources.cautious
+        assert not host.world.sources.from_link
     assert host.world.bugs == []
     assert host.counters.received == sum(host.counters.verdicts)
     fresh = datagram(src=b"never/heard/before", key=b"k" * 32)

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, dedup
-from bccnd.core.dedup import MAX_LOSERS, UNHEARD, UNKNOWN_SENDER, DedupRules, Own, Sources
+from bccnd.core.dedup import MAX_LOSERS, UNHEARD, UNKNOWN_SENDER, DedupRules, LocalIdentity, TrackerTable
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
 from tests.core import scenario
 from tests.core.material import examples
@@ -43,7 +43,7 @@ HISTORIES: dict[str, str] = {
 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_a_history_gets_its_verdicts_and_counts(name: str) -> None:
-    scenario.play(Sources(RULES), HISTORIES[name])
+    scenario.play(TrackerTable(RULES), HISTORIES[name])
 
 
 # -- the model: sets of what was seen, a table of what is missing, and the rules one after the other
@@ -155,7 +155,7 @@ def histories(draw: st.DrawFn) -> tuple[DedupRules, list[Act]]:
 @examples(850)
 def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[DedupRules, list[Act]]) -> None:
     rules, history = drawn
-    sources, model = Sources(rules), Model(rules)
+    sources, model = TrackerTable(rules), Model(rules)
     sent: dict[bytes, list[int]] = {}
     now = 1000.0
     for act in history:
@@ -199,7 +199,7 @@ SLOW_TOUCHES = touches(st.integers(1, 4).map(float), st.booleans())
 FAST_TOUCHES = touches(st.sampled_from([0.25, 0.25, 0.5, 0.75, 1.0, 2.0]), st.just(False))
 
 
-def play(sources: Sources, history: list[Touch]) -> Iterator[tuple[bytes, float]]:
+def play(sources: TrackerTable, history: list[Touch]) -> Iterator[tuple[bytes, float]]:
     """Have sources send, one at a time; gives each time which one it was, and when."""
     seqs: dict[int, int] = {}
     now = 0.0
@@ -214,7 +214,7 @@ def play(sources: Sources, history: list[Touch]) -> Iterator[tuple[bytes, float]
 @given(SLOW_TOUCHES, st.integers(1, 8), st.one_of(st.integers(2, 12), st.just(10**6)))
 @examples(400)
 def test_the_cap_evicts_the_oldest_and_a_sweep_forgets_the_silent(history: list[Touch], cap: int, expire: int) -> None:
-    sources = Sources(DedupRules(sanity=16, horizon=0.5, max_sources=cap, expire=float(expire)))
+    sources = TrackerTable(DedupRules(sanity=16, horizon=0.5, max_sources=cap, expire=float(expire)))
     heard: dict[bytes, float] = {}
     evicted = expired = 0
     for src, now in play(sources, history):
@@ -235,7 +235,7 @@ def test_the_cap_evicts_the_oldest_and_a_sweep_forgets_the_silent(history: list[
 @given(st.one_of(SLOW_TOUCHES, FAST_TOUCHES), st.integers(0, 24), st.integers(0, 20))
 @examples(300)
 def test_alive_counts_the_sources_heard_lately(history: list[Touch], half_seconds: int, later: int) -> None:
-    sources = Sources(DedupRules(sanity=16, horizon=0.5))
+    sources = TrackerTable(DedupRules(sanity=16, horizon=0.5))
     heard: dict[bytes, float] = {}
     span = half_seconds / 2
     for src, now in play(sources, history):
@@ -250,7 +250,7 @@ def test_the_default_rules_are_those_of_the_example_configuration() -> None:
 
 
 def test_eviction_and_expiry_give_up_what_is_missing() -> None:
-    sources = Sources(DedupRules(max_sources=1, expire=10.0, horizon=50.0))
+    sources = TrackerTable(DedupRules(max_sources=1, expire=10.0, horizon=50.0))
     receive(sources, b"a", 1, 0.0)
     receive(sources, b"a", 4, 0.0)
     receive(sources, b"b", 1, 1.0)
@@ -263,7 +263,7 @@ def test_eviction_and_expiry_give_up_what_is_missing() -> None:
 
 
 def test_a_sweep_never_looks_at_more_than_its_share() -> None:
-    sources = Sources(DedupRules(expire=10.0))
+    sources = TrackerTable(DedupRules(expire=10.0))
     count = 2 * dedup.SWEEP_STEP + 10
     for number in range(count):
         receive(sources, b"host/%d" % number, 1, 0.0)
@@ -275,11 +275,11 @@ def test_a_sweep_never_looks_at_more_than_its_share() -> None:
 
 def test_open_gaps_are_capped_and_the_oldest_is_lost_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dedup, "MAX_GAPS", 2)
-    scenario.play(Sources(DedupRules()), "1 3 6 10 missing=5 lost=1 2:stale")
+    scenario.play(TrackerTable(DedupRules()), "1 3 6 10 missing=5 lost=1 2:stale")
 
 
 def test_the_sources_that_lost_most_are_known_however_many_lose_something() -> None:
-    sources = Sources(DedupRules(horizon=2.0))
+    sources = TrackerTable(DedupRules(horizon=2.0))
     crowd = [b"crowd/%d" % number for number in range(3 * MAX_LOSERS)]
     for seq in (1, 30):
         receive(sources, b"worst", seq, 0.0)
@@ -294,7 +294,7 @@ def test_the_sources_that_lost_most_are_known_however_many_lose_something() -> N
 
 
 def test_a_forgotten_source_might_never_have_been_heard() -> None:
-    sources = Sources(DedupRules())
+    sources = TrackerTable(DedupRules())
     for src in (b"a", SRC, b"b"):
         receive(sources, src, 1, 0.0)
     scenario.play(sources, "5 forget lost=3")
@@ -307,7 +307,7 @@ def test_a_forgotten_source_might_never_have_been_heard() -> None:
 
 
 def test_new_rules_hold_at_once_and_the_trackers_stay() -> None:
-    sources = Sources(DedupRules())
+    sources = TrackerTable(DedupRules())
     for seq in (1, 2, 4, 5):
         receive(sources, SRC, seq, 0.0)
     for rules, seq, now, verdict in (
@@ -323,7 +323,7 @@ def test_new_rules_hold_at_once_and_the_trackers_stay() -> None:
 
 
 def test_a_lower_cap_evicts_with_the_next_sweeps_the_oldest_first() -> None:
-    sources = Sources(DedupRules())
+    sources = TrackerTable(DedupRules())
     for number in range(5):
         receive(sources, b"host/%d" % number, 1, float(number))
     sources.configure(DedupRules(max_sources=2))
@@ -335,7 +335,7 @@ def test_a_lower_cap_evicts_with_the_next_sweeps_the_oldest_first() -> None:
 @given(st.lists(st.integers(1, 20), max_size=20), st.integers(16, 40), st.integers(16, 40))
 @examples(200)
 def test_a_change_of_window_loses_no_count(steps: list[int], before: int, after: int) -> None:
-    sources = Sources(DedupRules(sanity=before))
+    sources = TrackerTable(DedupRules(sanity=before))
     seq, skipped = 100, 0
     receive(sources, SRC, seq, 0.0)
     for number, step in enumerate(steps):
@@ -356,7 +356,7 @@ def test_a_change_of_window_loses_no_count(steps: list[int], before: int, after:
 
 def test_released_identities_are_capped_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dedup, "MAX_RELEASED", 2)
-    sources = Sources(DedupRules())
+    sources = TrackerTable(DedupRules())
     for number in range(3):
         sources.claim(b"own/%d" % number)
         sources.release(b"own/%d" % number, 10.0 + number)
@@ -365,7 +365,7 @@ def test_released_identities_are_capped_and_the_oldest_goes_first(monkeypatch: p
     assert sources.own_evicted == 1
 
 
-def own(sources: Sources, first: int, beyond: int, src: bytes = SRC) -> Own:
+def own(sources: TrackerTable, first: int, beyond: int, src: bytes = SRC) -> LocalIdentity:
     """An identity of ours under which the seqs from ``first`` up to ``beyond`` were given."""
     made = sources.claim(src)
     made.first, made.next = first, beyond
@@ -377,7 +377,7 @@ def own(sources: Sources, first: int, beyond: int, src: bytes = SRC) -> Own:
 @example(0, 0, [0, 1, bccn1.MAX_SEQ])
 @examples(100)
 def test_every_seq_that_we_have_not_given_is_a_conflict(first: int, count: int, seqs: list[int]) -> None:
-    sources = Sources(DedupRules())
+    sources = TrackerTable(DedupRules())
     own(sources, first, first + count)
     foreign = [seq not in range(first, first + count) for seq in seqs]
     reported = []
@@ -389,7 +389,7 @@ def test_every_seq_that_we_have_not_given_is_a_conflict(first: int, count: int, 
 
 
 def test_the_seqs_given_and_the_report_are_kept_until_the_identity_is_ours_no_more() -> None:
-    sources = Sources(DedupRules())
+    sources = TrackerTable(DedupRules())
     own(sources, 100, 105)
     assert sources.conflict(SRC, 99)
     sources.release(SRC, 10.0)
@@ -408,7 +408,7 @@ def test_the_seqs_given_and_the_report_are_kept_until_the_identity_is_ours_no_mo
 
 
 def test_the_unknown_sender_has_no_tracker() -> None:
-    sources = Sources(DedupRules())
+    sources = TrackerTable(DedupRules())
     for seq in (1, 1, 5):
         assert receive(sources, b"?", seq, 0.0) == UNKNOWN_SENDER
     assert (len(sources), sources.missing) == (0, 0)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1
-from bccnd.core.dedup import DedupRules, Sources
+from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.egress import LINGER, Egress
 from bccnd.core.identity import PERL_TOKEN_BYTES
-from bccnd.core.integrity import Crc32, Door, Hmac, make_door
+from bccnd.core.integrity import Crc32, Hmac, IntegrityChecker, make_checker
 from bccnd.core.signatures import generate, public_of
 from bccnd.core.verdicts import ACCEPTED, LOOPED
 from tests.core import material
@@ -22,14 +22,14 @@ from tests.core.scenario import receive
 ME = b"host/program/1"
 OTHER = b"host/program/2"
 CLOCK = 1_700_000_000_000_000
-UNSIGNED = Door()
-SIGNED = Door((Hmac(KEY),), required=True)
+UNSIGNED = IntegrityChecker()
+SIGNED = IntegrityChecker((Hmac(KEY),), required=True)
 PRIVATE = generate()
-SIG = make_door("sig", [PRIVATE], {b"host": [public_of(PRIVATE)]}, required=True)
+SIG = make_checker("sig", [PRIVATE], {b"host": [public_of(PRIVATE)]}, required=True)
 
 
-def egress(door: Door = UNSIGNED, *, ceiling: int = bccn1.MAX_SEND, perl_safe: bool = False) -> Egress:
-    out = Egress(door, Sources(DedupRules()), ceiling=ceiling, perl_safe=perl_safe)
+def egress(checker: IntegrityChecker = UNSIGNED, *, ceiling: int = bccn1.MAX_SEND, perl_safe: bool = False) -> Egress:
+    out = Egress(checker, TrackerTable(DedupRules()), ceiling=ceiling, perl_safe=perl_safe)
     out.open(ME)
     return out
 
@@ -42,25 +42,31 @@ def seq_of(out: Egress, identity: bytes = ME, clock: int = CLOCK) -> int:
 
 def refusal(out: Egress, chan: bytes, payload: bytes = b"x") -> str:
     """The reason why a message is refused, before the first seq and after it; if there is one, no seq is used up."""
-    door = out.door
+    checker = out.checker
     first = reason_of(out.emit, ME, chan, payload, CLOCK - 1)
     if first:
-        out.door = UNSIGNED
+        out.checker = UNSIGNED
         assert seq_of(out) == CLOCK
-        out.door = door
+        out.checker = checker
         assert reason_of(out.emit, ME, chan, payload, CLOCK) == first
-        out.door = UNSIGNED
+        out.checker = UNSIGNED
         assert seq_of(out) == CLOCK + 1
     return first
 
 
-@given(st.sampled_from([UNSIGNED, SIGNED, Door((Crc32(),)), SIG]), material.LEGAL_CHANS, st.binary(max_size=100))
+@given(
+    st.sampled_from([UNSIGNED, SIGNED, IntegrityChecker((Crc32(),)), SIG]),
+    material.LEGAL_CHANS,
+    st.binary(max_size=100),
+)
 @examples(200)
-def test_what_is_sent_reads_back_and_passes_the_same_check(door: Door, chan: bytes, payload: bytes) -> None:
-    _, datagram = egress(door).emit(ME, chan, payload, CLOCK)
-    body = door.admit(datagram)
+def test_what_is_sent_reads_back_and_passes_the_same_check(
+    checker: IntegrityChecker, chan: bytes, payload: bytes
+) -> None:
+    _, datagram = egress(checker).emit(ME, chan, payload, CLOCK)
+    body = checker.verified_body(datagram)
     assert bccn1.read_body(body) == (ME, CLOCK, chan, payload)
-    assert bccn1.read(datagram).check == door.seal(body)
+    assert bccn1.read(datagram).check == checker.sign(body)
 
 
 def test_seqs_start_at_the_clock_and_go_on_by_one_whatever_it_says() -> None:
@@ -86,27 +92,27 @@ def test_every_identity_has_a_counter_until_its_last_client_leaves() -> None:
     assert out._speakers == {}
 
 
-def room(door: Door, ceiling: int) -> int:
+def room(checker: IntegrityChecker, ceiling: int) -> int:
     """The longest payload that fits under the ceiling, found by making datagrams by hand."""
     best = -1
     for size in range(ceiling):
         body = bccn1.build_body(ME, CLOCK, b"c", b"x" * size)
-        if len(bccn1.build(body, door.seal(body))) <= ceiling:
+        if len(bccn1.build(body, checker.sign(body))) <= ceiling:
             best = size
     return best
 
 
-@pytest.mark.parametrize("door", [UNSIGNED, SIGNED, SIG], ids=["unsigned", "hmac", "sig"])
+@pytest.mark.parametrize("checker", [UNSIGNED, SIGNED, SIG], ids=["unsigned", "hmac", "sig"])
 @pytest.mark.parametrize("ceiling", [1400, 300])
-def test_the_ceiling_is_exact(door: Door, ceiling: int) -> None:
-    out = egress(door, ceiling=ceiling) if ceiling != 1400 else egress(door)
-    fits = room(door, ceiling)
+def test_the_ceiling_is_exact(checker: IntegrityChecker, ceiling: int) -> None:
+    out = egress(checker, ceiling=ceiling) if ceiling != 1400 else egress(checker)
+    fits = room(checker, ceiling)
     assert len(out.emit(ME, b"c", b"x" * fits, CLOCK)[1]) == ceiling
     for size in (fits + 1, 1400, 1401, 70_000):
         assert reason_of(out.emit, ME, b"c", b"x" * size, CLOCK) == "too_long"
 
 
-PERL, KEYLESS = {"perl_safe": True}, {"door": make_door("sig", [], {b"": [public_of(generate())]})}
+PERL, KEYLESS = {"perl_safe": True}, {"checker": make_checker("sig", [], {b"": [public_of(generate())]})}
 
 
 @pytest.mark.parametrize(
@@ -140,10 +146,10 @@ def test_emit_gives_a_datagram_or_a_reason_for_any_message(chan: bytes, size: in
 
 def test_a_key_that_is_changed_signs_from_then_on() -> None:
     out = egress(SIGNED)
-    out.door = Door((Hmac(b"another key of 16"),))
+    out.checker = IntegrityChecker((Hmac(b"another key of 16"),))
     _, datagram = out.emit(ME, b"c", b"x", CLOCK)
-    assert reason_of(SIGNED.admit, datagram) == "integrity_failed"
-    assert reason_of(out.door.admit, datagram) == ""
+    assert reason_of(SIGNED.verified_body, datagram) == "integrity_failed"
+    assert reason_of(out.checker.verified_body, datagram) == ""
 
 
 @given(material.LEGAL_CHANS)
@@ -156,7 +162,7 @@ def test_perl_safe_refuses_plain_channels_with_other_characters_and_nothing_else
 class Ours(NamedTuple):
     """A way out with its trackers, under one identity."""
 
-    sources: Sources
+    sources: TrackerTable
     out: Egress
 
     @property
@@ -173,7 +179,7 @@ class Ours(NamedTuple):
 
 @pytest.fixture
 def ours() -> Ours:
-    sources = Sources(DedupRules())
+    sources = TrackerTable(DedupRules())
     out = Egress(UNSIGNED, sources)
     out.open(ME)
     return Ours(sources, out)

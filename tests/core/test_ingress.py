@@ -10,19 +10,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, frames, ingress, targets
+from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, Sources
+from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, TrackerTable
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import Door, Hmac
-from bccnd.core.nameless import Nameless
+from bccnd.core.integrity import Hmac, IntegrityChecker
+from bccnd.core.lru import Source
 from bccnd.core.patterns import DIALECTS
-from bccnd.core.roster import Source
 from bccnd.core.routes import Route, Routes
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
 from tests.core import naive
-from tests.core.material import KEY, OTHER_KEY, examples, seal
+from tests.core.material import KEY, OTHER_KEY, examples, sign
 from tests.core.world import BATCHES, GROUPS, NS, OPEN, OWN, PEER, RECEIVERS, SIGNED, Batch, Deliveries, World, datagram
 
 ACCEPTING = set(NAMES[: LAST_ACCEPTED + 1])
@@ -36,9 +36,9 @@ class Oracle:
     def __init__(self, key: bytes | None, rules: DedupRules, ceiling: int) -> None:
         self.key = key
         self.ceiling = ceiling
-        self.sources = Sources(rules)
+        self.sources = TrackerTable(rules)
         self.sources.claim(OWN)
-        self.nameless = Nameless(2.0)
+        self.anonymous = AnonymousDedup(2.0)
         self.messages = [0] * len(GROUPS)
         self.bytes = [0] * len(GROUPS)
 
@@ -57,7 +57,7 @@ class Oracle:
         if verdict == UNHEARD:
             verdict = self.sources.begin(src, seq, now)
         if verdict == UNKNOWN_SENDER:
-            verdict = self.nameless.judge(peer, body, now)
+            verdict = self.anonymous.judge(peer, body, now)
         if verdict > LAST_ACCEPTED:
             return NAMES[verdict], []
         found = [who for who in RECEIVERS if self.takes(who, chan)]
@@ -80,7 +80,7 @@ class Oracle:
         elif not check.startswith(b"hmac="):
             reason = "integrity_unknown"
         else:
-            reason = "" if check == seal(self.key, body) else "integrity_failed"
+            reason = "" if check == sign(self.key, body) else "integrity_failed"
         if reason:
             raise BadDatagram(reason)
 
@@ -111,7 +111,7 @@ def faulty(faults: set[str]) -> bytes:
         b":4" if "bad_body" in faults else b"",
         b"x" * 1500 if "oversize" in faults else b"x",
     )
-    total = seal(OTHER_KEY if "integrity_failed" in faults else KEY, body)
+    total = sign(OTHER_KEY if "integrity_failed" in faults else KEY, body)
     length = len(body) + ("length_mismatch" in faults)
     return b"%b[%b%d:%b]%b" % (
         b"BCCN2" if "unsupported_version" in faults else b"BCCN1",
@@ -200,7 +200,7 @@ def test_the_ceiling_is_exact(ceiling: int) -> None:
 def test_a_door_that_is_changed_holds_from_the_next_batch_on() -> None:
     world = World(SIGNED)
     assert world.verdict(datagram(key=OTHER_KEY)) == "integrity_failed"
-    world.ingress.door = Door((Hmac(OTHER_KEY), Hmac(KEY)), required=True)
+    world.ingress.checker = IntegrityChecker((Hmac(OTHER_KEY), Hmac(KEY)), required=True)
     assert world.verdict(datagram(key=OTHER_KEY)) == "accepted"
     assert world.verdict(datagram(seq=21, key=KEY)) == "accepted"
 
@@ -244,7 +244,7 @@ class BrokenRoutes(Routes[int]):
         return super().find(chan)
 
 
-class BrokenSources(Sources):
+class BrokenSources(TrackerTable):
     def follow(self, source: Source, seq: int, now: float) -> int:
         if seq == 666:
             raise ZeroDivisionError("a bug")
@@ -261,7 +261,7 @@ def broken() -> tuple[Ingress, list[bytes]]:
     routes = BrokenRoutes(DIALECTS["path"])
     routes.join(1, b"h/p/1")
     routes.subscribe(1, b"")
-    return Ingress(OPEN, BrokenSources(DedupRules()), Nameless(2.0), routes, on_bug=bugs.append), bugs
+    return Ingress(OPEN, BrokenSources(DedupRules()), AnonymousDedup(2.0), routes, on_bug=bugs.append), bugs
 
 
 @pytest.mark.parametrize(
@@ -284,10 +284,10 @@ def test_without_callbacks_a_bug_is_tapped_and_counted_and_so_is_a_conflict() ->
     routes = BrokenRoutes(DIALECTS["path"])
     routes.join(1, b"h/p/1")
     routes.subscribe(1, b"!/tap/internal_error")
-    sources, counters = Sources(DedupRules()), SegmentCounters("one")
+    sources, counters = TrackerTable(DedupRules()), SegmentCounters("one")
     sources.claim(OWN)
     raws = [datagram(OWN), datagram(b"a", chan=b"heartbeat/a"), datagram(chan=b"broken")]
-    found = Ingress(OPEN, sources, Nameless(2.0), routes).feed(counters, raws, [PEER] * 3, 0.0, NS)
+    found = Ingress(OPEN, sources, AnonymousDedup(2.0), routes).feed(counters, raws, [PEER] * 3, 0.0, NS)
     assert found == [((1,), frames.tapped("internal_error", "one", 0, NS, PEER, raws[2]))]
     assert (counters.verdicts[NUMBERS["internal_error"]], sources.conflicts) == (1, 1)
 

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, integrity
-from bccnd.core.integrity import Algorithm, Crc32, Door, Hmac, make_door
+from bccnd.core.integrity import Algorithm, Crc32, Hmac, IntegrityChecker, make_checker
 from bccnd.core.signatures import Signatures, fingerprint_of, generate, public_of
 from bccnd.errors import BadDatagram
 from tests.core import material
@@ -64,9 +64,9 @@ class Setting(NamedTuple):
     required: bool = False
     accept: bool = False
 
-    def door(self) -> Door:
+    def checker(self) -> IntegrityChecker:
         made = [verifier(one) for one in self.verifiers]
-        return Door(made, required=self.required, accept_unverifiable=self.accept)
+        return IntegrityChecker(made, required=self.required, accept_unverifiable=self.accept)
 
 
 def verifier(one: bytes | str) -> Algorithm:
@@ -79,10 +79,10 @@ VERIFIERS: list[tuple[bytes | str, ...]] = [
     *((), (KEY,), (KEY, OTHER_KEY, THIRD_KEY), (CRC,), (CRC, KEY), (OTHER_KEY, CRC)),
     *((SIG,), (SIG, KEY), (KEY, SIG)),
 ]
-OPEN = Setting().door()
-STRICT = Setting((KEY,), required=True).door()
-ROTATING = Setting((KEY, OTHER_KEY, THIRD_KEY), required=True).door()
-SIGNING = Setting((SIG,), required=True).door()
+OPEN = Setting().checker()
+STRICT = Setting((KEY,), required=True).checker()
+ROTATING = Setting((KEY, OTHER_KEY, THIRD_KEY), required=True).checker()
+SIGNING = Setting((SIG,), required=True).checker()
 
 
 def naive_fits(verifier: bytes | str, algo: bytes, total: bytes, body: bytes) -> bool | None:
@@ -136,7 +136,7 @@ SEALS: list[Seal] = [
 ]
 MAGICS = st.sampled_from([b"BCCN1", b"BCCN1", b"BCCN1", b"BCCN2"])
 GOOD_DATAGRAMS = st.builds(
-    lambda body, seal, magic: checked(seal(body), body, magic), GOOD_DATAGRAMS_BODIES, st.sampled_from(SEALS), MAGICS
+    lambda body, sign, magic: checked(sign(body), body, magic), GOOD_DATAGRAMS_BODIES, st.sampled_from(SEALS), MAGICS
 )
 
 
@@ -154,18 +154,18 @@ GOOD_DATAGRAMS = st.builds(
 @example(Setting((SIG, KEY), True), by_sig(PRIVATE, OF_C))
 @examples(1500)
 def test_a_door_does_what_the_rules_say_for_any_bytes(setting: Setting, raw: bytes) -> None:
-    expected, door = naive_admit(setting, raw), setting.door()
-    assert reason_of(door.admit, raw) == (expected if isinstance(expected, str) else "")
+    expected, checker = naive_admit(setting, raw), setting.checker()
+    assert reason_of(checker.verified_body, raw) == (expected if isinstance(expected, str) else "")
     if isinstance(expected, bytes):
-        assert door.admit(raw) == expected
+        assert checker.verified_body(raw) == expected
 
 
 @pytest.mark.parametrize(("at", "raw"), [(STRICT, signed(KEY)), (SIGNING, by_sig(PRIVATE))], ids=["hmac", "sig"])
-def test_no_byte_of_a_signed_datagram_can_be_changed(at: Door, raw: bytes) -> None:
-    assert at.admit(raw) == BODY
+def test_no_byte_of_a_signed_datagram_can_be_changed(at: IntegrityChecker, raw: bytes) -> None:
+    assert at.verified_body(raw) == BODY
     for byte in range(len(raw)):
         spoiled = raw[:byte] + bytes([raw[byte] ^ 1]) + raw[byte + 1 :]
-        assert reason_of(at.admit, spoiled) != "", byte
+        assert reason_of(at.verified_body, spoiled) != "", byte
 
 
 @pytest.mark.parametrize(
@@ -174,15 +174,15 @@ def test_no_byte_of_a_signed_datagram_can_be_changed(at: Door, raw: bytes) -> No
         (OPEN, checked(b"")),
         (STRICT, signed(KEY)),
         (ROTATING, signed(KEY)),
-        (Setting((CRC,), required=True).door(), checked(b"crc32=" + crc_sum(BODY))),
+        (Setting((CRC,), required=True).checker(), checked(b"crc32=" + crc_sum(BODY))),
     ],
 )
-def test_the_usual_case_takes_the_fast_path(at: Door, raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_case_takes_the_fast_path(at: IntegrityChecker, raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     def unexpected(raw: bytes) -> NoReturn:
         raise AssertionError(f"{raw!r} was examined")
 
     monkeypatch.setattr(integrity, "split_envelope", unexpected)
-    assert at.admit(raw) == BODY
+    assert at.verified_body(raw) == BODY
 
 
 def test_signatures_are_always_verified_and_never_compared() -> None:
@@ -191,8 +191,8 @@ def test_signatures_are_always_verified_and_never_compared() -> None:
         def fits(self, total: bytes, body: bytes) -> bool:
             return False
 
-    at = Door([Forgetful(SIGNERS, PRIVATE)])
-    assert reason_of(at.admit, checked(at.seal(BODY))) == "integrity_failed"
+    at = IntegrityChecker([Forgetful(SIGNERS, PRIVATE)])
+    assert reason_of(at.verified_body, checked(at.sign(BODY))) == "integrity_failed"
 
 
 @pytest.mark.parametrize(
@@ -210,18 +210,18 @@ def test_a_door_is_as_strict_as_it_is_told(algorithm: str, keys: list[bytes], ch
     missing = "" if algorithm == "none" else "integrity_missing"
     for required, unsigned in ((False, ""), (True, missing)):
         for accept, foreign in ((False, "integrity_unknown"), (True, "")):
-            made = make_door(algorithm, keys, signers, required=required, accept_unverifiable=accept)
-            assert reason_of(made.admit, checked(b"")) == unsigned
-            assert reason_of(made.admit, checked(b"md5=00")) == foreign
-    made = make_door(algorithm, keys, signers)
-    assert made.seal(BODY) == check
-    assert made.admit(checked(check)) == BODY
-    assert reason_of(made.admit, checked(b"")) == missing
-    assert reason_of(made.admit, checked(b"md5=00")) == "integrity_unknown"
+            made = make_checker(algorithm, keys, signers, required=required, accept_unverifiable=accept)
+            assert reason_of(made.verified_body, checked(b"")) == unsigned
+            assert reason_of(made.verified_body, checked(b"md5=00")) == foreign
+    made = make_checker(algorithm, keys, signers)
+    assert made.sign(BODY) == check
+    assert made.verified_body(checked(check)) == BODY
+    assert reason_of(made.verified_body, checked(b"")) == missing
+    assert reason_of(made.verified_body, checked(b"md5=00")) == "integrity_unknown"
 
 
 def test_without_a_private_key_nothing_is_signed() -> None:
-    assert reason_of(make_door("sig", [], SIGNERS).seal, BODY) == "no_signing_key"
+    assert reason_of(make_checker("sig", [], SIGNERS).sign, BODY) == "no_signing_key"
 
 
 @pytest.mark.parametrize(
@@ -237,29 +237,31 @@ def test_without_a_private_key_nothing_is_signed() -> None:
 )
 def test_keys_that_do_not_fit_are_refused(algorithm: str, keys: list[bytes], signers: dict[bytes, list[bytes]]) -> None:
     with pytest.raises(ValueError):
-        make_door(algorithm, keys, signers)
+        make_checker(algorithm, keys, signers)
 
 
 def test_what_each_key_has_verified_is_counted_and_which_source_signs_with_which() -> None:
-    def signed(door: Door, src: bytes, seq: int) -> bytes:
+    def signed(checker: IntegrityChecker, src: bytes, seq: int) -> bytes:
         body = b"%b:%d:c|x" % (src, seq)
-        return bccn1.build(body, door.seal(body))
+        return bccn1.build(body, checker.sign(body))
 
     old, new = Hmac(KEY), Hmac(OTHER_KEY)
-    door = Door([Hmac(KEY), Hmac(OTHER_KEY)])
+    checker = IntegrityChecker([Hmac(KEY), Hmac(OTHER_KEY)])
     for src, seq, key in ((b"a/1", 1, old), (b"a/1", 2, old), (b"b/1", 9, new)):
-        door.admit(signed(Door([key]), src, seq))
-    door.admit(bccn1.build(b"c/1:5:c|x", b""))
-    door.inspect(signed(Door([old]), b"a/1", 3))
+        checker.verified_body(signed(IntegrityChecker([key]), src, seq))
+    checker.verified_body(bccn1.build(b"c/1:5:c|x", b""))
+    checker.inspect(signed(IntegrityChecker([old]), b"a/1", 3))
     names = [integrity.fingerprint(key) for key in (KEY, OTHER_KEY)]
-    assert [(one.fingerprint, one.signs, one.verified) for one in door.list_keys()] == [
+    assert [(one.fingerprint, one.signs, one.verified) for one in checker.list_keys()] == [
         (names[0], True, 2),
         (names[1], False, 1),
     ]
-    found = [door.key_of(src, seq) for src, seq in ((b"a/1", 2), (b"b/1", 9), (b"b/1", 99), (b"c/1", 5), (b"d/1", 1))]
+    found = [
+        checker.key_of(src, seq) for src, seq in ((b"a/1", 2), (b"b/1", 9), (b"b/1", 99), (b"c/1", 5), (b"d/1", 1))
+    ]
     assert found == [names[0], names[1], names[0], "", names[0]]
-    after = Door([Hmac(OTHER_KEY), Hmac(KEY)])
-    after.adopt_counts(door)
+    after = IntegrityChecker([Hmac(OTHER_KEY), Hmac(KEY)])
+    after.adopt_counts(checker)
     assert [(one.fingerprint, one.signs, one.verified) for one in after.list_keys()] == [
         (names[1], True, 1),
         (names[0], False, 2),
@@ -269,14 +271,14 @@ def test_what_each_key_has_verified_is_counted_and_which_source_signs_with_which
 def test_public_keys_are_counted_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integrity, "_MAX_SIGNERS", 2)
     names = [fingerprint_of(public) for public in (PUBLIC, OTHER_PUBLIC)]
-    door = make_door("sig", [PRIVATE], {b"a": [OTHER_PUBLIC, PUBLIC], b"b": [OTHER_PUBLIC]})
-    sealers = [make_door("sig", [private]) for private in (PRIVATE, OTHER_PRIVATE)]
+    checker = make_checker("sig", [PRIVATE], {b"a": [OTHER_PUBLIC, PUBLIC], b"b": [OTHER_PUBLIC]})
+    sealers = [make_checker("sig", [private]) for private in (PRIVATE, OTHER_PRIVATE)]
     bodies = [b"a/1:1:c|x", b"a/2:1:c|x", b"b/1:1:c|x"]
     for body, sealer in zip(bodies, (*sealers, sealers[1]), strict=True):
-        door.admit(bccn1.build(body, sealer.seal(body)))
-    assert [tuple(one) for one in door.list_keys()] == [
+        checker.verified_body(bccn1.build(body, sealer.sign(body)))
+    assert [tuple(one) for one in checker.list_keys()] == [
         (names[0], "sig", True, ("a",), 1),
         (names[1], "sig", False, ("a", "b"), 2),
     ]
     # As many sources are remembered as may be, the latest; of others nothing is known.
-    assert [door.key_of(src, 1) for src in (b"a/1", b"a/2", b"b/1")] == ["", names[1], names[1]]
+    assert [checker.key_of(src, 1) for src in (b"a/1", b"a/2", b"b/1")] == ["", names[1], names[1]]

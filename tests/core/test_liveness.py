@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import liveness
-from bccnd.core.dedup import DedupRules, Sources
+from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.liveness import ALIVE, ASLEEP, SILENT, STATE_NAMES, TICK, UNWATCHED, Liveness, LivenessRules
-from bccnd.core.roster import Source
+from bccnd.core.lru import Source
 from bccnd.core.verdicts import ACCEPTED, REPLAYED
 from tests.core.material import examples
 from tests.core.scenario import receive
@@ -30,7 +30,7 @@ class World:
     """Trackers, their liveness, and a clock that the test sets."""
 
     def __init__(self, rules: LivenessRules = RULES, dedup: DedupRules | None = None, now: float = 0.0) -> None:
-        self.sources = Sources(dedup or DedupRules())
+        self.sources = TrackerTable(dedup or DedupRules())
         self.liveness = Liveness(self.sources, rules, now)
         self.now = now
         self._seqs: dict[bytes, int] = {}

@@ -91,7 +91,7 @@ def test_patterns_that_are_too_costly_leave_those_of_others_alone() -> None:
     assert set(route.plain) == {2, 3}
     assert route.cut == ("costly",)
     assert route.special
-    routes.say_cut(route)
+    routes.report_cut(route)
     assert routes.local(chan + b" ") == (2,)
     assert cut == [(chan, ("costly",)), (chan + b" ", ("costly",))]
     assert routes.find(b"b/b").cut == ()

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.core.quota import BURST, Account, Quota, UserLimits
+from bccnd.core.quota import BURST, Quota, UserAccount, UserLimits
 from tests.core.material import examples
 
 
-def opened(quota: Quota, uid: int = 1000, now: float = 0.0) -> Account:
+def opened(quota: Quota, uid: int = 1000, now: float = 0.0) -> UserAccount:
     account = quota.open(uid, now)
     assert account is not None
     return account
 
 
-def passed(quota: Quota, account: Account, now: float, tries: int) -> int:
+def passed(quota: Quota, account: UserAccount, now: float, tries: int) -> int:
     """How many of so many messages may be published at one moment."""
     return sum(not quota.publish(account, now) for _ in range(tries))
 

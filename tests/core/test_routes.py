@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bccnd.core import bccn1, targets
+from bccnd.core.credential_keys import PREFIX as SECRET
 from bccnd.core.frames import TAP
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Route, Routes
-from bccnd.core.secret import PREFIX as SECRET
 from bccnd.core.verdicts import NAMES
 from bccnd.errors import BadDatagram
 from tests.core import naive

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core.dedup import DedupRules
-from bccnd.core.integrity import Door
-from bccnd.core.roster import Source
+from bccnd.core.integrity import IntegrityChecker
+from bccnd.core.lru import Source
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from tests.core.material import KEY, OTHER_KEY, examples
 from tests.core.world import BATCHES, OPEN, OWN, SIGNED, Batch, World, datagram
@@ -21,7 +21,7 @@ KNOWN = [name for name in Source.__slots__ if name not in ("older", "newer")]
 
 def all_that_is_kept(world: World) -> object:
     """Everything by which a datagram could have been noticed."""
-    sources, nameless = world.sources, world.nameless
+    sources, anonymous = world.sources, world.anonymous
     return (
         (world.counters.received, list(world.counters.verdicts)),
         (list(world.ingress.group_messages), list(world.ingress.group_bytes)),
@@ -29,7 +29,7 @@ def all_that_is_kept(world: World) -> object:
         (sources.missing, sources.lost, sources.restarts, sources.jumps, sources.conflicts),
         (sources.expired, sources.evicted, len(sources._gaps), len(sources._released)),
         {src: (own.first, own.next, own.until, own.reported) for src, own in sources._own.items()},
-        (dict(nameless._young), dict(nameless._old), nameless._since, nameless.evicted),
+        (dict(anonymous._young), dict(anonymous._old), anonymous._since, anonymous.evicted),
         (list(world.bugs), list(world.beats), list(world.conflicts)),
         world.routes.subscriptions,
     )
@@ -42,8 +42,10 @@ def all_that_is_kept(world: World) -> object:
     st.sampled_from([1, 4096]),
 )
 @examples(130)
-def test_what_is_traced_is_what_happens(fed: list[Batch], door: Door, rules: DedupRules, cache: int) -> None:
-    world = World(door, rules, cache=cache)
+def test_what_is_traced_is_what_happens(
+    fed: list[Batch], checker: IntegrityChecker, rules: DedupRules, cache: int
+) -> None:
+    world = World(checker, rules, cache=cache)
     now = 0.0
     for batch in fed:
         now += batch.quarters / 4
@@ -63,7 +65,7 @@ def test_what_is_traced_is_what_happens(fed: list[Batch], door: Door, rules: Ded
             assert all(finding and finding.isascii() for _, _, finding in found.stages)
 
 
-WHERE: list[tuple[str, Door, bytes, str, str, str]] = [
+WHERE: list[tuple[str, IntegrityChecker, bytes, str, str, str]] = [
     # what it is, the door, the datagram, its verdict, the stage that decides, and part of what is found there
     ("too long", OPEN, datagram(payload=b"x" * 1500), "oversize", "size", "at most 1500"),
     ("noise", OPEN, b"\x00\xff", "bad_envelope", "envelope", "no [...]"),
@@ -89,11 +91,13 @@ WHERE: list[tuple[str, Door, bytes, str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "door", "raw", "verdict", "stage", "finding"), WHERE, ids=[row[0] for row in WHERE])
+@pytest.mark.parametrize(
+    ("name", "checker", "raw", "verdict", "stage", "finding"), WHERE, ids=[row[0] for row in WHERE]
+)
 def test_a_trace_ends_where_the_datagram_does(
-    name: str, door: Door, raw: bytes, verdict: str, stage: str, finding: str
+    name: str, checker: IntegrityChecker, raw: bytes, verdict: str, stage: str, finding: str
 ) -> None:
-    world = World(door)
+    world = World(checker)
     world.feed(datagram(src=b"old", seq=7), datagram(src=b"?", seq=7))
     found = world.traced(raw)
     assert found.verdict == verdict
@@ -109,5 +113,5 @@ def test_a_trace_uses_the_receivers_and_the_check_of_now() -> None:
     assert (found.verdict, found.receivers, found.stages[-1].finding) == ("accepted", (), "0 clients")
     raw = datagram(key=KEY)
     assert world.traced(raw).verdict == "integrity_unknown"
-    world.ingress.door = SIGNED
+    world.ingress.checker = SIGNED
     assert world.traced(raw).verdict == "accepted"

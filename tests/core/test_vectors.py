@@ -8,7 +8,7 @@ from bccnd.core import bccn1, targets, verdicts
 from bccnd.core.bccn1 import Datagram
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import DedupRules
-from bccnd.core.integrity import Door, make_door
+from bccnd.core.integrity import IntegrityChecker, make_checker
 from tests import vectors
 from tests.core.material import OF_THE_PARSE, reason_of
 from tests.core.world import NS, PEER, Deliveries, World
@@ -48,10 +48,10 @@ def test_a_readable_vector_reads_as_its_fields_and_is_built_of_them(at: DoorVect
             assert reason_of(bccn1.read, vector.datagram) == vector.verdict, vector.name
 
 
-def door_of(at: DoorVectors) -> Door:
+def door_of(at: DoorVectors) -> IntegrityChecker:
     public = {prefix.encode(): pems for prefix, pems in at.public.items()}
     accept = at.unverifiable == "accept"
-    return make_door(at.algorithm, at.secrets, public, required=at.required, accept_unverifiable=accept)
+    return make_checker(at.algorithm, at.secrets, public, required=at.required, accept_unverifiable=accept)
 
 
 @every_door
@@ -59,11 +59,11 @@ def test_the_door_gives_its_verdict_and_seals_as_the_table_does(at: DoorVectors,
     door = door_of(at)
     for vector in found:
         if vector.verdict in OF_THE_DOOR:
-            assert reason_of(door.admit, vector.datagram) == vector.verdict, vector.name
+            assert reason_of(door.verified_body, vector.datagram) == vector.verdict, vector.name
         elif vector.verdict != "oversize":
-            assert door.admit(vector.datagram) == vector.body, vector.name
+            assert door.verified_body(vector.datagram) == vector.body, vector.name
         if at.seals(vector):
-            assert bccn1.build(vector.body, door.seal(vector.body)) == vector.datagram, vector.name
+            assert bccn1.build(vector.body, door.sign(vector.body)) == vector.datagram, vector.name
 
 
 RECEIVER = 7

@@ -8,22 +8,22 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1
+from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import DedupRules, Sources
+from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import Door, Hmac
-from bccnd.core.nameless import Nameless
+from bccnd.core.integrity import Hmac, IntegrityChecker
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.core.trace import Trace, trace
 from bccnd.core.verdicts import NAMES
 from tests.core import material
-from tests.core.material import KEY, OTHER_KEY, seal
+from tests.core.material import KEY, OTHER_KEY, sign
 
 PEER = "10.0.0.9:5400"
 NS = 1_700_000_000_000_000_000
-OPEN = Door()
-SIGNED = Door((Hmac(KEY),), required=True)
+OPEN = IntegrityChecker()
+SIGNED = IntegrityChecker((Hmac(KEY),), required=True)
 #: one of our own identities
 OWN = b"own/p/1"
 
@@ -44,7 +44,7 @@ def datagram(
 ) -> bytes:
     digits = seq if isinstance(seq, bytes) else b"%d" % seq
     body = b"%b:%b:%b|%b" % (src, digits, chan, payload)
-    return bccn1.build(body, seal(key, body))
+    return bccn1.build(body, sign(key, body))
 
 
 class World:
@@ -52,16 +52,16 @@ class World:
 
     def __init__(
         self,
-        door: Door = OPEN,
+        checker: IntegrityChecker = OPEN,
         rules: DedupRules = DedupRules(),  # noqa: B008 - it cannot be changed
         *,
         cache: int = 4096,
         ceiling: int = bccn1.MAX_RECEIVE,
         receivers: Mapping[int, tuple[bytes, bytes, bool]] = RECEIVERS,
     ) -> None:
-        self.sources = Sources(rules)
+        self.sources = TrackerTable(rules)
         self.sources.claim(OWN)
-        self.nameless = Nameless(rules.horizon)
+        self.anonymous = AnonymousDedup(rules.horizon)
         self.routes: Routes[int] = Routes(DIALECTS["path"], cache)
         for receiver, (identity, pattern, meta) in receivers.items():
             self.routes.join(receiver, identity)
@@ -71,9 +71,9 @@ class World:
         self.beats: list[tuple[bytes, float]] = []
         self.conflicts: list[tuple[bytes, str]] = []
         self.ingress = Ingress(
-            door,
+            checker,
             self.sources,
-            self.nameless,
+            self.anonymous,
             self.routes,
             ceiling=ceiling,
             on_heartbeat=lambda src, now: self.beats.append((src, now)),
@@ -104,8 +104,8 @@ class World:
 
     def traced(self, raw: bytes, now: float = 0.0, peer: str = PEER) -> Trace[int]:
         way_in = self.ingress
-        trackers: dict[str, Any] = {"sources": self.sources, "nameless": self.nameless, "routes": self.routes}
-        return trace(raw, peer, now, ceiling=way_in.ceiling, door=way_in.door, **trackers)
+        trackers: dict[str, Any] = {"sources": self.sources, "anonymous": self.anonymous, "routes": self.routes}
+        return trace(raw, peer, now, ceiling=way_in.ceiling, checker=way_in.checker, **trackers)
 
     def totals(self) -> dict[str, int]:
         return {NAMES[n]: count for n, count in enumerate(self.counters.verdicts) if count}
@@ -129,7 +129,7 @@ def traffic(draw: st.DrawFn) -> bytes:
     body = src + b":" + digits + b":" + chan + bar + payload
     key = draw(st.sampled_from([KEY, KEY, KEY, KEY, None, None, None, None, OTHER_KEY]))
     magic = draw(st.sampled_from([b"BCCN1"] * 15 + [b"BCCN2"]))
-    check = draw(st.sampled_from([seal(key, body)] * 15 + [b"crc32=00", b"hmac="]))
+    check = draw(st.sampled_from([sign(key, body)] * 15 + [b"crc32=00", b"hmac="]))
     return b"%b[%d%b]%b" % (magic, len(body), b":" + check if check else b"", body)
 
 

@@ -15,7 +15,7 @@ import click
 
 from bccnd.cli import daemon
 from bccnd.cli import main as bccn
-from bccnd.net import log_events
+from bccnd.log import events
 from tests.docs.blocks import Inline, commands, inline
 from tests.docs.follow import all_blocks, blocks_of, here
 from tests.support import ROOT
@@ -123,7 +123,7 @@ def _units(words: list[str]) -> str:
 def _journal(words: list[str]) -> str:
     for word in words:
         field, _, value = word.partition("=")
-        if field == "BCCND_EVENT" and value not in log_events.EVENTS:
+        if field == "BCCND_EVENT" and value not in events.EVENTS:
             return f"there is no event {value}"
     return _units(words)
 

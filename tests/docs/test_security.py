@@ -11,7 +11,7 @@ from typing import Final
 from bccnd.core import signatures
 from bccnd.core.bccn1 import build
 from bccnd.core.dedup import DedupRules
-from bccnd.core.integrity import Algorithm, Crc32, Door, Hmac
+from bccnd.core.integrity import Algorithm, Crc32, Hmac, IntegrityChecker
 from bccnd.core.signatures import Signatures
 from tests.core.world import OWN, World
 from tests.e2e.brokers import Broker
@@ -60,10 +60,10 @@ class Scheme:
         if algorithm == "sig":
             known = {name: [signatures.public_of(pairs()[name])] for name in (b"relay01", b"relay02", b"own")}
             verifiers = (Signatures(known),)
-        self.door = Door(verifiers, required=bool(verifiers))
+        self.checker = IntegrityChecker(verifiers, required=bool(verifiers))
 
     def world(self) -> World:
-        return World(self.door, self.rules)
+        return World(self.checker, self.rules)
 
 
 def datagram(by: Algorithm | None, src: bytes, seq: int, payload: bytes = b"open") -> bytes:
@@ -164,7 +164,7 @@ def test_a_cell_of_the_guide_is_what_becomes_of_it() -> None:
 
 
 def test_where_numbers_only_rise_and_nothing_is_checked_one_datagram_silences_its_sender() -> None:
-    world = World(Door(), DedupRules(monotonic=True))
+    world = World(IntegrityChecker(), DedupRules(monotonic=True))
     assert world.verdict(datagram(None, TRUE, 100)) == "accepted"
     assert world.verdict(datagram(None, TRUE, 2**64 - 1)) == "accepted"
     assert world.verdict(datagram(None, TRUE, 101), now=LATER) == "replayed"

@@ -263,8 +263,8 @@ def seqpacket(address: str | bytes) -> socket.socket:
 class Stream(Closing):
     """A sender in the background that keeps to a rate: numbers from 1 on, each sealed as at that moment."""
 
-    def __init__(self, port: int, rate: float, seal: Callable[[int], bytes]) -> None:
-        self.seal = seal
+    def __init__(self, port: int, rate: float, sign: Callable[[int], bytes]) -> None:
+        self.sign = sign
         #: the time at which each number went out, in microseconds
         self.sent: dict[int, int] = {}
         self._wire = Wire(port)
@@ -280,7 +280,7 @@ class Stream(Closing):
             for _ in range(min(due, 200)):  # what was held up is no burst later
                 seq = len(self.sent) + 1
                 self.sent[seq] = time.time_ns() // 1000
-                self._wire.send(self.seal(seq))
+                self._wire.send(self.sign(seq))
             time.sleep(0.002)
 
     def go_on(self, seconds: float) -> None:

@@ -287,7 +287,7 @@ def test_what_a_client_has_asked_for_is_still_in_force(supervisor: Supervisor) -
 
 
 def test_files_in_memory_that_cannot_be_written_are_no_leak(supervisor: Supervisor) -> None:
-    def annals() -> int:
+    def tracker_log() -> int:
         return sum(name.startswith("sources-") for name in supervisor.store)
 
     with Wire(supervisor.port) as wire, supervisor.connect("kept") as kept:
@@ -301,9 +301,9 @@ def test_files_in_memory_that_cannot_be_written_are_no_leak(supervisor: Supervis
         wait(lambda: supervisor.metric("sources_not_kept_total") >= 2, "further attempts")
         wait(lambda: len(os.listdir(f"/proc/{supervisor.pid}/fd")) <= before + 2, "the end of the connections")
         assert supervisor.metric("clients_not_kept_total") >= 3
-        assert annals() <= 3
+        assert tracker_log() <= 3
         resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        wait(lambda: annals() == 1, "a file that is whole")
+        wait(lambda: tracker_log() == 1, "a file that is whole")
         with supervisor.connect("late") as late:
             late.sync(PATIENCE)
             supervisor.again(signal.SIGKILL)

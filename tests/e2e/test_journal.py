@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from bccnd.net.log_events import EVENTS
+from bccnd.log.events import EVENTS
 from tests.e2e.harness import BIN, KEY, PATIENCE, Daemon, Wire, acting_as, datagram, wait
-from tests.net.journals import JournalSocket
+from tests.log.journals import JournalSocket
 from tests.support import NOBODY, need_root
 
 #: puts a folder in the place where every daemon looks for the journal, for one process only

@@ -24,11 +24,11 @@ def by_signature(pem: bytes) -> Seal:
     key = load_pem_private_key(pem, password=None)
     assert isinstance(key, Ed25519PrivateKey)
 
-    def seal(seq: int) -> bytes:
+    def sign(seq: int) -> bytes:
         body = f"{SRC}:{seq}:x/y|{seq}".encode()
         return b"BCCN1[%d:sig=%b]%b" % (len(body), key.sign(body).hex().encode(), body)
 
-    return seal
+    return sign
 
 
 def make_pairs(daemon: Daemon, *names: str) -> dict[str, bytes]:
@@ -66,7 +66,7 @@ def test_a_key_rotation_at_10_000_datagrams_a_second_loses_and_repeats_nothing(
         for names in (("old", "new"), ("new", "old"), ("new",)):
             daemon.configure({"integrity": section(*names)})
             daemon.reload()
-            stream.seal = new  # once all verify it, senders sign with it
+            stream.sign = new  # once all verify it, senders sign with it
             stream.go_on(0.3)
         stream.close()
         sent = len(stream.sent)

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 import yaml
 
-from bccnd.net.drop_catalog import DROPS
+from bccnd.monitoring.drop_catalog import DROPS
 from tests.docs.lookup import wrong
 from tests.etc.promql import named
 from tests.etc.rulebook import FOLDER, RULES, TESTS, alerts, rules, unit_tests

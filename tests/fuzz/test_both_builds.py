@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import frames
-from bccnd.leaf import clock
+from bccnd.native import clock
 from tests.core import naive, world
 from tests.core.material import examples
 from tests.fuzz.replay import LENGTH, kept, outcome
@@ -67,7 +67,7 @@ def builds() -> Iterator[Builds]:
 
 
 def test_the_plain_build_is_plain_and_ours_is_not() -> None:
-    code = "from tests.fuzz import plain; plain.use(); import bccnd.core.dedup as m, bccnd.leaf.clock as c; "
+    code = "from tests.fuzz import plain; plain.use(); import bccnd.core.dedup as m, bccnd.native.clock as c; "
     code += "print(m.__file__, c.COMPILED)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(ROOT / "bccnd" / "core" / "dedup.py"), "False"]

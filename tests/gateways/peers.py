@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bccnd.core import frames
-from bccnd.net.log import Limited
+from bccnd.log import Limited
 from tests.e2e.harness import BIN, Program
 from tests.support import Closing, free_port, wait
 

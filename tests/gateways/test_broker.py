@@ -323,7 +323,7 @@ SERVE: Final = """
 import asyncio, sys, traceback
 from bccnd.config import BrokerSettings
 from bccnd.gateways.broker import BrokerGateway
-from bccnd.net.log import Limited
+from bccnd.log import Limited
 folder, address = sys.argv[1:]
 settings = BrokerSettings.model_validate({"tcp": address, "udp": address, "state": "state.json", "hello": "1s"})
 class Voice(Limited):

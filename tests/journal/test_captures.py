@@ -17,7 +17,7 @@ import pytest
 import bccnd
 from bccnd.core.dedup import DedupRules
 from bccnd.core.frames import read_tapped
-from bccnd.core.observe import observe, seq_of
+from bccnd.core.tap_record import observe, seq_of
 from bccnd.errors import JournalError
 from bccnd.journal import captures, layout, schema
 from bccnd.journal.captures import CaptureSet, CaptureSettings, ingest

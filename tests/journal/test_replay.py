@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from bccnd.core.observe import Observation, observe
+from bccnd.core.tap_record import Observation, observe
 from bccnd.errors import JournalError
 from bccnd.journal.captures import CaptureSettings
 from bccnd.journal.replay import HASHED, Channels, Choice, Clock, Counts, RecordedMessage, read_messages

@@ -8,7 +8,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from bccnd.net.log_events import EVENTS
+from bccnd.log.events import EVENTS
 from tests.support import ROOT
 
 WHO = {"uid", "pid", "program"}

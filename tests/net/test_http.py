@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bccnd.net import http
-from bccnd.net.hosts import HostNames
 from bccnd.net.http import MAX_CONNECTIONS, MAX_HEADERS, REASONS, HttpServer
+from bccnd.net.http_hosts import HostNames
 from bccnd.net.listen import listen_tcp
 from bccnd.net.loop import Loop
 from tests.support import turn, turn_until

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
+from bccnd.bus.fanout import BusLimits
 from bccnd.core import frames
 from bccnd.core.quota import UserLimits
-from bccnd.net.clients import BusLimits
 from bccnd.net.listen import listen_abstract
-from bccnd.net.peer import MAX_PROGRAM, UNKNOWN, Identifier, credentials
-from tests.net.limits import descriptors_left
+from bccnd.net.peer import MAX_PROGRAM, UNKNOWN, PeerIdentifier, credentials
+from tests.limits import descriptors_left
 from tests.support import ANN, BOB, ROOT, Hub, Peer, Process, Who, cannot_here, messages, need_root, slow, turn_until
 
 
 @pytest.fixture
-def identifier() -> Iterator[Identifier]:
-    one = Identifier()
+def identifier() -> Iterator[PeerIdentifier]:
+    one = PeerIdentifier()
     yield one
     one.close()
 
@@ -53,7 +53,9 @@ def started(pid: int) -> int:
     return int(stat.rpartition(b")")[2].split()[19])
 
 
-def test_this_process_is_known_with_all_that_the_kernel_says(identifier: Identifier, listener: socket.socket) -> None:
+def test_this_process_is_known_with_all_that_the_kernel_says(
+    identifier: PeerIdentifier, listener: socket.socket
+) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
         client.connect(listener.getsockname())
         served, _ = listener.accept()
@@ -81,7 +83,7 @@ def test_this_process_is_known_with_all_that_the_kernel_says(identifier: Identif
     ],
 )
 def test_another_process_is_known_by_its_user_its_groups_and_a_harmless_name(
-    identifier: Identifier, listener: socket.socket, who: Who, program: bytes | None
+    identifier: PeerIdentifier, listener: socket.socket, who: Who, program: bytes | None
 ) -> None:
     with connected(listener, who) as (process, served):
         peer = identifier.identify(served)
@@ -94,7 +96,9 @@ def test_another_process_is_known_by_its_user_its_groups_and_a_harmless_name(
         assert not set(peer.program) & set(b"/*?!:|\0 \n")
 
 
-def test_a_process_that_has_ended_keeps_its_user_not_its_name(identifier: Identifier, listener: socket.socket) -> None:
+def test_a_process_that_has_ended_keeps_its_user_not_its_name(
+    identifier: PeerIdentifier, listener: socket.socket
+) -> None:
     with connected(listener, ANN) as (process, served):
         for ended in (False, True):
             if ended:
@@ -107,7 +111,7 @@ def test_a_process_that_has_ended_keeps_its_user_not_its_name(identifier: Identi
         assert credentials(served) == (process.pid, ANN.uid, ANN.gid)
 
 
-def test_who_has_gone_is_not_taken_for_who_has_its_pid_now(identifier: Identifier, listener: socket.socket) -> None:
+def test_who_has_gone_is_not_taken_for_who_has_its_pid_now(identifier: PeerIdentifier, listener: socket.socket) -> None:
     need_root("only root can choose the next pid")
     with connected(listener, ANN) as (process, served):
         process.end()
@@ -128,7 +132,7 @@ def test_who_has_gone_is_not_taken_for_who_has_its_pid_now(identifier: Identifie
     cannot_here("somebody else is always quicker to take the next pid")
 
 
-def test_without_a_descriptor_a_peer_is_known_all_the_same(identifier: Identifier, listener: socket.socket) -> None:
+def test_without_a_descriptor_a_peer_is_known_all_the_same(identifier: PeerIdentifier, listener: socket.socket) -> None:
     with connected(listener, ANN) as (process, served):
         expected = identifier.identify(served)
         with descriptors_left(0):
@@ -216,7 +220,7 @@ def test_a_blocked_publisher_and_a_blocker_of_a_reused_pid_are_ended_too(hub: Hu
     blocker, publisher = slow(hub, b"a"), hub.connect()
     blocker.send(b"CMSG blocking/soft/block")
     hub.settle()
-    while not blocker.client.box:
+    while not blocker.client.queue:
         hub.bus.deliver([((blocker.client.fd,), b"MSG a\0" + b"x" * 1000)])
     publisher.publish(b"a", b"x")
     hub.settle()

@@ -14,7 +14,7 @@ import pytest
 
 from bccnd.core import frames
 from bccnd.core.bccn1 import MAX_RECEIVE
-from bccnd.leaf.packets import BATCH
+from bccnd.native.sockio import BATCH
 from bccnd.net.segment import Peers, Segment, SegmentOptions
 from tests.support import BROADCAST, free_port, wait, without_root
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.fs as pafs
 
 import bccnd
-from bccnd.core.observe import Observation, observe
+from bccnd.core.tap_record import Observation, observe
 from bccnd.journal import files, layout
 from tests.core.captures import Frame, ether, ipv4, udp
 from tests.e2e.harness import datagram

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bccnd.core.observe import seq_key
+from bccnd.core.tap_record import seq_key
 from bccnd.pipeline import align, rows
 from bccnd.pipeline.align import FIRST, JUMP, MASKED, RESTART, Alignment, Run
 from bccnd.pipeline.extract import stretches

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median_low
 from typing import Any, NamedTuple
 
-from bccnd.core.observe import seq_key
+from bccnd.core.tap_record import seq_key
 from bccnd.journal.layout import day_of
 from examples.simulation import SECOND, Simulation
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bccnd.core import frames
-from bccnd.core.observe import seq_key
+from bccnd.core.tap_record import seq_key
 from bccnd.errors import JournalError
 from bccnd.journal import layout, schema
 from bccnd.recorder.convert import convert

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import frames
-from bccnd.core.observe import SEQ_OFFSET, Observation, observe
+from bccnd.core.tap_record import SEQ_OFFSET, Observation, observe
 from bccnd.recorder import rows
 from tests.recorder.material import NOON, packet, tapped
 

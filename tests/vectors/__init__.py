@@ -183,7 +183,7 @@ def _vector(raw: dict[str, Any]) -> Vector:
     return Vector(**more)
 
 
-def _door(raw: dict[str, Any]) -> DoorVectors:
+def _checker(raw: dict[str, Any]) -> DoorVectors:
     signers = {prefix: tuple(names) for prefix, names in raw["signers"].items()}
     vectors = tuple(_vector(one) for one in raw["vectors"])
     return DoorVectors(**{**raw, "keys": tuple(raw["keys"]), "signers": signers, "vectors": vectors})
@@ -210,7 +210,7 @@ KEYS: Final = {
     name: Key(**{part: latin(text) for part, text in parts.items()}) for name, parts in _TABLE["keys"].items()
 }
 VECTORS: Final = tuple(_vector(raw) for raw in _TABLE["vectors"])
-DOORS: Final = {raw["name"]: _door(raw) for raw in _TABLE["doors"]}
+DOORS: Final = {raw["name"]: _checker(raw) for raw in _TABLE["doors"]}
 SEQUENCES: Final = tuple(_sequence(raw) for raw in _TABLE["sequences"])
 #: the door through which `VECTORS` go: no check is made
 UNCHECKED: Final = DOORS["unchecked"]

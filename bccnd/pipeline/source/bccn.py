@@ -66,7 +66,7 @@ def _captures(options: Options) -> CaptureSettings | None:
     try:
         keys = tuple(read_key(path) for path in paths)
         settings = CaptureSettings(host, port, segment, algorithm, keys, required=options.flag("required"))
-        settings.door()
+        settings.checker()
     except (BadKey, ValueError) as error:
         raise bad_option(str(error).splitlines()[0], "see the options keys and algorithm") from error
     return settings

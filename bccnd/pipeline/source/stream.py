@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from bccnd.core.observe import JOURNAL_GAP
+from bccnd.core.tap_record import JOURNAL_GAP
 from bccnd.journal import layout, reader, schema
 from bccnd.journal.reader import FoundFile, Wanted
 

@@ -13,13 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from bccnd.bus.fanout import BusLimits
 from bccnd.client.session import Session
 from bccnd.core import frames as wire
 from bccnd.core.patterns import DIALECTS, compile_pattern, covers
 from bccnd.core.quota import UserLimits
 from bccnd.core.routes import Routes
 from bccnd.errors import BadDatagram, BadFrame
-from bccnd.net.clients import BusLimits
 from bccnd.net.http import HttpServer
 from bccnd.net.loop import Loop
 from tests.core import naive

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow.fs as pafs
 
 from bccnd.core.capture import Datagram, Reader, Tally, unwrap
-from bccnd.core.observe import observe
+from bccnd.core.tap_record import observe
 from bccnd.errors import JournalError
 from bccnd.recorder import logfile
 from bccnd.recorder import rows as packed

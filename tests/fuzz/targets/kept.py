@@ -7,12 +7,12 @@ from functools import cache
 from mmap import mmap
 from typing import Final
 
-from bccnd.core import annals as book
-from bccnd.core import tape as reel
-from bccnd.core.dedup import DedupRules, Sources
+from bccnd.core import client_records as reel
+from bccnd.core import tracker_log as book
+from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.liveness import Liveness, LivenessRules
-from bccnd.core.nameless import Nameless
-from bccnd.leaf import layout
+from bccnd.native import inflight_layout as layout
 
 #: between the files of an input
 SPLIT: Final = b"\n--\n"
@@ -29,9 +29,9 @@ def annals(data: bytes) -> object:
         notes = data[1:]
         record = _RECORD.pack(len(notes) + _RECORD.size - 4, 1, 7, 5.0) + notes
         files = [book.MAGIC + struct.pack("=I", book.VERSION) + record]
-    sources, nameless = Sources(_RULES), Nameless(2.0)
+    sources, anonymous = TrackerTable(_RULES), AnonymousDedup(2.0)
     watch = Liveness(sources, LivenessRules(interval=1.0, dead_after=3), _NOW)
-    found = book.replay(files, sources, nameless, watch, now=_NOW, clock_us=10**15, skip_serial=len(data) % 3)
+    found = book.replay(files, sources, anonymous, watch, now=_NOW, clock_us=10**15, skip_serial=len(data) % 3)
     assert len(sources) <= _RULES.max_sources
     known = [(one.src, one.first, one.last, one.epoch, one.missing, one.absent) for one in sources.latest(10)]
     for step in range(4):  # and life goes on
@@ -54,7 +54,7 @@ def tape(data: bytes) -> object:
 
 
 @cache
-def _ledger() -> mmap:
+def _inflight() -> mmap:
     return mmap(-1, layout.SIZE)
 
 
@@ -67,7 +67,7 @@ _PLACES: Final = (
 
 def ledger(data: bytes) -> object:
     """A ledger with pieces of the input where something stands in it: what was worked on is found, or is nothing."""
-    memory = _ledger()
+    memory = _inflight()
     written: list[tuple[int, int]] = []
     layout.begin(memory)
     layout.put_number(memory, layout.AT_OPEN, 1)
@@ -81,7 +81,7 @@ def ledger(data: bytes) -> object:
         found = layout.unfinished(memory)
         shown = None if found is None else (found.kind, found.number, found.datagrams, found.stamps, len(found.packet))
         casts = [layout.was_cast(memory, number) for number in (0, layout.MAX_SEGMENTS - 1)]
-        return shown, layout.armed(memory), layout.is_ledger(memory), casts, layout.slot(memory, 0)
+        return shown, layout.armed(memory), layout.is_inflight(memory), casts, layout.slot(memory, 0)
     finally:
         for place, size in written:
             memory[place : place + size] = bytes(size)

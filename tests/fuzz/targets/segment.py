@@ -8,25 +8,25 @@ import zlib
 from typing import Final
 
 from bccnd.core import bccn1
-from bccnd.core.annals import Annals, replay
-from bccnd.core.dedup import DedupRules, Sources
-from bccnd.core.integrity import Crc32, Door, Hmac, make_door
+from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.integrity import Crc32, Hmac, IntegrityChecker, make_checker
 from bccnd.core.liveness import Liveness, LivenessRules
-from bccnd.core.nameless import Nameless
-from bccnd.core.observe import observe
+from bccnd.core.tap_record import observe
+from bccnd.core.tracker_log import TrackerLog, replay
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
 from tests import vectors
-from tests.core.material import KEY, OTHER_KEY, seal
+from tests.core.material import KEY, OTHER_KEY, sign
 from tests.core.world import NS, OPEN, OWN, PEER, SIGNED, World
 
 _SIG: Final = vectors.DOORS["sig"]
 DOORS: Final = {
     "open": OPEN,
     "hmac": SIGNED,
-    "while a fleet migrates": Door((Hmac(KEY), Hmac(OTHER_KEY)), accept_unverifiable=True),
-    "crc32": Door((Crc32(),), required=True),
-    "sig": make_door("sig", _SIG.secrets, {prefix.encode(): keys for prefix, keys in _SIG.public.items()}),
+    "while a fleet migrates": IntegrityChecker((Hmac(KEY), Hmac(OTHER_KEY)), accept_unverifiable=True),
+    "crc32": IntegrityChecker((Crc32(),), required=True),
+    "sig": make_checker("sig", _SIG.secrets, {prefix.encode(): keys for prefix, keys in _SIG.public.items()}),
 }
 #: verdicts that let a message go further
 _PASSED: Final = {*NAMES[: LAST_ACCEPTED + 1], "not_addressed"}
@@ -35,8 +35,8 @@ _PASSED: Final = {*NAMES[: LAST_ACCEPTED + 1], "not_addressed"}
 def datagram(data: bytes) -> object:
     """One datagram, at each door: one verdict, the one that `trace` foretold; twice the same is a duplicate."""
     outcome = []
-    for name, door in DOORS.items():
-        world = World(door)
+    for name, checker in DOORS.items():
+        world = World(checker)
         foretold = world.traced(data).verdict
         verdict, deliveries = world.judge(data)
         assert not world.bugs, f"a bug at the door {name}"
@@ -79,7 +79,7 @@ def repair(data: bytes, seed: int) -> bytes:
     kind = chance.randrange(5)
     check = b""
     if kind == 1:
-        check = b":" + seal(chance.choice((KEY, KEY, OTHER_KEY)), body)
+        check = b":" + sign(chance.choice((KEY, KEY, OTHER_KEY)), body)
     elif kind == 2:
         check = b":crc32=%08x" % zlib.crc32(body)
     elif kind == 3:
@@ -115,8 +115,8 @@ def stream(data: bytes) -> object:
         return len(record)
 
     liveness = Liveness(world.sources, LivenessRules(interval=1.0, dead_after=3), 0.0)
-    annals = Annals(world.sources, world.nameless, liveness, write, 0.0)
-    world.ingress.annals = annals
+    tracker_log = TrackerLog(world.sources, world.anonymous, liveness, write, 0.0)
+    world.ingress.tracker_log = tracker_log
     now, outcome = 1.0, []
     last = dict.fromkeys(_SRCS, 20)
     for number, (who, how, far) in enumerate(_STEP.iter_unpack(data[1 : 1 + len(data[1:]) // 4 * 4]), 1):
@@ -128,7 +128,7 @@ def stream(data: bytes) -> object:
         body = bccn1.build_body(src % (far & 7) if b"%" in src else src, seq, _CHANS[how & 7], b"x")
         raw = bccn1.build(body)
         before = list(world.counters.verdicts)
-        annals.serial = number
+        tracker_log.serial = number
         if how & 0x40:
             found, passed = world.ingress.feed_link(
                 world.counters, 1 + (how >> 4 & 1), raw, _PEERS[0], now, NS, late=bool(how & 0x20), copies=how >> 3 & 1
@@ -140,14 +140,14 @@ def stream(data: bytes) -> object:
         outcome.append((changed, deliveries))
         world.sources.sweep(now)
         liveness.sweep(now)
-        annals.step(now)
+        tracker_log.step(now)
         assert len(changed) == 1, changed
         assert len(world.sources) <= rules.max_sources
     assert sum(world.counters.verdicts) == world.counters.received == len(outcome)
     assert not world.bugs
     sources = world.sources
     state = [(one.src, one.last, one.epoch, one.missing, one.state) for one in sources.latest(100)]
-    while annals.step(now):
+    while tracker_log.step(now):
         pass
     heirs = _take_over(written, rules, world, now)
     return outcome, state, sources.lost, sources.missing, sources.restarts, heirs
@@ -155,9 +155,9 @@ def stream(data: bytes) -> object:
 
 def _take_over(written: list[bytes], rules: DedupRules, world: World, now: float) -> object:
     """Whoever comes after understands all of the annals, and knows of each source what was known."""
-    sources = Sources(rules)
+    sources = TrackerTable(rules)
     watch = Liveness(sources, LivenessRules(interval=1.0, dead_after=3), now)
-    account = replay([b"".join(written)], sources, Nameless(2.0), watch, now=now, clock_us=1)
+    account = replay([b"".join(written)], sources, AnonymousDedup(2.0), watch, now=now, clock_us=1)
     assert not account.doubts, account.doubts
     assert account.complete
     wanted, found = (_known(one) for one in (world.sources, sources))
@@ -165,7 +165,7 @@ def _take_over(written: list[bytes], rules: DedupRules, world: World, now: float
     return found, account.datagrams
 
 
-def _known(sources: Sources) -> dict[bytes, tuple[int, int, int]]:
+def _known(sources: TrackerTable) -> dict[bytes, tuple[int, int, int]]:
     """What is known of each source: the last seq, the epoch, what has come of the latest. What became lost is told by
     time, which a successor gives a little more of."""
     return {one.src: (one.last, one.epoch, one.first) for one in sources.latest(100)}

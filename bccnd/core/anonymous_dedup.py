@@ -1,0 +1,84 @@
+"""Which datagrams without a sender's name were heard before.
+
+Invariant: what is remembered is bounded by time and by number; what falls out before its time is counted.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from bccnd.core.verdicts import ACCEPTED, DUPLICATE
+
+if TYPE_CHECKING:
+    from bccnd.core.tracker_log import TrackerLog
+
+#: datagrams without a src remembered for `horizon`, 150 bytes each, twice
+MAX_NAMELESS: Final = 16_384
+
+
+class AnonymousDedup:
+    """Datagrams whose sender does not know its own name (src ``?``): no seq to go by, so an identical one from
+    the same address within ``horizon`` is a duplicate. Two generations, swapped when the older one has expired
+    or the younger one is full."""
+
+    def __init__(self, horizon: float, cap: int = MAX_NAMELESS) -> None:
+        self.horizon = horizon
+        self.evicted = 0
+        self._cap = cap
+        self._young: dict[bytes, float] = {}
+        self._old: dict[bytes, float] = {}
+        self._since = 0.0
+        self.tracker_log: TrackerLog | None = None
+
+    def judge(self, peer: str, body: bytes, now: float) -> int:
+        """ACCEPTED or DUPLICATE, by the sender's address and the whole body (seq, chan and payload)."""
+        if self._is_due(now):
+            self.evicted += sum(1 for when in self._old.values() if now - when <= self.horizon)
+            self._swap(now)
+        key = self._key(peer, body)
+        verdict = self._look_up(key, now)
+        if verdict == ACCEPTED:
+            self._young[key] = now
+            if self.tracker_log is not None:
+                self.tracker_log.anonymous(key, now)
+        return verdict
+
+    def remembered(self) -> list[bytes]:
+        """All that was heard lately, the oldest first."""
+        return [*self._old, *self._young]
+
+    def when(self, key: bytes) -> float | None:
+        """When it was heard."""
+        return self._young.get(key, self._old.get(key))
+
+    def restore(self, key: bytes, when: float) -> None:
+        """Remember something that was heard then."""
+        if self._is_due(when):
+            self._swap(when)
+        self._young[key] = when
+
+    def _swap(self, now: float) -> None:
+        self._young, self._old, self._since = {}, self._young, now
+
+    def foresee(self, peer: str, body: bytes, now: float) -> int:
+        """What `judge` would say; nothing is remembered of it."""
+        key = self._key(peer, body)
+        if self._is_due(now):  # the younger generation would be the elder, and the elder gone
+            when = self._young.get(key)
+            return DUPLICATE if when is not None and now - when <= self.horizon else ACCEPTED
+        return self._look_up(key, now)
+
+    def _is_due(self, now: float) -> bool:
+        """Whether the generations are to be swapped."""
+        return len(self._young) >= self._cap or now - self._since > self.horizon
+
+    @staticmethod
+    def _key(peer: str, body: bytes) -> bytes:
+        return blake2b(body, digest_size=16, key=peer.encode("ascii", "replace")[:64]).digest()
+
+    def _look_up(self, key: bytes, now: float) -> int:
+        when = self._young.get(key)
+        if when is None:
+            when = self._old.get(key)
+        return DUPLICATE if when is not None and now - when <= self.horizon else ACCEPTED

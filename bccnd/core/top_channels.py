@@ -1,0 +1,77 @@
+"""The channels on which most is said.
+
+Law: what is remembered is bounded, whatever channels strangers think of: of each look only the busiest are taken, and
+of those remembered the quietest make room. What is shown is at least what was there, and never more.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+#: channels remembered
+REMEMBERED: Final = 256
+#: seconds over which they are counted
+WINDOW: Final = 60.0
+
+
+class Channel(NamedTuple):
+    """What one channel has carried within the window; ``receivers`` is how many programs of this host get it."""
+
+    chan: bytes
+    messages: int
+    receivers: int
+
+
+class _Carried:
+    __slots__ = ("looks", "messages", "receivers")
+
+    def __init__(self) -> None:
+        #: when there was something, and how much
+        self.looks: deque[tuple[float, int]] = deque()
+        self.messages = 0
+        self.receivers = 0
+
+    def add(self, now: float, messages: int, receivers: int) -> None:
+        self.looks.append((now, messages))
+        self.messages += messages
+        self.receivers = receivers
+
+    def age(self, now: float) -> None:
+        while self.looks and now - self.looks[0][0] >= WINDOW:
+            self.messages -= self.looks.popleft()[1]
+
+
+class TopChannels:
+    """The busiest channels of the last minute."""
+
+    def __init__(self, remembered: int = REMEMBERED) -> None:
+        self._cap = remembered
+        self._channels: dict[bytes, _Carried] = {}
+        self._began: float | None = None
+
+    def look(self, now: float, carried: Iterable[tuple[bytes, int, int]]) -> None:
+        """What channels have carried since the last look: channel, messages, receivers."""
+        if self._began is None:
+            self._began = now
+        for chan, messages, receivers in heapq.nlargest(self._cap, carried, key=itemgetter(1)):
+            self._channels.setdefault(chan, _Carried()).add(now, messages, receivers)
+        for channel in self._channels.values():
+            channel.age(now)
+        kept = heapq.nlargest(self._cap, self._channels.items(), key=_messages)
+        self._channels = {chan: channel for chan, channel in kept if channel.messages}
+
+    def busiest(self, count: int) -> list[Channel]:
+        """Those with most messages within the window, the busiest first."""
+        best = heapq.nlargest(count, self._channels.items(), key=_messages)
+        return [Channel(chan, one.messages, one.receivers) for chan, one in best]
+
+    def __len__(self) -> int:
+        return len(self._channels)
+
+
+def _messages(item: tuple[bytes, _Carried]) -> int:
+    return item[1].messages

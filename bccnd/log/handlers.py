@@ -1,0 +1,360 @@
+"""Handlers of the log: the journal through systemd-python, a terminal through rich, files and pipes, a ring in memory.
+
+Invariant: no handler waits for its reader. A line that cannot be written now is dropped, and the next one that can says
+how many were.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import select
+import socket
+import stat
+import struct
+import termios
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Final, NamedTuple, cast
+
+from bccnd.log.events import EVENTS
+from bccnd.log.interrupt import interrupted
+
+#: what a field may hold; text goes out as UTF-8, bytes as they are
+Value = str | bytes | int | float
+
+#: where the journal listens, on every host that has one
+SOCKET: Final = "/run/systemd/journal/socket"
+#: entries of other threads that wait for the main thread
+MAX_HANDED: Final = 1000
+#: seconds without an attempt after the journal did not take an entry
+PAUSE: Final = 0.02
+#: lines that stay in memory, and characters of each: a few hundred kB at the worst
+RECENT: Final = 100
+MAX_RECENT: Final = 2000
+#: seconds between two looks whether the journal has read
+_LOOK: Final = 0.005
+#: seconds that it takes the journal, once it has read an entry, to look up its sender
+_GRACE: Final = 0.05
+#: bytes that a pipe takes in one piece or not at all (Linux)
+_PIECE: Final = 4096
+#: syslog's numbers for logging's
+_PRIORITIES: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
+
+#: lines of this process that its log did not take
+lines_lost: Final = {"lines_lost": 0}
+
+
+def printable(text: str) -> str:
+    """Escape what a terminal could take for a command, or a reader for the beginning of another line."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode("ascii") for one in text
+    )
+
+
+class _Formatter(logging.Formatter):
+    """The message with its remedy and its traceback; ``prefix`` as for `logging.Formatter`."""
+
+    def __init__(self, prefix: str = "") -> None:
+        super().__init__(f"{prefix}%(message)s", "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        text = super().formatMessage(record)
+        remedy = getattr(record, "remedy", "")
+        # A text that lists several faults has a remedy behind each of them.
+        return f"{text}. Remedy: {remedy}" if remedy and "\n  remedy: " not in text else text
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+class _StreamFormatter(_Formatter):
+    """Lines for people: the time, the program, the level; more lines of one text are indented."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__(f"%(asctime)s {program} %(level)s: ")
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.level = record.levelname.lower()
+        return super().format(record).replace("\n", "\n  ")
+
+
+class _PrefixedFormatter(_Formatter):
+    """One line with its level, as the service manager reads it from a program's standard error."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = " ".join(line.strip() for line in super().format(record).split("\n"))
+        return f"<{_PRIORITIES.get(record.levelno, 6)}>{text}"
+
+
+def _lines_lost_record(count: int) -> logging.LogRecord:
+    event = EVENTS["lines_lost"]
+    text = f"{count} lines of this log are missing here: their reader did not take them (lines_lost)"
+    record = logging.LogRecord("bccnd", event.level, __file__, 0, text, None, None)
+    record.event = event.name
+    record.remedy = "see that the reader of this log runs and has room for it (systemctl status systemd-journald)"
+    record.fields = {"count": count, "drop": "lines_lost"}
+    return record
+
+
+# -- the journal
+
+
+class JournalHandler(logging.Handler):
+    """Sends each record to the journal as an entry with its fields. Raises ImportError, OSError.
+
+    A journal that stands still holds the process up for a millisecond every `PAUSE` at most. Only calls of the main
+    thread can be cut off: records of other threads wait for its next one, or `flush`.
+    """
+
+    def __init__(self, program: str) -> None:
+        # Loaded only where there is a journal; a container image may have no libsystemd.
+        from systemd import journal
+
+        super().__init__()
+        os.stat(SOCKET)  # libsystemd drops entries silently where there is none
+        self.formatter = _Formatter()
+        self._sendv: Callable[..., None] = journal.sendv
+        self._program = program
+        self._handed: deque[list[bytes]] = deque()
+        self._retry_at = 0.0
+        self._lost = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._lost and not self._put(self._entry(_lines_lost_record(self._lost))):
+            self._lost += 1
+            lines_lost["lines_lost"] += 1
+            return
+        self._lost = 0
+        if not self._put(self._entry(record)):
+            self._lost = 1
+            lines_lost["lines_lost"] += 1
+
+    def _put(self, entry: list[bytes]) -> bool:
+        if threading.current_thread() is not threading.main_thread():
+            if len(self._handed) >= MAX_HANDED:
+                return False
+            self._handed.append(entry)
+            return True
+        self.flush()
+        return not self._handed and self._send(entry)
+
+    def _entry(self, record: logging.LogRecord) -> list[bytes]:
+        priority = _PRIORITIES.get(record.levelno, 6)
+        fields: dict[str, Value] = {
+            "MESSAGE": self.format(record),
+            "PRIORITY": priority,
+            "SYSLOG_IDENTIFIER": self._program,
+        }
+        event: str = getattr(record, "event", "")
+        if event:
+            fields |= {"MESSAGE_ID": EVENTS[event].id, "BCCND_EVENT": event}
+            remedy: str = getattr(record, "remedy", "")
+            if remedy:
+                fields["BCCND_REMEDY"] = remedy
+            more: Mapping[str, Value] = getattr(record, "fields", {})
+            fields |= {f"BCCND_{name.upper()}": value for name, value in more.items()}
+        return [b"%b=%b" % (name.encode("ascii"), _bytes(value)) for name, value in fields.items()]
+
+    def _send(self, entry: list[bytes]) -> bool:
+        if time.monotonic() < self._retry_at:
+            return False
+        try:
+            with interrupted():
+                self._sendv(*entry)
+        except OSError:
+            self._retry_at = time.monotonic() + PAUSE
+            return False
+        return True
+
+    def flush(self) -> None:
+        """Send the records of other threads; in the main thread."""
+        while self._handed and self._send(self._handed[0]):
+            self._handed.popleft()
+
+    def settle(self, patience: float) -> None:
+        """Wait until the journal has read what was sent, for ``patience`` seconds at most.
+
+        An entry whose sender has exited cannot be attributed to its service any more.
+        """
+        self.flush()
+        deadline = time.monotonic() + patience
+        while _unread() and time.monotonic() < deadline:
+            time.sleep(_LOOK)
+        time.sleep(_GRACE)
+
+
+def _bytes(value: Value) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "backslashreplace")
+
+
+def _unread() -> bool:
+    """Whether a datagram that this process has sent to a Unix socket was not read: the socket is libsystemd's own."""
+    from systemd.daemon import is_socket
+
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if is_socket(int(name), socket.AF_UNIX, socket.SOCK_DGRAM):
+                (size,) = struct.unpack("=i", fcntl.ioctl(int(name), termios.TIOCOUTQ, b"\0" * 4))
+                if size:
+                    return True
+        except OSError:  # the one by which the folder was read
+            continue
+    return False
+
+
+def is_journal(fd: int) -> bool:
+    """Whether a descriptor is the one by which the service manager has connected this process to the journal."""
+    try:
+        info = os.fstat(fd)
+    except OSError:
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{info.st_dev}:{info.st_ino}"
+
+
+# -- a terminal, a file, a pipe
+
+
+def stream_handler(program: str, fd: int, *, prefixed: bool = False) -> logging.Handler:
+    """Return a handler that writes lines to a descriptor: coloured on a terminal, ``prefixed`` for a journal."""
+    formatter: _Formatter
+    if os.isatty(fd) and not prefixed:
+        from rich.console import Console
+        from rich.highlighter import NullHighlighter
+        from rich.logging import RichHandler
+
+        stream = _DroppingStream(fd, _Formatter())
+        console = Console(file=cast(IO[str], stream), force_terminal=True, soft_wrap=True)
+        handler: logging.Handler = RichHandler(
+            console=console, show_path=False, log_time_format="%H:%M:%S", highlighter=NullHighlighter()
+        )
+        formatter = _Formatter()
+    else:
+        formatter = _PrefixedFormatter() if prefixed else _StreamFormatter(program)
+        handler = logging.StreamHandler(_DroppingStream(fd, formatter))
+    handler.setFormatter(formatter)
+    return handler
+
+
+class _DroppingStream:
+    """A text stream on a descriptor that drops a text that cannot be written without waiting."""
+
+    encoding: Final = "utf-8"
+
+    def __init__(self, fd: int, formatter: logging.Formatter) -> None:
+        self._fd = fd
+        self._formatter = formatter
+        self._lost = 0
+        #: of a text that was written in part
+        self._rest = b""
+
+    def write(self, text: str) -> int:
+        if self._lost and not self._put(f"{self._formatter.format(_lines_lost_record(self._lost))}\n"):
+            self._lost += 1
+            lines_lost["lines_lost"] += 1
+            return len(text)
+        self._lost = 0
+        if not self._put(text):
+            self._lost = 1
+            lines_lost["lines_lost"] += 1
+        return len(text)
+
+    def _put(self, text: str) -> bool:
+        if self._rest:
+            self._rest = self._rest[_write(self._fd, self._rest) :]
+        if self._rest:
+            return False
+        line = text.encode("utf-8", "backslashreplace")
+        taken = _write(self._fd, line)
+        if taken:
+            self._rest = line[taken:]
+        return taken > 0
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def isatty(self) -> bool:
+        return os.isatty(self._fd)
+
+
+def _write(fd: int, data: bytes) -> int:
+    """Write what goes without waiting; return how many bytes that were."""
+    try:
+        own = _reopened(fd)
+        if own < 0:
+            return _write_pieces(fd, data)
+        try:
+            return os.write(own, data)
+        finally:
+            os.close(own)
+    except OSError:
+        return 0
+
+
+def _reopened(fd: int) -> int:
+    """Open a terminal or a pipe once more, non-blocking for this opening alone; negative where that is impossible."""
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISCHR(mode) and not stat.S_ISFIFO(mode):
+        return -1
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def _write_pieces(fd: int, data: bytes) -> int:
+    """Write in pieces so small that there is room for one where there is room at all."""
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    done = 0
+    while done < len(data) and poll.poll(0):
+        try:
+            done += os.write(fd, data[done : done + _PIECE])
+        except OSError:
+            break
+    return done
+
+
+# -- memory
+
+
+class Line(NamedTuple):
+    """A line of the log: when (wall clock), its level (of logging's), its event, text and remedy."""
+
+    when: float
+    level: int
+    event: str
+    text: str
+    remedy: str
+
+
+class RecentLines(logging.Handler):
+    """Keeps the last lines in memory, for the status page; iterates from the latest."""
+
+    def __init__(self, lines: int = RECENT) -> None:
+        super().__init__(logging.INFO)
+        self._lines: deque[Line] = deque(maxlen=lines)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        event: str = getattr(record, "event", "")
+        remedy: str = getattr(record, "remedy", "")
+        self._lines.append(Line(record.created, record.levelno, event, _short(record.getMessage()), _short(remedy)))
+
+    def __iter__(self) -> Iterator[Line]:
+        return reversed(self._lines)
+
+    def close(self) -> None:
+        logging.getLogger("bccnd").removeHandler(self)
+        super().close()
+
+
+def _short(text: str) -> str:
+    return printable(text if len(text) <= MAX_RECENT else text[:MAX_RECENT] + "...")

@@ -1,0 +1,103 @@
+"""Counts what this daemon has dropped, by the entries of the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from bccnd import log
+from bccnd.bus.recorder_reports import RECORDED
+from bccnd.core.counters import ERROR_REASONS
+from bccnd.core.drop_summary import Row
+from bccnd.core.verdicts import NAMES as VERDICTS
+from bccnd.monitoring.drop_catalog import DROPS, Drop
+from bccnd.monitoring.metrics import Observed, all_counters
+
+
+class Counted(NamedTuple):
+    """How often since the start; ``where`` is a segment or a gateway, and empty where there is but one place."""
+
+    drop: Drop
+    where: str
+    count: int  # type: ignore[assignment]  # a tuple has a method of that name, which nobody needs here
+
+
+#: families of which each case is said where it happens, by an event of its own
+SAID_WHERE_IT_FALLS: Final = frozenset(
+    {
+        *("deliveries_dropped", "clients_refused", "clients_ended", "client_errors", "send_errors"),
+        *("state_dropped", "clients_not_kept", "sources_not_kept", "notifications_lost", "log_lines_dropped"),
+        *("gateway_dropped", *(family for family, _ in RECORDED)),
+    }
+)
+
+_BY_NAME: Final = {(drop.family, drop.name): drop for drop in DROPS}
+
+
+def counted(daemon: Observed) -> Iterator[Counted]:
+    """How often each has happened here, zeros among them, in the order of the table. Of what is not this daemon's, what
+    has been reported to it."""
+    found: dict[tuple[str, str], list[Counted]] = {}
+    for family, where, counts in _counters(daemon):
+        for name, count in counts.items():
+            drop = _BY_NAME.get((family, name))
+            if drop is not None:  # what is accepted is no drop
+                found.setdefault((family, name), []).append(Counted(drop, where, count))
+    for drop in DROPS:
+        yield from found.get((drop.family, drop.name), ())
+
+
+def _counters(daemon: Observed) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+    """Families, where, and what was counted there by name."""
+    links, sources, bus = daemon.links, daemon.sources, daemon.bus.counters
+    for segment in daemon.segments:
+        yield "socket_drops", segment.options.name, {"socket_drops": segment.kernel_drops()}
+    for counters in all_counters(daemon):
+        yield "datagrams", counters.name, dict(zip(VERDICTS, counters.verdicts, strict=True))
+    for segment in daemon.segments:
+        refused = sum(segment.counters.send_errors.values())
+        yield "send_errors", segment.options.name, {"send_errors": refused}
+    forgotten = {
+        "expired": sources.expired,
+        "evicted": sources.evicted,
+        "nameless_evicted": daemon.anonymous.evicted,
+        "own_evicted": sources.own_evicted,
+        "restarts_evicted": sources.restarts_evicted,
+        "dead_evicted": daemon.liveness.dead_evicted,
+    }
+    yield "sources_forgotten", "", forgotten
+    yield "deliveries_dropped", "", bus.dropped
+    yield "clients_refused", "", bus.refused
+    yield "clients_ended", "", bus.ended
+    yield "client_errors", "", {**dict.fromkeys(ERROR_REASONS, 0), **bus.errors}
+    for name, count in (
+        ("identity_conflicts", sources.conflicts),
+        ("heartbeats_unwatched", daemon.liveness.unwatched),
+        ("copies_dropped", daemon.repeater.dropped),
+        ("control_dropped", bus.untold),
+        ("state_dropped", daemon.state_dropped),
+        ("clients_not_kept", daemon.not_kept),
+        ("sources_not_kept", daemon.sources_not_kept),
+        ("notifications_lost", daemon.notifications_lost),
+    ):
+        yield name, "", {name: count}
+    yield "visitors_refused", "", daemon.visitors_refused
+    yield "log_lines_dropped", "", log.lines_dropped()
+    for family, name in RECORDED:
+        yield family, "", {name: daemon.recorders.count(family, name)}
+    for report in links:
+        yield "gateway_dropped", report["gateway"], report["dropped"]
+
+
+def rows(counts: Iterable[Counted]) -> Iterator[Row]:
+    """For a tally: what others drop, and tell of themselves, is not in it."""
+    return ((drop.family, drop.name, count) for drop, _, count in counts if not _told_by_others(drop))
+
+
+def _told_by_others(drop: Drop) -> bool:
+    return drop.family == "gateway_dropped" or (drop.family, drop.name) in RECORDED
+
+
+def serious(counts: Iterable[Counted]) -> Iterator[Counted]:
+    """Those that somebody should look at and that have happened."""
+    return (one for one in counts if one.drop.serious and one.count)

@@ -1,0 +1,1 @@
+"""Cython primitives, each with a plain Python twin."""

@@ -1,0 +1,51 @@
+"""scan.py in C terms."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.string cimport memchr, memcpy
+
+
+cpdef Py_ssize_t find(bytes raw, int byte, Py_ssize_t start) noexcept:
+    cdef const char *text = PyBytes_AS_STRING(raw)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(raw)
+    cdef const char *at
+    if not 0 <= start <= size:
+        return -1
+    at = <const char *> memchr(text + start, byte, <size_t> (size - start))
+    return -1 if at == NULL else at - text
+
+
+cpdef long long parse_uint(bytes raw, Py_ssize_t start, Py_ssize_t end) noexcept:
+    cdef const char *text = PyBytes_AS_STRING(raw)
+    cdef unsigned long long value = 0
+    cdef unsigned int digit
+    cdef Py_ssize_t at
+    if not 0 <= start < end <= PyBytes_GET_SIZE(raw) or end - start > 19:
+        return -1
+    for at in range(start, end):
+        digit = <unsigned int> (<unsigned char> text[at]) - 48
+        if digit > 9:
+            return -1
+        value = value * 10 + digit
+    return <long long> value if value < <unsigned long long> 1 << 63 else -1
+
+
+cpdef bytes cut(bytes raw, Py_ssize_t start, Py_ssize_t end):
+    if not 0 <= start <= end <= PyBytes_GET_SIZE(raw):
+        raise IndexError("outside the bytes")
+    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(raw) + start, end - start)
+
+
+cpdef bytes concat(bytes head, bytes raw, Py_ssize_t start):
+    cdef Py_ssize_t before = PyBytes_GET_SIZE(head)
+    cdef Py_ssize_t behind = PyBytes_GET_SIZE(raw) - start
+    cdef bytes whole
+    if start < 0 or behind < 0:
+        raise IndexError("outside the bytes")
+    whole = PyBytes_FromStringAndSize(NULL, before + behind)
+    memcpy(PyBytes_AS_STRING(whole), PyBytes_AS_STRING(head), <size_t> before)
+    memcpy(PyBytes_AS_STRING(whole) + before, PyBytes_AS_STRING(raw) + start, <size_t> behind)
+    return whole
+
+
+cpdef Py_ssize_t address(object thing) noexcept:
+    return <Py_ssize_t> <void *> thing

@@ -1,0 +1,123 @@
+"""index.py in C terms, with a few of the latest answers in front, which are found without a hash that strangers could
+not foretell: all that they can do by foretelling it is to spoil this short cut."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_SIZE
+from libc.stdint cimport uint64_t
+from libc.string cimport memcmp, memcpy
+
+cdef extern from "Python.h":
+    ctypedef struct PyBytesObject:
+        Py_hash_t ob_shash
+    void Py_SET_SIZE(object o, Py_ssize_t size)
+    PyObject *PyDict_GetItemWithError(object dictionary, object key) except? NULL
+
+PER_SHARD = 256
+cdef enum:
+    # Longer keys are copied, as everywhere else.
+    LONGEST = 256
+    # Of the answers that were not in front, one in so many is put there, so that little is lost where none comes twice.
+    ONE_IN = 8
+    SLOT_BITS = 10
+
+# The key that is looked for. Bytes never change, but for these: nobody else ever sees them, as a look-up keeps
+# nothing of its key, and every one of them writes content, size and hash anew.
+cdef bytes _key = PyBytes_FromStringAndSize(NULL, LONGEST)
+
+
+cdef inline Py_ssize_t _slot(const char *text, Py_ssize_t size) noexcept:
+    """Where in front a key would be, by its end, in which names of one kind differ."""
+    cdef uint64_t word = 0
+    cdef Py_ssize_t taken = size if size < 8 else 8
+    memcpy(&word, text + size - taken, <size_t> taken)
+    return <Py_ssize_t> ((word + <uint64_t> size) * <uint64_t> 0x9E3779B97F4A7C15 >> 64 - SLOT_BITS)
+
+
+cdef class Index:
+    """A dictionary with bytes as keys: see index.py."""
+
+    def __init__(self, Py_ssize_t expected=0):
+        self._shards = tuple([{} for _ in range(1 + expected // PER_SHARD)])
+        self._count = 0
+        self._keys = self._values = None
+        self._misses = 0
+
+    def __len__(self):
+        return self._count
+
+    cdef dict _shard(self, bytes key):
+        return <dict> self._shards[<size_t> hash(key) % <size_t> PyTuple_GET_SIZE(self._shards)]
+
+    cpdef object get(self, bytes key):
+        """What belongs to a key, None if nothing does."""
+        return self._shard(key).get(key)
+
+    cpdef object get_slice(self, bytes raw, Py_ssize_t start, Py_ssize_t end):
+        """What belongs to ``raw[start:end]``, None if nothing does. Raises IndexError for what is not in ``raw``."""
+        cdef Py_ssize_t size = end - start
+        cdef Py_ssize_t slot
+        cdef const char *text
+        cdef bytes key
+        if not 0 <= start <= end <= PyBytes_GET_SIZE(raw):
+            raise IndexError("outside the bytes")
+        if size > LONGEST:
+            return self.get(raw[start:end])
+        text = PyBytes_AS_STRING(raw) + start
+        slot = _slot(text, size)
+        if self._keys is not None:
+            key = self._keys[slot]
+            if key is not None and PyBytes_GET_SIZE(key) == size and not memcmp(PyBytes_AS_STRING(key), text, size):
+                return self._values[slot]
+        return self._look(text, size, slot)
+
+    cdef object _look(self, const char *text, Py_ssize_t size, Py_ssize_t slot):
+        """Ask the dictionary."""
+        cdef PyObject *found
+        memcpy(PyBytes_AS_STRING(_key), text, <size_t> size)
+        PyBytes_AS_STRING(_key)[size] = 0
+        Py_SET_SIZE(_key, size)
+        (<PyBytesObject *> _key).ob_shash = -1
+        found = PyDict_GetItemWithError(self._shard(_key), _key)
+        if found == NULL:
+            return None
+        self._misses += 1
+        if self._misses % ONE_IN == 0:
+            if self._keys is None:
+                self._keys, self._values = [None] * (1 << SLOT_BITS), [None] * (1 << SLOT_BITS)
+            self._keys[slot] = PyBytes_FromStringAndSize(text, size)
+            self._values[slot] = <object> found
+        return <object> found
+
+    cdef _drop(self, bytes key):
+        """What belongs to a key changes."""
+        cdef Py_ssize_t slot
+        if self._keys is not None and PyBytes_GET_SIZE(key) <= LONGEST:
+            slot = _slot(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+            if self._keys[slot] == key:
+                self._keys[slot] = self._values[slot] = None
+
+    cpdef put(self, bytes key, object value):
+        """``value`` belongs to ``key`` from now on; it is not None."""
+        cdef dict shard = self._shard(key)
+        self._drop(key)
+        self._count -= len(shard)
+        shard[key] = value
+        self._count += len(shard)
+
+    cpdef object pop(self, bytes key):
+        """Take out what belongs to a key; None if nothing did."""
+        value = self._shard(key).pop(key, None)
+        self._drop(key)
+        self._count -= value is not None
+        return value
+
+    cpdef Py_ssize_t shards(self):
+        """How many dictionaries there are."""
+        return PyTuple_GET_SIZE(self._shards)
+
+    cpdef list values(self, Py_ssize_t shard):
+        """What belongs to the keys of one of them. Raises IndexError if there is none of that number."""
+        if not 0 <= shard < PyTuple_GET_SIZE(self._shards):
+            raise IndexError("no such shard")
+        return list((<dict> self._shards[shard]).values())

@@ -1,0 +1,151 @@
+"""packets.py in C terms."""
+
+import os
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.ref cimport Py_INCREF
+from libc.errno cimport errno
+from libc.string cimport memcpy, memset
+
+BATCH = 64
+cdef enum:
+    COUNT = 64
+    CONTROL = 64
+
+
+cdef class Receiver:
+    """recvmmsg(2) on one non-blocking socket: see packets.py."""
+
+    def __init__(self, int fd, Py_ssize_t largest, Py_ssize_t name_size):
+        cdef Py_ssize_t size = largest + 1
+        cdef Py_ssize_t headers = COUNT * sizeof(mmsghdr)
+        cdef Py_ssize_t iovecs = COUNT * sizeof(iovec)
+        # One room for all of it, which goes when we go. It is never resized, so the addresses stay.
+        self._room = bytearray(headers + iovecs + COUNT * (CONTROL + size))
+        self._headers = PyByteArray_AS_STRING(self._room)
+        self._iovecs = <char *> self._headers + headers
+        self._control = <char *> self._iovecs + iovecs
+        self._data = self._control + COUNT * CONTROL
+        room = bytearray(COUNT * name_size)
+        self.names = memoryview(room)
+        self._lay_out(fd, size, PyByteArray_AS_STRING(room), name_size)
+
+    cdef _lay_out(self, int fd, Py_ssize_t size, char *names, Py_ssize_t name_size):
+        """Tell the kernel, in headers that may have been used before, where everything is to go."""
+        cdef Py_ssize_t i
+        cdef mmsghdr *header
+        cdef iovec *vector
+        self._fd = fd
+        self._size = size
+        for i in range(COUNT):
+            header, vector = <mmsghdr *> self._headers + i, <iovec *> self._iovecs + i
+            vector.iov_base, vector.iov_len = self._data + i * size, <size_t> size
+            header.msg_hdr.msg_name, header.msg_hdr.msg_namelen = names + i * name_size, <socklen_t> name_size
+            header.msg_hdr.msg_iov, header.msg_hdr.msg_iovlen = vector, 1
+            header.msg_hdr.msg_flags = 0
+        self.stamp_all(False)
+
+    cpdef stamp_all(self, bint wanted):
+        """Whether the kernel is asked for the stamps of all datagrams; if not, for that of the first of each batch."""
+        cdef mmsghdr *headers = <mmsghdr *> self._headers
+        cdef int i
+        self._stamped = COUNT if wanted else 1
+        for i in range(COUNT):
+            headers[i].msg_hdr.msg_control = self._control + i * CONTROL if i < self._stamped else NULL
+            headers[i].msg_hdr.msg_controllen = 0
+
+    cpdef list receive(self):
+        """The datagrams that are there, at most BATCH. Raises OSError, BlockingIOError among them."""
+        cdef mmsghdr *headers = <mmsghdr *> self._headers
+        cdef Py_ssize_t i
+        cdef int count
+        cdef list datagrams
+        cdef bytes one
+        for i in range(self._stamped):
+            headers[i].msg_hdr.msg_controllen = CONTROL
+        count = recvmmsg(self._fd, headers, COUNT, MSG_DONTWAIT, NULL)
+        if count < 0:
+            raise OSError(errno, os.strerror(errno))
+        datagrams = PyList_New(count)
+        for i in range(count):
+            one = PyBytes_FromStringAndSize(self._data + i * self._size, headers[i].msg_len)
+            Py_INCREF(one)
+            PyList_SET_ITEM(datagrams, i, one)
+        return datagrams
+
+    cpdef long long stamp_ns(self, Py_ssize_t number=0) except -1:
+        """When the kernel received a datagram of the batch, by the wall clock; 0 if it did not say."""
+        cdef timespec stamp
+        if not 0 <= number < COUNT:
+            raise IndexError(number)
+        if not (<mmsghdr *> self._headers)[number].msg_hdr.msg_controllen:
+            return 0
+        memcpy(&stamp, CMSG_DATA(<cmsghdr *> (self._control + number * CONTROL)), sizeof(timespec))
+        return <long long> stamp.tv_sec * 1_000_000_000 + stamp.tv_nsec
+
+
+cdef class Sender:
+    """Packets to clients: see packets.py."""
+
+    def __init__(self):
+        self._room = bytearray()
+        self._packets = []
+
+    cpdef load(self, list packets):
+        """What `send` is to send."""
+        cdef Py_ssize_t count = len(packets)
+        cdef Py_ssize_t i
+        cdef bytes packet
+        cdef mmsghdr *headers
+        cdef iovec *vectors
+        cdef Py_ssize_t size = count * <Py_ssize_t> (sizeof(mmsghdr) + sizeof(iovec))
+        if len(self._room) < size:
+            self._room = bytearray(size)
+        headers = <mmsghdr *> PyByteArray_AS_STRING(self._room)
+        vectors = <iovec *> (headers + count)
+        memset(headers, 0, count * sizeof(mmsghdr))
+        for i in range(count):
+            packet = packets[i]
+            vectors[i].iov_base, vectors[i].iov_len = PyBytes_AS_STRING(packet), <size_t> PyBytes_GET_SIZE(packet)
+            headers[i].msg_hdr.msg_iov, headers[i].msg_hdr.msg_iovlen = vectors + i, 1
+        # They live as long as somebody may ask us to send them.
+        self._packets = packets
+
+    cpdef Py_ssize_t send(self, int fd):
+        """Send what was loaded; how many of the packets went out before there was one that did not."""
+        cdef Py_ssize_t count = len(self._packets)
+        cdef Py_ssize_t sent = 0
+        cdef int now
+        cdef mmsghdr *headers = <mmsghdr *> PyByteArray_AS_STRING(self._room)
+        # The kernel takes 1,024 at a time.
+        while sent < count:
+            now = sendmmsg(fd, headers + sent, <unsigned int> (count - sent), MSG_DONTWAIT | MSG_NOSIGNAL)
+            if now <= 0:
+                break
+            sent += now
+        return sent
+
+    cpdef int one(self, int fd, bytes packet, long weight=1) noexcept:
+        if c_send(fd, PyBytes_AS_STRING(packet), <size_t> PyBytes_GET_SIZE(packet), MSG_DONTWAIT | MSG_NOSIGNAL) < 0:
+            return errno
+        return 0
+
+    cpdef int waited(self, int fd, bytes packet, long weight, unsigned long long length) noexcept:
+        return self.one(fd, packet, weight)
+
+
+cdef class PacketReceiver:
+    """Packets from clients: see packets.py."""
+
+    def __init__(self, Py_ssize_t largest):
+        self._room = bytearray(largest + 1)
+        self.view = memoryview(self._room)
+
+    cpdef Py_ssize_t receive(self, int fd, long long number) except -1:
+        cdef ssize_t size = c_recv(
+            fd, PyByteArray_AS_STRING(self._room), <size_t> PyByteArray_GET_SIZE(self._room), MSG_DONTWAIT
+        )
+        if size < 0:
+            raise OSError(errno, os.strerror(errno))
+        return size

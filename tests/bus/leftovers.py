@@ -1,0 +1,40 @@
+"""What a bus charges its users for, and what it still holds after its last client."""
+
+from __future__ import annotations
+
+from bccnd.core.send_queue import ENTRY
+from tests.support import Hub
+
+
+def every_charge_is_what_is_kept(hub: Hub) -> None:
+    here = list(hub.bus.clients.values())
+    for client in here:
+        account = client.account
+        own = [one for one in here if one.account is account]
+        assert {one.peer.uid for one in own} == {account.uid}
+        assert hub.bus.quota.account(account.uid) is account
+        assert account.clients == len(own)
+        waits = sum(len(one.waits) + ENTRY for one in own if one.waits is not None)
+        assert account.queue_bytes == waits + sum(one.queue.memory for one in own)
+        assert account.subscriptions == sum(one.subscriptions for one in own)
+        assert client.subscriptions == sum(hub.routes.patterns(client.fd).values())
+        queue = client.queue
+        frames_in = [entry for entry in [*queue._line, *(row[2] for row in queue._heap)] if isinstance(entry, bytes)]
+        assert queue.bytes == sum(map(len, frames_in))
+        assert queue.messages == sum(frame.startswith(b"MSG ") for frame in frames_in)
+    assert hub.bus.queue_bytes == sum(client.queue.bytes for client in here)
+    assert hub.routes.subscriptions == sum(client.subscriptions for client in here)
+    assert len(hub.routes) == len(here)
+
+
+def nothing_is_left(hub: Hub) -> None:
+    assert hub.routes.subscriptions == len(hub.routes) == 0
+    assert not any((hub.routes._by_prefix, hub.routes._meta, hub.routes._held, hub.routes._identities))
+    for tree in (*hub.routes._plain.values(), hub.routes._bus, hub.routes._secret, hub.routes._tap):
+        assert not tree._trees
+    assert hub.bus.queue_bytes == 0
+    assert hub.bus._waiting._held == {}
+    assert hub.bus._clients._waiting == hub.bus._clients._blockers == hub.bus._clients._batched == set()
+    hub.bus.quota._forget_who_left(float("inf"))
+    assert len(hub.bus.quota) == 0
+    assert hub.egress._speakers == {}

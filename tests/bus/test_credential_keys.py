@@ -1,0 +1,89 @@
+"""Messages to credentials reach no client that they do not name; whom they reach is in test_model.py."""
+
+from __future__ import annotations
+
+import os
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from bccnd.bus.access import everybody
+from bccnd.bus.fanout import BusLimits
+from bccnd.core import frames
+from bccnd.core.patterns import DIALECTS
+from tests.support import ANN, BOB, Hub, Peer, Who, messages, refusals
+
+#: of Ann's group, but not Ann
+CID = Who(4003, ANN.gid, program=b"cid")
+
+
+def credentials_of(peer: Peer) -> tuple[bytes, bytes, bytes]:
+    """Group, user and process, as they stand in a key."""
+    who = peer.client.peer
+    return b"%d" % who.gid, b"%d" % who.uid, b"%d" % who.pid
+
+
+def key(gid: bytes = b"", uid: bytes = b"", pid: bytes = b"", rest: bytes = b"x") -> bytes:
+    return b"!/cred/%b/%b/%b/%b" % (gid, uid, pid, rest)
+
+
+def keys_naming(peer: Peer, rest: bytes = b"x") -> list[bytes]:
+    """Every key that names a client in at least one field, and nobody else in any."""
+    choices = [(b"", own) for own in credentials_of(peer)]
+    return [key(gid, uid, pid, rest) for gid, uid, pid in product(*choices) if gid or uid or pid]
+
+
+def everything(victim: Peer) -> list[bytes]:
+    """Patterns that might take messages to another client."""
+    gid, uid, pid = credentials_of(victim)
+    named = [key(*fields) for fields in product((b"", b"*", gid), (b"", b"*", uid), (b"", b"*", pid, pid + b"*"))]
+    whole = b"%b/%b/%b" % (gid, uid, pid)
+    return [
+        *(b"", b">", b"*", b"!", b"!*", b"!>", b"!/", b"!/>", b"!/*", b"!/*/", b"!/*/>", b"!*/", b"!*/*/"),
+        *(b"!/cred", b"!/cred*", b"!/cre*/", b"!/c*/*/", b"!/cred/", b"!/cred/*", b"!/cred/>", b"!/cred/*/"),
+        *(b"!/cred//", b"!/cred///", b"!/cred/*/*/*/", b"!/cred/*/*/*/*", b"!/cred/+/+/+/x", b"!/cred/*/x"),
+        *(b"!//cred/", b"//cred/", b"!/*/*/*/*/*", b"!/*/%b/x" % whole, b"!/cre*/%b/x" % whole, b"!/cred/-1/-1/-1/x"),
+        *(b"!/cred/0%b///x" % gid, b"!/cred/+%b///x" % gid, b"!/cred/%b //x" % gid, b"!/cred/%b" % gid),
+        *(b"!/cred/%b/" % gid, b"!/cred/%b/%b/" % (gid, uid), b"!/cred/%b" % whole, b"!.cred."),
+        *(b"!/cred/%b.x" % whole.replace(b"/", b"."), b"!/tap/", b"!/bccn/", b"*/", b"*/cred/", b"/", b"!\xff/"),
+        *named,
+        *keys_naming(victim),
+        *keys_naming(victim, b""),
+        *keys_naming(victim, b">"),
+        *keys_naming(victim, b"*"),
+    ]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("meta", [False, True])
+def test_no_pattern_takes_what_names_another_client(tmp_path: Path, dialect: str, meta: bool) -> None:
+    with Hub(tmp_path, limits=BusLimits(), others=[(dialect, everybody)]) as hub:
+        ann, bob, cid = hub.connect(key(), key(rest=b""), who=ANN), hub.connect(who=BOB), hub.connect(who=CID)
+        root, publisher = hub.connect(), hub.connect()
+        for spy in (bob, cid, root):
+            if meta:
+                spy.send(frames.request(frames.META_ON))
+            for pattern in everything(ann):
+                spy.send(frames.subscribe(pattern))
+            assert refusals(spy.all())
+        gid = credentials_of(ann)[0]
+        for name in keys_naming(ann):
+            publisher.publish(name, b"secret")
+            publisher.all()
+            assert messages(ann.all(), name)
+            assert bob.all() == []
+            assert messages(root.all(), name) == []
+            # Cid is in Ann's group, and gets what is for the group.
+            assert bool(messages(cid.all(), name)) is (name == key(gid))
+        assert hub.sent == []
+
+
+def test_a_client_without_a_pid_is_named_by_no_pid(hub: Hub) -> None:
+    one, other = hub.connect(), hub.connect()
+    one.client.peer = one.client.peer._replace(pid=0, started=0)
+    one.send(frames.subscribe(key()))
+    one.all()
+    other.publish(key(pid=b"%d" % os.getpid()), b"secret")
+    other.all()
+    assert one.all() == []

@@ -1,0 +1,156 @@
+"""Links on a real bus: rights of carriers, what becomes of messages from links, reports of gateways."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from bccnd.bus.access import Rule, everybody
+from bccnd.bus.gateway_links import GatewayLinks
+from bccnd.core import frames
+from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.bccn1 import build
+from bccnd.core.ingress import Ingress
+from bccnd.core.integrity import make_checker
+from bccnd.core.verdicts import NAMES
+from bccnd.gateways.report import Status, no_report, read_report
+from tests.support import ANN, BOB, Hub, Peer, refusals
+
+
+class Bridge:
+    """A hub with links."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.broadcast: list[bytes] = []
+        self.ingress = Ingress(make_checker("none", ()), hub.sources, AnonymousDedup(2.0), hub.routes)
+        sinks = (hub.bus.fanout, ["nng"], read_report, no_report, self.broadcast.append)
+        self.links = GatewayLinks(self.ingress, *sinks, copies=1, inflight=None)
+        hub.bus._on_link = self.links.bring
+        hub.bus.on_report = self.links.report
+
+    def verdicts(self) -> dict[str, int]:
+        (counters,) = self.links.counters
+        return {NAMES[number]: count for number, count in enumerate(counters.verdicts) if count}
+
+
+@pytest.fixture
+def bridge(hub: Hub) -> Bridge:
+    return Bridge(hub)
+
+
+def datagram(seq: int, chan: bytes = b"a/b", src: bytes = b"far/p/1") -> bytes:
+    return build(b"%b:%d:%b|x" % (src, seq, chan), b"")
+
+
+def brought(raw: bytes, *, way: int = 7, age: float = 0.0, link: str = "nng") -> bytes:
+    return frames.arrived(link, way, time.time_ns() - int(age * 1e9), "192.0.2.1:5410", raw)
+
+
+def taken(peer: Peer) -> list[tuple[int, bytes]]:
+    """What a carrier is given to carry."""
+    found = []
+    for packet in peer.all():
+        verb, key, payload = frames.read(packet)
+        assert (verb, key) == (frames.MSG, frames.LINK)
+        found.append(frames.read_passed(payload))
+    return found
+
+
+def test_what_is_published_here_is_carried_once_with_its_number(bridge: Bridge) -> None:
+    carrier, client = bridge.hub.connect(frames.LINK), bridge.hub.connect()
+    client.publish(b"a/b", b"1", b"2")
+    client.publish(b"!/mine", b"stays")
+    client.publish(b"no channel", b"stays")
+    assert taken(carrier) == [(0, raw) for raw in bridge.hub.sent]
+    assert len(bridge.hub.sent) == 2
+    client.send(b"CMSG !/bccn/local/on")
+    client.publish(b"a/b", b"stays")
+    assert taken(carrier) == []
+
+
+def test_what_a_link_brings_reaches_clients_the_segments_and_the_other_links(bridge: Bridge) -> None:
+    carrier, client = bridge.hub.connect(frames.LINK), bridge.hub.connect(b"a/")
+    raw = datagram(1)
+    carrier.send(brought(raw), brought(raw, way=8), brought(datagram(2, b"c")), brought(b"BCCN1[9]x"))
+    assert taken(carrier) == [(7, raw), (7, datagram(2, b"c"))]
+    assert client.all() == [b"MSG a/b\0x"]
+    assert bridge.broadcast == [raw, datagram(2, b"c")]
+    assert bridge.verdicts() == {"accepted": 2, "duplicate": 1, "length_mismatch": 1}
+
+
+def test_what_was_too_long_on_its_way_stays_here_and_is_counted(bridge: Bridge) -> None:
+    carrier, client = bridge.hub.connect(frames.LINK), bridge.hub.connect(b"a/")
+    carrier.send(brought(datagram(1), age=2.5), brought(datagram(2), age=1.0), brought(datagram(2), age=5.0))
+    carrier.send(brought(datagram(3), age=-3600))  # the gateway's clock is ahead
+    assert taken(carrier) == [(7, datagram(2)), (7, datagram(3))]
+    assert client.all() == [b"MSG a/b\0x"] * 3
+    assert bridge.broadcast == [datagram(2), datagram(3)]
+    assert bridge.links.late == 1
+
+
+def test_malformed_packets_and_other_links_are_refused(bridge: Bridge) -> None:
+    carrier = bridge.hub.connect(frames.LINK)
+    malformed = [b"MSG !/link/\0", b"MSG !/link/\0nng:0:1:x:1|y", b"MSG !/link/\0nng:1:1:x"]
+    for packet in (*malformed, brought(b"x", link="other")):
+        carrier.send(packet)
+        assert refusals(carrier.all()) == [(b"no_link", frames.LINK)]
+    assert bridge.verdicts() == {}
+
+
+def test_carrying_takes_a_right(tmp_path: Path) -> None:
+    rules = [Rule(uid=ANN.uid, link=True), Rule(uid=BOB.uid, link=False, tap=True)]
+    with Hub(tmp_path, rules=rules, others=[("path", everybody)]) as hub:
+        bridge = Bridge(hub)
+        ann, bob = hub.connect(who=ANN), hub.connect(who=BOB)
+        for peer in (ann, bob):
+            peer.send(b"SUB !/link/", brought(datagram(peer.client.number)), frames.control(frames.GATEWAY, b"x"))
+        assert refusals(ann.all())[0] == (b"bad_report", frames.GATEWAY)
+        refused = [(b"not_permitted", key) for key in (frames.LINK, frames.LINK, frames.GATEWAY)]
+        assert refusals(bob.all()) == refused
+        assert hub.routes.links == (ann.client.fd,)
+        assert bridge.verdicts() == {"accepted": 1}
+        # Who loses the right is told, and carries nothing any more.
+        hub.reload(rules=[Rule(link=False)])
+        assert refusals(ann.all()) == [(b"not_permitted", frames.LINK)]
+        assert not hub.routes.links
+
+
+def test_there_is_one_pattern_for_links(bridge: Bridge) -> None:
+    for pattern in (b"!/link", b"!/link/*", b"!/link/a", b"!/link/>"):
+        bridge.hub.connect().send(b"SUB %b" % pattern)
+    bridge.hub.settle()
+    assert not bridge.hub.routes.links
+
+
+def test_reports_are_answered_and_the_last_one_is_shown(bridge: Bridge) -> None:
+    gateway = bridge.hub.connect()
+    bridge.links.expected = ["nng", "broker"]
+    status = Status("nng", received=5)
+    gateway.send(frames.control(frames.GATEWAY, status.report()))
+    status.received = 6
+    gateway.send(frames.control(frames.GATEWAY, status.report()))
+    assert gateway.all() == [frames.control(frames.GATEWAY, b"")] * 2
+    shown = {one["gateway"]: (one["up"], one["received"], one["pid"]) for one in bridge.links}
+    assert shown == {"nng": (True, 6, gateway.client.peer.pid), "broker": (False, 0, 0)}
+    gateway.close()
+    bridge.hub.settle()
+    bridge.hub.turn()
+    assert [one["up"] for one in bridge.links] == [False, False]
+
+
+def test_a_dialect_is_chosen_before_the_first_pattern(bridge: Bridge) -> None:
+    client = bridge.hub.connect()
+    client.send(b"CMSG !/bccn/dialect\0broker", b"SUB a/+/c", b"SUB x/*")
+    client.publish(b"a/b/c", b"1")
+    client.publish(b"a/b", b"2")
+    client.publish(b"x", b"3")
+    client.publish(b"x/y/z", b"4")
+    assert client.all() == [b"MSG a/b/c\x001", b"MSG x\x003", b"MSG x/y/z\x004"]
+    client.send(b"CMSG !/bccn/dialect\0path", b"CMSG !/bccn/dialect\0none", b"CMSG !/bccn/dialect\0\xff")
+    assert refusals(client.all()) == [
+        (reason, frames.DIALECT) for reason in (b"subscribed", b"unknown_dialect", b"unknown_dialect")
+    ]
+    assert client.client.dialect.name == "broker"

@@ -1,0 +1,441 @@
+"""The bus against a model, written from the documents: everybody gets exactly what is due, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bccnd.bus.access import Rule
+from bccnd.bus.fanout import HARD_MODES, SOFT_MODES, BusLimits
+from bccnd.core import frames
+from bccnd.core.quota import UserLimits
+from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left
+from tests.bus.packets import unbatched
+from tests.core import naive
+from tests.handover.successors import Site
+from tests.support import ANN, BOB, TINY, Peer, Who, dropped, gaps, messages, turn_until
+
+#: how long the tests go on
+STEPS: Final = int(os.environ.get("BCCND_STEPS", "250"))
+LIMITS: Final = BusLimits(
+    max_clients=9, max_subscriptions=24, max_pattern=40, user=UserLimits(clients=4, subscriptions=40)
+)
+
+PATTERNS: Final = [
+    *(b"", b"a", b"a/", b"a/*", b"*/b", b"a/>", b">", b"*", b"a*b", b"b", b"two words", b"+/b", b"*/+", b"a.b", b"a."),
+    *(b"!", b"!x", b"!*", b"!/", b"!/app/", b"!/app/x", b"!/>", b"!/*/", b"!/bccn/", b"!/tap/", b"!/tap/accepted"),
+    *(b"!/cred////x", b"!/cred////", b"!/cred/", b"!/cred/*", b"!/cred/*///x", b"!/cred/0/0//x", b"!/cred//4001//x"),
+    *(b"p" * 40, b"p" * 41),
+]
+KEYS: Final = [
+    *(b"a", b"a/b", b"a/b/c", b"b", b"", b"two words", b"a:b", b"a.b", b"a.b.c", b"p" * 40, b"!", b"!relay01/*"),
+    *(b"!relay01/ann/*", b"!relay01/bob", b"!x", b"!?", b"!?/x", b"!two words"),
+    *(b"!/app/x", b"!/app/x/y", b"!/", b"!/x"),
+    *(b"!/bccn/x", b"!/tap/accepted", b"!/cred/x", b"!/cred////x", b"!/cred//4001//x", b"!/cred/0/0//x", b"!/cred///"),
+    *(b"!/cred/%d///x" % ANN.gid, b"!/cred///%d/x" % os.getpid(), b"x" * 1025),
+]
+#: what Ann may do while the rules are in force, and which of the patterns above that covers, by her dialect
+ANNS_RULE: Final = Rule(uid=ANN.uid, publish=(b"a/", b"!/app/", b"!"), subscribe=(b"a/", b"!/app/"), tag=False)
+ANNS_PATTERNS: Final = {
+    "path": {b"a/", b"a/*", b"a/>", b"a*b", b"!/app/", b"!/app/x"},
+    # Where a wildcard is written in another way these are single keys, and a/* also takes a, or anything at all.
+    "broker": {b"a/", b"a/>", b"!/app/", b"!/app/x"},
+    "sbus-dot": {b"a/", b"a/>", b"!/app/", b"!/app/x"},
+}
+BOBS_RULE: Final = Rule(uid=BOB.uid, publish=(b"",), subscribe=(b"",), tap=True, tag=True)
+RULES: Final = [ANNS_RULE, BOBS_RULE]
+
+
+@dataclass
+class Account:
+    """One client, as the model sees it."""
+
+    peer: Peer
+    who: Who | None
+    dialect: str
+    base: bytes
+    tag: bytes = b""
+    patterns: dict[bytes, int] = field(default_factory=dict)
+    echo: bool = True
+    meta: bool = False
+    local: bool = False
+    due: list[tuple[bytes, ...]] = field(default_factory=list)
+
+    @property
+    def identity(self) -> bytes:
+        return self.base + b"/" + self.tag if self.tag else self.base
+
+    @property
+    def count(self) -> int:
+        return sum(self.patterns.values())
+
+
+def is_legal(text: bytes) -> bool:
+    return 0 < len(text) <= 1024 and all(0x21 <= byte <= 0x7E and byte not in b":|" for byte in text)
+
+
+class Model:
+    """Who is here, what each holds, and what each is to get."""
+
+    def __init__(self) -> None:
+        self.accounts: list[Account] = []
+        self.ruled = False
+        self.errors: Counter[str] = Counter()
+        self.published = 0
+        self.sent = 0
+
+    def may_hold(self, one: Account, pattern: bytes) -> bool:
+        if pattern.startswith(b"!/tap/"):
+            return one.who is None or (self.ruled and one.who == BOB)
+        if not self.ruled or one.who != ANN:
+            return True
+        return pattern in ANNS_PATTERNS[one.dialect]
+
+    def may_publish(self, one: Account, key: bytes) -> bool:
+        if not self.ruled or one.who != ANN:
+            return True
+        if key.startswith(b"!"):
+            return key == b"!" or naive.matches("path", b"!/app/", key)
+        return naive.matches("path", b"a/", key)
+
+    def refuse(self, one: Account, reason: str, about: bytes) -> None:
+        self.errors[reason] += 1
+        one.due.append((b"CMSG", frames.ERROR, reason.encode() + b" " + about[:1024]))
+
+    def take(self, one: Account, packet: bytes) -> None:
+        verb, blank, rest = packet.partition(b" ")
+        key, nul, payload = rest.partition(b"\0")
+        if not packet:
+            self.refuse(one, "empty", b"")
+        elif not blank or verb not in (b"SUB", b"UNSUB", b"MSG", b"CMSG"):
+            self.refuse(one, "unknown_verb", packet[:64])
+        elif verb == b"SUB":
+            self.subscribe(one, key)
+        elif verb == b"UNSUB":
+            self.unsubscribe(one, key)
+        elif verb == b"CMSG":
+            self.control(one, key, payload)
+        elif not nul:
+            self.refuse(one, "no_payload", packet[:64])
+        else:
+            self.publish(one, key, payload)
+
+    def meant(self, one: Account, pattern: bytes) -> list[bytes]:
+        if not pattern.startswith(b"!/cred/"):
+            return [pattern]
+        fields = pattern.removeprefix(b"!/cred/").split(b"/", 3)
+        if len(fields) < 4:
+            return []
+        peer = one.peer.client.peer
+        choices = []
+        for wanted, own in zip(fields[:3], (peer.gid, peer.uid, peer.pid), strict=True):
+            if wanted not in (b"", b"%d" % own):
+                return []
+            choices.append((wanted,) if wanted else (b"%d" % own, b""))
+        return [b"!/cred/" + b"/".join((*chosen, fields[3])) for chosen in product(*choices)]
+
+    def subscribe(self, one: Account, pattern: bytes) -> None:
+        meant = self.meant(one, pattern)
+        together = sum(other.count for other in self.accounts if other.who == one.who)
+        if len(pattern) > LIMITS.max_pattern:
+            self.refuse(one, "pattern_too_long", pattern[:64])
+        elif not meant or not all(self.may_hold(one, each) for each in (pattern, *meant)):
+            self.refuse(one, "not_permitted", pattern)
+        elif one.count + len(meant) > LIMITS.max_subscriptions or together + len(meant) > LIMITS.user.subscriptions:
+            self.refuse(one, "too_many_subscriptions", pattern)
+        else:
+            for each in meant:
+                one.patterns[each] = one.patterns.get(each, 0) + 1
+
+    def unsubscribe(self, one: Account, pattern: bytes) -> None:
+        held = [each for each in self.meant(one, pattern) if each in one.patterns]
+        for each in held:
+            one.patterns[each] -= 1
+            if not one.patterns[each]:
+                del one.patterns[each]
+        if not held:
+            self.refuse(one, "not_subscribed", pattern[: LIMITS.max_pattern])
+
+    def control(self, one: Account, key: bytes, payload: bytes) -> None:
+        peer = one.peer.client.peer
+        if key in (b"echo/on", b"echo/off"):
+            one.echo = key == b"echo/on"
+        elif key in (frames.META_ON, frames.META_OFF):
+            one.meta = key == frames.META_ON
+        elif key in (frames.LOCAL_ON, frames.LOCAL_OFF):
+            one.local = key == frames.LOCAL_ON
+        elif key in (frames.BATCH_ON, frames.BATCH_OFF):
+            pass  # the same frames come, whichever way they are packed
+        elif key == frames.WHOAMI:
+            one.due.append((b"CMSG", key, one.identity))
+        elif key == frames.SYNC:
+            one.due.append((b"CMSG", key, payload))
+        elif key == frames.CRED_WHOAMI:
+            one.due.append((b"CMSG", key, b"!/cred/%d/%d/%d" % (peer.gid, peer.uid, peer.pid)))
+        elif key == frames.TAG:
+            if self.ruled and one.who == ANN:
+                self.refuse(one, "not_permitted", frames.TAG)
+            elif len(payload) > 32 or (payload and (not is_legal(payload) or any(byte in b"/*?!" for byte in payload))):
+                self.refuse(one, "bad_tag", payload[:64])
+            else:
+                one.tag = payload
+        elif key == frames.STATS:
+            self.refuse(one, "unknown_listing", payload[:64] or b"")
+        else:
+            self.refuse(one, "unknown_control", key)
+
+    def publish(self, one: Account, key: bytes, payload: bytes) -> None:
+        self.published += 1
+        secret = key.startswith(b"!/cred/")
+        parts = key.split(b"/")
+        whole = secret and len(parts) >= 6 and all(part.isdigit() or not part for part in parts[2:5])
+        if key.startswith((b"!/bccn/", b"!/tap/")) or (secret and not whole):
+            self.refuse(one, "reserved_key", key)
+            return
+        if not self.may_publish(one, key):
+            self.refuse(one, "not_permitted", key)
+            return
+        bridged = is_legal(key) and not key.startswith((b"!?", b"!/"))
+        for other in self.accounts:
+            if (other is not one or one.echo) and self.gets(other, key, bridged):
+                if other.meta and bridged:
+                    other.due.append((b"META", key, one.identity, payload, b"local" if one.local else b""))
+                else:
+                    other.due.append((b"MSG", key, payload))
+        if key.startswith(b"!/") or one.local:
+            return
+        if not is_legal(key):
+            self.refuse(one, "bad_channel", key)
+        elif not bridged:
+            self.refuse(one, "bad_target", key)
+        elif len(payload) > 1400:
+            self.refuse(one, "too_long", key)
+        else:
+            self.sent += 1
+
+    @staticmethod
+    def gets(other: Account, key: bytes, bridged: bool) -> bool:
+        if key.startswith(b"!/"):
+            kind = b"!/cred/" if key.startswith(b"!/cred/") else b"!"
+            mine = [
+                text
+                for text in other.patterns
+                if text.startswith(kind)
+                and not text.startswith(b"!/tap/")
+                and (kind == b"!/cred/" or not text.startswith(b"!/cred/"))
+            ]
+            return any(naive.matches("path", text, key) for text in mine)
+        if key == b"!":
+            return True
+        if key.startswith(b"!"):
+            if not bridged:
+                return False
+            target = key[1:]
+            last = target.split(b"/")[-1]
+            if last.isdigit():
+                return other.identity == target
+            target = target.removesuffix(b"/*")
+            return other.identity == target or other.identity.startswith(target + b"/")
+        return any(naive.matches(other.dialect, text, key) for text in other.patterns if not text.startswith(b"!"))
+
+    def reload(self, ruled: bool) -> None:
+        self.ruled = ruled
+        for one in self.accounts:
+            for pattern in list(one.patterns):
+                if not self.may_hold(one, pattern):
+                    del one.patterns[pattern]
+                    self.refuse(one, "not_permitted", pattern)
+            if one.tag and ruled and one.who == ANN:
+                one.tag = b""
+                self.refuse(one, "not_permitted", frames.TAG)
+
+
+def naming(chance: random.Random, accounts: list[Account], rest: list[bytes]) -> bytes:
+    """A key or a pattern that names some credentials of somebody."""
+    peer = chance.choice(accounts).peer.client.peer
+    fields = (chance.choice([b"", b"%d" % own]) for own in (peer.gid, peer.uid, peer.pid))
+    return b"!/cred/" + b"/".join((*fields, chance.choice(rest)))
+
+
+def packet_of(chance: random.Random, one: Account, accounts: list[Account]) -> bytes:
+    """Something that a client might send."""
+    kind = chance.random()
+    pattern = chance.choice([*PATTERNS, *[naming(chance, [one, one, *accounts], [b"x", b"", b"x/", b">", b"*"])] * 8])
+    if kind < 0.25:
+        return frames.subscribe(pattern) + chance.choice([b"", b"", b"\0", b"\0x"])
+    if kind < 0.4:
+        return frames.unsubscribe(chance.choice([*one.patterns, *one.patterns, pattern]))
+    if kind < 0.8:
+        secret = naming(chance, accounts, [b"x", b"y", b"x/y", b""])
+        key = chance.choice([*KEYS, *[secret] * 8, b"!" + one.identity, b"!" + one.base])
+        return frames.message(key, chance.choice([b"", b"x", b"\0", b"x:1|y", b"x" * 1000, b"x" * 3000]))
+    if kind < 0.95:
+        controls = [b"echo/on", b"echo/off", frames.META_ON, frames.META_OFF, frames.WHOAMI, frames.CRED_WHOAMI]
+        controls += [frames.BATCH_ON, frames.BATCH_OFF, frames.LOCAL_ON, frames.LOCAL_OFF]
+        others = [b"", b"nosuch", frames.GAP, frames.ERROR, frames.STATS, b"blocking/soft/", b"order/x", b"k" * 2000]
+        key = chance.choice([*controls, frames.SYNC, frames.TAG, frames.TAG, chance.choice(others)])
+        return frames.request(key, chance.choice([None, b"", b"x", b"door", b"a/b", b"t" * 32, b"t" * 33, b"a\0b"]))
+    return chance.choice(
+        [b"", b"MSG", b"MSG a", b"sub a", b"SUB", b"nonsense", b"\0" * 100, b" ", b"MSG  \0", b"X" * 500]
+    )
+
+
+def taken_apart(packet: bytes, due: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """A packet in the shape of what was to come."""
+    verb, key, payload = frames.read(packet)
+    if due[0] == b"META":
+        src, seq, received_ns, where, rest = frames.read_meta(payload)
+        assert where == "local"
+        assert received_ns > 0
+        assert (seq == 0) == (len(rest) > 1400 or due[4] == b"local")
+        return b"META", key, src, rest, due[4]
+    return verb, key, payload
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_client_gets_exactly_what_is_due_and_nothing_is_left_at_the_end(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    model = Model()
+    delivered = earlier = 0
+    checkers = ["path", "path", "broker", "sbus-dot"]
+    with Site(tmp_path, limits=LIMITS, others=checkers[1:]) as hub:
+        for step in range(STEPS):
+            what = chance.random()
+            if what < 0.05 or not model.accounts:
+                who = chance.choice([None, ANN, BOB])
+                checker = chance.randrange(len(checkers)) if who is None else chance.randrange(1, len(checkers))
+                if sum(one.who == who for one in model.accounts) < 4 and len(model.accounts) < 9:
+                    # One process of ours is many clients with one name; they differ in their tags only.
+                    peer = hub.connect(who=who, checker=checker)
+                    if who is None:
+                        base = b"relay01/%b/%d" % (Path("/proc/self/comm").read_bytes().rstrip(b"\n"), os.getpid())
+                    else:
+                        assert peer.process is not None
+                        base = b"relay01/%b/%d" % (who.program, peer.process.pid)
+                    model.accounts.append(Account(peer, who, checkers[checker], base))
+            elif what < 0.08:
+                model.accounts.pop(chance.randrange(len(model.accounts))).peer.close()
+                turn_until(hub.loop, lambda: len(hub.bus.clients) == len(model.accounts))
+            elif what < 0.12:
+                model.reload(chance.random() < 0.5)
+                hub.rules = tuple(RULES if model.ruled else ())
+                hub.reload(rules=hub.rules)
+            elif what < 0.15:
+                hub.die()
+                earlier, delivered, model.published = earlier + delivered, 0, 0
+                model.errors.clear()
+            else:
+                one = chance.choice(model.accounts)
+                for _ in range(chance.randint(1, 8)):
+                    packet = packet_of(chance, one, model.accounts)
+                    model.take(one, packet)
+                    one.peer.send(packet)
+            hub.settle()
+            for one in model.accounts:
+                got, due, one.due = unbatched(one.peer.waiting()), one.due, []
+                assert len(got) == len(due), (step, got, due)
+                for packet, expected in zip(got, due, strict=True):
+                    assert taken_apart(packet, expected) == expected, step
+                    delivered += expected[0] != b"CMSG"
+                client = one.peer.client
+                assert client.identity == one.identity
+                assert hub.routes.patterns(client.fd) == one.patterns
+                assert client.subscriptions == one.count
+            every_charge_is_what_is_kept(hub)
+            counters = hub.bus.counters
+            assert counters.errors == {reason: count for reason, count in model.errors.items() if count}
+            assert (counters.published, counters.deliveries, len(hub.sent)) == (model.published, delivered, model.sent)
+        assert dropped(hub) == {}
+        assert set(counters.ended.values()) == set(counters.held.values()) == {0}
+        assert earlier + delivered > STEPS / 10
+        last: dict[bytes, int] = {}
+        for datagram in hub.sent:
+            src, seq = datagram.partition(b"]")[2].split(b":")[:2]
+            assert int(seq) > last.get(src, 0), "a seq for two messages"
+            last[src] = int(seq)
+        for one in model.accounts:
+            one.peer.close()
+        turn_until(hub.loop, lambda: not hub.bus.clients)
+        nothing_is_left(hub)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_where_publishers_wait_every_message_is_accounted_for_once_in_its_order(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(200 + seed)
+    limits = BusLimits(
+        queue_messages=8, queue_bytes=20_000, patience=chance.choice([60.0, 0.02]),
+        user=UserLimits(rate=chance.choice([0.0, 2000.0])),
+    )  # fmt: skip
+    earlier = lost = 0
+    with Site(tmp_path, limits=limits, others=["path"]) as hub:
+        readers = [hub.connect(b"a", who=who) for who in (None, ANN, BOB, ANN)]
+        publishers = [hub.connect(who=who) for who in (None, ANN, BOB, ANN)]
+        got: list[list[bytes]] = [[] for _ in readers]
+        for reader in readers:
+            reader.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, TINY)
+        published = [0] * len(publishers)
+        ended: set[int] = set()
+        for _ in range(STEPS):
+            reader = chance.choice(readers)
+            if chance.random() < 0.2:
+                reader.send(
+                    frames.request(frames.SOFT + chance.choice([mode for mode in SOFT_MODES if mode != b"error"])),
+                    frames.request(frames.HARD + chance.choice([mode for mode in HARD_MODES if mode != b"error"])),
+                )
+            place = chance.randrange(len(publishers))
+            for _ in range(chance.randint(0, 6)):
+                if place in ended:
+                    break
+                try:
+                    publishers[place].sock.send(
+                        frames.message(b"a", b"%d %d " % (place, published[place]) + b"x" * chance.choice([1, 900]))
+                    )
+                except BlockingIOError:
+                    break
+                published[place] += 1
+            if chance.random() < 0.01 and len(ended) < 3:
+                ended.add(place)
+                publishers[place].close()
+            if chance.random() < 0.05:
+                hub.reload()
+            elif chance.random() < 0.02:
+                earlier, lost = earlier + hub.bus.counters.published, lost + sum(dropped(hub).values())
+                hub.die()
+            hub.turn(chance.randrange(3))
+            number = chance.randrange(len(readers))
+            if chance.random() < 0.5:
+                got[number] += readers[number].waiting()
+
+        def settled() -> bool:
+            for number, reader in enumerate(readers):
+                got[number] += reader.waiting()
+            return (
+                earlier + hub.bus.counters.published == sum(published)
+                and not hub.bus.queue_bytes
+                and not hub.bus._waiting._held
+            )
+
+        turn_until(hub.loop, settled, "everything to be published and to be read")
+        hub.settle()
+        assert settled()
+        assert hub.bus.counters.ended == {"slow": 0, "pid_reused": 0, "bug": 0}
+        for number, reader in enumerate(readers):
+            found = messages(got[number], b"a")
+            assert len(found) + gaps(got[number]) == sum(published)
+            assert reader.client.loss == gaps(got[number])
+            for place in range(len(publishers)):
+                mine = [int(payload.split()[1]) for payload in found if payload.startswith(b"%d " % place)]
+                assert mine == sorted(set(mine))
+        assert lost + sum(dropped(hub).values()) == sum(reader.client.loss for reader in readers)
+        for peer in (*readers, *publishers):
+            peer.close()
+        turn_until(hub.loop, lambda: not hub.bus.clients)
+        nothing_is_left(hub)

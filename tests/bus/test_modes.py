@@ -1,0 +1,489 @@
+"""Modes of clients that read slowly: soft and hard limits, orders, rates, and which publishers wait."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bccnd.bus.access import everybody
+from bccnd.bus.fanout import HARD_MODES, SOFT_MODES, BusLimits
+from bccnd.core import frames
+from bccnd.core.quota import UserLimits
+from tests.bus import packets as net_packets
+from tests.bus.packets import accounted, collect, from_segment, mode, numbers, unbatched
+from tests.support import ANN, BOB, Hub, Peer, Who, dropped, gaps, messages, refusals, slow, turn_until
+
+#: small enough for a socket that keeps little, and too large for many of them
+PART = b"x" * 1000
+numbered = partial(net_packets.numbered, tail=PART)
+clog = partial(net_packets.clog, tail=PART)
+
+
+def is_held(peer: Peer) -> bool:
+    return peer.client.held is not None
+
+
+def blocked(hub: Hub, soft: str = "block", hard: str = "") -> tuple[Peer, Peer, int]:
+    """A client that blocks, a publisher, and how many messages have been sent to the client."""
+    one, publisher = slow(hub, b"a"), hub.connect()
+    mode(one, soft, hard)
+    return one, publisher, clog(hub, one)
+
+
+#: messages a second: one may come at once, and no other within the time of a test
+SELDOM = 0.01
+
+
+def rated(folder: Path, rate: float) -> Hub:
+    return Hub(folder, limits=BusLimits(user=UserLimits(rate=rate)), others=[("path", everybody)])
+
+
+def let_pass(hub: Hub, peer: Peer, seconds: float) -> None:
+    """Set back what the bus has noted of the time, as if so much more had passed."""
+    peer.client.progress -= seconds
+    for timer in hub.loop._timers:
+        timer.when -= seconds
+    hub.turn()
+
+
+def test_with_soft_discard_nothing_waits_but_the_gap(small: Hub) -> None:
+    one = slow(small, b"a")
+    mode(one, soft="discard")
+    from_segment(small, [one], numbered(0, 50))
+    assert (one.client.queue.messages, one.client.queue.bytes, len(one.client.queue)) == (0, 0, 1)
+    packets = one.all()
+    assert numbers(packets) == list(range(len(packets) - 1))
+    assert packets[-1] == frames.gap(50 - len(packets) + 1)
+    assert dropped(small) == {"not_queued": gaps(packets)}
+    assert one.client.loss == gaps(packets)
+    from_segment(small, [one], [b"MSG a\x009999"])
+    assert numbers(one.all()) == [9999]
+
+
+def test_neither_the_segment_nor_the_daemon_itself_waits(small: Hub) -> None:
+    small.egress.open(b"relay01/bccnd/1")
+    one, daemons = slow(small, b"a"), slow(small, b"!/bccn/", b"heartbeat/")
+    mode(one, soft="block", hard="block")
+    from_segment(small, [one], numbered(0, 100))
+    assert one.client.queue.messages == 20
+    packets = one.all()
+    assert gaps(packets) == small.bus.counters.dropped["queue_messages"] == 100 - len(messages(packets, b"a")) > 0
+    mode(daemons, soft="block", hard="block")
+    for number in range(100):
+        small.bus.announce(frames.LIVENESS + b"x", b"%d" % number)
+        small.bus.publish(b"relay01/bccnd/1", b"heartbeat/x", b"", b"MSG heartbeat/x\0")
+    packets = daemons.all()
+    assert sum(packet.startswith(b"MSG") for packet in packets) + gaps(packets) == 200
+
+
+def test_with_hard_block_publishers_wait_while_the_queue_is_full_and_go_on_when_it_is_half_empty(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, hard="block")
+    publisher.send(*numbered(0, 200))
+    small.settle()
+    assert is_held(publisher)
+    assert one.client.queue.messages == 20
+    got: list[bytes] = []
+    while is_held(publisher):
+        got += one.waiting()
+        before = one.client.queue.messages
+        small.turn(2)
+    # When it went on, half of the queue had been taken, and not more than one look at the socket before.
+    assert before > 10 or one.client.queue.messages >= 10
+    got += collect(one, 200 - len(got))
+    assert numbers(got) == list(range(200))
+    assert dropped(small) == {}
+
+
+@pytest.mark.parametrize("short", [0, 1, 10, 50, 100])
+def test_with_hard_block_and_a_queue_that_is_full_in_bytes_publishers_wait_too(tmp_path: Path, short: int) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_messages=10_000, queue_bytes=20_000)) as hub:
+        one, publisher = slow(hub, b"a"), hub.connect()
+        mode(one, hard="block")
+        one.send(frames.request(frames.META_ON))
+        one.all()
+        count = clog(hub, one, 15)
+        # As it was sent it still fits, but not with what meta puts before it.
+        room = 20_000 - one.client.queue.bytes - len(b"MSG a\0") - short
+        publisher.send(b"MSG a\0" + b"x" * room, *numbered(0, 50))
+        hub.settle()
+        assert is_held(publisher)
+        assert one.client.queue.bytes <= 20_000
+        assert gaps(collect(one, count + 51)) == 0
+        assert dropped(hub) == {}
+
+
+def test_a_message_that_is_larger_than_the_whole_queue_does_not_block_for_ever(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_bytes=10_000)) as hub:
+        one, publisher = slow(hub, b"a"), hub.connect()
+        mode(one, hard="block")
+        publisher.send(*numbered(0, 5), b"MSG a\0" + b"y" * 20_000, *numbered(5, 1))
+        hub.settle()
+        packets = collect(one, 7)
+        assert numbers(packet for packet in packets if packet[-1:] != b"y") == list(range(6))
+        assert publisher.all() == [frames.error("too_long", b"a")]
+
+
+@pytest.mark.parametrize(
+    ("blocker", "publisher", "waits"),
+    [(ANN, ANN, True), (ANN, BOB, False), (ANN, None, False), (None, ANN, True), (None, None, True)],
+)
+@pytest.mark.parametrize(("soft", "hard"), [("block", "discard"), ("queue", "block")])
+def test_a_client_blocks_publishers_of_its_user_and_root_blocks_all(
+    town: Hub, blocker: Who | None, publisher: Who | None, waits: bool, soft: str, hard: str
+) -> None:
+    one, other = slow(town, b"a", who=blocker), town.connect(who=publisher)
+    mode(one, soft=soft, hard=hard)
+    clog(town, one, 20)
+    other.publish(b"a", b"1")
+    town.settle()
+    assert is_held(other) is waits
+    assert town.bus.counters.held["slow_reader"] == waits
+
+
+def test_messages_for_others_do_not_wait(small: Hub) -> None:
+    _, publisher, _ = blocked(small)
+    other = small.connect(b"b")
+    publisher.publish(b"b", b"x")
+    publisher.publish(b"!/a", b"x")
+    assert messages(other.all(), b"b") == [b"x"]
+    assert not is_held(publisher)
+
+
+@pytest.mark.parametrize("key", [b"a", b"two words", b"!/app/x", b"!", b"!relay01/*"])
+@pytest.mark.parametrize("meta", [False, True])
+def test_whatever_the_form_of_the_key_its_publisher_waits(small: Hub, key: bytes, meta: bool) -> None:
+    one, publisher = slow(small, b"", b"!/"), small.connect()
+    mode(one, soft="block")
+    if meta:
+        one.send(frames.request(frames.META_ON))
+        small.settle()
+    count = clog(small, one)
+    publisher.send(frames.request(frames.ECHO + b"off"))
+    publisher.publish(key, b"x")
+    small.settle()
+    assert is_held(publisher)
+    assert collect(one, count + 1)[-1].endswith(b"x")
+
+
+def test_what_a_publisher_sends_behind_a_message_that_waits_is_done_behind_it(small: Hub) -> None:
+    one, publisher, count = blocked(small)
+    publisher.publish(b"a", b"%04d" % count)
+    publisher.send(b"SUB b", b"CMSG !/bccn/sync\0now")
+    small.settle()
+    assert publisher.client.subscriptions == 0
+    collect(one, count + 1)
+    assert publisher.hear() == b"CMSG !/bccn/sync\0now"
+    assert publisher.client.subscriptions == 1
+
+
+def test_a_publisher_that_waits_still_gets_what_is_for_it(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), slow(small, b"b")
+    mode(one, soft="block")
+    clog(small, one)
+    publisher.publish(b"a", b"x")
+    small.settle()
+    for number in range(30):
+        small.bus.deliver([((publisher.client.fd,), b"MSG b\0%04d" % number + PART)])
+    assert is_held(publisher)
+    collect(publisher, 30)
+    assert is_held(publisher)
+    small.bus.deliver([((publisher.client.fd,), b"MSG b\x000030")])
+    assert numbers([publisher.hear()], b"b") == [30]
+
+
+def test_no_client_waits_for_itself(small: Hub) -> None:
+    one = slow(small, b"a")
+    mode(one, soft="block", hard="block")
+    one.send(*numbered(0, 50))
+    small.settle()
+    assert not is_held(one)
+    packets = one.all()
+    assert accounted(packets) == 50
+
+
+def test_two_that_wait_for_each_other_and_do_not_read_wait_only_as_long_as_patience_lasts(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.05)) as hub:
+        pair = slow(hub, b"a"), slow(hub, b"a")
+        for one in pair:
+            mode(one, soft="block")
+        for one in pair:
+            one.send(*numbered(0, 20))
+        turn_until(hub.loop, lambda: hub.bus.counters.published == 40, "all that was sent")
+        for one in pair:
+            packets = one.all()
+            assert accounted(packets) == 40
+
+
+def test_a_publisher_waits_for_one_blocker_after_the_other(small: Hub) -> None:
+    pair = slow(small, b"a"), slow(small, b"a")
+    publisher = small.connect()
+    counts = []
+    for one in pair:
+        mode(one, soft="block")
+        counts.append(clog(small, one))
+    publisher.publish(b"a", b"9999")
+    small.settle()
+    for number in (0, 1):
+        collect(pair[number], counts[number])
+        small.settle()
+        assert is_held(publisher) is (number == 0)
+    for one in pair:
+        assert numbers([one.hear()]) == [9999]
+    assert small.bus.counters.held["slow_reader"] in (1, 2)
+
+
+def test_who_ends_while_it_waits_loses_nothing_and_costs_no_turns(small: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, publisher, count = blocked(small)
+    publisher.send(*numbered(count, 50))
+    small.settle()
+    assert is_held(publisher)
+    publisher.close()
+    events: list[object] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(small.bus, "_on_event", lambda *event: events.append(event))
+        small.turn(50)
+    assert events == []
+    assert publisher.client.open
+    assert not small.loop.watches(publisher.client.fd)
+    assert numbers(collect(one, count + 50)) == list(range(count + 50))
+    turn_until(small.loop, lambda: len(small.bus.clients) == 1, "the end of the publisher")
+
+
+def test_a_publisher_that_shuts_its_side_while_it_waits_loses_nothing_and_gets_on(small: Hub) -> None:
+    one, publisher, count = blocked(small)
+    publisher.send(b"SUB b")
+    publisher.send(*numbered(count, 10))
+    publisher.sock.shutdown(socket.SHUT_WR)
+    small.turn(20)
+    assert numbers(collect(one, count + 10)) == list(range(count + 10))
+    small.settle()
+    small.bus.deliver([((publisher.client.fd,), b"MSG b\0x")])
+    assert publisher.hear() == b"MSG b\0x"
+
+
+@pytest.mark.parametrize("cause", ["end", "full queue", "queue", "discard", "error"])
+def test_a_client_that_no_longer_blocks_lets_publishers_go_on(small: Hub, cause: str) -> None:
+    one, publisher, count = blocked(small, hard="error" if cause == "full queue" else "")
+    other = small.connect(b"a")
+    publisher.publish(b"a", b"%04d" % count)
+    small.settle()
+    assert is_held(publisher)
+    if cause == "end":
+        one.close()
+    elif cause == "full queue":
+        from_segment(small, [one], numbered(0, 30))
+    else:
+        mode(one, soft=cause)
+    assert numbers(collect(other, 1)) == [count]
+    assert publisher.all() == []
+    assert small.bus._waiting._held == {}
+    if cause in ("queue", "discard"):
+        packets = one.all()
+        assert numbers(packets)[:count] == list(range(count))
+        assert accounted(packets) == count + 1
+        assert gaps(packets) == (cause == "discard")
+    else:
+        assert not one.client.open
+
+
+def test_a_mode_that_still_blocks_lets_no_publisher_go_on(small: Hub) -> None:
+    one, publisher, _ = blocked(small)
+    publisher.send(*numbered(0, 100))
+    small.settle()
+    for again in ({"soft": "block"}, {"hard": "block"}, {"hard": "error"}, {"order": "stack"}):
+        mode(one, **again)
+        assert is_held(publisher)
+    one.send(frames.request(frames.ECHO + b"off"))
+    small.settle()
+    assert is_held(publisher)
+    assert one.client.queue.messages == 1
+    # From now on publishers wait only for a full queue.
+    mode(one, soft="queue", hard="block")
+    assert is_held(publisher)
+    assert one.client.queue.messages == 20
+
+
+def test_who_reads_nothing_blocks_only_when_it_has_read_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.05)) as hub:
+        one, publisher, count = blocked(hub)
+        publisher.send(*numbered(count, 100))
+        turn_until(hub.loop, lambda: hub.bus.counters.published == 100, "the end of patience")
+        assert [bool(one.client.patient)] == [False]
+        assert publisher.all() == []
+        (record,) = [one for one in caplog.records if "has read nothing for 0.05 s" in one.getMessage()]
+        assert vars(record)["remedy"]
+        packets = one.all()
+        assert accounted(packets) == count + 100
+        assert gaps(packets) == sum(dropped(hub).values()) > 0
+        # From now on it is waited for again.
+        assert one.client.patient
+        hub.reload(dataclasses.replace(hub.bus.limits, patience=3600.0))
+        clog(hub, one)
+        publisher.publish(b"a", b"x")
+        hub.settle()
+        assert is_held(publisher)
+
+
+@pytest.mark.parametrize(("soft", "hard"), [("block", "discard"), ("queue", "block")])
+def test_a_client_that_has_not_read_for_long_does_not_end_the_first_publisher(small: Hub, soft: str, hard: str) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft=soft, hard=hard)
+    count = clog(small, one, 20)
+    let_pass(small, one, small.bus.limits.patience + 1)
+    publisher.publish(b"a", b"%04d" % count)
+    small.settle()
+    assert small.bus.counters.ended == {"slow": 0, "pid_reused": 0, "bug": 0}
+    assert publisher.client.open
+    assert publisher.all() == []
+    packets = one.all()
+    assert accounted(packets) == count + 1
+
+
+def test_without_patience_no_publisher_waits(tmp_path: Path) -> None:
+    with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.0)) as hub:
+        one, publisher, count = blocked(hub)
+        publisher.send(*numbered(0, 100))
+        assert publisher.all() == []
+        packets = one.all()
+        assert accounted(packets) == count + 100
+
+
+def test_a_client_that_reads_slowly_blocks(hub: Hub) -> None:
+    # The kernel calls a socket writable only once most of what it keeps has been read. One that reads a little now and
+    # then reads all the same.
+    one, publisher = hub.connect(b"a"), hub.connect()
+    mode(one, soft="block")
+    count = clog(hub, one)
+    publisher.send(*numbered(count, 10))
+    hub.settle()
+    assert is_held(publisher)
+    for _ in range(5):
+        assert one.sock.recv(10_000)
+        let_pass(hub, one, hub.bus.limits.patience + 1)
+        assert one.client.patient, "it has read something in the meantime"
+        assert is_held(publisher)
+    let_pass(hub, one, hub.bus.limits.patience + 1)
+    assert not one.client.patient, "it has read nothing any more"
+    assert not is_held(publisher)
+
+
+def test_holding_up_again_and_again_leaves_no_timers_behind(small: Hub) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft="block")
+    before = len(small.loop._timers)
+    publisher.send(*numbered(0, 300))
+    collect(one, 300)
+    assert small.bus.counters.held["slow_reader"] > 20
+    assert len(small.loop._timers) - before <= 2
+
+
+def test_a_publisher_above_the_rate_is_slowed_and_loses_nothing(tmp_path: Path) -> None:
+    with rated(tmp_path, 50.0) as hub:
+        one, publisher = hub.connect(b"a"), hub.connect()
+        before = time.monotonic()
+        publisher.send(*numbered(0, 80))
+        publisher.send(b"CMSG !/bccn/sync\0done")
+        assert numbers(collect(one, 80)) == list(range(80))
+        # 50 at once, and the other 30 at 50 a second.
+        assert time.monotonic() - before >= 30 / 50 - 0.01
+        assert publisher.hear() == b"CMSG !/bccn/sync\0done"
+        assert hub.bus.counters.held["rate"] > 0
+        assert dropped(hub) == {}
+        assert hub.bus.counters.errors == {}
+
+
+def test_all_clients_of_a_user_share_one_rate_for_messages_until_it_is_taken_away(tmp_path: Path) -> None:
+    with rated(tmp_path, SELDOM) as hub:
+        pair = hub.connect(), hub.connect()
+        pair[0].send(*[b"SUB b", b"UNSUB b", b"CMSG echo/on", b"CMSG !/bccn/whoami", b"nonsense"] * 20)
+        assert len(pair[0].all()) == 40
+        pair[0].publish(b"a", b"x")
+        pair[0].all()
+        assert not is_held(pair[0])
+        pair[1].publish(b"a", *[b"x"] * 25)
+        hub.settle()
+        assert is_held(pair[1])
+        hub.reload(BusLimits())
+        turn_until(hub.loop, lambda: hub.bus.counters.published == 26)
+        pair[1].publish(b"a", *[b"x"] * 500)
+        pair[1].all()
+        assert hub.bus.counters.held["rate"] == 1
+
+
+def test_drain_takes_what_publishers_that_wait_have_sent(small: Hub) -> None:
+    one, publisher, count = blocked(small)
+    other = small.connect(b"a")
+    publisher.publish(b"a", *(b"%04d" % number for number in range(count, count + 100)))
+    small.settle()
+    assert is_held(publisher)
+    small.bus.stop_accepting()
+    one.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    small.bus.drain(time.monotonic() + 60)
+    assert numbers(other.waiting()) == list(range(count, count + 100))
+    packets = one.waiting()
+    assert accounted(packets) == count + 100
+    assert len(small.sent) == 100
+
+
+def test_drain_takes_what_slowed_publishers_have_sent(tmp_path: Path) -> None:
+    with rated(tmp_path, SELDOM) as hub:
+        one, publisher = hub.connect(b"a"), hub.connect()
+        publisher.send(*numbered(0, 50))
+        publisher.close()
+        hub.settle()
+        hub.bus.drain(time.monotonic() + 60)
+        assert numbers(one.waiting()) == list(range(50))
+
+
+@pytest.mark.parametrize("order", ["queue", "stack", "random"])
+def test_in_every_order_a_message_that_no_packet_to_this_client_can_hold_is_a_gap(hub: Hub, order: str) -> None:
+    one = slow(hub, b"a")
+    mode(one, order=order)
+    count = clog(hub, one)
+    from_segment(hub, [one], [b"MSG a\x000", b"MSG a\0" + b"y" * 1_000_000, b"MSG a\0z"])
+    packets = collect(one, count + 3)
+    assert len(messages(packets, b"a")) == count + 2
+    assert gaps(packets) == 1
+    assert dropped(hub) == {"too_big": 1}
+    assert one.client.account.queue_bytes == 0
+
+
+@pytest.mark.parametrize("hard", [name.decode() for name in HARD_MODES])
+@pytest.mark.parametrize("soft", [name.decode() for name in SOFT_MODES])
+@pytest.mark.parametrize("order", ["queue", "stack", "random"])
+@pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
+def test_in_every_mode_all_that_was_sent_is_got(small: Hub, soft: str, hard: str, order: str, together: bool) -> None:
+    one, publisher = slow(small, b"a"), small.connect()
+    mode(one, soft, hard, order)
+    one.send(frames.request(frames.BATCH_ON if together else frames.BATCH_OFF))
+    packets: list[bytes] = []
+    for number in range(120):
+        if one.client.open:
+            from_segment(small, [one], numbered(5000 + number, 1))
+        publisher.send(*numbered(number, 1))
+        small.settle()
+        if number % 30 == 29:
+            packets += unbatched(filter(None, one.waiting()))
+            small.turn(2)
+    if "error" in (soft, hard) and not one.client.open:
+        assert small.bus.counters.ended["slow"] == 1
+    else:
+        packets += unbatched(collect(one, 240 - accounted(packets)))
+        found = numbers(packets)
+        assert len(set(found)) == len(found) == small.bus.counters.deliveries
+        # Where publishers wait the segment overtakes them.
+        for series in ([it for it in found if it < 5000], [it for it in found if it >= 5000]):
+            assert order != "queue" or series == sorted(series)
+        assert gaps(packets) == sum(dropped(small).values()) == one.client.loss
+        assert refusals(packets) == []
+    assert publisher.all() == []
+    assert small.bus.counters.published == 120
+    waits = soft == "block" or (soft, hard) == ("queue", "block")
+    assert bool(small.bus.counters.held["slow_reader"]) is waits
+    assert small.bus.queue_bytes == 0

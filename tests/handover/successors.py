@@ -1,0 +1,350 @@
+"""A bus that is killed and begun anew: what outlives a daemon here is what outlives it in service, and nothing else."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import select
+import socket
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from bccnd.bus.access import Rule, everybody
+from bccnd.bus.fanout import BusLimits, Client
+from bccnd.bus.segment_reader import SegmentReader
+from bccnd.bus.server import Bus, Entrance
+from bccnd.core import frames
+from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.counters import Histogram, SegmentCounters
+from bccnd.core.dedup import DedupRules, TrackerTable
+from bccnd.core.egress import Egress
+from bccnd.core.identity import identity, tagged
+from bccnd.core.ingress import Ingress
+from bccnd.core.integrity import IntegrityChecker
+from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.routes import Routes
+from bccnd.core.tracker_log import TrackerLog, replay
+from bccnd.errors import BadFrame
+from bccnd.handover.restore import Handover
+from bccnd.native.inflight_layout import InflightInput
+from bccnd.net.listen import listen_abstract, listen_unix
+from bccnd.net.loop import READABLE, Loop
+from bccnd.net.segment import Peers, Segment, SegmentOptions
+from tests.bus.packets import unbatched
+from tests.support import BROADCAST, ROOT, Hub, Peer, free_port, unhurried
+
+_OURS: Final = str(ROOT / "bccnd") + os.sep
+
+
+class Killed(BaseException):
+    """The end of a daemon, which none of its code is to catch."""
+
+
+class Store:
+    """Keeps copies of descriptors by name, as systemd does: what it has already it does not take twice."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, list[int]] = {}
+        #: names for which there is no room
+        self.full = False
+
+    def store(self, name: str, *descriptors: int) -> bool:
+        if self.full:
+            return False
+        held = self.kept.setdefault(name, [])
+        held += [os.dup(fd) for fd in descriptors if not any(os.path.sameopenfile(fd, one) for one in held)]
+        return True
+
+    def forget(self, name: str) -> None:
+        for fd in self.kept.pop(name, ()):
+            os.close(fd)
+
+    def passed(self) -> list[tuple[str, int]]:
+        """What a new process gets: copies, in no particular order."""
+        found = [(name, os.dup(fd)) for name, fds in self.kept.items() for fd in fds]
+        random.Random(len(found)).shuffle(found)
+        return found
+
+    def put(self, name: str, *descriptors: int) -> None:
+        """Somebody has stored these, which are ours from now on."""
+        self.kept.setdefault(name, []).extend(descriptors)
+
+    def file(self, name: str) -> int:
+        """What of all that has this name is a file."""
+        (found,) = [fd for fd in self.kept[name] if not stat.S_ISSOCK(os.fstat(fd).st_mode)]
+        return found
+
+    def close(self) -> None:
+        for name in list(self.kept):
+            self.forget(name)
+
+
+class Trap:
+    """Kills whoever comes by the ``at``-th line of our code that is not compiled; with 0 it only counts ``lines``."""
+
+    def __init__(self, at: int = 0) -> None:
+        self.at = at
+        self.lines = 0
+
+    def _on_call(self, frame: FrameType, event: str, arg: object) -> Any:
+        return self._on_line if frame.f_code.co_filename.startswith(_OURS) else None
+
+    def _on_line(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event == "line":
+            self.lines += 1
+            if self.lines == self.at:
+                raise Killed
+        return self._on_line
+
+    @contextmanager
+    def armed(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self._on_call)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
+class Site(Hub):
+    """A hub whose daemon can be killed and begun anew; with ``segment`` real sockets bring it datagrams."""
+
+    handover: Handover
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        limits: BusLimits | None = None,
+        dialect: str = "path",
+        rules: Iterable[Rule] = (),
+        others: Iterable[str] = (),
+        segment: bool = False,
+    ) -> None:
+        self.path = str(folder / "bus.sock")
+        self.sent: list[bytes] = []
+        self.answer = None
+        self.limits = unhurried(limits or BusLimits())
+        self.rules = tuple(rules)
+        self.dialect = DIALECTS[dialect]
+        self.names = [dialect, *others]
+        self.store = Store()
+        self._peers: list[Peer] = []
+        self._listeners = [listen_unix(self.path, 0o600, None), *(listen_abstract() for _ in others)]
+        self.addresses = [one.getsockname() for one in self._listeners]
+        self.options = self.wire = None
+        if segment:
+            self.options = SegmentOptions("here", BROADCAST, free_port(), receive_buffer=1 << 18)
+            self.wire = Segment(self.options).sock
+            self.program = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self.program.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            self.program.bind(("127.0.0.1", 0))
+        self.reachable: list[Callable[[], object]] = []
+        self.start()
+
+    def start(self, trap: Trap | None = None) -> None:
+        """Begin a daemon, as `bccnd.daemon` does. It may be killed meanwhile."""
+        with nullcontext() if trap is None else trap.armed():
+            self._start()
+
+    def _start(self) -> None:
+        undo = self.reachable
+        self.loop = Loop()
+        undo.append(partial(_close_loop, self.loop))
+        self.sources = TrackerTable(DedupRules())
+        self.anonymous = AnonymousDedup(2.0)
+        self.liveness = Liveness(self.sources, LivenessRules(), time.monotonic())
+        self.routes = Routes(self.dialect)
+        self.egress = Egress(IntegrityChecker(), self.sources)
+        self.ingress: Ingress = Ingress(IntegrityChecker(), self.sources, self.anonymous, self.routes)
+        handover = self.handover = Handover.__new__(Handover)
+        undo.append(partial(drop, handover))
+        handover.__init__(self.store, self.store.passed(), self.loop.soon)  # type: ignore[misc]
+        entrances = []
+        for listener, name in zip(self._listeners, self.names, strict=True):
+            own = listener.dup()
+            own.setblocking(False)
+            undo.append(own.close)
+            entrances.append(Entrance(own, DIALECTS[name], everybody))
+        bus = self.bus = Bus.__new__(Bus)
+        undo.append(partial(_drop_bus, bus))
+        bus.__init__(  # type: ignore[misc]
+            self.loop,
+            entrances,
+            self.routes,
+            partial(identity, b"relay01"),
+            tagged,
+            self.access(self.rules),
+            self.limits,
+            egress=self.egress,
+            broadcast=self._broadcast,
+            handover=handover,
+        )
+        unfinished = handover.unfinished
+        self.found = replay(
+            handover.take_tracker_logs(),
+            self.sources,
+            self.anonymous,
+            self.liveness,
+            now=time.monotonic(),
+            clock_us=time.time_ns() // 1000,
+            skip_serial=unfinished.serial if unfinished is not None else 0,
+        )
+        self.tracker_log = TrackerLog(
+            self.sources, self.anonymous, self.liveness, handover.new_tracker_log(), time.monotonic()
+        )
+        self.ingress.tracker_log = self.tracker_log
+        had = bus.restore()
+        if unfinished is not None:
+            bus.replay_input(unfinished, had, self._feed_again)
+        if self.options is not None and self.wire is not None:
+            segment = self.segment = Segment(self.options, self.wire.dup())
+            undo.append(segment.close)
+            segment.receive_into(handover.inflight, 0)
+            self.counters = segment.counters
+            intake = SegmentReader(segment, self.ingress, bus.fanout, Histogram(), handover.inflight, self.tracker_log)
+            self.loop.watch(intake.fileno(), READABLE, intake.on_readable)
+        for peer in self._peers:
+            if hasattr(peer, "client"):
+                peer.client = self.by_number(peer.client.number) or peer.client
+
+    def _feed_again(self, unfinished: InflightInput) -> None:
+        peers = Peers.of(memoryview(unfinished.names), unfinished.name_size)
+        stamps = [unfinished.stamps[0] or time.time_ns(), *unfinished.stamps[1:]]
+        self.tracker_log.serial = unfinished.serial
+        now = unfinished.now or time.monotonic()
+        counters = SegmentCounters(unfinished.label.decode())
+        self.bus.deliver(self.ingress.feed_late(counters, list(unfinished.datagrams), peers, now, stamps))
+
+    def kill(self) -> None:
+        """End the daemon as SIGKILL does: its descriptors are closed, and nothing else happens."""
+        while self.reachable:
+            self.reachable.pop()()
+
+    def die(self, trap: Trap | None = None) -> None:
+        """Kill the daemon and begin another one."""
+        self.kill()
+        self.start(trap)
+
+    def stop(self) -> None:
+        """End the daemon as SIGTERM does."""
+        self.bus.stop_accepting()
+        self.bus.drain(time.monotonic() + 0.05)
+        self.bus.close()
+        self.kill()
+
+    def by_number(self, number: int) -> Client | None:
+        return next((one for one in self.bus.clients.values() if one.number == number), None)
+
+    def settle(self) -> None:
+        super().settle()
+        while self.wire is not None and select.select([self.wire], [], [], 0)[0]:
+            super().settle()
+        while self.tracker_log.step(time.monotonic()):
+            pass
+        if self.tracker_log.complete:
+            self.handover.drop_old_tracker_logs()
+
+    def broadcast(self, *datagrams: bytes) -> None:
+        """Another program of the segment sends."""
+        assert self.options is not None
+        for one in datagrams:
+            self.program.sendto(one, (BROADCAST, self.options.port))
+
+    def __enter__(self) -> Site:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for peer in self._peers:
+            peer.close()
+        self.kill()
+        for sock in (*self._listeners, *((self.wire, self.program) if self.wire is not None else ())):
+            sock.close()
+        self.store.close()
+
+
+def _close_loop(loop: Loop) -> None:
+    loop._soon.clear()
+    loop.close()
+
+
+def drop(handover: Handover) -> None:
+    """Close what a daemon had open of what was left to it."""
+    for one in getattr(handover, "clients", ()):
+        one.sock.close()
+        one.file.close()
+    for kept in getattr(handover, "_by_number", {}).values():
+        kept.file.close()
+    for _, fd in getattr(handover, "annals", ()):
+        with suppress(OSError):
+            os.close(fd)
+
+
+def _drop_bus(bus: Bus) -> None:
+    for client in getattr(bus, "clients", {}).values():
+        client.sock.close()
+    if hasattr(bus, "_identifier"):
+        bus._identifier.close()
+
+
+@contextmanager
+def nothing_left_open() -> Iterator[None]:
+    """What was killed in the midst of opening has left descriptors open, which in service the kernel closes."""
+    before = set(os.listdir("/proc/self/fd"))
+
+    def left() -> list[int]:
+        found = []
+        for name in set(os.listdir("/proc/self/fd")) - before:
+            with suppress(OSError):
+                if os.readlink(f"/proc/self/fd/{name}").startswith(("/memfd:client-", "/memfd:sources-")):
+                    found.append(int(name))
+        return found
+
+    try:
+        yield
+    finally:
+        if left():
+            # What objects still hold they close themselves.
+            gc.collect()
+            for fd in left():
+                os.close(fd)
+
+
+def taken_apart(packets: Iterable[bytes]) -> list[bytes]:
+    """Frames, whether they came in batches or not; of a sender's particulars, the name alone."""
+    found = []
+    for frame in unbatched(packets):
+        verb, key, payload = frames.read(frame)
+        with suppress(BadFrame):
+            src, seq, _, _, rest = frames.read_meta(payload)
+            frame = b"%b %b\0%b:%b|%b" % (verb, key, src, b"seq" if seq else b"0", rest)
+        found.append(frame)
+    return found
+
+
+def broadcasts(sent: Iterable[bytes]) -> list[bytes]:
+    """What others have heard: each seq of a source once, and none left out or used for two messages."""
+    last: dict[bytes, tuple[int, dict[int, bytes]]] = {}
+    found = []
+    for datagram in sent:
+        body = datagram.partition(b"]")[2]
+        src, number, rest = body.split(b":", 2)
+        seq = int(number)
+        _, seen = last.get(src, (seq - 1, {}))
+        if seq in seen:
+            assert seen[seq] == datagram, "one seq for two messages"
+            continue
+        assert not seen or seq == max(seen) + 1, "a seq was left out, or is too low"
+        seen[seq] = datagram
+        last[src] = seq, seen
+        found.append(src + b" " + rest)
+    return found

@@ -1,0 +1,196 @@
+"""What is known of a client: it stands on tape before it counts, and tape and ledger together say what he has got."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+import pytest
+
+from bccnd.core import client_records
+from bccnd.core.client_records import Record
+from bccnd.handover import memfd
+from bccnd.handover.client_log import StoredClientLog
+from bccnd.handover.memfd import File
+from bccnd.native import inflight_layout as layout
+from bccnd.native.inflight import InflightState, Sender
+from tests.limits import no_file_larger_than
+from tests.native.books import book
+from tests.support import examples
+
+FD: Final = 50
+HEAD: Final = client_records.head()
+
+
+class Case:
+    """One client that is kept, in a ledger and on a tape."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self.memory = memory
+        self.inflight = InflightState(memory)
+        self.inflight.assign(FD, 5)
+        self.failures: list[OSError] = []
+        self.file = File(memfd.create("state"))
+        self.file.append(HEAD)
+        self.kept = StoredClientLog(9, 5, FD, self.file, self.inflight, self.failures.append)
+
+    def records(self) -> list[Record]:
+        found = client_records.read(File(os.dup(self.file.fd)).read())
+        assert found.strange == []
+        return found.records
+
+
+@pytest.fixture
+def case() -> Iterator[Case]:
+    with book() as (memory, _):
+        one = Case(memory)
+        yield one
+        one.file.close()
+
+
+def test_what_is_said_is_written_with_the_input_in_which_it_happens(case: Case) -> None:
+    kept = case.kept
+    kept.counts(published=1, lost=2)
+    case.inflight.begin(layout.PACKET, 9, FD)
+    kept.holds(b"a/>")
+    kept.holds(b"b", 3)
+    kept.drops(b"a/>", 1)
+    kept.asked(b"CMSG echo/off\0")
+    kept.lost_here()
+    kept.took(7)
+    kept.waits(b"MSG k\0v")
+    kept.begins()
+    kept.goes_on()
+    assert case.records() == [
+        Record(client_records.COUNTS, 0, 0, b'{"published": 1, "lost": 2}'),
+        Record(client_records.HOLDS, 1, 1, b"a/>"),
+        Record(client_records.HOLDS, 1, 3, b"b"),
+        Record(client_records.DROPS, 1, 1, b"a/>"),
+        Record(client_records.ASKED, 1, 0, b"CMSG echo/off\0"),
+        Record(client_records.LOST_HERE, 1, 1, b""),
+        Record(client_records.TOOK, 1, 7, b""),
+        Record(client_records.WAITS, 1, 0, b"MSG k\0v"),
+        Record(client_records.GOES_ON, 2, 0, b""),
+    ]
+    assert layout.unfinished(case.memory) == layout.InflightInput(layout.HELD, 9, 2, 0.0, 0)
+    # None of this is a message that he has got.
+    assert case.inflight.counted(FD) == 0
+    assert case.failures == []
+
+
+def test_what_waits_is_lost_or_not_told_counts_as_got(case: Case) -> None:
+    kept, inflight = case.kept, case.inflight
+    inflight.begin(layout.HELD, 1)
+    inflight.count(FD, 2)
+    kept.put(b"MSG a\0")
+    kept.lost()
+    kept.untold()
+    kept.put(b"MSG b\0")
+    assert inflight.counted(FD) == 6
+    assert [(one.kind, one.got, one.serial) for one in case.records()] == [
+        (client_records.PUT, 3, 1),
+        (client_records.LOST, 4, 1),
+        (client_records.PUT, 6, 1),
+    ]
+    inflight.begin(layout.HELD, 1)
+    kept.put(b"MSG c\0")
+    assert (case.records()[-1].got, case.records()[-1].serial, inflight.counted(FD)) == (1, 2, 1)
+
+
+def test_on_tape_comes_first(case: Case) -> None:
+    """Between the two, tape and ledger differ by one; the greater number is what counts."""
+    told: list[tuple[int, int]] = []
+    append = case.file.append
+
+    def watched(data: bytes) -> None:
+        told.append((case.inflight.counted(FD), len(case.records())))
+        append(data)
+
+    case.file.append = watched  # type: ignore[method-assign]
+    case.inflight.begin(layout.HELD, 1)
+    case.kept.put(b"MSG a\0")
+    case.kept.lost()
+    case.kept.put(b"MSG b\0")
+    assert told == [(0, 0), (1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("what", "arguments"),
+    [
+        *(("put", (b"MSG a\0",)), ("lost", ()), ("lost_here", ()), ("took", (1,)), ("holds", (b"a",))),
+        *(("drops", (b"a", 1)), ("asked", (b"CMSG echo/off\0",)), ("waits", (b"MSG a\0",))),
+        *(("goes_on", ()), ("counts", ())),
+    ],
+)
+def test_who_cannot_be_written_down_is_given_up_and_why(case: Case, what: str, arguments: tuple[object, ...]) -> None:
+    with no_file_larger_than(case.file.end + 10):
+        getattr(case.kept, what)(*arguments)
+    assert len(case.failures) == 1
+    assert case.failures[0].strerror
+    assert case.records() == []
+
+
+def send(case: Case, fd: int) -> None:
+    """Empty a queue of 300, one and two at a time, and wait to be killed."""
+    sender = Sender(case.inflight)
+    for number in range(0, 300, 3):
+        sender.waited(fd, b"%d" % number, 1, case.kept.length)
+        case.kept.took(1)
+        sender.waited(fd, b"%d" % (number + 1), 2, case.kept.length)
+        case.kept.took(2)
+        if number % 60 == 0:
+            case.file.replace(HEAD + client_records.record(client_records.TOOK, number=number + 3))
+    signal.pause()
+
+
+def test_whoever_is_killed_while_he_empties_a_queue_has_sent_what_tape_and_ledger_say() -> None:
+    chance = random.Random(11)
+    hits = 0
+    with book() as (memory, _):
+        while hits < examples(15):
+            case = Case(memory)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            theirs.setblocking(False)
+            told = case.kept.length
+            with ours, theirs:
+                case.inflight.assign(ours.fileno(), 5)
+                layout.put_number(memory, layout.AT_ARMED, 0)
+                # Some of these records go over the end of a page, so that they can be torn.
+                for number in range(300):
+                    case.kept.put(b"MSG a\0%d" % number + b"." * (number % 90))
+                pid = os.fork()
+                if not pid:
+                    with suppress(BaseException):
+                        send(case, ours.fileno())
+                    os._exit(1)
+                while case.file.end == os.fstat(case.file.fd).st_size:
+                    pass
+                end = time.monotonic() + chance.random() * 0.004
+                while time.monotonic() < end:
+                    pass
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                sent = 0
+                with suppress(BlockingIOError):
+                    while packet := theirs.recv(100):
+                        assert int(packet) == sent
+                        sent += 1 if sent % 3 == 0 else 2
+            file = File(os.dup(case.file.fd))
+            found = client_records.read(file.read())
+            file.cut(found.size)
+            taken = sum(one.number for one in found.records if one.kind == client_records.TOOK)
+            armed = layout.armed(memory)
+            if armed is not None and armed.taken and armed.length == file.end:
+                taken += armed.taken
+                hits += 1
+            assert taken == sent
+            assert told < file.end
+            file.close()
+            case.file.close()

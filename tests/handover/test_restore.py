@@ -1,0 +1,929 @@
+"""The taking over: wherever a daemon is killed, its clients get what they would have got, once and in order."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import stat
+import struct
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import Mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bccnd.bus.access import Rule
+from bccnd.bus.fanout import BusLimits, Client
+from bccnd.bus.server import Bus
+from bccnd.core import bccn1, client_records, frames
+from bccnd.core.integrity import IntegrityChecker
+from bccnd.core.quota import UserLimits
+from bccnd.core.send_queue import ENTRY
+from bccnd.handover import memfd
+from bccnd.handover.memfd import WORTH, File
+from bccnd.handover.restore import MAX_TRIES, Handover
+from bccnd.native import inflight_layout as layout
+from tests.handover.successors import Killed, Site, Trap, broadcasts, drop, nothing_left_open, taken_apart
+from tests.limits import no_file_larger_than
+from tests.support import TINY, Peer, examples, gaps, messages, refusals, slow, turn_until
+
+#: lines of our code at which a daemon is killed, in each scenario; 0 for each of them
+POINTS: Final = int(os.environ.get("BCCND_POINTS", str(examples(80))))
+#: what is killed in the midst of something is not closed by anybody
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+Shown = dict[str, Any]
+#: attributes of a client that it can notice
+SEEN: Final = ("identity", "base", "dialect", "since", "peer", "echo", "local", "soft", "hard", "waits", "loss")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Site(tmp_path) as one:
+        yield one
+
+
+def shown(site: Site, peer: Peer, *, published: bool = True) -> Shown:
+    """All that a client can notice of how it is served, and what it is charged for."""
+    client = peer.client
+    assert site.by_number(client.number) is client
+    return {name: getattr(client, name) for name in SEEN} | {
+        "patterns": dict(site.routes.patterns(client.fd)),
+        "subscriptions": client.subscriptions,
+        "meta": site.routes.wants_meta(client.fd),
+        "batch": site.bus.fanout.in_batch(client),
+        "box": (client.queue.order, list(client.queue), client.queue.bytes, client.queue.messages),
+        "held": client.held is not None,
+        "published": client.published if published else None,
+        "seq": site.egress.next_seq(client.identity),
+        "charged": (client.account.clients, client.account.subscriptions, client.account.queue_bytes),
+        "queued": client.fd in site.bus.fanout._waiting,
+        "blocks": client.fd in site.bus.fanout._blockers,
+    }
+
+
+def heard(peer: Peer, key: bytes, count: int) -> list[bytes]:
+    """The payloads of the next so many messages, all of one key; whoever waits for them to be read goes on."""
+    packets = [peer.hear() for _ in range(count)]
+    assert gaps(packets) == 0
+    return messages(packets, key)
+
+
+def test_a_client_is_what_it_was_and_holds_what_it_held(site: Site) -> None:
+    one, other = site.connect(b"a/", b"a/", b"!/app/"), site.connect()
+    one.send(
+        *(frames.request(frames.TAG, b"door"), frames.request(frames.META_ON), frames.request(frames.BATCH_ON)),
+        *(b"CMSG echo/off", b"CMSG blocking/soft/block", b"CMSG blocking/hard/error", b"CMSG order/stack"),
+        *(frames.subscribe(b"!/cred////x"), frames.unsubscribe(b"a/"), frames.subscribe(b"b"), b"CMSG !/bccn/local/on"),
+    )
+    one.publish(b"b", b"1", b"2")
+    other.send(frames.request(frames.TAG, b"window"), frames.request(frames.TAG, b""))
+    site.settle()
+    before = shown(site, one), shown(site, other)
+    assert before[0]["patterns"][b"a/"] == 1
+    assert len(before[0]["patterns"]) == 11
+    assert (before[0]["meta"], before[0]["batch"], before[0]["echo"], before[0]["local"]) == (True, True, False, True)
+    assert before[0]["identity"] == before[0]["base"] + b"/door"
+    for end in (site.stop, site.kill, site.kill):
+        if end == site.kill:  # what was said at a clean end is what stands there
+            site.bus.close()
+        end()
+        site.start()
+        assert (shown(site, one), shown(site, other)) == before
+        assert site.handover.dropped == []
+    other.publish(b"a/x", b"heard")
+    assert taken_apart(one.waiting() + one.all())[-1].endswith(b"|heard")
+
+
+def test_one_outside_of_our_pid_namespace_keeps_its_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As the kernel would have it if it were in another namespace.
+    monkeypatch.setattr("bccnd.net.peer.credentials", lambda _: (0, os.geteuid(), os.getegid()))
+    one, other = site.connect(b"a"), site.connect(b"a")
+    names = [one.client.base, other.client.base]
+    assert names[0].endswith(b"/0/%d" % one.client.number)
+    for _ in range(2):
+        site.die()
+        assert [one.client.base, other.client.base] == names
+        one.publish(b"!" + names[1], b"x")
+        assert (one.all(), other.all()) == ([], [b"MSG !%b\0x" % names[1]])
+
+
+def test_numbers_of_connections_do_not_come_again(site: Site) -> None:
+    peers = [site.connect() for _ in range(4)]
+    numbers = {one.client.number for one in peers}
+    for one in peers[1:]:
+        one.close()
+    turn_until(site.loop, lambda: len(site.bus.clients) == 1)
+    for _ in range(2):
+        site.die()
+        for _ in range(2):
+            number = site.connect().client.number
+            assert number not in numbers
+            numbers.add(number)
+
+
+def test_whoever_left_is_not_kept_and_his_slot_is_another_s(site: Site) -> None:
+    peers = [site.connect(b"a") for _ in range(3)]
+    slots = [one.client.kept.slot for one in peers]
+    assert slots == [0, 1, 2]
+    names = set(site.store.kept)
+    peers[1].close()
+    turn_until(site.loop, lambda: len(site.bus.clients) == 2)
+    assert names - set(site.store.kept) == {f"client-{peers[1].client.number}"}
+    site.die()
+    assert [one.client.kept.slot for one in (peers[0], peers[2])] == [0, 2]
+    new = site.connect(b"a")
+    assert new.client.kept.slot == 1
+    site.die()
+    new.publish(b"a", b"x")
+    assert [one.all() for one in (peers[0], peers[2], new)] == [[b"MSG a\0x"]] * 3
+
+
+def test_limits_that_were_lowered_end_nobody_who_was_there(site: Site) -> None:
+    peers = [slow(site, b"a", b"b", b"c"), site.connect(b"a")]
+    peers[1].publish(b"a", *(b"x" * 500 for _ in range(30)))
+    site.settle()
+    before = [shown(site, one, published=False) for one in peers]
+    site.limits = BusLimits(1, 1, 1, 1, 1, 0.1, UserLimits(1, 1, 1))
+    site.die()
+    assert [shown(site, one, published=False) for one in peers] == before
+    late = site.knock()
+    assert refusals([late.hear()]) == [(b"too_many_clients", b"")]
+    assert heard(peers[0], b"a", 30) == [b"x" * 500] * 30
+
+
+RULES: Final = [Rule(uid=os.geteuid(), publish=(b"",), subscribe=(b"a/",), tap=False, tag=False)]
+
+
+def test_rights_that_were_taken_away_are_told_of_once_and_behind_what_waited(site: Site) -> None:
+    one, sleeper = site.connect(b"a/", b"b", b"b", b"c", b"!/tap/"), slow(site, b"b", b"b")
+    one.send(frames.request(frames.TAG, b"door"), frames.unsubscribe(b"c"))
+    site.settle()
+    one.publish(b"b", *(b"x" * 500 for _ in range(30)))
+    site.settle()
+    one.waiting()
+    waited = len(sleeper.client.queue)
+    assert waited
+    charged = sleeper.client.account.queue_bytes + len(frames.error("not_permitted", b"b")) + ENTRY
+    site.rules = tuple(RULES)
+    for _ in range(2):
+        site.die()
+        assert site.routes.patterns(one.client.fd) == {b"a/": 1}
+        assert (one.client.identity, one.client.subscriptions) == (one.client.base, 1)
+        assert site.routes.patterns(sleeper.client.fd) == {}
+        assert one.client.account.queue_bytes == charged
+        assert list(sleeper.client.queue)[:waited] == [b"MSG b\0" + b"x" * 500] * waited
+    assert sorted(refusals(one.all())) == [
+        (b"not_permitted", b"!/bccn/tag"),
+        (b"not_permitted", b"!/tap/"),
+        (b"not_permitted", b"b"),
+    ]
+    got = sleeper.all()
+    assert got[:30] == [b"MSG b\0" + b"x" * 500] * 30
+    assert refusals(got[30:]) == [(b"not_permitted", b"b")]
+    site.die()
+    assert one.all() == sleeper.all() == []
+    assert site.bus.quota.account(os.geteuid()).subscriptions == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("subscribed", [False, True])
+def test_who_closed_meanwhile_is_heard_to_the_end_and_then_gone(site: Site, subscribed: bool) -> None:
+    leaver, other = site.connect(*[b"a"] * subscribed), site.connect(b"a")
+    site.kill()
+    leaver.sock.send(frames.message(b"a", b"last words"))
+    leaver.sock.send(b"")
+    leaver.sock.send(frames.message(b"a", b"really"))
+    leaver.close()
+    site.start()
+    assert messages(other.all(), b"a") == [b"last words", b"really"]
+    turn_until(site.loop, lambda: len(site.bus.clients) == 1)
+    assert set(site.store.kept) >= {f"client-{other.client.number}"}
+    assert f"client-{leaver.client.number}" not in site.store.kept
+
+
+def test_who_only_shut_down_still_gets_what_it_wants(site: Site) -> None:
+    half, other = site.connect(b"a"), site.connect()
+    site.kill()
+    half.sock.send(frames.message(b"b", b"x"))
+    half.sock.shutdown(socket.SHUT_WR)
+    site.start()
+    for number in range(2):
+        other.publish(b"a", b"%d" % number)
+        site.settle()
+        assert half.waiting() == [b"MSG a\0%d" % number]
+        site.die()
+
+
+def test_an_end_on_request_pours_nothing_over_those_who_read_slowly(tmp_path: Path) -> None:
+    """What has not been taken from clients stays with them until the next daemon asks for it."""
+    with Site(tmp_path, limits=BusLimits(queue_messages=5)) as site:
+        reader, publisher = slow(site, b"a"), site.connect()
+        reader.send(b"CMSG blocking/hard/block")
+        site.settle()
+        publisher.publish(b"a", *(b"%d" % number * 100 for number in range(60)))
+        turn_until(site.loop, lambda: publisher.client.held is not None)
+        site.stop()
+        site.start()
+        assert reader.client.loss == 0
+        assert heard(reader, b"a", 60) == [b"%d" % number * 100 for number in range(60)]
+        assert reader.all() == []
+
+
+def leave(site: Site, name: str, content: bytes) -> None:
+    """Leave something in the store that the daemon did not put there."""
+    fd = os.memfd_create(name)
+    os.write(fd, content)
+    site.store.put(name, fd)
+
+
+def append(site: Site, peer: Peer, record: bytes) -> None:
+    """Add to what the daemon has written of a client."""
+    file = File(os.dup(site.store.file(f"client-{peer.client.number}")))
+    file.append(record)
+    file.close()
+
+
+def test_half_of_what_belongs_to_a_client_is_dropped_and_said(site: Site) -> None:
+    one, other, third = site.connect(b"a"), site.connect(b"a"), site.connect(b"a")
+    site.kill()
+    for peer, is_socket in ((one, True), (other, False)):
+        fds = site.store.kept[f"client-{peer.client.number}"]
+        (lost,) = [fd for fd in fds if stat.S_ISSOCK(os.fstat(fd).st_mode) is is_socket]
+        fds.remove(lost)
+        os.close(lost)
+    site.start()
+    assert [client.number for client in site.bus.clients.values()] == [third.client.number]
+    assert len(site.handover.dropped) == 2
+    assert {f"client-{third.client.number}"} == {name for name in site.store.kept if name.startswith("client-")}
+    assert one.ended()
+    assert other.ended()
+    third.publish(b"a", b"x")
+    assert third.all() == [b"MSG a\0x"]
+
+
+HEADER: Final = b"bccntap1" + (16).to_bytes(8, "little")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"nonsense" * 10,
+        b"bccntap2" + bytes(100),
+        HEADER,
+        HEADER + client_records.record(client_records.HEAD, b'{"version": 99}'),
+        HEADER + client_records.head(),
+        HEADER + client_records.head(program="x", started=1, dialect="klingon", since=1.0),
+        HEADER + client_records.head(program="\u00fc", started=[], dialect=3, since=None),
+        client_records.record(client_records.TOOK, number=3),  # behind what is there: more than the queue holds
+    ],
+)
+def test_a_tape_that_is_not_understood_costs_its_client_and_nobody_else(site: Site, content: bytes) -> None:
+    one, other = site.connect(b"a"), site.connect(b"a")
+    site.kill()
+    fd = site.store.file(f"client-{one.client.number}")
+    if content == client_records.record(client_records.TOOK, number=3):
+        append(site, one, content)
+    else:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, content, 0)
+    site.start()
+    assert len(site.handover.dropped) == 1
+    assert f"connection {one.client.number}" in site.handover.dropped[0]
+    assert one.ended()
+    assert f"client-{one.client.number}" not in site.store.kept
+    other.publish(b"a", b"x")
+    assert other.all() == [b"MSG a\0x"]
+    account = site.bus.quota.account(os.geteuid())
+    assert account is not None
+    assert (account.clients, account.subscriptions, account.queue_bytes) == (1, 1, 0)
+    site.die()
+    assert site.handover.dropped == []
+    assert [client.number for client in site.bus.clients.values()] == [other.client.number]
+
+
+def test_records_that_are_not_known_are_left_out_and_said_and_the_rest_counts(site: Site) -> None:
+    one = site.connect(b"a")
+    site.kill()
+    append(site, one, client_records.record(200, b"x"))
+    append(site, one, client_records.record(client_records.ASKED, frames.control(b"future/mode", b"")))
+    append(site, one, client_records.record(client_records.HOLDS, b"b", 2))
+    site.start()
+    assert len(site.handover.dropped) == 2
+    assert "200" in site.handover.dropped[0]
+    assert "future/mode" in site.handover.dropped[1]
+    assert site.routes.patterns(one.client.fd) == {b"a": 1, b"b": 2}
+    # What it does not understand of what others have written it does not tell the client.
+    assert one.all() == []
+
+
+def test_what_is_no_socket_and_no_file_of_ours_is_dropped_and_said(site: Site) -> None:
+    one = site.connect(b"a")
+    site.kill()
+    leave(site, "nobody-knows", b"x")
+    leave(site, "client-", b"x")
+    reading, writing = os.pipe()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    site.store.put("client-900", ours.detach(), reading)
+    with theirs, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as strange:
+        fd = memfd.create("x")
+        tape_ = File(os.dup(fd))
+        tape_.append(client_records.head(program="x", started=1, dialect="path", since=1.0, slot=77))
+        tape_.close()
+        site.store.put("client-901", strange.detach(), fd)
+        site.start()
+    os.close(writing)
+    assert len(site.handover.dropped) == 4
+    assert [client.number for client in site.bus.clients.values()] == [one.client.number]
+    assert {name for name in site.store.kept if name.startswith(("client-", "nobody"))} == {
+        f"client-{one.client.number}"
+    }
+    one.publish(b"a", b"x")
+    assert one.all() == [b"MSG a\0x"]
+
+
+@pytest.mark.parametrize("magic", [b"bccnled0", bytes(8), b""])
+def test_a_ledger_that_is_not_understood_is_dropped_and_clients_stay(site: Site, magic: bytes) -> None:
+    one, other = site.connect(b"a"), slow(site, b"a")
+    payloads = [b"%d" % number * 100 for number in range(30)]
+    one.publish(b"a", *payloads)
+    site.settle()
+    site.handover.inflight.memory[: len(magic)] = magic
+    site.kill()
+    if not magic:
+        site.store.forget("ledger")
+        leave(site, "ledger", b"bccnled1")
+    site.start()
+    assert len(site.handover.dropped) == 1
+    assert "ledger" in site.handover.dropped[0]
+    assert len(site.store.kept["ledger"]) == 1
+    for _ in range(2):
+        one.publish(b"a", b"more")
+        site.settle()
+        site.die()
+        assert site.handover.dropped == []
+    assert messages(other.all(), b"a") == messages(one.all(), b"a") == [*payloads, b"more", b"more"]
+
+
+def test_whom_the_store_does_not_take_is_served_and_counted(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    kept = site.connect(b"a")
+    site.store.full = True
+    unkept = [site.connect(b"a") for _ in range(3)]
+    assert site.handover.unkept == 3
+    assert sum("outlive" in message for message in caplog.messages) == 1
+    sleeper = slow(site, b"a")
+    payloads = [b"%d" % number * 100 for number in range(30)]
+    kept.publish(b"a", *payloads)
+    for one in (kept, *unkept, sleeper):
+        assert messages(one.all(), b"a") == payloads
+    assert [name for name in site.store.kept if name.startswith("client-")] == [f"client-{kept.client.number}"]
+    site.store.full = False
+    late = site.connect(b"a")
+    assert late.client.kept.slot == 1
+    site.die()
+    assert len(site.bus.clients) == 2
+    assert all(one.ended() for one in unkept)
+    late.publish(b"a", b"x")
+    assert messages(kept.all(), b"a") == messages(late.all(), b"a") == [b"x"]
+
+
+def test_so_is_one_for_whom_there_is_no_slot(site: Site) -> None:
+    first = site.connect(b"a")
+    site.handover._next_slot = layout.MAX_SLOTS
+    second = site.connect(b"a")
+    assert site.handover.unkept == 1
+    second.publish(b"a", b"y")
+    assert first.all() == second.all() == [b"MSG a\0y"]
+    first.close()
+    turn_until(site.loop, lambda: len(site.bus.clients) == 1)
+    third = site.connect(b"a")
+    assert (third.client.kept.slot, site.handover.unkept) == (0, 1)
+    site.die()
+    assert second.ended()
+    assert [one.number for one in site.bus.clients.values()] == [third.client.number]
+
+
+def test_so_is_one_for_whom_there_is_no_memory_any_more(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    one, other = slow(site, b"a"), site.connect(b"a")
+    payloads = [b"%d" % number * 300 for number in range(60)]
+    with no_file_larger_than(20_000):
+        other.publish(b"a", *payloads)
+        site.settle()
+        assert site.handover.unkept == 1
+        assert f"client-{one.client.number}" not in site.store.kept
+        third = site.connect(b"b")
+        assert third.client.kept.slot == 0
+    assert messages(one.all(), b"a") == messages(other.all(), b"a") == payloads
+    assert sum("outlive" in message for message in caplog.messages) == 1
+    site.die()
+    assert one.ended()
+    assert {client.number for client in site.bus.clients.values()} == {other.client.number, third.client.number}
+
+
+@dataclass
+class Cast:
+    """A client of a scenario: what it asks for at the beginning, and whether it reads only when it is told to."""
+
+    packets: tuple[bytes, ...] = ()
+    slow: bool = False
+
+
+@dataclass
+class Scenario:
+    """Clients, and what they do: packets of the one with a number, or that it reads so many, or datagrams."""
+
+    cast: list[Cast]
+    steps: list[tuple[Any, ...]]
+    limits: BusLimits = field(default_factory=BusLimits)
+
+
+def sub(*patterns: bytes) -> tuple[bytes, ...]:
+    return tuple(map(frames.subscribe, patterns))
+
+
+def controls(*keys: bytes) -> tuple[bytes, ...]:
+    return tuple(map(frames.request, keys))
+
+
+class Run:
+    """A scenario that is played, perhaps with a daemon killed once or twice."""
+
+    def __init__(self, site: Site, scenario: Scenario) -> None:
+        self.site = site
+        self.scenario = scenario
+        self.peers: list[Peer] = []
+        self.got: list[list[bytes]] = []
+        for one in scenario.cast:
+            peer = site.connect()
+            if one.slow:
+                peer.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, TINY)
+            peer.send(*one.packets)
+            site.settle()
+            self.peers.append(peer)
+            self.got.append(peer.waiting())
+
+    def play(self, trap: Trap, second: Trap | None = None) -> bool:
+        """Whether somebody was killed."""
+        killed = False
+        for step in self.scenario.steps:
+            try:
+                with trap.armed():
+                    self._do(step)
+                    self.site.settle()
+            except Killed:
+                killed = True
+                self.site.kill()
+                try:
+                    self.site.start(second)
+                except Killed:
+                    self.site.kill()
+                    self.site.start()
+                self.site.settle()
+            for number, one in enumerate(self.scenario.cast):
+                if not one.slow:
+                    self._hear(number)
+        quiet = 0
+        while quiet < 3:
+            self.site.settle()
+            new = [self._hear(number) for number in range(len(self.peers))]
+            quiet = 0 if any(new) else quiet + 1
+        return killed
+
+    def _hear(self, number: int) -> bool:
+        before = len(self.got[number])
+        with suppress(ConnectionResetError):
+            self.got[number] += self.peers[number].waiting()
+        return len(self.got[number]) > before
+
+    def _do(self, step: tuple[Any, ...]) -> None:
+        what, *rest = step
+        if what == "net":
+            self.site.broadcast(*rest)
+        elif what == "read":
+            for number in rest:
+                self._hear(number)
+        else:
+            with suppress(BrokenPipeError, ConnectionResetError):  # one that was ended as it has asked for
+                for packet in rest:
+                    self.peers[what].sock.send(packet)
+
+    def account(self) -> tuple[Any, ...]:
+        """All that must be the same, whoever was killed."""
+        states: list[Shown | None] = []
+        for peer in self.peers:
+            if self.site.by_number(peer.client.number) is None:
+                states.append(None)
+            else:
+                state = shown(self.site, peer, published=False)
+                del state["since"], state["seq"]
+                states.append(state)
+        return [taken_apart(got) for got in self.got], broadcasts(self.site.sent), states
+
+
+def play(scenario: Scenario, trap: Trap, second: Trap | None = None) -> tuple[bool, tuple[Any, ...]]:
+    """Whether a daemon was killed in a scenario, and what clients have noticed of it."""
+    with (
+        nothing_left_open(),
+        tempfile.TemporaryDirectory() as folder,
+        Site(Path(folder), limits=scenario.limits, segment=True) as site,
+    ):
+        run = Run(site, scenario)
+        killed = run.play(trap, second)
+        return killed, run.account()
+
+
+def told(seq: int, chan: bytes, payload: bytes, src: bytes = b"far/prog/1") -> bytes:
+    body = bccn1.build_body(src, seq, chan, payload)
+    return bccn1.build(body, IntegrityChecker().sign(body))
+
+
+FOUR: Final = [
+    Cast(sub(b"a/")),
+    Cast(sub(b"a/", b"b")),
+    Cast((*sub(b"a/"), *controls(frames.META_ON))),
+    Cast((*sub(b"a/", b"b"), *controls(frames.BATCH_ON))),
+]
+TWO_SLOW: Final = [Cast(sub(b"a/"), slow=True), Cast((*sub(b"a/", b"b"), *controls(frames.BATCH_ON)), slow=True)]
+BIG: Final = [frames.message(b"a/big", b"%d" % number * 150) for number in range(24)]
+
+SCENARIOS: Final = {
+    "published": Scenario(
+        [*FOUR, Cast(controls(b"echo/off"))],
+        [
+            (0, frames.message(b"a/x", b"1")),
+            (0, frames.message(b"a/x", b"2"), frames.message(b"b", b"3"), frames.message(b"!", b"all")),
+            (4, frames.message(b"a/y", b"4")),
+            (4, frames.message(b"no channel", b"5"), frames.message(b"a/long", b"x" * 2000)),
+            (0, frames.message(b"!relay01/*", b"6")),
+        ],
+    ),
+    "asked": Scenario(
+        [*FOUR, Cast()],
+        [
+            (4, *sub(b"a/", b"a/", b"c"), frames.unsubscribe(b"a/"), frames.unsubscribe(b"nosuch")),
+            (4, frames.request(frames.WHOAMI), frames.request(frames.SYNC, b"s"), frames.request(b"nosuch")),
+            (4, frames.request(frames.TAG, b"t"), frames.request(frames.WHOAMI), frames.message(b"a/t", b"1")),
+            (4, frames.request(frames.TAG, b"bad tag"), b"", b"nonsense", frames.request(frames.TAG, b"")),
+            (4, *controls(frames.META_ON, b"echo/off", frames.BATCH_ON, b"blocking/soft/discard", b"order/stack")),
+            (0, frames.message(b"a/x", b"2"), *controls(frames.LOCAL_ON), frames.message(b"a/x", b"stays here")),
+            (0, frames.message(b"a/y", b"too"), *controls(frames.LOCAL_OFF), frames.message(b"a/x", b"goes out")),
+            (
+                4,
+                *controls(frames.BATCH_OFF, frames.META_OFF),
+                frames.message(b"a/t", b"3"),
+                frames.request(frames.WHOAMI),
+            ),
+            (4, *sub(b"!/cred////x"), frames.message(b"!/cred////x", b"4"), frames.request(frames.CRED_WHOAMI)),
+        ],
+    ),
+    "queued": Scenario(
+        [*FOUR, *TWO_SLOW],
+        [
+            (0, *BIG[:8]),
+            (0, *BIG[8:20]),
+            (4, frames.request(frames.WHOAMI)),
+            ("read", 4, 5),
+            (0, *BIG[20:]),
+            ("read", 5),
+            (5, *controls(frames.BATCH_OFF)),
+            ("read", 4),
+        ],
+    ),
+    "held": Scenario(
+        [
+            Cast(sub(b"b")),
+            Cast((*sub(b"a/"), *controls(b"blocking/soft/block")), slow=True),
+            Cast(sub(b"a/")),
+            Cast((*sub(b"a/"), *controls(frames.BATCH_ON))),
+            Cast((*sub(b"a/"), *controls(b"blocking/hard/block")), slow=True),
+        ],
+        [
+            (0, *BIG[:12]),
+            (0, *BIG[12:16]),
+            ("read", 1),
+            (2, frames.message(b"b", b"between")),
+            ("read", 1, 4),
+            ("read", 1, 4),
+            ("read", 1),
+        ],
+        BusLimits(queue_messages=6),
+    ),
+    "from afar": Scenario(
+        [*FOUR, *TWO_SLOW],
+        [
+            ("net", told(1, b"a/x", b"1")),
+            ("net", *(told(number, b"a/x", b"%d" % number * 300) for number in range(2, 14))),
+            ("net", told(14, b"b", b"14"), told(14, b"b", b"14"), told(16, b"!", b"16"), b"garbage", b""),
+            ("read", 4),
+            ("net", told(17, b"a/y", b"17"), told(5, b"a/x", b"5", b"another"), told(18, b"a/y", b"18")),
+            (0, frames.message(b"a/x", b"ours")),
+            ("net", told(18, b"a/y", b"18"), told(19, b"a/y", b"19")),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_wherever_a_daemon_is_killed_everybody_gets_everything_once(name: str) -> None:
+    chance, count = random.Random(0), Trap()
+    _, expected = play(SCENARIOS[name], count)
+    assert expected == play(SCENARIOS[name], Trap())[1], "it is not the same each time"
+    lines = range(1, count.lines + 1)
+    for at in lines if not POINTS else sorted(chance.sample(lines, min(POINTS, len(lines)))):
+        second = chance.choice([0, 0, chance.randint(1, 1500)])
+        killed, found = play(SCENARIOS[name], Trap(at), Trap(second) if second else None)
+        assert killed, (at, count.lines)
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours == theirs, (at, second)
+
+
+def unsend(site: Site, peers: list[Peer], reached: int, *, armed: bool) -> list[list[bytes]]:
+    """As if of this input only the first few had got all, and, known only to the kernel, the next one if ``armed``."""
+    memory = site.handover.inflight.memory
+    got = []
+    for number, peer in enumerate(peers):
+        packets = peer.waiting()
+        its = layout.slot(memory, peer.client.kept.slot)
+        assert its.serial == layout.number_at(memory, layout.AT_SERIAL)
+        assert its.got == len(packets)
+        if number >= reached:
+            layout.put_slot(memory, peer.client.kept.slot, its._replace(serial=its.serial - 1, got=77))
+        if number == reached and armed:
+            words = peer.client.kept.slot + 1, 1, 0, 0, len(packets), 0
+            struct.pack_into("=6Q", memory, layout.AT_ARMED, *words)
+            for at in range(len(packets)):
+                struct.pack_into("=I", memory, layout.header_at(at) + layout.DONE, len(packets[at]))
+        got.append(packets if number < reached + armed else [])
+    return got
+
+
+@pytest.mark.parametrize("armed", [False, True])
+@pytest.mark.parametrize("reached", range(4))
+def test_of_what_was_published_those_who_have_not_got_it_get_it(site: Site, reached: int, armed: bool) -> None:
+    publisher = site.connect(b"a/")
+    peers = [publisher, site.connect(b"a/"), site.connect(b"a/"), site.connect(b"a/")]
+    publisher.publish(b"a/x", b"before")
+    assert [one.all() for one in peers] == [[b"MSG a/x\0before"]] * 4
+    publisher.sock.send(frames.message(b"a/x", b"halfway"))
+    client = publisher.client
+    size = site.bus._inbox.receive(client.fd, client.number)
+    site.bus._take_whole(client, bytes(site.bus._inbox.view[:size]))
+    got = unsend(site, peers, reached, armed=armed)
+    site.kill()
+    for _ in range(2):  # who has found out how things stand, and nothing else
+        drop(Handover(site.store, site.store.passed(), lambda _: None))
+    site.start()
+    site.die()
+    publisher.publish(b"a/x", b"behind")
+    for number, one in enumerate(peers):
+        assert got[number] + one.all() == [b"MSG a/x\0halfway", b"MSG a/x\0behind"]
+    assert len(broadcasts(site.sent)) == 3
+
+
+@pytest.mark.parametrize(
+    ("judged", "reached", "armed"),
+    [(False, 0, False), *((True, reached, armed) for reached in range(4) for armed in (False, True))],
+)
+def test_so_do_they_of_what_came_from_afar(tmp_path: Path, judged: bool, reached: int, armed: bool) -> None:
+    with Site(tmp_path, segment=True) as site:
+        peers = [site.connect(b"a/") for _ in range(4)]
+        last = site.connect(b"a/")
+        last.send(*controls(frames.BATCH_ON))
+        site.broadcast(told(1, b"a/x", b"before"))
+        assert [taken_apart(one.all()) for one in (*peers, last)] == [[b"MSG a/x\0before"]] * 5
+        site.broadcast(*(told(seq, b"a/x", b"%d" % seq) for seq in (2, 3, 3, 5, 1, 6)))
+        inflight, segment = site.handover.inflight, site.segment
+        datagrams = segment.receiver.receive()
+        assert len(datagrams) == 6
+        got: list[list[bytes]] = [[]] * 5
+        if judged:
+            inflight.say_when(time.monotonic())
+            site.tracker_log.serial = inflight.serial
+            deliveries = site.ingress.feed(site.counters, datagrams, segment.peers, time.monotonic(), time.time_ns())
+            site.bus.deliver(deliveries)
+            got = [*unsend(site, peers, reached, armed=armed), []]
+        for _ in range(2):
+            site.die()
+        site.broadcast(*(told(seq, b"a/x", b"%d" % seq) for seq in (6, 5, 7)))
+        expected = [b"MSG a/x\0%d" % seq for seq in (2, 3, 5, 6, 7)]
+        for number, one in enumerate((*peers, last)):
+            assert taken_apart(got[number] + one.all()) == expected
+
+
+def test_an_empty_packet_is_answered_once_and_the_end_is_none(site: Site) -> None:
+    one, half = site.connect(), site.connect(b"a")
+    one.sock.send(b"")
+    half.sock.shutdown(socket.SHUT_WR)
+    for peer in (one, half):
+        assert site.bus._inbox.receive(peer.client.fd, peer.client.number) == 0
+        site.die()
+    one.sock.send(b"")
+    assert site.bus._inbox.receive(one.client.fd, one.client.number) == 0
+    site.bus._take_whole(one.client, b"")
+    site.die()
+    assert refusals(one.all()) == [(b"empty", b"")] * 2
+    one.publish(b"a", b"x")
+    assert one.all() == []
+    assert half.waiting() == [b"MSG a\0x"]
+
+
+def given_up(site: Site) -> str:
+    """What is said of an input when enough daemons have died of it."""
+    deaths = 0
+    while deaths <= MAX_TRIES:
+        site.kill()
+        try:
+            site.start()
+            site.settle()
+        except Killed:
+            deaths += 1
+        else:
+            break
+    assert deaths == MAX_TRIES
+    (told,) = site.handover.dropped
+    return told
+
+
+PUBLISH: Final = Bus._publish
+
+
+@pytest.fixture
+def deaths(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Publishing poison kills; what has killed."""
+    killed: list[bytes] = []
+
+    def publish(bus: Bus, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
+        if payload == b"poison":
+            killed.append(payload)
+            raise Killed
+        PUBLISH(bus, client, key, payload, packet)
+
+    monkeypatch.setattr(Bus, "_publish", publish)
+    return killed
+
+
+def test_a_packet_that_kills_who_works_on_it_is_given_up_in_the_end(site: Site, deaths: list[bytes]) -> None:
+    one, other = site.connect(b"a"), site.connect(b"a")
+    one.publish(b"a", b"before")
+    site.settle()
+    one.publish(b"a", b"poison", b"behind")
+    with pytest.raises(Killed):
+        site.settle()
+    assert "12 bytes" in given_up(site)
+    assert len(deaths) == MAX_TRIES + 1
+    assert other.all() == one.all() == [b"MSG a\0before", b"MSG a\0behind"]
+    site.die()
+    assert site.handover.dropped == []
+
+
+def test_so_is_one_that_had_to_wait(tmp_path: Path, deaths: list[bytes]) -> None:
+    with Site(tmp_path, limits=BusLimits(user=UserLimits(rate=10.0))) as site:
+        one, other = site.connect(b"a"), site.connect(b"a")
+        one.publish(b"a", *(b"%d" % number for number in range(10)), b"poison", b"behind")
+        with pytest.raises(Killed):
+            turn_until(site.loop, lambda: False)
+        assert given_up(site)
+        assert len(deaths) == MAX_TRIES + 1
+        assert (one.client.waits, one.client.held) == (None, None)
+        turn_until(site.loop, lambda: len(site.sent) == 11)
+        expected = [b"MSG a\0%d" % number for number in range(10)] + [b"MSG a\0behind"]
+        assert other.all() == one.all() == expected
+        site.die()
+        assert site.handover.dropped == []
+
+
+def test_so_are_datagrams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Site(tmp_path, segment=True) as site:
+        one = site.connect(b"a/")
+        site.broadcast(told(1, b"a/x", b"poison"), told(2, b"a/x", b"2"))
+        assert len(site.segment.receiver.receive()) == 2
+        with monkeypatch.context() as patch:
+            feed = Mock(side_effect=Killed)
+            patch.setattr(Site, "_feed_again", feed)
+            assert "2 datagrams" in given_up(site)
+            assert feed.call_count == MAX_TRIES
+        site.broadcast(told(3, b"a/x", b"3"))
+        assert messages(one.all(), b"a/x") == [b"3"]
+
+
+def test_what_then_meets_a_bug_is_given_up_at_once(
+    site: Site, deaths: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = site.connect(b"a"), site.connect(b"a")
+    one.publish(b"a", b"poison", b"behind")
+    with pytest.raises(Killed):
+        site.settle()
+
+    def buggy(bus: Bus, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
+        assert payload != b"poison"
+        PUBLISH(bus, client, key, payload, packet)
+
+    monkeypatch.setattr(Bus, "_publish", buggy)
+    site.die()
+    assert "over a bug" in site.handover.dropped[0]
+    assert layout.unfinished(site.handover.inflight.memory) is None
+    assert other.all() == one.all() == [b"MSG a\0behind"]
+
+
+def test_what_meets_a_bug_is_not_worked_on_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = site.connect(b"a"), site.connect(b"a")
+
+    def buggy(*_: object) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Bus, "_publish", buggy)
+        one.publish(b"a", b"x")
+        turn_until(site.loop, lambda: len(site.bus.clients) == 1)
+        assert layout.unfinished(site.handover.inflight.memory) is None
+    site.die()
+    assert (len(site.bus.clients), other.all()) == (1, [])
+
+
+def test_what_the_daemon_says_by_itself_is_no_part_of_an_input(site: Site) -> None:
+    """Else a message of the input would be taken for one that was got already."""
+    one = site.connect(b"!/bccn/liveness/", b"a", b"heartbeat")
+    one.send(*controls(frames.BATCH_ON))
+    site.settle()
+    site.bus.announce(b"!/bccn/liveness/x", b"alive")
+    assert taken_apart(one.waiting()) == [b"MSG !/bccn/liveness/x\0alive"]
+    site.egress.open(b"relay01/bccnd/1")
+    site.bus.publish(b"relay01/bccnd/1", b"heartbeat", b"", frames.message(b"heartbeat", b""))
+    assert taken_apart(one.waiting()) == [b"MSG heartbeat\0"]
+
+
+def test_what_was_sent_to_who_has_left_is_not_taken_for_what_was_sent_to_who_has_come(site: Site) -> None:
+    leaver, publisher = slow(site, b"a"), site.connect()
+    publisher.publish(b"a", *(b"x" * 500 for _ in range(20)))
+    site.settle()
+    heard(leaver, b"a", 20)
+    site.settle()
+    armed = layout.armed(site.handover.inflight.memory)
+    assert armed is not None
+    assert (armed.slot, armed.taken) == (leaver.client.kept.slot, 1)
+    leaver.close()
+    turn_until(site.loop, lambda: len(site.bus.clients) == 1)
+    assert layout.armed(site.handover.inflight.memory) is None
+
+
+def test_a_tape_that_has_grown_is_replaced_and_says_the_same(site: Site) -> None:
+    one, publisher = slow(site, b"a", b"b"), site.connect()
+    for number in range(60):
+        publisher.publish(b"a", *(b"%d" % number * 2000 for _ in range(8)))
+        assert len(heard(one, b"a", 8)) == 8
+    publisher.publish(b"a", *(b"%d" % number * 500 for number in range(30)))
+    site.settle()
+    file = os.fstat(site.store.file(f"client-{one.client.number}"))
+    assert file.st_size > 3 * WORTH
+    assert file.st_blocks * 512 < 2 * WORTH
+    before = shown(site, one)
+    site.die()
+    assert shown(site, one, published=False) == {**before, "published": None}
+    assert heard(one, b"a", 30) == [b"%d" % number * 500 for number in range(30)]
+
+
+SIX: Final = [*FOUR, *TWO_SLOW]
+_PACKETS: Final = [
+    *(frames.message(b"a/x", b"1"), frames.message(b"b", b"2"), frames.message(b"a/x", b"3" * 400), *BIG[:6]),
+    *(frames.message(b"!", b"4"), frames.message(b"!relay01/*", b"5"), frames.message(b"no channel", b"6")),
+    *(frames.message(b"a/long", b"x" * 3000), frames.message(b"!/app/x", b"7"), b"", b"nonsense"),
+    *sub(b"a/", b"b", b"c", b"", b"!/app/"),
+    *(frames.unsubscribe(b"a/"), frames.unsubscribe(b"b"), frames.unsubscribe(b"c")),
+    *controls(frames.WHOAMI, frames.META_ON, frames.META_OFF, frames.BATCH_ON, frames.BATCH_OFF),
+    *(frames.request(frames.TAG, b"t"), frames.request(frames.TAG, b""), frames.request(frames.SYNC, b"s")),
+    *controls(b"echo/off", b"echo/on", b"order/stack", b"order/random", b"order/queue"),
+    *controls(b"blocking/soft/discard", b"blocking/soft/queue", b"blocking/hard/error", b"blocking/hard/discard"),
+    *controls(b"blocking/soft/error", b"blocking/soft/block", b"blocking/hard/block"),
+]
+_STEP: Final = st.one_of(
+    st.tuples(st.integers(0, 5), st.lists(st.sampled_from(_PACKETS), min_size=1, max_size=4)),
+    st.tuples(st.just(0), st.lists(st.sampled_from(BIG), min_size=1, max_size=8)),
+    st.tuples(st.just("read"), st.lists(st.sampled_from([4, 5]), min_size=1, max_size=1)),
+    st.tuples(st.just("net"), st.lists(st.integers(1, 8), min_size=1, max_size=5)),
+)
+
+
+@settings(max_examples=examples(120))
+@given(st.lists(_STEP, min_size=1, max_size=12), st.floats(0, 1, exclude_max=True), st.floats(0, 3))
+def test_whatever_clients_do_no_kill_is_noticed(drawn: list[tuple[Any, list[Any]]], at: float, second: float) -> None:
+    steps: list[tuple[Any, ...]] = []
+    for what, arguments in drawn:
+        if what == "net":
+            arguments = [told(seq, b"a/x" if seq % 3 else b"b", b"%d" % seq * 50) for seq in arguments]
+        steps.append((what, *arguments))
+    scenario, count = Scenario(SIX, steps, BusLimits(queue_messages=8)), Trap()
+    _, expected = play(scenario, count)
+    _, found = play(scenario, Trap(1 + int(at * count.lines)), Trap(1 + int(1500 * second)) if second < 1 else None)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours == theirs

@@ -1,0 +1,81 @@
+"""Buses that more than one file of tests turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bccnd.bus.access import everybody
+from bccnd.bus.fanout import BusLimits
+from bccnd.core import frames
+from bccnd.core.counters import DROP_REASONS
+from bccnd.core.verdicts import NAMES
+from bccnd.net.loop import Loop
+from tests.monitoring.pages import HOSTILE, Observed, open_segment
+from tests.support import Hub, need_root
+
+#: little for each client, and a patience that does not end before a test does
+LITTLE = BusLimits(queue_messages=20, queue_bytes=100_000, patience=600.0)
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    one = Loop()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Hub]:
+    """A bus that keeps little for each client."""
+    with Hub(tmp_path, limits=LITTLE) as one:
+        yield one
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Hub]:
+    """A bus that keeps little for each client, and to which other users can connect."""
+    need_root("clients of other users")
+    with Hub(tmp_path, limits=LITTLE, others=[("path", everybody)]) as one:
+        yield one
+
+
+@pytest.fixture
+def observed(tmp_path: Path) -> Iterator[Observed]:
+    """What is measured of a daemon with two segments and room for three clients."""
+    segments = [open_segment("here"), open_segment(HOSTILE)]
+    with Hub(tmp_path, limits=BusLimits(max_clients=3)) as hub:
+        yield Observed(hub, segments)
+    for segment in segments:
+        segment.close()
+
+
+@pytest.fixture
+def busy(observed: Observed) -> Observed:
+    """A daemon to which everything that is counted has happened."""
+    hub = observed.hub
+    segment = observed.segments[0]
+    segment.broadcast(b"hello")
+    segment.broadcast(b"x" * 70_000)
+    for number in range(len(NAMES)):
+        segment.counters.verdicts[number] = number + 1
+    segment.counters.received = sum(segment.counters.verdicts)
+    observed.sources.begin(b"silent", 1, 900.0)
+    observed.sources.begin(b"a/b/1", 1, 1000.0)
+    observed.sources.judge(b"a/b/1", 2, 1000.0)
+    observed.sources.judge(b"a/b/1", 5, 1000.0)
+    observed.forward.add(3e-5)
+    observed.forward.add(9.0)
+    client = hub.connect(b"cardsys/", b"x")
+    hub.connect()
+    hub.connect()
+    hub.knock()
+    client.publish(b"x", b"1", b"2")
+    client.publish(b"no channel", b"")
+    client.send(b"nonsense", frames.subscribe(b"!/cred/1/2/3/x"))
+    assert len(client.all()) == 5
+    for reason in DROP_REASONS:
+        observed.bus.counters.dropped[reason] += 1
+    return observed

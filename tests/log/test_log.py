@@ -1,0 +1,361 @@
+"""The log: rate limits, fields and ids for the journal, lines for a terminal, the ring of recent lines."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import pty
+import re
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+import tty
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import systemd.journal
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd import log
+from bccnd.log import handlers
+from bccnd.log.events import EVENTS
+from bccnd.net.peer import Peer
+from tests.log.journals import JournalSocket
+from tests.support import PATIENCE
+
+PEER = Peer(pid=77, uid=1000, gid=1000, groups=frozenset(), program=b"prog", started=1)
+Setup = Callable[..., None]
+
+
+@pytest.fixture
+def setup(monkeypatch: pytest.MonkeyPatch) -> Iterator[Setup]:
+    """`log.setup` without a journal; afterwards the daemon's logger is as it was."""
+    monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+    handlers, level, propagate = log.logger.handlers[:], log.logger.level, log.logger.propagate
+
+    yield log.setup
+    for ours in set(log.logger.handlers) - set(handlers):
+        ours.close()
+    log.logger.handlers[:] = handlers
+    log.logger.setLevel(level)
+    log.logger.propagate = propagate
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    yield reader, writer
+    os.close(reader)
+    os.close(writer)
+
+
+def stream_of(fd: int) -> str:
+    """What the service manager says about a descriptor that leads to the journal."""
+    info = os.fstat(fd)
+    return f"{info.st_dev}:{info.st_ino}"
+
+
+@pytest.fixture
+def journal(
+    tmp_path: Path, pipe: tuple[int, int], setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[JournalSocket]:
+    """A journal to which the log goes; the pipe is the stream that leads there."""
+    with JournalSocket(tmp_path / "journal/socket") as one:
+        monkeypatch.setenv("JOURNAL_STREAM", stream_of(pipe[1]))
+        monkeypatch.setattr(handlers, "SOCKET", one.path)
+        monkeypatch.setattr(systemd.journal, "sendv", one.sendv)
+        setup("bccn-sbusd", stderr=pipe[1])
+        yield one
+
+
+def taken(fd: int) -> str:
+    """What there is to read now."""
+    data = b""
+    try:
+        while select.select([fd], [], [], 0)[0] and (more := os.read(fd, 65536)):
+            data += more
+    except BlockingIOError:
+        pass
+    return data.decode()
+
+
+def details(record: logging.LogRecord) -> dict[str, Any]:
+    """What a record carries beside its text."""
+    values = vars(record)
+    return {"event": values["event"], "remedy": values["remedy"], **values["fields"]}
+
+
+def test_a_line_about_a_drop_names_it_as_the_metrics_do(caplog: pytest.LogCaptureFixture) -> None:
+    log.event("dropped", "it fell", drop="copies_dropped", remedy="hold it", about=1)
+    log.event("dropped", "two (copies_dropped) of them fell", drop="copies_dropped")
+    assert caplog.messages == ["it fell (copies_dropped)", "two (copies_dropped) of them fell"]
+    assert details(caplog.records[0])["drop"] == "copies_dropped"
+
+
+def stumble(here: bool) -> None:
+    try:
+        if here:
+            raise ValueError("the cause")
+        int("x")
+    except ValueError:
+        log.bug("a client has met a bug", pid=3)
+
+
+def test_a_bug_is_logged_with_its_trace_once_a_place(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        stumble(here=True)
+        stumble(here=False)
+    assert len(caplog.records) == 2
+    for record, cause in zip(caplog.records, ("the cause", "invalid literal"), strict=True):
+        assert record.levelno == logging.ERROR
+        assert record.exc_info is not None
+        assert cause in str(record.exc_info[1])
+        assert record.getMessage().startswith("a client has met a bug; please report it")
+        assert (details(record)["event"], details(record)["pid"]) == ("internal_error", 3)
+
+
+@given(st.text(st.characters(exclude_categories=[])))
+def test_only_what_can_be_printed_gets_to_a_terminal(text: str) -> None:
+    shown = handlers.printable(text)
+    assert all(one.isprintable() for one in shown.replace("\n", "").replace("\t", ""))
+    assert shown.count("\n") == text.count("\n")
+    assert handlers.printable(shown) == shown
+    if text.isprintable():
+        assert shown == text
+
+
+def test_control_characters_are_spelled_out() -> None:
+    assert handlers.printable("\x1b[2J\x07\r\x9b1m\u202e\u2028\x7fé\ud800") == (
+        "\\x1b[2J\\x07\\r\\x9b1m\\u202e\\u2028\\x7fé\\ud800"
+    )
+
+
+def test_the_journal_gets_what_an_event_is_about_as_fields(journal: JournalSocket, pipe: tuple[int, int]) -> None:
+    log.event(
+        "not_permitted",
+        "prog may not",
+        remedy="ask",
+        channel=b"a\nPRIORITY=0\xff",
+        **log.peer_fields(PEER, b"h/prog/77"),
+    )
+    assert journal.entry() == {
+        "MESSAGE": b"prog may not. Remedy: ask",
+        "PRIORITY": b"4",
+        "SYSLOG_IDENTIFIER": b"bccn-sbusd",
+        "MESSAGE_ID": EVENTS["not_permitted"].id.encode(),
+        "BCCND_EVENT": b"not_permitted",
+        "BCCND_REMEDY": b"ask",
+        "BCCND_CHANNEL": b"a\nPRIORITY=0\xff",
+        "BCCND_UID": b"1000",
+        "BCCND_PID": b"77",
+        "BCCND_PROGRAM": b"prog",
+        "BCCND_IDENTITY": b"h/prog/77",
+    }
+    assert journal.waiting() == []
+    assert taken(pipe[0]) == ""
+
+
+def test_plain_lines_and_traces_are_entries_without_an_id(journal: JournalSocket) -> None:
+    log.logger.info("one %s", "line")
+    log.logger.error("two\nlines\x1b")
+    log.logger.debug("chatter")
+    assert journal.waiting() == [
+        {"MESSAGE": b"one line", "PRIORITY": b"6", "SYSLOG_IDENTIFIER": b"bccn-sbusd"},
+        {"MESSAGE": b"two\nlines\\x1b", "PRIORITY": b"3", "SYSLOG_IDENTIFIER": b"bccn-sbusd"},
+    ]
+    try:
+        raise ValueError("the cause\x1b")
+    except ValueError:
+        log.logger.exception("something failed")
+        log.event("internal_error", "a bug", trace=True)
+    for entry, text in zip(journal.waiting(), (b"something failed", b"a bug"), strict=True):
+        lines = entry["MESSAGE"].split(b"\n")
+        assert lines[:2] == [text, b"Traceback (most recent call last):"]
+        assert lines[-1] == b"ValueError: the cause\\x1b"
+
+
+def test_lines_that_the_journal_does_not_take_are_counted_in_the_next_one(journal: JournalSocket) -> None:
+    sent = 0
+    for _ in range(2000):
+        log.event("client_slow", f"line {sent}")
+        sent += 1
+    before = journal.waiting()
+    assert [entry["MESSAGE"] for entry in before] == [b"line %d" % number for number in range(len(before))]
+    assert len(before) < sent
+    time.sleep(handlers.PAUSE)
+    log.event("ready", "again")
+    lost, again = journal.waiting()
+    assert lost["BCCND_COUNT"] == b"%d" % (sent - len(before))
+    assert lost["MESSAGE"].startswith(lost["BCCND_COUNT"])
+    assert lost["MESSAGE_ID"] == EVENTS["lines_lost"].id.encode()
+    assert (lost["BCCND_EVENT"], lost["PRIORITY"]) == (b"lines_lost", b"4")
+    assert lost["BCCND_REMEDY"]
+    assert again["MESSAGE"] == b"again"
+    log.event("ready", "and again")
+    assert [entry["MESSAGE"] for entry in journal.waiting()] == [b"and again"]
+
+
+def test_a_line_of_another_thread_waits_for_the_main_thread(journal: JournalSocket) -> None:
+    thread = threading.Thread(target=log.event, args=("ready", "one"))
+    thread.start()
+    thread.join()
+    assert journal.waiting() == []
+    log.event("ready", "two")
+    assert [entry["MESSAGE"] for entry in journal.waiting()] == [b"one", b"two"]
+    thread = threading.Thread(target=log.event, args=("ready", "three"))
+    thread.start()
+    thread.join()
+    log.flush()
+    assert [entry["MESSAGE"] for entry in journal.waiting()] == [b"three"]
+
+
+def test_who_ends_waits_until_the_journal_has_read(journal: JournalSocket) -> None:
+    log.event("ready", "last words")
+    began = time.monotonic()
+    log.settle(0.1)
+    assert time.monotonic() - began >= 0.1
+    reader = threading.Timer(0.2, journal.raw)
+    began = time.monotonic()
+    reader.start()
+    log.settle(3600)
+    assert time.monotonic() - began >= 0.2
+    reader.join()
+
+
+@pytest.mark.parametrize("missing", ["nobody", "library"])
+def test_a_journal_that_cannot_be_reached_gets_plain_lines_each_with_its_level(
+    tmp_path: Path, missing: str, setup: Setup, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", stream_of(pipe[1]))
+    monkeypatch.setattr(handlers, "SOCKET", str(tmp_path / "nobody"))
+    if missing == "library":
+        monkeypatch.setitem(sys.modules, "systemd", None)
+    setup(stderr=pipe[1])
+    log.logger.info("ready")
+    log.event("start_refused", "cannot start: it\x1b[0m\n  remedy: that", remedy="that", reason="x")
+    first, *others = taken(pipe[0]).splitlines()
+    assert first.startswith("<4>cannot reach the journal: ")
+    assert missing in first or "systemd" in first
+    assert others == ["<6>ready", "<3>cannot start: it\\x1b[0m remedy: that"]
+
+
+def terminal() -> tuple[int, int]:
+    master, slave = pty.openpty()
+    tty.setraw(slave)
+    return master, slave
+
+
+def stream() -> tuple[int, int]:
+    ours, theirs = socket.socketpair()
+    return ours.detach(), theirs.detach()
+
+
+def people(text: str) -> str:
+    return rf"\d\d:\d\d:\d\d bccnd {text}"
+
+
+def test_people_get_the_time_and_the_level(setup: Setup, pipe: tuple[int, int]) -> None:
+    setup(stderr=pipe[1])
+    log.logger.warning("slow\nvery slow")
+    log.event("client_slow", "prog is slow", remedy="hurry", pid=7)
+    log.logger.debug("chatter")
+    first, second, third = taken(pipe[0]).splitlines()
+    assert re.fullmatch(people("warning: slow"), first)
+    assert second == "  very slow"
+    assert re.fullmatch(people("warning: prog is slow. Remedy: hurry"), third)
+
+
+@pytest.mark.parametrize("make", [os.pipe, terminal, stream], ids=["pipe", "terminal", "socket"])
+def test_a_full_standard_error_blocks_none_and_losses_count(make: Callable[[], tuple[int, int]], setup: Setup) -> None:
+    reader, writer = make()
+    setup(stderr=writer)
+    for number in range(5000):
+        log.logger.info("line %d %s", number, "x" * 100)
+    assert not fcntl.fcntl(writer, fcntl.F_GETFL) & os.O_NONBLOCK, "it belongs to others too"
+    text = ""
+    while select.select([reader], [], [], 0.2)[0]:
+        text += os.read(reader, 65536).decode()
+    log.logger.info("line 5000 at last")
+    while not re.search(r"at last *\n", text):
+        assert select.select([reader], [], [], PATIENCE)[0], text[-500:]
+        text += os.read(reader, 65536).decode()
+    expected = missing = 0
+    text = re.sub(r"\x1b\[[\d;]*m", "", text)
+    for number, lost in re.findall(r"(?i)info:? +line (\d+)|(\d+) lines of this log are missing here", text):
+        missing += int(lost or 0)
+        expected += int(lost or 1)
+        assert lost or int(number) == expected - 1
+    assert expected == 5001
+    assert missing > 1000
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_line_that_has_gone_out_in_part_is_finished_first(setup: Setup, pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    setup(stderr=writer)
+    long = "y" * 200_000
+    log.logger.info(long)
+    log.logger.info("lost")
+    text = taken(reader)
+    while long not in text:
+        log.logger.info("next")
+        text += taken(reader)
+    lines = (text + taken(reader)).splitlines()
+    assert lines[0].endswith(long)
+    assert all(re.fullmatch(people(r"(info: next|warning: \d+ lines .*)"), line) for line in lines[1:])
+    assert len(lines) > 1
+
+
+def test_a_closed_standard_error_costs_nothing(setup: Setup, capfd: pytest.CaptureFixture[str]) -> None:
+    reader, writer = os.pipe()
+    setup(stderr=writer)
+    os.close(reader)
+    log.logger.info("nobody")
+    os.close(writer)
+    log.logger.info("nowhere")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_last_lines_stay_in_memory_with_event_and_remedy() -> None:
+    recent = log.keep_recent()
+    try:
+        before = time.time()
+        log.event("kernel_drops", "segment a: dropped", remedy="raise it", segment="a", count=1)
+        log.logger.warning("plain")
+        plain, said = recent
+        assert said[1:] == (logging.WARNING, "kernel_drops", "segment a: dropped", "raise it")
+        assert before <= said.when <= plain.when <= time.time()
+        assert plain[1:] == (logging.WARNING, "", "plain", "")
+    finally:
+        recent.close()
+    log.logger.warning("said to nobody")
+    assert len(list(recent)) == 2
+    # Not more of them than fit, and not more of each.
+    recent = log.keep_recent()
+    try:
+        for number in range(handlers.RECENT + 5):
+            log.logger.warning("%d %s\x1b[2J", number, "x" * 10_000)
+        lines = list(recent)
+        assert [line.text.split()[0] for line in lines] == [str(n) for n in range(handlers.RECENT + 4, 4, -1)]
+        assert max(len(line.text) for line in lines) == handlers.MAX_RECENT + 3
+        log.logger.warning("a\x1b[2Jb")
+        assert next(iter(recent)).text == "a\\x1b[2Jb"
+    finally:
+        recent.close()
+
+
+def test_each_part_logs_by_its_own_name_and_a_library_has_no_handler(caplog: pytest.LogCaptureFixture) -> None:
+    log.event("client_slow", "slow")
+    log.event("kernel_drops", "dropped")
+    assert [record.name for record in caplog.records] == ["bccnd.bus", "bccnd.segment"]
+    code = "import bccnd, logging; print(logging.getLogger('bccnd').handlers)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

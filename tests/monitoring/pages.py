@@ -1,0 +1,141 @@
+"""As much of a daemon as is measured and shown: the real parts, on a bus that a test turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families as read_plain
+
+from bccnd.bus.gateway_links import GatewayLinks
+from bccnd.bus.recorder_reports import RecorderReports
+from bccnd.bus.server import Bus
+from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.counter_history import STEP
+from bccnd.core.counters import Histogram
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.ingress import Ingress
+from bccnd.core.integrity import KeyUse, make_checker
+from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.loop_lag import LoopLag
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.redundancy import Repeater
+from bccnd.gateways.report import no_report, read_report
+from bccnd.log.handlers import Line
+from bccnd.monitoring import metrics
+from bccnd.monitoring.page_data import Dropped, Facts
+from bccnd.monitoring.page_gather import Gatherer
+from bccnd.net.child_process import ChildProcess
+from bccnd.net.http import REASONS
+from bccnd.net.segment import Segment, SegmentOptions
+from tests.support import BROADCAST, Hub, free_port
+
+#: a name that tries to leave its place
+HOSTILE = "a\"b\\c\n<script>alert('x')</script>}"
+
+
+class Observed:
+    """As much of a daemon as is shown, out of the real parts."""
+
+    def __init__(self, hub: Hub, segments: list[Segment]) -> None:
+        self.hub = hub
+        self.segments = segments
+        self.bus: Bus = hub.bus
+        self.sources: TrackerTable = hub.sources
+        self.anonymous = AnonymousDedup(2.0)
+        self.liveness = Liveness(self.sources, LivenessRules(), 0.0)
+        self.repeater = Repeater([], DIALECTS["path"], 2.0)
+        self.forward = Histogram()
+        self.loop_lag = LoopLag()
+        self.refused = ""
+        self.keys = [KeyUse("00112233aabbccdd", "hmac", True, (), 12)]
+        self.config_reloads = {"applied": 1, "refused": 2}
+        ingress = Ingress(make_checker("none", ()), hub.sources, self.anonymous, hub.routes)
+        self.links = GatewayLinks(
+            ingress, hub.bus.fanout, ["nng"], read_report, no_report, lambda _datagram: None, copies=1, inflight=None
+        )
+        self.links.expected = ["nng", "broker"]
+        self.recorders = RecorderReports()
+        self.programs: dict[str, ChildProcess] = {}
+        self.taken_over = 3
+        self.state_dropped = 4
+        self.sources_not_kept = 9
+        self.not_kept = 5
+        self.visitors_refused = dict(zip(REASONS, (6, 0, 7, 9, 0), strict=True))
+        self.notifications_lost = 8
+        self.clock = 1000.0
+
+    @property
+    def subscriptions(self) -> int:
+        return self.hub.routes.subscriptions
+
+    @property
+    def groups(self) -> Iterable[tuple[str, int, int]]:
+        return [("cardsys", 3, 300), ("logs", 0, 0)]
+
+    def now(self) -> float:
+        return self.clock
+
+    def page(self, path: str, accept: str = "") -> tuple[int, str, str]:
+        status, kind, body = metrics.pages(self)[path](accept)
+        return status, kind, body.decode()
+
+    def families(self) -> dict[str, Metric]:
+        """The exposition as Prometheus reads it, by name of the family."""
+        return {family.name: family for family in read_plain(self.page("/metrics")[2])}
+
+    def samples(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        """Values by name and labels, the prefix taken off; no series stands twice."""
+        found: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+        for family in self.families().values():
+            for sample in family.samples:
+                place = sample.name.removeprefix(metrics.PREFIX), frozenset(sample.labels.items())
+                assert place not in found
+                found[place] = sample.value
+        return found
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.samples()[name, frozenset(labels.items())]
+
+
+def open_segment(name: str) -> Segment:
+    return Segment(SegmentOptions(name, BROADCAST, free_port(), bind="0.0.0.0", receive_buffer=65_536, largest=1500))
+
+
+class Daemon(Observed):
+    """As much of a daemon as people see of it; ``clock`` is moved by hand."""
+
+    host = "relay<01>"
+    refused = ""
+
+    def __init__(self, hub: Hub, segment: Any) -> None:
+        super().__init__(hub, [segment])
+        self.links.expected = []
+        self.started = time.time()
+        self.said: Iterable[Line] = []
+        self.channels: list[tuple[bytes, int, int]] = []
+        self.gatherer = Gatherer(self)
+
+    def carried(self) -> list[tuple[bytes, int, int]]:
+        carried, self.channels = self.channels, []
+        return carried
+
+    def begin(self) -> None:
+        self.gatherer.begin()
+
+    def go_on(self, seconds: float) -> None:
+        """Let time pass, with a sample every few seconds."""
+        until = self.clock + seconds
+        while self.clock + STEP <= until:
+            self.clock += STEP
+            self.gatherer.sample()
+        self.clock = until
+
+    def facts(self) -> Facts:
+        return self.gatherer.facts()
+
+    def drop(self, name: str) -> Dropped:
+        (found,) = [one for one in self.facts().drops if one.name == name]
+        return found

@@ -1,0 +1,83 @@
+"""The catalog of drops: it holds every reason in the code, and agrees with metrics and log."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from bccnd import log
+from bccnd.bus.recorder_reports import RECORDED
+from bccnd.bus.server import AFTER_REFUSAL
+from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, REFUSE_REASONS
+from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
+from bccnd.gateways.names import REASONS as GATEWAY_REASONS
+from bccnd.monitoring.drop_catalog import DROPS
+from bccnd.monitoring.drop_counts import SAID_WHERE_IT_FALLS, counted, rows, serious
+from bccnd.net.http import REASONS as VISITORS
+from tests.monitoring.pages import Observed
+
+FALLS = re.compile(r"drop|refus|error|lost|evict|forgot|conflict|ended|not_kept|unwatch|remov|torn|aside|fail|gap")
+
+
+def of(family: str) -> set[str]:
+    return {drop.name for drop in DROPS if drop.family == family}
+
+
+def test_every_reason_is_in_the_table() -> None:
+    assert of("datagrams") == set(NAMES[LAST_ACCEPTED + 1 :])
+    assert of("deliveries_dropped") == set(DROP_REASONS)
+    assert of("clients_refused") == set(REFUSE_REASONS)
+    assert of("clients_ended") == set(END_REASONS)
+    assert of("client_errors") == set(ERROR_REASONS)
+    assert of("visitors_refused") == set(VISITORS)
+    assert of("log_lines_dropped") == set(log.lines_dropped())
+    assert of("gateway_dropped") == set(GATEWAY_REASONS)
+    assert {(drop.family, drop.name) for drop in DROPS if drop.family.startswith("recorder_")} == set(RECORDED)
+    assert {drop.name for drop in DROPS if drop.family == "client_errors" and drop.serious} == {
+        *AFTER_REFUSAL,
+        "not_permitted",
+    }
+    assert {drop.family for drop in DROPS} >= SAID_WHERE_IT_FALLS
+
+
+def test_metrics_show_what_is_counted(busy: Observed) -> None:
+    samples = busy.samples()
+    places: Counter[tuple[str, str]] = Counter()
+    for drop, place, count in counted(busy):
+        if drop.family.startswith("recorder_"):  # the recorder's own listener has these
+            continue
+        wanted = {(drop.label, drop.name)} if drop.label else set()
+        where = {("segment", place), ("gateway", place)} if place else set()
+        found = [
+            value
+            for (name, pairs), value in samples.items()
+            if name == f"{drop.family}_total" and wanted <= pairs and (not where or where & pairs)
+        ]
+        if drop.family == "send_errors":  # a sample for each error that there was
+            found = [sum(found)]
+        assert found == [count], drop
+        places[drop.family, drop.name] += 1
+    assert set(places) == {(drop.family, drop.name) for drop in DROPS if not drop.family.startswith("recorder_")}
+
+
+def test_every_counter_of_drops_in_metrics_is_in_the_table(busy: Observed) -> None:
+    counters = {
+        name.removeprefix("bccnd_")
+        for name, family in busy.families().items()
+        if family.type == "counter" and name.startswith("bccnd_")
+    }
+    assert {name for name in counters if FALLS.search(name)} - {drop.family for drop in DROPS} == {"messages_lost"}
+    labels = {drop.family: drop.label for drop in DROPS if drop.label and drop.family != "datagrams"}
+    for name, pairs in busy.samples():
+        family = name.removesuffix("_total")
+        if name.endswith("_total") and family in labels:
+            assert dict(pairs)[labels[family]] in of(family)
+
+
+def test_a_tally_leaves_out_what_gateways_and_recorders_report_themselves(busy: Observed) -> None:
+    told = {(family, name) for family, name, _ in rows(counted(busy))}
+    assert ("datagrams", "looped") in told
+    assert not {family for family, _ in told} & {"gateway_dropped", "recorder_dropped_records"}
+    found = list(serious(counted(busy)))
+    assert found
+    assert all(one.drop.serious and one.count for one in found)

@@ -1,0 +1,278 @@
+"""Metrics: the promised names with labels of a bounded set, and values that are those of the parts."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_plain
+
+from bccnd.bus.access import Access
+from bccnd.bus.fanout import BusLimits
+from bccnd.core import frames, redundancy
+from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, HOLD_REASONS, LATENCY_BOUNDS, REFUSE_REASONS
+from bccnd.core.liveness import LivenessRules
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.redundancy import RepeatRule
+from bccnd.core.verdicts import NAMES
+from bccnd.gateways.names import NAMES as GATEWAYS
+from bccnd.gateways.names import REASONS as GATEWAY_REASONS
+from bccnd.gateways.report import Peer as GatewayPeer
+from bccnd.gateways.report import Status
+from bccnd.monitoring import metrics
+from bccnd.version import VERSION
+from tests.monitoring.pages import HOSTILE, Observed
+
+#: counters with a reason, and their reasons
+REASONS = {
+    "deliveries_dropped_total": DROP_REASONS,
+    "clients_refused_total": REFUSE_REASONS,
+    "clients_ended_total": END_REASONS,
+    "publishers_held_total": HOLD_REASONS,
+}
+#: what a label may be called
+LABELS = {
+    "key",
+    "segment",
+    "verdict",
+    "reason",
+    "error",
+    "group",
+    "cause",
+    "result",
+    "le",
+    "version",
+    "gateway",
+    "direction",
+}
+
+
+def reading(observed: Observed) -> Callable[..., float]:
+    """The values of one exposition, by name and labels."""
+    found = observed.samples()
+    return lambda name, **labels: found[name, frozenset(labels.items())]
+
+
+def test_the_pages_are_understood_by_the_parsers_of_their_kinds(busy: Observed) -> None:
+    for accept in ("", "text/plain", "application/openmetrics-text; version=1.0.0"):
+        status, kind, text = busy.page("/metrics", accept)
+        assert status == 200
+        strict = kind.startswith("application/openmetrics-text")
+        assert strict == accept.startswith("application/openmetrics-text")
+        families = list((read_openmetrics if strict else read_plain)(text))
+        assert any(family.name == "bccnd_datagrams" for family in families)
+    assert busy.page("/healthz") == (200, "text/plain; charset=utf-8", "ok\n")
+    assert set(metrics.pages(busy)) == {"/metrics", "/healthz"}
+
+
+def test_every_family_has_the_prefix_and_a_text_and_only_counters_end_in_total(busy: Observed) -> None:
+    for family in busy.families().values():
+        assert family.name.startswith((metrics.PREFIX, "process_")), family.name
+        assert family.documentation, family.name
+        if family.name.startswith(metrics.PREFIX):
+            for sample in family.samples:
+                assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
+
+
+def test_no_label_comes_from_the_network_or_from_a_client(busy: Observed) -> None:
+    before = set(busy.samples())
+    assert {name for _, pairs in before for name, _ in pairs} <= LABELS
+    # Hundreds of sources, and clients with patterns, keys and faults of their own choice, add no series.
+    for number in range(500):
+        busy.sources.begin(b"flood/%d" % number, 1, 1000.0)
+        busy.anonymous.judge(f"127.0.0.1:{number}", b"?", 1000.0)
+    peer = next(one for one in busy.hub._peers if hasattr(one, "client"))
+    for number in range(50):
+        peer.publish(b"flood %d" % number, b"x")
+        peer.publish(b"flood/%d" % number, b"x")
+        peer.send(b"SUB flood/%d/" % number, b"CMSG !/flood/%d" % number, b"FLOOD%d" % number, b"UNSUB not/%d" % number)
+    peer.all()
+    after = set(busy.samples())
+    assert after == before
+    value = reading(busy)
+    errors = {reason: value("client_errors_total", reason=reason) for reason in ERROR_REASONS}
+    assert len(errors) == sum(name == "client_errors_total" for name, _ in after)
+    reasons = {reason for reason, count in errors.items() if count}
+    assert reasons == {"bad_channel", "unknown_verb", "not_permitted", "unknown_control", "not_subscribed"}
+
+
+def test_the_numbers_are_those_of_the_parts(busy: Observed) -> None:
+    value = reading(busy)
+    for number, name in enumerate(NAMES):
+        assert value("datagrams_total", segment="here", verdict=name) == number + 1
+    found = {dict(pairs).get("segment") for name, pairs in busy.samples() if name == "datagrams_total"}
+    assert found == {"here", HOSTILE, "nng"}
+    for segment, count in {"here": sum(range(1, len(NAMES) + 1)), HOSTILE: 0}.items():
+        assert value("datagrams_received_total", segment=segment) == count
+        assert sum(value("datagrams_total", segment=segment, verdict=name) for name in NAMES) == count
+    expected: list[tuple[float, str, dict[str, str]]] = [
+        (1, "datagrams_sent_total", {"segment": "here"}),
+        (1, "send_errors_total", {"segment": "here", "error": "EMSGSIZE"}),
+        (0, "socket_drops_total", {"segment": "here"}),
+        (2, "sources", {}),
+        (1, "sources_alive", {}),
+        (2, "messages_missing", {}),
+        (0, "messages_lost_total", {}),
+        (0, "source_restarts_total", {}),
+        (3, "clients", {}),
+        (1, "clients_refused_total", {"reason": "too_many_clients"}),
+        (2, "subscriptions", {}),
+        (3, "published_total", {}),
+        (2, "deliveries_total", {}),
+        (1, "deliveries_dropped_total", {"reason": "too_big"}),
+        (1, "client_errors_total", {"reason": "bad_channel"}),
+        (0, "queue_bytes", {}),
+        (3, "channel_messages_total", {"group": "cardsys"}),
+        (300, "channel_bytes_total", {"group": "cardsys"}),
+        (12, "key_verified_total", {"key": "00112233aabbccdd"}),
+        (2, "config_reloads_total", {"result": "refused"}),
+        (3, "clients_taken_over", {}),
+        (4, "state_dropped_total", {}),
+        (5, "clients_not_kept_total", {}),
+        (7, "visitors_refused_total", {"reason": "bad_request"}),
+        (8, "notifications_lost_total", {}),
+        (9, "sources_not_kept_total", {}),
+        (1, "build_info", {"version": VERSION}),
+    ]
+    assert [(value(name, **labels), name, labels) for _, name, labels in expected] == expected
+    assert value("log_lines_dropped_total", reason="lines_left_out") >= 0
+    # What is missing becomes lost in time.
+    busy.sources.sweep(1010.0)
+    value = reading(busy)
+    assert (value("messages_missing"), value("messages_lost_total")) == (0, 2)
+
+
+def test_the_histogram_is_cumulative_and_complete(busy: Observed) -> None:
+    buckets = {
+        float(dict(pairs)["le"]): value
+        for (name, pairs), value in busy.samples().items()
+        if name == "forward_seconds_bucket"
+    }
+    assert sorted(buckets) == [*LATENCY_BOUNDS, float("inf")]
+    assert [buckets[bound] for bound in sorted(buckets)] == [0.0] + [1.0] * (len(LATENCY_BOUNDS) - 1) + [2.0]
+    assert busy.value("forward_seconds_count") == 2
+    assert busy.value("forward_seconds_sum") == pytest.approx(9.00003)
+
+
+def test_what_waits_for_a_slow_client_is_shown(observed: Observed) -> None:
+    slow = observed.hub.connect(b"x")
+    observed.bus.deliver([((slow.client.fd,), b"MSG x\0" + b"y" * 1000)] * 1000)
+    assert slow.client.queue.bytes > 0
+    assert observed.value("queue_bytes") == slow.client.queue.bytes
+
+
+def test_every_series_is_there_from_the_beginning(observed: Observed) -> None:
+    value = reading(observed)
+    for name, reasons in REASONS.items():
+        for reason in reasons:
+            assert value(name, reason=reason) == 0
+    for verdict in NAMES:
+        assert value("datagrams_total", segment="here", verdict=verdict) == 0
+        assert value("datagrams_total", segment="nng", verdict=verdict) == 0
+    for gateway in GATEWAYS:
+        for name in ("gateway_up", "gateway_peers", "gateway_starts_total"):
+            assert value(name, gateway=gateway) == 0
+        for reason in GATEWAY_REASONS:
+            assert value("gateway_dropped_total", gateway=gateway, reason=reason) == 0
+    for cause in ("expired", "evicted", "nameless_evicted"):
+        assert value("sources_forgotten_total", cause=cause) == 0
+    for name in ("sources_silent", "source_deaths_total", "identity_conflicts_total", "copies_dropped_total"):
+        assert value(name) == 0
+
+
+def test_the_report_of_a_gateway_is_shown_while_it_is_connected(observed: Observed) -> None:
+    told = Status("nng", [GatewayPeer("10.0.0.2:5410", "tcp://b:5410")], 5, 500, 7, 700, 2, {"queue_full": 3})
+    teller = observed.hub.connect()
+    assert observed.links.report(teller.client, told.report())
+    observed.links.late = 4
+    value = reading(observed)
+    assert (value("gateway_up", gateway="nng"), value("gateway_peers", gateway="nng")) == (1, 1)
+    assert value("gateway_connects_total", gateway="nng") == 2
+    assert value("gateway_messages_total", gateway="nng", direction="in") == 5
+    assert value("gateway_messages_total", gateway="nng", direction="out") == 7
+    assert value("gateway_bytes_total", gateway="nng", direction="in") == 500
+    assert value("gateway_bytes_total", gateway="nng", direction="out") == 700
+    assert value("gateway_dropped_total", gateway="nng", reason="queue_full") == 3
+    assert value("gateway_dropped_total", gateway="nng", reason="late") == 4
+    assert value("gateway_up", gateway="broker") == 0
+    teller.close()
+    observed.hub.settle()
+    value = reading(observed)
+    assert (value("gateway_up", gateway="nng"), value("gateway_peers", gateway="nng")) == (0, 0)
+    assert value("gateway_messages_total", gateway="nng", direction="in") == 5
+
+
+def test_control_messages_for_which_there_was_no_room_are_counted(observed: Observed) -> None:
+    observed.bus.configure(BusLimits(queue_messages=1), Access((), DIALECTS["path"], 0, 0))
+    slow = observed.hub.connect()
+    slow.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    slow.send(*[frames.request(frames.SYNC, b"x" * 1000)] * 50)
+    observed.hub.settle()
+    assert observed.value("control_dropped_total") > 0
+    told = len(slow.all())
+    assert told + observed.value("control_dropped_total") == 50
+
+
+def test_silent_and_dead_sources_are_counted(observed: Observed) -> None:
+    for src in (b"a", b"b", b"c"):
+        observed.sources.begin(src, 1, 0.0)
+        observed.liveness.beat(src, 0.0)
+    assert (observed.value("sources_silent"), observed.value("source_deaths_total")) == (0, 0)
+    seen = {}
+    for quarter in range(1, 73):
+        now = quarter / 4
+        if now == 7.0:
+            observed.sources.judge(b"c", 2, now)
+            observed.liveness.beat(b"c", now)
+        observed.liveness.sweep(now)
+        if quarter in (30, 31, 72):
+            seen[now] = [observed.value(name) for name in ("sources_silent", "source_deaths_total", "sources")]
+    # Silent after 7.5 s, dead after 17.5; the dead are no longer tracked, which is an end like any other.
+    assert seen == {7.5: [0, 0, 3], 7.75: [2, 0, 3], 18.0: [1, 2, 1]}
+    assert observed.value("sources_forgotten_total", cause="expired") == 2
+
+
+def test_a_source_is_alive_within_the_intervals_that_mean_death(observed: Observed) -> None:
+    observed.sources.begin(b"old", 1, 970.0)
+    observed.sources.begin(b"young", 1, 986.0)
+    assert observed.value("sources_alive") == 1  # within 3 times 5 s before 1000
+    observed.liveness.configure(LivenessRules(interval=10.0, dead_after=3))
+    assert observed.value("sources_alive") == 2
+    assert "30 s" in observed.families()["bccnd_sources_alive"].documentation
+    observed.liveness.configure(LivenessRules(interval=10.0, dead_after=1))
+    assert observed.value("sources_alive") == 0
+
+
+def test_conflicts_heartbeats_copies_and_reloads_count(observed: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("identity_conflicts_total", "heartbeats_unwatched_total", "copies_dropped_total")
+    assert [observed.value(name) for name in (*names, "config_last_reload_successful")] == [0, 0, 0, 1]
+    observed.sources.claim(b"own/p/1")
+    for seq in (1, 2, 2):
+        observed.sources.conflict(b"own/p/1", seq)
+    observed.liveness.configure(LivenessRules(max_watched=1))
+    for src in (b"a", b"b", b"c"):
+        observed.sources.begin(src, 1, 0.0)
+        observed.liveness.beat(src, 0.0)
+    monkeypatch.setattr(redundancy, "MAX_WAITING", 2)
+    observed.repeater.configure([RepeatRule(b"a", 4, 1.0)], DIALECTS["path"], 2.0)
+    for _ in range(3):
+        observed.repeater.add(b"a", b"x", 0.0)
+    observed.refused = "reload refused: no such key"
+    assert [observed.value(name) for name in (*names, "config_last_reload_successful")] == [3, 2, 3, 0]
+
+
+def test_how_long_the_loop_stood_still_is_shown(observed: Observed) -> None:
+    assert (observed.value("loop_stalled_seconds_total"), observed.value("loop_stall_seconds")) == (0, 0)
+    observed.loop_lag.observe(997.0, 0.25)
+    assert observed.value("loop_stall_seconds") == 2.75  # it still does
+    observed.loop_lag.observe(1000.0, 0.25)
+    assert (observed.value("loop_stalled_seconds_total"), observed.value("loop_stall_seconds")) == (2.75, 2.75)
+
+
+def test_the_clock_is_the_hosts_at_the_moment_of_the_scrape(observed: Observed) -> None:
+    before = time.time()
+    shown = observed.value("clock_seconds")
+    assert before <= shown <= time.time()

@@ -1,0 +1,722 @@
+"""The ledger, on real sockets and in a second mapping: it is right at every moment, also when its writer is killed."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import random
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from itertools import count, islice
+from typing import Any, Final
+
+import pytest
+
+from bccnd.native import inflight_layout as layout
+from bccnd.native.inflight_layout import DATAGRAMS, HELD, PACKET
+from bccnd.net.udp import pack_address
+from tests.native.books import book, got
+from tests.native.sockets import SO_TIMESTAMPNS, SOCKADDR_IN, SOCKADDR_IN6, pair, read, take, udp
+from tests.native.twins import builds, each
+from tests.support import PATIENCE, TINY, cannot_here, examples, kernel_drops
+
+#: a build, and the one that goes on after it
+PAIRS: Final = [(one, other) for one in builds("inflight") for other in builds("inflight")]
+#: times that a writer is to be killed while an input is in progress; more with BCCND_ROUNDS
+HITS: Final = int(os.environ.get("BCCND_ROUNDS", examples(25)))
+#: and attempts at that, at most
+ROUNDS: Final = 100 * HITS
+
+
+@contextmanager
+def opened(inflight: Any) -> Iterator[tuple[Any, mmap.mmap]]:
+    """A new ledger, and its memory as another process sees it."""
+    with book() as (memory, reader):
+        yield inflight.InflightState(memory), reader
+
+
+def in_progress(reader: mmap.mmap) -> layout.InflightInput:
+    """The input in progress, of which there must be one."""
+    found = layout.unfinished(reader)
+    assert found is not None, "no input in progress"
+    return found
+
+
+@each("inflight")
+def test_an_input_is_worked_on_from_its_beginning_to_its_end(inflight: Any) -> None:
+    with opened(inflight) as (one, reader):
+        assert one.serial == 0
+        for serial, (kind, number) in enumerate([(HELD, 5), (HELD, 2**62), (HELD, 0)], 1):
+            one.begin(kind, number)
+            assert one.serial == serial
+            assert layout.unfinished(reader) == layout.InflightInput(kind, number, serial, 0.0, 0)
+            one.say_when(1.25 * serial)
+            assert layout.unfinished(reader) == layout.InflightInput(kind, number, serial, 1.25 * serial, 0)
+            one.finish()
+            assert layout.unfinished(reader) is None
+            assert one.serial == serial
+        one.finish()
+        assert layout.unfinished(reader) is None
+
+
+@each("inflight")
+def test_what_clients_have_got_counts_for_one_input(inflight: Any) -> None:
+    with opened(inflight) as (one, reader):
+        one.assign(5, 0)
+        one.assign(900, layout.MAX_SLOTS - 1)
+        layout.put_slot(one.memory, 0, layout.ClientSlot(77, 0, 0, 0))
+        one.begin(HELD, 1)
+        assert (one.counted(5), one.counted(900)) == (0, 0)
+        one.count(5, 1)
+        one.count(5, 2)
+        one.count(900, 7)
+        assert (one.counted(5), one.counted(900)) == (3, 7)
+        assert layout.slot(reader, 0) == layout.ClientSlot(77, 1, 3, 0)
+        assert layout.slot(reader, layout.MAX_SLOTS - 1) == layout.ClientSlot(0, 1, 7, 0)
+        one.finish()
+        one.begin(HELD, 1)
+        one.count(5, 1)
+        assert (one.counted(5), one.counted(900)) == (1, 0)
+        assert layout.slot(reader, 0) == layout.ClientSlot(77, 2, 1, 0)
+        assert layout.slot(reader, layout.MAX_SLOTS - 1) == layout.ClientSlot(0, 1, 7, 0)
+
+
+@each("inflight")
+def test_the_seq_of_a_publisher_before_its_input_is_known_while_that_is_in_progress(inflight: Any) -> None:
+    with opened(inflight) as (one, reader):
+        one.assign(5, 3)
+        one.begin(HELD, 1, 5)
+        one.say_seq(5, 2**64 - 1)
+        assert in_progress(reader).seq == 0
+        assert layout.slot(reader, 3).seq == 2**64 - 1
+        for fd, seq in ((5, 2**64 - 1), (6, 0), (-1, 0)):
+            one.begin(HELD, 1, fd)
+            assert in_progress(reader).seq == seq
+
+
+@each("inflight")
+def test_a_slot_can_be_given_to_another_client_and_one_without_a_slot_is_not_recorded(inflight: Any) -> None:
+    with opened(inflight) as (one, reader):
+        for fd, slot in ((-1, 0), (3, -1), (3, layout.MAX_SLOTS)):
+            with pytest.raises(IndexError):
+                one.assign(fd, slot)
+        one.begin(HELD, 1)
+        before = reader[: layout.PACKETS]
+        for fd in (-1, 0, 3, 70_000):
+            one.count(fd, 5)
+            one.say_seq(fd, 5)
+            one.release(fd)
+            assert one.counted(fd) == 0
+        assert reader[: layout.PACKETS] == before
+        one.assign(3, 1)
+        one.count(3, 2)
+        one.release(3)
+        one.assign(70_000, 1)
+        assert one.counted(3) == 0
+        assert one.counted(70_000) == 2
+        layout.put_slot(one.memory, 1, layout.ClientSlot(0, 0, 0, 0))
+        one.count(70_000, 1)
+        assert layout.slot(reader, 1) == layout.ClientSlot(0, 1, 1, 0)
+
+
+# -- datagrams in
+
+
+@each("inflight")
+def test_a_batch_stands_in_the_ledger_as_it_came(inflight: Any) -> None:
+    sizes = (0, 1, 100, 1500, 1501, 1502, 9000, 0, 3)
+    with opened(inflight) as (one, reader), udp() as (ours, theirs):
+        receiver = inflight.Receiver(one, 2, "Ost/ü".encode(), ours.fileno(), 1500, SOCKADDR_IN)
+        for size in sizes:
+            theirs.send(os.urandom(size))
+        (batch,) = take(receiver, len(sizes))
+        assert [len(each) for each in batch] == [min(size, 1501) for size in sizes]
+        found = in_progress(reader)
+        assert (found.kind, found.number, found.now, found.seq) == (DATAGRAMS, 2, 0.0, 0)
+        assert found.label == "Ost/ü".encode()
+        assert list(found.datagrams) == batch
+        assert found.name_size == SOCKADDR_IN
+        assert found.names == bytes(receiver.names[: SOCKADDR_IN * len(sizes)])
+        assert struct.unpack_from("!2xH4s", found.names, SOCKADDR_IN * 8) == (
+            theirs.getsockname()[1],
+            socket.inet_aton("127.0.0.1"),
+        )
+        one.say_when(12.5)
+        later = layout.unfinished(reader)
+        assert later == found._replace(now=12.5)
+        one.finish()
+        assert layout.unfinished(reader) is None
+        # What came before does not show through, and what there is nothing of is no input.
+        theirs.send(b"alone")
+        assert take(receiver, 1) == [[b"alone"]]
+        found = in_progress(reader)
+        assert found.datagrams == (b"alone",)
+        assert len(found.names) == SOCKADDR_IN
+        one.finish()
+        serial = one.serial
+        with pytest.raises(BlockingIOError):
+            receiver.receive()
+        assert layout.unfinished(reader) is None
+        assert one.serial == serial + 1
+
+
+@each("inflight")
+def test_an_input_that_was_begun_and_of_which_nothing_has_come_is_none(inflight: Any) -> None:
+    with opened(inflight) as (one, reader), udp() as (ours, theirs), pair() as (client, _):
+        receiver = inflight.Receiver(one, 0, b"s", ours.fileno(), 1500, SOCKADDR_IN)
+        inbox = inflight.PacketReceiver(one)
+        theirs.send(b"before")
+        take(receiver, 1)
+        for kind, receive in ((DATAGRAMS, receiver.receive), (PACKET, lambda: inbox.receive(client.fileno(), 1))):
+            with pytest.raises(BlockingIOError):
+                receive()
+            # As it is before the kernel says that something has come.
+            one.begin(kind, 0)
+            assert layout.unfinished(reader) is None
+
+
+@each("inflight")
+def test_stamp_and_names_of_both_families_come_again(inflight: Any) -> None:
+    if not socket.has_ipv6:
+        cannot_here("no IPv6")
+    with opened(inflight) as (one, reader), udp() as (ours, theirs), udp(socket.AF_INET6) as (ours6, theirs6):
+        receiver = inflight.Receiver(one, 0, b"four", ours.fileno(), 1500, SOCKADDR_IN)
+        receiver6 = inflight.Receiver(one, 1, b"six", ours6.fileno(), 65_507, SOCKADDR_IN6)
+        ours6.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        theirs.send(b"x" * 1500)
+        take(receiver, 1)
+        found = in_progress(reader)
+        assert (found.label, found.datagrams, found.stamps) == (b"four", (b"x" * 1500,), (0,))
+        one.finish()
+        before = time.time_ns()
+        theirs6.send(b"y" * 60_000)
+        theirs6.send(b"z")
+        take(receiver6, 2)
+        found = in_progress(reader)
+        assert (found.label, found.number) == (b"six", 1)
+        assert found.datagrams == (b"y" * 60_000, b"z")
+        assert found.stamps == (receiver6.stamp_ns(), 0)
+        assert before - 10_000_000 < found.stamps[0] < time.time_ns()
+        assert found.name_size == SOCKADDR_IN6
+        assert found.names == bytes(receiver6.names[: 2 * SOCKADDR_IN6])
+        port, address = struct.unpack_from("!2xH4x16s", found.names, SOCKADDR_IN6)
+        assert (port, address) == (theirs6.getsockname()[1], socket.inet_pton(socket.AF_INET6, "::1"))
+        one.finish()
+        receiver6.stamp_all(True)
+        for _ in range(3):
+            theirs6.send(b"late")
+        take(receiver6, 3)
+        found = in_progress(reader)
+        assert found.stamps == tuple(receiver6.stamp_ns(number) for number in range(3))
+        assert 0 < found.stamps[0] <= found.stamps[1] <= found.stamps[2] < time.time_ns()
+        one.finish()
+        # One segment's batch leaves the other's where it is.
+        theirs.send(b"again")
+        take(receiver, 1)
+        found = in_progress(reader)
+        assert (found.label, found.datagrams) == (b"four", (b"again",))
+
+
+# -- packets in
+
+
+@each("inflight")
+def test_a_packet_from_a_client_is_an_input_until_it_is_worked_through(inflight: Any) -> None:
+    with opened(inflight) as (one, reader), pair() as (ours, theirs):
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        one.assign(ours.fileno(), 9)
+        one.say_seq(ours.fileno(), 1234)
+        inbox = inflight.PacketReceiver(one)
+        for serial, packet in enumerate([b"MSG a\0b", b"x" * 400_000, b"\0", b"y" * 409_600], 1):
+            theirs.send(packet)
+            assert inbox.receive(ours.fileno(), 42) == len(packet)
+            assert bytes(inbox.view[: len(packet)]) == packet
+            assert layout.unfinished(reader) == layout.InflightInput(PACKET, 42, serial, 0.0, 1234, packet=packet)
+            one.finish()
+            assert layout.unfinished(reader) is None
+        # One that is too large shows by one byte.
+        for size in (409_601, 409_602, 420_000):
+            theirs.send(b"z" * size)
+            theirs.send(b"next")
+            assert inbox.receive(ours.fileno(), 1) == layout.INBOX_SIZE == 409_601
+            assert in_progress(reader).packet == b"z" * 409_601
+            assert inbox.receive(ours.fileno(), 1) == 4
+
+
+@each("inflight")
+def test_an_empty_packet_is_an_input_and_an_error_is_none(inflight: Any) -> None:
+    with opened(inflight) as (one, reader), pair() as (ours, theirs):
+        inbox = inflight.PacketReceiver(one)
+        for serial, packet in ((1, b"something"), (2, b"")):
+            theirs.send(packet)
+            assert inbox.receive(ours.fileno(), 7) == len(packet)
+            assert layout.unfinished(reader) == layout.InflightInput(PACKET, 7, serial, 0.0, 0, packet=packet)
+        with pytest.raises(BlockingIOError):
+            inbox.receive(ours.fileno(), 7)
+        assert layout.unfinished(reader) is None
+        ours.send(b"unread")
+        theirs.close()
+        with pytest.raises(ConnectionResetError):
+            inbox.receive(ours.fileno(), 7)
+        assert layout.unfinished(reader) is None
+        # The end looks like an empty packet; the caller examines the socket.
+        assert inbox.receive(ours.fileno(), 7) == 0
+        with pytest.raises(OSError) as failed:
+            inbox.receive(-1, 7)
+        assert failed.value.errno == errno.EBADF
+        assert layout.unfinished(reader) is None
+
+
+# -- packets out
+
+
+@each("inflight")
+def test_one_packet_is_noted_with_its_weight_when_it_went_and_only_then(inflight: Any) -> None:
+    with opened(inflight) as (one, reader), pair(TINY) as (ours, theirs):
+        one.assign(ours.fileno(), 4)
+        sender = inflight.Sender(one)
+        one.begin(HELD, 1)
+        expected = 0
+        for weight in (1, 1, 60, 3):
+            assert sender.one(ours.fileno(), b"p%d" % weight, weight) == 0
+            expected += weight
+            assert layout.slot(reader, 4) == layout.ClientSlot(0, 1, expected, 0)
+            assert layout.armed(reader) is None
+        assert read(theirs) == [b"p1", b"p1", b"p60", b"p3"]
+        assert sender.one(ours.fileno(), b"default") == 0
+        expected += 1
+        assert sender.one(ours.fileno(), b"x" * 100_000, 9) == errno.EMSGSIZE
+        while (failed := sender.one(ours.fileno(), b"x" * 500, 2)) == 0:
+            expected += 2
+        assert failed == errno.EAGAIN
+        assert sender.one(ours.fileno(), b"x" * 500, 7) == errno.EAGAIN
+        assert one.counted(ours.fileno()) == got(reader, 4) == expected
+        read(theirs)
+        theirs.close()
+        assert sender.one(ours.fileno(), b"x", 5) == errno.EPIPE
+        assert got(reader, 4) == expected
+        one.finish()
+        one.begin(HELD, 1)
+        assert got(reader, 4) == one.counted(ours.fileno()) == 0
+        assert sender.one(ours.fileno(), b"x", 5) == errno.EPIPE
+        assert got(reader, 4) == 0
+
+
+@each("inflight")
+@pytest.mark.parametrize("count", [1, 2, 100, layout.MAX_PACKETS])
+def test_of_many_packets_it_is_noted_how_many_went(inflight: Any, count: int) -> None:
+    packets = [b"%d" % number for number in range(count)]
+    with opened(inflight) as (one, reader), pair() as (ours, theirs), pair(TINY) as (slow, behind):
+        one.assign(ours.fileno(), 0)
+        one.assign(slow.fileno(), 1)
+        sender = inflight.Sender(one)
+        one.begin(HELD, 1)
+        sender.load(packets)
+        arrived: list[bytes] = []
+        expected: list[list[bytes]] = [[], []]
+        for _ in range(2):
+            for slot, sock in enumerate((ours, slow)):
+                sent = sender.send(sock.fileno())
+                # The kernel keeps so many packets for one at most, however small they are.
+                assert sent == count or slot == 1 or count > 200
+                expected[slot] += packets[:sent]
+                assert got(reader, slot) == len(expected[slot])
+                assert layout.armed(reader) is None
+            arrived += read(theirs)
+        assert [arrived, read(behind)] == expected
+
+
+@each("inflight")
+def test_many_packets_end_at_one_that_cannot_go_and_more_than_fit_are_refused(inflight: Any) -> None:
+    packets = [b"a", b"b", b"x" * 300_000, b"c"]
+    with opened(inflight) as (one, reader), pair() as (ours, theirs):
+        one.assign(ours.fileno(), 0)
+        sender = inflight.Sender(one)
+        one.begin(HELD, 1)
+        sender.load(packets)
+        with pytest.raises(ValueError):
+            sender.load([b"y"] * (layout.MAX_PACKETS + 1))
+        assert sender.send(ours.fileno()) == got(reader, 0) == 2
+        assert sender.one(ours.fileno(), packets[2]) == errno.EMSGSIZE
+        assert sender.one(ours.fileno(), packets[3]) == 0
+        assert got(reader, 0) == 3
+        assert read(theirs) == [b"a", b"b", b"c"]
+
+
+@each("inflight")
+def test_a_client_without_a_slot_is_sent_to_and_nothing_is_noted(inflight: Any) -> None:
+    with opened(inflight) as (one, reader), pair() as (ours, theirs), pair() as (other, behind):
+        one.assign(other.fileno(), 0)
+        sender = inflight.Sender(one)
+        one.begin(HELD, 1)
+        sender.one(other.fileno(), b"x")
+        before = reader[: layout.AT_ARMED], reader[layout.SLOTS : layout.PACKETS]
+        assert sender.one(ours.fileno(), b"a", 5) == 0
+        assert sender.waited(ours.fileno(), b"b", 5, 100) == 0
+        sender.load([b"c", b"d"])
+        assert sender.send(ours.fileno()) == 2
+        assert sender.one(ours.fileno(), b"x" * 500_000) == errno.EMSGSIZE
+        assert sender.waited(ours.fileno(), b"x" * 500_000, 1, 100) == errno.EMSGSIZE
+        assert (reader[: layout.AT_ARMED], reader[layout.SLOTS : layout.PACKETS]) == before
+        assert layout.armed(reader) is None
+        assert read(theirs) == [b"a", b"b", b"c", b"d"]
+        assert read(behind) == [b"x"]
+        theirs.close()
+        assert sender.one(ours.fileno(), b"a") == errno.EPIPE
+        assert sender.send(ours.fileno()) == 0
+
+
+@each("inflight")
+def test_of_what_has_waited_it_is_noted_that_it_went_until_something_else_is_sent(inflight: Any) -> None:
+    with opened(inflight) as (one, reader), pair(TINY) as (ours, theirs), pair() as (other, _), pair() as (without, _):
+        one.assign(ours.fileno(), 6)
+        one.assign(other.fileno(), 7)
+        sender = inflight.Sender(one)
+        assert sender.waited(ours.fileno(), b"first", 1, 100) == 0
+        assert layout.armed(reader) == layout.SendInProgress(6, 1, 1, 100)
+        assert sender.waited(ours.fileno(), b"second", 12, 200) == 0
+        assert layout.armed(reader) == layout.SendInProgress(6, 12, 12, 200)
+        assert sender.waited(ours.fileno(), b"x" * 100_000, 12, 300) == errno.EMSGSIZE
+        assert layout.armed(reader) == layout.SendInProgress(6, 0, 0, 300)
+        while (failed := sender.waited(ours.fileno(), b"x" * 500, 1, 400)) == 0:
+            assert layout.armed(reader) == layout.SendInProgress(6, 1, 1, 400)
+        assert failed == errno.EAGAIN
+        assert layout.armed(reader) == layout.SendInProgress(6, 0, 0, 400)
+        read(theirs)
+        assert sender.waited(ours.fileno(), b"third", 1, 500) == 0
+        # Neither an input nor packets to a client without a slot replace this,
+        one.begin(HELD, 1)
+        sender.load([b"x"])
+        sender.send(without.fileno())
+        armed = layout.armed(reader)
+        assert armed is None or armed == layout.SendInProgress(6, 1, 1, 500)
+        # packets to one with a slot do.
+        assert sender.one(other.fileno(), b"x") == 0
+        assert layout.armed(reader) is None
+        assert layout.slot(reader, 6) == layout.ClientSlot(0, 0, 0, 0)
+
+
+@each("inflight")
+def test_a_new_sender_notes_nothing_of_what_was_sent_before(inflight: Any) -> None:
+    with opened(inflight) as (one, reader), pair() as (ours, theirs):
+        one.assign(ours.fileno(), 6)
+        sender = inflight.Sender(one)
+        sender.load([b"a", b"b"])
+        sender.send(ours.fileno())
+        sender.waited(ours.fileno(), b"c", 1, 100)
+        sender = inflight.Sender(inflight.InflightState(one.memory))
+        armed = layout.armed(reader)
+        assert armed is None or not armed.taken
+        assert read(theirs) == [b"a", b"b", b"c"]
+
+
+def said(memory: mmap.mmap) -> tuple[object, ...]:
+    """All that a reader finds in a ledger."""
+    slots = [layout.slot(memory, number) for number in range(20)]
+    return layout.unfinished(memory), layout.armed(memory), slots, layout.number_at(memory, layout.AT_SERIAL)
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS, ids=lambda one: one.__name__)
+def test_each_build_goes_on_where_the_other_has_ended(first: Any, second: Any) -> None:
+    written: list[list[tuple[object, ...]]] = []
+    for modules in ((first, first), (first, second)):
+        with ExitStack() as open_:
+            memory, reader = open_.enter_context(book())
+            fast, fast_end = open_.enter_context(pair())
+            slow, _ = open_.enter_context(pair(TINY))
+            ours, theirs = open_.enter_context(udp())
+            seen: list[Any] = []
+            for turn, module in enumerate(modules):
+                one = module.InflightState(memory)
+                assert one.serial == turn * 4
+                one.assign(fast.fileno(), 11)
+                one.assign(slow.fileno(), 12)
+                assert one.counted(fast.fileno()) == turn * 4
+                sender, inbox = module.Sender(one), module.PacketReceiver(one)
+                receiver = module.Receiver(one, 1, b"name", ours.fileno(), 1500, SOCKADDR_IN)
+                for size in (0, 10, 2000):
+                    theirs.send(b"d" * size)
+                take(receiver, 3)
+                one.say_when(3.5)
+                one.say_seq(fast.fileno(), 99)
+                seen.append(said(reader))
+                one.finish()
+                fast_end.send(b"MSG x\0y")
+                inbox.receive(fast.fileno(), 5)
+                sender.load([b"1", b"22", b"x" * 300])
+                sender.send(fast.fileno())
+                for _ in range(8):
+                    sender.send(slow.fileno())
+                sender.one(fast.fileno(), b"33", 6)
+                one.count(slow.fileno(), 2)
+                seen.append(said(reader))
+                one.finish()
+                with suppress(BlockingIOError):
+                    inbox.receive(fast.fileno(), 5)
+                one.begin(HELD, 5, fast.fileno())
+                sender.load([b"4"] * 3)
+                sender.send(fast.fileno())
+                sender.one(fast.fileno(), b"5", 1)
+                sender.waited(slow.fileno(), b"w", 2, 77)
+                seen.append(said(reader))
+            assert layout.unfinished(reader) == layout.InflightInput(HELD, 5, 8, 0.0, 99)
+            # The port of the sender is another one each time.
+            written.append([(one and one._replace(names=b""), *rest) for one, *rest in seen])
+    assert written[0] == written[1]
+
+
+# -- killed
+
+
+Begin = Callable[[], object]
+
+
+def kill_while(
+    memory: mmap.mmap, work: Callable[[Begin], object], meanwhile: Callable[[], object], chance: random.Random
+) -> None:
+    """Have another process work until it is killed within a millisecond after it has called its argument. Its own
+    timer kills it, so that it is likely to be running then; ``meanwhile`` is called until it has ended."""
+    # Nothing is left of the round before, as if a daemon had gone on from there.
+    serial = layout.number_at(memory, layout.AT_SERIAL)
+    for at, number in ((layout.AT_OPEN, 0), (layout.AT_ARMED, 0), (layout.AT_SERIAL, serial + 1)):
+        layout.put_number(memory, at, number)
+    seconds = 1e-6 + chance.random() * 0.001
+    pid = os.fork()
+    if not pid:
+        with suppress(BaseException):
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            work(partial(signal.setitimer, signal.ITIMER_REAL, seconds))
+        os._exit(1)
+    end = time.monotonic() + PATIENCE
+    ended = status = 0
+    while not ended and time.monotonic() < end:
+        meanwhile()
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    if not ended:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    assert ended, "it was not killed"
+    assert os.WIFSIGNALED(status), "it has ended by itself"
+
+
+def until_killed_often_enough(one_round: Callable[[], bool]) -> None:
+    """Repeat a round until so many times the writer was killed while an input was in progress."""
+    hits = rounds = 0
+    while hits < HITS:
+        rounds += 1
+        assert rounds <= ROUNDS, f"killed in time {hits} times of {rounds}"
+        hits += one_round()
+
+
+_MARK: Final = struct.Struct("=QI")
+
+
+@each("inflight")
+@pytest.mark.parametrize("filled", [False, True], ids=["room", "full"])
+def test_a_process_killed_while_it_sends_has_sent_what_the_ledger_says(inflight: Any, filled: bool) -> None:
+    chance = random.Random(1)
+    with book() as (memory, reader), ExitStack() as open_:
+        pairs = [open_.enter_context(pair(TINY if filled and number % 2 else 0)) for number in range(4)]
+        arrived: list[list[tuple[int, int]]] = [[] for _ in pairs]
+
+        def drain(most: int) -> None:
+            for (_, theirs), found in zip(pairs, arrived, strict=True):
+                for packet in read(theirs, most):
+                    serial, index = _MARK.unpack_from(packet)
+                    found += [(serial, index + message) for message in range(3 if len(packet) > 400 else 1)]
+
+        def work(begin: Begin) -> None:
+            one = inflight.InflightState(memory)
+            sender = inflight.Sender(one)
+            for number, (ours, _) in enumerate(pairs):
+                one.assign(ours.fileno(), number)
+            begin()
+            while True:
+                one.begin(HELD, 1)
+                serial = one.serial
+                for ours, _ in pairs:
+                    # Two alone, four with one call, a batch of three, and one more alone.
+                    fd, at = ours.fileno(), 0
+                    for _ in range(2):
+                        at += not sender.one(fd, _MARK.pack(serial, at))
+                    sender.load([_MARK.pack(serial, at + more) for more in range(4)])
+                    at += sender.send(fd)
+                    at += 3 * (not sender.one(fd, _MARK.pack(serial, at).ljust(1000, b"b"), 3))
+                    sender.one(fd, _MARK.pack(serial, at))
+                one.finish()
+
+        def one_round() -> bool:
+            kill_while(memory, work, lambda: drain(2 if filled else 1000), chance)
+            drain(1_000_000)
+            serial = layout.number_at(reader, layout.AT_SERIAL)
+            found = layout.unfinished(reader)
+            assert found is None or found.serial == serial
+            parts = [[index for its, index in one if its == serial] for one in arrived]
+            for number, part in enumerate(parts):
+                assert part == list(range(len(part))), "out of order, or twice"
+                assert got(reader, number) == len(part)
+            for one in arrived:
+                assert one == sorted(one)
+                one.clear()
+            return len(set(map(len, parts))) > 1
+
+        until_killed_often_enough(one_round)
+
+
+@each("inflight")
+def test_a_process_killed_while_it_receives_leaves_what_it_had_taken(inflight: Any) -> None:
+    chance = random.Random(2)
+    numbers = count()
+    with book() as (memory, reader), udp() as (ours, theirs), pair() as (told, taken):
+        told.setblocking(True)
+
+        def work(begin: Begin) -> None:
+            one = inflight.InflightState(memory)
+            receiver = inflight.Receiver(one, 3, b"s", ours.fileno(), 1500, SOCKADDR_IN)
+            begin()
+            while True:
+                with suppress(BlockingIOError):
+                    batch = receiver.receive()
+                    one.say_when(1.0)
+                    sum(range(10_000))  # some time in which it is likely to be killed
+                    told.send(b"%d %b" % (one.serial, b",".join(batch)))
+                    one.finish()
+
+        def one_round() -> bool:
+            # So many as the kernel keeps in any case.
+            sent = [b"%d" % number + b"." * (number % 7) for number in islice(numbers, 150)]
+            for datagram in sent:
+                theirs.send(datagram)
+            kill_while(memory, work, lambda: None, chance)
+            batches = {int(line.split()[0]): line.split()[1].split(b",") for line in read(taken)}
+            found = layout.unfinished(reader)
+            if found is not None:
+                assert batches.setdefault(found.serial, list(found.datagrams)) == list(found.datagrams)
+                assert len(found.names) == SOCKADDR_IN * len(found.datagrams)
+            assert [one for serial in sorted(batches) for one in batches[serial]] + read(ours) == sent
+            return found is not None
+
+        until_killed_often_enough(one_round)
+
+
+@each("inflight")
+def test_so_does_a_process_killed_while_it_takes_packets_of_clients(inflight: Any) -> None:
+    chance = random.Random(3)
+    with book() as (memory, reader), pair() as (ours, theirs), pair() as (told, taken):
+        told.setblocking(True)
+        numbers = count()
+        sent: list[bytes] = []
+        lines: list[bytes] = []
+
+        def more() -> None:
+            number = next(numbers)
+            packet = b"%d" % number if number % 5 else b""
+            with suppress(BlockingIOError):
+                theirs.send(packet)
+                sent.append(packet)
+            lines.extend(read(taken))
+
+        def work(begin: Begin) -> None:
+            one = inflight.InflightState(memory)
+            one.assign(ours.fileno(), 2)
+            one.say_seq(ours.fileno(), 77)
+            inbox = inflight.PacketReceiver(one)
+            begin()
+            while True:
+                with suppress(BlockingIOError):
+                    size = inbox.receive(ours.fileno(), 8)
+                    sum(range(10_000))  # some time in which it is likely to be killed
+                    told.send(b"%d " % one.serial + bytes(inbox.view[:size]))
+                    one.finish()
+
+        def one_round() -> bool:
+            sent.clear()
+            lines.clear()
+            more()
+            kill_while(memory, work, more, chance)
+            packets = dict(line.split(b" ", 1) for line in (*lines, *read(taken)))
+            found = layout.unfinished(reader)
+            if found is not None:
+                assert (found.number, found.seq) == (8, 77)
+                assert packets.setdefault(b"%d" % found.serial, found.packet) == found.packet
+            assert [*(packets[serial] for serial in sorted(packets, key=int)), *read(ours)] == sent
+            return found is not None
+
+        until_killed_often_enough(one_round)
+
+
+# -- to a segment
+
+
+@each("inflight")
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_broadcast_is_noted_until_the_next_input_of_a_client(inflight: Any, family: socket.AddressFamily) -> None:
+    with opened(inflight) as (one, reader), udp(family) as (ours, theirs):
+        address = pack_address(ours.getsockname())
+        caster = inflight.BroadcastSender(one, 2, theirs.fileno(), address)
+        deaf = inflight.BroadcastSender(one, 3, theirs.fileno(), address[:4])
+
+        def cast() -> list[int]:
+            return [number for number in range(4) if layout.was_cast(reader, number)]
+
+        for kind in (PACKET, HELD):
+            one.begin(kind, 7)
+            assert cast() == []
+            assert caster.cast(b"out") == 0
+            assert deaf.cast(b"nowhere") != 0
+            assert cast() == [2]
+            assert ours.recv(100) == b"out"
+            one.finish()
+        one.begin(DATAGRAMS, 1)
+        assert cast() == [2]
+        for number, name in ((layout.MAX_SEGMENTS, b""), (0, b"x" * (layout.NAME + 1))):
+            with pytest.raises(IndexError):
+                inflight.BroadcastSender(one, number, theirs.fileno(), name)
+
+
+@each("inflight")
+def test_a_process_killed_while_it_broadcasts_has_sent_what_the_ledger_says(inflight: Any) -> None:
+    chance = random.Random(4)
+    with book() as (memory, reader), udp() as (ours, theirs):
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        address = pack_address(ours.getsockname())
+        last = seen = overflown = 0
+
+        def work(begin: Begin) -> None:
+            one = inflight.InflightState(memory)
+            casters = [inflight.BroadcastSender(one, number, theirs.fileno(), address) for number in range(2)]
+            begin()
+            while True:
+                one.begin(PACKET if one.serial % 2 else HELD, 1)
+                for caster in casters:
+                    caster.cast(b"%d" % one.serial)
+                one.finish()
+                one.begin(DATAGRAMS, 0)
+                one.finish()
+
+        def drain() -> None:
+            nonlocal last, seen
+            for datagram in read(ours):
+                seen = seen + 1 if int(datagram) == last else 1
+                last = int(datagram)
+
+        def one_round() -> bool:
+            nonlocal overflown
+            kill_while(memory, work, drain, chance)
+            drain()
+            before, overflown = overflown, kernel_drops(ours)
+            of_a_client = layout.number_at(reader, layout.AT_KIND) != DATAGRAMS
+            # Where the kernel dropped some, what is missing may have been sent.
+            if before != overflown or not layout.number_at(reader, layout.AT_OPEN) or not of_a_client:
+                return False
+            sent = seen if last == layout.number_at(reader, layout.AT_SERIAL) else 0
+            assert [layout.was_cast(reader, number) for number in range(2)] == [sent > 0, sent > 1]
+            return sent == 1
+
+        until_killed_often_enough(one_round)

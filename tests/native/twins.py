@@ -1,0 +1,71 @@
+"""The modules of bccnd/native under test: as imported here and, where that is compiled, the plain one as well."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests import support
+
+#: a test is run once for each build; hypothesis need not warn of it
+EACH: Final = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.differing_executors]
+#: a module that uses another one: the plain build of it is to use the plain build of that
+MADE_OF: Final = {"inflight": "sockio"}
+
+
+@contextmanager
+def _of_its_kind(name: str) -> Iterator[None]:
+    """While a plain build is loaded, it finds the plain build of the module that it uses."""
+    if name not in MADE_OF:
+        yield
+        return
+    other = f"bccnd.native.{MADE_OF[name]}"
+    there, plain = sys.modules[other], builds(MADE_OF[name])[-1]
+    package = sys.modules["bccnd.native"]
+    try:
+        sys.modules[other] = plain
+        setattr(package, MADE_OF[name], plain)
+        yield
+    finally:
+        sys.modules[other] = there
+        setattr(package, MADE_OF[name], there)
+
+
+def builds(name: str) -> list[ModuleType]:
+    """The builds of a module that there are here."""
+    module = importlib.import_module(f"bccnd.native.{name}")
+    assert module.__file__ is not None
+    plain = Path(module.__file__).with_name(f"{name}.py")
+    if Path(module.__file__) == plain:
+        return [module]
+    spec = importlib.util.spec_from_file_location(f"plain_{name}", plain)
+    assert spec is not None
+    assert spec.loader is not None
+    twin = importlib.util.module_from_spec(spec)
+    with _of_its_kind(name):
+        spec.loader.exec_module(twin)
+    return [module, twin]
+
+
+def is_compiled(module: Any) -> bool:
+    return not str(module.__file__).endswith(".py")
+
+
+def each(name: str) -> pytest.MarkDecorator:
+    """Run a test once for each build of a module; it gets the build as an argument of the module's name."""
+    found = builds(name)
+    return pytest.mark.parametrize(name, found, ids=["compiled" if is_compiled(one) else "plain" for one in found])
+
+
+def examples(count: int) -> settings:
+    """The settings for a property that needs ``count`` examples in the profile ``full``; see `support.examples`."""
+    return settings(max_examples=support.examples(count), suppress_health_check=EACH)

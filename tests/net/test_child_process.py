@@ -1,0 +1,168 @@
+"""Programs beside the daemon: real ones, that end, fail, refuse to run and outlive nobody."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bccnd.net import child_process
+from bccnd.net.child_process import ChildProcess
+from bccnd.net.loop import Loop
+from bccnd.version import VERSION
+from tests.support import turn_until
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_process, "SHORTEST", 0.02)
+    monkeypatch.setattr(child_process, "LONGEST", 0.08)
+
+
+def shell(text: str) -> list[str]:
+    return ["/bin/sh", "-c", text]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs: it is there, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def childless() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return True
+    return False
+
+
+def stays_away(loop: Loop, program: ChildProcess) -> bool:
+    """Whether it is not started again, which would take less than this time."""
+    deadline = time.monotonic() + 0.2
+    turn_until(loop, lambda: time.monotonic() > deadline, "some time to pass")
+    return (program.starts, program.pid) == (1, 0)
+
+
+def test_one_that_ends_is_started_after_pauses(loop: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    program = ChildProcess(
+        loop, "nng", shell(f"echo >> {tmp_path}/starts; [ -e {tmp_path}/kill ] && kill -KILL $$; exit 3")
+    )
+    program.start()
+    turn_until(loop, lambda: program.starts == 5, "the fifth start")
+    (tmp_path / "kill").touch()
+    turn_until(loop, lambda: "SIGKILL" in caplog.text, "an end by a signal")
+    program.stop()
+    assert len((tmp_path / "starts").read_text().splitlines()) == program.starts
+    pauses = [line.getMessage().partition("next attempt in ")[2].split()[0] for line in caplog.records]
+    assert pauses[:4] == ["0.02", "0.04", "0.08", "0.08"]
+    assert "exit code 3" in caplog.text
+
+
+def test_one_that_says_that_it_cannot_run_is_left_alone(loop: Loop) -> None:
+    ended: list[int] = []
+    program = ChildProcess(loop, "nng", shell("exit 2"), lambda: ended.append(1))
+    program.start()
+    turn_until(loop, lambda: bool(ended), "its end")
+    assert stays_away(loop, program)
+
+
+def test_what_cannot_be_started_at_all_is_said_and_tried_again(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    program = ChildProcess(loop, "nng", ["/there/is/no/such/program"])
+    program.start()
+    assert "cannot be started (No such file or directory)" in caplog.text
+    before = len(os.listdir("/proc/self/fd"))
+    turn_until(loop, lambda: caplog.text.count("cannot be started") > 3, "further attempts")
+    program.stop()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("spare", [0, 1, 2])
+def test_without_descriptors_it_is_started_later_and_leaves_no_process(
+    loop: Loop, spare: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = ChildProcess(loop, "nng", shell("exec sleep 100"))
+    before = set(os.listdir("/proc/self/fd"))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = [os.dup(0) for _ in range(spare + 1)]
+    for fd in free:
+        os.close(fd)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(free), limits[1]))
+    try:
+        program.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert program.pid == 0
+    assert "cannot be started (Too many open files)" in caplog.text
+    turn_until(loop, lambda: program.pid, "the next attempt")
+    pid = program.pid
+    program.stop()
+    turn_until(loop, lambda: not Path(f"/proc/{pid}").exists(), "its end")
+    turn_until(loop, childless, "the end of all attempts")
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_one_that_is_stopped_ends_and_is_reaped(loop: Loop) -> None:
+    program = ChildProcess(loop, "nng", shell("exec sleep 100"))
+    program.start()
+    pid = program.pid
+    assert alive(pid)
+    before = len(os.listdir("/proc/self/fd"))
+    program.stop()
+    turn_until(loop, lambda: not os.path.exists(f"/proc/{pid}"), "the reaping")
+    assert len(os.listdir("/proc/self/fd")) == before - 2
+    assert stays_away(loop, program)
+
+
+def test_one_that_is_stopped_while_it_waits_for_its_next_start_is_not_started(loop: Loop) -> None:
+    program = ChildProcess(loop, "nng", shell("exit 1"))
+    program.start()
+    turn_until(loop, lambda: not program.pid, "its end")
+    program.stop()
+    assert stays_away(loop, program)
+
+
+def test_its_input_ends_with_us(loop: Loop, tmp_path: Path) -> None:
+    # A daemon in small, which starts a program that ends with its input, and is killed.
+    said = tmp_path / "pid"
+    code = (
+        "import time\n"
+        "from bccnd.net.child_process import ChildProcess\n"
+        "from bccnd.net.loop import Loop\n"
+        f"program = ChildProcess(Loop(), 'nng', ['/bin/cat'])\nprogram.start()\n"
+        f"open({str(said)!r}, 'w').write(f'{{program.pid}}\\n')\n"
+        "time.sleep(100)\n"
+    )
+    daemon = os.posix_spawn(sys.executable, [sys.executable, "-c", code], {**os.environ})
+    turn_until(loop, lambda: said.exists() and said.read_text().endswith("\n"), "the start")
+    pid = int(said.read_text())
+    assert alive(pid)
+    os.kill(daemon, signal.SIGKILL)
+    os.waitpid(daemon, 0)
+    turn_until(loop, lambda: not alive(pid), "its end")
+
+
+def test_what_the_manager_tells_us_is_for_us_only(loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", "@x")
+    monkeypatch.setenv("WATCHDOG_USEC", "1")
+    monkeypatch.setenv("KEPT", "1")
+    program = ChildProcess(loop, "nng", shell(f"env > {tmp_path}/env; exit 2"))
+    program.start()
+    turn_until(loop, lambda: not program.pid, "its end")
+    names = {line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()}
+    assert "KEPT" in names
+    assert not names & {"NOTIFY_SOCKET", "WATCHDOG_USEC"}
+
+
+def test_a_module_runs_from_the_same_place_as_we_do() -> None:
+    command = child_process.python("bccnd.cli.daemon", "--version")
+    assert os.path.realpath(command[0]) == os.path.realpath(sys.executable)
+    assert subprocess.run(command, env={}, stdout=subprocess.PIPE, check=True).stdout == f"bccnd {VERSION}\n".encode()
