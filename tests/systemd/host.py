@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from systemd.journal import Reader
+
 from tests import support
 from tests.support import metric
 from tests.systemd.stage import PREFIX, CannotBoot, Layer, cgroups, remove_cgroup
@@ -181,15 +183,18 @@ class Host:
     def reload(self) -> None:
         self.run("systemctl", "reload", "bccnd.service")
 
-    def journal(self, *matches: str) -> list[dict[str, Any]]:
-        """What the journal has of the service, entry by entry."""
+    def journal(self, unit: str = "bccnd.service", **fields: str) -> list[dict[str, Any]]:
+        """The entries in the log of a unit, and of systemd about it, that have these fields."""
         self.run("journalctl", "--sync")
-        said = self.run("journalctl", "-o", "json", "--all", *(matches or ("-u", "bccnd.service")))
-        return [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        with Reader(path=str(self.path("/var/log/journal"))) as reader:
+            reader.add_match(_SYSTEMD_UNIT=unit, **fields)
+            reader.add_disjunction()
+            reader.add_match(UNIT=unit, **fields)
+            return list(reader)
 
-    def said(self) -> str:
-        """The service's messages as text."""
-        return "\n".join(str(one.get("MESSAGE")) for one in self.journal())
+    def said(self, unit: str = "bccnd.service") -> str:
+        """The messages of a unit as text."""
+        return "\n".join(str(one.get("MESSAGE")) for one in self.journal(unit))
 
     def clients(self) -> list[dict[str, Any]]:
         """Who is connected, as the daemon sees it."""
