@@ -1,4 +1,4 @@
-"""`bccn doctor` on real hosts: well, and with one thing wrong at a time."""
+"""`bccn doctor` on real hosts: well, and with one fault at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support import NOBODY, need_others, need_root
 
 #: what depends on the machine that the tests run on, and not on the host that is examined
 ELSEWHERE = {"clock", "service", "log", "recorder"}
-#: holds the port of the segment, and lets nobody share it
+#: holds the port of the segment, without sharing it
 SELFISH = f"""
 import socket
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -31,7 +31,7 @@ sock.recv(1)
 
 
 class Found:
-    """What the doctor has found, and with which status it ended."""
+    """The results, and the exit status."""
 
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
         assert done.stderr == ""
@@ -44,8 +44,8 @@ class Found:
     def states(self, check: str) -> list[str]:
         return [row["state"] for row in self.rows if row["check"] == check]
 
-    def ill(self) -> set[str]:
-        """The checks with which something is wrong, or to be looked at."""
+    def faults(self) -> set[str]:
+        """The checks with a result that is wrong or to be looked at."""
         return {row["check"] for row in self.rows if row["state"] in ("wrong", "look")} - ELSEWHERE
 
     def says(self, check: str, state: str, finding: str, remedy: str = "") -> bool:
@@ -65,10 +65,10 @@ def examine(daemon: Daemon, *, before: Sequence[str] = ()) -> Found:
 
 
 @pytest.mark.slow
-def test_a_host_that_is_well_and_what_makes_it_ill(tmp_path: Path, net: Net) -> None:
+def test_a_host_that_is_well_and_its_faults_one_by_one(tmp_path: Path, net: Net) -> None:
     with net.daemon("a", tmp_path) as daemon:
         found = examine(daemon)
-        assert (found.status, found.ill()) == (0, set()), found.rows
+        assert (found.status, found.faults()) == (0, set()), found.rows
         assert found.states("round trip") == ["ok", "ok"]
         assert found.says("round trip", "ok", "10.77.0.255#5400")
         assert found.says("interface", "ok", "10.77.0.1/24")
@@ -77,7 +77,7 @@ def test_a_host_that_is_well_and_what_makes_it_ill(tmp_path: Path, net: Net) -> 
 
         ip("-n", net.names["a"], "link", "set", "lan0", "mtu", "1280")
         found = examine(daemon)
-        assert (found.status, found.ill()) == (0, {"interface"})
+        assert (found.status, found.faults()) == (0, {"interface"})
         assert found.says("interface", "look", "1252 bytes", "ip link set lan0 mtu 1500")
         ip("-n", net.names["a"], "link", "set", "lan0", "mtu", "1500")
 
@@ -85,7 +85,7 @@ def test_a_host_that_is_well_and_what_makes_it_ill(tmp_path: Path, net: Net) -> 
         net.run("a", "nft", "add chain inet loss in { type filter hook input priority 0; }")
         net.run("a", "nft", f"add rule inet loss in udp dport {PORT} drop")
         found = examine(daemon)
-        assert (found.status, found.ill()) == (1, {"firewall", "round trip"}), found.rows
+        assert (found.status, found.faults()) == (1, {"firewall", "round trip"}), found.rows
         assert found.says("firewall", "look", "inet loss in", "nft list ruleset")
         assert found.says("round trip", "wrong", "10.77.0.255#5400")
         net.run("a", "nft", "delete table inet loss")
@@ -100,7 +100,7 @@ def test_a_host_that_is_well_and_what_makes_it_ill(tmp_path: Path, net: Net) -> 
         net.send("b", "10.77.0.255", datagram("host-b/x/1", 1, "x", b"", b"another key of 32 bytes, as it is"))
         wait(lambda: daemon.verdicts().get("integrity_failed") == 1)
         found = examine(daemon)
-        assert (found.status, found.ill()) == (0, {"traffic"})
+        assert (found.status, found.faults()) == (0, {"traffic"})
         assert found.says("traffic", "look", "integrity_failed", "bccn tap -v integrity")
 
         daemon.signal(signal.SIGSTOP)
@@ -112,10 +112,10 @@ def test_a_host_that_is_well_and_what_makes_it_ill(tmp_path: Path, net: Net) -> 
 
 
 @pytest.mark.slow
-def test_a_host_without_a_daemon_tries_the_segment_out_itself(tmp_path: Path, net: Net) -> None:
+def test_without_a_daemon_the_segment_is_tried_out(tmp_path: Path, net: Net) -> None:
     daemon = net.daemon("a", tmp_path, start=False)
     found = examine(daemon)
-    assert (found.status, found.ill()) == (1, {"bus socket", "daemon", "metrics"})
+    assert (found.status, found.faults()) == (1, {"bus socket", "daemon", "metrics"})
     assert found.says("round trip", "ok", "10.77.0.255#5400")
     assert found.says("port", "ok", "is free")
     # It is signed: a daemon takes it for a message to another program, and not for a forgery.
@@ -147,7 +147,7 @@ def test_a_host_without_a_daemon_tries_the_segment_out_itself(tmp_path: Path, ne
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that everybody can look into, unlike pytest's."""
+    """A folder that every user can read, unlike pytest's."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
@@ -155,8 +155,8 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_who_may_not_do_much_is_told_what_could_not_be_seen(open_folder: Path) -> None:
-    need_root("only root can be somebody else")
+def test_without_rights_the_results_name_what_was_not_checked(open_folder: Path) -> None:
+    need_root("only root can run programs of other users")
     need_others()
     daemon = Daemon(open_folder / "a", start=False)
     large = [{**daemon.settings["segments"][0], "receive_buffer": "1GiB"}]
@@ -183,7 +183,7 @@ def test_who_may_not_do_much_is_told_what_could_not_be_seen(open_folder: Path) -
             assert found.says("receive buffer", "look", "", f"net.core.rmem_max={1 << 30}")
 
 
-def test_it_is_shown_for_people_in_lines_with_remedies_and_a_sum(tmp_path: Path) -> None:
+def test_the_output_for_people_has_remedies_and_a_summary(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a", start=False)
     done = run(daemon)
     assert done.returncode == 1
