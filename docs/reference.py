@@ -144,7 +144,7 @@ EXAMPLES: Final = {
     "gateways.broker.broadcast_strangers": (
         "gateways: {broker: {udp: 0.0.0.0:5401, broadcast: true, broadcast_strangers: true}}"
     ),
-    "gateways.broker.state": "gateways: {broker: {tcp: 127.0.0.1:5401, state: /var/lib/bccnd-broker/ids.json}}",
+    "gateways.broker.state": "gateways: {broker: {tcp: 127.0.0.1:5401, state: /var/lib/bccnd-broker/ids.db}}",
     "gateways.broker.max_connections": "gateways: {broker: {tcp: 127.0.0.1:5401, max_connections: 64}}",
     "gateways.broker.max_ids": "gateways: {broker: {tcp: 127.0.0.1:5401, max_ids: 100}}",
     "gateways.broker.max_subscriptions": "gateways: {broker: {tcp: 127.0.0.1:5401, max_subscriptions: 16}}",

@@ -12,7 +12,7 @@ import sys
 import click
 
 from bccnd.errors import ConfigError, StartError
-from bccnd.gateways.names import NAMES
+from bccnd.gateways.status import NAMES
 from bccnd.paths import DEFAULT_PATH
 from bccnd.version import VERSION
 

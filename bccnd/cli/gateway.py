@@ -61,9 +61,9 @@ def _make(name: str, settings: Settings, folder: str) -> Gateway:
 
             return NngGateway(settings.gateways.nng, bus, log.Limited(), folder=folder, horizon=settings.dedup.horizon)
         if name == "broker" and settings.gateways.broker is not None:
-            from bccnd.gateways.broker import BrokerGateway
+            from bccnd.gateways.broker.gateway import BrokerGateway
 
-            return BrokerGateway(settings.gateways.broker, bus, log.Limited(), folder=folder)
+            return BrokerGateway(settings.gateways.broker, bus, folder)
     except ModuleNotFoundError as error:
         if error.name != _EXTRA:
             raise

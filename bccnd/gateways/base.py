@@ -1,43 +1,150 @@
-"""What a gateway is to the process that runs it: a client of the bus in a process of its own, so that its faults stay
-its own."""
+"""What all gateways share: their interface, listening, and the log of their peers and drops.
+
+A gateway is a client of the bus in a process of its own, so that its faults stay its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import resource
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
-from bccnd.core.tally import TALLY, Tally, in_fields, in_words
+from bccnd import log
+from bccnd.core.drop_summary import TALLY, DropSummary, in_fields, in_words
 from bccnd.errors import StartError
-from bccnd.gateways.report import Peer, Status
+from bccnd.gateways.reasons import explain
+from bccnd.gateways.status import Peer as Peer
+from bccnd.gateways.status import Status as Status
 
-__all__ = [
-    "REPORT",
-    "TAKEOVER",
-    "Gateway",
-    "Hourly",
-    "Peer",
-    "Status",
-    "Supervisor",
-    "Voice",
-    "listen_patiently",
-    "say_bug",
-    "say_dropped",
-]
-
-#: seconds between two reports of a gateway to the daemon
+#: seconds between reports of a gateway to the daemon
 REPORT: Final = 1.0
-#: seconds that the gateway before this one may take to end, and between two attempts to get its address
+#: seconds that the former gateway may take to end, and between attempts to get its address
 TAKEOVER: Final = 5.0
-_AGAIN: Final = 0.05
+_RETRY: Final = 0.05
 
 _Listener = TypeVar("_Listener")
 
 
+class Supervisor(Protocol):
+    """Receives the state of a start: `bccnd.net.service_manager.Manager`."""
+
+    def ready(self, status: str) -> None: ...
+
+    def status(self, text: str) -> None: ...
+
+
+class Gateway(Protocol):
+    """Connects the bus with another messaging system."""
+
+    async def run(self, stop: asyncio.Event, supervisor: Supervisor | None = None) -> None:
+        """Serve until ``stop`` is set, and call ``supervisor.ready`` as soon as all addresses are listened at.
+
+        Raises StartError if it cannot even begin: address_taken, cannot_listen, a certificate that cannot be read.
+        """
+
+
+class GatewayDropReporter:
+    """Logs what a gateway has dropped: ``reasons`` when they have grown, and all of them once an hour and at the end.
+    Times are seconds of a monotonic clock."""
+
+    def __init__(self, status: Status, reasons: Iterable[str], now: float) -> None:
+        self._status = status
+        self._reasons = reasons
+        self._tally = DropSummary()
+        self._since = "since the start"
+        self._due = now + TALLY
+
+    def report(self, now: float) -> None:
+        name = self._status.gateway
+        for reason in self._reasons:
+            count = log.repeats.growth((name, reason), self._status.dropped.get(reason, 0))
+            if count:
+                means, remedy = explain(reason)
+                text = f"{name}: dropped {count} times since that was last reported ({reason}): {means}"
+                log.event("gateway_dropped", text, remedy=remedy, gateway=name, reason=reason, drop=reason, count=count)
+        if now >= self._due:
+            self._due = now + TALLY
+            self._report_all("in the last hour")
+
+    def close(self) -> None:
+        self._report_all(self._since)
+
+    def _report_all(self, since: str) -> None:
+        name = self._status.gateway
+        grown = self._tally.grown(("", reason, count) for reason, count in self._status.dropped.items())
+        if grown:
+            self._since = "since that was last reported"
+            log.event("tally", f"{name}: dropped {since}: {in_words(grown)}", gateway=name, drops=in_fields(grown))
+
+
+def log_peer(event: str, gateway: str, peer: str, what: str, reason: str = "", remedy: str = "") -> None:
+    """Log that a peer has come or gone, or was refused or ended: for one of `REASONS`, with its meaning and remedy."""
+    fields: dict[str, Any] = {"gateway": gateway, "peer": peer}
+    if reason:
+        means, usual = explain(reason)
+        what, remedy = f"{what} ({reason}): {means}", remedy or usual
+        fields |= {"reason": reason, "drop": reason}
+    log.event(event, f"{peer} {what}", about=peer, remedy=remedy, **fields)
+
+
+def log_loop_errors(gateway: str) -> None:
+    """Log exceptions that reach the running event loop; everything else goes on."""
+
+    def on_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        try:
+            raise context.get("exception") or RuntimeError(context.get("message"))
+        except Exception:  # noqa: BLE001 - raised for the log to find it
+            log.bug(f"the gateway {gateway} has met a bug", gateway=gateway)
+
+    asyncio.get_running_loop().set_exception_handler(on_error)
+
+
+async def wait_to_listen(
+    listen: Callable[[], _Listener], patience: float, stop: asyncio.Event, supervisor: Supervisor | None
+) -> _Listener:
+    """Call ``listen`` until it succeeds, for ``patience`` seconds: the former gateway may be about to give the address
+    back. Raises StartError."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return listen()
+        except StartError as error:
+            if error.reason != "address_taken" or time.monotonic() >= deadline or stop.is_set():
+                raise
+            if supervisor is not None:
+                supervisor.status(f"waiting: {error.detail}")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _RETRY)
+
+
+def raise_descriptor_limit(wanted: int) -> int:
+    """Let this process have so many descriptors, if the system does; return how many it may have."""
+    soft, hard = (wanted if one < 0 else one for one in resource.getrlimit(resource.RLIMIT_NOFILE))
+    if soft < min(wanted, hard):
+        with suppress(ValueError, OSError):  # not allowed
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+            return min(wanted, hard)
+    return soft
+
+
+def format_address(address: tuple[Any, ...]) -> str:
+    """Return ``host:port`` or ``[host]:port``, IPv4 addresses in IPv6 as IPv4."""
+    host, port = str(address[0]), address[1]
+    host = host.removeprefix("::ffff:") if "." in host else host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+# -- the former names, while they are used
+
+
+listen_patiently = wait_to_listen
+
+
 class Voice(Protocol):
-    """How a gateway says what has happened, so seldom that no stranger can fill a log: `bccnd.net.log.Limited`."""
+    """How a gateway says what has happened, so seldom that no stranger can fill a log: `bccnd.log.Limited`."""
 
     def say(
         self, thing: Hashable, event: str, text: str, /, *, remedy: str = "", trace: bool = False, **fields: Any
@@ -74,7 +181,7 @@ class Hourly:
     def __init__(self, voice: Voice, status: Status, now: float) -> None:
         self._voice = voice
         self._status = status
-        self._tally = Tally()
+        self._tally = DropSummary()
         self._since = "since the start"
         self._due = now + TALLY
 
@@ -104,38 +211,3 @@ def say_bug(voice: Voice, name: str, context: Mapping[str, Any]) -> None:
         raise error if isinstance(error, BaseException) else RuntimeError(str(context.get("message")))
     except Exception:  # noqa: BLE001 - for the log to have it at hand
         voice.bug(f"the gateway {name} has met a bug", gateway=name)
-
-
-class Supervisor(Protocol):
-    """What a gateway reports its start to: `bccnd.net.systemd.Manager`."""
-
-    def ready(self, status: str) -> None: ...
-
-    def status(self, text: str) -> None: ...
-
-
-async def listen_patiently(
-    listen: Callable[[], _Listener], patience: float, stop: asyncio.Event, supervisor: Supervisor | None
-) -> _Listener:
-    """Call ``listen`` until it succeeds. An address that is taken is waited for: the gateway before this one may be
-    about to end. Raises StartError."""
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            return listen()
-        except StartError as error:
-            if error.reason != "address_taken" or time.monotonic() >= deadline or stop.is_set():
-                raise
-            if supervisor is not None:
-                supervisor.status(f"waiting: {error.detail}")
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _AGAIN)
-
-
-class Gateway(Protocol):
-    """One way to another world."""
-
-    async def run(self, stop: asyncio.Event, supervisor: Supervisor | None = None) -> None:
-        """Serve until ``stop`` is set, and tell the supervisor as soon as all addresses are listened at; whatever goes
-        wrong meanwhile is said and counted. Raises StartError where it cannot even begin: address_taken, cannot_listen,
-        a certificate that cannot be read."""

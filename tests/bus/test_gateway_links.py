@@ -15,7 +15,7 @@ from bccnd.core.bccn1 import build
 from bccnd.core.ingress import Ingress
 from bccnd.core.integrity import make_checker
 from bccnd.core.verdicts import NAMES
-from bccnd.gateways.report import Status, no_report, read_report
+from bccnd.gateways.status import Status, no_report, read_report
 from tests.support import ANN, BOB, Hub, Peer, refusals
 
 

@@ -34,6 +34,10 @@ def asking(kind: int, topic: bytes = b"") -> bytes:
     return bytes([kind]) + topic + bytes(51 - len(topic))
 
 
+def publication(topic: bytes, kind: int, content: bytes) -> bytes:
+    return topic.ljust(50, b"\0") + bytes([kind]) + content
+
+
 class Sub:
     """A subscriber. With ``receive_buffer`` it has little room for what it does not read."""
 
@@ -86,7 +90,7 @@ class Broker:
 
     def __init__(self, folder: Path, settings: dict[str, Any] | None = None, **section: Any) -> None:
         self.tcp, self.udp = free_port(), free_port()
-        self.state = folder / "subscriptions.json"
+        self.state = folder / "subscriptions.db"
         broker = {"tcp": f"127.0.0.1:{self.tcp}", "udp": f"127.0.0.1:{self.udp}", "state": self.state.name, **section}
         self.daemon = Daemon(folder, {**(settings or {}), "gateways": {"broker": broker}}, start=False)
         self.publisher = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -165,7 +169,7 @@ class Broker:
         one.say(asking(1, mark))
 
     def publish(self, topic: bytes, kind: int, content: bytes) -> None:
-        self.send(topic.ljust(50, b"\0") + bytes([kind]) + content)
+        self.send(publication(topic, kind, content))
 
     def send(self, *datagrams: bytes) -> None:
         for one in datagrams:

@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Final
 import pytest
 
 import bccnd
+from bccnd.gateways.broker.session_store import load
 from tests.e2e.brokers import MESSAGE, Broker, asking
 from tests.e2e.harness import PATIENCE, Wire, datagram, payloads, wait
 from tests.support import ROOT, cannot_here
@@ -139,7 +141,7 @@ def test_subscriptions_outlive_the_broker_and_the_daemon(alone: Broker) -> None:
     one = broker.ready(b"C1", topics[0])
     for number, how in enumerate(("the broker dies", "the daemon ends", "the daemon dies"), start=1):
         if how != "the daemon ends":  # which is as it should be, and at once after a change
-            wait(lambda: broker.state.exists() and kept(broker) == topics[:number], "the file")  # noqa: B023
+            wait(lambda: kept(broker) == topics[:number], "the database")  # noqa: B023
         said = broker.daemon.said().count("the broker serves")
         if how == "the broker dies":
             os.kill(broker.pid(), signal.SIGKILL)
@@ -161,7 +163,9 @@ def test_subscriptions_outlive_the_broker_and_the_daemon(alone: Broker) -> None:
 
 
 def kept(broker: Broker) -> list[bytes]:
-    return [topic.encode() for topic in json.loads(broker.state.read_bytes())["ids"][0]["topics"]]
+    """What is stored of the only id, but for the marks of `Broker.settle`."""
+    records = load(str(broker.state))
+    return sorted(topic for record in records for topic in record.topics if not topic.startswith(b"mark/"))
 
 
 # -- those who mean no good
@@ -248,8 +252,7 @@ def test_rubbish_is_counted_and_touches_nobody(alone: Broker) -> None:
     assert one.hear() == (broker.address, b"a/b", 3, b"still served")
     # Nothing is kept of who has subscribed to nothing.
     broker.daemon.stop()
-    wait(broker.state.exists, "the file, which the gateway writes by itself")
-    assert [record["id"] for record in json.loads(broker.state.read_bytes())["ids"]] == ["C1"]
+    wait(lambda: [record.name for record in load(str(broker.state))] == [b"C1"], "the gateway to store what it must")
 
 
 @pytest.mark.slow
@@ -288,3 +291,37 @@ def test_programs_in_c_read_and_write_the_same_bytes(broker: Broker, tmp_path: P
             assert (second.returncode, second.stdout) == (1, b"")
         finally:
             reader.kill()
+
+
+def test_the_python_subscriber_prints_what_comes_and_sends_what_is_typed(broker: Broker) -> None:
+    command = [sys.executable, str(ROOT / "examples/broker/subscriber.py"), f"127.0.0.1:{broker.tcp}"]
+    with subprocess.Popen(
+        [*command, "--id", "PYTHON", "values/+"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as reader:
+        try:
+            assert reader.stdin is not None
+            assert reader.stdout is not None
+            wait(lambda: "values/+" in broker.row().get("patterns", []), "its subscription on the bus")
+            for kind, content, shown in VALUES:
+                broker.publish(b"values/x", kind, bytes.fromhex(content))
+                name = (b"INT", b"SHORT_REAL", b"FLOAT", b"STRING")[kind]
+                assert reader.stdout.readline() == b"%b - values/x - %b - %b\n" % (broker.address, name, shown)
+            broker.publish(b"values/\xff", 3, b"red\x1b[31m")  # nothing moves a cursor
+            assert reader.stdout.readline().endswith(b" - values/\\xff - STRING - red\\x1b[31m\n")
+            reader.stdin.write(b"shout\nsubscribe typed topic\nunsubscribe values/+\n")
+            reader.stdin.flush()
+            wait(lambda: broker.row().get("patterns") == ["typed%20topic"], "the change on the bus")
+            _, errors = reader.communicate(b"exit\n", PATIENCE)
+            assert (reader.returncode, b"'shout ' is no command" in errors) == (1, True)
+        finally:
+            reader.kill()
+    # The broker has kept its subscription.
+    options = ["--id", "PYTHON", "--json", "-n", "1"]
+    with subprocess.Popen([*command, *options, "-t", "30"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as again:
+        wait(lambda: broker.peers() == 1, "it to be back")
+        broker.publish(b"typed topic", 0, bytes.fromhex("010000000a"))
+        out, _ = again.communicate(timeout=PATIENCE)
+    peer = broker.address.decode()
+    assert json.loads(out) == {"peer": peer, "topic": "typed topic", "type": "INT", "value": "-10"}
+    done = subprocess.run([*command, *options, "-t", "0.1"], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    assert (done.returncode, done.stdout) == (1, b"")

@@ -18,11 +18,11 @@ from typing import Final
 import pytest
 
 from bccnd.core import frames
-from bccnd.gateways.broker_codec import STRING, publication
-from bccnd.net.drop_catalog import DROPS, Drop
+from bccnd.gateways.broker.codec import STRING
+from bccnd.log.repeat_filter import MAX_RECORDS
+from bccnd.monitoring.drop_catalog import DROPS, Drop
 from bccnd.net.http import MAX_CONNECTIONS
-from bccnd.net.repeat_filter import MAX_RECORDS
-from tests.e2e.brokers import Broker
+from tests.e2e.brokers import Broker, publication
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, acting_as, datagram, seqpacket, wait
 from tests.e2e.recorders import Recorder
 from tests.support import free_port
@@ -88,7 +88,7 @@ def in_metrics(daemon: Daemon) -> dict[str, int]:
 
 
 def on_page(daemon: Daemon) -> dict[str, int]:
-    """All that the status page shows, by name and count; tests/net/test_page.py has each in its place there."""
+    """All that the status page shows, by name and count; its own tests have each in its place."""
     found: Counter[str] = Counter()
     for one in json.loads(daemon.page("/status.json"))["drops"]:
         family = one["metric"].removeprefix("bccnd_").partition("_total")[0]

@@ -22,7 +22,7 @@ from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.loop_lag import LoopLag
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.redundancy import Repeater
-from bccnd.gateways.report import no_report, read_report
+from bccnd.gateways.status import no_report, read_report
 from bccnd.log.handlers import Line
 from bccnd.monitoring import metrics
 from bccnd.monitoring.page_data import Dropped, Facts

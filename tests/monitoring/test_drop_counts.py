@@ -10,7 +10,7 @@ from bccnd.bus.recorder_reports import RECORDED
 from bccnd.bus.server import AFTER_REFUSAL
 from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, REFUSE_REASONS
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
-from bccnd.gateways.names import REASONS as GATEWAY_REASONS
+from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_counts import SAID_WHERE_IT_FALLS, counted, rows, serious
 from bccnd.net.http import REASONS as VISITORS

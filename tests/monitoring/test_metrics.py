@@ -18,10 +18,10 @@ from bccnd.core.liveness import LivenessRules
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.redundancy import RepeatRule
 from bccnd.core.verdicts import NAMES
-from bccnd.gateways.names import NAMES as GATEWAYS
-from bccnd.gateways.names import REASONS as GATEWAY_REASONS
-from bccnd.gateways.report import Peer as GatewayPeer
-from bccnd.gateways.report import Status
+from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
+from bccnd.gateways.status import NAMES as GATEWAYS
+from bccnd.gateways.status import Peer as GatewayPeer
+from bccnd.gateways.status import Status
 from bccnd.monitoring import metrics
 from bccnd.version import VERSION
 from tests.monitoring.pages import HOSTILE, Observed

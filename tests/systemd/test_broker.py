@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from bccnd.gateways.broker.session_store import load
+from tests.support import ROOT
 from tests.systemd.conftest import Hosts
 from tests.systemd.host import Host, wait
 
@@ -26,8 +28,9 @@ def figures(host: Host) -> dict[str, Any]:
 
 def reader(host: Host, *topics: str) -> None:
     """A subscriber C1 in the background, which ends with its first message."""
+    host.write("/tmp/subscriber.py", (ROOT / "examples/broker/subscriber.py").read_text())
     words = " ".join(f"'{topic}'" for topic in topics)
-    command = f"bccn broker-sub --id C1 -n 1 -t 30 127.0.0.1:5401 {words} </dev/null >/tmp/heard 2>&1 &"
+    command = f"python3 /tmp/subscriber.py --id C1 -n 1 -t 30 127.0.0.1:5401 {words} </dev/null >/tmp/heard 2>&1 &"
     host.run("sh", "-c", command)
     wait(lambda: figures(host)["peers_connected"] == 1, "the subscriber", 20)
 
@@ -70,8 +73,9 @@ def test_the_broker_as_a_service(hosts: Hosts) -> None:
     status = host.run("cat", f"/proc/{pid}/status")
     assert "\nUid:\t0\t" not in status
     assert host.run("cat", f"/proc/{pid}/comm").strip() == "bccnd-broker"
-    path = "/var/lib/bccnd-broker/broker-127.0.0.1-5401.json"
-    assert json.loads(host.run("cat", path))["ids"][0]["topics"] == ["upb/*"]
+    path = "/var/lib/bccnd-broker/broker-127.0.0.1-5401.db"
+    ((name, _, topics),) = load(str(host.path(path)))
+    assert (name, topics) == (b"C1", (b"upb/*",))
     assert host.run("stat", "-c", "%a", path).strip() == "600"
     host.run("systemctl", "stop", UNIT)
     assert host.show("Result", UNIT) == "success"

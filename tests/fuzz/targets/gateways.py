@@ -6,17 +6,21 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from unittest.mock import patch
 
 from bccnd.core import frames
 from bccnd.errors import BadFrame
-from bccnd.gateways import broker_codec as codec
-from bccnd.gateways import broker_state, links
-from bccnd.gateways.broker_sessions import Sessions
-from bccnd.gateways.broker_tcp import Subscriber
-from bccnd.gateways.broker_topics import Interests, channel_of, patterns_of, topic_of
+from bccnd.gateways import links
+from bccnd.gateways.broker import codec
+from bccnd.gateways.broker.session_store import parse_former
+from bccnd.gateways.broker.sessions import Record, Sessions
+from bccnd.gateways.broker.subscriber import CountingSocket, Subscriber
+from bccnd.gateways.broker.topics import MergedSubscriptions, channel_of, patterns_of, topic_of
 from bccnd.gateways.line import Line
+
+if TYPE_CHECKING:
+    from bccnd.gateways.broker.subscriber_server import SubscriberServer
 
 _FILTERS: Final = (
     links.Filter(("",), nameless=True),
@@ -54,67 +58,75 @@ def link(data: bytes) -> object:
     return [*outcome, chan, links.nameless(data)]
 
 
-class _Owner:
-    """Whoever owns subscribers, with real sessions behind it; what it is told is kept."""
+class _Transport:
+    """The transport of a subscriber, to which nothing is sent."""
+
+    def abort(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None: ...
+
+
+class _Server:
+    """A server with real sessions; what it is asked is kept."""
 
     def __init__(self) -> None:
-        self.told: list[object] = []
-        self.sessions = Sessions(_MAX_IDS, _MAX_SUBSCRIPTIONS, 0)
-        self.interests = Interests(limit=8)
+        self.subscribers: dict[Subscriber, None] = {}
+        self.asked: list[object] = []
+        self.sessions = Sessions(_MAX_IDS, _MAX_SUBSCRIPTIONS, 0, lambda reason: self.asked.append(reason))
+        self.merged = MergedSubscriptions(limit=8)
 
     def on_hello(self, subscriber: Subscriber, name: bytes) -> None:
         refused = "no_id" if not name else self.sessions.connect(name, 1.0)
-        self.told.append(("hello", name, refused))
+        self.asked.append(("hello", name, refused))
         if refused:
             subscriber.end(refused)
         else:
             subscriber.name = name
 
     def on_request(self, subscriber: Subscriber, kind: int, topic: bytes) -> None:
-        done: object = None
+        done = False
         if kind == codec.SUBSCRIBE:
-            if done := self.sessions.subscribe(subscriber.name, topic):
-                self.told.append(self.interests.add([topic]))
+            done = self.sessions.subscribe(subscriber.name, topic)
         elif kind == codec.UNSUBSCRIBE:
-            if done := self.sessions.unsubscribe(subscriber.name, topic):
-                self.told.append(self.interests.remove([topic]))
+            done = self.sessions.unsubscribe(subscriber.name, topic)
         else:
             subscriber.end("")
-        self.told.append(("request", kind, topic, done))
+        if done:
+            self.asked.append(sorted(self.merged.change([topic], wanted=kind == codec.SUBSCRIBE)))
+        self.asked.append(("request", kind, topic, done))
 
-    def on_gone(self, subscriber: Subscriber, reason: str) -> None:
-        self.told.append(("gone", reason))
+    def on_end(self, subscriber: Subscriber, reason: str) -> None:
+        self.asked.append(("end", reason))
         if subscriber.name:
             self.sessions.disconnect(subscriber.name, 2.0)
 
 
-async def _subscriber(data: bytes, cuts: list[int]) -> tuple[list[object], list[Any]]:
-    """What an owner is told when bytes come in these pieces, and what there is to keep of it."""
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    owner = _Owner()
-    one = Subscriber(ours, ("127.0.0.1", 1), owner, 65_536, 1.0)
-    with theirs:
+async def _subscriber(data: bytes, cuts: list[int]) -> tuple[list[object], list[Record]]:
+    """What a server is asked when bytes come in these pieces, and what there is to store of it."""
+    server = _Server()
+    with CountingSocket() as sock:
+        one = Subscriber(sock, "127.0.0.1:1", cast("SubscriberServer", server), 65_536)
+        one.connection_made(cast("asyncio.Transport", _Transport()))
         for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
-            if start < end and not one.closed:
-                theirs.sendall(data[start:end])
-                one._on_readable()
-        if not one.closed:
-            assert len(one._inbox) < codec.REQUEST, "more waits than a request"
-    records = owner.sessions.records(3.0)
-    if not one.closed:
-        one.end("")
-    return owner.told, records
+            if start < end and not one.ended:
+                one.get_buffer(-1)[: end - start] = data[start:end]
+                one.buffer_updated(end - start)
+        assert one.ended or len(one._rest) < codec.REQUEST, "more waits than a request"
+    records = [server.sessions.record(name) for name in sorted(server.sessions.changed)]
+    return server.asked, records
 
 
 def broker(data: bytes) -> object:
-    """A subscriber's bytes: whatever the cut, the same is understood; and what is kept of it can be read again."""
-    whole, records = _LOOP.run_until_complete(_subscriber(data, []))
+    """A subscriber's bytes: whatever the cut, the same is understood."""
+    whole = _LOOP.run_until_complete(_subscriber(data, []))
     middle = [len(data) // 3, len(data) // 3 + 1, len(data) * 2 // 3]
-    cut, _ = _LOOP.run_until_complete(_subscriber(data, middle))
+    cut = _LOOP.run_until_complete(_subscriber(data, middle))
     assert cut == whole, f"{cut} in pieces, {whole} as a whole"
-    assert broker_state.parse(broker_state.dump(records)) == records
-    return whole, records
+    return whole
 
 
 def publication(data: bytes) -> object:
@@ -122,33 +134,30 @@ def publication(data: bytes) -> object:
     found = codec.read_publication(data)
     outcome: list[object] = [found]
     if found is not None:
-        again = codec.read_publication(codec.publication(found.topic, found.kind, found.content))
+        again = codec.read_publication(found.topic.ljust(50, b"\0") + bytes([found.kind]) + found.content)
         assert again == found
         raw = codec.message("192.0.2.1:1", found.topic, found.kind, found.content)
         assert len(raw) == codec.MESSAGE
-        outcome.append(codec.read_message(raw))
+        outcome.append(raw.rstrip(b"\0"))
     topic = data[: codec.MAX_TOPIC].partition(b"\0")[0]
     chan = channel_of(topic)
     if topic:
         assert topic_of(chan) == topic, f"{topic!r} became {chan!r}, and that {topic_of(chan)!r}"
-    outcome += [chan, patterns_of(topic), topic_of(data[:200])]
-    if len(data) == codec.MESSAGE:
-        outcome.append(codec.read_message(data))
-    return outcome
+    return [*outcome, chan, patterns_of(topic), topic_of(data[:200])]
 
 
 def brokerstate(data: bytes) -> object:
-    """The file of subscriptions: read or refused; what is read can be restored, within the limits, and kept again."""
+    """A file of subscriptions of the former format: read or refused; what is read is restored within the limits."""
     try:
-        records = broker_state.parse(data)
+        records = parse_former(data)
     except ValueError as error:
         return str(error)
-    sessions = Sessions(_MAX_IDS, _MAX_SUBSCRIPTIONS, 3600.0)
+    sessions = Sessions(_MAX_IDS, _MAX_SUBSCRIPTIONS, 3600.0, lambda _reason: None)
     sessions.restore(records, 10.0)
-    assert len(sessions) <= _MAX_IDS
-    kept = sessions.records(10.0)
+    kept = [one for one in {sessions.record(record.name) for record in records} if one.topics]
+    assert len(kept) <= _MAX_IDS
     assert all(len(one.topics) <= _MAX_SUBSCRIPTIONS for one in kept)
-    return kept, broker_state.dump(kept)
+    return sorted(kept)
 
 
 async def _line(data: bytes) -> object:

@@ -1,0 +1,1 @@
+"""The gateway to the TCP broker's publishers and subscribers."""

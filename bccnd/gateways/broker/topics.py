@@ -1,0 +1,74 @@
+"""Translates topics to channels of the bus, and merges the subscriptions of all subscribers.
+
+A topic that is a valid channel is that channel. In any other, each byte that a channel cannot hold, ``%`` itself and a
+leading ``!`` are written as ``%`` and two hexadecimal digits in capitals. A channel that is not the escaped form of any
+topic stands for itself. ``/``, ``*`` and ``+`` are never escaped, so patterns are translated in the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from bccnd.core.bccn1 import FIELD_BYTES
+from bccnd.gateways.broker.codec import MAX_TOPIC
+
+_UNESCAPED: Final = FIELD_BYTES.translate(None, b"%")
+_ESCAPES: Final = [bytes([byte]) if byte in _UNESCAPED else b"%%%02X" % byte for byte in range(256)]
+_ESCAPED: Final = re.compile(rb"%([0-9A-F]{2})")
+#: matches every channel
+EVERYTHING: Final = b"*"
+#: patterns held on the bus before everything is subscribed to: a quarter of bus.max_subscriptions
+MAX_PATTERNS: Final = 1024
+
+#: whether to subscribe (else to unsubscribe), and the pattern
+Change = tuple[bool, bytes]
+
+
+def channel_of(topic: bytes) -> bytes:
+    """Translate a topic, or a pattern for topics, to a channel."""
+    if topic.translate(None, _UNESCAPED):
+        topic = b"".join([_ESCAPES[byte] for byte in topic])
+    return b"%21" + topic[1:] if topic.startswith(b"!") else topic
+
+
+def topic_of(chan: bytes) -> bytes | None:
+    """Translate a channel to a topic; None if that would be too long, empty or contain a NUL."""
+    topic = chan
+    if b"%" in chan:
+        unescaped = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), chan)
+        if channel_of(unescaped) == chan:
+            topic = unescaped
+    return topic if topic and len(topic) <= MAX_TOPIC and b"\0" not in topic else None
+
+
+def patterns_of(topic: bytes) -> tuple[bytes, ...]:
+    """Return the patterns to hold on the bus for a subscription: its channel, and if that differs also the topic as it
+    is, for channels that stand for themselves."""
+    chan = channel_of(topic)
+    return (chan,) if chan == topic or topic.startswith(b"!") else (chan, topic)
+
+
+class MergedSubscriptions:
+    """The patterns to hold on the bus for all subscribers, each once. Beyond ``limit`` of them there is one for
+    everything instead, until there are half as many again."""
+
+    def __init__(self, limit: int = MAX_PATTERNS) -> None:
+        self._limit = limit
+        self._uses: Counter[bytes] = Counter()
+        self._held: set[bytes] = set()
+        self._everything = False
+
+    def change(self, topics: Iterable[bytes], *, wanted: bool) -> list[Change]:
+        """Add or remove a subscriber's topics; return what to change on the bus, so that no message is missed."""
+        uses = self._uses
+        for pattern in (pattern for topic in topics for pattern in patterns_of(topic)):
+            uses[pattern] += 1 if wanted else -1
+            if not uses[pattern]:
+                del uses[pattern]
+        limit = self._limit // 2 if self._everything else self._limit
+        self._everything = len(uses) > limit
+        before, self._held = self._held, {EVERYTHING} if self._everything else set(uses)
+        return [(True, one) for one in self._held - before] + [(False, one) for one in before - self._held]

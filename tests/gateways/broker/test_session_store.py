@@ -1,0 +1,170 @@
+"""The database of subscriptions: it outlives kills, never stops a start, and takes over a file of the former format."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bccnd.gateways.broker.session_store import SessionStore, default_path, load, parse_former, save
+from bccnd.gateways.broker.sessions import Record, Sessions
+
+ODD: Final = Record(b"\xe4\0 %", 12.5, (b"a/+", b"caf\xc3\xa9", b"\xff"))
+
+
+def former(*records: Record) -> bytes:
+    """A file of the former format, with one character for each byte."""
+    ids = [
+        {"id": name.decode("latin-1"), "seen": seen, "topics": [topic.decode("latin-1") for topic in topics]}
+        for name, seen, topics in records
+    ]
+    return json.dumps({"format": "bccnd-broker-1", "ids": ids}, separators=(",", ":")).encode() + b"\n"
+
+
+def sessions() -> Sessions:
+    return Sessions(100, 100, 0, Counter[str]().update)
+
+
+def restored(path: Path) -> tuple[str, Sessions]:
+    """What a new store says of the file, and what it has restored."""
+
+    async def scenario() -> tuple[str, Sessions]:
+        found = sessions()
+        store = SessionStore(str(path), found)
+        trouble = store.load()
+        await store.close()
+        return trouble, found
+
+    return asyncio.run(scenario())
+
+
+def test_records_are_stored_changed_and_removed(tmp_path: Path) -> None:
+    path = tmp_path / "below" / "state.db"
+    assert load(str(path)) == []
+    save(str(path), [ODD, Record(b"C1", None, (b"a",)), Record(b"C2", 1.0, (b"x", b"y"))])
+    save(str(path), [Record(b"C1", 3.0, (b"b", b"c")), Record(b"C2", None, ()), Record(b"C3", None, ())])
+    found = {name: (seen, set(topics)) for name, seen, topics in load(str(path))}
+    assert found == {ODD.name: (12.5, set(ODD.topics)), b"C1": (3.0, {b"b", b"c"})}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(path.parent) == ["state.db"]
+
+
+@pytest.mark.parametrize("name", ["state.json", "state.db"], ids=["in its place", "beside it"])
+def test_a_file_of_the_former_format_is_taken_over_once(tmp_path: Path, name: str) -> None:
+    (tmp_path / "state.json").write_bytes(former(ODD, Record(b"C1", 5.0, (b"a",))))
+    path = tmp_path / name
+    (tmp_path / f"{name}.new").write_text("an interrupted attempt")
+    trouble, found = restored(path)
+    assert trouble == ""
+    assert found.record(ODD.name) == ODD
+    assert os.listdir(tmp_path) == [name]
+    save(str(path), [Record(b"C1", None, ())])
+    assert [record.name for record in load(str(path))] == [ODD.name]
+
+
+@pytest.mark.parametrize("text", [b"no state", b"{", b'{"format": "another"}', b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_damaged_file_is_set_aside_and_the_next_one_begins_anew(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "state.db"
+    path.write_bytes(text)
+    Path(f"{path}-journal").write_bytes(b"of the damaged one")
+    trouble, found = restored(path)
+    assert str(path) in trouble
+    assert f"{path}.damaged" in trouble
+    assert Path(f"{path}.damaged").read_bytes() == text
+    found.connect(b"C1", 1.0)
+    found.subscribe(b"C1", b"a")
+    save(str(path), [found.record(b"C1")])
+    assert restored(path)[0] == ""
+    assert [record.name for record in load(str(path))] == [b"C1"]
+
+
+def test_values_of_wrong_types_and_a_file_that_is_not_permitted_stop_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with sqlite3.connect(path) as database:
+        database.executescript("CREATE TABLE ids (id, seen); INSERT INTO ids VALUES ('text', 'text')")
+    assert "wrong types" in restored(path)[0]
+    (tmp_path / "folder.db").mkdir()
+    assert str(tmp_path / "folder.db") in restored(tmp_path / "folder.db")[0]
+
+
+@given(st.binary(max_size=200) | st.recursive(st.none() | st.text(), st.lists).map(json.dumps).map(str.encode))
+def test_what_is_no_file_of_the_former_format_is_refused_with_one_kind_of_error(text: bytes) -> None:
+    with pytest.raises(ValueError):
+        parse_former(text)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [{"id": "C1"}, {"id": "\u20ac", "seen": 1, "topics": []}, {"id": "C1", "seen": "x", "topics": []}, 5, {"id": 7}],
+)
+def test_ids_of_the_former_format_are_checked(one: Any) -> None:
+    text = json.dumps({"format": "bccnd-broker-1", "ids": [one]}).encode()
+    with pytest.raises(ValueError):
+        parse_former(text)
+
+
+#: stores one subscription after the other, and says which of them are stored
+SUBSCRIBE: Final = """
+import sys
+from bccnd.gateways.broker.session_store import save
+from bccnd.gateways.broker.sessions import Record
+for number in range(1, 1000):
+    save(sys.argv[1], [Record(b"C1", None, tuple(b"t%d" % each for each in range(number)))])
+    print(number, flush=True)
+"""
+
+
+def test_what_was_stored_outlives_a_kill_at_any_moment(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    with subprocess.Popen([sys.executable, "-c", SUBSCRIBE, path], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        for _ in range(40):
+            stored = int(writer.stdout.readline())
+        writer.send_signal(signal.SIGKILL)
+        stored = max([stored, *map(int, writer.stdout.read().split())])
+    ((name, seen, topics),) = load(path)
+    assert (name, seen) == (b"C1", None)
+    assert len(topics) in (stored, stored + 1)
+
+
+def test_the_loop_goes_on_while_the_disk_is_busy_and_close_waits_for_all(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    save(path, [])
+    with sqlite3.connect(path) as busy:
+        busy.execute("BEGIN EXCLUSIVE")
+
+        async def scenario() -> None:
+            found = sessions()
+            store = SessionStore(path, found)
+            found.connect(b"C1", 1.0)
+            found.subscribe(b"C1", b"first")
+            while found.changed:  # then a thread waits for the lock
+                await asyncio.sleep(0.01)
+            found.subscribe(b"C1", b"second")
+            busy.rollback()
+            await store.close()
+
+        asyncio.run(scenario())
+    ((_, _, topics),) = load(path)
+    assert set(topics) == {b"first", b"second"}
+
+
+def test_brokers_at_different_addresses_have_different_files(tmp_path: Path) -> None:
+    environment = {"STATE_DIRECTORY": f"{tmp_path}:/another"}
+    assert default_path(("127.0.0.1", 5401), environment) == f"{tmp_path}/broker-127.0.0.1-5401.db"
+    addresses = [("127.0.0.1", 1), ("127.0.0.1", 2), ("::1", 1), ("0.0.0.0", 1)]
+    places = {default_path(tcp, environment) for tcp in addresses}
+    assert len(places) == 4
+    assert all(os.path.dirname(one) == str(tmp_path) for one in places)
