@@ -4,20 +4,36 @@
 # Works on a copy in build/deb, with the system's Python, and puts the package into dist/. Only fetching takes the
 # network, of what packaging/wheels pins with hashes; it is kept in .cache/wheels, and the build itself takes none. What
 # was compiled is kept in .cache/built, and compiled anew when anything that it is made of has changed.
+#
+# RELEASE=trixie builds for that release: in a tree of it that has the build dependencies (root), into dist/trixie.
 set -eu
 cd "$(dirname "$0")/.."
 version=${1:-}
 [ -n "$version" ] || version=$(sed -n 's/^VERSION = "\(.*\)"/\1/p' bccnd/version.py)
 python=/usr/bin/python3
 
-packaging/need.sh "$python":python3 git:git /usr/share/build-essential:build-essential dh:debhelper \
-    dh_python3:dh-python fakeroot:fakeroot /usr/include/openssl/sha.h:libssl-dev /usr/bin/python3-config:python3-dev \
-    /usr/lib/python3/dist-packages/click:python3-click /usr/lib/python3/dist-packages/yaml:python3-yaml
+packaging/need.sh "$python":python3 git:git
 "$python" -c 'import ensurepip, venv' 2>/dev/null || packaging/need.sh ensurepip:python3-venv
 
 stage=build/deb/bccnd
+dist=dist${RELEASE:+/$RELEASE}
 rm -rf build/deb
-mkdir -p "$stage" dist
+mkdir -p "$stage" "$dist"
+if [ -n "${RELEASE:-}" ]; then
+    packaging/need.sh debootstrap:debootstrap zstd:zstd
+    needs="$(sed -n '/^Build-Depends:/,/^[^ B]/s/^ //p' packaging/debian/control | tr -d '\n') build-essential"
+    # Installed only for apt-cache below, which has no lists there.
+    tree=$(packaging/tree.sh .cache/trees "$needs, python3-pydantic")
+    tar -C build/deb --numeric-owner -I zstd -xpf "$tree"
+    inside="chroot build/deb"
+    there=bccnd
+else
+    packaging/need.sh /usr/share/build-essential:build-essential dh:debhelper dh_python3:dh-python fakeroot:fakeroot \
+        /usr/include/openssl/sha.h:libssl-dev /usr/bin/python3-config:python3-dev \
+        /usr/lib/python3/dist-packages/click:python3-click /usr/lib/python3/dist-packages/yaml:python3-yaml
+    inside=""
+    there=$stage
+fi
 if [ -e .git ]; then
     git ls-files -z --cached --others --exclude-standard | xargs -0 ls -d 2>/dev/null
 else
@@ -26,8 +42,8 @@ fi | tar -cf - -T - | tar -xf - -C "$stage"
 cp -r packaging/debian "$stage/debian"
 
 # Which of what we need the distribution does not have new enough: to build with, and to run with.
-tag=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
-has=$(LC_ALL=C apt-cache policy python3-pydantic 2>/dev/null | sed -n 's/^  Candidate: //p')
+tag=$($inside "$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+has=$(LC_ALL=C $inside apt-cache policy python3-pydantic 2>/dev/null | sed -n 's/^  Candidate: //p')
 carry=carried
 if [ -n "$has" ] && dpkg --compare-versions "$has" ge 2.7; then carry=; fi
 kinds="tools $carry"
@@ -35,9 +51,9 @@ kinds="tools $carry"
 wheels=.cache/wheels/$tag-$(cd packaging/wheels && for kind in $kinds; do cat "$kind.txt"; done | sha256sum | cut -c 1-16)
 if [ ! -e "$wheels/.complete" ]; then
     echo "fetching what the build takes into $wheels"
-    rm -rf .cache/wheels
+    rm -rf ".cache/wheels/$tag"-*
     # shellcheck disable=SC2086
-    packaging/fetch-wheels.sh "$wheels" $kinds
+    PIP_PYTHON_VERSION=${tag#cp} packaging/fetch-wheels.sh "$wheels" $kinds
 fi
 for kind in tools carried; do
     for wheel in "$wheels/$kind"/*.whl; do
@@ -63,17 +79,17 @@ END
 echo "building the package (what it says goes to build/deb/log)"
 # Other Pythons of this machine are none of its business.
 (
-    cd "$stage"
     export PATH=/usr/sbin:/usr/bin:/sbin:/bin DEB_BUILD_OPTIONS=noautodbgsym
-    dpkg-buildpackage -b -us -uc
+    $inside sh -c "cd '$there' && exec dpkg-buildpackage -b -us -uc"
 ) > build/deb/log 2>&1 || {
     tail -n 40 build/deb/log
     exit 1
 }
 if [ ! -d "$built" ]; then
-    rm -rf .cache/built
+    rm -rf ".cache/built/$tag"-*
     mkdir -p .cache/built
     cp -r "$stage/debian/wheel" "$built"
 fi
-mv build/deb/bccnd_*.deb dist/
-ls dist/bccnd_"$version"_*.deb
+mv build/deb/bccnd_*.deb "$dist/"
+[ -z "$inside" ] || find build/deb -mindepth 1 -maxdepth 1 ! -name log -exec rm -rf {} +
+ls "$dist"/bccnd_"$version"_*.deb

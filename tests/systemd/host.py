@@ -73,7 +73,7 @@ class Host:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**_ENVIRONMENT, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": str(int(len(folders) == 1))},
+                env={**_ENVIRONMENT, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
                 start_new_session=True,
             )
         # If this process is killed, the pipe ends; a container would outlive even its systemd-nspawn.

@@ -50,6 +50,9 @@ def test_install_starts_it_serves_and_purge_leaves_nothing(hosts: Hosts) -> None
     # Nothing is to be said against the units.
     paths = [f"/usr/lib/systemd/system/{unit}" for unit in UNITS]
     assert host.run("systemd-analyze", "verify", "--man=no", *paths) == ""
+    # Not exactly what it gives the file alone (tests/test_packaging.py): each version has more to ask for.
+    security = host.run("systemd-analyze", "security", "--no-pager", "bccnd.service")
+    assert re.search(r"exposure level for bccnd.service: 0\.[0-5] ", security), security
 
     added = sorted(listing(host) - before)
     assert any("/usr/bin/bccnd" in line for line in added)
