@@ -13,12 +13,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from bccnd.bus.fanout import HARD_MODES, SOFT_MODES, Client
+from bccnd.bus.receivers import describe_receivers
 from bccnd.core import frames
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.core.send_queue import ORDERS, QUEUE
 from bccnd.errors import BadMessage
-from bccnd.net.receivers import describe_receivers
 
 if TYPE_CHECKING:
     from bccnd.bus.server import Bus
