@@ -13,13 +13,11 @@ import os
 from setuptools import Extension, setup
 
 COMPILED = (
-    "bccnd/native/clock.pyx",
     "bccnd/native/slice_dict.pyx",
     "bccnd/native/hmac8.pyx",
     "bccnd/native/inflight.pyx",
     "bccnd/native/record_buffer.pyx",
     "bccnd/native/sockio.pyx",
-    "bccnd/native/poller.pyx",
     "bccnd/native/scan.pyx",
     "bccnd/core/fanout_groups.py",
     "bccnd/core/tracker_log.py",

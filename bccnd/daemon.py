@@ -51,10 +51,9 @@ from bccnd.handover.restore import Handover
 from bccnd.monitoring import metrics
 from bccnd.monitoring.drop_reporter import DropReporter
 from bccnd.monitoring.status_page import StatusPage
-from bccnd.native import clock
+from bccnd.native import scan
 from bccnd.native.inflight_layout import DATAGRAMS, InflightInput
 from bccnd.native.inflight_layout import was_cast as was_cast_before
-from bccnd.native.shared_memory import give_back
 from bccnd.net.child_process import ChildProcess, python
 from bccnd.net.http import REASONS as VISITORS
 from bccnd.net.http import HttpServer
@@ -504,7 +503,6 @@ class Daemon:
         gc.disable()
         loop.every(TIDY, self._tidy)
         self._tidy()
-        give_back()
         log.event("ready", f"ready: {self._summary()}", version=VERSION)
         self._manager.ready(self._status())
         self._beat()
@@ -583,7 +581,6 @@ class Daemon:
         found = f"{len(configuration.keys)} keys"
         if new.integrity.algorithm == "sig":
             found += f" and the public keys of {len(configuration.signers)} signers"
-        give_back()
         log.event("reload_applied", f"reloaded: integrity {new.integrity.algorithm} with {found}")
 
     def _see_to_gateways(self, settings: Settings) -> None:
@@ -663,7 +660,7 @@ class Daemon:
             f"segment {where}; bus {buses}; integrity {settings.integrity.algorithm}; "
             f"metrics {', '.join(self._visited) or 'off'}"
             f"{f'; from systemd: {passed}' if passed else ''}"
-            f"{'' if clock.COMPILED else '; not compiled'}"
+            f"{'' if scan.COMPILED else '; not compiled'}"
         )
 
     # -- what the service manager is told

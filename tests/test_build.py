@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from bccnd.native import clock
+from bccnd.native import scan
 from tests.conftest import SUFFIX, listed, module_name
 from tests.support import ROOT, cannot_here
 from tests.tree import repository
@@ -27,7 +27,7 @@ def test_the_build_under_test_is_the_one_that_is_loaded() -> None:
     kinds = {importlib.import_module(module_name(source)).__file__.endswith(SUFFIX) for source in COMPILED}  # type: ignore[union-attr]
     wanted = os.environ.get("BCCND_BUILD")
     assert kinds == ({wanted == "compiled"} if wanted else kinds)
-    assert kinds == {clock.COMPILED}
+    assert kinds == {scan.COMPILED}
 
 
 def wheel(folder: Path, **environment: str) -> Path:

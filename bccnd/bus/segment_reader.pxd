@@ -2,7 +2,6 @@ cimport cython
 from bccnd.core.tracker_log cimport TrackerLog
 from bccnd.core.counters cimport Histogram, SegmentCounters
 from bccnd.core.ingress cimport Ingress
-from bccnd.native cimport clock
 from bccnd.native.inflight cimport InflightState
 from bccnd.native.sockio cimport Receiver
 from bccnd.bus.fanout cimport Clients

@@ -7,6 +7,7 @@ clocks are read once per batch.
 from __future__ import annotations
 
 import errno
+import time
 from typing import Final
 
 from bccnd import log
@@ -14,7 +15,6 @@ from bccnd.bus.fanout import Clients
 from bccnd.core.counters import Histogram
 from bccnd.core.ingress import Ingress
 from bccnd.core.tracker_log import TrackerLog
-from bccnd.native import clock
 from bccnd.native.inflight import InflightState
 from bccnd.native.sockio import BATCH
 from bccnd.net.segment import Segment
@@ -80,9 +80,9 @@ class SegmentReader:
                     error=errno.errorcode.get(error.errno or 0, "UNKNOWN"),
                 )
                 return False
-            wall = clock.wall_ns()
+            wall = time.time_ns()
             stamp = self._receiver.stamp_ns() or wall
-            now = clock.monotonic()
+            now = time.monotonic()
             waited = wall - stamp
             # A clock on the wall that was set in the meantime is not taken at its word.
             late = LATE_NS < waited < MAX_WAIT_NS
@@ -101,7 +101,7 @@ class SegmentReader:
                 deliveries = self._ingress.feed(self._counters, datagrams, self._peers, now, stamp)
             if deliveries:
                 self._clients.deliver(deliveries)
-                self._forward.add((clock.wall_ns() - stamp) * 1e-9)
+                self._forward.add((time.time_ns() - stamp) * 1e-9)
             self._clients.settle()
             if late != self._late:
                 self.expect_late(late)

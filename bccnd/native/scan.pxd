@@ -1,5 +1,4 @@
 cpdef Py_ssize_t find(bytes raw, int byte, Py_ssize_t start) noexcept
 cpdef long long parse_uint(bytes raw, Py_ssize_t start, Py_ssize_t end) noexcept
-cpdef bytes cut(bytes raw, Py_ssize_t start, Py_ssize_t end)
 cpdef bytes concat(bytes head, bytes raw, Py_ssize_t start)
-cpdef Py_ssize_t address(object thing) noexcept
+cpdef Py_ssize_t address(object value) noexcept

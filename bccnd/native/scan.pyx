@@ -1,7 +1,9 @@
-"""scan.py in C terms."""
+"""Compiled twin of scan.py."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memchr, memcpy
+
+COMPILED = True
 
 
 cpdef Py_ssize_t find(bytes raw, int byte, Py_ssize_t start) noexcept:
@@ -29,12 +31,6 @@ cpdef long long parse_uint(bytes raw, Py_ssize_t start, Py_ssize_t end) noexcept
     return <long long> value if value < <unsigned long long> 1 << 63 else -1
 
 
-cpdef bytes cut(bytes raw, Py_ssize_t start, Py_ssize_t end):
-    if not 0 <= start <= end <= PyBytes_GET_SIZE(raw):
-        raise IndexError("outside the bytes")
-    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(raw) + start, end - start)
-
-
 cpdef bytes concat(bytes head, bytes raw, Py_ssize_t start):
     cdef Py_ssize_t before = PyBytes_GET_SIZE(head)
     cdef Py_ssize_t behind = PyBytes_GET_SIZE(raw) - start
@@ -47,5 +43,5 @@ cpdef bytes concat(bytes head, bytes raw, Py_ssize_t start):
     return whole
 
 
-cpdef Py_ssize_t address(object thing) noexcept:
-    return <Py_ssize_t> <void *> thing
+cpdef Py_ssize_t address(object value) noexcept:
+    return <Py_ssize_t> <void *> value

@@ -1,6 +1,4 @@
 cimport cython
-from bccnd.native cimport clock
-from bccnd.native.poller cimport Poller
 
 
 cdef class Timer:
@@ -9,7 +7,7 @@ cdef class Timer:
 
 
 cdef class Loop:
-    cdef Poller _poller
+    cdef readonly object _epoll
     cdef dict _callbacks
     cdef readonly list _timers
     cdef readonly list _soon
@@ -19,7 +17,7 @@ cdef class Loop:
     cdef int _wake_read
     cdef int _wake_write
 
-    @cython.locals(poller=Poller, number=int, count=int)
+    @cython.locals(ready=list, count=Py_ssize_t, start=Py_ssize_t)
     cpdef run(self)
     @cython.locals(timer=Timer, seconds=double)
     cdef double _timeout(self) except? -2.0

@@ -11,11 +11,9 @@ import heapq
 import os
 import select
 import signal
+import time
 from collections.abc import Callable
 from typing import Final
-
-from bccnd.native import clock
-from bccnd.native.poller import Poller
 
 READABLE: Final = select.EPOLLIN
 WRITABLE: Final = select.EPOLLOUT
@@ -44,7 +42,7 @@ class Loop:
     """Watches descriptors, timers and signals until `stop`."""
 
     def __init__(self) -> None:
-        self._poller = Poller()
+        self._epoll = select.epoll()
         self._callbacks: dict[int, Callable[[int], None]] = {}
         self._timers: list[Timer] = []
         self._soon: list[Callable[[], None]] = []
@@ -58,22 +56,22 @@ class Loop:
 
     def watch(self, fd: int, events: int, callback: Callable[[int], None]) -> None:
         self._callbacks[fd] = callback
-        self._poller.register(fd, events)
+        self._epoll.register(fd, events)
 
     def change(self, fd: int, events: int) -> None:
         """Watch for other events; one that is not watched any more stays so."""
         if fd in self._callbacks:
-            self._poller.modify(fd, events)
+            self._epoll.modify(fd, events)
 
     def watches(self, fd: int) -> bool:
         return fd in self._callbacks
 
     def unwatch(self, fd: int) -> None:
         if self._callbacks.pop(fd, None) is not None:
-            self._poller.unregister(fd)
+            self._epoll.unregister(fd)
 
     def later(self, seconds: float, call: Callable[[], None]) -> Timer:
-        timer = Timer(clock.monotonic() + seconds, call)
+        timer = Timer(time.monotonic() + seconds, call)
         heapq.heappush(self._timers, timer)
         return timer
 
@@ -107,18 +105,19 @@ class Loop:
     def run(self) -> None:
         """Serve until `stop` is called."""
         self._running = True
-        poller = self._poller
         while self._running:
             self.rounds += 1
-            count = poller.wait(self._timeout())
-            # The kernel tells of descriptors in the same order each time: the last ones would never have their turn
-            # where the time for it is used up before.
-            number = self.rounds % count if count > 1 else 0
-            for _ in range(count):
-                callback = self._callbacks.get(poller.fd(number))
+            ready = self._epoll.poll(self._timeout())
+            count = len(ready)
+            if count > 1:
+                # The kernel lists descriptors in the same order each time. Rotating the list lets the last ones be
+                # served too where a round's time is used up before.
+                start = self.rounds % count
+                ready = ready[start:] + ready[:start]
+            for fd, events in ready:
+                callback = self._callbacks.get(fd)
                 if callback is not None:
-                    callback(poller.events(number))
-                number = number + 1 if number + 1 < count else 0
+                    callback(events)
             if self._timers:
                 self._run_timers()
             while self._soon:
@@ -132,12 +131,12 @@ class Loop:
         if not self._timers:
             return -1.0
         timer = self._timers[0]
-        seconds = timer.when - clock.monotonic()
+        seconds = timer.when - time.monotonic()
         # The kernel waits for 24 days at most.
         return 0.0 if seconds < 0.0 else min(seconds, 3600.0)
 
     def _run_timers(self) -> None:
-        now = clock.monotonic()
+        now = time.monotonic()
         while self._timers:
             timer = self._timers[0]
             if timer.when > now:
@@ -151,6 +150,6 @@ class Loop:
         while self._soon:
             self._soon.pop(0)()
         signal.set_wakeup_fd(-1)
-        self._poller.close()
+        self._epoll.close()
         os.close(self._wake_read)
         os.close(self._wake_write)

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import frames
-from bccnd.native import clock
+from bccnd.native import scan
 from tests.core import naive, world
 from tests.core.material import examples
 from tests.fuzz.replay import LENGTH, kept, outcome
@@ -27,7 +27,7 @@ from tests.fuzz.targets.bus import SPLIT
 from tests.support import ROOT
 
 pytest.importorskip("pyarrow")
-pytestmark = pytest.mark.skipif(not clock.COMPILED, reason="there is only the plain build to look at")
+pytestmark = pytest.mark.skipif(not scan.COMPILED, reason="there is only the plain build to look at")
 
 #: what nothing that is compiled has a part in
 ALIKE = {"http", "brokerstate", "publication", "configuration", "sessions"}
@@ -67,11 +67,11 @@ def builds() -> Iterator[Builds]:
 
 
 def test_the_plain_build_is_plain_and_ours_is_not() -> None:
-    code = "from tests.fuzz import plain; plain.use(); import bccnd.core.dedup as m, bccnd.native.clock as c; "
+    code = "from tests.fuzz import plain; plain.use(); import bccnd.core.dedup as m, bccnd.native.scan as c; "
     code += "print(m.__file__, c.COMPILED)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(ROOT / "bccnd" / "core" / "dedup.py"), "False"]
-    assert clock.COMPILED
+    assert scan.COMPILED
 
 
 @pytest.mark.parametrize("name", COMPARED)

@@ -1,2 +1,0 @@
-cpdef double monotonic() noexcept
-cpdef long long wall_ns() noexcept
