@@ -603,7 +603,7 @@ class Daemon:
                 starts = program.starts
             if wanted is not None:
                 options = ["--gateway", name, "--bound", *(["--config", self._path] if self._path else [])]
-                program = self.programs[name] = ChildProcess(self.loop, name, python("bccnd.cli.daemon", *options))
+                program = self.programs[name] = ChildProcess(self.loop, name, python("bccnd.cli.bccnd_main", *options))
                 program.starts = starts
                 program.start()
 

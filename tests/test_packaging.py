@@ -18,7 +18,7 @@ from typing import Any, Final
 import click
 import pytest
 
-from bccnd.cli import daemon, record, sbusd
+from bccnd.cli import bccnd_main, record, sbusd
 from bccnd.cli import main as bccn
 from bccnd.cli.lazy_group import LazyGroup
 from bccnd.config import BrokerSettings, NngSettings, RecorderSettings, SegmentSettings, Settings, read
@@ -30,7 +30,7 @@ from tests.support import ROOT, cannot_here
 UNITS: Final = sorted(path for path in (ROOT / "systemd").iterdir() if path.suffix in (".service", ".socket", ".timer"))
 DEBIAN: Final = ROOT / "packaging/debian"
 PAGES: Final = {path.stem: path for path in (ROOT / "packaging/man").iterdir()}
-COMMANDS: Final[dict[str, click.Command]] = {"bccnd": daemon.main, "bccn": bccn.main, "bccn-sbusd": sbusd.main}
+COMMANDS: Final[dict[str, click.Command]] = {"bccnd": bccnd_main.main, "bccn": bccn.main, "bccn-sbusd": sbusd.main}
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: entries of systemd's descriptor store beside two for each client: the state of the daemon, and room for as much again
 OTHER_ENTRIES: Final = 8

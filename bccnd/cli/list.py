@@ -168,7 +168,5 @@ def _read_fingerprint(file: str) -> str:
         return signatures.fingerprint_of(
             signatures.public_of(read_key(file, "sig")) if private else read_public_key(file)
         )
-    except OSError as error:
-        raise click.UsageError(f"cannot read {file}: {error.strerror}") from error
-    except BadKey as bad:
-        raise click.UsageError(str(bad)) from bad
+    except (OSError, BadKey) as error:
+        raise click.UsageError(str(error)) from error

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -88,7 +88,7 @@ _tables_option: Final = click.option("--out", "tables", required=True, metavar="
 @_tables_option
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON.")
-def build(journal: str, tables: str, master: str | None, memory: str, conf: dict[str, str], as_json: bool) -> None:
+def build(journal: str, tables: str, as_json: bool, **spark_settings: Any) -> None:
     """Make all tables of a JOURNAL anew.
 
     \b
@@ -99,7 +99,7 @@ def build(journal: str, tables: str, master: str | None, memory: str, conf: dict
     that retention has taken from it are gone. A run that fails changes nothing.
     """
     require(["pyspark", "pyarrow"], PIPELINE_EXTRA)
-    with session(master, memory, conf, journal) as (spark, progress):
+    with session(journal, **spark_settings) as (spark, progress):
         from bccnd.pipeline.build import build as make
 
         _summary(make(spark, journal, tables, progress=progress), tables, as_json)
@@ -116,15 +116,7 @@ def build(journal: str, tables: str, master: str | None, memory: str, conf: dict
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of each pass as one line of JSON.")
 def stream(
-    journal: str,
-    tables: str,
-    checkpoint: str | None,
-    once: bool,
-    every: float,
-    master: str | None,
-    memory: str,
-    conf: dict[str, str],
-    as_json: bool,
+    journal: str, tables: str, checkpoint: str | None, once: bool, every: float, as_json: bool, **spark_settings: Any
 ) -> None:
     """Keep the tables of a JOURNAL up to date: files that came since the last time, however late, and no others.
 
@@ -136,7 +128,7 @@ def stream(
     be killed at any moment and started again.
     """
     require(["pyspark", "pyarrow"], PIPELINE_EXTRA)
-    with session(master, memory, conf, journal if once else None) as (spark, progress):
+    with session(journal if once else None, **spark_settings) as (spark, progress):
         from bccnd.pipeline.stream import once as make
 
         while True:
@@ -150,7 +142,7 @@ def stream(
 
 @contextmanager
 def session(
-    master: str | None, memory: str, conf: dict[str, str], journal: str | None = None
+    journal: str | None, *, master: str | None, memory: str, conf: dict[str, str]
 ) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
     """A session of Spark for a command, and a function that reports its progress. An error ends the command. With the
     ``journal`` that is read once, Java is started for its size."""
@@ -197,14 +189,8 @@ def _end(error: PipelineError) -> NoReturn:
 
 def _summary(outcome: Outcome, tables: str, as_json: bool) -> None:
     if as_json:
-        found = {
-            "tables": tables,
-            "days": outcome.days,
-            "left": outcome.left,
-            "rows": outcome.rows,
-            "seconds": round(outcome.seconds, 1),
-        }
-        click.echo(json.dumps(found))
+        found = {"tables": tables, "days": outcome.days, "left": outcome.left, "rows": outcome.rows}
+        click.echo(json.dumps(found | {"seconds": round(outcome.seconds, 1)}))
         return
     if outcome.left:
         left = f"{len(outcome.left)} day{'s' * (len(outcome.left) > 1)}, {', '.join(outcome.left)}"

@@ -62,11 +62,6 @@ class RefusalReports:
         self._latest[refusal.reason] = refusal
         self.write_due()
 
-    def due(self) -> float | None:
-        """Seconds until a report is due; None if nothing waits."""
-        waits = [self._reported[reason] + _PAUSE - self._clock() for reason in self._waiting]
-        return max(0.0, min(waits)) if waits else None
-
     def write_due(self, *, everything: bool = False) -> None:
         """Write the reports that are due, or all."""
         for reason in list(self._waiting):
@@ -111,10 +106,7 @@ def _read_lines(bus: Connection, fd: int, reports: RefusalReports) -> Iterator[l
     poll.register(fd, select.POLLIN)
     alone = True
     while True:
-        due = reports.due()
-        wait = 0 if alone else None if due is None else due * 1000
-        ready = {one for one, _ in poll.poll(wait)}
-        reports.write_due()
+        ready = {one for one, _ in poll.poll(0 if alone else None)}
         if not ready and alone:  # a descriptor of the connection costs a thread, so only when there is time
             poll.register(bus.fileno(), select.POLLIN)
             alone = False

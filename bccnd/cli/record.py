@@ -80,11 +80,11 @@ def _run(path: str, settings: Any, host: str, names: Sequence[str]) -> bool:
         raise JournalError(
             "bad_host", f"{host!r} cannot be part of a path in the journal", "give it a name with --host"
         )
-    spool = _spool(settings.journal, host)
+    spool = _find_spool(settings.journal, host)
     log.setup("bccnd-recorder")
     options = Options(
         bus=path,
-        journal=_absolute(settings.journal),
+        journal=settings.journal if "://" in settings.journal else os.path.abspath(settings.journal),
         host=host,
         spool=spool if settings.spool is None else settings.spool,
         spool_size=settings.spool_size,
@@ -118,9 +118,24 @@ def _remedy(reason: str) -> str:
     return "name the socket of a bccnd with --socket, and see 'bccn clients'"
 
 
-def _spool(journal: str, host: str) -> str:
-    """Where the log is: beside a journal on this machine's own disks. Raises JournalError: bad_journal, no_journal."""
-    root = _folder(journal)
+def _find_spool(journal: str, host: str) -> str:
+    """Where records wait: beside a journal on this host's own disks. Raises JournalError: bad_journal, no_journal."""
+    root: str | None = os.path.abspath(journal)
+    if "://" in journal:
+        import pyarrow as pa  # it takes its time to load
+        from pyarrow.fs import LocalFileSystem
+
+        from bccnd.journal.files import open_root
+
+        try:
+            filesystem, place = open_root(journal)
+            root = place if isinstance(filesystem, LocalFileSystem) else None
+        except (pa.ArrowException, ValueError) as error:
+            remedy = "write the path of a folder, or a URI that pyarrow.fs can open, like s3://bucket/journal"
+            detail = f"{journal} names no journal: {str(error).splitlines()[0]}"
+            raise JournalError("bad_journal", detail, remedy) from error
+        except OSError:  # it may be there later
+            root = None
     if root is None:
         return f"{SPOOL}/{host}"
     try:
@@ -129,30 +144,6 @@ def _spool(journal: str, host: str) -> str:
         remedy = "choose another place with --journal, or make this one writable for this user"
         raise JournalError("no_journal", f"cannot write to {root}: {error.strerror}", remedy) from error
     return f"{root}/.spool/{host}"
-
-
-def _folder(journal: str) -> str | None:
-    """The folder that a journal is, if it is one of this machine. Raises JournalError: bad_journal."""
-    if "://" not in journal:
-        return os.path.abspath(journal)
-    import pyarrow as pa  # it knows what can be opened, and takes its time to load
-    from pyarrow.fs import LocalFileSystem
-
-    from bccnd.journal.files import open_root
-
-    try:
-        filesystem, root = open_root(journal)
-    except (pa.ArrowException, ValueError) as error:
-        remedy = "write the path of a folder, or a URI that pyarrow.fs can open, like s3://bucket/journal"
-        detail = f"{journal} names no journal: {str(error).splitlines()[0]}"
-        raise JournalError("bad_journal", detail, remedy) from error
-    except OSError:
-        return None  # it may be there later
-    return root if isinstance(filesystem, LocalFileSystem) else None
-
-
-def _absolute(journal: str) -> str:
-    return journal if "://" in journal else os.path.abspath(journal)
 
 
 class _StatusLines:

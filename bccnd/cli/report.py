@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -27,15 +27,7 @@ _NAMED: Final = 5
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
 def report(
-    where: str,
-    out: str,
-    since: int | None,
-    until: int | None,
-    title: str | None,
-    master: str | None,
-    memory: str,
-    conf: dict[str, str],
-    as_json: bool,
+    where: str, out: str, since: int | None, until: int | None, title: str | None, as_json: bool, **spark_settings: Any
 ) -> None:
     """Make a page of what arrived, what was lost and why, with what to look at first.
 
@@ -55,11 +47,17 @@ def report(
     from bccnd.pipeline.report.table_reader import Tables, TimeRange
     from bccnd.pipeline.report.write import report as make
 
-    progress = (lambda what: print_notice(f"{what} ...")) if sys.stderr.isatty() else (lambda _: None)
     try:
         if Tables(where).is_journal:
-            where = _build(where, os.path.join(out, "tables"), master, memory, conf)
-        path, findings = make(where, out, time=TimeRange(since, until), title=title or "", progress=progress)
+            from bccnd.cli.pipeline import session
+            from bccnd.pipeline.build import build
+
+            tables = os.path.join(out, "tables")
+            with session(where, **spark_settings) as (spark, progress):
+                build(spark, where, tables, progress=progress)
+            print_notice(f"the tables are in {tables}; the next time, name them instead of the journal")
+            where = tables
+        path, findings = make(where, out, time=TimeRange(since, until), title=title or "", progress=_show_step)
     except PipelineError as error:
         fail(str(error))
     if as_json:
@@ -79,18 +77,11 @@ def report(
     click.echo(path)
 
 
+def _show_step(step: str) -> None:
+    if sys.stderr.isatty():
+        print_notice(f"{step} ...")
+
+
 def _spaced(text: str) -> str:
     """Text of a page for terminals and programs: with plain spaces."""
     return text.replace("\N{NO-BREAK SPACE}", " ")
-
-
-def _build(journal: str, tables: str, master: str | None, memory: str, conf: dict[str, str]) -> str:
-    """The tables of a journal."""
-    from bccnd.cli.pipeline import session
-
-    with session(master, memory, conf, journal) as (spark, progress):
-        from bccnd.pipeline.build import build
-
-        build(spark, journal, tables, progress=progress)
-    print_notice(f"the tables are in {tables}; the next time, name them instead of the journal")
-    return tables

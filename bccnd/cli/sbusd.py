@@ -1,7 +1,6 @@
-"""`bccn-sbusd`: the local bus alone, for programs that expect sbusd; the same flags, no segment, no configuration.
+"""`bccn-sbusd`: the local bus alone, with the flags and addresses of sbusd; no segment, no configuration.
 
-Law: to its clients and to whoever starts it, it is sbusd; what it does better is to honour the blocking and order
-modes, and never to let one client hold up the bus. Source: sbusd, its flags and addresses.
+Unlike sbusd it honours the blocking and order modes, and a slow client never blocks the bus.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from bccnd.version import VERSION
 
 DEFAULT_ADDRESS: Final = "/run/sbus.socket"
 DEFAULT_PIDFILE: Final = "/run/sbus.pid"
-#: with nothing behind it, an address that is made up at the start
+#: alone: an abstract address that is chosen at the start
 _GENERATED: Final = "/dev/unix/abstract"
-#: sbusd knows no limits; these are far beyond its uses, and keep a client from taking all the memory there is
+#: sbusd has no limits; these are far beyond its uses, and bound the memory that a client can take
 LIMITS: Final = BusLimits(
     queue_messages=65_536,
     queue_bytes=16 << 20,
@@ -53,13 +52,13 @@ LIMITS: Final = BusLimits(
     metavar="ADDRESS",
     default=DEFAULT_ADDRESS,
     show_default=True,
-    help="A path, /dev/fd/N, /dev/unix/abstract/HEX, or /dev/unix/abstract for one that is made up and printed.",
+    help="A path, /dev/fd/N, /dev/unix/abstract/HEX, or /dev/unix/abstract for one that is chosen and printed.",
 )
 @click.option("-c", "auto_close", is_flag=True, help="End when the last client has left.")
 @click.option("-f", "foreground", is_flag=True, help="Stay in the foreground.")
 @click.option("-g", "for_group", is_flag=True, help="Let the group of the socket file connect.")
-@click.option("-o", "for_others", is_flag=True, help="Let everybody connect.")
-@click.option("-r", "reuse", is_flag=True, help="Remove what stands at the path.")
+@click.option("-o", "for_others", is_flag=True, help="Let all users connect.")
+@click.option("-r", "reuse", is_flag=True, help="Remove a file at the path.")
 @click.option(
     "-p", "pidfile", metavar="FILE", default=DEFAULT_PIDFILE, show_default=True, help="/dev/null for none; not with -f."
 )
@@ -118,7 +117,7 @@ def _serve(entrance: Entrance, auto_close: bool, ends: list[signal.Signals], rea
 
 
 def _open(address: str, mode: int, reuse: bool) -> tuple[socket.socket, str]:
-    """A listening socket, and the path to be removed at the end, if there is one."""
+    """A listening socket, and the path to remove at the end, if there is one."""
     try:
         where = b"" if address == _GENERATED else read_address(address)
         if isinstance(where, str):
@@ -152,7 +151,7 @@ def _open_path(path: str, mode: int, reuse: bool) -> tuple[socket.socket, str]:
 
 @contextlib.contextmanager
 def _removed_at_the_end(path: str) -> Iterator[None]:
-    """Remove a file in the process that has served, not in the one that has only started it."""
+    """Remove a file in the process that has served, not in its parent."""
     try:
         yield
     finally:
@@ -163,11 +162,11 @@ def _removed_at_the_end(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _in_the_background(pidfile: str | None) -> Iterator[Callable[[], None]]:
-    """Go on in a process of its own; the one that was started waits until it is told that all is ready, and ends."""
+    """Go on in a process of its own; its parent waits until that is ready, and exits."""
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
-        # Nothing comes from one that could not start. Whoever waits removes nothing.
+        # Nothing is read from a child that could not start. The parent removes no files.
         os._exit(0 if os.read(reader, 1) else 1)
     os.close(reader)
     os.setsid()
@@ -195,7 +194,7 @@ def _in_the_background(pidfile: str | None) -> Iterator[Callable[[], None]]:
 
 
 def _close_standard_streams() -> None:
-    """Let go of standard input and output; their numbers stay taken, so that no socket is mistaken for them."""
+    """Replace standard input and output by /dev/null, so that no socket gets their numbers."""
     sys.stdout.flush()
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)

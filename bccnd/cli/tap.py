@@ -140,15 +140,8 @@ class TapLine:
 
 def as_fields(record: TapRecord) -> dict[str, object]:
     """A datagram for JSON."""
-    fields: dict[str, object] = {
-        "verdict": record.verdict,
-        "segment": record.segment,
-        "epoch": record.epoch,
-        "received_ns": record.received_ns,
-        "peer": record.peer,
-        "magic": record.magic.decode("ascii"),
-        "algo": record.algo.decode("ascii"),
-    }
+    fields: dict[str, object] = dict(zip(record._fields[:5], record[:5], strict=True))
+    fields |= {"magic": record.magic.decode("ascii"), "algo": record.algo.decode("ascii")}
     if record.body is None:
         return fields | {"datagram_base64": base64.b64encode(record.raw).decode("ascii")}
     src, seq, chan, payload = record.body
@@ -234,20 +227,9 @@ _KINDS: Final = ", ".join(KINDS)
 @count_options("datagrams")
 @click.pass_obj
 def tap(
-    path: str | None,
-    /,
-    named: set[str],
-    refused: bool,
-    sources: Sequence[str],
-    seq: int | None,
-    channels: Sequence[str],
-    segment: str | None,
-    explained: bool,
-    as_json: bool,
-    color: str,
-    count: int | None,
-    timeout: float | None,
-) -> None:
+    path: str | None, /, named: set[str], refused: bool, segment: str | None, explained: bool, as_json: bool,
+    color: str, count: int | None, timeout: float | None, **wanted: Any,
+) -> None:  # fmt: skip
     """Show every datagram that arrives on the segments, and its verdict.
 
     \b
@@ -275,8 +257,14 @@ def tap(
         if segment is not None:
             segment = _find_segment(segment, segments)
         _subscribe(bus, verdicts)
-        wanted = TapFilter(sources, channels, segment, seq)
-        line = _line(color, verdicts, segments)
+        select = TapFilter(**wanted, segment=segment)
+        terminal = sys.stdout.isatty()
+        line = TapLine(
+            colour=wants_colour(color),
+            width=(lambda: shutil.get_terminal_size().columns) if terminal else None,
+            segment=not terminal or len(segments) > 1,
+            pad=max(map(len, verdicts or ("integrity_missing",))) if terminal else 0,
+        )
 
         def show(record: TapRecord) -> None:
             found = ask_receivers(bus, record) if explained else {}
@@ -286,7 +274,7 @@ def tap(
                 lines = [line(record), *(explanation_lines(record, found) if explained else ())]
                 sys.stdout.write("\n".join(lines) + "\n")
 
-        number = print_items(filter(wanted, _records(bus, deadline_after(timeout))), show, count)
+        number = print_items(filter(select, _records(bus, deadline_after(timeout))), show, count)
     exit_unmet(number, count)
 
 
@@ -323,16 +311,6 @@ def refuse_to_tap(why: str) -> NoReturn:
     fail(
         f"{why}\n  remedy: be root or in the daemon's group, or have it allowed in the daemon's configuration "
         "(access: [{user: NAME, tap: true}])"
-    )
-
-
-def _line(color: str, verdicts: set[str], segments: Sequence[str]) -> TapLine:
-    terminal = sys.stdout.isatty()
-    return TapLine(
-        colour=wants_colour(color),
-        width=(lambda: shutil.get_terminal_size().columns) if terminal else None,
-        segment=not terminal or len(segments) > 1,
-        pad=max(map(len, verdicts or ("integrity_missing",))) if terminal else 0,
     )
 
 

@@ -16,15 +16,16 @@ import time
 import tty
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
 from bccnd.cli import top_model as model
-from bccnd.cli.connection import describe_failure, explain, fetch_listing, open_bus
+from bccnd.cli.connection import explain, fetch_listing, open_bus
 from bccnd.cli.options import Duration
 from bccnd.cli.output import cell_width, cut, fail, visible
-from bccnd.cli.top_model import Figures, GatewayRow, Snapshot, TrafficCount
+from bccnd.cli.top_model import Figures, Row, Snapshot, TrafficCount
 from bccnd.client.bus import Connection, Gap, connect
 from bccnd.client.message import Message
 from bccnd.errors import BusError
@@ -42,62 +43,37 @@ _QUIT: Final = frozenset(b"qQ\x03\x04")
 _WIDTH: Final = 100
 _HEIGHT: Final = 40
 
+#: styles by state, and of titles
+_STATES: Final = {"alive": "green", "silent": "yellow", "dead": "red"}
+_TITLE: Final = "bold reverse"
+
+#: a text with its style, and the texts of a line in a table with theirs
 Item = tuple[str, str]
+Line = tuple[list[str], str]
 
 
 # -- collecting
 
 
 class Collector:
-    """Two connections to the daemon: one fetches listings, one receives all messages and counts them."""
+    """A connection to the daemon that fetches listings, and receives all messages to count them."""
 
     def __init__(self, path: str | None) -> None:
         self._path = path
-        self._lister: Connection | None = None
-        self._listener: Connection | None = None
+        self._bus: Connection | None = None
         self._traffic = TrafficCount()
         self._since = 0.0
-        self._sources: tuple[dict[str, Any], ...] = ()
+        self._sources: tuple[Row, ...] = ()
         self._sources_due = 0.0
-        #: why no messages are received; empty if they are
+        #: why no messages are counted; empty if they are
         self.deaf = ""
 
-    def open(self) -> Snapshot:
-        """Connect, anew if need be. Raises BusError."""
-        self.close()
-        self._lister = connect(self._path, reconnect=False)
-        self._sources_due = 0.0
-        first = self.fetch()
-        self.deaf = self._listen()
-        self._traffic, self._since = TrafficCount(), time.monotonic()
-        return first
-
-    def _listen(self) -> str:
-        """Subscribe to everything; why that was refused, or empty."""
-        try:
-            self._listener = connect(self._path, reconnect=False)
-            self._listener.subscribe("")
-            refusals = self._listener.sync()
-        except BusError as error:
-            if self._listener is None:
-                return error.detail
-            why = describe_failure(self._listener, error)
-            self._listener.close()
-            self._listener = None
-            return why
-        return explain(refusals[0]) if refusals else ""
-
-    def close(self) -> None:
-        for connection in (self._lister, self._listener):
-            if connection is not None:
-                connection.close()
-        self._lister = self._listener = None
-
     def fetch(self) -> Snapshot:
-        """The listings of the daemon. Raises BusError."""
-        bus = self._lister
+        """The listings of the daemon; connects first if need be. Raises BusError."""
+        bus, begins = self._bus, self._bus is None
         if bus is None:
-            raise BusError("connection_lost", "")
+            bus = self._bus = connect(self._path, reconnect=False)
+            self._sources_due = 0.0
         at = time.monotonic()
         (daemon,) = fetch_listing(bus, "daemon")
         clients = tuple(fetch_listing(bus, "clients"))
@@ -106,7 +82,18 @@ class Collector:
             self._sources = tuple(fetch_listing(bus, "sources"))
             took = time.monotonic() - started
             self._sources_due = started + took / _SHARE if took > 0.01 else 0.0
-        return Snapshot(at, daemon, clients, self._sources, tuple(fetch_listing(bus, "gateways")))
+        found = Snapshot(at, daemon, clients, self._sources, tuple(fetch_listing(bus, "gateways")))
+        if begins:
+            bus.subscribe("")
+            refusals = bus.sync()
+            self.deaf = explain(refusals[0]) if refusals else ""
+            self._traffic, self._since = TrafficCount(), time.monotonic()
+        return found
+
+    def close(self) -> None:
+        if self._bus is not None:
+            self._bus.close()
+            self._bus = None
 
     def take_traffic(self) -> tuple[TrafficCount, float]:
         """The messages counted since the last call, and the seconds since then."""
@@ -119,22 +106,23 @@ class Collector:
         poll = select.poll()
         if keyboard is not None:
             poll.register(keyboard, select.POLLIN)
-        listener = self._listener
-        if listener is not None:
-            poll.register(listener.fileno(), select.POLLIN)
+        bus = self._bus
+        if bus is not None:
+            self._count(bus)
+            poll.register(bus.fileno(), select.POLLIN)
         while (left := until - time.monotonic()) > 0:
             for fd, _ in poll.poll(max(1, left * 1000)):
                 if fd == keyboard:
                     typed = os.read(fd, 64)
                     if not typed or _QUIT.intersection(typed):
                         return True
-                elif listener is not None:
-                    self._count(listener)
+                elif bus is not None:
+                    self._count(bus)
         return False
 
-    def _count(self, listener: Connection) -> None:
+    def _count(self, bus: Connection) -> None:
         for _ in range(_TURN):
-            event = listener.receive(0)
+            event = bus.receive(0)
             if event is None:
                 return
             if isinstance(event, Message):
@@ -166,33 +154,17 @@ def draw(shown: Figures, width: int, height: int, now: float, note: str = "", de
     links = min(1 + max(len(shown.gateways), len(shown.peers)), lower // 2) if shown.gateways else 0
     lower -= links + 1 if links else 0
     missed = f" (missed {model.count(shown.unheard)})" if shown.unheard else ""
-    busy = ("msg/s", "B/s")
-    traffic, sizes = ("in/s", "out/s", "drop"), (6, 6, 6)
-    clients, sources = ("queued", "lost", "pub/s"), ("state", "silent", "miss")
     tables = [
-        (
-            upper,
-            (f"channel{missed}", *busy),
-            (6, 6),
-            _busy(shown.busy_channels),
-            ("sender", *busy),
-            (6, 6),
-            _busy(shown.busy_senders),
-        ),
-        (lower, ("client", *clients), sizes, _clients(shown), ("in trouble", *sources), (6, 8, 6), _sources(shown)),
-        (links, ("gateway", *traffic), sizes, _links(shown.gateways), ("peer", *traffic), sizes, _links(shown.peers)),
+        (upper, _busy(f"channel{missed}", shown.busy_channels), _busy("sender", shown.busy_senders)),
+        (lower, _clients(shown), _sources(shown)),
+        (links, _links("gateway", shown.gateways), _links("peer", shown.peers)),
     ]
-    for number, (size, titles, widths, rows, right_titles, right_widths, right_rows) in enumerate(tables):
-        if not size:
-            continue
-        if number:
+    for number, (rows, left, right) in enumerate(tables):
+        if number and rows:
             lines.append(Text(""))
-        left = _table(titles, widths, rows[: size - 1], half)
-        right = _table(right_titles, right_widths, right_rows[: size - 1], half)
-        for one in range(max(len(left), len(right))):
-            line = left[one] if one < len(left) else Text(" " * half)
-            line.append("  ")
-            lines.append(line.append_text(right[one]) if one < len(right) else line)
+        blank = (Text(" " * half), Text(""))
+        for one, two in zip_longest(_table(left[:rows], half), _table(right[:rows], half)):
+            lines.append((one or blank[0]) + Text("  ") + (two or blank[1]))
     for line in lines:
         line.truncate(width)
     return lines[:height]
@@ -200,9 +172,8 @@ def draw(shown: Figures, width: int, height: int, now: float, note: str = "", de
 
 def _rates(shown: Figures) -> Iterator[Item]:
     styles = {"dropped": "yellow", "integrity": "red", "bad": "red", "looped": "dim"}
-    for name in (
-        *("received", "delivered", "dropped", "integrity", "bad", "looped", "sent", "published", "deliveries"),
-    ):
+    kinds = ("received", "delivered", "dropped", "integrity", "bad", "looped", "sent", "published", "deliveries")
+    for name in kinds:
         value = shown.rates.get(name)
         yield f"{name} {model.rate(value):>6}", styles.get(name, "") if value else ""
 
@@ -219,9 +190,50 @@ def _counts(shown: Figures) -> Iterator[Item]:
     yield f"subscriptions {model.count(shown.subscriptions)}", ""
     yield f"queued {model.size(shown.queue_bytes)}", "yellow" if shown.queue_bytes else ""
     yield f"sources {model.count(shown.sources)}", ""
-    styles = {"alive": "green", "silent": "yellow", "dead": "red"}
     for state, number in shown.states.items():
-        yield f"{state} {model.count(number)}", styles[state] if number else ""
+        yield f"{state} {model.count(number)}", _STATES[state] if number else ""
+
+
+def _busy(title: str, rows: Sequence[Row]) -> list[Line]:
+    found = [([row["name"], model.rate(row["messages"]), model.size(row["bytes"])], "") for row in rows]
+    return [([title, "msg/s", "B/s"], _TITLE), *found]
+
+
+def _clients(shown: Figures) -> list[Line]:
+    lines: list[Line] = [(["client", "queued", "lost", "pub/s"], _TITLE)]
+    for row in shown.worst_clients:
+        style = "red" if row["lost_now"] else "yellow" if row["queued"] or row["waits"] else ""
+        published = "waits" if row["waits"] else model.rate(row["published"])
+        lines.append(([row["identity"], model.size(row["queued_bytes"]), model.count(row["lost"]), published], style))
+    return lines
+
+
+def _sources(shown: Figures) -> list[Line]:
+    lines: list[Line] = [(["in trouble", "state", "silent", "miss"], _TITLE)]
+    for row in shown.troubled_sources:
+        texts = [row["src"], row["state"], model.span(row["silent_seconds"]), model.count(row["missing"])]
+        lines.append((texts, _STATES.get(row["state"], "")))
+    return lines
+
+
+def _links(title: str, rows: Sequence[Row]) -> list[Line]:
+    lines: list[Line] = [([title, "in/s", "out/s", "drop"], _TITLE)]
+    for row in rows:
+        peers = "" if row["peers"] is None else f" ({model.count(row['peers'])} peers)" if row["up"] else " (DOWN)"
+        numbers = [model.rate(row["received"]), model.rate(row["sent"]), model.count(row["dropped"])]
+        lines.append(([row["name"] + peers, *numbers], "red" if not row["up"] or row["dropped_now"] else ""))
+    return lines
+
+
+def _table(lines: Sequence[Line], width: int) -> Iterator[Text]:
+    """A title and rows, exactly so wide; the first column takes what the others, of 6 or 8 cells, leave."""
+    from rich.text import Text
+
+    for texts, style in lines:
+        sizes = [8 if title == "silent" else 6 for title in lines[0][0][1:]]
+        others = (f"{cut(visible(text), size):>{size}}" for text, size in zip(texts[1:], sizes, strict=True))
+        first = max(4, width - sum(sizes) - len(sizes))
+        yield Text(cut(" ".join((_fit(texts[0], first), *others)), width), style)
 
 
 def _flow(label: str, items: Iterable[Item], width: int) -> list[Text]:
@@ -235,52 +247,6 @@ def _flow(label: str, items: Iterable[Item], width: int) -> list[Text]:
         lines[-1].append(cut(text, width - 5), style)
         lines[-1].append("  ")
     return lines
-
-
-TableRow = tuple[list[str], str]
-
-
-def _busy(rows: Sequence[model.Busy]) -> list[TableRow]:
-    return [([row.name, model.rate(row.messages), model.size(row.bytes)], "") for row in rows]
-
-
-def _clients(shown: Figures) -> list[TableRow]:
-    rows: list[TableRow] = []
-    for row in shown.worst_clients:
-        style = "red" if row.lost_now else "yellow" if row.queued or row.waits else ""
-        published = "waits" if row.waits else model.rate(row.published)
-        rows.append(([row.identity, model.size(row.queued_bytes), model.count(row.lost), published], style))
-    return rows
-
-
-def _sources(shown: Figures) -> list[TableRow]:
-    styles = {"silent": "yellow", "dead": "red"}
-    return [
-        ([row.src, row.state, model.span(row.silent_seconds), model.count(row.missing)], styles.get(row.state, ""))
-        for row in shown.troubled_sources
-    ]
-
-
-def _links(links: Sequence[GatewayRow]) -> list[TableRow]:
-    rows: list[TableRow] = []
-    for row in links:
-        peers = "" if row.peers is None else f" ({model.count(row.peers)} peers)" if row.up else " (DOWN)"
-        numbers = [model.rate(row.received), model.rate(row.sent), model.count(row.dropped)]
-        rows.append(([f"{row.name}{peers}", *numbers], "red" if not row.up or row.dropped_now else ""))
-    return rows
-
-
-def _table(titles: Sequence[str], widths: Sequence[int], rows: Sequence[TableRow], width: int) -> list[Text]:
-    """A title and rows, exactly so wide; the first column takes what the others leave."""
-    from rich.text import Text
-
-    first = max(4, width - sum(widths) - len(widths))
-
-    def line(texts: Sequence[str], style: str) -> Text:
-        others = (f"{cut(visible(text), size):>{size}}" for text, size in zip(texts[1:], widths, strict=True))
-        return Text(cut(" ".join((_fit(texts[0], first), *others)), width), style)
-
-    return [line(titles, "bold reverse"), *(line(texts, style) for texts, style in rows)]
 
 
 def _fit(name: str, width: int) -> str:
@@ -338,12 +304,11 @@ def top(path: str | None, /, interval: float, once: bool, as_object: bool) -> No
 
 def _print_once(collector: Collector, interval: float, as_object: bool) -> None:
     try:
-        before = collector.open()
+        before = collector.fetch()
         collector.count_until(time.monotonic() + interval, None)
-        after = collector.fetch()
+        shown = model.figures(before, collector.fetch(), *collector.take_traffic())
     except BusError as error:
         fail(error.detail)
-    shown = model.figures(before, after, *collector.take_traffic())
     if as_object:
         click.echo(json.dumps(asdict(shown) | {"deaf": collector.deaf}))
         return
@@ -375,15 +340,12 @@ def _refresh(collector: Collector, interval: float, keyboard: int | None, show: 
     """Show new figures after each interval, until a key asks for the end."""
     before: Snapshot | None = None
     shown: Figures | None = None
-    away = ""
-    connected = False
-    note = ""
+    away = note = ""
     while True:
         until = time.monotonic() + interval
         clock = time.strftime("%H:%M:%S")
         try:
-            after = collector.fetch() if connected else collector.open()
-            connected = True
+            after = collector.fetch()
             if away:
                 note, away = f"the daemon was away, and is back since {clock}", ""
             if model.restarted(before, after):
@@ -395,7 +357,6 @@ def _refresh(collector: Collector, interval: float, keyboard: int | None, show: 
                 return
         except BusError as error:
             collector.close()
-            connected = False
             away = away or clock
             if shown is not None:
                 show(shown, f"AWAY since {away}: {error.detail}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bccnd.cli.tap import KINDS
 
@@ -21,6 +21,10 @@ NAMELESS: Final = "(no sender)"
 
 _COUNTERS: Final = ("received", "sent", "published", "deliveries")
 _LOSSES: Final = ("missing", "lost", "kernel_drops")
+_DESCRIPTION: Final = ("version", "host", "identity", "pid", "started", "segments")
+_GAUGES: Final = ("queue_bytes", "clients", "subscriptions", "sources")
+
+Row = dict[str, Any]
 
 
 @dataclass
@@ -34,88 +38,40 @@ class TrafficCount:
 
     def add(self, chan: str, src: str, size: int) -> None:
         self.messages += 1
-        _count(self.channels, chan, size)
-        _count(self.senders, src or NAMELESS, size)
+        for table, name in ((self.channels, chan), (self.senders, src or NAMELESS)):
+            found = table.get(name)
+            if found is None:
+                found = table.setdefault(name if len(table) < MAX_NAMES else OTHERS, [0, 0])
+            found[0] += 1
+            found[1] += size
 
 
-def _count(table: dict[str, list[int]], name: str, size: int) -> None:
-    found = table.get(name)
-    if found is None:
-        name = name if len(table) < MAX_NAMES else OTHERS
-        found = table.setdefault(name, [0, 0])
-    found[0] += 1
-    found[1] += size
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The listings of the daemon at a time. ``sources`` may be older, as there may be many."""
+class Snapshot(NamedTuple):
+    """The listings of the daemon at a time (monotonic). ``sources`` may be older, as there may be many."""
 
     at: float
-    daemon: Mapping[str, Any]
-    clients: tuple[Mapping[str, Any], ...] = ()
-    sources: tuple[Mapping[str, Any], ...] = ()
-    gateways: tuple[Mapping[str, Any], ...] = ()
-
-
-@dataclass(frozen=True)
-class Busy:
-    """A channel or a sender, with its rates per second."""
-
-    name: str
-    messages: float
-    bytes: float
-
-
-@dataclass(frozen=True)
-class ClientRow:
-    """``lost_now`` is what was lost in the interval; ``published`` is a rate per second, None in the first snapshot."""
-
-    identity: str
-    queued: int
-    queued_bytes: int
-    lost: int
-    lost_now: int
-    published: float | None
-    waits: bool
-    patterns: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class SourceRow:
-    """A source that is not as it should be."""
-
-    src: str
-    state: str
-    silent_seconds: float
-    missing: int
-
-
-@dataclass(frozen=True)
-class GatewayRow:
-    """A gateway, or one of its peers: ``name`` is that of a gateway or an address; ``received`` and ``sent`` are rates
-    per second, None in the first snapshot. ``peers`` is None for a peer."""
-
-    name: str
-    up: bool
-    peers: int | None
-    received: float | None
-    sent: float | None
-    dropped: int
-    dropped_now: int
+    daemon: Row
+    clients: tuple[Row, ...] = ()
+    sources: tuple[Row, ...] = ()
+    gateways: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True)
 class Figures:
     """All that is shown. ``seconds`` is the length of the interval, None if there is no earlier snapshot of the same
-    daemon; ``rates`` are per second and empty then, ``new`` is what was lost in the interval."""
+    daemon; ``rates`` are per second and empty then, ``new`` and ``dropped_now`` are of the interval. Messages were
+    counted for ``heard_seconds``: ``heard`` of them, and ``unheard`` for which this program was too slow.
+
+    Rows have the names of the listings, with rates per second, None at first; ``lost_now`` and ``dropped_now`` are of
+    the interval.
+    """
 
     version: str
     host: str
     identity: str
     pid: int
     started: float
-    segments: tuple[str, ...]
+    segments: list[str]
     seconds: float | None
     rates: dict[str, float]
     totals: dict[str, int]
@@ -128,16 +84,15 @@ class Figures:
     subscriptions: int
     sources: int
     states: dict[str, int]
-    #: seconds in which messages were counted, their number, and the number of those lost as we were too slow
     heard_seconds: float
     heard: int
     unheard: int
-    busy_channels: tuple[Busy, ...]
-    busy_senders: tuple[Busy, ...]
-    worst_clients: tuple[ClientRow, ...]
-    troubled_sources: tuple[SourceRow, ...]
-    gateways: tuple[GatewayRow, ...]
-    peers: tuple[GatewayRow, ...]
+    busy_channels: list[Row]
+    busy_senders: list[Row]
+    worst_clients: list[Row]
+    troubled_sources: list[Row]
+    gateways: list[Row]
+    peers: list[Row]
 
 
 def restarted(before: Snapshot | None, after: Snapshot) -> bool:
@@ -147,162 +102,125 @@ def restarted(before: Snapshot | None, after: Snapshot) -> bool:
 
 def figures(before: Snapshot | None, after: Snapshot, traffic: TrafficCount, heard_seconds: float) -> Figures:
     """The figures of two snapshots; ``before`` is None for the first one."""
-    if restarted(before, after):
+    if before is None or restarted(before, after):
         before = None
-    now = after.daemon
-    was: Mapping[str, Any] = before.daemon if before is not None else now
-    seconds = after.at - before.at if before is not None and after.at > before.at else None
-    totals = {name: int(now[name]) for name in _COUNTERS} | _by_kind(now["verdicts"])
-    earlier = {name: int(was[name]) for name in _COUNTERS} | _by_kind(was["verdicts"])
-    rates = {} if seconds is None else {name: round((totals[name] - earlier[name]) / seconds, 3) for name in totals}
+    now, was = after.daemon, (before or after).daemon
+    seconds = round(after.at - before.at, 3) if before is not None and after.at > before.at else None
+    totals, earlier = _totals(now), _totals(was)
+    dropped = {reason: count - was["dropped"].get(reason, 0) for reason, count in now["dropped"].items()}
+    earlier_gateways = before.gateways if before is not None else ()
+    peers = _links(_peers(earlier_gateways), _peers(after.gateways), seconds)
+    peers.sort(key=lambda row: (-row["dropped_now"], -row["dropped"], -_traffic_of(row), row["name"]))
     return Figures(
-        version=str(now["version"]),
-        host=str(now["host"]),
-        identity=str(now["identity"]),
-        pid=int(now["pid"]),
-        started=float(now["started"]),
-        segments=tuple(map(str, now["segments"])),
-        seconds=None if seconds is None else round(seconds, 3),
-        rates=rates,
+        **{name: now[name] for name in (*_DESCRIPTION, *_GAUGES)},
+        seconds=seconds,
+        rates={} if seconds is None else {name: _per_second(totals, earlier, name, seconds) or 0.0 for name in totals},
         totals=totals,
-        losses={name: int(now[name]) for name in _LOSSES},
-        new={name: max(0, int(now[name]) - int(was[name])) for name in _LOSSES},
+        losses={name: now[name] for name in _LOSSES},
+        new={name: max(0, now[name] - was[name]) for name in _LOSSES},
         dropped=dict(now["dropped"]),
-        dropped_now={
-            reason: count - was["dropped"].get(reason, 0)
-            for reason, count in now["dropped"].items()
-            if count > was["dropped"].get(reason, 0)
-        },
-        queue_bytes=int(now["queue_bytes"]),
-        clients=int(now["clients"]),
-        subscriptions=int(now["subscriptions"]),
-        sources=int(now["sources"]),
-        states=_states(after.sources),
+        dropped_now={reason: count for reason, count in dropped.items() if count > 0},
+        states={state: sum(one["state"] == state for one in after.sources) for state in ("alive", "silent", "dead")},
         heard_seconds=round(heard_seconds, 3),
         heard=traffic.messages,
         unheard=traffic.lost,
         busy_channels=_busiest(traffic.channels, heard_seconds),
         busy_senders=_busiest(traffic.senders, heard_seconds),
-        worst_clients=_worst(before, after, seconds),
+        worst_clients=_worst(before.clients if before is not None else (), after.clients, seconds),
         troubled_sources=_troubled(after.sources),
-        gateways=_gateways(before, after, seconds),
-        peers=_peers(before, after, seconds),
+        gateways=_links(_gateways(earlier_gateways), _gateways(after.gateways), seconds),
+        peers=peers[:MAX_ROWS],
     )
 
 
-def _by_kind(verdicts: Mapping[str, int]) -> dict[str, int]:
-    return {kind: sum(verdicts.get(name, 0) for name in names) for kind, names in KINDS.items()}
+def _totals(daemon: Row) -> dict[str, int]:
+    """The counters of the daemon, and those of verdicts by their kind."""
+    verdicts = daemon["verdicts"]
+    kinds = {kind: sum(verdicts.get(name, 0) for name in names) for kind, names in KINDS.items()}
+    return {name: daemon[name] for name in _COUNTERS} | kinds
 
 
-def _states(sources: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    states = {"alive": 0, "silent": 0, "dead": 0}
-    for source in sources:
-        if source["state"] in states:
-            states[source["state"]] += 1
-    return states
+def _per_second(
+    now: Mapping[str, Any], was: Mapping[str, Any] | None, name: str, seconds: float | None
+) -> float | None:
+    if was is None or seconds is None:
+        return None
+    return float(round(max(0, now[name] - was[name]) / seconds, 3))
 
 
-def _busiest(table: Mapping[str, list[int]], seconds: float) -> tuple[Busy, ...]:
+def _busiest(table: Mapping[str, list[int]], seconds: float) -> list[Row]:
     if seconds <= 0:
-        return ()
+        return []
     ranked = sorted(table.items(), key=lambda item: (-item[1][0], -item[1][1], item[0]))[:MAX_ROWS]
-    return tuple(Busy(name, round(count / seconds, 3), round(size / seconds, 3)) for name, (count, size) in ranked)
+    return [
+        {"name": name, "messages": round(count / seconds, 3), "bytes": round(size / seconds, 3)}
+        for name, (count, size) in ranked
+    ]
 
 
-def _worst(before: Snapshot | None, after: Snapshot, seconds: float | None) -> tuple[ClientRow, ...]:
+def _worst(before: Iterable[Row], after: Iterable[Row], seconds: float | None) -> list[Row]:
     """Clients: first those that lose now, then those with a queue, then those that have lost, then the busiest."""
-    known = {_key(client): client for client in before.clients} if before is not None else {}
+    known = {(one["pid"], one["since"], one["program"]): one for one in before}
     rows = []
-    for client in after.clients:
-        was = known.get(_key(client))
-        published = None if was is None or seconds is None else (client["published"] - was["published"]) / seconds
-        rows.append(
-            ClientRow(
-                identity=str(client["identity"]),
-                queued=int(client["queued"]),
-                queued_bytes=int(client["queued_bytes"]),
-                lost=int(client["lost"]),
-                lost_now=max(0, int(client["lost"]) - int(was["lost"])) if was is not None else 0,
-                published=None if published is None else round(max(0.0, published), 3),
-                waits=bool(client.get("waits", False)),
-                patterns=tuple(map(str, client["patterns"])),
-            )
-        )
+    for one in after:
+        was = known.get((one["pid"], one["since"], one["program"]))
+        row = {name: one[name] for name in ("identity", "queued", "queued_bytes", "lost", "waits", "patterns")}
+        row["lost_now"] = 0 if was is None else max(0, one["lost"] - was["lost"])
+        rows.append(row | {"published": _per_second(one, was, "published", seconds)})
     rows.sort(
         key=lambda row: (
-            *(-row.lost_now, -row.queued_bytes, not row.waits, -row.lost, -(row.published or 0.0)),
-            row.identity,
+            *(-row["lost_now"], -row["queued_bytes"], not row["waits"], -row["lost"], -(row["published"] or 0.0)),
+            row["identity"],
         )
     )
-    return tuple(rows[:MAX_ROWS])
+    return rows[:MAX_ROWS]
 
 
-def _key(client: Mapping[str, Any]) -> tuple[object, ...]:
-    return client["pid"], client["since"], client["program"]
-
-
-def _troubled(sources: Iterable[Mapping[str, Any]]) -> tuple[SourceRow, ...]:
+def _troubled(sources: Iterable[Row]) -> list[Row]:
     """Sources: the silent, as they may be dead soon, then the dead, the latest first, then by missing messages."""
     rows = [
-        SourceRow(str(one["src"]), str(one["state"]), float(one["silent_seconds"]), int(one.get("missing", 0)))
+        {"src": one["src"], "state": one["state"], "silent_seconds": one["silent_seconds"]}
+        | {"missing": one.get("missing", 0)}
         for one in sources
         if one["state"] in ("silent", "dead") or one.get("missing")
     ]
     order = {"silent": 0, "dead": 1}
-    rows.sort(key=lambda row: (order.get(row.state, 2), -row.missing, row.silent_seconds, row.src))
-    return tuple(rows[:MAX_ROWS])
+    rows.sort(key=lambda row: (order.get(row["state"], 2), -row["missing"], row["silent_seconds"], row["src"]))
+    return rows[:MAX_ROWS]
 
 
-def _gateways(before: Snapshot | None, after: Snapshot, seconds: float | None) -> tuple[GatewayRow, ...]:
-    known = {one["gateway"]: one for one in before.gateways} if before is not None else {}
-    rows = []
-    for one in after.gateways:
-        total = {**one, "dropped": sum(one["dropped"].values())}
-        was = known.get(one["gateway"])
-        earlier = None if was is None else {**was, "dropped": sum(was["dropped"].values())}
-        rows.append(_gateway(one["gateway"], one["up"], one["peers_connected"], earlier, total, seconds))
-    return tuple(rows)
-
-
-def _peers(before: Snapshot | None, after: Snapshot, seconds: float | None) -> tuple[GatewayRow, ...]:
-    """Peers: first those that lose now, then those that have lost, then the busiest."""
-    known = {
-        (one["gateway"], peer["peer"], peer["since"]): peer
-        for one in (before.gateways if before is not None else ())
-        for peer in one["peers"]
+def _gateways(rows: Iterable[Row]) -> dict[Any, Row]:
+    """Gateways by what identifies them."""
+    return {
+        one["gateway"]: {**one, "name": one["gateway"], "peers": one["peers_connected"]}
+        | {"dropped": sum(one["dropped"].values())}
+        for one in rows
     }
-    rows = [
-        _gateway(
-            f"{one['gateway']} {peer['peer']}{' ' if peer['name'] else ''}{peer['name']}",
-            one["up"],
-            None,
-            known.get((one["gateway"], peer["peer"], peer["since"])),
-            peer,
-            seconds,
-        )
-        for one in after.gateways
+
+
+def _peers(rows: Iterable[Row]) -> dict[Any, Row]:
+    """The peers of gateways that are up, by what identifies them."""
+    return {
+        (one["gateway"], peer["peer"], peer["since"]): {**peer, "up": True, "peers": None}
+        | {"name": " ".join(filter(None, (one["gateway"], peer["peer"], peer["name"])))}
+        for one in rows
         if one["up"]
         for peer in one["peers"]
-    ]
-    rows.sort(key=lambda row: (-row.dropped_now, -row.dropped, -(row.received or 0.0) - (row.sent or 0.0), row.name))
-    return tuple(rows[:MAX_ROWS])
+    }
 
 
-def _gateway(
-    name: str,
-    up: bool,
-    peers: int | None,
-    was: Mapping[str, Any] | None,
-    now: Mapping[str, Any],
-    seconds: float | None,
-) -> GatewayRow:
-    def per_second(key: str) -> float | None:
-        if was is None or seconds is None:
-            return None
-        return round(max(0, int(now[key]) - int(was[key])) / seconds, 3)
+def _links(before: Mapping[Any, Row], after: Mapping[Any, Row], seconds: float | None) -> list[Row]:
+    rows = []
+    for key, now in after.items():
+        was = before.get(key)
+        row = {name: now[name] for name in ("name", "up", "peers", "dropped")}
+        row |= {name: _per_second(now, was, name, seconds) for name in ("received", "sent")}
+        rows.append(row | {"dropped_now": 0 if was is None else max(0, now["dropped"] - was["dropped"])})
+    return rows
 
-    lost = 0 if was is None else max(0, now["dropped"] - was["dropped"])
-    return GatewayRow(name, up, peers, per_second("received"), per_second("sent"), now["dropped"], lost)
+
+def _traffic_of(row: Row) -> float:
+    return float((row["received"] or 0.0) + (row["sent"] or 0.0))
 
 
 # -- numbers for people
@@ -312,9 +230,7 @@ def rate(value: float | None) -> str:
     """A rate in at most six characters."""
     if value is None:
         return "-"
-    if value and value < 9.95:
-        return f"{value:.1f}"
-    return count(round(value))
+    return f"{value:.1f}" if value and value < 9.95 else count(round(value))
 
 
 def count(value: float) -> str:
@@ -337,10 +253,9 @@ def size(value: float) -> str:
 
 def span(seconds: float) -> str:
     """A length of time in at most eight characters."""
-    whole = max(0, int(seconds))
-    days, rest = divmod(whole, 86_400)
-    hours, rest = divmod(rest, 3600)
-    minutes, left = divmod(rest, 60)
+    minutes, left = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
     if days:
         return f"{days}d {hours:02d}h"
     if hours:

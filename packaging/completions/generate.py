@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from bccnd.cli import daemon, sbusd
+from bccnd.cli import bccnd_main, sbusd
 from bccnd.cli import main as bccn
 
-COMMANDS: dict[str, click.Command] = {"bccnd": daemon.main, "bccn": bccn.main, "bccn-sbusd": sbusd.main}
+COMMANDS: dict[str, click.Command] = {"bccnd": bccnd_main.main, "bccn": bccn.main, "bccn-sbusd": sbusd.main}
 FILES = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import click
 
-from bccnd.cli import daemon
+from bccnd.cli import bccnd_main
 from bccnd.cli import main as bccn
 from bccnd.log import events
 from tests.docs.blocks import Inline, commands, inline
@@ -87,7 +87,7 @@ def _bccn(words: list[str]) -> str:
 
 
 def _bccnd(words: list[str]) -> str:
-    return _options(daemon.main, words)
+    return _options(bccnd_main.main, words)
 
 
 @cache

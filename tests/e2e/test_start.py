@@ -110,7 +110,7 @@ def test_a_start_that_is_called_off_at_any_moment_leaves_no_socket_behind(tmp_pa
 
 
 def test_the_daemon_loads_only_what_it_needs() -> None:
-    code = "import sys, bccnd.cli.daemon, bccnd.daemon; print(*sys.modules)"
+    code = "import sys, bccnd.cli.bccnd_main, bccnd.daemon; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     loaded = set(done.stdout.split())
     assert not loaded & {"rich", "asyncio", "pyspark", "pyarrow", "pynng", "numpy", "cryptography", "hypothesis"}

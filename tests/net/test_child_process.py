@@ -163,6 +163,6 @@ def test_what_the_manager_tells_us_is_for_us_only(loop: Loop, tmp_path: Path, mo
 
 
 def test_a_module_runs_from_the_same_place_as_we_do() -> None:
-    command = child_process.python("bccnd.cli.daemon", "--version")
+    command = child_process.python("bccnd.cli.bccnd_main", "--version")
     assert os.path.realpath(command[0]) == os.path.realpath(sys.executable)
     assert subprocess.run(command, env={}, stdout=subprocess.PIPE, check=True).stdout == f"bccnd {VERSION}\n".encode()
