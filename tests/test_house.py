@@ -45,7 +45,7 @@ MAY: dict[str, set[str]] = {
     },
 }
 #: what the daemon must not load
-HEAVY = {"asyncio", "click", "cryptography", "numpy", "pandas", "pyarrow", "pynng", "pyspark", "rich"}
+HEAVY = {"asyncio", "click", "cryptography", "numpy", "pandas", "pyarrow", "pyspark", "rich"}
 
 
 def modules(*parts: str) -> list[Path]:

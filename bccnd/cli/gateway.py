@@ -1,8 +1,7 @@
 """`bccnd --gateway NAME`: one gateway, beside a daemon that it is a client of.
 
 Exit 0 when it was told to end; 1 when it ended by itself, or cannot listen now, so that it is started again; 2 for what
-no further attempt can mend: a configuration without this gateway, a certificate that cannot be read, a library that is
-missing.
+no further attempt can mend: a configuration without this gateway, a certificate that cannot be read.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ from bccnd.paths import DEFAULT_PATH
 
 #: what its share of the processor is worth less than that of the daemon
 _NICE: Final = 5
-#: the library that a gateway needs and the daemon does not
-_EXTRA: Final = "pynng"
 #: reasons of a failed start that may be gone the next time
 _FOR_NOW: Final = ("address_taken", "cannot_listen")
 
@@ -55,21 +52,14 @@ def run(name: str, settings: Settings, path: str | None, *, bound: bool) -> int:
 
 def _make(name: str, settings: Settings, folder: str) -> Gateway:
     bus = settings.bus.path
-    try:
-        if name == "nng" and settings.gateways.nng is not None:
-            from bccnd.gateways.nng import NngGateway
+    if name == "nng" and settings.gateways.nng is not None:
+        from bccnd.gateways.nng.gateway import NngGateway
 
-            return NngGateway(settings.gateways.nng, bus, log.Limited(), folder=folder, horizon=settings.dedup.horizon)
-        if name == "broker" and settings.gateways.broker is not None:
-            from bccnd.gateways.broker.gateway import BrokerGateway
+        return NngGateway(settings.gateways.nng, bus, folder=folder, horizon=settings.dedup.horizon)
+    if name == "broker" and settings.gateways.broker is not None:
+        from bccnd.gateways.broker.gateway import BrokerGateway
 
-            return BrokerGateway(settings.gateways.broker, bus, folder)
-    except ModuleNotFoundError as error:
-        if error.name != _EXTRA:
-            raise
-        raise StartError(
-            "not_installed", f"{error.name} is missing", "pip install 'bccnd[gateways]' in the daemon's environment"
-        ) from error
+        return BrokerGateway(settings.gateways.broker, bus, folder)
     raise StartError("not_configured", f"the configuration has no gateways.{name}", "see gateways in bccnd.yaml(5)")
 
 

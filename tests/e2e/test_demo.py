@@ -66,7 +66,6 @@ def test_every_fault_of_the_fleet_is_found(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_three_rounds_of_everything_at_once_and_every_message_is_accounted_for(tmp_path: Path) -> None:
-    pytest.importorskip("pynng")
     pytest.importorskip("pyarrow")
     seed = random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}")  # shown if it fails

@@ -139,20 +139,12 @@ def test_where_gateways_are_services_of_their_own_the_daemon_starts_none(tmp_pat
         assert gateways(daemon) == []
 
 
-def test_one_that_is_not_configured_or_lacks_its_library_ends_at_once(tmp_path: Path) -> None:
-    # The daemon's own environment, but that pynng cannot be found in it.
-    (tmp_path / "pynng.py").write_text("raise ModuleNotFoundError(\"No module named 'pynng'\", name='pynng')\n")
+def test_one_that_is_not_configured_ends_at_once(tmp_path: Path) -> None:
     config = tmp_path / "bccnd.yaml"
-    config.write_text("gateways: {nng: {listen: ['ipc:///tmp/never-there']}}\n")
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    for gateway, said in (("nng", "pip install 'bccnd[gateways]'"), ("broker", "no gateways.broker")):
-        done = subprocess.run(
-            [sys.executable, str(BIN / "bccnd"), "--gateway", gateway, "--config", str(config)],
-            env={**os.environ, "PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    config.write_text("host: relay01\n")
+    for gateway in ("nng", "broker"):
+        command = [sys.executable, str(BIN / "bccnd"), "--gateway", gateway, "--config", str(config)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 2
-        assert said in done.stderr
+        assert f"no gateways.{gateway}" in done.stderr
         assert "Traceback" not in done.stderr

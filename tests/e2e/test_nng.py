@@ -20,8 +20,6 @@ from tests.e2e.network import Net
 from tests.e2e.shared import has_peers
 from tests.support import cannot_here, free_port
 
-pytest.importorskip("pynng")
-
 
 def place() -> str:
     return f"tcp://127.0.0.1:{free_port()}"

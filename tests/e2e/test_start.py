@@ -113,7 +113,7 @@ def test_the_daemon_loads_only_what_it_needs() -> None:
     code = "import sys, bccnd.cli.bccnd_main, bccnd.daemon; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     loaded = set(done.stdout.split())
-    assert not loaded & {"rich", "asyncio", "pyspark", "pyarrow", "pynng", "numpy", "cryptography", "hypothesis"}
+    assert not loaded & {"rich", "asyncio", "pyspark", "pyarrow", "numpy", "cryptography", "hypothesis"}
 
 
 def test_it_runs_without_root(tmp_path: Path) -> None:

@@ -9,13 +9,12 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from bccnd.core import frames
-from bccnd.log import Limited
 from tests.e2e.harness import BIN, Program
 from tests.support import Closing, free_port, wait
 
@@ -32,17 +31,6 @@ def url() -> str:
 def place(where: str) -> tuple[str, int]:
     host, _, port = where.rpartition("//")[2].rpartition(":")
     return host, int(port)
-
-
-class Ear(Limited):
-    """Hears what a gateway says, all of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[tuple[str, str, dict[str, Any]]] = []
-
-    def say(self, thing: Hashable, event: str, text: str, /, **fields: Any) -> None:
-        self.said.append((event, text, fields))
 
 
 class TestBus:
@@ -75,8 +63,9 @@ class TestBus:
             with suppress(OSError):
                 while packet := client.recv(1 << 20):
                     self.packets.append(packet)
-                    if packet.startswith(b"CMSG !/bccn/gateway\0"):
-                        client.send(frames.control(frames.GATEWAY, b""))
+                    if packet.startswith((b"CMSG !/bccn/gateway\0", b"CMSG !/bccn/sync\0")):
+                        _, key, payload = frames.read(packet)
+                        client.send(frames.control(key, payload))
             client.close()
 
     def close(self) -> None:

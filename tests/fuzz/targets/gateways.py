@@ -11,22 +11,22 @@ from unittest.mock import patch
 
 from bccnd.core import frames
 from bccnd.errors import BadFrame
-from bccnd.gateways import links
 from bccnd.gateways.broker import codec
 from bccnd.gateways.broker.session_store import parse_former
 from bccnd.gateways.broker.sessions import Record, Sessions
 from bccnd.gateways.broker.subscriber import CountingSocket, Subscriber
 from bccnd.gateways.broker.topics import MergedSubscriptions, channel_of, patterns_of, topic_of
 from bccnd.gateways.line import Line
+from bccnd.gateways.nng.filter import Filter, read_head
 
 if TYPE_CHECKING:
     from bccnd.gateways.broker.subscriber_server import SubscriberServer
 
 _FILTERS: Final = (
-    links.Filter(("",), nameless=True),
-    links.Filter(("",), nameless=False),
-    links.Filter(("a/", "!"), nameless=True),
-    links.Filter(("a/*/b", "c/>"), nameless=False),
+    Filter(("",), nameless=True),
+    Filter(("",), nameless=False),
+    Filter(("a/", "!"), nameless=True),
+    Filter(("a/*/b", "c/>"), nameless=False),
 )
 #: the slowest loop would do: nothing waits in these
 _LOOP: Final = asyncio.new_event_loop()
@@ -52,10 +52,10 @@ def link(data: bytes) -> object:
         outcome.append(parts)
     outcome.append(_taken(frames.read_meta, data))
     outcome.append(_taken(lambda raw: frames.read_tapped(b"!/tap/accepted", raw), data))
-    outcome += [one.refuses(data) for one in _FILTERS]
-    chan = links.channel(data)
-    assert chan in data
-    return [*outcome, chan, links.nameless(data)]
+    outcome += [one.check(data) for one in _FILTERS]
+    head = read_head(data)
+    assert all(one in data for one in head)
+    return [*outcome, head]
 
 
 class _Transport:

@@ -1,0 +1,1 @@
+"""Links to bridges of other segments, over NNG BUS."""

@@ -1,0 +1,219 @@
+"""Carries datagrams between the daemon and links: what one link brings goes to the daemon, and from it to the others.
+
+Nothing blocks: what cannot be taken is dropped and counted. Nothing is passed on that may be older than ``horizon``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from bccnd import log
+from bccnd.config import NngSettings
+from bccnd.core import frames
+from bccnd.core.bccn1 import MAX_UDP
+from bccnd.gateways import base
+from bccnd.gateways.line import Line
+from bccnd.gateways.nng.connection import Connection, InputAge, now
+from bccnd.gateways.nng.endpoints import MAX_GREETING, Endpoints
+from bccnd.gateways.nng.filter import Filter
+from bccnd.gateways.nng.tls import Contexts
+from bccnd.gateways.reasons import REASONS
+from bccnd.gateways.status import Status
+
+#: messages that may wait for the daemon, and those that it may keep for us
+_ROOM, _BUS_ROOM = 8192, 65_536
+#: seconds between two looks at the links, until an absent daemon is logged, and until a refused request is repeated
+_LOOK, _AWAY, _AGAIN = 0.25, 2.0, 5.0
+#: the start of messages for links, up to what `frames.read_passed` takes apart
+_PASSED: Final = frames.message(frames.LINK, b"")
+#: drops that are not logged: what filters keep back, and what is logged for each peer
+_QUIET: Final = ("filtered", "nameless", "too_many_peers")
+_SAFE: Final = ("tcp://127.", "tcp://[::1]:", "tcp://localhost:", "tls", "ipc", "abstract")
+
+
+class NngGateway:
+    """``bus`` is where the daemon listens; names of files count from ``folder``; ``horizon`` is in seconds. Raises
+    StartError for certificates that cannot be used."""
+
+    def __init__(self, settings: NngSettings, bus: str, *, folder: str, horizon: float) -> None:
+        self._settings, self._bus, self._horizon = settings, bus, horizon
+        self._contexts = None if settings.tls is None else Contexts(settings.tls, folder)
+        self._out = Filter(settings.send, nameless=settings.nameless)
+        self._in = Filter(settings.receive, nameless=settings.nameless)
+        self.status = Status("nng")
+        self._links: dict[int, Connection] = {}
+        #: these begin anywhere, as the daemon may still have messages of a gateway before this one
+        self._numbers = itertools.count(1 + int.from_bytes(os.urandom(3), "big"))
+        self._from_daemon = InputAge(horizon / 4, _BUS_ROOM)
+        #: when and why the daemon went away; 0 while it is there or that was logged
+        self._away_since, self._why_away = 0.0, ""
+        self._refused_at = self._reported = 0.0
+
+    async def run(self, stop: asyncio.Event, supervisor: base.Supervisor | None = None) -> None:
+        """As `Gateway.run`."""
+        settings, self._loop = self._settings, asyncio.get_running_loop()
+        base.log_loop_errors("nng")
+        base.raise_descriptor_limit(settings.max_peers + len(settings.dial) + MAX_GREETING + 64)
+        reporter = base.GatewayDropReporter(
+            self.status, [one for one in REASONS if one not in _QUIET], time.monotonic()
+        )
+        endpoints = Endpoints(self, self._contexts, room=settings.queue, horizon=self._horizon)
+        self._line = Line(
+            self._bus,
+            _ROOM,
+            on_frames=self._on_frames,
+            on_emptied=self._on_empty,
+            on_up=self._on_up,
+            on_away=self._on_away,
+        )
+        try:
+            for url in settings.listen:
+                await base.wait_to_listen(partial(endpoints.listen, url), base.TAKEOVER, stop, supervisor)
+            for url in settings.dial:
+                endpoints.dial(url)
+            self._log_start()
+            if supervisor is not None:
+                supervisor.ready("serving")
+            self._line.start()
+            while not stop.is_set():
+                self._look(reporter)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), _LOOK)
+        finally:
+            for link in list(self._links.values()):
+                link.flush()
+                link.close()
+            self.status.drop("not_connected", len(self._line.waiting))
+            self._line.close()
+            reporter.close()
+
+    def _log_start(self) -> None:
+        listen, dial = self._settings.listen, self._settings.dial
+        for url in (*listen, *dial):
+            if not url.startswith(_SAFE):
+                text = f"every program that reaches {url} can read and send everything that the links carry"
+                remedy = "use tls+tcp with certificates, or admit only trusted hosts there (docs/links.md)"
+                log.event("doubtful_setting", text, remedy=remedy, setting="gateways.nng")
+        text = f"nng: listens at {', '.join(listen) or 'nothing'}, dials {', '.join(dial) or 'nothing'}"
+        log.event("gateway_ready", text, gateway="nng")
+
+    # -- links
+
+    def on_open(self, link: Connection) -> None:
+        if link.accepted and sum(one.accepted for one in self._links.values()) >= self._settings.max_peers:
+            link.close("too_many_peers")
+            return
+        link.number, link.report.since = next(self._numbers), time.time()
+        self._links[link.number] = link
+        self.status.connects += 1
+        how = "has connected to" if link.accepted else "was reached at"
+        base.log_peer("peer_connected", "nng", link.report.peer, f"{how} {link.report.name}")
+        self._subscribe()
+
+    def on_closed(self, link: Connection, reason: str, detail: str) -> None:
+        known = self._links.pop(link.number, None)
+        if reason:
+            self.status.drop(reason)
+        if known is not None:
+            what = f"was ended: {detail}" if reason else f"has gone from {link.report.name}"
+            base.log_peer("peer_ended" if reason else "peer_gone", "nng", link.report.peer, what, reason)
+            self.status.drop("queue_full" if reason == "slow" else "not_connected", len(link.queue))
+            self._subscribe()
+        elif reason not in ("", "no_id"):
+            base.log_peer(
+                "peer_refused", "nng", link.report.peer, f"was refused at {link.report.name} {detail}", reason
+            )
+
+    def on_messages(self, link: Connection, messages: list[bytes], age: float) -> None:
+        status, check, send = self.status, self._in.check, self._line.send
+        given = self._loop.time() - age
+        head = frames.arrived("nng", link.number, time.time_ns() - int(age * 1e9), link.report.peer, b"")
+        status.received += len(messages)
+        status.received_bytes += sum(map(len, messages))
+        for datagram in messages:
+            if reason := "oversize" if len(datagram) > MAX_UDP else check(datagram):
+                status.drop(reason)
+            elif not send(head + datagram, given):
+                status.drop("bus_full" if self._line.up else "not_connected")
+
+    def _subscribe(self) -> None:
+        """Request what is needed: what links bring only where it can go on over another."""
+        self._reported = 0.0
+        wanted = frames.LINK if len(self._links) > 1 else frames.LINK_HERE if self._links else b""
+        for pattern in (frames.LINK, frames.LINK_HERE):
+            change = self._line.subscribe if pattern == wanted else self._line.unsubscribe
+            change(pattern)
+
+    # -- the daemon
+
+    def _on_frames(self, packet: list[bytes]) -> None:
+        moment, links = now(), list(self._links.values())
+        late = self._from_daemon.age() > self._horizon
+        self._from_daemon.add(len(packet), moment)
+        for one in packet:
+            if not one.startswith(_PASSED):
+                self._on_control(one)
+                continue
+            number, datagram = frames.read_passed(one[len(_PASSED) :])
+            others = [link for link in links if link.number != number]
+            if others and (reason := "late" if late else self._out.check(datagram)):
+                self.status.drop(reason)
+            else:
+                for link in others:
+                    link.put(datagram, moment)
+        for link in links:
+            link.flush()
+
+    def _on_control(self, packet: bytes) -> None:
+        verb, key, payload = frames.read(packet)
+        if verb == frames.CMSG and key == frames.GAP and payload.isdigit():
+            self.status.drop("slow", int(payload))
+        elif verb == frames.CMSG and key == frames.ERROR and frames.LINK in payload:
+            if not self._refused_at:
+                text = f"the daemon at {self._bus} does not give us what passes ({payload.decode('ascii', 'replace')})"
+                remedy = "run this as root or in the daemon's group, or set access: [{user: NAME, link: true}]"
+                log.event("gateway_refused", text, about="nng", remedy=remedy, gateway="nng", reason="not_permitted")
+            self._line.refused(payload.partition(b" ")[2])
+            self._refused_at = self._loop.time()
+
+    def _on_empty(self) -> None:
+        self._from_daemon.mark_empty(now())
+
+    def _on_up(self) -> None:
+        self._on_empty()
+        self._refused_at = self._reported = self._away_since = 0.0
+        self._why_away = ""
+
+    def _on_away(self, why: str) -> None:
+        if not self._why_away:
+            self._away_since, self._why_away = self._loop.time(), why
+
+    # -- from time to time
+
+    def _look(self, reporter: base.GatewayDropReporter) -> None:
+        moment = self._loop.time()
+        self._line.read()  # that there is nothing, here and below, bounds the age of what comes later
+        if not self._line.up:
+            self.status.drop("not_connected", self._line.forget(moment - self._horizon))
+        for link in list(self._links.values()):
+            link.read()
+            queued, sending = link.delay()
+            if queued > self._horizon / 4 or sending > self._horizon / 2:
+                link.close("slow", f"it is {queued + sending:.1f} s behind, and what waits for it is dropped")
+        if moment - self._reported >= base.REPORT - _LOOK / 2:
+            self._reported = moment
+            self.status.peers = [link.report for link in self._links.values()]
+            self._line.tell(frames.control(frames.GATEWAY, self.status.report()))
+            reporter.report(time.monotonic())
+            if self._refused_at and moment - self._refused_at > _AGAIN:
+                self._line.again()
+        if self._away_since and moment - self._away_since > _AWAY:
+            self._away_since, why = 0.0, self._why_away
+            text = f"the daemon at {self._bus} is away: {why}; links stay, and carry nothing until it is back"
+            log.event("daemon_away", text, about="nng", remedy="systemctl status bccnd", reason=why)
