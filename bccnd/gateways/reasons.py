@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from bccnd.monitoring.drop_catalog import DROPS, Drop
+from bccnd.monitoring.drop_catalog import DROPS
+from bccnd.monitoring.drop_entry import Drop
 
 GATEWAY_DROPS: Final[dict[str, Drop]] = {drop.name: drop for drop in DROPS if drop.family == "gateway_dropped"}
 #: labels of a metric

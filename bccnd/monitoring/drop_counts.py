@@ -10,7 +10,8 @@ from bccnd.bus.recorder_reports import RECORDED
 from bccnd.core.counters import ERROR_REASONS
 from bccnd.core.drop_summary import Row
 from bccnd.core.verdicts import NAMES as VERDICTS
-from bccnd.monitoring.drop_catalog import DROPS, Drop
+from bccnd.monitoring.drop_catalog import DROPS
+from bccnd.monitoring.drop_entry import Drop
 from bccnd.monitoring.metrics import Observed, all_counters
 
 

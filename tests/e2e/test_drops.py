@@ -20,7 +20,8 @@ import pytest
 from bccnd.core import frames
 from bccnd.gateways.broker.codec import STRING
 from bccnd.log.repeat_filter import MAX_RECORDS
-from bccnd.monitoring.drop_catalog import DROPS, Drop
+from bccnd.monitoring.drop_catalog import DROPS
+from bccnd.monitoring.drop_entry import Drop
 from bccnd.net.http import MAX_CONNECTIONS
 from tests.e2e.brokers import Broker, publication
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, acting_as, datagram, seqpacket, wait
