@@ -19,21 +19,11 @@ from bccnd.version import VERSION
 # The configuration and the log are imported where they are used: --help and --version need neither.
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--config",
-    "path",
-    metavar="FILE",
-    help=f"The configuration. Without it {DEFAULT_PATH} if that exists, else the defaults.",
-)
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option("--config", "path", metavar="FILE", help=f"The configuration; else {DEFAULT_PATH}, else the defaults.")
 @click.option("--check", is_flag=True, help="Check the configuration, say what is wrong with it, and exit.")
 @click.option("--no-gateways", is_flag=True, help="Leave the gateways of the configuration to services of their own.")
-@click.option(
-    "--gateway",
-    metavar="NAME",
-    type=click.Choice(NAMES),
-    help="Be not the daemon but one of its gateways, nng or broker, as a service of its own.",
-)
+@click.option("--gateway", metavar="NAME", type=click.Choice(NAMES), help="Run this gateway instead: nng or broker.")
 @click.option("--bound", is_flag=True, hidden=True)
 @click.version_option(VERSION, message="bccnd %(version)s")
 def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, bound: bool) -> None:

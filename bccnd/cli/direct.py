@@ -23,7 +23,6 @@ from bccnd.errors import EndpointError
 if TYPE_CHECKING:
     from bccnd.client.endpoint import Endpoint
 
-_SEGMENT: Final = SegmentAddress()
 #: how a command of this group speaks on the segment
 endpoint_options: Final = compose(
     click.option("--name", metavar="SRC", help="The source to publish as; HOST/bccn/PID without it."),
@@ -31,12 +30,8 @@ endpoint_options: Final = compose(
     click.option("--hop-limit", type=click.IntRange(1, 255), default=1, help="Routers that multicast may pass."),
     key_options,
 )
-_segment_option = click.option(
-    "--segment",
-    type=_SEGMENT,
-    default="255.255.255.255:5400",
-    show_default=True,
-    help="Broadcast address or multicast group, and UDP port.",
+_segment_option: Final = click.option(
+    "--segment", type=SegmentAddress(), default="255.255.255.255:5400", help="Broadcast address or group, and UDP port."
 )
 
 
@@ -44,12 +39,10 @@ def open_endpoint(
     segment: tuple[str, int],
     *,
     name: str | None,
-    interface: str | None,
-    hop_limit: int,
     keys: Sequence[str],
     signers: Sequence[str],
     algorithm: str | None,
-    dedup: bool = False,
+    **options: Any,
 ) -> Endpoint:
     """An endpoint on a segment. Raises click.UsageError for options that are wrong; a segment that cannot be reached
     ends the command."""
@@ -60,11 +53,10 @@ def open_endpoint(
     try:
         endpoint = Endpoint(
             usual if name is None else name,
-            *segment,
-            interface=interface,
-            hop_limit=hop_limit,
+            address=segment[0],
+            port=segment[1],
             largest=bccn1.MAX_UDP,
-            dedup=dedup,
+            **options,
             **read_keys(keys, signers, algorithm),
         )
     except EndpointError as wrong:

@@ -13,11 +13,7 @@ from bccnd.cli.output import fail
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option(
-    "--algorithm",
-    type=click.Choice(["hmac", "sig"]),
-    default="hmac",
-    show_default=True,
-    help="hmac: one key that all hosts share. sig: a pair, the public half of which goes to the others.",
+    "--algorithm", type=click.Choice(["hmac", "sig"]), default="hmac", help="A shared key, or a pair of keys."
 )
 @click.option("--force", is_flag=True, help="Replace an existing key.")
 def keygen(file: str, algorithm: str, force: bool) -> None:

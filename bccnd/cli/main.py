@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from bccnd.cli.lazy_group import Entry, LazyGroup
-from bccnd.core import frames
+from bccnd.core.frames import DEFAULT_SOCKET
 from bccnd.version import VERSION
 
 COMMANDS: Final = {
@@ -52,13 +52,15 @@ class _Bccn(LazyGroup):
             raise
 
 
-@click.group(cls=_Bccn, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Bccn, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.option(
     "--socket",
     "path",
     metavar="PATH",
     envvar="BCCN_SOCKET",
-    help=f"The daemon's socket, before or behind the command; else $BCCN_SOCKET, else {frames.DEFAULT_SOCKET}.",
+    help=f"The daemon's; else $BCCN_SOCKET or {DEFAULT_SOCKET}.",
 )
 @click.version_option(VERSION, message="bccn %(version)s")
 @click.pass_context

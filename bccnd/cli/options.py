@@ -102,14 +102,10 @@ def compose(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-color_option = click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
-)
-port_option = click.option("--port", type=click.IntRange(1, 65_535), default=5400, show_default=True, help="UDP port.")
+color_option = click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+port_option = click.option("--port", type=click.IntRange(1, 65_535), default=5400, help="UDP port.")
 period_options = compose(
-    click.option(
-        "--since", "--from", metavar="TIME", type=Moment(), help="Only from then on: a day or time (UTC), or 15m ago."
-    ),
+    click.option("--since", "--from", metavar="TIME", type=Moment(), help="Only from then on: a UTC time, or 15m ago."),
     click.option("--until", "--to", metavar="TIME", type=Moment(end=True), help="Only before then; a day: to its end."),
 )
 
@@ -118,9 +114,7 @@ def count_options(what: str) -> Callable[[F], F]:
     """The options that end a command which goes on otherwise."""
     return compose(
         click.option("-n", "--count", type=click.IntRange(min=1), help=f"End after so many {what}."),
-        click.option(
-            "-t", "--timeout", metavar="TIME", type=Duration(), help="End after this time; exit 1 if -n is unmet."
-        ),
+        click.option("-t", "--timeout", metavar="TIME", type=Duration(), help="End then; exit 1 if -n is unmet."),
     )
 
 
@@ -133,9 +127,7 @@ key_options = compose(
     click.option("--key", "keys", metavar="FILE", multiple=True, help="A key; the first signs, all verify."),
     click.option("--signer", "signers", metavar="SRC=FILE", multiple=True, help="A public key, for sources below SRC."),
     click.option(
-        "--algorithm",
-        type=click.Choice(["none", "crc32", "hmac", "sig"]),
-        help="The check of datagrams; hmac with a --key, sig with a --signer, else none.",
+        "--algorithm", type=click.Choice(["none", "crc32", "hmac", "sig"]), help="The check; else by the keys."
     ),
 )
 

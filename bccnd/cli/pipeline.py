@@ -64,21 +64,9 @@ def _settings(_context: click.Context, _param: click.Parameter, values: tuple[st
 
 #: what every command that runs on Spark has
 spark_options: Final = compose(
-    click.option(
-        "--master",
-        metavar="URL",
-        help="Where Spark runs: local[N], spark://HOST:7077, yarn, k8s://...; else $MASTER, else here.",
-    ),
-    click.option(
-        "--memory",
-        metavar="SIZE",
-        default="2g",
-        show_default=True,
-        help="Memory of Spark's own process here; what does not fit goes to disk.",
-    ),
-    click.option(
-        "--conf", metavar="K=V", multiple=True, callback=_settings, help="A setting of Spark; may be given repeatedly."
-    ),
+    click.option("--master", metavar="URL", help="Where Spark runs: local[N], spark://HOST:7077, ...; else $MASTER."),
+    click.option("--memory", metavar="SIZE", default="2g", help="Memory of Spark's own process here."),
+    click.option("--conf", metavar="K=V", multiple=True, callback=_settings, help="A setting of Spark; repeatable."),
 )
 _tables_option: Final = click.option("--out", "tables", required=True, metavar="TABLES", help="Where the tables go to.")
 
@@ -110,9 +98,7 @@ def build(journal: str, tables: str, as_json: bool, **spark_settings: Any) -> No
 @_tables_option
 @click.option("--checkpoint", metavar="DIR", help="Not used any more: what was seen is kept with the tables.")
 @click.option("--once", is_flag=True, help="Work on what is there now, and end.")
-@click.option(
-    "--every", metavar="TIME", type=Duration(1, 86_400), default="60s", show_default=True, help="Between two passes."
-)
+@click.option("--every", metavar="TIME", type=Duration(1, 86_400), default="60s", help="Between two passes.")
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print a summary of each pass as one line of JSON.")
 def stream(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -43,26 +43,15 @@ def check_host(host: str | None) -> None:
 @click.option("--host", required=True, metavar="NAME", help="The host that has captured.")
 @click.option("--out", "journal", required=True, metavar="JOURNAL", help="A folder, or a URI that pyarrow knows.")
 @port_option
-@click.option("--segment", default="capture", show_default=True, metavar="NAME", help="The name of the segment.")
+@click.option("--segment", default="capture", metavar="NAME", help="The name of the segment.")
 @key_options
 @click.option("--required", is_flag=True, help="Refuse datagrams without a check.")
 @click.option("--no-payload", is_flag=True, help="Leave payloads out of the journal.")
-@click.option(
-    "--late", type=click.Choice(["drop", "deliver"]), default="drop", show_default=True, help="As dedup.late."
-)
+@click.option("--late", type=click.Choice(["drop", "deliver"]), default="drop", help="As dedup.late.")
 def ingest(
-    captures: Sequence[str],
-    host: str,
-    journal: str,
-    port: int,
-    segment: str,
-    keys: Sequence[str],
-    signers: Sequence[str],
-    algorithm: str | None,
-    required: bool,
-    no_payload: bool,
-    late: str,
-) -> None:
+    captures: Sequence[str], host: str, journal: str, keys: Sequence[str], signers: Sequence[str],
+    algorithm: str | None, no_payload: bool, late: str, **envelope: Any,
+) -> None:  # fmt: skip
     """Write the CAPTURES of one host to a journal, as if a daemon had recorded there.
 
     pcap and pcapng, also compressed by gzip. Give all captures of one run together (tcpdump -C, -G): they are read in
@@ -83,12 +72,10 @@ def ingest(
     read = read_keys(keys, signers, algorithm)
     settings = CaptureSettings(
         host,
-        port=port,
-        segment=segment,
+        **envelope,
         algorithm=read["algorithm"],
         keys=tuple(read["keys"]),
         signers={prefix.encode("utf-8", "surrogateescape"): public for prefix, public in read["signers"].items()},
-        required=required,
         payload=not no_payload,
         rules=DedupRules(deliver_late=late == "deliver"),
     )

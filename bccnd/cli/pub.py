@@ -79,5 +79,5 @@ def pub(path: str | None, /, channel: str, tag: str | None, **message: Any) -> N
         if payloads is None:
             refused = publish_lines(bus, channel, sys.stdin.fileno())
         else:
-            refused = publish_all(bus, channel, payloads)
+            refused = publish_all(bus, ((channel, one) for one in payloads))
     sys.exit(1 if refused else 0)

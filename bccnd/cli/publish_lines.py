@@ -74,23 +74,24 @@ class RefusalReports:
                 self._reported[reason] = self._clock()
 
 
-def publish_all(bus: Connection, channel: str, payloads: Iterable[bytes]) -> int:
-    """Publish payloads; the number of messages refused. Raises BusError."""
-    return _publish(bus, channel, ([payload] for payload in payloads), RefusalReports())
+def publish_all(bus: Connection, messages: Iterable[tuple[str, bytes]]) -> int:
+    """Publish payloads on channels; the number of messages refused. Raises BusError."""
+    return _publish(bus, ([message] for message in messages), RefusalReports())
 
 
 def publish_lines(bus: Connection, channel: str, fd: int) -> int:
     """Publish the lines read from ``fd`` until its end, each at once; the number refused. Raises BusError."""
     reports = RefusalReports()
-    return _publish(bus, channel, _read_lines(bus, fd, reports), reports)
+    lines = _read_lines(bus, fd, reports)
+    return _publish(bus, ([(channel, line) for line in some] for some in lines), reports)
 
 
-def _publish(bus: Connection, channel: str, batches: Iterable[list[bytes]], reports: RefusalReports) -> int:
+def _publish(bus: Connection, batches: Iterable[list[tuple[str, bytes]]], reports: RefusalReports) -> int:
     try:
-        for lines in batches:
-            for start in range(0, len(lines), _TURN):
-                for line in lines[start : start + _TURN]:
-                    bus.publish(channel, line)
+        for batch in batches:
+            for start in range(0, len(batch), _TURN):
+                for channel, payload in batch[start : start + _TURN]:
+                    bus.publish(channel, payload)
                 _take_refusals(bus, reports)
         for refusal in bus.sync(_LAST):
             reports.add(refusal)

@@ -24,9 +24,7 @@ _EVERY: Final = 10.0
 
 
 @click.command()
-@click.option(
-    "--config", "file", metavar="FILE", help="The daemon's configuration, for its section recorder, host and bus.path."
-)
+@click.option("--config", "file", metavar="FILE", help="The daemon's configuration: recorder, host and bus.path.")
 @click.option("--journal", metavar="DIR_OR_URI", help="Where records go to.")
 @click.option("--host", metavar="NAME", help="The name of this host in the journal.")
 @click.option("--rotate", metavar="TIME", help="How often a file is finished, like 60s or 10m.")

@@ -7,30 +7,23 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bccnd.cli.connection import explain, open_bus
+from bccnd.cli.connection import open_bus
 from bccnd.cli.direct import endpoint_options, open_endpoint
 from bccnd.cli.options import SegmentAddress, given_options, period_options, port_option
-from bccnd.cli.output import fail, print_notice
+from bccnd.cli.output import fail
 from bccnd.cli.pipeline_ingest import RECORDER_EXTRA, check_host, count_left_out, require
 from bccnd.cli.progress import show_progress
-from bccnd.client.bus import Connection
+from bccnd.cli.publish_lines import publish_all
 from bccnd.errors import BusError, EndpointError, JournalError
 
 if TYPE_CHECKING:
     from bccnd.journal.replay import RecordedMessage
-
-    Send = Callable[[RecordedMessage], None]
-
-#: messages between two looks at the daemon's replies; far fewer than it queues for us
-_TURN: Final = 256
-#: seconds to wait for the daemon to have handled what was sent, which it may do slowly (bus.user.rate)
-_PATIENCE: Final = 60.0
 
 
 def _read_speed(_context: click.Context, _param: click.Parameter, value: str) -> float:
@@ -48,14 +41,7 @@ def _read_speed(_context: click.Context, _param: click.Parameter, value: str) ->
 
 @click.command()
 @click.argument("journal_or_capture", metavar="JOURNAL_OR_CAPTURE")
-@click.option(
-    "--speed",
-    callback=_read_speed,
-    metavar="SPEED",
-    default="1",
-    show_default=True,
-    help="As it was (1), 10 times faster, or max.",
-)
+@click.option("--speed", callback=_read_speed, metavar="SPEED", default="1", help="As it was (1), 10 times, or max.")
 @click.option("--channel", "channels", metavar="PATTERN", multiple=True, help="Only these channels.")
 @click.option("--host", metavar="NAME", help="The recording host, of a journal of several.")
 @period_options
@@ -68,21 +54,10 @@ def _read_speed(_context: click.Context, _param: click.Parameter, value: str) ->
 @endpoint_options
 @click.pass_context
 def replay(
-    context: click.Context,
-    /,
-    journal_or_capture: str,
-    speed: float,
-    channels: Sequence[str],
-    host: str | None,
-    since: int | None,
-    until: int | None,
-    own: bool,
-    port: int,
-    segment: tuple[str, int] | None,
-    really: bool,
-    yes: bool,
-    **endpoint: Any,
-) -> None:
+    context: click.Context, /, journal_or_capture: str, speed: float, channels: Sequence[str], host: str | None,
+    since: int | None, until: int | None, own: bool, port: int, segment: tuple[str, int] | None, really: bool,
+    yes: bool, **endpoint: Any,
+) -> None:  # fmt: skip
     """Publish again what a journal or a capture holds, to the programs of this host only.
 
     \b
@@ -104,7 +79,6 @@ def replay(
     check_host(host)
     counts = player.Counts()
     choice = player.Choice(channels, since, until, own)
-    pace = player.Clock(speed)
     try:
         with show_progress("replaying") as show:
             captures = CaptureSettings(host or "", port=port)
@@ -112,16 +86,15 @@ def replay(
             # An unreadable journal is reported before anything is sent.
             message = next(messages, None)
             if message is None:
-                left_out = _left_out(counts).removeprefix("; left out: ")
-                fail(f"nothing to replay in {journal_or_capture}: {left_out or 'no message fits'}")
+                fail(f"nothing to replay in {journal_or_capture}: no message fits{_left_out(counts)}")
             if segment is not None and not yes and sys.stdin.isatty():
                 where = "{}:{}".format(*segment)
                 click.confirm(f"Everybody on {where} will receive it. Go on?", abort=True, err=True)
-            with _open_local(context.obj) if segment is None else _open_segment(segment, endpoint) as send:
-                while message is not None:
-                    pace.wait(message.ts)
-                    send(message)
-                    message = next(messages, None)
+            paced = _pace(chain([message], messages), player.Clock(speed))
+            if segment is None:
+                _publish_here(context.obj, paced)
+            else:
+                _broadcast(segment, paced, **endpoint)
     except JournalError as error:
         fail(str(error))
     except EndpointError as error:
@@ -135,9 +108,14 @@ def _left_out(counts: Any) -> str:
     )
 
 
-@contextmanager
-def _open_local(path: str | None) -> Iterator[Send]:
-    """Publishes to the programs of this host; ends the command if that would go further, or is refused."""
+def _pace(messages: Iterable[RecordedMessage], pace: Any) -> Iterator[RecordedMessage]:
+    for message in messages:
+        pace.wait(message.ts)
+        yield message
+
+
+def _publish_here(path: str | None, messages: Iterable[RecordedMessage]) -> None:
+    """Publish to the programs of this host; ends the command if that would go further, or is refused."""
     with open_bus(path) as bus:
         try:
             bus.local(True)
@@ -146,43 +124,17 @@ def _open_local(path: str | None) -> Iterator[Send]:
                 fail(f"the daemon at {bus.path} would broadcast it\n  remedy: upgrade it, and restart it")
             raise
         bus.echo(False)
-        refused = sent = 0
-
-        def send(message: RecordedMessage) -> None:
-            nonlocal sent, refused
-            bus.publish(message.chan, message.payload)
-            sent += 1
-            if sent % _TURN == 0:
-                refused += _count_refusals(bus, refused == 0)
-
-        yield send
-        refused += _count_refusals(bus, refused == 0)
-        if refused:
-            fail(f"{refused} of {sent} messages were refused")
+        if refused := publish_all(bus, ((message.chan, message.payload) for message in messages)):
+            fail(f"{refused} messages were refused")
 
 
-def _count_refusals(bus: Connection, first: bool) -> int:
-    """The number of refusals since the last call; the ``first`` is reported."""
-    refusals = bus.sync(_PATIENCE)
-    if refusals and first:
-        print_notice(explain(refusals[0]))
-    # Messages to all programs reach this one too.
-    while bus.receive(0) is not None:
-        pass
-    return len(refusals)
-
-
-@contextmanager
-def _open_segment(segment: tuple[str, int], options: dict[str, Any]) -> Iterator[Send]:
-    """Broadcasts on a segment."""
-    original = options.pop("original_src")
+def _broadcast(
+    segment: tuple[str, int], messages: Iterable[RecordedMessage], *, original_src: bool, **options: Any
+) -> None:
     with open_endpoint(segment, **options) as endpoint:
-
-        def send(message: RecordedMessage) -> None:
-            if original:
+        for message in messages:
+            if original_src:
                 endpoint.seq = message.seq
                 endpoint.send(message.src, message.chan, message.payload)
             else:
                 endpoint.send(message.chan, message.payload)
-
-        yield send

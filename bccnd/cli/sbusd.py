@@ -45,35 +45,22 @@ LIMITS: Final = BusLimits(
 )
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option(
-    "-a",
-    "address",
-    metavar="ADDRESS",
-    default=DEFAULT_ADDRESS,
-    show_default=True,
-    help="A path, /dev/fd/N, /dev/unix/abstract/HEX, or /dev/unix/abstract for one that is chosen and printed.",
+    "-a", "address", metavar="ADDRESS", default=DEFAULT_ADDRESS, help="A path, /dev/fd/N, /dev/unix/abstract[/HEX]."
 )
 @click.option("-c", "auto_close", is_flag=True, help="End when the last client has left.")
 @click.option("-f", "foreground", is_flag=True, help="Stay in the foreground.")
 @click.option("-g", "for_group", is_flag=True, help="Let the group of the socket file connect.")
 @click.option("-o", "for_others", is_flag=True, help="Let all users connect.")
 @click.option("-r", "reuse", is_flag=True, help="Remove a file at the path.")
-@click.option(
-    "-p", "pidfile", metavar="FILE", default=DEFAULT_PIDFILE, show_default=True, help="/dev/null for none; not with -f."
-)
+@click.option("-p", "pidfile", metavar="FILE", default=DEFAULT_PIDFILE, help="/dev/null for none; not with -f.")
 @click.option("-u", "users", metavar="USER", multiple=True, help="Let only this user connect, and our own; repeatable.")
 @click.version_option(VERSION, message="bccn-sbusd %(version)s")
 def main(
-    address: str,
-    auto_close: bool,
-    foreground: bool,
-    for_group: bool,
-    for_others: bool,
-    reuse: bool,
-    pidfile: str,
+    address: str, auto_close: bool, foreground: bool, for_group: bool, for_others: bool, reuse: bool, pidfile: str,
     users: tuple[str, ...],
-) -> None:
+) -> None:  # fmt: skip
     """A message bus for the programs of this host, in the place of sbusd.
 
     Goes to the background once it serves, or with -f closes its standard input and output then. SIGINT and SIGTERM

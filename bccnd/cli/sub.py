@@ -17,6 +17,7 @@ from bccnd.cli.pub import tag_option
 from bccnd.client.message import Message, to_bytes
 
 _FIELDS: Final = ("time", "src", "seq", "chan", "payload")
+_FORMAT_HELP: Final = "Print TEXT with {time}, {src}, {seq}, {chan}, {payload}, \\t and \\n replaced."
 
 
 def _read_format(_context: click.Context, _param: click.Parameter, value: str | None) -> str | None:
@@ -37,26 +38,15 @@ message_options: Final = compose(
     click.argument("patterns", metavar="[PATTERN]...", nargs=-1),
     json_option,
     click.option("--raw", is_flag=True, help="Write payloads only, byte for byte, with nothing in between."),
-    click.option(
-        "--format",
-        "template",
-        metavar="TEXT",
-        callback=_read_format,
-        help="Print TEXT for each message, with {time}, {src}, {seq}, {chan} and {payload} replaced, and \\t, \\n.",
-    ),
+    click.option("--format", "template", metavar="TEXT", callback=_read_format, help=_FORMAT_HELP),
     count_options("messages that match"),
 )
 
 
 def print_messages(
-    messages: Iterable[Message],
-    patterns: Sequence[str],
-    *,
-    as_json: bool,
-    raw: bool,
-    template: str | None,
+    messages: Iterable[Message], patterns: Sequence[str], *, as_json: bool, raw: bool, template: str | None,
     count: int | None,
-) -> None:
+) -> None:  # fmt: skip
     """Print messages and exit: 1 if there were fewer than ``count``. With a count, only those that the patterns ask for
     are printed. Raises click.UsageError."""
     if as_json + raw + (template is not None) > 1:
@@ -105,13 +95,7 @@ def _renderer(template: str) -> Callable[[Message], str]:
 @tag_option
 @click.pass_obj
 def sub(
-    path: str | None,
-    /,
-    patterns: Sequence[str],
-    timeout: float | None,
-    quiet: bool,
-    tag: str | None,
-    **output: Any,
+    path: str | None, /, patterns: Sequence[str], timeout: float | None, quiet: bool, tag: str | None, **output: Any
 ) -> None:
     """Print the messages whose channel matches a PATTERN (all of them without one).
 

@@ -88,12 +88,9 @@ class TapFilter:
     """Selects datagrams by sender, channel, seq and segment; what is empty or None selects all."""
 
     def __init__(
-        self,
-        sources: Sequence[str] = (),
-        channels: Sequence[str] = (),
-        segment: str | None = None,
+        self, sources: Sequence[str] = (), channels: Sequence[str] = (), segment: str | None = None,
         seq: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._sources = [to_bytes(prefix).rstrip(b"/") for prefix in sources]
         self._segment = segment
         self._seq = seq
@@ -150,7 +147,7 @@ def as_fields(record: TapRecord) -> dict[str, object]:
     return fields | payload_fields(payload)
 
 
-# -- who received it, and why
+# -- which clients received it, and why
 
 
 def ask_receivers(bus: Connection, record: TapRecord) -> dict[str, Any]:
