@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print an object a line")
     parser.add_argument("-n", "--count", type=int, default=0, help="end after so many messages")
     parser.add_argument("-t", "--timeout", type=float, default=float("inf"), help="end after so many seconds")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     name, (host, _, port) = os.fsencode(given.id), given.broker.rpartition(":")
     if not 0 < len(name) < 11 or not port.isdigit():
         parser.error("give HOST:PORT, and an id of 1 to 10 bytes")
