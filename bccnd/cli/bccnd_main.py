@@ -1,7 +1,6 @@
-"""`bccnd`: run the daemon, or check its configuration.
+"""`bccnd`: runs the daemon or a gateway, or checks the configuration.
 
-Law: exit 0 when done, 1 when something failed in service, 2 for bad usage, a bad configuration or a start that
-is not possible; the message on standard error says what to do.
+Exit codes: 0 done, 1 failed in service, 2 bad usage, a bad configuration, or a start that is not possible.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from bccnd.version import VERSION
 @click.option("--bound", is_flag=True, hidden=True)
 @click.version_option(VERSION, message="bccnd %(version)s")
 def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, bound: bool) -> None:
-    """Hand what comes over the BCCN broadcast segment to the programs of this host, and theirs to the segment.
+    """Carry messages between the BCCN broadcast segment and the programs of this host.
 
-    Runs in the foreground and logs to standard error. SIGTERM ends it after what is under way is done; SIGHUP
-    reads the configuration again (a bad one changes nothing).
+    Runs in the foreground and logs to standard error. SIGTERM ends it when pending work is done; SIGHUP reads
+    the configuration again (a bad one changes nothing).
 
     \b
     A first look, without root:
@@ -52,17 +51,15 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
             more = len(error.faults) - 1
             brief = f"{error.faults[0]}{f' (and {more} more)' if more else ''}"
             _refuse(f"cannot start:\n{error}", error.faults[0].remedy, error.reason, brief)
-        # The daemon that a gateway is bound to goes on with the configuration that it has, and tries again: who edits
-        # a file has it in bad order for a while.
+        # While a file is edited it may be bad for a while: the daemon that started this gateway tries again.
         sys.exit(1 if bound else 2)
     if check:
         click.echo(f"{path or (DEFAULT_PATH if os.path.exists(DEFAULT_PATH) else 'the defaults')}: ok")
         return
     if gateway is not None:
-        from bccnd.cli import gateway as beside
+        from bccnd.cli.gateway import run
 
-        sys.exit(beside.run(gateway, configuration.settings, path, bound=bound))
-    # Only a daemon that is going to run needs the rest.
+        sys.exit(run(gateway, configuration.settings, path, bound=bound))
     from bccnd.daemon import Daemon
     from bccnd.net.service_manager import Manager, take_sockets
     from bccnd.net.socket_activation import ActivatedSockets
@@ -84,7 +81,7 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
 
 
 def _refuse(text: str, remedy: str, reason: str, brief: str) -> None:
-    """Say why there will be no daemon, to the log and to the service manager."""
+    """Report a failed start to the log and to the service manager."""
     from bccnd import log
     from bccnd.net.service_manager import Manager
 

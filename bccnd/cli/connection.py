@@ -44,6 +44,13 @@ CONNECTION_REFUSALS: Final = {
 }
 
 
+#: what helps a user without the right to tap
+TAP_REMEDY: Final = (
+    "be root or in the daemon's group, or have it allowed in the daemon's configuration "
+    "(access: [{user: NAME, tap: true}])"
+)
+
+
 @contextmanager
 def open_bus(path: str | None, *, reconnect: bool = False) -> Iterator[Connection]:
     """A connection to the daemon; an error ends the command with a message."""

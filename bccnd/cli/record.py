@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from bccnd.cli.connection import TAP_REMEDY
 from bccnd.cli.output import fail, print_notice
 from bccnd.cli.pipeline_ingest import RECORDER_EXTRA, require
 from bccnd.errors import ConfigError, JournalError
@@ -103,17 +104,12 @@ def _run(path: str, settings: Any, host: str, names: Sequence[str]) -> bool:
     whole = recorder.run()
     manager.close()
     if recorder.failed is not None:
-        raise JournalError(recorder.failed.reason, recorder.failed.detail, _remedy(recorder.failed.reason))
+        denied = recorder.failed.reason == "not_permitted"
+        remedy = TAP_REMEDY if denied else "name the socket of a bccnd with --socket, and see 'bccn clients'"
+        raise JournalError(recorder.failed.reason, recorder.failed.detail, remedy)
     if not whole:
         print_notice(f"not everything is in the journal; the rest is in {options.spool}, for the next start")
     return whole
-
-
-def _remedy(reason: str) -> str:
-    if reason == "not_permitted":
-        allowed = "have it allowed in the daemon's configuration (access: [{user: NAME, tap: true}])"
-        return f"be root or in the daemon's group, or {allowed}"
-    return "name the socket of a bccnd with --socket, and see 'bccn clients'"
 
 
 def _find_spool(journal: str, host: str) -> str:

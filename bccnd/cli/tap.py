@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import click
 
-from bccnd.cli.connection import explain, fetch_listing, matcher, open_bus, receive_messages
+from bccnd.cli.connection import TAP_REMEDY, explain, fetch_listing, matcher, open_bus, receive_messages
 from bccnd.cli.options import SegmentAddress, color_option, count_options, deadline_after, json_option
 from bccnd.cli.output import (
     clock,
@@ -305,10 +305,7 @@ def _subscribe(bus: Connection, verdicts: set[str]) -> None:
 
 def refuse_to_tap(why: str) -> NoReturn:
     """End the command, for want of the right to tap."""
-    fail(
-        f"{why}\n  remedy: be root or in the daemon's group, or have it allowed in the daemon's configuration "
-        "(access: [{user: NAME, tap: true}])"
-    )
+    fail(f"{why}\n  remedy: {TAP_REMEDY}")
 
 
 def _records(bus: Connection, deadline: float | None) -> Iterator[TapRecord]:

@@ -67,7 +67,7 @@ def trace(path: str | None, /, datagram: str | None, as_hex: bool, as_object: bo
             answer = json.loads(bus.ask(frames.TRACE, given))
         except BusError as error:
             if error.reason == "not_permitted":
-                refuse_to_tap("you may not trace: it shows who listens to what")
+                refuse_to_tap("you may not trace: it shows which programs subscribe to what")
             raise
     if as_object:
         click.echo(json.dumps(answer))
