@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
@@ -16,8 +16,7 @@ from bccnd import log
 from bccnd.core.drop_summary import TALLY, DropSummary, in_fields, in_words
 from bccnd.errors import StartError
 from bccnd.gateways.reasons import explain
-from bccnd.gateways.status import Peer as Peer
-from bccnd.gateways.status import Status as Status
+from bccnd.gateways.status import Status
 
 #: seconds between reports of a gateway to the daemon
 REPORT: Final = 1.0
@@ -135,79 +134,3 @@ def format_address(address: tuple[Any, ...]) -> str:
     host, port = str(address[0]), address[1]
     host = host.removeprefix("::ffff:") if "." in host else host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-# -- the former names, while they are used
-
-
-listen_patiently = wait_to_listen
-
-
-class Voice(Protocol):
-    """How a gateway says what has happened, so seldom that no stranger can fill a log: `bccnd.log.Limited`."""
-
-    def say(
-        self, thing: Hashable, event: str, text: str, /, *, remedy: str = "", trace: bool = False, **fields: Any
-    ) -> None: ...
-
-    def bug(self, text: str, /, **fields: Any) -> None: ...
-
-    def grown(self, thing: Hashable, count: int) -> int: ...
-
-
-def say_dropped(voice: Voice, status: Status, known: Mapping[str, tuple[str, str]]) -> None:
-    """Say what has been dropped since that was last said, for reasons that are ``known``: what it means, what helps."""
-    for reason, (text, remedy) in known.items():
-        count = voice.grown(reason, status.dropped.get(reason, 0))
-        if count:
-            thing = ("dropped", reason)
-            said = f"{count} {text}"
-            voice.say(
-                thing,
-                "gateway_dropped",
-                said,
-                remedy=remedy,
-                gateway=status.gateway,
-                reason=reason,
-                drop=reason,
-                count=count,
-            )
-
-
-class Hourly:
-    """Says once an hour, and at the end, all that was dropped since, if anything was. Times are seconds of a clock that
-    only goes on."""
-
-    def __init__(self, voice: Voice, status: Status, now: float) -> None:
-        self._voice = voice
-        self._status = status
-        self._tally = DropSummary()
-        self._since = "since the start"
-        self._due = now + TALLY
-
-    def look(self, now: float) -> None:
-        if now >= self._due:
-            self._due = now + TALLY
-            self._tell("in the last hour")
-
-    def end(self) -> None:
-        self._tell(self._since)
-
-    def _tell(self, since: str) -> None:
-        status = self._status
-        grown = self._tally.grown(("", reason, count) for reason, count in status.dropped.items())
-        if grown:
-            self._since = "since that was last said"
-            text = f"{status.gateway}: dropped {since}: {in_words(grown)}"
-            # At the end it may be soon after the last one.
-            self._voice.say(("tally", since), "tally", text, gateway=status.gateway, drops=in_fields(grown))
-
-
-def say_bug(voice: Voice, name: str, context: Mapping[str, Any]) -> None:
-    """Say that something has failed in an event loop that should not have; the rest goes on. ``context`` is what the
-    loop tells its exception handler."""
-    error = context.get("exception")
-    try:
-        raise error if isinstance(error, BaseException) else RuntimeError(str(context.get("message")))
-    except Exception:  # noqa: BLE001 - for the log to have it at hand
-        voice.bug(f"the gateway {name} has met a bug", gateway=name)
