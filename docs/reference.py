@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from bccnd.config import Settings
-from bccnd.daemon import _needing_restart
+from bccnd.daemon.settings_rules import settings_needing_restart
 from docs.manual import Part, Section, sections, wrapped
 
 ROOT: Final = Path(__file__).parents[1]
@@ -244,7 +244,7 @@ def _amount(value: float, kind: str) -> str:
 def effect(path: str) -> str:
     """When a change of a key takes effect."""
     settings = Settings()
-    for waiting, _, _ in _needing_restart(settings, settings):
+    for waiting, _, _ in settings_needing_restart(settings, settings):
         if path == waiting or path.startswith(f"{waiting}."):
             return _RESTART
     return next((how for section, how in _SERVICES.items() if path.startswith(f"{section}.")), _RELOAD)

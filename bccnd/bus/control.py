@@ -161,7 +161,7 @@ class Control:
         """A gateway tells how it is."""
         if not client.rights.link:
             self._bus.refuse(client, "not_permitted", frames.GATEWAY)
-        elif not self._bus.on_report(client, report):
+        elif self._bus.links is None or not self._bus.links.report(client, report):
             self._bus.refuse(client, "bad_report", frames.GATEWAY)
         else:
             self._bus.answer(client, frames.GATEWAY, b"")
@@ -170,7 +170,7 @@ class Control:
         """A recorder tells what it has not kept."""
         if not client.rights.tap:
             self._bus.refuse(client, "not_permitted", frames.RECORDER)
-        elif not self._bus.on_recorder(client, report):
+        elif self._bus.recorders is None or not self._bus.recorders.report(client, report):
             self._bus.refuse(client, "bad_report", frames.RECORDER)
 
     def _on_trace(self, client: Client, datagram: bytes) -> None:

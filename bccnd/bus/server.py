@@ -23,6 +23,8 @@ from bccnd.bus.access import Access, Admission
 from bccnd.bus.backpressure import Backpressure
 from bccnd.bus.control import Control
 from bccnd.bus.fanout import BusLimits, Client, Clients
+from bccnd.bus.gateway_links import GatewayLinks
+from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.core import client_records, credential_keys, frames
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Delivery
@@ -96,9 +98,7 @@ class Bus:
     ``identify`` makes an identity of a program's name and a pid, ``tagged`` puts a tag behind one (BadMessage:
     bad_tag); ``egress`` numbers and signs what clients publish and ``broadcast`` takes it to the segments: a channel
     and its datagram, giving None or the name of an error. Without an ``egress`` there is no segment, and every key is
-    a good one. ``on_quiet`` is called when the last client has left. ``on_link`` gets what a gateway says a link has
-    brought, ``on_report`` how a gateway says that it is, ``on_recorder`` what a recorder has not kept; each may find
-    that it makes no sense.
+    a good one. ``on_quiet`` is called when the last client has left. ``recorders`` takes the reports of recorders.
     """
 
     def __init__(
@@ -116,9 +116,7 @@ class Bus:
         listings: dict[bytes, Callable[[], Iterable[dict[str, Any]]]] | None = None,
         trace: Callable[[bytes], dict[str, Any]] | None = None,
         on_quiet: Callable[[], None] = lambda: None,
-        on_link: Callable[[bytes], bool] = lambda _payload: False,
-        on_report: Callable[[Client, bytes], bool] = lambda _client, _report: False,
-        on_recorder: Callable[[Client, bytes], bool] = lambda _client, _report: False,
+        recorders: RecorderReports | None = None,
         handover: Handover | None = None,
     ) -> None:
         self._loop = loop
@@ -131,9 +129,9 @@ class Bus:
         self._egress = egress
         self._broadcast = broadcast
         self._on_quiet = on_quiet
-        self._on_link = on_link
-        self.on_report = on_report
-        self.on_recorder = on_recorder
+        self.recorders = recorders
+        #: takes what gateways send; there are none without it
+        self.links: GatewayLinks | None = None
         self._handover = handover
         if handover is not None:
             handover.image = self.image
@@ -570,7 +568,7 @@ class Bus:
         """A gateway has got this over a link. Like what a segment sends, it is not counted against a user."""
         if not client.rights.link:
             self.refuse(client, "not_permitted", frames.LINK)
-        elif not self._on_link(payload):
+        elif self.links is None or not self.links.bring(payload):
             self.refuse(client, "no_link", frames.LINK)
 
     def _subscribe(self, client: Client, pattern: bytes) -> None:

@@ -6,11 +6,13 @@ name; all of it waits for one line an hour, and one at the end.
 
 from __future__ import annotations
 
+from typing import Final
+
 from bccnd import log
 from bccnd.core.drop_summary import DropSummary, in_fields, in_words
 from bccnd.core.verdicts import INTERNAL_ERROR, NAMES
 from bccnd.monitoring import drop_counts
-from bccnd.monitoring.drop_catalog import Drop
+from bccnd.monitoring.drop_entry import Drop
 from bccnd.monitoring.metrics import Observed
 
 
@@ -74,3 +76,27 @@ class DropReporter:
 def _within(sentence: str) -> str:
     """A sentence as a part of another one."""
     return f"{sentence[0].lower()}{sentence[1:]}".removesuffix(".")
+
+
+#: bytes of a datagram that are logged with an internal error
+_MAX_SHOWN: Final = 2048
+
+
+def report_internal_error(datagram: bytes) -> None:
+    """Log the exception that is being handled; a datagram has caused it."""
+    text = f"a datagram was dropped because of a bug in this daemon: {datagram[:200]!r}"
+    log.bug(text, verdict="internal_error", drop="internal_error", datagram=datagram[:_MAX_SHOWN])
+
+
+def report_identity_conflict(src: bytes, peer: str) -> None:
+    """Log that another host sends under an identity of this one."""
+    log.event(
+        "identity_conflict",
+        f"identity conflict: {src.decode('ascii')} is a program of this host, and {peer} sends under the same name; "
+        "datagrams that arrive under it are dropped",
+        about=("conflict", src),
+        remedy="give every host a 'host' of its own, and every program a name of its own",
+        identity=src,
+        peer=peer,
+        drop="identity_conflicts",
+    )

@@ -56,16 +56,18 @@ class Observed(Protocol):
     config_reloads: dict[str, int]
     links: GatewayLinks
     recorders: RecorderReports
-    programs: dict[str, ChildProcess]
     taken_over: int
     state_dropped: int
-    sources_not_kept: int
     visitors_refused: dict[str, int]
 
     @property
     def refused(self) -> str: ...
     @property
+    def programs(self) -> dict[str, ChildProcess]: ...
+    @property
     def not_kept(self) -> int: ...
+    @property
+    def sources_not_kept(self) -> int: ...
     @property
     def notifications_lost(self) -> int: ...
     @property

@@ -22,8 +22,8 @@ from bccnd.core.liveness import ALIVE, SILENT, STATE_NAMES, Change
 from bccnd.core.top_channels import WINDOW, TopChannels
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.log.handlers import Line, printable
-from bccnd.monitoring.drop_catalog import Drop
 from bccnd.monitoring.drop_counts import Counted, counted
+from bccnd.monitoring.drop_entry import Drop
 from bccnd.monitoring.metrics import PREFIX, Observed, all_counters
 from bccnd.monitoring.page_data import (
     LATELY,
@@ -67,6 +67,8 @@ LOST: Final = Drop(
     "A message of some source that never arrived here: its number is missing in between, and the horizon is over.",
     "The sources below say of whom. If many hosts miss the same, look at the sender or its switch port; if only this "
     "one does, at its network card, its way and socket_drops.",
+    "",
+    "messages",
 )
 
 

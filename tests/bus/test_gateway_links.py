@@ -27,9 +27,7 @@ class Bridge:
         self.broadcast: list[bytes] = []
         self.ingress = Ingress(make_checker("none", ()), hub.sources, AnonymousDedup(2.0), hub.routes)
         sinks = (hub.bus.fanout, ["nng"], read_report, no_report, self.broadcast.append)
-        self.links = GatewayLinks(self.ingress, *sinks, copies=1, inflight=None)
-        hub.bus._on_link = self.links.bring
-        hub.bus.on_report = self.links.report
+        self.links = hub.bus.links = GatewayLinks(self.ingress, *sinks, copies=1, inflight=None)
 
     def verdicts(self) -> dict[str, int]:
         (counters,) = self.links.counters

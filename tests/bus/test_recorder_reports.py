@@ -52,7 +52,7 @@ def test_a_report_takes_the_right_to_tap(tmp_path: Path) -> None:
     recorders, named = RecorderReports(), RECORDED[0]
     rules = [Rule(uid=ANN.uid, tap=True), Rule(uid=BOB.uid, tap=False)]
     with Hub(tmp_path, rules=rules, others=[("path", everybody)]) as hub:
-        hub.bus.on_recorder = recorders.report
+        hub.bus.recorders = recorders
         ann, bob = hub.connect(who=ANN), hub.connect(who=BOB)
         for peer in (ann, bob):
             peer.send(frames.control(frames.RECORDER, report_of({named: peer.client.number})))

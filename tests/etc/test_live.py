@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bccnd.daemon import SWEEP
+from bccnd.daemon.daemon import SWEEP_INTERVAL
 from tests.e2e.harness import KEY, PATIENCE, Daemon, Wire, datagram, wait
 from tests.e2e.recorders import Recorder
 from tests.etc.promql import Matcher, named
@@ -216,12 +216,13 @@ def test_metrics_tell_how_long_a_daemon_stood_still_and_of_a_refused_reload(tmp_
         before = daemon.metric("loop_stalled_seconds_total")
         daemon.signal(signal.SIGSTOP)
         stopped = time.monotonic()
-        time.sleep(8 * SWEEP)
+        time.sleep(8 * SWEEP_INTERVAL)
         held = time.monotonic() - stopped
         daemon.signal(signal.SIGCONT)
         # What the pause has left of the time until the next sweep is no stall.
-        wait(lambda: daemon.metric("loop_stalled_seconds_total") >= before + held - SWEEP, "the stall to be counted")
-        assert daemon.metric("loop_stall_seconds") >= held - SWEEP
+        least = before + held - SWEEP_INTERVAL
+        wait(lambda: daemon.metric("loop_stalled_seconds_total") >= least, "the stall to be counted")
+        assert daemon.metric("loop_stall_seconds") >= held - SWEEP_INTERVAL
         good = daemon.config.read_text()
         for text, successful in (("{nonsense: true}", 0), (good, 1)):
             assert daemon.metric("config_last_reload_successful") == 1 - successful

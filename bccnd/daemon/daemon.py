@@ -1,0 +1,421 @@
+"""The daemon's composition root: builds the parts, runs them, and applies a changed configuration.
+
+Invariant: whatever can fail at the start fails before the bus's socket appears, and leaves nothing behind. A reload
+changes all that can change in place, or nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from functools import partial
+from typing import Final
+
+from bccnd import log
+from bccnd.bus.backlog import Backlog
+from bccnd.bus.gateway_links import GatewayLinks
+from bccnd.bus.heartbeats import HeartbeatSender, LivenessAnnouncer
+from bccnd.bus.recorder_reports import RecorderReports
+from bccnd.bus.segment_reader import SegmentReader
+from bccnd.bus.server import Bus
+from bccnd.config import Configuration, load
+from bccnd.core import frames
+from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.counter_history import STEP
+from bccnd.core.counters import Histogram
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.drop_summary import TALLY
+from bccnd.core.egress import Egress
+from bccnd.core.identity import identity, tagged
+from bccnd.core.ingress import Ingress
+from bccnd.core.integrity import KeyUse
+from bccnd.core.liveness import Liveness
+from bccnd.core.loop_lag import LoopLag
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.redundancy import Repeater
+from bccnd.core.routes import Routes
+from bccnd.daemon import settings_rules as rules
+from bccnd.daemon import takeover
+from bccnd.daemon.gateway_processes import GatewayProcesses
+from bccnd.daemon.sockets import open_entrances, open_segments
+from bccnd.errors import ConfigError
+from bccnd.gateways.status import no_report, read_report
+from bccnd.monitoring import metrics
+from bccnd.monitoring.drop_reporter import DropReporter, report_identity_conflict, report_internal_error
+from bccnd.monitoring.listings import Listings
+from bccnd.monitoring.service_status import ServiceStatus
+from bccnd.monitoring.status_page import StatusPage
+from bccnd.native import scan
+from bccnd.net.child_process import ChildProcess
+from bccnd.net.http import REASONS, HttpServer
+from bccnd.net.loop import READABLE, Loop
+from bccnd.net.service_manager import Manager
+from bccnd.net.socket_activation import ActivatedSockets
+from bccnd.net.transmitter import Transmitter
+from bccnd.net.udp import peer_name
+from bccnd.version import VERSION
+
+#: seconds between two steps of what time alone changes, and between two where one step was not enough
+SWEEP_INTERVAL: Final = 0.25
+SWEEP_AGAIN: Final = 0.002
+#: seconds between two readings of the drop counters, for the log
+DROPS_INTERVAL: Final = 1.0
+#: seconds between two collections of cyclic garbage
+GC_INTERVAL: Final = 60.0
+#: seconds after SIGTERM within which datagrams and frames that have arrived are still processed
+DRAIN_TIME: Final = 0.6
+#: seconds between two status lines for the service manager
+STATUS_INTERVAL: Final = 10.0
+#: the program part of this daemon's own identity
+PROGRAM: Final = b"bccnd"
+
+
+class Daemon:
+    """One running daemon. Raises StartError if it cannot serve what is configured.
+
+    ``sockets`` are those passed by socket units, ``manager`` is the service manager. Without ``gateways`` the
+    configured gateways are services of their own.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        path: str | None = None,
+        sockets: ActivatedSockets | None = None,
+        manager: Manager | None = None,
+        *,
+        gateways: bool = True,
+    ) -> None:
+        self._path = path
+        self._sockets = sockets or ActivatedSockets()
+        self._manager = manager or Manager()
+        #: those that the process was started with
+        self._settings = configuration.settings
+        self.host = self._settings.host
+        self.started = time.time()
+        self.config_reloads = {"applied": 0, "refused": 0}
+        #: the first fault of the configuration that the last reload refused; empty if it was applied
+        self.refused = ""
+        self.visitors_refused = dict.fromkeys(REASONS, 0)
+        #: clients restored from the daemon before this one, and things dropped because they were not understood
+        self.taken_over = self.state_dropped = 0
+        #: the last lines of the log, the latest first
+        self.said = log.keep_recent()
+        self.forward = Histogram()
+        self.loop_lag = LoopLag()
+        self.recorders = RecorderReports()
+        self._drop_reporter = DropReporter(self)
+        self._listings = Listings(self)
+        self._page = StatusPage(self)
+        self._service_status = ServiceStatus(self)
+        with ExitStack() as cleanup:
+            cleanup.callback(self.said.close)
+            self._build_trackers(configuration)
+            self._open_loop(cleanup)
+            self._open_sockets(configuration, cleanup)
+            self._build_ingress()
+            self._gateways = GatewayProcesses(self.loop, self.links, path, external=not gateways)
+            cleanup.callback(self._gateways.close)
+            self._restore()
+            self._cleanup = cleanup.pop_all()
+
+    # -- building
+
+    def _build_trackers(self, configuration: Configuration) -> None:
+        """Make what decides without I/O."""
+        settings = configuration.settings
+        dialect = DIALECTS[settings.bus.dialect]
+        perl_safe = settings.names == "perl-safe"
+        self._make_identity = partial(identity, settings.host.encode(), perl_safe=perl_safe)
+        self.identity = self._make_identity(PROGRAM, os.getpid())
+        checker = rules.integrity_checker(configuration, self.identity.partition(b"/")[0])
+        self.keys_since = time.monotonic()
+        self.sources = TrackerTable(rules.dedup_rules(settings))
+        self.liveness = Liveness(self.sources, rules.liveness_rules(settings), time.monotonic())
+        self.anonymous = AnonymousDedup(settings.dedup.horizon)
+        self.routes: Routes[int] = Routes(dialect)
+        self.repeater = Repeater(rules.repeat_rules(settings), dialect, settings.dedup.horizon)
+        self._egress = Egress(checker, self.sources, perl_safe=perl_safe)
+        self._egress.open(self.identity)
+
+    def _open_loop(self, cleanup: ExitStack) -> None:
+        self.loop = Loop()
+        cleanup.callback(self.loop.close)
+        # From now on a signal waits for the loop to run.
+        self.loop.on_signal(signal.SIGTERM, self._on_stop)
+        self.loop.on_signal(signal.SIGINT, self._on_stop)
+        self.loop.on_signal(signal.SIGHUP, self._on_hangup)
+
+    def _open_sockets(self, configuration: Configuration, cleanup: ExitStack) -> None:
+        """Open the sockets; that of the bus is the last, so that a client finds a daemon that can start."""
+        cleanup.callback(self._manager.close)
+        cleanup.callback(self._sockets.close)
+        self._handover = takeover.open_handover(self._manager, self._sockets, self.loop, self._settings.bus.max_clients)
+        self.segments = open_segments(self._sockets, self._settings, cleanup)
+        self._transmitter = Transmitter(self.loop, self.segments, self.repeater)
+        self._open_metrics(cleanup)
+        self._open_bus(configuration, cleanup)
+
+    def _open_metrics(self, cleanup: ExitStack) -> None:
+        settings = self._settings.metrics
+        listeners = self._sockets.open_metrics(settings.listen)
+        self._metrics_urls = [f"http://{peer_name(listener.getsockname())}/" for listener in listeners]
+        pages = {**metrics.pages(self), **self._page.pages()} if listeners else {}
+        for listener in listeners:
+            server = HttpServer(self.loop, listener, pages, self.visitors_refused, settings.hosts)
+            cleanup.callback(server.close)
+
+    def _open_bus(self, configuration: Configuration, cleanup: ExitStack) -> None:
+        settings = configuration.settings
+        entrances = open_entrances(self._sockets, configuration, cleanup)
+        self.bus = Bus(
+            self.loop,
+            entrances,
+            self.routes,
+            self._make_identity,
+            partial(tagged, perl_safe=settings.names == "perl-safe"),
+            rules.access_rules(configuration, DIALECTS[settings.bus.dialect]),
+            rules.bus_limits(settings),
+            egress=self._egress,
+            broadcast=self._transmitter.broadcast,
+            listings={
+                b"sources": self._listings.list_sources,
+                b"daemon": self._listings.describe_daemon,
+                b"gateways": self._listings.list_gateways,
+                b"keys": self._listings.list_keys,
+            },
+            trace=self._listings.trace,
+            recorders=self.recorders,
+            handover=self._handover,
+        )
+        cleanup.callback(self.bus.close)
+        self._heartbeats = HeartbeatSender(self.loop, self.bus, self.identity)
+        self._announcer = LivenessAnnouncer(self.loop, self.liveness, self.bus, self._page.hear)
+
+    def _build_ingress(self) -> None:
+        """Make what receives datagrams, from segments and from links."""
+        self.ingress = Ingress(
+            self._egress.checker,
+            self.sources,
+            self.anonymous,
+            self.routes,
+            ceiling=self._settings.max_datagram,
+            on_heartbeat=self._announcer.on_heartbeat,
+            on_conflict=report_identity_conflict,
+            on_bug=report_internal_error,
+        )
+        self.ingress.max_age_ns = int(self._settings.dedup.horizon * 1e9)
+        self._set_groups(self._settings.metrics.groups)
+        inflight = None if self._handover is None else self._handover.inflight
+        self.links: GatewayLinks = GatewayLinks(
+            self.ingress,
+            self.bus.fanout,
+            frames.LINKS,
+            read_report,
+            no_report,
+            self._transmitter.send,
+            copies=len(self.segments),
+            inflight=inflight,
+        )
+        self.bus.links = self.links
+
+    def _restore(self) -> None:
+        """Take over from the daemon before this one, if there is something to take over."""
+        self._tracker_log_writer = inflight = None
+        if self._handover is not None:
+            restored = takeover.restore(
+                self._handover, self.ingress, self.sources, self.anonymous, self.liveness, self.bus, self.segments
+            )
+            self.taken_over, self.state_dropped = restored.clients, restored.dropped
+            self._tracker_log_writer = restored.tracker_log_writer
+            inflight = self._handover.inflight
+        # Restoring has replaced the segments' receivers.
+        self._readers = [
+            SegmentReader(one, self.ingress, self.bus.fanout, self.forward, inflight, self.ingress.tracker_log)
+            for one in self.segments
+        ]
+
+    # -- running
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        loop = self.loop
+        patience = self.bus.limits.patience if self.taken_over else 0.0
+        for reader in self._readers:
+            reader.expect_late(True)
+        Backlog(loop, self.bus.fanout, patience, self._watch).begin(self._readers)
+        self._sweep()
+        loop.every(DROPS_INTERVAL, self._drop_reporter.watch)
+        loop.every(TALLY, self._drop_reporter.tell)
+        self._page.begin()
+        loop.every(STEP, self._page.sample)
+        loop.every(STATUS_INTERVAL, self._send_status)
+        self._manager.attach(loop)
+        # An automatic collection would walk all trackers in the midst of traffic. The hot path makes no cycles, so
+        # what is new is collected once a minute.
+        gc.disable()
+        loop.every(GC_INTERVAL, _collect_garbage)
+        _collect_garbage()
+        log.event("ready", f"ready: {self._summary()}", version=VERSION)
+        self._manager.ready(self._service_status.line())
+        self._heartbeats.set_interval(self._settings.heartbeat.interval)
+        self._gateways.apply(self._settings)
+        try:
+            loop.run()
+            self._drain()
+            self.bus.close()  # counts what waited for clients that are still connected
+            self._drop_reporter.end()
+        finally:
+            # The process is ending: a second signal must not turn a clean end into a death by signal.
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            self.close()
+        log.event("stopped", "stopped")
+
+    def close(self) -> None:
+        """Close everything that was opened."""
+        self._cleanup.close()
+
+    def _watch(self, reader: SegmentReader) -> None:
+        self.loop.watch(reader.fileno(), READABLE, reader.on_readable)
+
+    def _sweep(self) -> None:
+        """Expire what is too old, in steps short enough to delay no datagram noticeably."""
+        now = time.monotonic()
+        more = [self.sources.sweep(now), self.liveness.sweep(now)]
+        if self._tracker_log_writer is not None:
+            more.append(self._tracker_log_writer.step(now))
+        if self.liveness.changes:
+            self._announcer.announce()
+        pause = SWEEP_AGAIN if any(more) else SWEEP_INTERVAL
+        self.loop_lag.observe(now, pause)
+        self.loop.later(pause, self._sweep)
+
+    def _drain(self) -> None:
+        """Process what has arrived: datagrams, frames of clients, clients' queues, scheduled copies."""
+        deadline = time.monotonic() + DRAIN_TIME
+        self.bus.stop_accepting()
+        for reader in self._readers:
+            while time.monotonic() < deadline - DRAIN_TIME / 2 and reader.drain():
+                pass
+        self.bus.drain(deadline)
+        self._transmitter.send_remaining_copies()
+
+    def _on_stop(self) -> None:
+        self._manager.stopping()
+        self.loop.stop()
+
+    def _on_hangup(self) -> None:
+        self._manager.reloading()
+        self.reload()
+        self._manager.ready(self._service_status.line())
+
+    def _send_status(self) -> None:
+        self._manager.status(self._service_status.line())
+
+    def _summary(self) -> str:
+        settings = self._settings
+        parts = [
+            f"segment {', '.join(segment.options.name for segment in self.segments) or 'no segment'}",
+            f"bus {', '.join(one.path for one in settings.bus.all_sockets)}",
+            f"integrity {settings.integrity.algorithm}",
+            f"metrics {', '.join(self._metrics_urls) or 'off'}",
+        ]
+        if self._sockets.served:
+            parts.append(f"from systemd: {', '.join(self._sockets.served)}")
+        if not scan.COMPILED:
+            parts.append("not compiled")
+        return "; ".join(parts)
+
+    # -- reloading
+
+    def reload(self) -> None:
+        """Read the configuration again and apply it; a bad one changes nothing."""
+        try:
+            configuration = load(self._path)
+        except ConfigError as error:
+            self.config_reloads["refused"] += 1
+            self.refused = f"reload refused: {error.faults[0]}"
+            text = f"reload refused, nothing has changed:\n{error}"
+            log.event("reload_refused", text, remedy=error.faults[0].remedy, reason=error.reason)
+            return
+        self._apply(configuration)
+        self.config_reloads["applied"] += 1
+        self.refused = ""
+        integrity = configuration.settings.integrity
+        keys = f"{len(configuration.keys)} keys"
+        if integrity.algorithm == "sig":
+            keys += f" and the public keys of {len(configuration.signers)} signers"
+        log.event("reload_applied", f"reloaded: integrity {integrity.algorithm} with {keys}")
+
+    def _apply(self, configuration: Configuration) -> None:
+        new, horizon = configuration.settings, configuration.settings.dedup.horizon
+        for name, before, after in rules.settings_needing_restart(self._settings, new):
+            if before != after:
+                text = f"reload: {name} has changed and takes effect after a restart"
+                log.event("restart_needed", text, remedy="systemctl restart bccnd", setting=name)
+        checker = rules.integrity_checker(configuration, self.identity.partition(b"/")[0])
+        checker.adopt_counts(self.ingress.checker)
+        self.ingress.checker = self._egress.checker = checker
+        self.keys_since = time.monotonic()
+        self.sources.configure(rules.dedup_rules(new))
+        self.liveness.configure(rules.liveness_rules(new))
+        # The dialect is one of the settings that need a restart.
+        dialect = DIALECTS[self._settings.bus.dialect]
+        self.repeater.configure(rules.repeat_rules(new), dialect, horizon)
+        self._heartbeats.set_interval(new.heartbeat.interval)
+        self.anonymous.horizon = horizon
+        self.ingress.max_age_ns = int(horizon * 1e9)
+        self._gateways.apply(new)
+        self.bus.configure(rules.bus_limits(new), rules.access_rules(configuration, dialect))
+        if new.metrics.groups != self._groups:
+            self._set_groups(new.metrics.groups)
+
+    def _set_groups(self, groups: dict[str, str]) -> None:
+        self._groups = groups
+        self.ingress.set_groups([pattern.encode() for pattern in groups.values()])
+
+    # -- shown by metrics, status page and listings
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def carried(self) -> list[tuple[bytes, int, int]]:
+        return self.routes.carried()
+
+    @property
+    def keys(self) -> list[KeyUse]:
+        return self.ingress.checker.list_keys()
+
+    @property
+    def programs(self) -> dict[str, ChildProcess]:
+        return self._gateways.by_name
+
+    @property
+    def not_kept(self) -> int:
+        return 0 if self._handover is None else self._handover.unkept
+
+    @property
+    def sources_not_kept(self) -> int:
+        return 0 if self._tracker_log_writer is None else self._tracker_log_writer.failures
+
+    @property
+    def notifications_lost(self) -> int:
+        return self._manager.lost
+
+    @property
+    def subscriptions(self) -> int:
+        return self.routes.subscriptions
+
+    @property
+    def groups(self) -> Iterable[tuple[str, int, int]]:
+        return zip(self._groups, self.ingress.group_messages, self.ingress.group_bytes, strict=True)
+
+
+def _collect_garbage() -> None:
+    gc.collect()
+    gc.freeze()

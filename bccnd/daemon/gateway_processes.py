@@ -1,0 +1,66 @@
+"""Runs the configured gateways as child processes of the daemon."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bccnd import log
+from bccnd.bus.gateway_links import GatewayLinks
+from bccnd.config import Settings
+from bccnd.gateways.status import NAMES
+from bccnd.net.child_process import ChildProcess, python
+from bccnd.net.loop import Loop
+
+#: seconds within which gateways that are services of their own have to report
+REPORT_WITHIN: Final = 30.0
+
+
+class GatewayProcesses:
+    """``by_name`` holds the processes; with ``external`` gateways are services of their own and none is started."""
+
+    def __init__(self, loop: Loop, links: GatewayLinks, config_path: str | None, *, external: bool) -> None:
+        self.by_name: dict[str, ChildProcess] = {}
+        self._loop = loop
+        self._links = links
+        self._options = ["--bound", *(["--config", config_path] if config_path else [])]
+        self._external = external
+        #: the settings with which each gateway was started
+        self._started_with: dict[str, object] = {}
+
+    def apply(self, settings: Settings) -> None:
+        """Start the configured gateways, restart those whose settings have changed or that gave up, stop the rest."""
+        configured = {name: section for name in NAMES if (section := getattr(settings.gateways, name)) is not None}
+        self._links.expected = list(configured)
+        if self._external:
+            self._loop.later(REPORT_WITHIN, self._report_missing)
+            return
+        for name in NAMES:
+            wanted = (configured[name], settings.dedup.horizon) if name in configured else None
+            process = self.by_name.get(name)
+            gave_up = process is not None and process.hopeless
+            if wanted != self._started_with.get(name) or gave_up:
+                self._started_with[name] = wanted
+                self._replace(name, start=wanted is not None)
+
+    def _replace(self, name: str, *, start: bool) -> None:
+        old = self.by_name.pop(name, None)
+        if old is not None:
+            old.stop()
+        if start:
+            command = python("bccnd.cli.bccnd_main", "--gateway", name, *self._options)
+            process = self.by_name[name] = ChildProcess(self._loop, name, command)
+            process.starts = old.starts if old is not None else 0
+            process.start()
+
+    def _report_missing(self) -> None:
+        for name in [report["gateway"] for report in self._links if not report["up"]]:
+            log.event(
+                "doubtful_setting",
+                f"gateways.{name} is configured, and no such gateway is running",
+                remedy=f"systemctl enable --now bccnd-{name}, and see 'systemctl status bccnd-{name}'",
+                setting=f"gateways.{name}",
+            )
+
+    def close(self) -> None:
+        for process in self.by_name.values():
+            process.close()

@@ -1,0 +1,148 @@
+"""Translates the settings of the configuration file into the rules that the parts of the daemon take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from bccnd import log
+from bccnd.bus.access import Access, Rule
+from bccnd.bus.fanout import BusLimits
+from bccnd.config import Configuration, Settings
+from bccnd.core.dedup import DedupRules
+from bccnd.core.identity import token
+from bccnd.core.integrity import IntegrityChecker, make_checker
+from bccnd.core.liveness import USUAL_INTERVAL, LivenessRules
+from bccnd.core.patterns import Dialect
+from bccnd.core.quota import UserLimits
+from bccnd.core.redundancy import RepeatRule
+from bccnd.net.peer import MAX_PROGRAM
+from bccnd.net.segment import SegmentOptions
+
+
+def settings_needing_restart(old: Settings, new: Settings) -> Iterator[tuple[str, object, object]]:
+    """The settings that sockets and identities are made from, with both values; a reload cannot change them."""
+    for key in ("host", "names", "segments", "max_datagram"):
+        yield key, getattr(old, key), getattr(new, key)
+    for key in ("path", "mode", "group", "dialect", "sockets"):
+        yield f"bus.{key}", getattr(old.bus, key), getattr(new.bus, key)
+    for key in ("listen", "hosts"):
+        yield f"metrics.{key}", getattr(old.metrics, key), getattr(new.metrics, key)
+
+
+def dedup_rules(settings: Settings) -> DedupRules:
+    dedup = settings.dedup
+    return DedupRules(
+        sanity=dedup.sanity,
+        horizon=dedup.horizon,
+        deliver_late=dedup.late == "deliver",
+        monotonic=dedup.freshness == "monotonic",
+        expire=dedup.expire,
+        max_sources=dedup.max_sources,
+        linked=dedup.linked or settings.gateways.nng is not None,
+    )
+
+
+def liveness_rules(settings: Settings) -> LivenessRules:
+    return LivenessRules(
+        interval=settings.heartbeat.interval or USUAL_INTERVAL,
+        dead_after=settings.heartbeat.dead_after,
+        keep_dead=settings.dedup.freshness == "monotonic",
+        max_watched=settings.dedup.max_sources,
+    )
+
+
+def bus_limits(settings: Settings) -> BusLimits:
+    bus = settings.bus
+    return BusLimits(
+        queue_messages=bus.queue.messages,
+        queue_bytes=bus.queue.bytes,
+        max_clients=bus.max_clients,
+        max_subscriptions=bus.max_subscriptions,
+        patience=bus.patience,
+        user=UserLimits(bus.user.clients, bus.user.subscriptions, bus.user.queue_bytes, bus.user.rate),
+    )
+
+
+def segment_options(settings: Settings) -> list[SegmentOptions]:
+    return [
+        SegmentOptions(
+            name=segment.label,
+            address=segment.address,
+            port=segment.port,
+            bind=segment.bind,
+            interface=segment.interface,
+            hop_limit=segment.hop_limit,
+            receive_buffer=segment.receive_buffer,
+            largest=settings.max_datagram,
+        )
+        for segment in settings.segments
+    ]
+
+
+def access_rules(configuration: Configuration, dialect: Dialect) -> Access:
+    """``dialect`` is the one in which the patterns of the rules are written."""
+    rules = [
+        Rule(
+            uid=configuration.uids[rule.user] if rule.user is not None else None,
+            gid=configuration.gids[rule.group] if rule.group is not None else None,
+            program=token(rule.program.encode(), MAX_PROGRAM) if rule.program is not None else None,
+            publish=_encode(rule.publish),
+            subscribe=_encode(rule.subscribe),
+            tap=rule.tap,
+            tag=rule.tag,
+            link=rule.link,
+        )
+        for rule in configuration.settings.access
+    ]
+    return Access(rules, dialect, os.geteuid(), os.getegid())
+
+
+def _encode(patterns: tuple[str, ...] | None) -> tuple[bytes, ...] | None:
+    return None if patterns is None else tuple(pattern.encode() for pattern in patterns)
+
+
+def repeat_rules(settings: Settings) -> list[RepeatRule]:
+    rules = [RepeatRule(rule.channels.encode(), rule.copies, rule.spacing) for rule in settings.repeat]
+    if settings.dedup.late == "drop" and any(rule.spacing for rule in rules):
+        log.event(
+            "doubtful_setting",
+            "repeat: a copy that arrives behind a later message of the same program is dropped as stale by every "
+            "daemon with dedup.late: drop, as here",
+            remedy="set dedup.late: deliver on all hosts, or spacing: 0",
+            setting="repeat",
+        )
+    return rules
+
+
+def integrity_checker(configuration: Configuration, host: bytes) -> IntegrityChecker:
+    """``host`` is the first part of identities made here."""
+    settings, keys, signers = configuration.settings.integrity, configuration.keys, configuration.signers
+    if settings.algorithm == "sig" and keys:
+        signers = _add_own_key(signers, keys[0], host)
+    return make_checker(
+        settings.algorithm,
+        keys,
+        signers,
+        required=settings.required,
+        accept_unverifiable=settings.unverifiable == "accept",
+    )
+
+
+def _add_own_key(signers: dict[bytes, list[bytes]], private: bytes, host: bytes) -> dict[bytes, list[bytes]]:
+    """Let this host's key verify what this host signs: its own broadcasts come back, and other programs of the host
+    may sign with the same key."""
+    from bccnd.core.signatures import public_of  # needs a library that most configurations do not
+
+    own = public_of(private)
+    signers = {**signers, host: [*signers.get(host, []), own]}
+    for prefix, public in signers.items():
+        if prefix.startswith(host + b"/") and own not in public:
+            log.event(
+                "doubtful_setting",
+                f"integrity.signers: messages that programs below {prefix.decode('ascii')} publish here are signed "
+                "with this host's key, which is not listed for them: every receiver refuses them",
+                remedy="add this host's public key to that entry, or let these programs send to the segment themselves",
+                setting="integrity.signers",
+            )
+    return signers

@@ -1,0 +1,64 @@
+"""Opens the sockets of the configuration: segments and those that local programs connect to.
+
+Each is closed, and a socket file removed, by the ``cleanup`` that it is pushed on.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, suppress
+
+from bccnd import log
+from bccnd.bus.access import Admission, by_mode, everybody
+from bccnd.bus.server import Entrance
+from bccnd.config import Configuration, Settings, SocketSettings
+from bccnd.core.address import read_address
+from bccnd.core.patterns import DIALECTS
+from bccnd.daemon.settings_rules import segment_options
+from bccnd.net.segment import Segment
+from bccnd.net.socket_activation import ActivatedSockets
+
+
+def open_segments(sockets: ActivatedSockets, settings: Settings, cleanup: ExitStack) -> list[Segment]:
+    wanted = segment_options(settings)
+    buses = [one.path for one in settings.bus.all_sockets]
+    sockets.assign(buses, wanted, metrics=settings.metrics.listen is not None)
+    segments = []
+    for options in wanted:
+        segment = sockets.open_segment(options)
+        cleanup.callback(segment.close)
+        segments.append(segment)
+        # Drops from before the start are among the warnings.
+        log.repeats.growth(("socket_drops", "socket_drops", options.name), segment.kernel_drops())
+        for warning in segment.warnings:
+            text, _, remedy = warning.partition(". Remedy: ")
+            setting = "segments.receive_buffer"
+            log.event("doubtful_setting", text, remedy=remedy, setting=setting, segment=options.name)
+    return segments
+
+
+def open_entrances(sockets: ActivatedSockets, configuration: Configuration, cleanup: ExitStack) -> list[Entrance]:
+    buses = configuration.settings.bus.all_sockets
+    return [_open_entrance(sockets, one, configuration.gids, cleanup) for one in buses]
+
+
+def _open_entrance(
+    sockets: ActivatedSockets, settings: SocketSettings, gids: dict[str, int], cleanup: ExitStack
+) -> Entrance:
+    address = read_address(settings.path)
+    gid = gids[settings.group] if settings.group is not None else None
+    listener, created = sockets.open_bus(settings.path, settings.mode, gid)
+    if created and isinstance(address, str):
+        cleanup.callback(_remove_file, address, os.stat(address).st_ino)
+    cleanup.callback(listener.close)
+    admits: Admission = everybody
+    if isinstance(address, bytes):  # an abstract address has no file whose mode the kernel could check
+        admits = by_mode(settings.mode, os.geteuid(), os.getegid() if gid is None else gid)
+    return Entrance(listener, DIALECTS[settings.dialect], admits)
+
+
+def _remove_file(path: str, inode: int) -> None:
+    """Remove a socket file unless another one has been put in its place."""
+    with suppress(FileNotFoundError):
+        if os.stat(path).st_ino == inode:
+            os.unlink(path)

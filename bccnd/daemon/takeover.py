@@ -1,0 +1,116 @@
+"""Restores the state that the daemon before this one has left: source trackers, clients, and the input that it was
+processing when it ended."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from bccnd import log
+from bccnd.bus.server import Bus
+from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.counters import SegmentCounters
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.ingress import Ingress
+from bccnd.core.liveness import Liveness
+from bccnd.core.tracker_log import TrackerLog, replay
+from bccnd.handover.restore import Handover
+from bccnd.handover.tracker_log_writer import TrackerLogWriter
+from bccnd.monitoring.service_status import count_of
+from bccnd.native.inflight_layout import DATAGRAMS, InflightInput, was_cast
+from bccnd.net.loop import Loop
+from bccnd.net.segment import Peers, Segment
+from bccnd.net.service_manager import Manager
+from bccnd.net.socket_activation import ActivatedSockets
+
+
+class Restored(NamedTuple):
+    """``clients`` that were restored, and how many things were ``dropped`` because they were not understood."""
+
+    clients: int
+    dropped: int
+    tracker_log_writer: TrackerLogWriter
+
+
+def open_handover(manager: Manager, sockets: ActivatedSockets, loop: Loop, max_clients: int) -> Handover | None:
+    """Open the state kept by the service manager; None without one, as nothing would keep ours either."""
+    if not manager.listens:
+        for _, descriptor in sockets.stored:
+            os.close(descriptor)
+        return None
+    needed = 2 * max_clients + 8
+    if 0 < manager.room < needed:
+        log.event(
+            "doubtful_setting",
+            f"bus.max_clients: systemd keeps {manager.room} descriptors for this daemon, and so many clients need "
+            f"{needed}: those beyond lose their connection at a restart",
+            remedy=f"set FileDescriptorStoreMax={needed} in the unit, or lower bus.max_clients",
+            setting="bus.max_clients",
+        )
+    return Handover(manager, sockets.stored, loop.soon)
+
+
+def restore(
+    handover: Handover,
+    ingress: Ingress,
+    sources: TrackerTable,
+    anonymous: AnonymousDedup,
+    liveness: Liveness,
+    bus: Bus,
+    segments: Sequence[Segment],
+) -> Restored:
+    """Continue where the daemon before this one ended, and record the state for the next one."""
+    unfinished = handover.unfinished
+    gc.disable()  # nothing that is made from here on is garbage
+    replayed = replay(
+        handover.take_tracker_logs(),
+        sources,
+        anonymous,
+        liveness,
+        now=time.monotonic(),
+        clock_us=time.time_ns() // 1000,
+        skip_serial=unfinished.serial if unfinished is not None else 0,
+    )
+    tracker_log = TrackerLog(sources, anonymous, liveness, handover.new_tracker_log(), time.monotonic())
+    ingress.tracker_log = tracker_log
+    inflight = handover.inflight
+    from_client = unfinished is not None and unfinished.kind != DATAGRAMS
+    for number, segment in enumerate(segments):
+        segment.send_through(inflight, number, was_cast=from_client and was_cast(inflight.memory, number))
+    received = bus.restore()
+    if unfinished is not None:
+        bus.replay_input(unfinished, received, partial(_feed, ingress, bus, segments, tracker_log))
+    for number, segment in enumerate(segments):
+        segment.receive_into(inflight, number)
+    writer = TrackerLogWriter(handover, tracker_log)
+    # Complete the new file now: daemons that end early, one after the other, must not leave a file each.
+    while writer.step(time.monotonic()):
+        pass
+    restored = Restored(len(bus.clients), len(handover.dropped) + len(replayed.doubts), writer)
+    for what in [*handover.dropped, *replayed.doubts]:
+        text = f"state of the previous daemon dropped, as it is not understood: {what}"
+        log.event("state_dropped", text, reason=what, drop="state_dropped")
+    if handover.clients or replayed.records:
+        found = f"{count_of(restored.clients, 'client')}, {count_of(replayed.sources, 'source')}"
+        if unfinished is not None:
+            found += ", and the input that was being processed"
+        log.event("taken_over", f"taken over: {found}", count=restored.clients)
+    return restored
+
+
+def _feed(
+    ingress: Ingress, bus: Bus, segments: Sequence[Segment], tracker_log: TrackerLog, unfinished: InflightInput
+) -> None:
+    """Judge and deliver datagrams that the daemon before this one had received."""
+    segment = next((one for one in segments if one.options.name.encode() == unfinished.label), None)
+    counters = SegmentCounters(unfinished.label.decode(errors="replace")) if segment is None else segment.counters
+    peers = Peers.of(memoryview(unfinished.names), unfinished.name_size)
+    wall = time.time_ns()
+    stamps = [unfinished.stamps[0] or wall, *unfinished.stamps[1:]]
+    now = unfinished.now or time.monotonic() - max(0, wall - stamps[0]) * 1e-9
+    tracker_log.serial = unfinished.serial
+    bus.deliver(ingress.feed_late(counters, list(unfinished.datagrams), peers, now, stamps))

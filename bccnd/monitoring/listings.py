@@ -1,0 +1,116 @@
+"""Rows that the daemon answers to `bccn sources`, `bccn list daemon` and `bccn trace`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any, Final, Protocol
+
+from bccnd.core.ingress import Ingress
+from bccnd.core.liveness import STATE_NAMES
+from bccnd.core.routes import Routes
+from bccnd.core.trace import trace
+from bccnd.core.verdicts import NAMES
+from bccnd.monitoring.metrics import Observed
+from bccnd.version import VERSION
+
+#: rows of `bccn sources`
+MAX_LISTED: Final = 10_000
+#: receivers named by `bccn trace`; the others are counted
+MAX_TRACED: Final = 100
+
+
+class Inspected(Observed, Protocol):
+    """The daemon's state, as far as commands list it."""
+
+    routes: Routes[int]
+    ingress: Ingress
+    #: since when the present keys are used (monotonic)
+    keys_since: float
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def identity(self) -> bytes: ...
+    @property
+    def started(self) -> float: ...
+
+
+class Listings:
+    """Reads the state of ``daemon`` when a client asks."""
+
+    def __init__(self, daemon: Inspected) -> None:
+        self._daemon = daemon
+
+    def list_sources(self) -> Iterator[dict[str, Any]]:
+        daemon, sources, dead = self._daemon, self._daemon.sources, self._daemon.liveness.dead
+        for source in sources.latest(MAX_LISTED):
+            died = source.src in dead and dead[source.src].heard == source.heard
+            # A datagram from before the last reload was verified with a key that may be gone.
+            verified = source.heard > daemon.keys_since
+            yield {
+                "src": source.src.decode("ascii"),
+                "state": "dead" if died else STATE_NAMES[source.state],
+                "silent_seconds": round(time.monotonic() - source.heard, 3),
+                "last_seq": source.last,
+                "epoch": source.epoch,
+                "missing": source.missing.bit_count(),
+                "key": daemon.ingress.checker.key_of(source.src, source.last) if verified else "",
+            }
+        for src, death in list(reversed(dead.items())):
+            if src not in sources:
+                silent = round(time.monotonic() - death.heard, 3)
+                yield {"src": src.decode("ascii"), "state": "dead", "silent_seconds": silent}
+
+    def list_gateways(self) -> Iterator[dict[str, Any]]:
+        return iter(self._daemon.links)
+
+    def list_keys(self) -> Iterator[dict[str, Any]]:
+        return (key._asdict() for key in self._daemon.ingress.checker.list_keys())
+
+    def describe_daemon(self) -> Iterator[dict[str, Any]]:
+        daemon, bus = self._daemon, self._daemon.bus
+        counters = [segment.counters for segment in daemon.segments]
+        yield {
+            "version": VERSION,
+            "host": daemon.host,
+            "identity": daemon.identity.decode("ascii"),
+            "pid": os.getpid(),
+            "started": round(daemon.started, 3),
+            "clients": len(bus.clients),
+            "subscriptions": daemon.subscriptions,
+            "sources": len(daemon.sources),
+            "segments": [segment.options.name for segment in daemon.segments],
+            "received": sum(one.received for one in counters),
+            "sent": sum(one.sent for one in counters),
+            "kernel_drops": sum(segment.kernel_drops() for segment in daemon.segments),
+            "verdicts": {name: sum(one.verdicts[number] for one in counters) for number, name in enumerate(NAMES)},
+            "missing": daemon.sources.missing,
+            "lost": daemon.sources.lost,
+            "published": bus.counters.published,
+            "deliveries": bus.counters.deliveries,
+            "dropped": bus.counters.dropped,
+            "queue_bytes": bus.queue_bytes,
+        }
+
+    def trace(self, datagram: bytes) -> dict[str, Any]:
+        """What would happen to a datagram that arrived now."""
+        daemon = self._daemon
+        traced = trace(
+            datagram,
+            "trace",
+            time.monotonic(),
+            ceiling=daemon.ingress.ceiling,
+            checker=daemon.ingress.checker,
+            sources=daemon.sources,
+            anonymous=daemon.anonymous,
+            routes=daemon.routes,
+        )
+        clients = [daemon.bus.clients[fd].identity.decode("ascii") for fd in traced.receivers]
+        return {
+            "verdict": traced.verdict,
+            "stages": [{"stage": name, "passed": passed, "finding": text} for name, passed, text in traced.stages],
+            "receivers": clients[:MAX_TRACED],
+            "more_receivers": max(0, len(clients) - MAX_TRACED),
+        }

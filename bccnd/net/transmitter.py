@@ -1,0 +1,67 @@
+"""Sends datagrams on all segments, and again where a repeat rule asks for copies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from bccnd import log
+from bccnd.core.redundancy import Repeater
+from bccnd.net.loop import Loop, Timer
+from bccnd.net.segment import Segment
+
+
+class Transmitter:
+    """The way of every datagram that this host broadcasts."""
+
+    def __init__(self, loop: Loop, segments: Sequence[Segment], repeater: Repeater) -> None:
+        self._loop = loop
+        self._segments = segments
+        self._repeater = repeater
+        self._timer: Timer | None = None
+
+    def broadcast(self, chan: bytes, datagram: bytes) -> str | None:
+        """Send a datagram on all segments and schedule its copies; returns the name of an error, if there was one."""
+        error = self.send(datagram)
+        if self._repeater.add(chan, datagram, time.monotonic()):
+            self._send_due_copies()
+        return error
+
+    def send(self, datagram: bytes) -> str | None:
+        """Send a datagram on all segments, once; returns the name of the last error, if there was one."""
+        failed = None
+        for segment in self._segments:
+            error = segment.broadcast(datagram)
+            if error is not None:
+                failed = error
+                _log_error(segment.options.name, error)
+        return failed
+
+    def send_remaining_copies(self) -> None:
+        """Send at once all copies that are scheduled; for the end of the process."""
+        for datagram in self._repeater.rest():
+            self.send(datagram)
+
+    def _send_due_copies(self) -> None:
+        for datagram in self._repeater.due(time.monotonic()):
+            self.send(datagram)
+        due = self._repeater.next_due
+        if due is not None and self._timer is None:
+            self._timer = self._loop.later(max(0.0, due - time.monotonic()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._send_due_copies()
+
+
+def _log_error(segment: str, error: str) -> None:
+    log.event(
+        "send_failed",
+        f"segment {segment}: cannot broadcast: {error}",
+        about=f"send/{segment}/{error}",
+        remedy="check that the interface is up and has an address (ip address), that there is a route (ip route), and "
+        "that no firewall refuses it (nft list ruleset)",
+        segment=segment,
+        error=error,
+        drop="send_errors",
+    )
