@@ -26,12 +26,9 @@ _MAX_MESSAGE: Final = 1 << 17
 _READ, _WRITE, _MAX_QUEUED, _MAX_UNREAD = 1 << 16, 1 << 15, 16 << 20, 8 << 20
 _LENGTH: Final = struct.Struct(">Q")
 #: a peer is probed after 5 s of silence; the kernel holds few bytes unsent, as what waits here is counted
-_OPTIONS: Final = (
-    *((socket.TCP_NODELAY, 1), (socket.TCP_NOTSENT_LOWAT, 16_384)),
-    *((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 3)),
-)
-#: offset of tcpi_bytes_acked in struct tcp_info
-_ACKED: Final = 120
+_KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 1, socket.TCP_KEEPCNT: 3}
+_OPTIONS: Final = _KEEPALIVE | {socket.TCP_NODELAY: 1, socket.TCP_NOTSENT_LOWAT: 16_384}
+_ACKED: Final = 120  # offset of tcpi_bytes_acked in struct tcp_info
 _LATER: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -58,8 +55,7 @@ class InputAge:
             self._since, self._mark, self._taken = self._mark, moment, 0
 
     def age(self) -> float:
-        age = now() - self._since
-        return age if age > self._grace else 0.0
+        return age if (age := now() - self._since) > self._grace else 0.0
 
 
 class Owner(Protocol):
@@ -100,22 +96,18 @@ class Connection:
         self._mark, self._marked = 0, 0.0
         self._step = self._greet
         if not self._prefix:
-            for option, value in (*_OPTIONS, (socket.TCP_USER_TIMEOUT, max(1, int(horizon * 1000)))):
-                sock.setsockopt(socket.IPPROTO_TCP, option, value)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in {**_OPTIONS, socket.TCP_USER_TIMEOUT: max(1, int(horizon * 1000))}.items():
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
         self._timer = self._loop.call_later(_GREETING_TIMEOUT, self.close, "no_id")
         self._loop.add_reader(sock, self.read)
         self._loop.call_soon(self.read)
-
-    # -- in
 
     def read(self) -> None:
         """Take what is there, up to a turn of it."""
         try:
             if not self.ended.done():
                 self._step()
-        except ssl.SSLWantWriteError:
-            self._block()
         except _LATER:
             pass
         except OSError as error:
@@ -128,8 +120,7 @@ class Connection:
         self._step = self._read_greeting
 
     def _read_greeting(self) -> None:
-        data = self._sock.recv(len(_GREETING) - len(self._rest))
-        self._rest += data
+        self._rest += (data := self._sock.recv(len(_GREETING) - len(self._rest)))
         if not data:
             self._end()
         elif not _GREETING.startswith(self._rest):
@@ -177,8 +168,6 @@ class Connection:
         self._rest = data[at:]
         return messages, fault
 
-    # -- out
-
     def put(self, message: bytes, moment: float) -> None:
         """Queue a message for `flush`, or drop it where too much waits."""
         if len(self.queue) >= self._room:
@@ -205,7 +194,8 @@ class Connection:
                 # TLS wants what it has begun to send once more: this begins with the same bytes, and is no shorter.
                 self._count_sent(self._sock.send(b"".join(pieces)[self._offset :]))
         except _LATER:
-            self._block()
+            self._blocked = True
+            self._loop.add_writer(self._sock, self._on_writable)
         except OSError as error:
             self._end(error)
 
@@ -220,35 +210,24 @@ class Connection:
             status.sent += 1
             status.sent_bytes += size
 
-    def _block(self) -> None:
-        if not self._blocked:
-            self._blocked = True
-            self._loop.add_writer(self._sock, self._on_writable)
-
     def _on_writable(self) -> None:
         self._blocked = False
         self._loop.remove_writer(self._sock)
         self.flush()
-        self.read()
 
     def delay(self) -> tuple[float, float]:
         """Return the seconds for which something has waited here, and at least in the kernel for the peer."""
-        moment = now()
-        if self._prefix or self.ended.done():  # of Unix sockets the kernel does not tell
-            self._marked = moment
-        else:
+        moment, acked, unacked = now(), 0, 0
+        if not self._prefix and not self.ended.done():  # of Unix sockets the kernel does not tell
             info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ACKED + 8)
-            (acked,) = struct.unpack_from("Q", info, _ACKED)
-            unacked = self._in_kernel(termios.TIOCOUTQ)
-            if not unacked or acked >= self._mark:
-                self._mark, self._marked = acked + unacked, moment
+            (acked,), unacked = struct.unpack_from("Q", info, _ACKED), self._in_kernel(termios.TIOCOUTQ)
+        if not unacked or acked >= self._mark:
+            self._mark, self._marked = acked + unacked, moment
         return moment - self.queue[0][0] if self.queue else 0.0, moment - self._marked
 
     def _in_kernel(self, request: int) -> int:
         """Return the bytes that are unread (FIONREAD), or not acknowledged (TIOCOUTQ)."""
         return int(struct.unpack("i", fcntl.ioctl(self._sock, request, bytes(4)))[0])
-
-    # -- the end
 
     def _end(self, error: OSError | None = None) -> None:
         """The peer has closed the connection, or it has failed."""

@@ -17,10 +17,8 @@ from bccnd.gateways.nng.connection import Connection, Owner
 from bccnd.gateways.nng.tls import Contexts
 from bccnd.gateways.status import Peer
 
-#: seconds until a dialler tries again: at first, and what doubling ends at, unless a connection has lasted so long
-_SHORTEST, _LONGEST, _LASTED = 0.1, 5.0, 1.0
-#: seconds for an attempt to connect to one address
-_CONNECT_TIMEOUT: Final = 5.0
+#: seconds for an attempt to connect to one address; seconds until the next one at first, and what doubling ends at
+_CONNECT_TIMEOUT, _SHORTEST, _LONGEST = 5.0, 0.1, 5.0
 #: connections that have not greeted yet: beyond that the oldest is ended
 MAX_GREETING: Final = 256
 #: connections that wait in the kernel to be accepted, and seconds without accepting when descriptors are short
@@ -39,12 +37,11 @@ class Endpoints:
     def listen(self, url: str) -> None:
         """Accept connections at a URL. Raises StartError."""
         try:
-            listener = _listen(url)
+            self._tasks.append(self._loop.create_task(self._accept(_listen(url), url)))
         except OSError as error:
             reason = "address_taken" if error.errno == errno.EADDRINUSE else "cannot_listen"
             remedy = "see 'ss -tlnp' for the program that has the port, and 'ip address' for the addresses of this host"
             raise StartError(reason, f"cannot listen at {url}: {error.strerror or error}", remedy) from error
-        self._tasks.append(self._loop.create_task(self._accept(listener, url)))
 
     def dial(self, url: str) -> None:
         """Connect to a URL, and again whenever that is lost."""
@@ -66,16 +63,14 @@ class Endpoints:
             await asyncio.sleep(0)  # others have their turn
 
     async def _dial(self, url: str) -> None:
-        pause = _SHORTEST
+        pause = _SHORTEST / 2
         while True:
+            began = self._loop.time()
             with suppress(OSError):
                 sock, address = await _connect(url)
-                began = self._loop.time()
                 await self._make(sock, address, url, accepted=False).ended
-                if self._loop.time() - began > _LASTED:
-                    pause = _SHORTEST
+            pause = _SHORTEST if self._loop.time() - began > _LONGEST else min(2 * pause, _LONGEST)
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - no secret
-            pause = min(2 * pause, _LONGEST)
 
     def _make(self, sock: socket.socket, address: Any, url: str, *, accepted: bool) -> Connection:
         """Make a connection of a connected socket. Raises OSError where it has gone meanwhile."""
@@ -103,12 +98,8 @@ def _listen(url: str) -> socket.socket:
             if probe.connect_ex(path) == errno.ECONNREFUSED and os.path.exists(path):
                 os.unlink(path)  # of a process that has ended
         sock = socket.socket(socket.AF_UNIX)
-        try:
-            sock.bind(path)
-            sock.listen(_BACKLOG)
-        except OSError:
-            sock.close()
-            raise
+        sock.bind(path)
+        sock.listen(_BACKLOG)
         return sock
     host, port = urlsplit(url).hostname, urlsplit(url).port
     found = socket.getaddrinfo(None if host == "*" else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -9,10 +9,8 @@ from bccnd.core.bccn1 import MAX_CHAN
 from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
 
-#: bytes within which the envelope of a datagram ends: a magic, a length and a signature take half of it
-_ENVELOPE: Final = 320
-#: bytes of the three fields behind it, with their separators
-_HEAD: Final = 128 + 20 + MAX_CHAN + 3
+#: bytes within which the envelope of a datagram ends, with room to spare; and of the three fields behind it
+_ENVELOPE, _HEAD = 320, 128 + 20 + MAX_CHAN + 3
 #: the first byte of the channels of messages to all (``!``) and to some (``!host/...``)
 _DIRECTED: Final = b"!"
 

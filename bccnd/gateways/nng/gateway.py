@@ -1,7 +1,4 @@
-"""Carries datagrams between the daemon and links: what one link brings goes to the daemon, and from it to the others.
-
-Nothing blocks: what cannot be taken is dropped and counted. Nothing is passed on that may be older than ``horizon``.
-"""
+"""Carries datagrams between the daemon and links. Nothing blocks: what cannot be taken is dropped and counted."""
 
 from __future__ import annotations
 
@@ -32,14 +29,14 @@ _ROOM, _BUS_ROOM = 8192, 65_536
 _LOOK, _AWAY, _AGAIN = 0.25, 2.0, 5.0
 #: the start of messages for links, up to what `frames.read_passed` takes apart
 _PASSED: Final = frames.message(frames.LINK, b"")
-#: drops that are not logged: what filters keep back, and what is logged for each peer
-_QUIET: Final = ("filtered", "nameless", "too_many_peers")
+#: what filters keep back is as it should be; other refusals are logged for each peer
+_LOGGED: Final = [one for one in REASONS if one not in ("filtered", "nameless", "too_many_peers")]
 _SAFE: Final = ("tcp://127.", "tcp://[::1]:", "tcp://localhost:", "tls", "ipc", "abstract")
 
 
 class NngGateway:
-    """``bus`` is where the daemon listens; names of files count from ``folder``; ``horizon`` is in seconds. Raises
-    StartError for certificates that cannot be used."""
+    """``bus`` is where the daemon listens; names of files count from ``folder``; nothing is passed on that may be older
+    than ``horizon`` seconds. Raises StartError for certificates that cannot be used."""
 
     def __init__(self, settings: NngSettings, bus: str, *, folder: str, horizon: float) -> None:
         self._settings, self._bus, self._horizon = settings, bus, horizon
@@ -60,15 +57,13 @@ class NngGateway:
         settings, self._loop = self._settings, asyncio.get_running_loop()
         base.log_loop_errors("nng")
         base.raise_descriptor_limit(settings.max_peers + len(settings.dial) + MAX_GREETING + 64)
-        reporter = base.GatewayDropReporter(
-            self.status, [one for one in REASONS if one not in _QUIET], time.monotonic()
-        )
+        reporter = base.GatewayDropReporter(self.status, _LOGGED, time.monotonic())
         endpoints = Endpoints(self, self._contexts, room=settings.queue, horizon=self._horizon)
         self._line = Line(
             self._bus,
             _ROOM,
             on_frames=self._on_frames,
-            on_emptied=self._on_empty,
+            on_emptied=lambda: self._from_daemon.mark_empty(now()),
             on_up=self._on_up,
             on_away=self._on_away,
         )
@@ -77,7 +72,13 @@ class NngGateway:
                 await base.wait_to_listen(partial(endpoints.listen, url), base.TAKEOVER, stop, supervisor)
             for url in settings.dial:
                 endpoints.dial(url)
-            self._log_start()
+            for url in (*settings.listen, *settings.dial):
+                if not url.startswith(_SAFE):
+                    remedy = "use tls+tcp with certificates, or admit only trusted hosts there (docs/links.md)"
+                    text = f"every program that reaches {url} can read and send everything that the links carry"
+                    log.event("doubtful_setting", text, remedy=remedy, setting="gateways.nng")
+            listens, dials = (", ".join(urls) or "nothing" for urls in (settings.listen, settings.dial))
+            log.event("gateway_ready", f"nng: listens at {listens}, dials {dials}", gateway="nng")
             if supervisor is not None:
                 supervisor.ready("serving")
             self._line.start()
@@ -88,20 +89,10 @@ class NngGateway:
         finally:
             for link in list(self._links.values()):
                 link.flush()
-                link.close()
+                self.status.drop("not_connected", len(link.queue))
             self.status.drop("not_connected", len(self._line.waiting))
             self._line.close()
             reporter.close()
-
-    def _log_start(self) -> None:
-        listen, dial = self._settings.listen, self._settings.dial
-        for url in (*listen, *dial):
-            if not url.startswith(_SAFE):
-                text = f"every program that reaches {url} can read and send everything that the links carry"
-                remedy = "use tls+tcp with certificates, or admit only trusted hosts there (docs/links.md)"
-                log.event("doubtful_setting", text, remedy=remedy, setting="gateways.nng")
-        text = f"nng: listens at {', '.join(listen) or 'nothing'}, dials {', '.join(dial) or 'nothing'}"
-        log.event("gateway_ready", text, gateway="nng")
 
     # -- links
 
@@ -112,8 +103,8 @@ class NngGateway:
         link.number, link.report.since = next(self._numbers), time.time()
         self._links[link.number] = link
         self.status.connects += 1
-        how = "has connected to" if link.accepted else "was reached at"
-        base.log_peer("peer_connected", "nng", link.report.peer, f"{how} {link.report.name}")
+        how = f"{'has connected to' if link.accepted else 'was reached at'} {link.report.name}"
+        base.log_peer("peer_connected", "nng", link.report.peer, how)
         self._subscribe()
 
     def on_closed(self, link: Connection, reason: str, detail: str) -> None:
@@ -147,8 +138,7 @@ class NngGateway:
         self._reported = 0.0
         wanted = frames.LINK if len(self._links) > 1 else frames.LINK_HERE if self._links else b""
         for pattern in (frames.LINK, frames.LINK_HERE):
-            change = self._line.subscribe if pattern == wanted else self._line.unsubscribe
-            change(pattern)
+            (self._line.subscribe if pattern == wanted else self._line.unsubscribe)(pattern)
 
     # -- the daemon
 
@@ -182,19 +172,14 @@ class NngGateway:
             self._line.refused(payload.partition(b" ")[2])
             self._refused_at = self._loop.time()
 
-    def _on_empty(self) -> None:
-        self._from_daemon.mark_empty(now())
-
     def _on_up(self) -> None:
-        self._on_empty()
+        self._from_daemon.mark_empty(now())
         self._refused_at = self._reported = self._away_since = 0.0
         self._why_away = ""
 
     def _on_away(self, why: str) -> None:
         if not self._why_away:
             self._away_since, self._why_away = self._loop.time(), why
-
-    # -- from time to time
 
     def _look(self, reporter: base.GatewayDropReporter) -> None:
         moment = self._loop.time()

@@ -13,8 +13,6 @@ from bccnd.config import TlsSettings
 from bccnd.errors import StartError
 
 _REMEDY: Final = "make it as docs/links.md says"
-#: bytes of a file with certificates
-_MAX_PEM: Final = 1 << 20
 
 
 class Contexts:
@@ -32,7 +30,7 @@ class Contexts:
                 context.load_verify_locations(ca)
                 context.load_cert_chain(certificate, key, password=lambda: b"")  # else OpenSSL asks for one
             except OSError as error:
-                detail = f"{tls.key} and {tls.certificate}, or {tls.ca}, cannot be used: {error}"
+                detail = f"the files of gateways.nng.tls cannot be used: {error}"
                 raise StartError("bad_certificate", detail, _REMEDY) from error
         if tls.require == "both":
             self._accepting.verify_mode = ssl.CERT_REQUIRED
@@ -51,7 +49,7 @@ def _check(path: str, kind: str) -> str:
     try:
         with open(source, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             info = os.fstat(file.fileno())
-            text = file.read(_MAX_PEM) if stat.S_ISREG(info.st_mode) else b""
+            text = file.read(1 << 20) if stat.S_ISREG(info.st_mode) else b""
     except OSError as error:
         detail = f"cannot read {path}: {error.strerror}"
         raise StartError("bad_certificate", detail, f"{_REMEDY}, readable for the gateway") from error
