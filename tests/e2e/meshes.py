@@ -30,8 +30,8 @@ from tests.support import cannot_here, need_root
 #: where bridges listen for each other
 LINKS: Final = 5500
 METRICS: Final = 9540
-#: seconds within which a link has healed on a busy machine: NNG gives up a silent greeting after 10 s and pauses for 5,
-#: the kernel an attempt after 7, and a relay in between has attempts of its own
+#: seconds within which a link has healed on a busy machine: a greeting, an attempt to connect and the pause before the
+#: next one may take 5 s each, and a relay in between has attempts of its own
 HEALING: Final = 60.0
 #: programs of this test want all of this
 CHANNEL: Final = "mesh/x"

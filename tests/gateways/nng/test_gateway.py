@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from bccnd.core import frames
-from tests.e2e.harness import BIN
 from tests.gateways import certificates as made_as_documented
 from tests.gateways.peers import HELLO, PATIENCE, RawPeer, RunningGateway, TestBus, place, url
 from tests.support import cannot_here, wait
@@ -499,4 +498,3 @@ def test_files_that_are_missing_or_open_to_others_stop_the_start(tmp_path: Path,
             said = refusal(tmp_path, settings)
             assert [part for part in parts if part not in said] == [], said
             assert "Traceback" not in said
-    assert str(BIN) not in said
