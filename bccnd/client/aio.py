@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from bccnd.client.calls import Calls, PatternMessages
-from bccnd.client.events import MAX_EVENTS, Event, PacketReceiver, raise_refused
+from bccnd.client.events import MAX_EVENTS, Event, EventQueue, raise_refused
 from bccnd.client.message import Message, to_bytes
 from bccnd.client.session import OPTIONAL, PATIENCE, Outgoing, Session
 from bccnd.client.transport import TURN, Transport, unreachable, usual_path
@@ -154,12 +154,16 @@ class AsyncConnection(Calls, _Messages):
     async def __aexit__(self, *_error: object) -> None:
         self.close()
 
-    async def _receive(self, inbox: PacketReceiver, timeout: float | None) -> Event | None:
+    async def _receive(self, inbox: EventQueue, timeout: float | None) -> Event | None:
         if not inbox.events and timeout is not None and timeout <= 0:
             await asyncio.sleep(0)  # others have their turn, however often this is called
             self._transport.on_readable()
-        event = await super()._receive(inbox, timeout)
-        self._transport.arrange()
+        return await super()._receive(inbox, timeout)
+
+    def _take(self, inbox: EventQueue) -> Event:
+        event = inbox.take()
+        if not self._transport.reads:
+            self._transport.arrange()
         return event
 
     async def _send(self, frame: bytes, on_sent: Callable[[], None]) -> None:
@@ -170,32 +174,34 @@ class AsyncConnection(Calls, _Messages):
         await super()._send(frame, on_sent)
 
     async def _until(self, condition: Callable[[], bool], deadline: float | None = None, *, reads: bool = True) -> bool:
-        try:
-            async with asyncio.timeout_at(deadline):
-                while not condition():
-                    self._session.check()
-                    one = condition, self._loop.create_future(), reads
-                    self._waiting.append(one)
-                    self._transport.arrange()
-                    try:
+        while not condition():
+            self._session.check()
+            one = condition, self._loop.create_future(), reads
+            self._waiting.append(one)
+            if not self._transport.reads:
+                self._transport.arrange()
+            try:
+                if deadline is None:
+                    await one[1]
+                else:
+                    async with asyncio.timeout_at(deadline):
                         await one[1]
-                    finally:
-                        self._waiting.remove(one)
-        except TimeoutError:
-            return condition()
-        finally:
-            self._transport.arrange()
+            except TimeoutError:
+                return condition()
+            finally:
+                self._waiting.remove(one)
         return True
 
     def _may_read(self, reads: bool) -> bool:
         """Whether something is waited for, or there is room for what may come. Once there was none, reading goes on
         when half of the events were taken."""
-        if not self._session.ready or self._router.listeners is not None:
-            return True
-        if any(needed and not condition() for condition, _, needed in self._waiting):
-            return True
         limit = MAX_EVENTS if reads else MAX_EVENTS // 2
-        return all(len(one.events) < limit for one in self._router.inboxes())
+        router = self._router
+        if not self._session.ready or (len(router.inbox.events) < limit and not router.is_split):
+            return True
+        if router.listeners is not None or any(needed and not done() for done, _, needed in self._waiting):
+            return True
+        return all(len(one.events) < limit for one in router.inboxes())
 
     def _on_turn(self) -> None:
         """Something has happened: call the callbacks, and wake the tasks that have waited for it."""
@@ -221,7 +227,8 @@ class AsyncSubscription(PatternMessages, _Awaited["AsyncSubscription"], _Message
     async def _run(self) -> AsyncSubscription:
         """Wait until it was asked for."""
         try:
-            await self._bus._until(lambda: all(one.done for one in self._outgoing), reads=False)
+            if not all(one.done for one in self._outgoing):
+                await self._bus._until(lambda: all(one.done for one in self._outgoing), reads=False)
         finally:
             self._withdraw()
         for one in self._outgoing:
@@ -243,7 +250,7 @@ class AsyncSubscription(PatternMessages, _Awaited["AsyncSubscription"], _Message
         if self.closed:
             return None
         self._bus._router.activate(self)
-        event: Event | None = await self._bus._receive(self, timeout)
+        event: Event | None = self._bus._take(self) if self.events else await self._bus._receive(self, timeout)
         return event
 
     def close(self) -> None:

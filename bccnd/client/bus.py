@@ -8,7 +8,7 @@ from functools import partial, wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from bccnd.client.calls import Calls, Client, PatternMessages
-from bccnd.client.events import Event, Gap, Reconnected, Refusal, raise_refused
+from bccnd.client.events import Event, EventQueue, Gap, Reconnected, Refusal, raise_refused
 from bccnd.client.message import Message, to_bytes
 from bccnd.client.pollable import PollableDescriptor
 from bccnd.client.session import OPTIONAL, PATIENCE, Session
@@ -96,6 +96,15 @@ def _blocking(call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Ca
     return run
 
 
+def _messages(bus: Connection, inbox: EventQueue, receive: Callable[[], Event | None]) -> Iterator[Message]:
+    while not inbox.closed:
+        event = bus._take(inbox) if inbox.events else receive()
+        if isinstance(event, Message):
+            yield event
+        elif event is not None:
+            raise_refused(event, OPTIONAL)
+
+
 class Connection(Client):
     """A client of the local bus; see `connect`. Do not call its methods from several threads at once."""
 
@@ -160,18 +169,18 @@ class Connection(Client):
     identity = _blocking(Calls.identity)
     sync = _blocking(Calls.sync)
     ask = _blocking(Calls.ask)
-    receive = _blocking(Calls.receive)
+
+    def receive(self, timeout: float | None = None) -> Event | None:
+        """The next message, gap, refusal, or ``Reconnected`` where the daemon was away; None when ``timeout`` seconds
+        have passed. Raises ConnectionLost at the end."""
+        return self._next(self._router.inbox, timeout)
 
     def __iter__(self) -> Iterator[Message]:
         """Messages, without end, but for those that subscriptions in use and callbacks take; gaps are added to `lost`,
         absences of the daemon to `reconnects`. Raises BusError where the daemon refused something (a pattern:
         not_permitted, too_many_subscriptions; a message; this program: too_many_clients), after the messages that came
         before; to go on, iterate again."""
-        while (event := self.receive()) is not None:
-            if isinstance(event, Message):
-                yield event
-            else:
-                raise_refused(event, OPTIONAL)
+        return _messages(self, self._router.inbox, self.receive)
 
     def fileno(self) -> int:
         """A descriptor that is readable when there is something to receive: call `receive(0)` then until it returns
@@ -199,6 +208,21 @@ class Connection(Client):
     def __exit__(self, *_error: object) -> None:
         self.close()
 
+    def _next(self, inbox: EventQueue, timeout: float | None) -> Event | None:
+        if inbox.events:
+            return self._take(inbox)
+        if self._socket.receive() and inbox.events:
+            event = inbox.take()
+            self._show()
+            return event
+        return _run(self._receive(inbox, timeout))
+
+    def _take(self, inbox: EventQueue) -> Event:
+        event = inbox.take()
+        if not inbox.events:
+            self._show()
+        return event
+
     async def _until(self, condition: Callable[[], bool], deadline: float | None = None, *, reads: bool = True) -> bool:
         try:
             while not condition():
@@ -213,7 +237,8 @@ class Connection(Client):
         over. Raises ConnectionLost at the end."""
         session, connection = self._session, self._socket
         if connection.sock is not None:
-            connection.flush()
+            if session.has_data:
+                connection.flush()
             if connection.receive() if reads else not session.has_data:
                 return True
         session.check()
@@ -261,15 +286,12 @@ class Subscription(PatternMessages):
         if self.closed:
             return None
         self._bus._router.activate(self)
-        return _run(Client._receive(self._bus, self, timeout))
+        event: Event | None = self._bus._next(self, timeout)
+        return event
 
     def __iter__(self) -> Iterator[Message]:
         """Messages, until this is closed."""
-        while not self.closed and (event := self.receive()) is not None:
-            if isinstance(event, Message):
-                yield event
-            else:
-                raise_refused(event, OPTIONAL)
+        return _messages(self._bus, self, self.receive)
 
     def __enter__(self) -> Subscription:
         self._bus._router.activate(self)

@@ -56,7 +56,7 @@ def raise_refused(event: Event, optional: Iterable[str] = ()) -> None:
     raise BusError(event.reason, f"the daemon refused {event.key!r}")
 
 
-class PacketReceiver:
+class EventQueue:
     """Events that wait to be received, the oldest first; messages match ``patterns``. ``lost`` and ``reconnects`` add
     up what the `Gap` and `Reconnected` events taken so far report."""
 
@@ -152,20 +152,23 @@ class Router:
     """
 
     def __init__(self, dialect: str = "path") -> None:
-        self.inbox = PacketReceiver()
+        self.inbox = EventQueue()
+        #: takes each message: `_route` once there is anything beside the inbox
+        self.put_message: Callable[[Message], object] = self.inbox.events.append
         self.listeners: PatternTable[Callback] | None = None
         #: messages for callbacks
         self.listened: deque[Message] = deque()
         self._dialect = dialect
         #: subscriptions that take messages, and all that exist
-        self._active: PatternTable[ref[PacketReceiver]] | None = None
-        self._known: dict[ref[PacketReceiver], int] = {}
+        self._active: PatternTable[ref[EventQueue]] | None = None
+        self._known: dict[ref[EventQueue], int] = {}
         #: whether the inbox may hold refusals
         self._refused = False
 
     def listen(self, pattern: str, callback: Callback) -> None:
         if self.listeners is None:
             self.listeners = PatternTable(self._dialect)
+            self.put_message = self._route
         self.listeners.add(callback, to_bytes(pattern))
 
     def unlisten(self, pattern: str, callback: Callback) -> bool:
@@ -178,17 +181,18 @@ class Router:
         call_listeners(self.listeners, self.listened.popleft())
         return 1
 
-    def register(self, subscription: PacketReceiver) -> None:
+    def register(self, subscription: EventQueue) -> None:
         """Note that a subscription exists; it takes messages from `activate` on."""
         self._known[ref(subscription, self._forget)] = 0
 
-    def activate(self, subscription: PacketReceiver) -> None:
+    def activate(self, subscription: EventQueue) -> None:
         """Give a subscription the messages that match it, with those that still wait in the inbox."""
         one = ref(subscription)
         if self._known.get(one) != 0:
             return
         if self._active is None:
             self._active = PatternTable(self._dialect)
+        self.put_message = self._route
         number = self._known[one] = self._active.add(one, *subscription.patterns)
         kept: list[Event] = []
         for event in self.inbox.events:
@@ -200,28 +204,27 @@ class Router:
         self.inbox.events.clear()
         self.inbox.events.extend(kept)
 
-    def remove(self, subscription: PacketReceiver) -> None:
+    def remove(self, subscription: EventQueue) -> None:
         self._forget(ref(subscription))
 
-    def _forget(self, one: ref[PacketReceiver]) -> None:
+    def _forget(self, one: ref[EventQueue]) -> None:
         if self._active is not None:
             self._active.remove(self._known.get(one, 0))
         self._known.pop(one, None)
+        if not self.is_split:
+            self.put_message = self.inbox.events.append
 
     @property
     def is_split(self) -> bool:
         """Whether there is anything beside the inbox."""
         return self.listeners is not None or bool(self._active and self._active.values)
 
-    def inboxes(self) -> list[PacketReceiver]:
+    def inboxes(self) -> list[EventQueue]:
         """The connection's own inbox, and those of the subscriptions in use."""
         active = [one() for one in list(self._active.values.values())] if self._active is not None else ()
         return [self.inbox, *(one for one in active if one is not None)]
 
-    def put_message(self, message: Message) -> None:
-        if not self.is_split:
-            self.inbox.events.append(message)
-            return
+    def _route(self, message: Message) -> None:
         taken = False
         for number in self._active.find(message.chan) if self._active is not None else ():
             if (subscription := self._active.values[number]()) is not None:  # type: ignore[union-attr]
@@ -246,7 +249,7 @@ class Router:
         owner.put(refusal)
         self._refused = self._refused or owner is self.inbox
 
-    def _owner(self, refusal: Refusal, among: list[PacketReceiver]) -> PacketReceiver:
+    def _owner(self, refusal: Refusal, among: list[EventQueue]) -> EventQueue:
         key = to_bytes(refusal.key)
         return next((one for one in among if key in one.patterns), self.inbox)
 

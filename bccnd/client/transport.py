@@ -110,10 +110,13 @@ class SessionSocket:
         self.session = session
         self.sock: socket.socket | None = None
         self.closed = False
+        #: whether a loop watches for packets; whether more may be read, where that is limited
+        self.reads = False
+        self._may_read: Callable[[bool], bool] | None = None
         self._address = address_of(session.path)
-        self._feed = feed
+        self._feed = feed or self._feed_session
         self._send_buffer = send_buffer
-        self._reader = PacketReader()
+        self._read = PacketReader().read
         #: when the connection was last known to be there
         self._known = time.monotonic()
 
@@ -169,14 +172,21 @@ class SessionSocket:
         except OSError as error:
             self.lose(error.strerror or str(error))
 
-    def receive(self) -> bool:
-        """Take in one packet; False where there is none."""
+    def receive(self, most: int = 1) -> bool:
+        """Take in up to so many packets; False where nothing is left to be read."""
         sock = self.sock
         if sock is None:
             return False
+        read, feed, may_read = self._read, self._feed, self._may_read
         try:
-            if not self._take(sock):
-                self.lose("it has closed the connection", rest=False)
+            for _ in range(most):
+                packet = read(sock)
+                if not packet:
+                    self.lose("it has closed the connection", rest=False)
+                    break
+                feed(packet)
+                if self.sock is not sock or (may_read is not None and not may_read(self.reads)):
+                    break
         except BlockingIOError:
             self._known = time.monotonic()
             return False
@@ -185,6 +195,9 @@ class SessionSocket:
         except BadFrame as error:
             self.lose(f"what it sent was no frame ({error})", rest=False)
         return True
+
+    def _feed_session(self, packet: bytes) -> None:
+        self.session.feed(packet, time.monotonic(), time.time_ns())
 
     def wait(self, seconds: float | None, *, reads: bool) -> None:
         """Wait for a packet, if ``reads``, and for room if there is something to send."""
@@ -195,23 +208,14 @@ class SessionSocket:
         if self.sock is not None:
             self._known = time.monotonic()
 
-    def _take(self, sock: socket.socket) -> int:
-        packet = self._reader.read(sock)
-        if packet:
-            if self._feed is None:
-                self.session.feed(packet, time.monotonic(), time.time_ns())
-            else:
-                self._feed(packet)
-        return len(packet)
-
     def lose(self, why: str, *, rest: bool = True) -> None:
         """The connection has ended; what had come before is still taken in, if there may be any."""
         sock = self.sock
         if sock is None:
             return
         try:
-            while rest and self._take(sock):
-                pass
+            while rest and (packet := self._read(sock)):
+                self._feed(packet)
         except (OSError, BadFrame):
             pass
         self.sock = None
@@ -246,7 +250,7 @@ class Transport(SessionSocket):
         *,
         feed: Callable[[bytes], None] | None = None,
         on_empty: Callable[[], None] = lambda: None,
-        may_read: Callable[[bool], bool] = lambda _reads: True,
+        may_read: Callable[[bool], bool] | None = None,
         send_buffer: int = 0,
         turn: int = TURN,
     ) -> None:
@@ -256,7 +260,7 @@ class Transport(SessionSocket):
         self._on_empty = on_empty
         self._may_read = may_read
         self._turn = turn
-        self._reads = self._writes = False
+        self._writes = False
         self._timer: asyncio.TimerHandle | None = None
 
     def send(self, outgoing: Outgoing) -> None:
@@ -272,23 +276,19 @@ class Transport(SessionSocket):
     def on_readable(self) -> None:
         """Take in what is there, a turn of it."""
         ready = self.session.ready
-        for _ in range(self._turn):
-            if not self.receive():
-                if self.sock is not None:
-                    self._on_empty()
-                break
-            if not self._may_read(self._reads):
-                break
+        if not self.receive(self._turn) and self.sock is not None:
+            self._on_empty()
         if self.session.ready != ready:
             self.flush()
         self._on_turn()
-        self.arrange()
+        if self.sock is None or self._may_read is not None or self.session.has_data is not self._writes:
+            self.arrange()
 
     def lose(self, why: str, *, rest: bool = True) -> None:
         sock = self.sock
         if sock is None:
             return
-        if self._reads:  # the loop would have reported the end at once
+        if self.reads:  # the loop would have reported the end at once
             self._known = time.monotonic()
         self._unwatch(sock)
         super().lose(why, rest=rest)
@@ -326,20 +326,20 @@ class Transport(SessionSocket):
         sock = self.sock
         if sock is None:
             return
-        reads, writes = self._may_read(self._reads), self.session.has_data
-        if reads != self._reads:
+        reads, writes = self._may_read is None or self._may_read(self.reads), self.session.has_data
+        if reads != self.reads:
             self._known = time.monotonic()
             (self._loop.add_reader(sock, self.on_readable) if reads else self._loop.remove_reader(sock))
         if writes != self._writes:
             (self._loop.add_writer(sock, self.flush) if writes else self._loop.remove_writer(sock))
-        self._reads, self._writes = reads, writes
+        self.reads, self._writes = reads, writes
 
     def _unwatch(self, sock: socket.socket) -> None:
-        if self._reads:
+        if self.reads:
             self._loop.remove_reader(sock)
         if self._writes:
             self._loop.remove_writer(sock)
-        self._reads = self._writes = False
+        self.reads = self._writes = False
 
     def close(self) -> None:
         if self._timer is not None:

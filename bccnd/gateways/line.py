@@ -160,6 +160,8 @@ class Line:
         self._on_frames([packet])
 
     def _on_turn(self) -> None:
+        if self._was_up and self._session.ready:
+            return
         why = "" if self.up else self._session.why
         if why and why != self._why:
             self._was_up = False

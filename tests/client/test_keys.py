@@ -43,7 +43,7 @@ def test_a_secret_is_the_file_without_its_line_end_and_a_pair_is_read_half_by_ha
         (KEY[: MIN_KEY - 1], 0o600, "hmac", "16"),
         (b"x" * 5000, 0o600, "hmac", "some other file"),
         *((key, 0o600, "hmac", "signatures") for key in (PRIVATE, signatures.public_of(PRIVATE))),
-        *((key, 0o600, "sig", "no private key") for key in (KEY, signatures.public_of(PRIVATE))),
+        *((key, 0o600, "sig", "private key") for key in (KEY, signatures.public_of(PRIVATE))),
     ],
 )
 def test_a_secret_that_protects_nothing_is_refused_with_a_remedy(
