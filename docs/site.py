@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from docs import commands, defaults, excerpts, reference, runbook
+from docs import api, commands, defaults, excerpts, reference, runbook
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
@@ -138,6 +138,7 @@ def generated() -> dict[Path, str]:
     defaults, the documents with their tables and excerpts."""
     manual = defaults.filled(reference.MANUAL.read_text())
     texts = {path: path.read_text() for path in sorted(DOCS.glob("*.md"))}
+    texts[DOCS / "python.md"] = api.page()
     texts[DOCS / "configuration.md"] = reference.page(manual)
     texts[DOCS / "commands.md"] = commands.page()
     texts[DOCS / "runbook.md"] = runbook.filled(texts[DOCS / "runbook.md"])
