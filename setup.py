@@ -21,6 +21,8 @@ COMPILED = (
     "bccnd/native/scan.pyx",
     "bccnd/core/fanout_groups.py",
     "bccnd/core/tracker_log.py",
+    "bccnd/core/tracker_replay.py",
+    "bccnd/core/algorithms.py",
     "bccnd/core/counters.py",
     "bccnd/core/dedup.py",
     "bccnd/core/frames.py",
@@ -31,7 +33,9 @@ COMPILED = (
     "bccnd/core/pattern_tree.py",
     "bccnd/core/routes.py",
     "bccnd/bus/fanout.py",
+    "bccnd/bus/input_transaction.py",
     "bccnd/bus/segment_reader.py",
+    "bccnd/bus/send_queues.py",
     "bccnd/net/loop.py",
 )
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.access import everybody
-from bccnd.bus.fanout import BusLimits
+from bccnd.bus.access import admit_all
+from bccnd.bus.client import BusLimits
 from bccnd.core import frames
 from bccnd.core.counters import DROP_REASONS
 from bccnd.core.verdicts import NAMES
@@ -38,7 +38,7 @@ def small(tmp_path: Path) -> Iterator[Hub]:
 def town(tmp_path: Path) -> Iterator[Hub]:
     """A bus that keeps little for each client, and to which other users can connect."""
     need_root("clients of other users")
-    with Hub(tmp_path, limits=LITTLE, others=[("path", everybody)]) as one:
+    with Hub(tmp_path, limits=LITTLE, others=[("path", admit_all)]) as one:
         yield one
 
 
@@ -62,8 +62,8 @@ def busy(observed: Observed) -> Observed:
     for number in range(len(NAMES)):
         segment.counters.verdicts[number] = number + 1
     segment.counters.received = sum(segment.counters.verdicts)
-    observed.sources.begin(b"silent", 1, 900.0)
-    observed.sources.begin(b"a/b/1", 1, 1000.0)
+    observed.sources.judge_new(b"silent", 1, 900.0)
+    observed.sources.judge_new(b"a/b/1", 1, 1000.0)
     observed.sources.judge(b"a/b/1", 2, 1000.0)
     observed.sources.judge(b"a/b/1", 5, 1000.0)
     observed.forward.add(3e-5)

@@ -27,8 +27,8 @@ from typing import Any, Final, NamedTuple, NoReturn, Self
 import pytest
 from hypothesis import settings
 
-from bccnd.bus.access import Access, Admission, Rule, everybody
-from bccnd.bus.fanout import BusLimits, Client
+from bccnd.bus.access import Access, Admission, Rule, admit_all
+from bccnd.bus.client import BusLimits, Client
 from bccnd.bus.server import Bus, Entrance
 from bccnd.core import frames
 from bccnd.core.dedup import DedupRules, TrackerTable
@@ -319,7 +319,7 @@ class Hub:
         self.sources = TrackerTable(DedupRules())
         self.routes: Routes[int] = Routes(DIALECTS[dialect], forms=bridged)
         self.loop = Loop()
-        entrances = [Entrance(listen_unix(self.path, 0o600, None), self.dialect, everybody)]
+        entrances = [Entrance(listen_unix(self.path, 0o600, None), self.dialect, admit_all)]
         entrances += [Entrance(listen_abstract(), DIALECTS[name], admits) for name, admits in others]
         self.addresses: list[str | bytes] = [one.listener.getsockname() for one in entrances]
         self.egress = Egress(IntegrityChecker(), self.sources)
@@ -351,13 +351,13 @@ class Hub:
         self.sent.append(datagram)
         return self.answer
 
-    def connect(self, *patterns: bytes, who: Who | None = None, checker: int | None = None) -> Peer:
+    def connect(self, *patterns: bytes, who: Who | None = None, entrance: int | None = None) -> Peer:
         """A client that has been welcomed, and whose patterns are in force: of this process, or as ``who``.
 
-        ``door`` is the number of an address; without one, this process takes the first and others the last.
+        ``entrance`` is the number of an address; without one, this process takes the first and others the last.
         """
         before = set(self.bus.clients)
-        peer = self.knock(who, checker)
+        peer = self.knock(who, entrance)
         turn_until(self.loop, lambda: set(self.bus.clients) - before, "the welcome")
         (fd,) = set(self.bus.clients) - before
         peer.client = self.bus.clients[fd]
@@ -366,9 +366,9 @@ class Hub:
         assert peer.all() == []
         return peer
 
-    def knock(self, who: Who | None = None, checker: int | None = None) -> Peer:
+    def knock(self, who: Who | None = None, entrance: int | None = None) -> Peer:
         """A client that has connected and has not been welcomed yet."""
-        return Peer(self, who, self.addresses[checker if checker is not None else 0 if who is None else -1])
+        return Peer(self, who, self.addresses[entrance if entrance is not None else 0 if who is None else -1])
 
     def turn(self, rounds: int = 3) -> None:
         turn(self.loop, rounds)

@@ -1,8 +1,8 @@
-"""Who may connect, publish, subscribe, tap and take a tag.
+"""Access rules: which programs may connect, publish, subscribe, tap, bring datagrams of links and take a tag.
 
-Law: for each right, the first rule that speaks of it and fits the client decides. Where no rule speaks of a right,
-everybody has it, but for the tap and the links: these are for root, the daemon's own user and its own group, unless a
-rule says otherwise. Where rules speak of another right and none fits, only root and the daemon's own user have it.
+Invariant: for each right, the first rule that mentions it and fits the client decides. A right that no rule mentions is
+every program's, except the tap and the links: these are for root, the daemon's own user and its own group. If rules
+mention a right and none fits, only root and the daemon's own user have it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bccnd.net.peer import Peer
 
 #: keys whose answer is remembered for one rule
 _REMEMBERED: Final = 4096
-#: what patterns and keys that begin with ``!`` are written in
+#: the dialect of patterns and keys that begin with ``!``
 _MARKED: Final = DIALECTS["path"]
 
 Admission = Callable[[Peer], bool]
@@ -26,7 +26,7 @@ Admission = Callable[[Peer], bool]
 
 @dataclass(frozen=True)
 class Rule:
-    """Whom it fits (None: everybody), and what they may (None: it does not speak of that)."""
+    """The programs that it fits (None: any), and their rights (None: not mentioned)."""
 
     uid: int | None = None
     gid: int | None = None
@@ -46,8 +46,11 @@ class Rule:
 
 
 class Allowed:
-    """Keys that match one of some patterns. The empty pattern stands for every key; beside it, keys that begin with
-    ``!`` match only patterns that do, and these are written with ``/``, whatever the dialect."""
+    """The keys that match one of some patterns.
+
+    The empty pattern matches every key. Otherwise keys that begin with ``!`` match only patterns that do, and these are
+    written with ``/`` in any dialect.
+    """
 
     def __init__(self, patterns: Iterable[bytes], dialect: Dialect) -> None:
         self._everything = False
@@ -76,7 +79,7 @@ class Allowed:
         return answer
 
     def covers(self, text: bytes, dialect: Dialect) -> bool:
-        """Whether every key that a pattern of some dialect matches is allowed, by one and the same of our patterns."""
+        """Whether one of the patterns allows every key that a pattern of some dialect matches."""
         if self._everything:
             return True
         marked = text.startswith(b"!")
@@ -89,7 +92,7 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Rights:
-    """What one client may; None stands for every key."""
+    """The rights of one client; None stands for every key."""
 
     publish: Allowed | None
     subscribe: Allowed | None
@@ -99,13 +102,13 @@ class Rights:
 
 
 class Access:
-    """The rules, in force for a daemon that runs as ``uid`` and ``gid``. Patterns of rules are of ``dialect``."""
+    """The rules of a daemon that runs as ``uid`` and ``gid``; their patterns are of ``dialect``."""
 
     def __init__(self, rules: Iterable[Rule], dialect: Dialect, uid: int, gid: int) -> None:
         self._rules = tuple(rules)
         self._uid = uid
         self._gid = gid
-        #: made once, however many clients they are for
+        #: shared by all clients
         named = {
             patterns for rule in self._rules for patterns in (rule.publish, rule.subscribe) if patterns is not None
         }
@@ -118,29 +121,29 @@ class Access:
             publish=self._keys(peer, ours, "publish"),
             subscribe=self._keys(peer, ours, "subscribe"),
             tap=bool(self._granted(peer, "tap", otherwise=trusted)),
-            tag=bool(self._granted(peer, "tag", otherwise=ours or not self._speaks_of("tag"))),
+            tag=bool(self._granted(peer, "tag", otherwise=ours or not self._mentions("tag"))),
             link=bool(self._granted(peer, "link", otherwise=trusted)),
         )
 
     def _keys(self, peer: Peer, ours: bool, right: str) -> Allowed | None:
-        everything = ours or not self._speaks_of(right)
+        everything = ours or not self._mentions(right)
         patterns = self._granted(peer, right, otherwise=None if everything else ())
         return None if patterns is None else self._allowed[patterns]
 
     def _granted(self, peer: Peer, right: str, otherwise: Any) -> Any:
-        """What the first rule says that speaks of a right and fits."""
+        """Return what the first rule that mentions a right and fits says of it."""
         for rule in self._rules:
-            said = getattr(rule, right)
-            if said is not None and rule.fits(peer):
-                return said
+            granted = getattr(rule, right)
+            if granted is not None and rule.fits(peer):
+                return granted
         return otherwise
 
-    def _speaks_of(self, right: str) -> bool:
+    def _mentions(self, right: str) -> bool:
         return any(getattr(rule, right) is not None for rule in self._rules)
 
 
 def by_mode(mode: int, uid: int, gid: int) -> Admission:
-    """Who may connect to an address that has no file: those whom a socket file of this mode and owner would let in."""
+    """Admit, to an address without a file, the programs that a socket file of this mode and owner would admit."""
 
     def admits(peer: Peer) -> bool:
         if peer.uid == 0:
@@ -153,11 +156,11 @@ def by_mode(mode: int, uid: int, gid: int) -> Admission:
 
 
 def by_user(uids: Iterable[int]) -> Admission:
-    """Only these users may connect."""
+    """Admit these users only."""
     known = frozenset(uids)
     return lambda peer: peer.uid in known
 
 
-def everybody(_peer: Peer) -> bool:
-    """Whoever gets past the file's mode may connect."""
+def admit_all(_peer: Peer) -> bool:
+    """Admit every program that the mode of the socket file admits."""
     return True

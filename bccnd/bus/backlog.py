@@ -1,8 +1,7 @@
-"""What has waited for us, after a restart: delivered no faster than those who read take it.
+"""The backlog after a restart: datagrams that waited in the kernel are delivered no faster than clients read them.
 
-Law: a restart of ours must not look to clients like a burst that they cannot cope with. Datagrams wait in the kernel
-meanwhile, where there is more room than in a client's queue. Only for those who had kept up before is anybody made to
-wait, while they read, and for no longer than is allowed.
+Invariant: a restart does not look to clients like a burst. Datagrams wait in the kernel, where there is more room than
+in a client's queue; only for clients that had kept up before, while they read, and no longer than ``patience``.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from bccnd.bus.fanout import Clients
 from bccnd.bus.segment_reader import SegmentReader
+from bccnd.bus.send_queues import SendQueues
 from bccnd.net.loop import Loop
 
 #: seconds between two batches: clients read in the meantime
@@ -21,23 +20,22 @@ PAUSE: Final = 0.001
 
 
 class Backlog:
-    """Has each intake drained batch by batch until it is empty or ``patience`` seconds have passed; then ``done`` has
-    it watched like any other."""
+    """Drains segments batch by batch until they are empty or ``patience`` seconds have passed; then calls ``done``."""
 
-    def __init__(self, loop: Loop, clients: Clients, patience: float, done: Callable[[SegmentReader], None]) -> None:
+    def __init__(self, loop: Loop, queues: SendQueues, patience: float, done: Callable[[SegmentReader], None]) -> None:
         self._loop = loop
-        self._clients = clients
-        self._among = clients.keeping_up()
+        self._queues = queues
+        self._among = queues.keeping_up()
         self._until = time.monotonic() + patience
         self._done = done
 
-    def begin(self, intakes: Iterable[SegmentReader]) -> None:
-        for intake in intakes:
-            self._go_on(intake)
+    def drain(self, readers: Iterable[SegmentReader]) -> None:
+        for reader in readers:
+            self._drain(reader)
 
-    def _go_on(self, intake: SegmentReader) -> None:
+    def _drain(self, reader: SegmentReader) -> None:
         now = time.monotonic()
-        if now < self._until and (self._clients.hard_pressed(self._among, now) or intake.drain(1)):
-            self._loop.later(PAUSE, partial(self._go_on, intake))
+        if now < self._until and (self._queues.hard_pressed(self._among, now) or reader.drain(1)):
+            self._loop.later(PAUSE, partial(self._drain, reader))
         else:
-            self._done(intake)
+            self._done(reader)

@@ -1,7 +1,7 @@
-"""Publishers that are made to wait: because their user publishes too fast, or for a client that has asked for it.
+"""Publishers that wait: because their user publishes too fast, or for a client that has asked for it.
 
-Law: who waits is not read from, and loses nothing; what was taken from him already is tried again when he may go on.
-Nobody waits for a client that is gone, or that has read nothing for longer than is allowed.
+Invariant: a waiting publisher is not read from and loses nothing; the packet that was taken from it is tried again when
+the wait is over. No publisher waits for a client that has gone, or that has read nothing for longer than allowed.
 """
 
 from __future__ import annotations
@@ -11,142 +11,161 @@ from collections.abc import Callable
 from functools import partial
 
 from bccnd import log
-from bccnd.bus.fanout import Client, Clients
+from bccnd.bus.client import Client
+from bccnd.bus.input_transaction import InputTransaction
+from bccnd.bus.send_queues import SendQueues
 from bccnd.core.send_queue import ENTRY
 from bccnd.net.loop import HALF_CLOSED, READABLE, Loop
 
 
 class Backpressure:
-    """Holds publishers up and lets them go. ``watch`` has a client watched by the loop again, ``stumble`` ends one
-    that has met a bug."""
+    """Blocks publishers and resumes them.
+
+    ``watch`` makes the loop watch a client again; ``end_after_bug`` ends a client whose packet has met a bug.
+    """
 
     def __init__(
-        self, loop: Loop, clients: Clients, watch: Callable[[Client], None], stumble: Callable[[Client], None]
+        self,
+        loop: Loop,
+        queues: SendQueues,
+        transaction: InputTransaction,
+        watch: Callable[[Client], None],
+        end_after_bug: Callable[[Client], None],
     ) -> None:
         self._loop = loop
-        self._clients = clients
+        self._queues = queues
+        self._transaction = transaction
         self._watch = watch
-        self._stumble = stumble
-        #: who waits, by the descriptor of the client that is waited for
-        self._held: dict[int, list[Client]] = {}
+        self._end_after_bug = end_after_bug
+        #: waiting publishers, by the descriptor of the client that they wait for
+        self._blocked: dict[int, list[Client]] = {}
 
-    def for_time(self, client: Client, packet: bytes, seconds: float, again: Callable[[], None]) -> None:
-        """Make a publisher wait for some seconds, and then do ``again`` with a packet of his."""
-        self._hold(client, packet, again, "rate")
-        self._loop.later(seconds, partial(self._go_on_all, [client]))
+    def block_for_time(self, client: Client, packet: bytes, seconds: float, retry: Callable[[], None]) -> None:
+        """Make a publisher wait for some seconds, then ``retry`` its packet."""
+        self._block(client, packet, retry, "rate")
+        self._loop.later(seconds, partial(self._resume_all, [client]))
 
-    def for_reader(self, client: Client, packet: bytes, blocker: Client, again: Callable[[], None]) -> None:
-        """Make a publisher wait until another client has read, and then do ``again`` with a packet of his."""
-        self._hold(client, packet, again, "slow_reader")
-        self._held.setdefault(blocker.fd, []).append(client)
-        if blocker.look is None:
-            self._look_soon(blocker)
+    def block_for_reader(self, client: Client, packet: bytes, blocker: Client, retry: Callable[[], None]) -> None:
+        """Make a publisher wait until another client has read, then ``retry`` its packet."""
+        self._block(client, packet, retry, "slow_reader")
+        self._blocked.setdefault(blocker.fd, []).append(client)
+        if blocker.patience_timer is None:
+            self._check_patience_soon(blocker)
 
-    def _hold(self, client: Client, packet: bytes, again: Callable[[], None], reason: str) -> None:
-        self._clients.counters.held[reason] += 1
-        if client.waits is None:
-            self.hold_packet(client, packet)
-            client.kept.waits(packet)
-        self.keep_waiting(client, again)
+    def _block(self, client: Client, packet: bytes, retry: Callable[[], None], reason: str) -> None:
+        self._queues.counters.held[reason] += 1
+        if client.blocked_packet is None:
+            self.charge_packet(client, packet)
+            client.state_log.blocked(packet)
+        self.keep_waiting(client, retry)
 
     @staticmethod
-    def hold_packet(client: Client, packet: bytes) -> None:
+    def charge_packet(client: Client, packet: bytes) -> None:
         """Charge the user for the packet that has to wait."""
-        client.waits = packet
+        client.blocked_packet = packet
         client.account.queue_bytes += len(packet) + ENTRY
 
     @staticmethod
     def release_packet(client: Client) -> None:
-        """It waits no more, or its client is gone."""
-        if client.waits is not None:
-            client.account.queue_bytes -= len(client.waits) + ENTRY
-            client.waits = None
+        """Take the charge back: the packet was processed, or its client has gone."""
+        if client.blocked_packet is not None:
+            client.account.queue_bytes -= len(client.blocked_packet) + ENTRY
+            client.blocked_packet = None
 
-    def keep_waiting(self, client: Client, again: Callable[[], None]) -> None:
-        """Have ``again`` done when the client may go on, and do not read from it until then."""
-        client.held = again
+    def keep_waiting(self, client: Client, retry: Callable[[], None]) -> None:
+        """Stop reading from a client until it resumes with ``retry``."""
+        client.resume = retry
         client.watched &= ~(READABLE | HALF_CLOSED)
         self._loop.change(client.fd, client.watched)
 
-    def go_on(self, client: Client, *, begun: bool = False) -> None:
-        """What a client was held up for is over; ``begun`` if a daemon before us has begun to work on that."""
-        again, client.held = client.held, None
-        if again is None:
+    def resume(self, client: Client) -> None:
+        """Try the packet of a blocked client again, as an input of its own."""
+        if client.resume is None:
             return
-        if not begun:
-            client.kept.begins()
+        client.state_log.retried()
+        self.retry(client)
+        self._transaction.commit()
+        self._read_again(client)
+
+    def retry(self, client: Client) -> None:
+        """Try the packet of a blocked client again within the input being processed."""
+        retry, client.resume = client.resume, None
+        if retry is None:
+            return
         try:
-            again()
-        except Exception:  # noqa: BLE001 - a bug of ours, which costs this client and nobody else
-            self._stumble(client)
-        if client.held is None:
+            retry()
+        except Exception:  # noqa: BLE001 - a bug here costs this client only
+            self._end_after_bug(client)
+        if client.resume is None:
             self.release_packet(client)
-            client.kept.goes_on()
-        if not begun:
-            self._clients.settle()
-        if client.open and client.held is None:
+            client.state_log.resumed()
+
+    def _read_again(self, client: Client) -> None:
+        if client.open and client.resume is None:
             client.watched |= READABLE | HALF_CLOSED
             if self._loop.watches(client.fd):
                 self._loop.change(client.fd, client.watched)
             else:
                 self._watch(client)
 
-    def let_go_soon(self, blocker: Client) -> None:
-        """A client has read what others wait for, does not want them to wait any more, or is gone."""
-        if blocker.fd in self._held:
-            self._loop.soon(partial(self._let_go, blocker))
+    def retry_replayed(self, client: Client) -> None:
+        """Like `resume`, for an input that the daemon before this one had begun."""
+        self.retry(client)
+        self._read_again(client)
 
-    def _let_go(self, blocker: Client) -> None:
-        self._go_on_all(self._held.pop(blocker.fd, []))
+    def unblock_soon(self, blocker: Client) -> None:
+        """Resume the publishers that wait for a client: it has read, has changed its mode, or has gone."""
+        if blocker.fd in self._blocked:
+            self._loop.soon(partial(self._unblock, blocker))
 
-    def _go_on_all(self, clients: list[Client]) -> None:
-        """Let some clients go on, as many as fit into their users' shares of this round; the others in the next."""
+    def _unblock(self, blocker: Client) -> None:
+        self._resume_all(self._blocked.pop(blocker.fd, []))
+
+    def _resume_all(self, clients: list[Client]) -> None:
+        """Resume clients, as many as fit into their users' shares of this round; the others in the next."""
         for number, client in enumerate(clients):
             account = client.account
-            if account.left_of(self._loop.rounds, self._clients.limits.share) <= 0.0:
-                self._loop.later(0.0, partial(self._go_on_all, clients[number:]))
+            if account.left_of(self._loop.rounds, self._queues.limits.share) <= 0.0:
+                self._loop.later(0.0, partial(self._resume_all, clients[number:]))
                 return
             begun = time.monotonic()
-            self.go_on(client)
+            self.resume(client)
             account.seconds += time.monotonic() - begun
 
-    def try_again(self, client: Client) -> None:
-        """What it waits for may be otherwise by now: other limits are in force."""
-        if client.held is not None:
-            self._loop.later(0.0, partial(self._go_on_all, [client]))
+    def reconsider(self, client: Client) -> None:
+        """Try again soon: other limits are in force."""
+        if client.resume is not None:
+            self._loop.later(0.0, partial(self._resume_all, [client]))
+        if client.patience_timer is not None:
+            client.patience_timer.cancel()
+            self._check_patience_soon(client)
 
-    def look_again(self, blocker: Client) -> None:
-        """The patience that is allowed has changed."""
-        if blocker.look is not None:
-            blocker.look.cancel()
-            self._look_soon(blocker)
+    def _check_patience_soon(self, blocker: Client) -> None:
+        blocker.patience_timer = self._loop.later(0.0, partial(self._check_patience, blocker))
 
-    def _look_soon(self, blocker: Client) -> None:
-        blocker.look = self._loop.later(0.0, partial(self._look, blocker))
-
-    def _look(self, blocker: Client) -> None:
-        """See to it that nobody waits for a client that has given up reading."""
-        blocker.look = None
-        if not blocker.open or blocker.fd not in self._held:
+    def _check_patience(self, blocker: Client) -> None:
+        """Resume the publishers that wait for a client that has stopped reading."""
+        blocker.patience_timer = None
+        if not blocker.open or blocker.fd not in self._blocked:
             return
         left = self._patience_left(blocker)
         if left <= 0:
-            # The kernel says that a socket takes more only once most of what it holds was read; some it takes before.
-            self._clients.flush(blocker)
+            # The kernel reports a socket writable only once most of what it holds was read; some room is there before.
+            self._queues.flush(blocker)
             left = self._patience_left(blocker)
         if left > 0:
-            blocker.look = self._loop.later(left, partial(self._look, blocker))
+            blocker.patience_timer = self._loop.later(left, partial(self._check_patience, blocker))
             return
         blocker.patient = False
         log.event(
             "client_not_reading",
-            f"{blocker} has read nothing for {self._clients.limits.patience:g} s: those who publish to it no longer "
-            "wait for it, and messages for it may be dropped",
+            f"{blocker} has read nothing for {self._queues.limits.patience:g} s: its publishers no longer wait for it, "
+            "and messages for it may be dropped",
             about=f"patience/{blocker.identity.decode('ascii')}",
             remedy="make it read",
             **log.peer_fields(blocker.peer, blocker.identity),
         )
-        self._let_go(blocker)
+        self._unblock(blocker)
 
     def _patience_left(self, blocker: Client) -> float:
-        return blocker.progress + self._clients.limits.patience - time.monotonic()
+        return blocker.progress + self._queues.limits.patience - time.monotonic()

@@ -1,6 +1,6 @@
-"""Control messages: what a client may ask of the daemon, and change for itself.
+"""Control messages: requests to the daemon, and modes that a client sets for itself.
 
-Law: every request has one handler here; what is not known is refused and never ignored. Source: sbus, "Control
+Invariant: every request has one handler here; an unknown one is refused, never ignored. Source: sbus, "Control
 message", "Flood control", "Echos".
 """
 
@@ -10,18 +10,21 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
-from bccnd.bus.fanout import HARD_MODES, SOFT_MODES, Client
+from bccnd.bus.client import HARD_MODES, SOFT_MODES, Client
+from bccnd.bus.fanout import Fanout
+from bccnd.bus.gateway_links import GatewayLinks
+from bccnd.bus.identities import Identities
 from bccnd.bus.receivers import describe_receivers
+from bccnd.bus.recorder_reports import RecorderReports
+from bccnd.bus.send_queues import SendQueues
 from bccnd.core import frames
-from bccnd.core.patterns import DIALECTS
+from bccnd.core.patterns import DIALECTS, Dialect
+from bccnd.core.quota import Quota
 from bccnd.core.routes import Routes
 from bccnd.core.send_queue import ORDERS, QUEUE
 from bccnd.errors import BadMessage
-
-if TYPE_CHECKING:
-    from bccnd.bus.server import Bus
 
 #: entries in one page of a listing, so that a page is made in well under a millisecond
 PAGE: Final = 100
@@ -32,13 +35,32 @@ Handler = Callable[[Client, bytes], None]
 Listing = Callable[[], Iterable[dict[str, Any]]]
 
 
+class Served(Protocol):
+    """What requests need of the bus."""
+
+    clients: dict[int, Client]
+    fanout: Fanout
+    identities: Identities
+    queues: SendQueues
+    quota: Quota
+    links: GatewayLinks | None
+    recorders: RecorderReports | None
+
+    def answer(self, client: Client, key: bytes, payload: bytes) -> None: ...
+    def refuse(self, client: Client, reason: str, key: bytes) -> None: ...
+    def set_dialect(self, client: Client, dialect: Dialect) -> None: ...
+
+
 class Control:
-    """The requests of a bus's clients. ``listings`` are what `!/bccn/stats` offers beside the clients, by name;
-    ``trace`` says what would become of a datagram; without it there is no tap, and nothing to explain."""
+    """The requests of a bus's clients.
+
+    ``listings`` are what `!/bccn/stats` offers beside clients and users, by name; ``trace`` explains what would become
+    of a datagram; without it there is no tap.
+    """
 
     def __init__(
         self,
-        bus: Bus,
+        bus: Served,
         routes: Routes[int],
         listings: dict[bytes, Listing],
         trace: Callable[[bytes], dict[str, Any]] | None,
@@ -52,8 +74,8 @@ class Control:
             frames.SYNC: lambda client, payload: bus.answer(client, frames.SYNC, payload),
             frames.META_ON: lambda client, _: routes.set_meta(client.fd, True),
             frames.META_OFF: lambda client, _: routes.set_meta(client.fd, False),
-            frames.BATCH_ON: lambda client, _: bus.set_batch(client, True),
-            frames.BATCH_OFF: lambda client, _: bus.set_batch(client, False),
+            frames.BATCH_ON: lambda client, _: bus.fanout.set_batch(client, True),
+            frames.BATCH_OFF: lambda client, _: bus.fanout.set_batch(client, False),
             frames.LOCAL_ON: lambda client, _: setattr(client, "local", True),
             frames.LOCAL_OFF: lambda client, _: setattr(client, "local", False),
             frames.ECHO + b"on": lambda client, _: setattr(client, "echo", True),
@@ -64,7 +86,7 @@ class Control:
             frames.GATEWAY: self._gateway,
             frames.RECORDER: self._recorder,
         }
-        #: what changes how a client is served
+        #: requests that set a mode
         self._lasting = {frames.META_ON, frames.META_OFF, frames.BATCH_ON, frames.BATCH_OFF}
         self._lasting |= {frames.LOCAL_ON, frames.LOCAL_OFF}
         self._lasting |= {frames.ECHO + b"on", frames.ECHO + b"off"}
@@ -81,32 +103,32 @@ class Control:
             self._handlers[frames.TRACE] = self._on_trace
             self._handlers[frames.RECEIVERS] = self._on_receivers
 
-    def take(self, client: Client, key: bytes, payload: bytes) -> None:
-        """Do what a client asks for."""
+    def process(self, client: Client, key: bytes, payload: bytes) -> None:
+        """Handle a request."""
         handler = self._handlers.get(key)
         if handler is None:
             self._bus.refuse(client, "unknown_control", key)
         else:
             handler(client, payload)
             if key in self._lasting:
-                client.kept.asked(frames.control(key, payload))
+                client.state_log.requested(frames.control(key, payload))
 
     def repeat(self, client: Client, frame: bytes) -> bool:
-        """Do again what a client has asked for before; False for what we do not know. It is told nothing."""
+        """Apply a request of a restored client without an answer; return False for an unknown one."""
         _, key, payload = frames.read(frame)
         if key in self._lasting:
             self._handlers[key](client, payload)
         elif key == frames.DIALECT:
             self._bus.set_dialect(client, DIALECTS[payload.decode("ascii")])
         elif key == frames.TAG:
-            with contextlib.suppress(BadMessage):  # names may be other ones by now
-                self._bus.tag(client, payload)
+            with contextlib.suppress(BadMessage):  # the rules for names may have changed
+                self._bus.identities.tag(client, payload)
         else:
             return False
         return True
 
-    def asked_by(self, client: Client) -> Iterator[bytes]:
-        """The control messages that have a new client served as this one is."""
+    def requests_of(self, client: Client) -> Iterator[bytes]:
+        """Yield the control messages that set the modes of this client for a new one."""
         if client.identity != client.base:
             yield frames.control(frames.TAG, client.identity[len(client.base) + 1 :])
         if self._routes.wants_meta(client.fd):
@@ -128,10 +150,10 @@ class Control:
         self._bus.answer(client, frames.CRED_WHOAMI, b"!/cred/%d/%d/%d" % (peer.gid, peer.uid, peer.pid))
 
     def _set_soft(self, mode: bytes) -> Handler:
-        return lambda client, _: self._bus.set_mode(client, soft=mode)
+        return lambda client, _: self._bus.queues.set_mode(client, soft=mode)
 
     def _set_hard(self, mode: bytes) -> Handler:
-        return lambda client, _: self._bus.set_mode(client, hard=mode)
+        return lambda client, _: self._bus.queues.set_mode(client, hard=mode)
 
     @staticmethod
     def _set_order(order: int) -> Handler:
@@ -142,23 +164,23 @@ class Control:
             self._bus.refuse(client, "not_permitted", frames.TAG)
             return
         try:
-            self._bus.tag(client, tag)
+            self._bus.identities.tag(client, tag)
         except BadMessage as bad:
             self._bus.refuse(client, bad.reason, tag[:64])
         else:
-            client.kept.asked(frames.control(frames.TAG, tag))
+            client.state_log.requested(frames.control(frames.TAG, tag))
 
     def _dialect(self, client: Client, name: bytes) -> None:
-        """Patterns are written otherwise from now on; those that are held would mean something else."""
+        """Change the dialect of a client that holds no pattern: in another one it would mean something else."""
         dialect = DIALECTS.get(name.decode("ascii", "replace"))
         if dialect is None or client.subscriptions:
             self._bus.refuse(client, "unknown_dialect" if dialect is None else "subscribed", frames.DIALECT)
         else:
             self._bus.set_dialect(client, dialect)
-            client.kept.asked(frames.control(frames.DIALECT, name))
+            client.state_log.requested(frames.control(frames.DIALECT, name))
 
     def _gateway(self, client: Client, report: bytes) -> None:
-        """A gateway tells how it is."""
+        """Take the report of a gateway."""
         if not client.rights.link:
             self._bus.refuse(client, "not_permitted", frames.GATEWAY)
         elif self._bus.links is None or not self._bus.links.report(client, report):
@@ -167,7 +189,7 @@ class Control:
             self._bus.answer(client, frames.GATEWAY, b"")
 
     def _recorder(self, client: Client, report: bytes) -> None:
-        """A recorder tells what it has not kept."""
+        """Take the report of a recorder on what it has dropped."""
         if not client.rights.tap:
             self._bus.refuse(client, "not_permitted", frames.RECORDER)
         elif self._bus.recorders is None or not self._bus.recorders.report(client, report):
@@ -188,7 +210,7 @@ class Control:
             self._bus.refuse(client, "not_permitted", key)
 
     def _stats(self, client: Client, topic: bytes) -> None:
-        """A listing, page by page: the first by its name, the following ones with ``more``."""
+        """Answer with a page of a listing: the first by its name, the following ones by ``more``."""
         if topic != b"more":
             listing = self._listings.get(topic or b"daemon")
             if listing is None:
@@ -233,8 +255,8 @@ class Control:
                         for text in islice(self._routes.patterns(client.fd), 8)
                     ],
                     "published": client.published,
-                    "waits": client.held is not None,
+                    "waits": client.resume is not None,
                     "queued": client.queue.messages,
                     "queued_bytes": client.queue.bytes,
-                    "lost": client.loss,
+                    "lost": client.lost,
                 }

@@ -1,4 +1,5 @@
 cimport cython
+from bccnd.bus.send_queues cimport SendQueues
 from bccnd.core.counters cimport BusCounters
 from bccnd.core.fanout_groups cimport FanoutGroups
 from bccnd.native cimport sockio
@@ -10,26 +11,20 @@ cdef class _Split:
     cdef tuple single
 
 
-cdef class Clients:
-    cdef public object limits
-    cdef readonly BusCounters counters
-    cdef readonly dict by_fd
-    cdef readonly set _waiting
-    cdef readonly set _blockers
-    cdef readonly set _batched
+cdef class Fanout:
+    cdef readonly SendQueues queues
+    cdef BusCounters _counters
+    cdef dict _clients
+    cdef sockio.Sender _sender
+    cdef set _waiting
+    cdef set _batched
     cdef dict _splits
     cdef Py_ssize_t _remembered
     cdef FanoutGroups _batches
-    cdef FanoutGroups _runs
-    cdef sockio.Sender _sender
-    cdef object _inflight
-    cdef dict _had
+    cdef FanoutGroups _groups
+    cdef dict _received
     cdef bint _due
     cdef object _loop
-    cdef object _routes
-    cdef object _end
-    cdef object _make_room
-    cdef object _limited
 
     @cython.locals(receivers=tuple, single=tuple, frame=bytes, messages=list)
     cpdef deliver(self, list deliveries)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from bccnd import log
-from bccnd.bus.server import AFTER_REFUSAL, Bus
+from bccnd.bus.refusals import AFTER_REFUSAL
+from bccnd.bus.server import Bus
 from bccnd.core import frames
 from bccnd.core.liveness import HEARTBEAT, STATE_NAMES, Change, Liveness
 from bccnd.net.loop import Loop, Timer
@@ -57,7 +58,7 @@ class LivenessAnnouncer:
     def on_heartbeat(self, src: bytes, now: float) -> None:
         """Take an accepted heartbeat; what it changes is announced after the batch that it came with."""
         scheduled = bool(self._liveness.changes)
-        self._liveness.beat(src, now)
+        self._liveness.on_heartbeat(src, now)
         if self._liveness.changes and not scheduled:
             self._loop.soon(self.announce)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from bccnd.bus.fanout import Client
+from bccnd.bus.client import Client
 from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.routes import Routes
 from bccnd.errors import BadDatagram
@@ -45,7 +45,7 @@ def describe_receivers(routes: Routes[int], clients: Mapping[int, Client], chan:
                 "identity": client.identity.decode("ascii"),
                 "patterns": [one.decode("utf-8", "backslashreplace")[:_MAX_TEXT] for one in patterns[:MAX_PATTERNS]],
                 "queued": client.queue.messages,
-                "lost": client.loss,
+                "lost": client.lost,
             }
         )
     links, here = (

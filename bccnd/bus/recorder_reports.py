@@ -1,7 +1,7 @@
-"""What recorders tell the daemon of what they do not keep, so that it stands where all else stands that is dropped.
+"""The reports of recorders on what they have dropped, for metrics and pages.
 
-Law: names come from a list and counts are numbers; what makes no sense is no report. A recorder's counts begin anew
-with it, and stay after it until another one has something to tell.
+Invariant: names come from a list and counts are numbers; anything else is no report. The counts of a recorder begin
+anew with it, and stay after it until another one reports.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from bccnd.bus.fanout import Client
+from bccnd.bus.client import Client
 from bccnd.core.counters import read_count
 
 #: families of the recorder's metrics, and the names in them; both are the same where there is but one
@@ -19,7 +19,7 @@ RECORDED: Final = (
     *((name, name) for name in ("recorder_tap_gap_records", "recorder_logs_torn", "recorder_logs_set_aside")),
     *((name, name) for name in ("recorder_logs_removed", "recorder_files_removed")),
 )
-#: a report that is longer is none
+#: bytes of a report at most
 MAX_REPORT: Final = 4096
 
 
@@ -27,23 +27,23 @@ class RecorderReports:
     """Counts by recorder, of which there is usually one."""
 
     def __init__(self) -> None:
-        self._told: dict[Client, dict[str, int]] = {}
+        self._counts: dict[Client, dict[str, int]] = {}
 
     def report(self, client: Client, text: bytes) -> bool:
-        """A recorder tells what it has dropped since it was started; False for what makes no sense."""
+        """Keep what a recorder has dropped since it was started; return False for bytes that are no report."""
         try:
-            said: Any = json.loads(text) if len(text) <= MAX_REPORT else None
-            if not isinstance(said, dict):
+            found: Any = json.loads(text) if len(text) <= MAX_REPORT else None
+            if not isinstance(found, dict):
                 return False
-            counts = {key: read_count(said[key]) for key in map(_key, RECORDED) if key in said}
+            counts = {key: read_count(found[key]) for key in map(_key, RECORDED) if key in found}
         except (ValueError, TypeError, OverflowError, RecursionError):
             return False
-        self._told = {one: old for one, old in self._told.items() if one.open}
-        self._told[client] = counts
+        self._counts = {one: old for one, old in self._counts.items() if one.open}
+        self._counts[client] = counts
         return True
 
     def count(self, family: str, name: str) -> int:
-        return sum(counts.get(_key((family, name)), 0) for counts in self._told.values())
+        return sum(counts.get(_key((family, name)), 0) for counts in self._counts.values())
 
 
 def _key(named: tuple[str, str]) -> str:
@@ -52,5 +52,5 @@ def _key(named: tuple[str, str]) -> str:
 
 
 def report_of(counts: dict[tuple[str, str], int]) -> bytes:
-    """What `RecorderReports.report` reads."""
+    """Return the report that `RecorderReports.report` reads."""
     return json.dumps({_key(named): count for named, count in counts.items()}).encode("ascii")

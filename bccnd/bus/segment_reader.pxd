@@ -1,10 +1,9 @@
 cimport cython
-from bccnd.core.tracker_log cimport TrackerLog
 from bccnd.core.counters cimport Histogram, SegmentCounters
 from bccnd.core.ingress cimport Ingress
-from bccnd.native.inflight cimport InflightState
 from bccnd.native.sockio cimport Receiver
-from bccnd.bus.fanout cimport Clients
+from bccnd.bus.fanout cimport Fanout
+from bccnd.bus.input_transaction cimport InputTransaction
 
 cdef long long LATE_NS
 cdef long long MAX_WAIT_NS
@@ -16,12 +15,10 @@ cdef class SegmentReader:
     cdef SegmentCounters _counters
     cdef object _peers
     cdef Ingress _ingress
-    cdef Clients _clients
+    cdef Fanout _fanout
     cdef Histogram _forward
-    cdef object _limited
     cdef bint _late
-    cdef InflightState _inflight
-    cdef TrackerLog _tracker_log
+    cdef InputTransaction _transaction
 
     cpdef bint drain(self, int rounds=*) except -1
     @cython.locals(

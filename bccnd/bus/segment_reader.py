@@ -1,6 +1,6 @@
-"""What the segments' sockets hold: taken batch by batch, judged, delivered and timed.
+"""Reads segments: takes datagrams in batches, judges them, delivers them and records how long that took.
 
-Law: a socket is drained before anything is sent that can wait for it, and never for so long that clients starve;
+Invariant: a socket is drained before anything is sent that can wait for it, but never for so long that clients starve;
 clocks are read once per batch.
 """
 
@@ -11,43 +11,42 @@ import time
 from typing import Final
 
 from bccnd import log
-from bccnd.bus.fanout import Clients
+from bccnd.bus.fanout import Fanout
+from bccnd.bus.input_transaction import InputTransaction
 from bccnd.core.counters import Histogram
 from bccnd.core.ingress import Ingress
-from bccnd.core.tracker_log import TrackerLog
-from bccnd.native.inflight import InflightState
 from bccnd.native.sockio import BATCH
 from bccnd.net.segment import Segment
 
 #: batches taken from one segment before clients have their turn
 ROUNDS: Final = 8
-#: nanoseconds from which on a datagram has waited for us: longer than a batch takes, far below any horizon
+#: nanoseconds from which on a datagram was late: longer than a batch takes, far below any horizon
 LATE_NS: Final = 250_000_000
-#: nanoseconds that a datagram may have waited for us: longer than a restart takes, shorter than a clock is set by
+#: nanoseconds that a datagram may have waited: longer than a restart takes, shorter than a clock is set by
 MAX_WAIT_NS: Final = 60_000_000_000
 
 
 class SegmentReader:
-    """The way of datagrams from a segment to the clients. ``forward`` gets the seconds from the kernel's stamp to the
-    clients' sockets."""
+    """Takes the datagrams of one segment to the clients.
+
+    ``forward`` gets the seconds from the kernel's receive stamp to the clients' sockets.
+    """
 
     def __init__(
         self,
         segment: Segment,
         ingress: Ingress,
-        clients: Clients,
+        fanout: Fanout,
         forward: Histogram,
-        inflight: InflightState | None = None,
-        tracker_log: TrackerLog | None = None,
+        transaction: InputTransaction,
     ) -> None:
-        self._inflight = inflight
-        self._tracker_log = tracker_log
+        self._transaction = transaction
         self._segment = segment
         self._receiver = segment.receiver
         self._counters = segment.counters
         self._peers = segment.peers
         self._ingress = ingress
-        self._clients = clients
+        self._fanout = fanout
         self._forward = forward
         self._late = False
 
@@ -58,9 +57,9 @@ class SegmentReader:
         self.drain()
 
     def drain(self, rounds: int = ROUNDS) -> bool:
-        """Take what the socket holds, at most so many batches; True when there may be more."""
+        """Process what the socket holds, at most so many batches; return whether there may be more."""
         more = self._take(rounds)
-        self._clients.send_batches()
+        self._fanout.send_batches()
         return more
 
     def _take(self, rounds: int) -> bool:
@@ -84,15 +83,12 @@ class SegmentReader:
             stamp = self._receiver.stamp_ns() or wall
             now = time.monotonic()
             waited = wall - stamp
-            # A clock on the wall that was set in the meantime is not taken at its word.
+            # A longer wait means that the wall clock was set.
             late = LATE_NS < waited < MAX_WAIT_NS
             one_by_one = late or self._late
             if one_by_one and 0 < waited < MAX_WAIT_NS:
                 now -= waited * 1e-9
-            if self._inflight is not None:
-                self._inflight.say_when(now)
-                if self._tracker_log is not None:
-                    self._tracker_log.serial = self._inflight.serial
+            self._transaction.begin(now)
             if one_by_one:
                 stamps = [self._receiver.stamp_ns(number) for number in range(len(datagrams))]
                 stamps[0] = stamp
@@ -100,9 +96,9 @@ class SegmentReader:
             else:
                 deliveries = self._ingress.feed(self._counters, datagrams, self._peers, now, stamp)
             if deliveries:
-                self._clients.deliver(deliveries)
+                self._fanout.deliver(deliveries)
                 self._forward.add((time.time_ns() - stamp) * 1e-9)
-            self._clients.settle()
+            self._transaction.commit()
             if late != self._late:
                 self.expect_late(late)
             if len(datagrams) < BATCH:
@@ -110,6 +106,6 @@ class SegmentReader:
         return True
 
     def expect_late(self, late: bool) -> None:
-        """Whether what comes next may have waited for us, and is to be judged by when it came, each for itself."""
+        """Judge each of the next datagrams by the time at which it came."""
         self._late = late
         self._receiver.stamp_all(late)

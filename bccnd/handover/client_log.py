@@ -1,7 +1,7 @@
-"""What is known of a client, written down as it happens, for the daemon that comes after us.
+"""Log of one client's subscriptions, modes and queue, read by the next daemon.
 
-Law: what is done to a client is written down before it counts as done; the order of both is what makes every message
-reach it once. Source: `core.client_records` for what is written, `native.inflight_layout` for what counts.
+Invariant: a change is logged before it is counted in the input being processed; this order makes every message reach
+the client once. Source: `core.client_records` for the records, `native.inflight_layout` for the counts.
 """
 
 from __future__ import annotations
@@ -15,60 +15,59 @@ from bccnd.native.inflight import InflightState
 
 
 class ClientLog:
-    """Nothing is kept. `StoredClientLog` does; what it does is said here."""
+    """Logs nothing. `StoredClientLog` writes what is described here."""
 
-    #: bytes that are known of the client by now
+    #: bytes logged so far
     length = 0
-    #: where it stands in the ledger
+    #: its slot in the state of the input being processed
     slot = -1
 
-    def holds(self, pattern: bytes, times: int = 1) -> None:
-        """It has subscribed to a pattern."""
+    def subscribed(self, pattern: bytes, times: int = 1) -> None:
+        """The client has subscribed to a pattern."""
 
-    def drops(self, pattern: bytes, times: int) -> None:
-        """It holds a pattern no more."""
+    def unsubscribed(self, pattern: bytes, times: int) -> None:
+        """It has unsubscribed from a pattern."""
 
-    def asked(self, frame: bytes) -> None:
-        """It has asked to be served in another way."""
+    def requested(self, frame: bytes) -> None:
+        """It has set a mode, by this control message."""
 
-    def put(self, frame: bytes) -> None:
-        """A frame for it waits in its queue."""
+    def queued(self, frame: bytes) -> None:
+        """A frame was put into its queue."""
 
-    def lost(self) -> None:
+    def dropped(self) -> None:
         """A message for it was dropped, behind all that waits."""
 
-    def lost_here(self) -> None:
-        """The message that would have been next in its queue was dropped."""
+    def head_dropped(self) -> None:
+        """The next message of its queue was dropped."""
 
-    def untold(self) -> None:
+    def control_dropped(self) -> None:
         """A control message for it was dropped."""
 
-    def took(self, entries: int) -> None:
-        """It has taken so many entries of its queue."""
+    def sent(self, entries: int) -> None:
+        """So many entries of its queue were sent."""
 
-    def waits(self, packet: bytes) -> None:
-        """A packet of its own has to wait."""
+    def blocked(self, packet: bytes) -> None:
+        """A packet that it sent has to wait."""
 
-    def begins(self) -> None:
-        """That packet is tried again,"""
+    def retried(self) -> None:
+        """That packet is being tried again."""
 
-    def goes_on(self) -> None:
-        """and has gone on its way."""
+    def resumed(self) -> None:
+        """That packet was processed."""
 
-    def speaks(self, seq: int) -> None:
-        """The seq that it is to use next."""
+    def next_seq(self, seq: int) -> None:
+        """The sequence number of its next message."""
 
     def counts(self, **numbers: int) -> None:
-        """Numbers that the next daemon is to go on from."""
+        """Counters from which the next daemon continues."""
 
 
-#: for all clients of a daemon that is not to leave anything behind
+#: for all clients of a daemon without a descriptor store
 NOTHING = ClientLog()
 
 
 class StoredClientLog(ClientLog):
-    """Everything is kept: on a tape, and in a slot of the ledger. ``give_up`` is called when there is no memory for it;
-    nothing can be kept of this client from then on."""
+    """Writes to ``file`` and to the client's ``slot``; ``give_up`` is called when there is no memory for more."""
 
     def __init__(
         self, number: int, slot: int, fd: int, file: File, inflight: InflightState, give_up: Callable[[OSError], None]
@@ -94,43 +93,43 @@ class StoredClientLog(ClientLog):
     def _write(self, kind: int, body: bytes = b"", number: int = 0) -> None:
         self._append(client_records.record(kind, body, number, self._inflight.serial))
 
-    def holds(self, pattern: bytes, times: int = 1) -> None:
+    def subscribed(self, pattern: bytes, times: int = 1) -> None:
         self._write(client_records.HOLDS, pattern, times)
 
-    def drops(self, pattern: bytes, times: int) -> None:
+    def unsubscribed(self, pattern: bytes, times: int) -> None:
         self._write(client_records.DROPS, pattern, times)
 
-    def asked(self, frame: bytes) -> None:
+    def requested(self, frame: bytes) -> None:
         self._write(client_records.ASKED, frame)
 
-    def put(self, frame: bytes) -> None:
+    def queued(self, frame: bytes) -> None:
         self._write(client_records.PUT, frame, self._inflight.counted(self._fd) + 1)
         self._inflight.count(self._fd, 1)
 
-    def lost(self) -> None:
+    def dropped(self) -> None:
         inflight = self._inflight
         self._append(client_records.lost(1, inflight.counted(self._fd) + 1, inflight.serial))
         inflight.count(self._fd, 1)
 
-    def lost_here(self) -> None:
+    def head_dropped(self) -> None:
         self._write(client_records.LOST_HERE, number=1)
 
-    def untold(self) -> None:
+    def control_dropped(self) -> None:
         self._inflight.count(self._fd, 1)
 
-    def took(self, entries: int) -> None:
+    def sent(self, entries: int) -> None:
         self._write(client_records.TOOK, number=entries)
 
-    def waits(self, packet: bytes) -> None:
+    def blocked(self, packet: bytes) -> None:
         self._write(client_records.WAITS, packet)
 
-    def begins(self) -> None:
+    def retried(self) -> None:
         self._inflight.begin(layout.HELD, self.number, self._fd)
 
-    def goes_on(self) -> None:
+    def resumed(self) -> None:
         self._write(client_records.GOES_ON)
 
-    def speaks(self, seq: int) -> None:
+    def next_seq(self, seq: int) -> None:
         self._inflight.say_seq(self._fd, seq)
 
     def counts(self, **numbers: int) -> None:

@@ -1,7 +1,7 @@
-"""Files in memory, which outlive the daemon in systemd's keeping.
+"""Files in memory that outlive the daemon in systemd's descriptor store.
 
-Law: what was appended is there whatever happens next. A file is replaced as a whole at one moment: the new image is
-written behind the old one, and then one number says where to begin. Source: memfd_create(2), fallocate(2).
+Invariant: appended bytes survive whatever happens next. A file is replaced atomically: the new image is written behind
+the old one, then one number says where it begins. Source: memfd_create(2), fallocate(2).
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c
 
 
 def create(name: str) -> int:
-    """A new file in memory, empty. Raises OSError."""
+    """Create an empty file in memory; return its descriptor. Raises OSError."""
     return os.memfd_create(name, os.MFD_CLOEXEC)
 
 
 def map_whole(fd: int, size: int) -> mmap.mmap:
-    """The first ``size`` bytes of a file, shared with whoever maps it. Raises OSError."""
+    """Map the first ``size`` bytes of a file, shared with other processes. Raises OSError."""
     if os.fstat(fd).st_size < size:
         os.ftruncate(fd, size)
     return mmap.mmap(fd, size)
 
 
 class File:
-    """A file that only grows at its end, until it is replaced. ``grown`` is called when that would be worth while."""
+    """A file that grows at its end until it is replaced; ``grown`` is called when that is worth while."""
 
     def __init__(self, fd: int) -> None:
-        """``fd`` is an empty file, or one that another `File` wrote; it is ours to close. Raises OSError."""
+        """Take over ``fd``: an empty file, or one that another `File` has written. Raises OSError."""
         self.fd = fd
         self.grown: Callable[[], None] = lambda: None
         raw = os.pread(fd, _HEADER.size, 0)
@@ -63,36 +63,36 @@ class File:
         return os.pread(self.fd, len(self), self._start)
 
     def cut(self, size: int) -> None:
-        """Leave out what is behind the first ``size`` bytes. Raises OSError."""
+        """Keep the first ``size`` bytes only. Raises OSError."""
         self.end = self._start + size
-        # Else the rest of it would stand behind what is appended, should that be shorter.
+        # Otherwise the rest would stand behind what is appended, if that is shorter.
         os.ftruncate(self.fd, self.end)
 
     def append(self, data: bytes) -> None:
-        """Raises OSError where there is no memory."""
+        """Append bytes. Raises OSError if there is no memory."""
         self._write(data)
         self.end += len(data)
         if self.end - self._start > self._limit:
-            self._limit *= 2  # said once, should nobody do anything about it
+            self._limit *= 2  # reported once, even if it is not replaced
             self.grown()
 
     def replace(self, image: bytes) -> None:
-        """Have ``image`` in the place of all that is there. Raises OSError."""
+        """Replace the contents by ``image``. Raises OSError."""
         self._write(image)
         before, self._start = self._start, self.end
         os.pwrite(self.fd, _HEADER.pack(_MAGIC, self._start), 0)
         self.end += len(image)
         self._limit = max(WORTH, 3 * len(image))
-        # The page in which the old image began is of no use either, unless it is that of the header.
+        # The page in which the old image began is freed too, unless it holds the header.
         first, last = max(4096, before // 4096 * 4096), self._start // 4096 * 4096
         if last > first:
             _libc.fallocate(self.fd, _PUNCH_HOLE, first, last - first)
 
     def _write(self, data: bytes) -> None:
-        """Write behind the end; all of it or, as far as anybody can tell, nothing. Raises OSError."""
+        """Write behind the end: all, or nothing that a reader would see. Raises OSError."""
         written = 0
         try:
-            # Where there is no more room in the midst of it, only the next attempt says so.
+            # If room ends in the middle, only the next attempt reports it.
             while written < len(data):
                 written += os.pwrite(self.fd, data[written:] if written else data, self.end + written)
         except OSError:
@@ -101,7 +101,7 @@ class File:
             raise
 
     def close(self) -> None:
-        """It can be done twice: the descriptor may be somebody else's by then."""
+        """Close the file; a second call does nothing."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)

@@ -1,8 +1,8 @@
-"""What outlives the daemon: files in memory and connections, in the keeping of systemd, and taking them over.
+"""State that outlives the daemon: files in memory and connections in systemd's descriptor store, and their restoration.
 
-Law: there is one way to end. Whether the daemon is stopped, killed or aborted, the same things lie in the store: every
-client's connection with its log (`core.client_records`), the input being processed (`native.inflight_layout`), and
-the log of the trackers (`core.tracker_log`). What is not understood is given up, and said. Source: sd_notify(3), "FDSTORE=1".
+Invariant: whether the daemon is stopped, killed or aborted, the same descriptors are stored: each client's connection
+with its log (`core.client_records`), the input being processed (`native.inflight_layout`), and the logs of the trackers
+(`core.tracker_log`). What is not understood is dropped and reported. Source: sd_notify(3), "FDSTORE=1".
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from bccnd.handover.memfd import File, create, map_whole
 from bccnd.native import inflight_layout as layout
 from bccnd.native.inflight import InflightState
 
-#: names in the store
+#: names of descriptors in the store
 LEDGER: Final = "ledger"
 CLIENT: Final = "client-"
 SOURCES: Final = "sources-"
 _NAMED: Final = re.compile(r"(client-|sources-)([0-9]{1,18})")
-#: times that an input is worked through again; one that kills the daemon each time is given up
+#: replays of an input; one that kills the daemon each time is dropped then
 MAX_TRIES: Final = 3
-#: files of the annals at a time: the last that is whole, one that could not be finished, and the one that is written
-MAX_ANNALS: Final = 3
+#: logs of trackers at a time: the last complete one, one that could not be finished, and the one being written
+MAX_LOGS: Final = 3
 
 
 class Store(Protocol):
-    """Where descriptors are kept: see `net.service_manager`."""
+    """The descriptor store: see `net.service_manager`."""
 
     def store(self, name: str, *descriptors: int) -> bool: ...
     def forget(self, name: str) -> None: ...
 
 
-class Keeping(Protocol):
-    """A client, as far as it is kept."""
+class Storable(Protocol):
+    """What is stored of a client."""
 
     number: int
     fd: int
-    kept: Any
+    state_log: Any
 
 
 @dataclass
 class Stored:
-    """A client as it was left: its connection, what is known of it, how much it had got of the unfinished input, and
-    the seq that it is to use next."""
+    """A client of the previous daemon: its connection and records, how many messages of the unfinished input it has
+    received, and its next sequence number."""
 
     number: int
     sock: socket.socket
@@ -65,11 +65,10 @@ class Stored:
 
 
 class Handover:
-    """Keeps what is to outlive us in ``store``; takes over from ``passed`` (names and descriptors, which are ours from
-    now on) what was left there.
+    """Stores clients and logs in ``store``; reads what ``passed`` (names and descriptors) has of the previous daemon.
 
-    ``clients`` are those that were left, ``unfinished`` the input that was worked on, if there was one; ``tracker_log`` the
-    files of the sources, the oldest first; ``dropped`` says what was not understood.
+    ``clients`` are the stored clients, ``unfinished`` the input that was being processed, if any; ``tracker_log`` the
+    logs of the trackers, the oldest first; ``dropped`` lists what was not understood.
     """
 
     def __init__(
@@ -78,13 +77,13 @@ class Handover:
         self._store = store
         self._soon = soon
         self._by_number: dict[int, StoredClientLog] = {}
-        #: makes the image of a client
+        #: returns all that is known of a client as records
         self.image: Callable[[Any], bytes] = lambda _client: b""
         self.dropped: list[str] = []
         self.tracker_log: list[tuple[int, int]] = []
-        #: clients that could not be kept
+        #: clients that could not be stored
         self.unkept = 0
-        #: the client whose packet, which had to wait, is given up
+        #: the client whose blocked packet is dropped
         self._given_up = -1
         pairs: dict[int, list[int]] = {}
         ledgers = []
@@ -99,15 +98,15 @@ class Handover:
             else:
                 self._drop(f"a descriptor called {name!r}", name, fd)
         self.tracker_log.sort()
-        self.inflight, self.unfinished = self._open_ledger(ledgers)
+        self.inflight, self.unfinished = self._open_inflight(ledgers)
         self.clients = [
             one for number in sorted(pairs) if (one := self._open_client(number, pairs[number])) is not None
         ]
         taken = {one.slot for one in self.clients}
         self._next_slot = max(taken, default=-1) + 1
         self._free = [slot for slot in range(self._next_slot) if slot not in taken]
-        self._settle_who_was_sent_to()
-        # Should we end before we have begun, whoever comes then is to find what we have found.
+        self._complete_last_send()
+        # If this daemon ends before it has begun, the next one must find what this one has found.
         for one in self.clients:
             if one.slot >= 0:
                 layout.put_slot(self.inflight.memory, one.slot, self._slot_of(one))
@@ -123,9 +122,9 @@ class Handover:
             os.close(fd)
         self._store.forget(name)
 
-    # -- the ledger
+    # -- the input being processed
 
-    def _open_ledger(self, left: list[int]) -> tuple[InflightState, layout.InflightInput | None]:
+    def _open_inflight(self, left: list[int]) -> tuple[InflightState, layout.InflightInput | None]:
         unfinished = None
         for fd in left:
             if os.fstat(fd).st_size == layout.SIZE:
@@ -136,7 +135,7 @@ class Handover:
                     if unfinished is not None and layout.try_again(memory, unfinished.serial) > MAX_TRIES:
                         size = len(unfinished.packet) + sum(map(len, unfinished.datagrams))
                         what = f"{len(unfinished.datagrams)} datagrams" if unfinished.datagrams else "a client's packet"
-                        if unfinished.kind == layout.HELD:  # that packet is on tape
+                        if unfinished.kind == layout.HELD:  # that packet is in the client's log
                             self._given_up = unfinished.number
                         else:
                             what += f" ({size} bytes)"
@@ -144,7 +143,7 @@ class Handover:
                         unfinished = None
                     return InflightState(memory), unfinished
                 memory.close()
-            self._drop("a ledger of another version, and with it what was being worked on", LEDGER, fd)
+            self._drop("the state of another version, and with it the input being processed", LEDGER, fd)
         fd = create(LEDGER)
         memory = map_whole(fd, layout.SIZE)
         layout.begin(memory)
@@ -152,15 +151,15 @@ class Handover:
         os.close(fd)
         return InflightState(memory), None
 
-    def _settle_who_was_sent_to(self) -> None:
-        """The client that was being sent to may have got more than is said of it elsewhere."""
+    def _complete_last_send(self) -> None:
+        """Account for the send that was in progress: its client may have received more than its log says."""
         armed = layout.armed(self.inflight.memory)
         one = next((one for one in self.clients if armed is not None and one.slot == armed.slot), None)
         if armed is None or one is None:
             return
         if armed.length:
             if armed.taken and one.file.end == armed.length:
-                with contextlib.suppress(OSError):  # the next image of it will have that
+                with contextlib.suppress(OSError):  # its next image will have that
                     one.file.append(client_records.record(client_records.TOOK, number=armed.taken))
                 one.tape.records.append(client_records.Record(client_records.TOOK, 0, armed.taken, b""))
         elif self.unfinished is not None:
@@ -169,12 +168,12 @@ class Handover:
     # -- clients
 
     def _open_client(self, number: int, fds: list[int]) -> Stored | None:
-        """A client that was left, or None for one of which too little is there."""
+        """Read a stored client; None if too little of it is there."""
         name = f"{CLIENT}{number}"
         files = [fd for fd in fds if not stat.S_ISSOCK(os.fstat(fd).st_mode)]
         sockets = [fd for fd in fds if fd not in files and _is_connection(fd)]
         if len(sockets) != 1 or len(files) != 1 or len(fds) != 2:
-            self._drop(f"half of what belongs to connection {number}", name, *fds)
+            self._drop(f"half of connection {number}", name, *fds)
             return None
         try:
             file = File(files[0])
@@ -184,17 +183,17 @@ class Handover:
                 file.append(client_records.record(client_records.GOES_ON))
                 found.records.append(client_records.Record(client_records.GOES_ON, 0, 0, b""))
         except OSError as error:
-            self._drop(f"connection {number}: what is known of it is no file of ours ({error.strerror})", name, *fds)
+            self._drop(f"connection {number}: its log is no file of this program ({error.strerror})", name, *fds)
             return None
         if not found.size:
-            self._drop(f"connection {number}: {' '.join(found.strange) or 'nothing is known of it'}", name, *fds)
+            self._drop(f"connection {number}: {' '.join(found.strange) or 'its log is empty'}", name, *fds)
             return None
         self.dropped += [f"connection {number}: {one}" for one in found.strange]
         named = found.head.get("slot")
         slot_number, slot = -1, layout.ClientSlot(0, 0, 0, 0)
         if isinstance(named, int) and 0 <= named < layout.MAX_SLOTS:
             known = layout.slot(self.inflight.memory, named)
-            if known.number == number:  # else it is another ledger, in which it had no slot
+            if known.number == number:  # otherwise the state is another one, in which it had no slot
                 slot_number, slot = named, known
         had, seq = 0, slot.seq
         unfinished = self.unfinished
@@ -202,7 +201,7 @@ class Handover:
             had = slot.got if slot.serial == unfinished.serial else 0
             had = max([had, *(one.got for one in found.records if one.serial == unfinished.serial)])
             if unfinished.kind != layout.DATAGRAMS and unfinished.number == number:
-                # It will be worked through again as a whole, from where its client stood before.
+                # It will be replayed as a whole, from the state before it.
                 seq = unfinished.seq
                 records = found.records
                 records[:] = [
@@ -216,12 +215,12 @@ class Handover:
 
     @property
     def last_number(self) -> int:
-        """The highest number that a client has had so far."""
+        """Return the highest number that a client has had so far."""
         known = layout.number_at(self.inflight.memory, layout.AT_CLIENTS)
         return max(known, *(one.number for one in self.clients), 0)
 
-    def keep(self, client: Keeping) -> None:
-        """From now on a client outlives us."""
+    def keep(self, client: Storable) -> None:
+        """Store a client, so that it outlives this process."""
         fd = -1
         try:
             fd = create(f"{CLIENT}{client.number}")
@@ -240,12 +239,12 @@ class Handover:
         layout.put_slot(self.inflight.memory, slot, layout.ClientSlot(client.number, 0, 0, 0))
         self._begin(client, slot, file)
         name = f"{CLIENT}{client.number}"
-        if client.kept is not NOTHING and not self._store.store(name, client.fd, file.fd):
+        if client.state_log is not NOTHING and not self._store.store(name, client.fd, file.fd):
             self.forget(client)
             self._not_kept(OSError(0, "systemd does not take its connection"))
 
-    def resume(self, client: Keeping, stored: Stored) -> None:
-        """A client that was left goes on to outlive us."""
+    def resume(self, client: Storable, stored: Stored) -> None:
+        """Store a restored client again."""
         slot = stored.slot if stored.slot >= 0 else self._take_slot()
         if slot < 0:
             self._store.forget(f"{CLIENT}{client.number}")
@@ -256,7 +255,7 @@ class Handover:
         self._begin(client, slot, stored.file)
 
     def _take_slot(self) -> int:
-        """A slot that nobody has; -1 where there is none."""
+        """Return a free slot; -1 if there is none."""
         if self._free:
             return heappop(self._free)
         if self._next_slot >= layout.MAX_SLOTS:
@@ -264,7 +263,7 @@ class Handover:
         self._next_slot += 1
         return self._next_slot - 1
 
-    def _begin(self, client: Keeping, slot: int, file: File) -> None:
+    def _begin(self, client: Storable, slot: int, file: File) -> None:
         self.inflight.assign(client.fd, slot)
 
         def give_up(error: OSError) -> None:
@@ -272,7 +271,7 @@ class Handover:
             self._not_kept(error)
 
         def renew() -> None:
-            if client.kept is not kept:
+            if client.state_log is not kept:
                 return
             try:
                 file.replace(self.image(client))
@@ -280,7 +279,7 @@ class Handover:
                 give_up(error)
 
         kept = StoredClientLog(client.number, slot, client.fd, file, self.inflight, give_up)
-        client.kept = kept
+        client.state_log = kept
         self._by_number[client.number] = kept
         file.grown = lambda: self._soon(renew)
         renew()
@@ -289,61 +288,63 @@ class Handover:
         self.unkept += 1
         log.event(
             "not_kept",
-            f"the connection of a client will not outlive a restart of this daemon: {error.strerror}",
+            f"the connection of a client will not survive a restart of this daemon: {error.strerror}",
             about="client",
             remedy="raise FileDescriptorStoreMax=, LimitNOFILE= or MemoryMax= of the service",
             error=error.strerror or "",
             drop="clients_not_kept",
         )
 
-    def forget(self, client: Keeping) -> None:
-        """A client is gone, or cannot be kept any more."""
+    def forget(self, client: Storable) -> None:
+        """Remove a client that has gone, or that cannot be stored any more."""
         kept = self._by_number.pop(client.number, None)
         if kept is None:
             return
-        client.kept = NOTHING
+        client.state_log = NOTHING
         self._store.forget(f"{CLIENT}{client.number}")
         self.inflight.release(client.fd)
         if layout.number_at(self.inflight.memory, layout.AT_ARMED) == kept.slot + 1:
-            # What was sent last was sent to this one, and not to whoever has its slot next.
+            # The last send was to this client, not to the next one with its slot.
             layout.put_number(self.inflight.memory, layout.AT_ARMED, 0)
         layout.put_slot(self.inflight.memory, kept.slot, layout.ClientSlot(0, 0, 0, 0))
         heappush(self._free, kept.slot)
         kept.file.close()
 
     def refuse(self, stored: Stored, why: str) -> None:
-        """A client that was left cannot be served."""
+        """Drop a stored client that cannot be served."""
         self.dropped.append(f"connection {stored.number}: {why}")
         stored.sock.close()
         stored.file.close()
         self._store.forget(f"{CLIENT}{stored.number}")
 
-    # -- sources
+    # -- logs of trackers
 
     def take_tracker_logs(self) -> Iterator[bytes]:
-        """What was written down of the sources, the oldest first."""
+        """Yield the logs of the trackers, the oldest first."""
         for _, fd in self.tracker_log:
             yield os.pread(fd, os.fstat(fd).st_size, 0)
 
     def new_tracker_log(self) -> Callable[[bytes], int]:
-        """Begin another file for the annals; those that were there are still needed, but for the later ones of more
-        than `MAX_ANNALS`: these could not be written to the end. What writes to it. Raises OSError."""
+        """Begin another log of the trackers; return the function that writes to it. Raises OSError.
+
+        The older logs are still needed, except the later ones beyond `MAX_LOGS`, which could not be completed.
+        """
         number = max((number for number, _ in self.tracker_log), default=0) + 1
-        for old, fd in self.tracker_log[MAX_ANNALS - 1 :]:
-            self._forget_annals(old, fd)
-        del self.tracker_log[MAX_ANNALS - 1 :]
+        for old, fd in self.tracker_log[MAX_LOGS - 1 :]:
+            self._forget_log(old, fd)
+        del self.tracker_log[MAX_LOGS - 1 :]
         fd = create(f"{SOURCES}{number}")
         self.tracker_log.append((number, fd))
         self._store.store(f"{SOURCES}{number}", fd)
         return lambda data: os.write(fd, data)
 
     def drop_old_tracker_logs(self) -> None:
-        """All that is in older files is in the last one too."""
+        """Remove the older logs: the last one is complete."""
         for number, fd in self.tracker_log[:-1]:
-            self._forget_annals(number, fd)
+            self._forget_log(number, fd)
         del self.tracker_log[:-1]
 
-    def _forget_annals(self, number: int, fd: int) -> None:
+    def _forget_log(self, number: int, fd: int) -> None:
         self._store.forget(f"{SOURCES}{number}")
         with contextlib.suppress(OSError):
             os.close(fd)

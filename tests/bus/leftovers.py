@@ -14,7 +14,7 @@ def every_charge_is_what_is_kept(hub: Hub) -> None:
         assert {one.peer.uid for one in own} == {account.uid}
         assert hub.bus.quota.account(account.uid) is account
         assert account.clients == len(own)
-        waits = sum(len(one.waits) + ENTRY for one in own if one.waits is not None)
+        waits = sum(len(one.blocked_packet) + ENTRY for one in own if one.blocked_packet is not None)
         assert account.queue_bytes == waits + sum(one.queue.memory for one in own)
         assert account.subscriptions == sum(one.subscriptions for one in own)
         assert client.subscriptions == sum(hub.routes.patterns(client.fd).values())
@@ -33,8 +33,8 @@ def nothing_is_left(hub: Hub) -> None:
     for tree in (*hub.routes._plain.values(), hub.routes._bus, hub.routes._secret, hub.routes._tap):
         assert not tree._trees
     assert hub.bus.queue_bytes == 0
-    assert hub.bus._waiting._held == {}
-    assert hub.bus._clients._waiting == hub.bus._clients._blockers == hub.bus._clients._batched == set()
+    assert hub.bus.backpressure._blocked == {}
+    assert hub.bus.queues.waiting == hub.bus.queues.blockers == hub.bus.queues.batched == set()
     hub.bus.quota._forget_who_left(float("inf"))
     assert len(hub.bus.quota) == 0
     assert hub.egress._speakers == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.access import Access, Admission, Allowed, Rights, Rule, by_mode, by_user, everybody
+from bccnd.bus.access import Access, Admission, Allowed, Rights, Rule, admit_all, by_mode, by_user
 from bccnd.core import frames
 from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
@@ -240,15 +240,15 @@ def test_the_mode_of_an_abstract_address_holds_for_those_who_connect(
             hub.turn()
             assert refused.hear() == b"CMSG !/bccn/error\0not_admitted "
             assert refused.ended()
-        assert hub.connect(checker=1).all() == []
+        assert hub.connect(entrance=1).all() == []
         assert hub.bus.counters.refused["not_admitted"] == 2 - len(admitted)
         assert len(hub.bus.quota) == 1 + len(admitted)
 
 
 def test_every_entrance_admits_whom_it_is_for_and_speaks_its_own_dialect(tmp_path: Path) -> None:
-    checkers: list[tuple[str, Admission]] = [("broker", by_user([ANN.uid])), ("sbus-dot", everybody)]
+    checkers: list[tuple[str, Admission]] = [("broker", by_user([ANN.uid])), ("sbus-dot", admit_all)]
     with Hub(tmp_path, others=checkers) as hub:
-        ann, bob, here = hub.connect(b"a/+", who=ANN, checker=1), hub.connect(b"a.", who=BOB), hub.connect(b"a/")
+        ann, bob, here = hub.connect(b"a/+", who=ANN, entrance=1), hub.connect(b"a.", who=BOB), hub.connect(b"a/")
         turned_away = hub.knock(BOB, 1)
         assert turned_away.hear() == b"CMSG !/bccn/error\0not_admitted "
         for key in (b"a/b", b"a.b", b"a/b/c", b"a/+"):
@@ -342,7 +342,7 @@ def test_rules_change_while_a_publisher_waits_and_hold_for_what_it_sends_then(to
     ann.publish(b"a", b"1")
     ann.publish(b"b", b"2")
     town.settle()
-    assert ann.client.held is not None
+    assert ann.client.resume is not None
     town.reload(rules=[Rule(uid=ANN.uid, publish=(b"b",))])
     packets = blocker.all() + blocker.all()
     assert refusals(ann.all()) == [(b"not_permitted", b"a")]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from bccnd.bus.backlog import Backlog
-from bccnd.bus.fanout import HARD_PRESSED
+from bccnd.bus.send_queues import HARD_PRESSED
 from tests.support import Hub, Peer, turn_until
 
 
@@ -29,7 +29,7 @@ class Source:
 
 def catch_up(hub: Hub, source: Source, patience: float) -> list[Source]:
     done: list[Source] = []
-    Backlog(hub.loop, hub.bus.fanout, patience, done.append).begin([source])  # type: ignore[arg-type, list-item]
+    Backlog(hub.loop, hub.bus.queues, patience, done.append).drain([source])  # type: ignore[arg-type, list-item]
     return done
 
 
@@ -61,9 +61,9 @@ def fill(hub: Hub, peer: Peer) -> None:
 def test_who_had_kept_up_is_waited_for_while_he_reads(hub: Hub) -> None:
     peer = hub.connect()
     source = Source(3)
-    catch = Backlog(hub.loop, hub.bus.fanout, 60.0, lambda _intake: None)
+    catch = Backlog(hub.loop, hub.bus.queues, 60.0, lambda _intake: None)
     fill(hub, peer)
-    catch.begin([source])  # type: ignore[list-item]
+    catch.drain([source])  # type: ignore[list-item]
     # Who reads nothing for a while holds nobody up.
     turn_until(hub.loop, lambda: not source.left, "the rest")
     assert source.taken[0] - peer.client.progress >= HARD_PRESSED

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from bccnd.bus.fanout import BusLimits
+from bccnd.bus.client import BusLimits
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
@@ -66,7 +66,7 @@ def nothing_waits(hub: Hub) -> None:
     for account in hub.bus.quota:
         assert account.queue_bytes == 0
     assert hub.bus.queue_bytes == 0
-    assert hub.bus._clients._waiting == set()
+    assert hub.bus.queues.waiting == set()
 
 
 class Wire:
@@ -89,7 +89,7 @@ def test_what_comes_in_one_round_comes_in_one_packet_and_only_while_it_is_wanted
     one = hub.connect(b"a")
     for wanted in (False, True, True, False, False, True):
         batch(hub, one, wanted=wanted)
-        assert hub.bus._clients._batched == ({one.client.fd} if wanted else set())
+        assert hub.bus.queues.batched == ({one.client.fd} if wanted else set())
         for count in (2, 5, 1, 100):
             from_segment(hub, [one], numbered(0, count))
             assert one.all() == ([frames.batch(numbered(0, count))] if wanted else numbered(0, count))
@@ -204,7 +204,7 @@ def test_who_has_asked_to_be_ended_is_ended_and_the_others_get_all_of_it(narrow:
     assert set(lost) <= {"client_ended", "client_gone"}
     # Each message is accounted for, three times.
     assert narrow.bus.counters.deliveries + sum(lost.values()) == 3 * count
-    assert narrow.bus._clients._batched == {other.client.fd for other in (three[0], three[2])}
+    assert narrow.bus.queues.batched == {other.client.fd for other in (three[0], three[2])}
     nothing_waits(narrow)
 
 
@@ -221,7 +221,7 @@ def test_who_waits_loses_nothing(
     # More than the queue has places for, and all of it is read at once.
     publisher.send(*numbered(count, 200))
     narrow.settle()
-    assert publisher.client.held is not None
+    assert publisher.client.resume is not None
     assert one.client.queue.messages == waiting
     in_place(collect(one, count + 200), list(range(count + 200)))
     assert dropped(narrow) == {}
@@ -282,7 +282,7 @@ def test_what_is_for_a_client_that_has_left_is_counted_message_by_message(hub: H
     batch(hub, one, wanted=together)
     one.close()
     hub.bus.deliver(to([one, other], numbered(0, 7)))
-    hub.bus._clients.send_batches()
+    hub.bus.fanout.send_batches()
     assert other.waiting() == numbered(0, 7)
     assert (hub.bus.counters.deliveries, dropped(hub)) == (7, {"client_gone": 7})
 
@@ -290,7 +290,7 @@ def test_what_is_for_a_client_that_has_left_is_counted_message_by_message(hub: H
 def test_who_is_ended_with_a_batch_open_gets_what_it_was_due_before(hub: Hub) -> None:
     one, other = batched(hub, b"a"), batched(hub, b"a")
     hub.bus.deliver(to([one, other], numbered(0, 3)))
-    hub.bus._end(one.client, "slow", "it is to be")
+    hub.bus.end(one.client, "slow", "it is to be")
     hub.bus.deliver(to([other], numbered(3, 2)))
     assert one.waiting() == [frames.batch(numbered(0, 3))]
     assert one.ended()
@@ -309,7 +309,7 @@ def test_whoever_gets_the_descriptor_of_one_who_left_gets_nothing_of_his(hub: Hu
     if when == "before":
         hub.bus.deliver(to([one, witness], numbered(2, 3)))
     other = hub.knock()
-    hub.bus._end(one.client)
+    hub.bus.end(one.client)
     # As if it had been closed and opened again within the round.
     one.client.sock.close()
     turn_until(hub.loop, lambda: fd in hub.bus.clients, "another one behind this descriptor")
@@ -318,7 +318,7 @@ def test_whoever_gets_the_descriptor_of_one_who_left_gets_nothing_of_his(hub: Hu
         hub.bus.deliver(to([witness], numbered(2, 3)))
     assert other.all() == []
     assert numbers(witness.all()) == list(range(5))
-    assert fd not in hub.bus._clients._batched
+    assert fd not in hub.bus.queues.batched
     wire = Wire(hub)
     wire.bring("b", b"1", b"2")
     assert other.waiting() == [b"MSG b\x001", b"MSG b\x002"]
@@ -411,7 +411,7 @@ def test_whoever_is_in_batch_mode_and_when_everybody_gets_what_is_due_in_its_pla
             one.read(1)
         for one in readers:
             assert accounted(one.got) == len(one.due)
-            assert gaps(one.got) == one.peer.client.loss
+            assert gaps(one.got) == one.peer.client.lost
             if one.order == b"queue":
                 in_place(one.got, [numbers([frame])[0] for frame in one.due])
             else:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bccnd.bus.fanout import HARD_MODES, SOFT_MODES
+from bccnd.bus.client import HARD_MODES, SOFT_MODES
 from bccnd.core import frames
 from bccnd.core.identity import MAX_TAG
 from bccnd.core.send_queue import ENTRY, ORDERS
@@ -101,10 +101,10 @@ def test_the_last_word_counts(hub: Hub) -> None:
             one.send(frames.request(frames.SOFT + soft), frames.request(frames.HARD + hard))
             one.all()
             assert (one.client.soft, one.client.hard) == (soft, hard)
-            assert (one.client.fd in hub.bus._clients._blockers) is (b"block" in (soft, hard))
+            assert (one.client.fd in hub.bus.queues.blockers) is (b"block" in (soft, hard))
     one.close()
     hub.turn()
-    assert hub.bus._clients._blockers == set()
+    assert hub.bus.queues.blockers == set()
 
 
 BAD_TAGS = [b"x" * (MAX_TAG + 1), b"a/b", b"/", b"a b", b"a:b", b"a|b", b"*", b"?", b"!", b"\0", b"a\0", b"\xff", b"\n"]
@@ -120,8 +120,8 @@ def test_a_bad_tag_is_told_and_the_one_before_stays(hub: Hub) -> None:
 
 
 def test_who_may_tap_may_trace_and_others_are_told(town: Hub) -> None:
-    town.bus._control._handlers[frames.TRACE] = town.bus._control._on_trace
-    town.bus._control._trace = traced
+    town.bus.control._handlers[frames.TRACE] = town.bus.control._on_trace
+    town.bus.control._trace = traced
     root, ann = town.connect(), town.connect(who=ANN)
     root.send(frames.request(frames.TRACE, b"x" * 7))
     assert root.all() == [b'CMSG !/bccn/trace\0{"verdict": "accepted", "size": 7}']

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.access import Rule, everybody
+from bccnd.bus.access import Rule, admit_all
 from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
@@ -27,7 +27,7 @@ class Bridge:
         self.broadcast: list[bytes] = []
         self.ingress = Ingress(make_checker("none", ()), hub.sources, AnonymousDedup(2.0), hub.routes)
         sinks = (hub.bus.fanout, ["nng"], read_report, no_report, self.broadcast.append)
-        self.links = hub.bus.links = GatewayLinks(self.ingress, *sinks, copies=1, inflight=None)
+        self.links = hub.bus.links = GatewayLinks(self.ingress, *sinks, copies=1, transaction=hub.bus.transaction)
 
     def verdicts(self) -> dict[str, int]:
         (counters,) = self.links.counters
@@ -53,7 +53,7 @@ def taken(peer: Peer) -> list[tuple[int, bytes]]:
     for packet in peer.all():
         verb, key, payload = frames.read(packet)
         assert (verb, key) == (frames.MSG, frames.LINK)
-        found.append(frames.read_passed(payload))
+        found.append(frames.read_forwarded(payload))
     return found
 
 
@@ -100,7 +100,7 @@ def test_malformed_packets_and_other_links_are_refused(bridge: Bridge) -> None:
 
 def test_carrying_takes_a_right(tmp_path: Path) -> None:
     rules = [Rule(uid=ANN.uid, link=True), Rule(uid=BOB.uid, link=False, tap=True)]
-    with Hub(tmp_path, rules=rules, others=[("path", everybody)]) as hub:
+    with Hub(tmp_path, rules=rules, others=[("path", admit_all)]) as hub:
         bridge = Bridge(hub)
         ann, bob = hub.connect(who=ANN), hub.connect(who=BOB)
         for peer in (ann, bob):

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from bccnd.bus.access import Rule
-from bccnd.bus.fanout import HARD_MODES, SOFT_MODES, BusLimits
+from bccnd.bus.client import HARD_MODES, SOFT_MODES, BusLimits
 from bccnd.core import frames
 from bccnd.core.quota import UserLimits
 from tests.bus.leftovers import every_charge_is_what_is_kept, nothing_is_left
@@ -314,7 +314,7 @@ def test_every_client_gets_exactly_what_is_due_and_nothing_is_left_at_the_end(tm
                 checker = chance.randrange(len(checkers)) if who is None else chance.randrange(1, len(checkers))
                 if sum(one.who == who for one in model.accounts) < 4 and len(model.accounts) < 9:
                     # One process of ours is many clients with one name; they differ in their tags only.
-                    peer = hub.connect(who=who, checker=checker)
+                    peer = hub.connect(who=who, entrance=checker)
                     if who is None:
                         base = b"relay01/%b/%d" % (Path("/proc/self/comm").read_bytes().rstrip(b"\n"), os.getpid())
                     else:
@@ -420,7 +420,7 @@ def test_where_publishers_wait_every_message_is_accounted_for_once_in_its_order(
             return (
                 earlier + hub.bus.counters.published == sum(published)
                 and not hub.bus.queue_bytes
-                and not hub.bus._waiting._held
+                and not hub.bus.backpressure._blocked
             )
 
         turn_until(hub.loop, settled, "everything to be published and to be read")
@@ -430,11 +430,11 @@ def test_where_publishers_wait_every_message_is_accounted_for_once_in_its_order(
         for number, reader in enumerate(readers):
             found = messages(got[number], b"a")
             assert len(found) + gaps(got[number]) == sum(published)
-            assert reader.client.loss == gaps(got[number])
+            assert reader.client.lost == gaps(got[number])
             for place in range(len(publishers)):
                 mine = [int(payload.split()[1]) for payload in found if payload.startswith(b"%d " % place)]
                 assert mine == sorted(set(mine))
-        assert lost + sum(dropped(hub).values()) == sum(reader.client.loss for reader in readers)
+        assert lost + sum(dropped(hub).values()) == sum(reader.client.lost for reader in readers)
         for peer in (*readers, *publishers):
             peer.close()
         turn_until(hub.loop, lambda: not hub.bus.clients)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.access import everybody
-from bccnd.bus.fanout import HARD_MODES, SOFT_MODES, BusLimits
+from bccnd.bus.access import admit_all
+from bccnd.bus.client import HARD_MODES, SOFT_MODES, BusLimits
 from bccnd.core import frames
 from bccnd.core.quota import UserLimits
 from tests.bus import packets as net_packets
@@ -25,7 +25,7 @@ clog = partial(net_packets.clog, tail=PART)
 
 
 def is_held(peer: Peer) -> bool:
-    return peer.client.held is not None
+    return peer.client.resume is not None
 
 
 def blocked(hub: Hub, soft: str = "block", hard: str = "") -> tuple[Peer, Peer, int]:
@@ -40,7 +40,7 @@ SELDOM = 0.01
 
 
 def rated(folder: Path, rate: float) -> Hub:
-    return Hub(folder, limits=BusLimits(user=UserLimits(rate=rate)), others=[("path", everybody)])
+    return Hub(folder, limits=BusLimits(user=UserLimits(rate=rate)), others=[("path", admit_all)])
 
 
 def let_pass(hub: Hub, peer: Peer, seconds: float) -> None:
@@ -60,7 +60,7 @@ def test_with_soft_discard_nothing_waits_but_the_gap(small: Hub) -> None:
     assert numbers(packets) == list(range(len(packets) - 1))
     assert packets[-1] == frames.gap(50 - len(packets) + 1)
     assert dropped(small) == {"not_queued": gaps(packets)}
-    assert one.client.loss == gaps(packets)
+    assert one.client.lost == gaps(packets)
     from_segment(small, [one], [b"MSG a\x009999"])
     assert numbers(one.all()) == [9999]
 
@@ -282,7 +282,7 @@ def test_a_client_that_no_longer_blocks_lets_publishers_go_on(small: Hub, cause:
         mode(one, soft=cause)
     assert numbers(collect(other, 1)) == [count]
     assert publisher.all() == []
-    assert small.bus._waiting._held == {}
+    assert small.bus.backpressure._blocked == {}
     if cause in ("queue", "discard"):
         packets = one.all()
         assert numbers(packets)[:count] == list(range(count))
@@ -480,7 +480,7 @@ def test_in_every_mode_all_that_was_sent_is_got(small: Hub, soft: str, hard: str
         # Where publishers wait the segment overtakes them.
         for series in ([it for it in found if it < 5000], [it for it in found if it >= 5000]):
             assert order != "queue" or series == sorted(series)
-        assert gaps(packets) == sum(dropped(small).values()) == one.client.loss
+        assert gaps(packets) == sum(dropped(small).values()) == one.client.lost
         assert refusals(packets) == []
     assert publisher.all() == []
     assert small.bus.counters.published == 120

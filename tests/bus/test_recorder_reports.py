@@ -8,7 +8,7 @@ from unittest.mock import Mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.bus.access import Rule, everybody
+from bccnd.bus.access import Rule, admit_all
 from bccnd.bus.recorder_reports import MAX_REPORT, RECORDED, RecorderReports, report_of
 from bccnd.core import frames
 from bccnd.core.counters import MAX_COUNT
@@ -51,7 +51,7 @@ def test_a_malformed_report_is_refused_and_unknown_names_bring_nothing() -> None
 def test_a_report_takes_the_right_to_tap(tmp_path: Path) -> None:
     recorders, named = RecorderReports(), RECORDED[0]
     rules = [Rule(uid=ANN.uid, tap=True), Rule(uid=BOB.uid, tap=False)]
-    with Hub(tmp_path, rules=rules, others=[("path", everybody)]) as hub:
+    with Hub(tmp_path, rules=rules, others=[("path", admit_all)]) as hub:
         hub.bus.recorders = recorders
         ann, bob = hub.connect(who=ANN), hub.connect(who=BOB)
         for peer in (ann, bob):

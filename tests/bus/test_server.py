@@ -13,8 +13,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from bccnd.bus.client import BusLimits
 from bccnd.bus.control import PAGE
-from bccnd.bus.fanout import BusLimits
 from bccnd.bus.server import PORTION, TURN
 from bccnd.core import frames
 from bccnd.core.counters import ERROR_REASONS
@@ -262,7 +262,7 @@ def test_the_queue_of_a_client_that_asks_without_reading_is_bounded(small: Hub) 
     small.turn()
     assert len(one.client.queue) <= 2 * 20
     assert one.client.queue.bytes <= 100_000
-    assert one.client.loss == 0
+    assert one.client.lost == 0
     # When it reads at last, it is served again.
     one.publish(b"a", b"x")
     one.waiting()
@@ -441,14 +441,14 @@ def test_a_bug_met_by_one_client_ends_that_client_only(
     hub: Hub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = hub.connect(b"a"), hub.connect(b"a")
-    original = hub.bus._take
+    original = hub.bus.process_packet
 
     def stumbles(client: Any, packet: bytes) -> None:
         if packet.endswith(b"stumble"):
             raise ZeroDivisionError
         original(client, packet)
 
-    monkeypatch.setattr(hub.bus, "_take", stumbles)
+    monkeypatch.setattr(hub.bus, "process_packet", stumbles)
     one.publish(b"a", b"stumble")
     hub.turn()
     assert one.ended()

@@ -17,8 +17,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from bccnd.bus.access import Rule, everybody
-from bccnd.bus.fanout import BusLimits, Client
+from bccnd.bus.access import Rule, admit_all
+from bccnd.bus.client import BusLimits, Client
+from bccnd.bus.restore import replay_input, restore_clients
 from bccnd.bus.segment_reader import SegmentReader
 from bccnd.bus.server import Bus, Entrance
 from bccnd.core import frames
@@ -32,7 +33,9 @@ from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
-from bccnd.core.tracker_log import TrackerLog, replay
+from bccnd.core.tracker_log import TrackerLog
+from bccnd.core.tracker_replay import replay
+from bccnd.core.tracker_snapshot import start_log
 from bccnd.errors import BadFrame
 from bccnd.handover.restore import Handover
 from bccnd.native.inflight_layout import InflightInput
@@ -174,7 +177,7 @@ class Site(Hub):
             own = listener.dup()
             own.setblocking(False)
             undo.append(own.close)
-            entrances.append(Entrance(own, DIALECTS[name], everybody))
+            entrances.append(Entrance(own, DIALECTS[name], admit_all))
         bus = self.bus = Bus.__new__(Bus)
         undo.append(partial(_drop_bus, bus))
         bus.__init__(  # type: ignore[misc]
@@ -199,19 +202,19 @@ class Site(Hub):
             clock_us=time.time_ns() // 1000,
             skip_serial=unfinished.serial if unfinished is not None else 0,
         )
-        self.tracker_log = TrackerLog(
+        self.tracker_log = start_log(
             self.sources, self.anonymous, self.liveness, handover.new_tracker_log(), time.monotonic()
         )
-        self.ingress.tracker_log = self.tracker_log
-        had = bus.restore()
+        self.ingress.tracker_log = bus.transaction.tracker_log = self.tracker_log
+        had = restore_clients(bus, handover)
         if unfinished is not None:
-            bus.replay_input(unfinished, had, self._feed_again)
+            replay_input(bus, handover, unfinished, had, self._feed_again)
         if self.options is not None and self.wire is not None:
             segment = self.segment = Segment(self.options, self.wire.dup())
             undo.append(segment.close)
             segment.receive_into(handover.inflight, 0)
             self.counters = segment.counters
-            intake = SegmentReader(segment, self.ingress, bus.fanout, Histogram(), handover.inflight, self.tracker_log)
+            intake = SegmentReader(segment, self.ingress, bus.fanout, Histogram(), bus.transaction)
             self.loop.watch(intake.fileno(), READABLE, intake.on_readable)
         for peer in self._peers:
             if hasattr(peer, "client"):

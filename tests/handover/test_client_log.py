@@ -59,15 +59,15 @@ def test_what_is_said_is_written_with_the_input_in_which_it_happens(case: Case) 
     kept = case.kept
     kept.counts(published=1, lost=2)
     case.inflight.begin(layout.PACKET, 9, FD)
-    kept.holds(b"a/>")
-    kept.holds(b"b", 3)
-    kept.drops(b"a/>", 1)
-    kept.asked(b"CMSG echo/off\0")
-    kept.lost_here()
-    kept.took(7)
-    kept.waits(b"MSG k\0v")
-    kept.begins()
-    kept.goes_on()
+    kept.subscribed(b"a/>")
+    kept.subscribed(b"b", 3)
+    kept.unsubscribed(b"a/>", 1)
+    kept.requested(b"CMSG echo/off\0")
+    kept.head_dropped()
+    kept.sent(7)
+    kept.blocked(b"MSG k\0v")
+    kept.retried()
+    kept.resumed()
     assert case.records() == [
         Record(client_records.COUNTS, 0, 0, b'{"published": 1, "lost": 2}'),
         Record(client_records.HOLDS, 1, 1, b"a/>"),
@@ -89,10 +89,10 @@ def test_what_waits_is_lost_or_not_told_counts_as_got(case: Case) -> None:
     kept, inflight = case.kept, case.inflight
     inflight.begin(layout.HELD, 1)
     inflight.count(FD, 2)
-    kept.put(b"MSG a\0")
-    kept.lost()
-    kept.untold()
-    kept.put(b"MSG b\0")
+    kept.queued(b"MSG a\0")
+    kept.dropped()
+    kept.control_dropped()
+    kept.queued(b"MSG b\0")
     assert inflight.counted(FD) == 6
     assert [(one.kind, one.got, one.serial) for one in case.records()] == [
         (client_records.PUT, 3, 1),
@@ -100,7 +100,7 @@ def test_what_waits_is_lost_or_not_told_counts_as_got(case: Case) -> None:
         (client_records.PUT, 6, 1),
     ]
     inflight.begin(layout.HELD, 1)
-    kept.put(b"MSG c\0")
+    kept.queued(b"MSG c\0")
     assert (case.records()[-1].got, case.records()[-1].serial, inflight.counted(FD)) == (1, 2, 1)
 
 
@@ -115,18 +115,18 @@ def test_on_tape_comes_first(case: Case) -> None:
 
     case.file.append = watched  # type: ignore[method-assign]
     case.inflight.begin(layout.HELD, 1)
-    case.kept.put(b"MSG a\0")
-    case.kept.lost()
-    case.kept.put(b"MSG b\0")
+    case.kept.queued(b"MSG a\0")
+    case.kept.dropped()
+    case.kept.queued(b"MSG b\0")
     assert told == [(0, 0), (1, 1), (2, 2)]
 
 
 @pytest.mark.parametrize(
     ("what", "arguments"),
     [
-        *(("put", (b"MSG a\0",)), ("lost", ()), ("lost_here", ()), ("took", (1,)), ("holds", (b"a",))),
-        *(("drops", (b"a", 1)), ("asked", (b"CMSG echo/off\0",)), ("waits", (b"MSG a\0",))),
-        *(("goes_on", ()), ("counts", ())),
+        *(("queued", (b"MSG a\0",)), ("dropped", ()), ("head_dropped", ()), ("sent", (1,)), ("subscribed", (b"a",))),
+        *(("unsubscribed", (b"a", 1)), ("requested", (b"CMSG echo/off\0",)), ("blocked", (b"MSG a\0",))),
+        *(("resumed", ()), ("counts", ())),
     ],
 )
 def test_who_cannot_be_written_down_is_given_up_and_why(case: Case, what: str, arguments: tuple[object, ...]) -> None:
@@ -142,9 +142,9 @@ def send(case: Case, fd: int) -> None:
     sender = Sender(case.inflight)
     for number in range(0, 300, 3):
         sender.waited(fd, b"%d" % number, 1, case.kept.length)
-        case.kept.took(1)
+        case.kept.sent(1)
         sender.waited(fd, b"%d" % (number + 1), 2, case.kept.length)
-        case.kept.took(2)
+        case.kept.sent(2)
         if number % 60 == 0:
             case.file.replace(HEAD + client_records.record(client_records.TOOK, number=number + 3))
     signal.pause()
@@ -164,7 +164,7 @@ def test_whoever_is_killed_while_he_empties_a_queue_has_sent_what_tape_and_ledge
                 layout.put_number(memory, layout.AT_ARMED, 0)
                 # Some of these records go over the end of a page, so that they can be torn.
                 for number in range(300):
-                    case.kept.put(b"MSG a\0%d" % number + b"." * (number % 90))
+                    case.kept.queued(b"MSG a\0%d" % number + b"." * (number % 90))
                 pid = os.fork()
                 if not pid:
                     with suppress(BaseException):

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bccnd.bus.access import Rule
-from bccnd.bus.fanout import BusLimits, Client
+from bccnd.bus.client import BusLimits, Client
 from bccnd.bus.server import Bus
 from bccnd.core import bccn1, client_records, frames
 from bccnd.core.integrity import IntegrityChecker
@@ -45,7 +45,19 @@ pytestmark = [
 
 Shown = dict[str, Any]
 #: attributes of a client that it can notice
-SEEN: Final = ("identity", "base", "dialect", "since", "peer", "echo", "local", "soft", "hard", "waits", "loss")
+SEEN: Final = (
+    "identity",
+    "base",
+    "dialect",
+    "since",
+    "peer",
+    "echo",
+    "local",
+    "soft",
+    "hard",
+    "blocked_packet",
+    "lost",
+)
 
 
 @pytest.fixture
@@ -64,12 +76,12 @@ def shown(site: Site, peer: Peer, *, published: bool = True) -> Shown:
         "meta": site.routes.wants_meta(client.fd),
         "batch": site.bus.fanout.in_batch(client),
         "box": (client.queue.order, list(client.queue), client.queue.bytes, client.queue.messages),
-        "held": client.held is not None,
+        "held": client.resume is not None,
         "published": client.published if published else None,
         "seq": site.egress.next_seq(client.identity),
         "charged": (client.account.clients, client.account.subscriptions, client.account.queue_bytes),
-        "queued": client.fd in site.bus.fanout._waiting,
-        "blocks": client.fd in site.bus.fanout._blockers,
+        "queued": client.fd in site.bus.queues.waiting,
+        "blocks": client.fd in site.bus.queues.blockers,
     }
 
 
@@ -135,16 +147,16 @@ def test_numbers_of_connections_do_not_come_again(site: Site) -> None:
 
 def test_whoever_left_is_not_kept_and_his_slot_is_another_s(site: Site) -> None:
     peers = [site.connect(b"a") for _ in range(3)]
-    slots = [one.client.kept.slot for one in peers]
+    slots = [one.client.state_log.slot for one in peers]
     assert slots == [0, 1, 2]
     names = set(site.store.kept)
     peers[1].close()
     turn_until(site.loop, lambda: len(site.bus.clients) == 2)
     assert names - set(site.store.kept) == {f"client-{peers[1].client.number}"}
     site.die()
-    assert [one.client.kept.slot for one in (peers[0], peers[2])] == [0, 2]
+    assert [one.client.state_log.slot for one in (peers[0], peers[2])] == [0, 2]
     new = site.connect(b"a")
-    assert new.client.kept.slot == 1
+    assert new.client.state_log.slot == 1
     site.die()
     new.publish(b"a", b"x")
     assert [one.all() for one in (peers[0], peers[2], new)] == [[b"MSG a\0x"]] * 3
@@ -232,10 +244,10 @@ def test_an_end_on_request_pours_nothing_over_those_who_read_slowly(tmp_path: Pa
         reader.send(b"CMSG blocking/hard/block")
         site.settle()
         publisher.publish(b"a", *(b"%d" % number * 100 for number in range(60)))
-        turn_until(site.loop, lambda: publisher.client.held is not None)
+        turn_until(site.loop, lambda: publisher.client.resume is not None)
         site.stop()
         site.start()
-        assert reader.client.loss == 0
+        assert reader.client.lost == 0
         assert heard(reader, b"a", 60) == [b"%d" % number * 100 for number in range(60)]
         assert reader.all() == []
 
@@ -390,7 +402,7 @@ def test_whom_the_store_does_not_take_is_served_and_counted(site: Site, caplog: 
     assert [name for name in site.store.kept if name.startswith("client-")] == [f"client-{kept.client.number}"]
     site.store.full = False
     late = site.connect(b"a")
-    assert late.client.kept.slot == 1
+    assert late.client.state_log.slot == 1
     site.die()
     assert len(site.bus.clients) == 2
     assert all(one.ended() for one in unkept)
@@ -408,7 +420,7 @@ def test_so_is_one_for_whom_there_is_no_slot(site: Site) -> None:
     first.close()
     turn_until(site.loop, lambda: len(site.bus.clients) == 1)
     third = site.connect(b"a")
-    assert (third.client.kept.slot, site.handover.unkept) == (0, 1)
+    assert (third.client.state_log.slot, site.handover.unkept) == (0, 1)
     site.die()
     assert second.ended()
     assert [one.number for one in site.bus.clients.values()] == [third.client.number]
@@ -423,7 +435,7 @@ def test_so_is_one_for_whom_there_is_no_memory_any_more(site: Site, caplog: pyte
         assert site.handover.unkept == 1
         assert f"client-{one.client.number}" not in site.store.kept
         third = site.connect(b"b")
-        assert third.client.kept.slot == 0
+        assert third.client.state_log.slot == 0
     assert messages(one.all(), b"a") == messages(other.all(), b"a") == payloads
     assert sum("outlive" in message for message in caplog.messages) == 1
     site.die()
@@ -654,13 +666,13 @@ def unsend(site: Site, peers: list[Peer], reached: int, *, armed: bool) -> list[
     got = []
     for number, peer in enumerate(peers):
         packets = peer.waiting()
-        its = layout.slot(memory, peer.client.kept.slot)
+        its = layout.slot(memory, peer.client.state_log.slot)
         assert its.serial == layout.number_at(memory, layout.AT_SERIAL)
         assert its.got == len(packets)
         if number >= reached:
-            layout.put_slot(memory, peer.client.kept.slot, its._replace(serial=its.serial - 1, got=77))
+            layout.put_slot(memory, peer.client.state_log.slot, its._replace(serial=its.serial - 1, got=77))
         if number == reached and armed:
-            words = peer.client.kept.slot + 1, 1, 0, 0, len(packets), 0
+            words = peer.client.state_log.slot + 1, 1, 0, 0, len(packets), 0
             struct.pack_into("=6Q", memory, layout.AT_ARMED, *words)
             for at in range(len(packets)):
                 struct.pack_into("=I", memory, layout.header_at(at) + layout.DONE, len(packets[at]))
@@ -677,8 +689,8 @@ def test_of_what_was_published_those_who_have_not_got_it_get_it(site: Site, reac
     assert [one.all() for one in peers] == [[b"MSG a/x\0before"]] * 4
     publisher.sock.send(frames.message(b"a/x", b"halfway"))
     client = publisher.client
-    size = site.bus._inbox.receive(client.fd, client.number)
-    site.bus._take_whole(client, bytes(site.bus._inbox.view[:size]))
+    size = site.bus._receiver.receive(client.fd, client.number)
+    site.bus.process_packet(client, bytes(site.bus._receiver.view[:size]))
     got = unsend(site, peers, reached, armed=armed)
     site.kill()
     for _ in range(2):  # who has found out how things stand, and nothing else
@@ -726,11 +738,11 @@ def test_an_empty_packet_is_answered_once_and_the_end_is_none(site: Site) -> Non
     one.sock.send(b"")
     half.sock.shutdown(socket.SHUT_WR)
     for peer in (one, half):
-        assert site.bus._inbox.receive(peer.client.fd, peer.client.number) == 0
+        assert site.bus._receiver.receive(peer.client.fd, peer.client.number) == 0
         site.die()
     one.sock.send(b"")
-    assert site.bus._inbox.receive(one.client.fd, one.client.number) == 0
-    site.bus._take_whole(one.client, b"")
+    assert site.bus._receiver.receive(one.client.fd, one.client.number) == 0
+    site.bus.process_packet(one.client, b"")
     site.die()
     assert refusals(one.all()) == [(b"empty", b"")] * 2
     one.publish(b"a", b"x")
@@ -795,7 +807,7 @@ def test_so_is_one_that_had_to_wait(tmp_path: Path, deaths: list[bytes]) -> None
             turn_until(site.loop, lambda: False)
         assert given_up(site)
         assert len(deaths) == MAX_TRIES + 1
-        assert (one.client.waits, one.client.held) == (None, None)
+        assert (one.client.blocked_packet, one.client.resume) == (None, None)
         turn_until(site.loop, lambda: len(site.sent) == 11)
         expected = [b"MSG a\0%d" % number for number in range(10)] + [b"MSG a\0behind"]
         assert other.all() == one.all() == expected
@@ -871,7 +883,7 @@ def test_what_was_sent_to_who_has_left_is_not_taken_for_what_was_sent_to_who_has
     site.settle()
     armed = layout.armed(site.handover.inflight.memory)
     assert armed is not None
-    assert (armed.slot, armed.taken) == (leaver.client.kept.slot, 1)
+    assert (armed.slot, armed.taken) == (leaver.client.state_log.slot, 1)
     leaver.close()
     turn_until(site.loop, lambda: len(site.bus.clients) == 1)
     assert layout.armed(site.handover.inflight.memory) is None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.bus.fanout import BusLimits
+from bccnd.bus.client import BusLimits
 from bccnd.core import frames
 from bccnd.core.quota import UserLimits
 from bccnd.net.listen import listen_abstract
@@ -224,13 +224,13 @@ def test_a_blocked_publisher_and_a_blocker_of_a_reused_pid_are_ended_too(hub: Hu
         hub.bus.deliver([((blocker.client.fd,), b"MSG a\0" + b"x" * 1000)])
     publisher.publish(b"a", b"x")
     hub.settle()
-    assert publisher.client.held is not None
+    assert publisher.client.resume is not None
     for peer in (blocker, publisher):
         pretend_older(peer)
     new = hub.connect(b"a")
     hub.settle()
     assert hub.bus.counters.ended["pid_reused"] == 2
-    assert hub.bus._waiting._held == {}
+    assert hub.bus.backpressure._blocked == {}
     assert hub.bus.queue_bytes == 0
     new.publish(b"a", b"y")
     assert messages(new.all(), b"a")[-1] == b"y"

@@ -1,0 +1,121 @@
+"""A client of the local bus: its connection, its modes, and what it and its user may hold."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bccnd.bus.access import Rights
+from bccnd.core.patterns import Dialect
+from bccnd.core.quota import UserAccount, UserLimits
+from bccnd.core.send_queue import SendQueue
+from bccnd.handover.client_log import NOTHING, ClientLog
+from bccnd.net.loop import HALF_CLOSED, READABLE, Timer
+from bccnd.net.peer import Peer
+
+#: what a client may choose for a message that its socket (soft) or its queue (hard) does not take
+SOFT_MODES: Final = (b"queue", b"discard", b"block", b"error")
+HARD_MODES: Final = (b"discard", b"block", b"error")
+
+
+@dataclass(frozen=True)
+class BusLimits:
+    """Limits of one client, one user and all of them.
+
+    ``patience``: seconds for which a client that reads nothing may block clients that publish to it; ``share``:
+    seconds that one round of the loop spends on what the clients of one user have sent.
+    """
+
+    queue_messages: int = 1024
+    queue_bytes: int = 4 << 20
+    max_clients: int = 1000
+    max_subscriptions: int = 4096
+    max_pattern: int = 1024
+    patience: float = 5.0
+    user: UserLimits = field(default_factory=UserLimits)
+    share: float = 0.005
+
+
+class Client:
+    """One connection, with its ``number`` among all that there ever were.
+
+    ``identity`` begins with ``base``, which the kernel vouches for.
+    """
+
+    __slots__ = (
+        "account",
+        "base",
+        "blocked_packet",
+        "dialect",
+        "echo",
+        "fd",
+        "hard",
+        "identity",
+        "listing",
+        "local",
+        "lost",
+        "number",
+        "open",
+        "patience_timer",
+        "patient",
+        "peer",
+        "progress",
+        "published",
+        "queue",
+        "resume",
+        "rights",
+        "since",
+        "sock",
+        "soft",
+        "state_log",
+        "subscriptions",
+        "watched",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        number: int,
+        peer: Peer,
+        base: bytes,
+        dialect: Dialect,
+        account: UserAccount,
+        rights: Rights,
+    ) -> None:
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.number = number
+        self.peer = peer
+        self.base = self.identity = base
+        self.dialect = dialect
+        self.account = account
+        self.rights = rights
+        self.since = time.time()
+        self.queue = SendQueue()
+        self.soft, self.hard = b"queue", b"discard"
+        self.echo = True
+        #: whether what it publishes stays on this host
+        self.local = False
+        #: whether it may still block clients that publish to it, and when it last took something (monotonic)
+        self.patient = True
+        self.progress = 0.0
+        #: when that is checked next, while a publisher waits for it
+        self.patience_timer: Timer | None = None
+        #: while it is blocked as a publisher: how its packet is tried again, and the packet
+        self.resume: Callable[[], None] | None = None
+        self.blocked_packet: bytes | None = None
+        #: what the next daemon will know of it
+        self.state_log: ClientLog = NOTHING
+        self.subscriptions = 0
+        self.published = 0
+        self.lost = 0
+        self.open = True
+        #: events of its socket that the loop waits for
+        self.watched = READABLE | HALF_CLOSED
+        self.listing: Iterator[dict[str, Any]] = iter(())
+
+    def __str__(self) -> str:
+        return str(self.peer)

@@ -1,0 +1,31 @@
+"""All that is known of a client, as records for the daemon that comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bccnd.bus.client import Client
+from bccnd.core import client_records
+
+
+def client_image(client: Client, requests: Iterable[bytes], patterns: dict[bytes, int]) -> bytes:
+    """Return the records that describe a client from the beginning.
+
+    ``requests`` are the control messages in force for it, ``patterns`` those that it holds and how often.
+    """
+    peer = client.peer
+    head = {
+        "program": peer.program.decode("ascii"),
+        "started": peer.started,
+        "dialect": client.dialect.name,
+        "since": client.since,
+        "slot": client.state_log.slot,
+    }
+    records = [client_records.head(**head)]
+    records += [client_records.record(client_records.ASKED, frame) for frame in requests]
+    records += [client_records.record(client_records.HOLDS, text, times) for text, times in patterns.items()]
+    records += [client_records.waiting(entry) for entry in client.queue]
+    if client.blocked_packet is not None:
+        records.append(client_records.record(client_records.WAITS, client.blocked_packet))
+    records.append(client_records.counts(published=client.published, lost=client.lost))
+    return b"".join(records)

@@ -1,0 +1,117 @@
+"""Restores the clients of the previous daemon, and replays the input that it did not finish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from bccnd import log
+from bccnd.bus.client import Client
+from bccnd.bus.server import BUG, Bus
+from bccnd.core import client_records
+from bccnd.core.patterns import DIALECTS
+from bccnd.handover.restore import Handover, Stored
+from bccnd.native.inflight_layout import DATAGRAMS, PACKET, InflightInput
+from bccnd.net.socket_state import is_shut_down
+
+
+def restore_clients(bus: Bus, handover: Handover) -> dict[int, int]:
+    """Take over the stored clients; return how much each has received of the unfinished input.
+
+    To be called once, when everything else is ready. Rules and limits of today are enforced only after the input was
+    replayed: what clients were sent before belongs to it.
+    """
+    received: dict[int, int] = {}
+    bus.connections = handover.last_number
+    for stored in handover.clients:
+        client = _restore(bus, handover, stored)
+        if client is not None and client.open:
+            bus.watch(client)
+            received[client.fd] = stored.had
+    if handover.unfinished is None:
+        bus.enforce_rules()
+    return received
+
+
+def replay_input(
+    bus: Bus,
+    handover: Handover,
+    unfinished: InflightInput,
+    received: dict[int, int],
+    feed: Callable[[InflightInput], None],
+) -> None:
+    """Process again what the previous daemon did not finish; ``feed`` processes datagrams."""
+
+    def process() -> None:
+        if unfinished.kind == DATAGRAMS:
+            feed(unfinished)
+            return
+        client = next((one for one in bus.clients.values() if one.number == unfinished.number), None)
+        if client is None:
+            return
+        if unfinished.kind == PACKET:
+            if unfinished.packet or not is_shut_down(client.sock):
+                bus.process_packet(client, unfinished.packet)
+        else:
+            bus.backpressure.retry_replayed(client)
+
+    try:
+        bus.fanout.replay(received, process)
+    except Exception:  # noqa: BLE001 - given up rather than met again and again
+        what = "the input that the previous daemon was processing is lost"
+        log.bug(what)
+        handover.dropped.append(f"{what}, because of a bug")
+    bus.transaction.commit()
+    bus.enforce_rules()
+
+
+def _restore(bus: Bus, handover: Handover, stored: Stored) -> Client | None:
+    fd = stored.sock.fileno()
+    try:
+        return _admit_again(bus, handover, stored)
+    except Exception:  # noqa: BLE001 - no client is worth the others
+        log.bug("a client of the previous daemon could not be taken over")
+        if fd in bus.clients:
+            bus.end(bus.clients[fd], "bug", BUG)
+        handover.refuse(stored, BUG)
+        return None
+
+
+def _admit_again(bus: Bus, handover: Handover, stored: Stored) -> Client:
+    head = stored.tape.head
+    peer = bus.identifier.recall(stored.sock, str(head["program"]).encode("ascii"), int(head["started"]))
+    client = bus.admit(stored.sock, stored.number, peer, DIALECTS[str(head["dialect"])], bus.quota.reopen(peer.uid))
+    client.since = float(head["since"])
+    for what in _apply(bus, client, stored.tape.records):
+        handover.dropped.append(f"connection {stored.number}: {what}")
+    bus.identities.resume_seq(client, stored.seq)
+    handover.resume(client, stored)
+    bus.queues.restore(client)
+    if client.blocked_packet is not None:
+        bus.backpressure.charge_packet(client, client.blocked_packet)
+        bus.backpressure.keep_waiting(client, partial(bus.process_packet, client, client.blocked_packet))
+        bus.loop.soon(partial(bus.backpressure.resume, client))
+    return client
+
+
+def _apply(bus: Bus, client: Client, records: list[client_records.Record]) -> Iterator[str]:
+    """Apply records to a client, whatever it may do by now; yield what is not understood of them."""
+    for one in records:
+        kind, _, number, body = one
+        if kind == client_records.HOLDS:
+            bus.subscriptions.add(client, body, number)
+        elif kind == client_records.DROPS:
+            bus.subscriptions.remove(client, [body] * number)
+        elif kind == client_records.ASKED:
+            if not bus.control.repeat(client, body):
+                yield f"it has asked for {body[:64]!r}"
+        elif kind == client_records.WAITS:
+            client.blocked_packet = body
+        elif kind == client_records.GOES_ON:
+            client.blocked_packet = None
+        elif kind == client_records.COUNTS:
+            numbers = client_records.read_counts(one)
+            client.published, client.lost = int(numbers.get("published", 0)), int(numbers.get("lost", 0))
+        else:
+            client.lost += number if kind in (client_records.LOST, client_records.LOST_HERE) else 0
+            client.queue.apply_record(kind, number, body)

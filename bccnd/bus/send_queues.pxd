@@ -1,0 +1,19 @@
+from bccnd.core.counters cimport BusCounters
+from bccnd.native cimport sockio
+
+
+cdef class SendQueues:
+    cdef public object limits
+    cdef readonly BusCounters counters
+    cdef readonly dict by_fd
+    cdef readonly sockio.Sender sender
+    cdef readonly set waiting
+    cdef readonly set blockers
+    cdef readonly set batched
+    cdef object _loop
+    cdef object _routes
+    cdef object _end
+    cdef object _unblock
+
+    cpdef enqueue_all(self, object client, list messages)
+    cpdef enqueue(self, object client, bytes frame)
