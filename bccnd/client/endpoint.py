@@ -50,14 +50,14 @@ LONGEST_POLL: Final = 2**31 - 1
 
 
 class Endpoint:
-    """One program on the segment. Raises EndpointError for what cannot be meant.
+    """One program on the segment. Raises EndpointError for options that make no sense.
 
     ``name`` is its src ("?": unknown, and then nothing directed reaches it). ``address``, ``port``, ``bind``,
     ``interface`` and ``hop_limit`` (multicast) say where the segment is. ``algorithm`` is ``none``, ``crc32``,
     ``hmac`` (the default where there are ``keys``: the first signs, all verify) or ``sig`` (``keys``: one private key;
     ``signers``: public keys by the beginning of the src they speak for; PEM); ``required`` drops what carries no
-    check. ``dedup`` drops what was heard before: the same address, src, seq and channel. ``speed_window`` is over how
-    many messages `stats` measures speeds. ``largest`` is the longest datagram accepted, in bytes.
+    check. ``dedup`` drops what was received before: the same address, src, seq and channel. ``speed_window`` is over
+    how many messages `stats` measures speeds. ``largest`` is the longest datagram accepted, in bytes.
 
     Nothing is opened before `open`, or ``with``. Of its methods only `send` and what builds on it may be called from
     several threads.
@@ -130,7 +130,7 @@ class Endpoint:
         self._received = 0
         self._speed_window = speed_window
         self._times: deque[float] = deque(maxlen=speed_window)
-        self._heard = _Heard() if dedup else None
+        self._remembered = _Remembered() if dedup else None
         self._heartbeat: _Heartbeat | None = None
 
     # -- fundamental calls
@@ -237,7 +237,7 @@ class Endpoint:
                 else:
                     self._seq = (seq + 1) & bccn1.MAX_SEQ
                     return seq
-            # We are ahead of the interface. Nobody else has to wait for us meanwhile.
+            # We are ahead of the interface. Other threads may send meanwhile.
             self._wait(deadline, select.POLLOUT)
 
     def beat(self, status: Data = b"") -> None:
@@ -354,11 +354,11 @@ class Endpoint:
         return self._error
 
     def stats(self) -> dict[str, Any]:
-        """What the Perl module tells: ``QSC`` channels, ``SEEN_QS`` their names, ``ACTIVE_QS`` those with messages
+        """The figures of the Perl module: ``QSC`` channels, ``SEEN_QS`` their names, ``ACTIVE_QS`` those with messages
         waiting, ``QMC`` how many wait, ``TQMC`` how many came (``*``: in all); with `dedup` ``DDC`` messages remembered
         and ``DDO`` the oldest one's Unix time; with ``speed_window`` ``SS`` messages per second.
 
-        And beside that: ``VERDICTS`` of all datagrams by name, ``DROPPED`` messages for which there was no room.
+        Also ``VERDICTS`` of all datagrams by name, ``DROPPED`` messages for which there was no room.
         """
         now = time.time()
         channels = self._channels
@@ -371,9 +371,9 @@ class Endpoint:
             "VERDICTS": {name: count for name, count in zip(NAMES, self._verdicts, strict=True) if count},
             "DROPPED": self._dropped,
         }
-        if self._heard is not None:
-            found["DDC"] = len(self._heard)
-            found["DDO"] = self._heard.oldest
+        if self._remembered is not None:
+            found["DDC"] = len(self._remembered)
+            found["DDO"] = self._remembered.oldest
         if self._speed_window:
             speeds = {chan: _speed(held.times, now) for chan, held in channels.items()}
             found["SS"] = {**speeds, "*": _speed(self._times, now)}
@@ -381,8 +381,8 @@ class Endpoint:
 
     def clear_dedup(self, seconds: float = 0.0) -> None:
         """Forget the messages remembered for longer than ``seconds``; without it all of them."""
-        if self._heard is not None:
-            self._heard.forget(time.time() - seconds if seconds else math.inf)
+        if self._remembered is not None:
+            self._remembered.forget(time.time() - seconds if seconds else math.inf)
 
     # -- for Python
 
@@ -444,11 +444,11 @@ class Endpoint:
         form = targets.form_of(chan)
         if form == targets.DIRECTED and not targets.matches(targets.target_of(chan), self._name):
             return NOT_ADDRESSED
-        if self._heard is not None:
+        if self._remembered is not None:
             key = b"%b:%b:%d:%b" % (address[0].encode(), src, seq, chan)
             if src == bccn1.UNKNOWN_SRC:  # many may call themselves so
                 key += b":%d|%b" % (address[1], payload)
-            if self._heard.again(key, received_ns * 1e-9):
+            if self._remembered.is_repeated(key, received_ns * 1e-9):
                 return DUPLICATE
         peer = peer_name(address)
         return Message(to_text(src), seq, to_text(chan), payload, targets.FORM_NAMES[form], peer, received_ns)
@@ -520,8 +520,8 @@ def _speed(times: deque[float], now: float) -> float:
     return len(times) / max(now - times[0], 1e-6) if times else 0.0
 
 
-class _Heard:
-    """Messages remembered by what tells them apart, with their Unix times, the oldest first."""
+class _Remembered:
+    """Messages by what identifies them, with their Unix times, the oldest first."""
 
     def __init__(self) -> None:
         self._times: OrderedDict[bytes, float] = OrderedDict()
@@ -533,8 +533,8 @@ class _Heard:
     def oldest(self) -> float | None:
         return next(iter(self._times.values()), None)
 
-    def again(self, key: bytes, now: float) -> bool:
-        """Whether ``key`` was heard before; now it is."""
+    def is_repeated(self, key: bytes, now: float) -> bool:
+        """Whether ``key`` was added before; now it is."""
         digest = blake2b(key, digest_size=16).digest()
         if digest in self._times:
             return True
@@ -549,7 +549,7 @@ class _Heard:
 
 
 class _Heartbeat:
-    """A thread that sends heartbeats until it is told to stop."""
+    """A thread that sends heartbeats until `stop`."""
 
     def __init__(self, beat: Callable[[], None], interval: float) -> None:
         self._beat = beat

@@ -1,7 +1,7 @@
 """Keys from files.
 
-Law: a secret is taken only from a file that nobody else can read, a public key only from one that nobody else can
-write; what is refused comes with its remedy. Source: BCCN, "HMAC" (keys are distributed in files under /etc).
+Invariant: a secret is read only from a file that other users cannot read, a public key only from one that they cannot
+write. Source: BCCN, "HMAC" (keys are distributed in files under /etc).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def read_key(path: str, algorithm: str = "hmac") -> bytes:
     if algorithm == "sig":
         _check_pem(key, "private_key", path)
     elif key.startswith(b"-----BEGIN "):
-        # A public key among the HMAC keys would be a secret that everybody knows.
+        # A public key among the HMAC keys would be a secret that is public.
         raise BadKey(f"key {path} is a key for signatures", "set algorithm: sig, or name a key for hmac")
     return key
 
@@ -66,7 +66,7 @@ def passed_key(path: str, environ: Mapping[str, str] = os.environ) -> str | None
 
 def _read(path: str) -> tuple[bytes, os.stat_result]:
     try:
-        # Without waiting: a pipe that nobody writes to must not hold a daemon up.
+        # Without waiting: a pipe without a writer must not block a daemon.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             info = os.fstat(descriptor)
@@ -89,9 +89,9 @@ def _check(key: bytes, path: str, info: os.stat_result) -> None:
 
 
 def _check_pem(key: bytes, kind: Literal["private_key", "public_key"], path: str) -> None:
-    from bccnd.core import signatures  # a library that most have no use for
+    from bccnd.core import signatures  # loaded only where it is needed
 
     try:
         getattr(signatures, kind)(key)
     except ValueError as error:
-        raise BadKey(f"key {path} holds {error}", "make a pair with 'bccn keygen --algorithm sig FILE'") from error
+        raise BadKey(f"key {path}: {error}", "make a pair with 'bccn keygen --algorithm sig FILE'") from error

@@ -12,19 +12,18 @@ _CLOCK_MONOTONIC: Final = 1
 
 
 class PollableDescriptor:
-    """A descriptor of its own that can be waited for while sockets come and go: an epoll, which is readable when one
-    of those that it watches is: the socket of the day, a timer, and what is always readable, for as long as it is
-    watched."""
+    """A descriptor that can be waited for while sockets come and go: an epoll, which is readable when one of those is
+    that it watches: the present socket, a timer, and an event that is always set, for as long as it is watched."""
 
     def __init__(self) -> None:
-        # Python knows these timers since 3.13; a program that asks for no descriptor does not load what they take.
+        # Python knows these timers since 3.13; a program that asks for no descriptor does not load ctypes.
         import ctypes
 
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._timer = self._libc.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
         if self._timer < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        # To switch this on and off takes a twentieth of what a timer that rings at once does.
+        # Watching this or not takes a twentieth of the time of setting a timer.
         self._always = os.eventfd(1, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll()
         self._epoll.register(self._timer, select.EPOLLIN)

@@ -144,9 +144,6 @@ class Line:
         """Take what is there, up to a turn of it."""
         self._transport.on_readable()
 
-    def heard(self) -> None:
-        """The daemon has answered."""
-
     def _feed(self, packet: bytes) -> None:
         if packet.startswith(frames.MSGS):
             self._on_frames(frames.read_batch(packet))
