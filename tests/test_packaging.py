@@ -18,13 +18,13 @@ from typing import Any, Final
 import click
 import pytest
 
-from bccnd.cli import bccnd_main, record, sbusd
+from bccnd.cli import bccnd_main, sbusd
 from bccnd.cli import main as bccn
 from bccnd.cli.lazy_group import LazyGroup
 from bccnd.config import BrokerSettings, NngSettings, RecorderSettings, SegmentSettings, Settings, read
 from bccnd.daemon.settings_rules import settings_needing_restart
 from bccnd.paths import DEFAULT_PATH
-from bccnd.recorder import recorder
+from bccnd.recorder import recorder, service
 from tests.support import ROOT, cannot_here
 
 UNITS: Final = sorted(path for path in (ROOT / "systemd").iterdir() if path.suffix in (".service", ".socket", ".timer"))
@@ -159,7 +159,7 @@ def test_a_service_can_do_no_more_than_it_must(name: str, most: float, families:
 def test_services_agree_with_the_defaults_of_the_settings() -> None:
     folder = f"/var/lib/{one('bccnd-recorder.service', 'StateDirectory')}/"
     assert RecorderSettings().journal.startswith(folder)
-    assert record.SPOOL.startswith(folder)
+    assert service.SPOOL.startswith(folder)
     assert number(one("bccnd-recorder.service", "TimeoutStopSec")) > recorder._FAREWELL + recorder._LAST_WORDS
     assert one("bccnd-broker.service", "StateDirectory") == "bccnd-broker"
     for name, words, peers in (

@@ -7,14 +7,11 @@ reaches the terminal; when something fails that cannot be explained, it is in a 
 from __future__ import annotations
 
 import json
-import logging
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -127,50 +124,24 @@ def stream(
 
 
 @contextmanager
-def session(
-    journal: str | None, *, master: str | None, memory: str, conf: dict[str, str]
-) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
-    """A session of Spark for a command, and a function that reports its progress. An error ends the command. With the
+def session(journal: str | None, **settings: Any) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
+    """A session of Spark for a command, and a function that shows its steps. An error ends the command. With the
     ``journal`` that is read once, Java is started for its size."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    from bccnd.pipeline import session as sessions
     from bccnd.pipeline.build import STEPS
-    from bccnd.pipeline.inputs import Journal, explained
+    from bccnd.pipeline.inputs import Journal
+    from bccnd.pipeline.session import run_on_spark
 
-    # py4j logs calls that were interrupted on purpose.
-    logging.disable(logging.CRITICAL)
-    descriptor, log = tempfile.mkstemp(prefix="bccn-pipeline-", suffix=".log")
-    os.close(descriptor)
-    kept = complete = False
     try:
         size = None if journal is None else sum(one.size for one in Journal(journal, may_be_empty=True).files)
         with show_steps(STEPS) as show_step:
             show_step("starting Spark")
-            spark = sessions.start(master, memory=memory, conf=conf, log=log, size=size)
-            try:
+            with run_on_spark(size=size, **settings) as spark:
                 yield spark, show_step
-                complete = True
-            finally:
-                sessions.stop(complete=complete)
     except PipelineError as error:
-        _end(error)
+        print_notice(str(error))
+        sys.exit(2 if error.reason in _USAGE else 1)
     except KeyboardInterrupt:
         fail("interrupted; the tables are as they were")
-    except (PySparkException, Py4JError) as error:
-        kept = True
-        _end(explained(error, log))
-    finally:
-        logging.disable(logging.NOTSET)
-        if not kept:
-            with suppress(OSError):
-                os.unlink(log)
-
-
-def _end(error: PipelineError) -> NoReturn:
-    print_notice(str(error))
-    sys.exit(2 if error.reason in _USAGE else 1)
 
 
 def _summary(outcome: Outcome, tables: str, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,9 +24,7 @@ RECORDER_EXTRA: Final = "pip install 'bccnd[recorder]'"
 def require(modules: Sequence[str], remedy: str) -> None:
     """End the command if one of these modules is not installed."""
     for name in modules:
-        try:
-            import_module(name)
-        except ImportError:
+        if find_spec(name) is None:
             fail(f"this takes {name}, which is not installed\n  remedy: {remedy}")
 
 

@@ -237,15 +237,3 @@ def foreign(path: str, why: str) -> PipelineError:
     return PipelineError(
         "foreign_file", f"{path} is no file of a journal: {why}", "move it out of the journal; what is there stays"
     )
-
-
-def explained(error: Exception, log: str) -> PipelineError:
-    """What Spark has failed with, in one line; ``log`` has the rest."""
-    text = str(getattr(error, "java_exception", error))
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    cause = next((line for line in lines if line.startswith("Caused by: ")), lines[0]).removeprefix("Caused by: ")
-    with open(log, "a", encoding="utf-8") as file:
-        file.write(f"{error}\n")
-    return PipelineError(
-        "failed", f"Spark has failed: {cause[:500]}", f"the tables are as they were; what Spark has said is in {log}"
-    )

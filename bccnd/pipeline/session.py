@@ -7,6 +7,7 @@ What keeps Spark from starting is one line with its remedy; the output of Spark 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shutil
@@ -17,12 +18,13 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -220,3 +222,41 @@ def stop(*, complete: bool = False) -> None:
                 SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
                 gateway.shutdown()
                 class_data.finish(gateway.proc, complete=complete)
+
+
+@contextmanager
+def run_on_spark(*, size: int | None, **settings: Any) -> Iterator[SparkSession]:
+    """A session for one run; see `start`. What Spark itself says goes to a file, which is kept only for an error that
+    it explains. Raises PipelineError."""
+    # py4j logs calls that were interrupted on purpose.
+    logging.disable(logging.CRITICAL)
+    descriptor, log = tempfile.mkstemp(prefix="bccn-pipeline-", suffix=".log")
+    os.close(descriptor)
+    kept = complete = False
+    try:
+        session = start(log=log, size=size, **settings)
+        try:
+            yield session
+            complete = True
+        finally:
+            stop(complete=complete)
+    except (PySparkException, Py4JError) as error:
+        kept = True
+        raise _explain(error, log) from error
+    finally:
+        logging.disable(logging.NOTSET)
+        if not kept:
+            with suppress(OSError):
+                os.unlink(log)
+
+
+def _explain(error: Exception, log: str) -> PipelineError:
+    """What Spark has failed with, in one line; ``log`` has the rest."""
+    text = str(getattr(error, "java_exception", error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    cause = next((line for line in lines if line.startswith("Caused by: ")), lines[0]).removeprefix("Caused by: ")
+    with open(log, "a", encoding="utf-8") as file:
+        file.write(f"{error}\n")
+    return PipelineError(
+        "failed", f"Spark has failed: {cause[:500]}", f"the tables are as they were; what Spark has said is in {log}"
+    )
