@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, Final
 
 from bccnd.gateways.broker.session_store import load
@@ -39,7 +40,7 @@ def heard(host: Host) -> str:
     return host.path("/tmp/heard").read_text()
 
 
-def test_the_broker_as_a_service(hosts: Hosts) -> None:
+def test_the_broker_as_a_service(hosts: Hosts, tmp_path: Path) -> None:
     hosts.wire("a")
     host = hosts.ready("a")
     assert host.run("systemctl", "is-enabled", UNIT, check=False).strip() == "disabled"
@@ -74,11 +75,13 @@ def test_the_broker_as_a_service(hosts: Hosts) -> None:
     assert "\nUid:\t0\t" not in status
     assert host.run("cat", f"/proc/{pid}/comm").strip() == "bccnd-broker"
     path = "/var/lib/bccnd-broker/broker-127.0.0.1-5401.db"
-    ((name, _, topics),) = load(str(host.path(path)))
-    assert (name, topics) == (b"C1", (b"upb/*",))
     assert host.run("stat", "-c", "%a", path).strip() == "600"
     host.run("systemctl", "stop", UNIT)
     assert host.show("Result", UNIT) == "success"
+    # Of a copy: SQLite follows /proc/PID/root to the root of this machine.
+    (tmp_path / "state.db").write_bytes(host.path(path).read_bytes())
+    ((name, _, topics),) = load(str(tmp_path / "state.db"))
+    assert (name, topics) == (b"C1", (b"upb/*",))
 
     # A port that another program has fails the start; once it is free, the next attempt of systemd succeeds.
     host.run("systemd-run", "--unit=other", "python3", "-c", OCCUPY)
