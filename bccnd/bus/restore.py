@@ -79,7 +79,7 @@ def _restore(bus: Bus, handover: Handover, stored: Stored) -> Client | None:
 
 def _admit_again(bus: Bus, handover: Handover, stored: Stored) -> Client:
     head = stored.tape.head
-    peer = bus.identifier.recall(stored.sock, str(head["program"]).encode("ascii"), int(head["started"]))
+    peer = bus.identifier.restore(stored.sock, str(head["program"]).encode("ascii"), int(head["started"]))
     client = bus.admit(stored.sock, stored.number, peer, DIALECTS[str(head["dialect"])], bus.quota.reopen(peer.uid))
     client.since = float(head["since"])
     for what in _apply(bus, client, stored.tape.records):

@@ -61,16 +61,16 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
 
         sys.exit(run(gateway, configuration.settings, path, bound=bound))
     from bccnd.daemon import Daemon
-    from bccnd.net.service_manager import Manager, take_sockets
+    from bccnd.net.service_manager import ServiceManager, take_sockets
     from bccnd.net.socket_activation import ActivatedSockets
 
     log.setup()
     try:
-        manager = Manager.from_environment()
+        manager = ServiceManager.from_environment()
         daemon = Daemon(
             configuration,
             path,
-            ActivatedSockets(take_sockets(), service=manager.listens),
+            ActivatedSockets(take_sockets(), service=manager.available),
             manager,
             gateways=not no_gateways,
         )
@@ -83,10 +83,10 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
 def _refuse(text: str, remedy: str, reason: str, brief: str) -> None:
     """Report a failed start to the log and to the service manager."""
     from bccnd import log
-    from bccnd.net.service_manager import Manager
+    from bccnd.net.service_manager import ServiceManager
 
-    manager = Manager.from_environment()
+    manager = ServiceManager.from_environment()
     manager.status(f"cannot start: {brief}")
     manager.close()
     log.event("start_refused", text, remedy=remedy, reason=reason)
-    log.settle()
+    log.wait_until_read()

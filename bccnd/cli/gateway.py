@@ -17,7 +17,7 @@ from bccnd import log
 from bccnd.config import Settings
 from bccnd.errors import StartError
 from bccnd.gateways.base import Gateway
-from bccnd.net.service_manager import Manager
+from bccnd.net.service_manager import ServiceManager
 from bccnd.paths import DEFAULT_PATH
 
 #: what its share of the processor is worth less than that of the daemon
@@ -31,7 +31,7 @@ def run(name: str, settings: Settings, path: str | None, *, bound: bool) -> int:
     log.setup(f"bccnd-{name}")
     with contextlib.suppress(OSError), open("/proc/self/comm", "w") as comm:
         comm.write(f"bccnd-{name}")  # what the daemon knows us by, and what the broker's messages come under
-    manager = Manager.from_environment()
+    manager = ServiceManager.from_environment()
     try:
         gateway = _make(name, settings, os.path.dirname(path or DEFAULT_PATH))
         with contextlib.suppress(OSError):  # where that is not allowed, it does without
@@ -46,7 +46,7 @@ def run(name: str, settings: Settings, path: str | None, *, bound: bool) -> int:
         return 1
     finally:
         manager.close()
-        log.settle()
+        log.wait_until_read()
     return 0
 
 
@@ -63,7 +63,7 @@ def _make(name: str, settings: Settings, folder: str) -> Gateway:
     raise StartError("not_configured", f"the configuration has no gateways.{name}", "see gateways in bccnd.yaml(5)")
 
 
-async def _serve(gateway: Gateway, manager: Manager, bound: bool) -> None:
+async def _serve(gateway: Gateway, manager: ServiceManager, bound: bool) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

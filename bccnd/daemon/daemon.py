@@ -53,7 +53,7 @@ from bccnd.native import scan
 from bccnd.net.child_process import ChildProcess
 from bccnd.net.http import REASONS, HttpServer
 from bccnd.net.loop import READABLE, Loop
-from bccnd.net.service_manager import Manager
+from bccnd.net.service_manager import ServiceManager
 from bccnd.net.socket_activation import ActivatedSockets
 from bccnd.net.transmitter import Transmitter
 from bccnd.net.udp import peer_name
@@ -86,13 +86,13 @@ class Daemon:
         configuration: Configuration,
         path: str | None = None,
         sockets: ActivatedSockets | None = None,
-        manager: Manager | None = None,
+        manager: ServiceManager | None = None,
         *,
         gateways: bool = True,
     ) -> None:
         self._path = path
         self._sockets = sockets or ActivatedSockets()
-        self._manager = manager or Manager()
+        self._manager = manager or ServiceManager()
         #: those that the process was started with
         self._settings = configuration.settings
         self.host = self._settings.host
@@ -104,7 +104,7 @@ class Daemon:
         #: clients restored from the daemon before this one, and things dropped because they were not understood
         self.taken_over = self.state_dropped = 0
         #: the last lines of the log, the latest first
-        self.said = log.keep_recent()
+        self.recent_lines = log.keep_recent()
         self.forward = Histogram()
         self.loop_lag = LoopLag()
         self.recorders = RecorderReports()
@@ -113,7 +113,7 @@ class Daemon:
         self._page = StatusPage(self)
         self._service_status = ServiceStatus(self)
         with ExitStack() as cleanup:
-            cleanup.callback(self.said.close)
+            cleanup.callback(self.recent_lines.close)
             self._build_trackers(configuration)
             self._open_loop(cleanup)
             self._open_sockets(configuration, cleanup)
@@ -194,7 +194,7 @@ class Daemon:
         )
         cleanup.callback(self.bus.close)
         self._heartbeats = HeartbeatSender(self.loop, self.bus, self.identity)
-        self._announcer = LivenessAnnouncer(self.loop, self.liveness, self.bus, self._page.hear)
+        self._announcer = LivenessAnnouncer(self.loop, self.liveness, self.bus, self._page.update_sources)
 
     def _build_ingress(self) -> None:
         """Make what receives datagrams, from segments and from links."""
@@ -249,9 +249,9 @@ class Daemon:
             reader.expect_late(True)
         Backlog(loop, self.bus.fanout, patience, self._watch).begin(self._readers)
         self._sweep()
-        loop.every(DROPS_INTERVAL, self._drop_reporter.watch)
-        loop.every(TALLY, self._drop_reporter.tell)
-        self._page.begin()
+        loop.every(DROPS_INTERVAL, self._drop_reporter.report_serious)
+        loop.every(TALLY, self._drop_reporter.report_summary)
+        self._page.start()
         loop.every(STEP, self._page.sample)
         loop.every(STATUS_INTERVAL, self._send_status)
         self._manager.attach(loop)
@@ -268,7 +268,7 @@ class Daemon:
             loop.run()
             self._drain()
             self.bus.close()  # counts what waited for clients that are still connected
-            self._drop_reporter.end()
+            self._drop_reporter.report_rest()
         finally:
             # The process is ending: a second signal must not turn a clean end into a death by signal.
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

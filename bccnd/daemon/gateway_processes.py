@@ -8,7 +8,7 @@ from bccnd import log
 from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.config import Settings
 from bccnd.gateways.status import NAMES
-from bccnd.net.child_process import ChildProcess, python
+from bccnd.net.child_process import ChildProcess, python_command
 from bccnd.net.loop import Loop
 
 #: seconds within which gateways that are services of their own have to report
@@ -37,7 +37,7 @@ class GatewayProcesses:
         for name in NAMES:
             wanted = (configured[name], settings.dedup.horizon) if name in configured else None
             process = self.by_name.get(name)
-            gave_up = process is not None and process.hopeless
+            gave_up = process is not None and process.gave_up
             if wanted != self._started_with.get(name) or gave_up:
                 self._started_with[name] = wanted
                 self._replace(name, start=wanted is not None)
@@ -47,7 +47,7 @@ class GatewayProcesses:
         if old is not None:
             old.stop()
         if start:
-            command = python("bccnd.cli.bccnd_main", "--gateway", name, *self._options)
+            command = python_command("bccnd.cli.bccnd_main", "--gateway", name, *self._options)
             process = self.by_name[name] = ChildProcess(self._loop, name, command)
             process.starts = old.starts if old is not None else 0
             process.start()

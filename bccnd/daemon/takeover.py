@@ -24,7 +24,7 @@ from bccnd.monitoring.service_status import count_of
 from bccnd.native.inflight_layout import DATAGRAMS, InflightInput, was_cast
 from bccnd.net.loop import Loop
 from bccnd.net.segment import Peers, Segment
-from bccnd.net.service_manager import Manager
+from bccnd.net.service_manager import ServiceManager
 from bccnd.net.socket_activation import ActivatedSockets
 
 
@@ -36,18 +36,18 @@ class Restored(NamedTuple):
     tracker_log_writer: TrackerLogWriter
 
 
-def open_handover(manager: Manager, sockets: ActivatedSockets, loop: Loop, max_clients: int) -> Handover | None:
+def open_handover(manager: ServiceManager, sockets: ActivatedSockets, loop: Loop, max_clients: int) -> Handover | None:
     """Open the state kept by the service manager; None without one, as nothing would keep ours either."""
-    if not manager.listens:
+    if not manager.available:
         for _, descriptor in sockets.stored:
             os.close(descriptor)
         return None
     needed = 2 * max_clients + 8
-    if 0 < manager.room < needed:
+    if 0 < manager.max_stored < needed:
         log.event(
             "doubtful_setting",
-            f"bus.max_clients: systemd keeps {manager.room} descriptors for this daemon, and so many clients need "
-            f"{needed}: those beyond lose their connection at a restart",
+            f"bus.max_clients: systemd stores {manager.max_stored} descriptors for this daemon, but that many clients "
+            f"need {needed}: further ones lose their connection at a restart",
             remedy=f"set FileDescriptorStoreMax={needed} in the unit, or lower bus.max_clients",
             setting="bus.max_clients",
         )
@@ -80,12 +80,12 @@ def restore(
     inflight = handover.inflight
     from_client = unfinished is not None and unfinished.kind != DATAGRAMS
     for number, segment in enumerate(segments):
-        segment.send_through(inflight, number, was_cast=from_client and was_cast(inflight.memory, number))
+        segment.record_sends(inflight, number, already_sent=from_client and was_cast(inflight.memory, number))
     received = bus.restore()
     if unfinished is not None:
         bus.replay_input(unfinished, received, partial(_feed, ingress, bus, segments, tracker_log))
     for number, segment in enumerate(segments):
-        segment.receive_into(inflight, number)
+        segment.record_receives(inflight, number)
     writer = TrackerLogWriter(handover, tracker_log)
     # Complete the new file now: daemons that end early, one after the other, must not leave a file each.
     while writer.step(time.monotonic()):

@@ -28,7 +28,7 @@ _Listener = TypeVar("_Listener")
 
 
 class Supervisor(Protocol):
-    """Receives the state of a start: `bccnd.net.service_manager.Manager`."""
+    """Receives the state of a start: `bccnd.net.service_manager.ServiceManager`."""
 
     def ready(self, status: str) -> None: ...
 

@@ -1,8 +1,8 @@
-"""Logs events by the logger of their part (`bccnd.bus`, `bccnd.segment`, ...), with fields for the journal.
+"""Logs events, with fields for systemd's journal.
 
-A message names the thing, what happened, its effect and the remedy; where something was dropped, by the name that the
-metrics have for it. What can happen once per datagram or client carries ``about``, and `repeat_filter` limits it.
-Imported as a library, the package has no handler; a program calls `setup`.
+A message names the thing, what happened, its effect and the remedy; a drop is named as in the metrics. Events that can
+happen once per datagram or client carry ``about``, and `repeat_filter` limits them. Without `setup` the package logs to
+whatever handlers the importing program has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bccnd.log.handlers import JournalHandler, RecentLines, Value, is_journal, l
 from bccnd.log.repeat_filter import RepeatFilter
 
 logger = logging.getLogger("bccnd")
-#: limits what carries ``about``, of all parts
+#: limits the records that carry ``about``
 repeats: Final = RepeatFilter()
 for _part in {event.part for event in EVENTS.values()}:
     logger.getChild(_part).addFilter(repeats)
@@ -26,10 +26,9 @@ for _part in {event.part for event in EVENTS.values()}:
 def event(
     name: str, text: str, /, *, about: Hashable = None, remedy: str = "", trace: bool = False, **fields: Value
 ) -> None:
-    """Log an event, one of `log_events.EVENTS`, within the limits of `repeats` if it is ``about`` something.
+    """Log an event of `events.EVENTS`; repeated ones ``about`` the same thing are limited.
 
-    ``remedy`` is what can be done about it; ``trace`` adds the exception that is being handled. The journal gets each
-    field as BCCND_<NAME>.
+    ``trace`` adds the traceback of the exception being handled. The journal gets each field as BCCND_<NAME>.
     """
     known = EVENTS[name]
     drop = str(fields.get("drop", ""))
@@ -40,15 +39,15 @@ def event(
 
 
 def bug(text: str, /, **fields: Value) -> None:
-    """Log the exception that is being handled as a fault of this program; each place in the code is one thing."""
+    """Log the exception being handled as a bug in this program; repeats are limited by its place in the code."""
     error = sys.exception()
     trace = error.__traceback__ if error is not None else None
     place: Hashable = "unknown"
     while trace is not None:
         place = trace.tb_frame.f_code.co_filename, trace.tb_lineno
         trace = trace.tb_next
-    remedy = "report it, with the lines that follow here"
-    event("internal_error", f"{text}; please report it", about=place, remedy=remedy, trace=True, **fields)
+    remedy = "report it with the lines that follow"
+    event("internal_error", text, about=place, remedy=remedy, trace=True, **fields)
 
 
 class _Peer(Protocol):
@@ -61,7 +60,7 @@ class _Peer(Protocol):
 
 
 class PeerFields(TypedDict):
-    """The fields that describe a program of this host."""
+    """The fields that describe a local program."""
 
     uid: int
     pid: int
@@ -70,7 +69,7 @@ class PeerFields(TypedDict):
 
 
 def peer_fields(peer: _Peer, identity: bytes = b"") -> PeerFields:
-    """Describe a program; by its ``identity`` too once it has one."""
+    """Return the fields that describe a local program."""
     fields = PeerFields(uid=peer.uid, pid=peer.pid, program=peer.program)
     if identity:
         fields["identity"] = identity
@@ -78,56 +77,41 @@ def peer_fields(peer: _Peer, identity: bytes = b"") -> PeerFields:
 
 
 def lines_dropped() -> dict[str, int]:
-    """Return the lines of this process that are missing in its log, by reason."""
+    """Return the numbers of lines missing in the log of this process, by reason."""
     return {**lines_lost, "lines_left_out": repeats.left_out}
 
 
 def keep_recent() -> RecentLines:
-    """From now on keep the last lines in memory, until `RecentLines.close`."""
+    """Keep the last lines in memory from now on, until `RecentLines.close`."""
     recent = RecentLines()
     logger.addHandler(recent)
     return recent
 
 
 def setup(program: str = "bccnd", *, stderr: int = 2) -> None:
-    """Send the log of this process to the journal if the descriptor ``stderr`` leads there, else to ``stderr``."""
+    """Write the log to systemd's journal if the descriptor ``stderr`` leads there, else to ``stderr`` itself."""
     handler: logging.Handler
-    trouble = ""
+    failure = ""
     try:
         handler = JournalHandler(program) if is_journal(stderr) else stream_handler(program, stderr)
     except (ImportError, OSError) as error:
-        trouble = f"cannot reach the journal: {error}; it gets this log as plain lines"
+        failure = f"cannot reach the journal: {error}; writing plain lines without fields"
         handler = stream_handler(program, stderr, prefixed=True)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    if trouble:
-        logger.warning("%s", trouble)
+    if failure:
+        logger.warning("%s", failure)
 
 
 def flush() -> None:
-    """Send what other threads have logged; for the loop of a program that has some."""
+    """Write what other threads have logged; to be called in the main thread of a program that has other threads."""
     for handler in logger.handlers:
         handler.flush()
 
 
-def settle(patience: float = 1.0) -> None:
-    """Wait until the last lines were read, so that the journal can attribute them to a process that is about to end."""
+def wait_until_read(timeout: float = 1.0) -> None:
+    """Wait until the journal has read the last lines: it cannot attribute lines of a process that has exited."""
     for handler in logger.handlers:
         if isinstance(handler, JournalHandler):
-            handler.settle(patience)
-
-
-class Limited:
-    """The gateways' way into this log."""
-
-    def say(
-        self, thing: Hashable, name: str, text: str, /, *, remedy: str = "", trace: bool = False, **fields: Value
-    ) -> None:
-        event(name, text, about=thing, remedy=remedy, trace=trace, **fields)
-
-    def bug(self, text: str, /, **fields: Value) -> None:
-        bug(text, **fields)
-
-    def grown(self, thing: Hashable, count: int) -> int:
-        return repeats.growth(thing, count)
+            handler.wait_until_read(timeout)

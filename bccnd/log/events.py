@@ -1,7 +1,7 @@
-"""The events that an operator searches for: their names, and the ids under which the journal finds them.
+"""The log's events: their names, ids, levels and fields.
 
-Law: an id stands for one event forever. It is never changed and never given to another event; an event that is no
-longer said keeps its line. What each one means, and what to do about it, is in systemd/bccnd.catalog.
+Invariant: an id stands for one event forever. Never change or reuse one; an event that is no longer logged keeps its
+line. systemd/bccnd.catalog explains each event to operators.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 
 class Event(NamedTuple):
-    """``level`` is one of logging's; ``fields`` are those that are there whenever it is said; the logger is
-    ``bccnd.<part>``."""
+    """One kind of event. ``fields`` are always present; the logger is ``bccnd.<part>``."""
 
     name: str
     id: str
@@ -21,12 +20,12 @@ class Event(NamedTuple):
     part: str = ""
 
 
-#: a program of this host, as `log.peer_fields` describes it
-_WHO: Final = ("uid", "pid", "program")
-#: what became of datagrams, as `bccnd.daemon` tells of it
+#: a local program, see `log.peer_fields`
+_PROGRAM: Final = ("uid", "pid", "program")
+#: datagrams that were refused
 _REFUSED: Final = ("verdict", "count", "drop")
-#: why somebody was refused or lost something, by the name that it has in metrics, and that name
-_WHY: Final = ("reason", "drop")
+#: why something was refused or dropped, and its name in the metrics
+_REASON: Final = ("reason", "drop")
 
 #: events by the part that logs them
 _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
@@ -45,7 +44,7 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
         Event("out_of_descriptors", "5cabbdf0173c47509968d62bd55cbe2f", logging.WARNING, ("error",)),
         Event("internal_error", "17c15c081bde47e2b719b94d6d6b5ab6", logging.ERROR),
         Event("lines_lost", "c052df9a616c44dfb9c967021177ef8c", logging.WARNING, ("count", "drop")),
-        # whatever falls, by the names of `drops.DROPS`; what has an event of its own is said by that
+        # drops that have no event of their own, see `monitoring.drop_catalog`
         Event("dropped", "e3f80035add14e3cb2dde33494ee7858", logging.WARNING, ("drop", "count")),
         Event("tally", "2cb290af36cd48388c1abb97ea777bf1", logging.INFO, ("drops",)),
     ),
@@ -57,14 +56,17 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
         Event("receive_failed", "79afd94a4558430da863d48589bd56a4", logging.WARNING, ("segment", "error")),
     ),
     "bus": (
-        Event("client_slow", "9417fdf862004f55a7c3a57e757b41fe", logging.WARNING, (*_WHY, *_WHO, "identity")),
-        Event("client_not_reading", "538ccf6e2bb146bfae5d1880cc270d4e", logging.WARNING, (*_WHO, "identity")),
-        Event("client_ended", "6a149206673b4a4496dfc99e549f4503", logging.WARNING, (*_WHY, *_WHO, "identity")),
-        Event("client_refused", "8d39f4a94ab54ef7bd0098155637d2c6", logging.WARNING, (*_WHY, *_WHO)),
+        Event("client_slow", "9417fdf862004f55a7c3a57e757b41fe", logging.WARNING, (*_REASON, *_PROGRAM, "identity")),
+        Event("client_not_reading", "538ccf6e2bb146bfae5d1880cc270d4e", logging.WARNING, (*_PROGRAM, "identity")),
+        Event("client_ended", "6a149206673b4a4496dfc99e549f4503", logging.WARNING, (*_REASON, *_PROGRAM, "identity")),
+        Event("client_refused", "8d39f4a94ab54ef7bd0098155637d2c6", logging.WARNING, (*_REASON, *_PROGRAM)),
         Event(
-            "not_permitted", "09280d8f14444f8ab05b7d8e6efe67f8", logging.WARNING, (*_WHO, "identity", "channel", "drop")
+            "not_permitted",
+            "09280d8f14444f8ab05b7d8e6efe67f8",
+            logging.WARNING,
+            (*_PROGRAM, "identity", "channel", "drop"),
         ),
-        Event("frame_refused", "355ffc46f00043058fc82e1accb10c80", logging.WARNING, (*_WHY, *_WHO, "identity")),
+        Event("frame_refused", "355ffc46f00043058fc82e1accb10c80", logging.WARNING, (*_REASON, *_PROGRAM, "identity")),
     ),
     "recorder": (
         Event("recording", "7b2e42ffdb1d41dc8fe198a0508285c5", logging.INFO, ("journal",)),
@@ -84,14 +86,14 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
         Event("gateway_ready", "716b4a1669bc463f81fd9a39b6065de5", logging.INFO, ("gateway",)),
         Event("gateway_refused", "efe2e55cd68a419cb58da770d2f304b0", logging.ERROR, ("gateway", "reason")),
         Event("gateway_ended", "465896325a6a4369929fbe66297898f6", logging.WARNING, ("gateway", "reason")),
-        Event("gateway_dropped", "5ef95cd3c4e646d48dff8529adc62113", logging.WARNING, ("gateway", *_WHY, "count")),
+        Event("gateway_dropped", "5ef95cd3c4e646d48dff8529adc62113", logging.WARNING, ("gateway", *_REASON, "count")),
         Event("peer_connected", "d90d6cea75904fa281bf163730bdc3e8", logging.INFO, ("gateway", "peer")),
         Event("peer_gone", "cf6506ffaab746db8ebeb9a02e81e3b5", logging.INFO, ("gateway", "peer")),
-        Event("peer_refused", "a9e1ef9c15e84e178eebdf9bcdf0ee24", logging.WARNING, ("gateway", "peer", *_WHY)),
-        Event("peer_ended", "f6117075dc24456a86c9d71345098e72", logging.WARNING, ("gateway", "peer", *_WHY)),
+        Event("peer_refused", "a9e1ef9c15e84e178eebdf9bcdf0ee24", logging.WARNING, ("gateway", "peer", *_REASON)),
+        Event("peer_ended", "f6117075dc24456a86c9d71345098e72", logging.WARNING, ("gateway", "peer", *_REASON)),
         Event("state_not_written", "3b49cb3e02dc4a89b63aabac54dd6a97", logging.WARNING, ("error",)),
     ),
 }
 
-#: all of them by name
+#: all events by name
 EVENTS: Final = {event.name: event._replace(part=part) for part, events in _BY_PART.items() for event in events}

@@ -1,7 +1,7 @@
-"""Handlers of the log: the journal through systemd-python, a terminal through rich, files and pipes, a ring in memory.
+"""Log handlers: systemd's journal, a terminal through rich, files and pipes, a ring of recent lines in memory.
 
-Invariant: no handler waits for its reader. A line that cannot be written now is dropped, and the next one that can says
-how many were.
+Invariant: no handler waits for its reader. A line that cannot be written at once is dropped and counted; the next one
+that can be written is preceded by the count.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Final, NamedTuple, cast
 
 from bccnd.log.events import EVENTS
-from bccnd.log.interrupt import interrupted
+from bccnd.log.syscall_timeout import syscall_timeout
 
 #: what a field may hold; text goes out as UTF-8, bytes as they are
 Value = str | bytes | int | float
 
-#: where the journal listens, on every host that has one
+#: the journal's socket
 SOCKET: Final = "/run/systemd/journal/socket"
 #: entries of other threads that wait for the main thread
-MAX_HANDED: Final = 1000
-#: seconds without an attempt after the journal did not take an entry
+MAX_PENDING: Final = 1000
+#: seconds between two attempts while the journal accepts no entries
 PAUSE: Final = 0.02
-#: lines that stay in memory, and characters of each: a few hundred kB at the worst
+#: lines kept in memory, and characters of each: a few hundred kB at most
 RECENT: Final = 100
 MAX_RECENT: Final = 2000
-#: seconds between two looks whether the journal has read
-_LOOK: Final = 0.005
-#: seconds that it takes the journal, once it has read an entry, to look up its sender
-_GRACE: Final = 0.05
-#: bytes that a pipe takes in one piece or not at all (Linux)
-_PIECE: Final = 4096
+#: seconds between two checks whether the journal has read everything
+_POLL_INTERVAL: Final = 0.005
+#: seconds that the journal takes to look up an entry's sender after reading it
+_LOOKUP_TIME: Final = 0.05
+#: bytes that a pipe accepts atomically (PIPE_BUF)
+_PIPE_BUF: Final = 4096
 #: syslog's numbers for logging's
 _PRIORITIES: Final = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
 
-#: lines of this process that its log did not take
+#: lines of this process that could not be written
 lines_lost: Final = {"lines_lost": 0}
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal could take for a command, or a reader for the beginning of another line."""
+    """Escape control characters: a terminal could execute them, or a reader take them for another line."""
     if text.isprintable():
         return text
     return "".join(
@@ -66,7 +66,7 @@ class _Formatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         text = super().formatMessage(record)
         remedy = getattr(record, "remedy", "")
-        # A text that lists several faults has a remedy behind each of them.
+        # A text that lists several faults has a remedy after each of them.
         return f"{text}. Remedy: {remedy}" if remedy and "\n  remedy: " not in text else text
 
     def format(self, record: logging.LogRecord) -> str:
@@ -94,10 +94,10 @@ class _PrefixedFormatter(_Formatter):
 
 def _lines_lost_record(count: int) -> logging.LogRecord:
     event = EVENTS["lines_lost"]
-    text = f"{count} lines of this log are missing here: their reader did not take them (lines_lost)"
+    text = f"{count} log lines are missing here: the reader of the log did not accept them (lines_lost)"
     record = logging.LogRecord("bccnd", event.level, __file__, 0, text, None, None)
     record.event = event.name
-    record.remedy = "see that the reader of this log runs and has room for it (systemctl status systemd-journald)"
+    record.remedy = "check that the reader of the log runs and has room (systemctl status systemd-journald)"
     record.fields = {"count": count, "drop": "lines_lost"}
     return record
 
@@ -108,8 +108,8 @@ def _lines_lost_record(count: int) -> logging.LogRecord:
 class JournalHandler(logging.Handler):
     """Sends each record to the journal as an entry with its fields. Raises ImportError, OSError.
 
-    A journal that stands still holds the process up for a millisecond every `PAUSE` at most. Only calls of the main
-    thread can be cut off: records of other threads wait for its next one, or `flush`.
+    A stalled journal delays the process by at most a millisecond every `PAUSE`. Only the main thread can time out:
+    records of other threads wait for its next record, or for `flush`.
     """
 
     def __init__(self, program: str) -> None:
@@ -121,7 +121,7 @@ class JournalHandler(logging.Handler):
         self.formatter = _Formatter()
         self._sendv: Callable[..., None] = journal.sendv
         self._program = program
-        self._handed: deque[list[bytes]] = deque()
+        self._pending: deque[list[bytes]] = deque()
         self._retry_at = 0.0
         self._lost = 0
 
@@ -137,12 +137,12 @@ class JournalHandler(logging.Handler):
 
     def _put(self, entry: list[bytes]) -> bool:
         if threading.current_thread() is not threading.main_thread():
-            if len(self._handed) >= MAX_HANDED:
+            if len(self._pending) >= MAX_PENDING:
                 return False
-            self._handed.append(entry)
+            self._pending.append(entry)
             return True
         self.flush()
-        return not self._handed and self._send(entry)
+        return not self._pending and self._send(entry)
 
     def _entry(self, record: logging.LogRecord) -> list[bytes]:
         priority = _PRIORITIES.get(record.levelno, 6)
@@ -165,7 +165,7 @@ class JournalHandler(logging.Handler):
         if time.monotonic() < self._retry_at:
             return False
         try:
-            with interrupted():
+            with syscall_timeout():
                 self._sendv(*entry)
         except OSError:
             self._retry_at = time.monotonic() + PAUSE
@@ -173,20 +173,20 @@ class JournalHandler(logging.Handler):
         return True
 
     def flush(self) -> None:
-        """Send the records of other threads; in the main thread."""
-        while self._handed and self._send(self._handed[0]):
-            self._handed.popleft()
+        """Send the records of other threads; to be called in the main thread."""
+        while self._pending and self._send(self._pending[0]):
+            self._pending.popleft()
 
-    def settle(self, patience: float) -> None:
-        """Wait until the journal has read what was sent, for ``patience`` seconds at most.
+    def wait_until_read(self, timeout: float) -> None:
+        """Wait until the journal has read everything, at most ``timeout`` seconds.
 
-        An entry whose sender has exited cannot be attributed to its service any more.
+        The journal cannot attribute an entry to a service if its process has exited.
         """
         self.flush()
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while _unread() and time.monotonic() < deadline:
-            time.sleep(_LOOK)
-        time.sleep(_GRACE)
+            time.sleep(_POLL_INTERVAL)
+        time.sleep(_LOOKUP_TIME)
 
 
 def _bytes(value: Value) -> bytes:
@@ -194,7 +194,7 @@ def _bytes(value: Value) -> bytes:
 
 
 def _unread() -> bool:
-    """Whether a datagram that this process has sent to a Unix socket was not read: the socket is libsystemd's own."""
+    """Whether a Unix datagram of this process is unread. The socket is libsystemd's own, so all are checked."""
     from systemd.daemon import is_socket
 
     for name in os.listdir("/proc/self/fd"):
@@ -203,13 +203,13 @@ def _unread() -> bool:
                 (size,) = struct.unpack("=i", fcntl.ioctl(int(name), termios.TIOCOUTQ, b"\0" * 4))
                 if size:
                     return True
-        except OSError:  # the one by which the folder was read
+        except OSError:  # the descriptor of the listing itself
             continue
     return False
 
 
 def is_journal(fd: int) -> bool:
-    """Whether a descriptor is the one by which the service manager has connected this process to the journal."""
+    """Whether the service manager has connected a descriptor to the journal."""
     try:
         info = os.fstat(fd)
     except OSError:
@@ -242,7 +242,7 @@ def stream_handler(program: str, fd: int, *, prefixed: bool = False) -> logging.
 
 
 class _DroppingStream:
-    """A text stream on a descriptor that drops a text that cannot be written without waiting."""
+    """A text stream on a descriptor; drops what cannot be written without waiting."""
 
     encoding: Final = "utf-8"
 
@@ -250,7 +250,7 @@ class _DroppingStream:
         self._fd = fd
         self._formatter = formatter
         self._lost = 0
-        #: of a text that was written in part
+        #: the rest of a line that was written in part
         self._rest = b""
 
     def write(self, text: str) -> int:
@@ -276,7 +276,7 @@ class _DroppingStream:
         return taken > 0
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: lines are written at once or dropped."""
 
     def fileno(self) -> int:
         return self._fd
@@ -286,7 +286,7 @@ class _DroppingStream:
 
 
 def _write(fd: int, data: bytes) -> int:
-    """Write what goes without waiting; return how many bytes that were."""
+    """Write without waiting; return the number of bytes written."""
     try:
         own = _reopened(fd)
         if own < 0:
@@ -300,7 +300,7 @@ def _write(fd: int, data: bytes) -> int:
 
 
 def _reopened(fd: int) -> int:
-    """Open a terminal or a pipe once more, non-blocking for this opening alone; negative where that is impossible."""
+    """Open a terminal or pipe again, non-blocking for this descriptor only; negative if that is impossible."""
     mode = os.fstat(fd).st_mode
     if not stat.S_ISCHR(mode) and not stat.S_ISFIFO(mode):
         return -1
@@ -311,13 +311,13 @@ def _reopened(fd: int) -> int:
 
 
 def _write_pieces(fd: int, data: bytes) -> int:
-    """Write in pieces so small that there is room for one where there is room at all."""
+    """Write in pieces small enough to fit as soon as poll reports room."""
     poll = select.poll()
     poll.register(fd, select.POLLOUT)
     done = 0
     while done < len(data) and poll.poll(0):
         try:
-            done += os.write(fd, data[done : done + _PIECE])
+            done += os.write(fd, data[done : done + _PIPE_BUF])
         except OSError:
             break
     return done
@@ -326,8 +326,8 @@ def _write_pieces(fd: int, data: bytes) -> int:
 # -- memory
 
 
-class Line(NamedTuple):
-    """A line of the log: when (wall clock), its level (of logging's), its event, text and remedy."""
+class LogLine(NamedTuple):
+    """A log line: its Unix time, its level (of logging), its event, text and remedy."""
 
     when: float
     level: int
@@ -337,18 +337,18 @@ class Line(NamedTuple):
 
 
 class RecentLines(logging.Handler):
-    """Keeps the last lines in memory, for the status page; iterates from the latest."""
+    """Keeps the last lines in memory, for the status page; iterates from the latest to the oldest."""
 
     def __init__(self, lines: int = RECENT) -> None:
         super().__init__(logging.INFO)
-        self._lines: deque[Line] = deque(maxlen=lines)
+        self._lines: deque[LogLine] = deque(maxlen=lines)
 
     def emit(self, record: logging.LogRecord) -> None:
         event: str = getattr(record, "event", "")
         remedy: str = getattr(record, "remedy", "")
-        self._lines.append(Line(record.created, record.levelno, event, _short(record.getMessage()), _short(remedy)))
+        self._lines.append(LogLine(record.created, record.levelno, event, _short(record.getMessage()), _short(remedy)))
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[LogLine]:
         return reversed(self._lines)
 
     def close(self) -> None:

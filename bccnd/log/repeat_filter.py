@@ -1,4 +1,4 @@
-"""Limits how often the log says the same thing, and counts what it leaves out."""
+"""Suppresses repeated log records, and counts them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Final
 
 #: seconds between two records about the same thing
 QUIET: Final = 60.0
-#: records of one event within that time, whatever they are about
+#: records of one event within that time, about different things
 MAX_RECORDS: Final = 50
-#: things remembered; more than the daemon has to log, so that this cap only bounds a mistake
+#: things remembered; a bound against mistakes, which the daemon does not reach
 MAX_THINGS: Final = 4096
 _NEVER: Final = -math.inf
 
 
 class RepeatFilter(logging.Filter):
-    """Passes a record about a new thing at once, and a repeated one after ``quiet`` seconds with the number of times.
+    """Passes a record about a new thing at once, and a repeated one after ``quiet`` seconds with its number of repeats.
 
-    A record names its thing by the attribute ``about`` (an event and what caused it); one without passes always.
+    The attribute ``about`` of a record names its thing; a record without it always passes.
     """
 
     def __init__(self, quiet: float = QUIET, now: Callable[[], float] = time.monotonic) -> None:
@@ -33,11 +33,11 @@ class RepeatFilter(logging.Filter):
 
     def clear(self) -> None:
         """Forget what was logged."""
-        #: of each thing: when it was last logged, and how often it was held back since
+        #: by thing: when it was last logged, and how often it was suppressed since
         self._seen: dict[Hashable, tuple[float, int]] = {}
-        #: of each event: since when records are counted, how many there were, and how many were left out
+        #: by event: since when records are counted, their number, and the number of suppressed ones
         self._events: dict[str, tuple[float, int, int]] = {}
-        #: of each counter: when its growth was last reported, and its value then
+        #: by counter: when its growth was last reported, and its value then
         self._counters: dict[Hashable, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -56,16 +56,16 @@ class RepeatFilter(logging.Filter):
         if len(self._seen) >= MAX_THINGS:
             self._seen.clear()
         self._seen[event, about] = (now, 0)
-        more = f" ({repeats} more times in the meantime)" if repeats else ""
+        more = f" ({repeats} more times since the last line)" if repeats else ""
         if others:
-            more += f" ({others} lines about others were left out)"
+            more += f" ({others} lines about other things suppressed)"
         record.args = (f"{record.getMessage()}{more}",)
         record.msg = "%s"
         record.fields = {"count": repeats + 1, **getattr(record, "fields", {})}
         return True
 
     def suppress(self, event: str, about: Hashable) -> bool:
-        """Whether a record would be held back; then it is counted as such. For callers that would make many."""
+        """Whether a record would be suppressed; it is counted if so. Spares callers making the record."""
         now = self._now()
         since, repeats = self._seen.get((event, about), (_NEVER, 0))
         if now - since < self._quiet:
@@ -85,4 +85,4 @@ class RepeatFilter(logging.Filter):
         if value == reported or now - since < self._quiet:
             return 0
         self._counters[counter] = (now, value)
-        return value - reported if value > reported else value  # a smaller one has begun anew
+        return value - reported if value > reported else value  # the counter restarted

@@ -1,1 +1,1 @@
-"""What operators see: metrics, the status page, the catalogue of drops."""
+"""What operators see of the daemon: metrics, status page, drop catalogue."""

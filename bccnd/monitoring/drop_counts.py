@@ -1,4 +1,4 @@
-"""Counts what this daemon has dropped, by the entries of the catalog."""
+"""Reads the daemon's counters as counts of the drop catalogue's entries."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from bccnd.core.drop_summary import Row
 from bccnd.core.verdicts import NAMES as VERDICTS
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_entry import Drop
-from bccnd.monitoring.metrics import Observed, all_counters
+from bccnd.monitoring.metrics import DaemonState, all_counters
 
 
-class Counted(NamedTuple):
-    """How often since the start; ``where`` is a segment or a gateway, and empty where there is but one place."""
+class DropCount(NamedTuple):
+    """How often a drop happened since the start; ``where`` is a segment or a gateway, or empty."""
 
     drop: Drop
     where: str
-    count: int  # type: ignore[assignment]  # a tuple has a method of that name, which nobody needs here
+    count: int  # type: ignore[assignment]  # hides tuple.count
 
 
-#: families of which each case is said where it happens, by an event of its own
-SAID_WHERE_IT_FALLS: Final = frozenset(
+#: families whose drops are logged where they happen, by events of their own
+LOGGED_AT_SOURCE: Final = frozenset(
     {
         *("deliveries_dropped", "clients_refused", "clients_ended", "client_errors", "send_errors"),
         *("state_dropped", "clients_not_kept", "sources_not_kept", "notifications_lost", "log_lines_dropped"),
@@ -35,21 +35,20 @@ SAID_WHERE_IT_FALLS: Final = frozenset(
 _BY_NAME: Final = {(drop.family, drop.name): drop for drop in DROPS}
 
 
-def counted(daemon: Observed) -> Iterator[Counted]:
-    """How often each has happened here, zeros among them, in the order of the table. Of what is not this daemon's, what
-    has been reported to it."""
-    found: dict[tuple[str, str], list[Counted]] = {}
+def count_drops(daemon: DaemonState) -> Iterator[DropCount]:
+    """Yield all counts, including zeros, in the order of the catalogue; those of gateways and recorders as reported."""
+    found: dict[tuple[str, str], list[DropCount]] = {}
     for family, where, counts in _counters(daemon):
         for name, count in counts.items():
             drop = _BY_NAME.get((family, name))
-            if drop is not None:  # what is accepted is no drop
-                found.setdefault((family, name), []).append(Counted(drop, where, count))
+            if drop is not None:  # other verdicts are accepted
+                found.setdefault((family, name), []).append(DropCount(drop, where, count))
     for drop in DROPS:
         yield from found.get((drop.family, drop.name), ())
 
 
-def _counters(daemon: Observed) -> Iterator[tuple[str, str, Mapping[str, int]]]:
-    """Families, where, and what was counted there by name."""
+def _counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+    """Yield families with their place and its counts by name."""
     links, sources, bus = daemon.links, daemon.sources, daemon.bus.counters
     for segment in daemon.segments:
         yield "socket_drops", segment.options.name, {"socket_drops": segment.kernel_drops()}
@@ -90,15 +89,15 @@ def _counters(daemon: Observed) -> Iterator[tuple[str, str, Mapping[str, int]]]:
         yield "gateway_dropped", report["gateway"], report["dropped"]
 
 
-def rows(counts: Iterable[Counted]) -> Iterator[Row]:
-    """For a tally: what others drop, and tell of themselves, is not in it."""
-    return ((drop.family, drop.name, count) for drop, _, count in counts if not _told_by_others(drop))
+def summary_rows(counts: Iterable[DropCount]) -> Iterator[Row]:
+    """Yield the rows of this daemon's drop summary: gateways and recorders log their own."""
+    return ((drop.family, drop.name, count) for drop, _, count in counts if not _is_reported(drop))
 
 
-def _told_by_others(drop: Drop) -> bool:
+def _is_reported(drop: Drop) -> bool:
     return drop.family == "gateway_dropped" or (drop.family, drop.name) in RECORDED
 
 
-def serious(counts: Iterable[Counted]) -> Iterator[Counted]:
-    """Those that somebody should look at and that have happened."""
+def serious_drops(counts: Iterable[DropCount]) -> Iterator[DropCount]:
+    """Yield the counts of serious drops that are above zero."""
     return (one for one in counts if one.drop.serious and one.count)

@@ -1,8 +1,4 @@
-"""What the daemon's log says about what was dropped.
-
-Law: counters are looked at, and none is touched. What somebody should look at is said when it has grown, by its one
-name; all of it waits for one line an hour, and one at the end.
-"""
+"""Logs drops: serious ones when their counts increase, all of them in a summary every hour."""
 
 from __future__ import annotations
 
@@ -13,46 +9,47 @@ from bccnd.core.drop_summary import DropSummary, in_fields, in_words
 from bccnd.core.verdicts import INTERNAL_ERROR, NAMES
 from bccnd.monitoring import drop_counts
 from bccnd.monitoring.drop_entry import Drop
-from bccnd.monitoring.metrics import Observed
+from bccnd.monitoring.metrics import DaemonState
 
 
 class DropReporter:
-    def __init__(self, daemon: Observed) -> None:
-        self._daemon = daemon
-        self._tally = DropSummary()
-        self._told = False
+    """Reads the drop counters of ``daemon``, and logs how they have grown."""
 
-    def watch(self) -> None:
-        """Say what was dropped that somebody should look at, and what helps; the rest waits for the tally."""
-        for one in drop_counts.serious(drop_counts.counted(self._daemon)):
-            if one.drop.family in drop_counts.SAID_WHERE_IT_FALLS or one.drop.name == NAMES[INTERNAL_ERROR]:
+    def __init__(self, daemon: DaemonState) -> None:
+        self._daemon = daemon
+        self._summary = DropSummary()
+        self._summarized = False
+
+    def report_serious(self) -> None:
+        """Log serious drops that were not logged yet; to be called every second."""
+        for one in drop_counts.serious_drops(drop_counts.count_drops(self._daemon)):
+            if one.drop.family in drop_counts.LOGGED_AT_SOURCE or one.drop.name == NAMES[INTERNAL_ERROR]:
                 continue
             count = log.repeats.growth((one.drop.family, one.drop.name, one.where), one.count)
             if count:
-                self._say(one.drop, one.where, count)
+                self._log_drop(one.drop, one.where, count)
 
-    def tell(self, since: str = "in the last hour") -> None:
-        """Say in one line all that was dropped since that was last said, if anything was."""
-        grown = self._tally.grown(drop_counts.rows(drop_counts.counted(self._daemon)))
+    def report_summary(self, since: str = "in the last hour") -> None:
+        """Log in one line all drops since the last summary, if there were any."""
+        grown = self._summary.grown(drop_counts.summary_rows(drop_counts.count_drops(self._daemon)))
         if grown:
             log.event("tally", f"dropped {since}: {in_words(grown)}", drops=in_fields(grown))
-            self._told = True
+            self._summarized = True
 
-    def end(self) -> None:
-        """Say what is not said yet."""
-        self.watch()
-        self.tell("since that was last said" if self._told else "since the start")
+    def report_rest(self) -> None:
+        """Log what was not logged yet, at the end of the process."""
+        self.report_serious()
+        self.report_summary("since the last summary" if self._summarized else "since the start")
 
-    def _say(self, drop: Drop, where: str, count: int) -> None:
+    def _log_drop(self, drop: Drop, where: str, count: int) -> None:
         name = drop.name
         if drop.family == "socket_drops":
             (granted,) = [one.granted for one in self._daemon.segments if one.options.name == where]
             log.event(
                 "kernel_drops",
-                f"segment {where}: the kernel dropped {count} datagrams because the receive buffer of "
-                f"{granted} bytes was full",
-                remedy=f"raise receive_buffer of this segment, say to {2 * granted}, and with it "
-                "ReceiveBuffer= of its socket unit; or net.core.rmem_max, unless the daemon runs as root",
+                f"segment {where}: kernel dropped {count} datagrams: the receive buffer of {granted} bytes was full",
+                remedy=f"raise receive_buffer of this segment to {2 * granted}, and ReceiveBuffer= of its socket unit; "
+                "without root also net.core.rmem_max",
                 segment=where,
                 count=count,
                 drop=name,
@@ -60,42 +57,41 @@ class DropReporter:
         elif drop.family == "datagrams":
             log.event(
                 "datagrams_refused",
-                f"segment {where}: {count} datagrams were refused ({name}): each is {_within(drop.means)}",
-                remedy="'bccn tap --refused' shows from where they come and what they claim to be; "
-                f"{_within(drop.remedy)}",
+                f"segment {where}: {count} datagrams refused ({name}). {_unended(drop.means)}",
+                remedy=f"'bccn tap --refused' shows their senders and contents. {_unended(drop.remedy)}",
                 segment=where,
                 verdict=name,
                 count=count,
                 drop=name,
             )
         else:
-            text = f"dropped {count} times since that was last said ({name}): {_within(drop.means)}"
-            log.event("dropped", text, remedy=_within(drop.remedy), count=count, drop=name)
+            text = f"dropped {count} times since the last report ({name}). {_unended(drop.means)}"
+            log.event("dropped", text, remedy=_unended(drop.remedy), count=count, drop=name)
 
 
-def _within(sentence: str) -> str:
-    """A sentence as a part of another one."""
-    return f"{sentence[0].lower()}{sentence[1:]}".removesuffix(".")
+def _unended(text: str) -> str:
+    """Remove the full stop: the log appends one."""
+    return text.removesuffix(".")
 
 
 #: bytes of a datagram that are logged with an internal error
-_MAX_SHOWN: Final = 2048
+_MAX_LOGGED: Final = 2048
 
 
 def report_internal_error(datagram: bytes) -> None:
-    """Log the exception that is being handled; a datagram has caused it."""
+    """Log the exception being handled, which a datagram caused."""
     text = f"a datagram was dropped because of a bug in this daemon: {datagram[:200]!r}"
-    log.bug(text, verdict="internal_error", drop="internal_error", datagram=datagram[:_MAX_SHOWN])
+    log.bug(text, verdict="internal_error", drop="internal_error", datagram=datagram[:_MAX_LOGGED])
 
 
 def report_identity_conflict(src: bytes, peer: str) -> None:
     """Log that another host sends under an identity of this one."""
     log.event(
         "identity_conflict",
-        f"identity conflict: {src.decode('ascii')} is a program of this host, and {peer} sends under the same name; "
-        "datagrams that arrive under it are dropped",
+        f"identity conflict: {src.decode('ascii')} is a client of this host, and {peer} sends under the same name; "
+        "its datagrams are dropped",
         about=("conflict", src),
-        remedy="give every host a 'host' of its own, and every program a name of its own",
+        remedy="give every host its own 'host', and every program its own name",
         identity=src,
         peer=peer,
         drop="identity_conflicts",

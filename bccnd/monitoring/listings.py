@@ -12,7 +12,7 @@ from bccnd.core.liveness import STATE_NAMES
 from bccnd.core.routes import Routes
 from bccnd.core.trace import trace
 from bccnd.core.verdicts import NAMES
-from bccnd.monitoring.metrics import Observed
+from bccnd.monitoring.metrics import DaemonState
 from bccnd.version import VERSION
 
 #: rows of `bccn sources`
@@ -21,7 +21,7 @@ MAX_LISTED: Final = 10_000
 MAX_TRACED: Final = 100
 
 
-class Inspected(Observed, Protocol):
+class Inspected(DaemonState, Protocol):
     """The daemon's state, as far as commands list it."""
 
     routes: Routes[int]

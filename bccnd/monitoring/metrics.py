@@ -1,7 +1,6 @@
-"""What Prometheus sees of the daemon.
+"""The daemon's Prometheus metrics, built from its counters at each scrape.
 
-Law: families are made when somebody asks, from plain integers that others own; labels come from the
-configuration and from fixed lists, never from the network.
+Invariant: label values come from the configuration and from fixed lists, never from the network.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from bccnd.net.segment import Segment
 from bccnd.version import VERSION
 
 PREFIX = "bccnd_"
-_WAYS = ("gateway", "direction")
+_DIRECTION = ("gateway", "direction")
 _REASON = ("gateway", "reason")
 
 
-class Observed(Protocol):
-    """The daemon's state, as far as it is shown."""
+class DaemonState(Protocol):
+    """The daemon's state, as far as metrics show it."""
 
     segments: list[Segment]
     bus: Bus
@@ -79,17 +78,17 @@ class Observed(Protocol):
     def now(self) -> float: ...
 
 
-def all_counters(daemon: Observed) -> list[SegmentCounters]:
-    """Those of the segments, and of the links that there are or were."""
+def all_counters(daemon: DaemonState) -> list[SegmentCounters]:
+    """Return the counters of segments, and of links that are configured or have received anything."""
     links = daemon.links
-    brought = [one for one in links.counters if one.received or one.name in links.expected]
-    return [*(segment.counters for segment in daemon.segments), *brought]
+    used = [one for one in links.counters if one.received or one.name in links.expected]
+    return [*(segment.counters for segment in daemon.segments), *used]
 
 
 class DaemonCollector(Collector):
-    """Makes the families of one daemon."""
+    """Builds the metric families of one daemon."""
 
-    def __init__(self, daemon: Observed) -> None:
+    def __init__(self, daemon: DaemonState) -> None:
         self._daemon = daemon
         self._version = VERSION
 
@@ -98,73 +97,71 @@ class DaemonCollector(Collector):
         yield from self._sources()
         yield from self._bus()
         yield from self._gateways()
-        groups = _counter("channel_messages", "Accepted messages by configured channel group", "group")
-        size = _counter("channel_bytes", "Accepted payload bytes by configured channel group", "group")
+        groups = _counter("channel_messages", "Messages accepted, by configured channel group", "group")
+        size = _counter("channel_bytes", "Payload bytes accepted, by configured channel group", "group")
         for name, messages, total in self._daemon.groups:
             groups.add_metric([name], messages)
             size.add_metric([name], total)
         yield groups
         yield size
-        keys = _counter("key_verified", "Datagrams that a key has verified, by its fingerprint", "key")
+        keys = _counter("key_verified", "Datagrams verified with a key, by its fingerprint", "key")
         for key in self._daemon.keys:
             keys.add_metric([key.fingerprint], key.verified)
         yield keys
-        reloads = _counter("config_reloads", "Reloads of the configuration by result", "result")
+        reloads = _counter("config_reloads", "Reloads of the configuration, by result", "result")
         for result, count in self._daemon.config_reloads.items():
             reloads.add_metric([result], count)
         yield reloads
-        good = "Whether the configuration is in force that was read last: 1, or 0 where a reload has refused it"
-        yield _gauge("config_last_reload_successful", good, int(not self._daemon.refused))
-        yield _gauge(
-            "clients_taken_over", "Clients that were left by the daemon before this one", self._daemon.taken_over
-        )
-        unread = "Things left by the daemon before this one that were not understood"
+        successful = "Whether the last reload was successful: 1, or 0 if the configuration was refused"
+        yield _gauge("config_last_reload_successful", successful, int(not self._daemon.refused))
+        yield _gauge("clients_taken_over", "Clients taken over from the previous daemon", self._daemon.taken_over)
+        unread = "State of the previous daemon that was damaged or unknown, and discarded"
         yield _counter_of("state_dropped", unread, self._daemon.state_dropped)
-        yield _counter_of("clients_not_kept", "Clients that will not outlive a restart", self._daemon.not_kept)
+        yield _counter_of("clients_not_kept", "Clients whose connections a restart will close", self._daemon.not_kept)
         yield from self._loop()
-        unwritten = "How often what is known of sources could not be written down for the next daemon"
+        unwritten = "Failed attempts to store the state of sources for the next daemon"
         yield _counter_of("sources_not_kept", unwritten, self._daemon.sources_not_kept)
-        lost = "Notifications that the service manager did not take"
+        lost = "Notifications that the service manager did not accept"
         yield _counter_of("notifications_lost", lost, self._daemon.notifications_lost)
         for name, text, counts in (
             (
                 "visitors_refused",
-                "Visitors of this listener who got no answer, by reason",
+                "Connections to this listener that got no page, by reason",
                 self._daemon.visitors_refused,
             ),
-            ("log_lines_dropped", "Lines of the log that nobody has seen, by reason", log.lines_dropped()),
+            ("log_lines_dropped", "Log lines dropped, by reason", log.lines_dropped()),
         ):
             family = _counter(name, text, "reason")
             for reason, count in counts.items():
                 family.add_metric([reason], count)
             yield family
-        yield InfoMetricFamily(PREFIX + "build", "The running version", {"version": self._version})
+        yield InfoMetricFamily(PREFIX + "build", "Version of the running daemon", {"version": self._version})
 
     def _loop(self) -> Iterator[Metric]:
         loop_lag = self._daemon.loop_lag
-        yield _counter_of("loop_stalled_seconds", "Seconds for which the daemon's loop stood still", loop_lag.total)
-        longest = "Longest time for which the daemon's loop stood still within the last minute or two"
+        yield _counter_of("loop_stalled_seconds", "Seconds for which the event loop was stalled", loop_lag.total)
+        longest = "Longest stall of the event loop within the last one to two minutes"
         yield _gauge("loop_stall_seconds", longest, loop_lag.longest(self._daemon.now()))
-        yield _gauge("clock_seconds", "The host's clock when it was asked, in seconds since 1970", time.time())
+        yield _gauge("clock_seconds", "Clock of the host at the scrape, in seconds since 1970", time.time())
 
     def _segments(self) -> Iterator[Metric]:
-        received = _counter("datagrams_received", "Datagrams read from the segment's socket", "segment")
-        judged = _counter("datagrams", "Datagrams by verdict; the sum equals the number read", "segment", "verdict")
-        drops = _counter("socket_drops", "Datagrams the kernel dropped because the socket's buffer was full", "segment")
-        sent = _counter("datagrams_sent", "Datagrams broadcast", "segment")
-        errors = _counter("send_errors", "Datagrams that the kernel refused to send", "segment", "error")
+        received = _counter("datagrams_received", "Datagrams received from a segment", "segment")
+        by_verdict = _counter("datagrams", "Datagrams received, by verdict", "segment", "verdict")
+        drops = _counter("socket_drops", "Datagrams dropped by the kernel: the receive buffer was full", "segment")
+        sent = _counter("datagrams_sent", "Datagrams sent to a segment", "segment")
+        errors = _counter("send_errors", "Datagrams that the kernel refused to send, by error", "segment", "error")
         for counters in all_counters(self._daemon):
             received.add_metric([counters.name], counters.received)
             for name, count in zip(NAMES, counters.verdicts, strict=True):
-                judged.add_metric([counters.name, name], count)
+                by_verdict.add_metric([counters.name, name], count)
         for segment in self._daemon.segments:
             counters = segment.counters
             drops.add_metric([counters.name], segment.kernel_drops())
             sent.add_metric([counters.name], counters.sent)
             for error, count in counters.send_errors.items():
                 errors.add_metric([counters.name, error], count)
-        yield from (received, judged, drops, sent, errors)
-        unsent = "Copies of datagrams that were not sent: too many were waiting, or the horizon had passed"
+        yield from (received, by_verdict, drops, sent, errors)
+        unsent = "Repeated copies of datagrams not sent: too many were waiting, or dedup.horizon had passed"
         yield _counter_of("copies_dropped", unsent, self._daemon.repeater.dropped)
 
     def _sources(self) -> Iterator[Metric]:
@@ -174,19 +171,23 @@ class DaemonCollector(Collector):
         rules = liveness.rules
         within = rules.interval * rules.dead_after
         alive = sources.alive(self._daemon.now(), within)
-        yield _gauge("sources_alive", f"Sources heard within the last {within:g} s", alive)
-        yield _gauge("sources_silent", "Sources whose heartbeats are missing and that are not dead", liveness.silent)
-        yield _counter_of("source_deaths", "Sources that were found dead for want of heartbeats", liveness.deaths)
-        missing = "Messages that may still arrive: seqs in a gap younger than the horizon"
+        yield _gauge("sources_alive", f"Sources that sent a datagram within the last {within:g} s", alive)
+        yield _gauge("sources_silent", "Sources whose heartbeats are missing, not yet dead", liveness.silent)
+        yield _counter_of("source_deaths", "Sources declared dead: too many heartbeats missing", liveness.deaths)
+        missing = "Messages that may still arrive: sequence numbers missing for less than dedup.horizon"
         yield _gauge("messages_missing", missing, sources.missing)
-        yield _counter_of("messages_lost", "Messages that never arrived: seqs in a gap past the horizon", sources.lost)
-        yield _counter_of("source_restarts", "Sources that began their numbers anew", sources.restarts)
-        yield _counter_of("source_jumps", "Sources that jumped ahead too far for it to be loss", sources.jumps)
-        unwatched = "Heartbeats of sources that are not watched, because too many are"
+        yield _counter_of(
+            "messages_lost",
+            "Messages that never arrived: sequence numbers missing past dedup.horizon",
+            sources.lost,
+        )
+        yield _counter_of("source_restarts", "Restarts of sources: sequence numbers began again", sources.restarts)
+        yield _counter_of("source_jumps", "Jumps of sources: dedup.sanity or more numbers were skipped", sources.jumps)
+        unwatched = "Heartbeats ignored: the table of watched sources is full"
         yield _counter_of("heartbeats_unwatched", unwatched, liveness.unwatched)
-        conflicts = "Datagrams that somebody else sent under the name of a program of this host"
+        conflicts = "Datagrams from other senders that use the identity of a client of this host"
         yield _counter_of("identity_conflicts", conflicts, sources.conflicts)
-        forgotten = _counter("sources_forgotten", "Trackers given up, by cause", "cause")
+        forgotten = _counter("sources_forgotten", "Sources removed from the tracker tables, by cause", "cause")
         forgotten.add_metric(["expired"], sources.expired)
         forgotten.add_metric(["evicted"], sources.evicted)
         forgotten.add_metric(["nameless_evicted"], self._daemon.anonymous.evicted)
@@ -197,46 +198,46 @@ class DaemonCollector(Collector):
 
     def _bus(self) -> Iterator[Metric]:
         bus = self._daemon.bus
-        yield _gauge("clients", "Clients connected", len(bus.clients))
-        yield _gauge("subscriptions", "Patterns subscribed to", self._daemon.subscriptions)
-        yield _gauge("queue_bytes", "Bytes waiting for clients that do not read", bus.queue_bytes)
+        yield _gauge("clients", "Connected clients", len(bus.clients))
+        yield _gauge("subscriptions", "Subscribed patterns", self._daemon.subscriptions)
+        yield _gauge("queue_bytes", "Bytes queued for slow clients", bus.queue_bytes)
         counters = bus.counters
-        yield _counter_of("deliveries", "Messages handed to clients", counters.deliveries)
-        yield _counter_of("published", "Messages that clients published", counters.published)
+        yield _counter_of("deliveries", "Messages delivered to clients", counters.deliveries)
+        yield _counter_of("published", "Messages published by clients", counters.published)
         for name, text, counts in (
             ("deliveries_dropped", "Messages dropped for a client, by reason", counters.dropped),
-            ("clients_refused", "Connections turned away, by reason", counters.refused),
-            ("clients_ended", "Clients that the daemon disconnected, by reason", counters.ended),
-            ("publishers_held", "How often a publisher was made to wait, by reason", counters.held),
-            ("client_errors", "Frames of clients that were refused, by reason", _with_zeros(counters.errors)),
+            ("clients_refused", "Connections refused, by reason", counters.refused),
+            ("clients_ended", "Clients disconnected by the daemon, by reason", counters.ended),
+            ("publishers_held", "Times that a publisher was made to wait, by reason", counters.held),
+            ("client_errors", "Frames of clients refused, by reason", _with_zeros(counters.errors)),
         ):
             family = _counter(name, text, "reason")
             for reason, count in counts.items():
                 family.add_metric([reason], count)
             yield family
-        untold = "Control messages for a client that were dropped because its queue was full"
-        yield _counter_of("control_dropped", untold, counters.untold)
+        dropped = "Control messages to clients dropped: the queue was full"
+        yield _counter_of("control_dropped", dropped, counters.untold)
         yield self._forward()
 
     def _gateways(self) -> Iterator[Metric]:
-        up = _gauges("gateway_up", "Whether a gateway is there and reports: 1 or 0", "gateway")
+        up = _gauges("gateway_up", "Whether a gateway runs and reports: 1 or 0", "gateway")
         peers = _gauges("gateway_peers", "Peers connected to a gateway", "gateway")
-        connects = _counter("gateway_connects", "Connections of peers to a gateway", "gateway")
-        messages = _counter("gateway_messages", "Messages that a gateway got from peers or gave them", *_WAYS)
-        size = _counter("gateway_bytes", "Bytes that a gateway got from peers or gave them", *_WAYS)
-        dropped = _counter("gateway_dropped", "What a gateway let fall, or whom it let go, by reason", *_REASON)
+        connects = _counter("gateway_connects", "Connections established between a gateway and peers", "gateway")
+        messages = _counter("gateway_messages", "Messages received from peers (in) and sent to them (out)", *_DIRECTION)
+        size = _counter("gateway_bytes", "Bytes received from peers (in) and sent to them (out)", *_DIRECTION)
+        dropped = _counter("gateway_dropped", "Messages and connections dropped by a gateway, by reason", *_REASON)
         links = self._daemon.links
         for report in links:
             name = report["gateway"]
             up.add_metric([name], int(report["up"]))
             peers.add_metric([name], report["peers_connected"] if report["up"] else 0)
             connects.add_metric([name], report["connects"])
-            for way, key in (("in", "received"), ("out", "sent")):
-                messages.add_metric([name, way], report[key])
-                size.add_metric([name, way], report[f"{key}_bytes"])
+            for direction, key in (("in", "received"), ("out", "sent")):
+                messages.add_metric([name, direction], report[key])
+                size.add_metric([name, direction], report[f"{key}_bytes"])
             for reason, count in report["dropped"].items():
                 dropped.add_metric([name, reason], count)
-        starts = _counter("gateway_starts", "How often this daemon has started a gateway", "gateway")
+        starts = _counter("gateway_starts", "Starts of a gateway by this daemon", "gateway")
         for name in links.expected:
             program = self._daemon.programs.get(name)
             starts.add_metric([name], 0 if program is None else program.starts)
@@ -251,14 +252,14 @@ class DaemonCollector(Collector):
             buckets.append((bound, total))
         return HistogramMetricFamily(
             PREFIX + "forward_seconds",
-            "From the kernel's receive stamp to the clients' sockets, for the longest waiting datagram of each batch",
+            "Seconds from the kernel's receive timestamp to the clients' sockets, oldest datagram of each batch",
             buckets=buckets,
             sum_value=forward.sum,
         )
 
 
 def _with_zeros(errors: dict[str, int]) -> dict[str, int]:
-    """All reasons, also those that there have been none of."""
+    """Return counts of all reasons, including those that are zero."""
     return {**dict.fromkeys(ERROR_REASONS, 0), **errors}
 
 
@@ -278,8 +279,8 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(PREFIX + name, text, value=value)
 
 
-def pages(daemon: Observed) -> dict[str, Callable[[str], tuple[int, str, bytes]]]:
-    """What programs ask the metrics listener for: ``/metrics`` and ``/healthz``; page.py has what people do."""
+def pages(daemon: DaemonState) -> dict[str, Callable[[str], tuple[int, str, bytes]]]:
+    """Return the pages for programs, by path; those for people are in `status_page`."""
     registry = CollectorRegistry()
     registry.register(DaemonCollector(daemon))
     ProcessCollector(registry=registry)

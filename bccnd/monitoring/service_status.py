@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
-from bccnd.monitoring.metrics import Observed
+from bccnd.monitoring.metrics import DaemonState
 
 
 class ServiceStatus:
     """Rates are over the time since the line was made last."""
 
-    def __init__(self, daemon: Observed) -> None:
+    def __init__(self, daemon: DaemonState) -> None:
         self._daemon = daemon
         self._last = (time.monotonic(), 0)
 

@@ -1,7 +1,6 @@
-"""The status page, for who is paged at night: what is lost, where, since when, and what to do.
+"""Serves the status page: one page for operators, and the same data as JSON.
 
-Law: looking changes nothing and holds nothing up: a page is made once for all who ask within a second, and what there
-is to remember is remembered whether anybody looks or not.
+Invariant: requests within a second get the same page, so that the cost does not grow with the number of readers.
 """
 
 from __future__ import annotations
@@ -12,62 +11,62 @@ from pathlib import Path
 from typing import Final
 
 from bccnd.core.liveness import Change
-from bccnd.monitoring.page_data import Facts, plain
-from bccnd.monitoring.page_gather import Gatherer, Shown
-from bccnd.monitoring.page_render import render
+from bccnd.monitoring.status_collector import PageState, StatusCollector
+from bccnd.monitoring.status_html import render
+from bccnd.monitoring.status_model import Status, to_json
 from bccnd.net.http import Page
 
-#: seconds for which a page that was made is good for others
-FRESH: Final = 1.0
+#: seconds for which a rendered page is reused
+CACHE_TIME: Final = 1.0
 _HERE: Final = Path(__file__).parent
 
 
 class StatusPage:
-    """The pages on which people see the daemon."""
+    """The status page of a daemon, with its stylesheet, script and icon."""
 
-    def __init__(self, daemon: Shown) -> None:
+    def __init__(self, daemon: PageState) -> None:
         self._now = daemon.now
-        self._gatherer = Gatherer(daemon)
-        self._facts: Facts | None = None
-        self._made: dict[Callable[[Facts], str], bytes] = {}
-        self._until = 0.0
+        self._collector = StatusCollector(daemon)
+        self._status: Status | None = None
+        self._rendered: dict[Callable[[Status], str], bytes] = {}
+        self._expires = 0.0
 
-    def begin(self) -> None:
-        """The daemon begins to serve."""
-        self._gatherer.begin()
+    def start(self) -> None:
+        """Take the first sample; to be called when the daemon begins to serve."""
+        self._collector.start()
 
     def sample(self) -> None:
-        """To be called every `history.STEP` seconds."""
-        self._gatherer.sample()
+        """Record the counters; to be called every `counter_history.STEP` seconds."""
+        self._collector.sample()
 
-    def hear(self, changes: Iterable[Change]) -> None:
-        """Sources have come alive, fallen silent or died."""
-        self._gatherer.hear(changes)
+    def update_sources(self, changes: Iterable[Change]) -> None:
+        """Record which sources came alive, fell silent or died."""
+        self._collector.update_sources(changes)
 
     def pages(self) -> dict[str, Page]:
-        """By path; every address in them is relative to that of the page."""
+        """Return the pages by path. All URLs in them are relative."""
         return {
             "/": self._page("text/html; charset=utf-8", render),
-            "/status.json": self._page("application/json", _as_json),
+            "/status.json": self._page("application/json", _render_json),
             "/status.css": _file("text/css; charset=utf-8", "status.css"),
             "/status.js": _file("text/javascript; charset=utf-8", "status.js"),
             "/status.svg": _file("image/svg+xml", "status.svg"),
         }
 
-    def _page(self, kind: str, make: Callable[[Facts], str]) -> Page:
+    def _page(self, kind: str, render_status: Callable[[Status], str]) -> Page:
         def page(_accept: str) -> tuple[int, str, bytes]:
             now = self._now()
-            if self._facts is None or now >= self._until:
-                self._facts, self._made, self._until = self._gatherer.facts(), {}, now + FRESH
-            if make not in self._made:
-                self._made[make] = make(self._facts).encode()
-            return 200, kind, self._made[make]
+            if self._status is None or now >= self._expires:
+                self._status, self._rendered, self._expires = self._collector.collect(), {}, now + CACHE_TIME
+            if render_status not in self._rendered:
+                self._rendered[render_status] = render_status(self._status).encode()
+            return 200, kind, self._rendered[render_status]
 
         return page
 
 
-def _as_json(facts: Facts) -> str:
-    return json.dumps(plain(facts), separators=(",", ":")) + "\n"
+def _render_json(status: Status) -> str:
+    return json.dumps(to_json(status), separators=(",", ":")) + "\n"
 
 
 def _file(kind: str, name: str) -> Page:

@@ -1,1 +1,1 @@
-"""This host's sockets, HTTP and log: the edge, where bytes come from and go to."""
+"""Event loop, sockets, HTTP, child processes and the service manager."""

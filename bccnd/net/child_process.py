@@ -1,8 +1,7 @@
-"""Programs that run beside the daemon: started with it, started again when they end, ended with it.
+"""Supervises child processes: starts them, restarts them after a growing pause, and ends them with the daemon.
 
-Nothing here waits for such a program. One that ends by itself is started again after a pause that grows; one that
-says it cannot run as it is configured is left alone until it is configured anew. It knows that the daemon is gone when
-its standard input ends, whatever the daemon has died of.
+A child that exits with `EXIT_NO_RETRY` is not restarted. Its standard input is a pipe that the daemon holds open: the
+child reads its end when the daemon is gone, however that died. Nothing here blocks.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ from bccnd import log
 from bccnd.net.loop import READABLE, Loop, Timer
 from bccnd.net.service_manager import PRIVATE
 
-#: seconds before a program is started again: the first time, and what doubling ends at
-SHORTEST: Final = 0.5
-LONGEST: Final = 30.0
-#: seconds that a program has to run for its next end to count as the first
+#: seconds before a restart: the first, and the maximum; each doubles the one before
+MIN_PAUSE: Final = 0.5
+MAX_PAUSE: Final = 30.0
+#: seconds of running after which the pause is short again
 STEADY: Final = 60.0
-#: exit code of a program that no further attempt will help
-HOPELESS: Final = 2
+#: exit code of a child that would fail again
+EXIT_NO_RETRY: Final = 2
 
 
-def python(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module of ours, as sheltered from its environment as we are, from the same place."""
+def python_command(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module with this interpreter, its flags and its import path."""
     flags = ["-I"] * sys.flags.isolated + ["-S"] * sys.flags.no_site
     program = f"import sys; sys.path[:] = {sys.path!r}; sys.argv[0] = 'bccnd'; from {module} import main; main()"
     return [sys.executable, *flags, "-c", program, *arguments]
 
 
 class ChildProcess:
-    """One program, by its ``name``; ``command`` is what runs it. ``on_end`` is called when it has ended."""
+    """A supervised program. ``on_end`` is called each time that it has ended."""
 
     def __init__(
         self, loop: Loop, name: str, command: Sequence[str], on_end: Callable[[], None] = lambda: None
@@ -47,26 +46,26 @@ class ChildProcess:
         self._on_end = on_end
         self._pid = 0
         self._pidfd = -1
-        self._leash = -1
+        self._stdin_pipe = -1
         self._since = 0.0
-        self._pause = SHORTEST
-        self._next: Timer | None = None
-        #: whether it has said that it cannot run, and is left alone
-        self.hopeless = False
+        self._pause = MIN_PAUSE
+        self._restart: Timer | None = None
+        #: whether it exited with `EXIT_NO_RETRY`
+        self.gave_up = False
 
     @property
     def pid(self) -> int:
-        """The process, 0 while there is none."""
+        """The process id; 0 while it does not run."""
         return self._pid
 
     def start(self) -> None:
-        """Start it; what hinders that is said, and tried again."""
-        self._next = None
-        self.hopeless = False
+        """Start it; a failure is logged and retried."""
+        self._restart = None
+        self.gave_up = False
         read = write = -1
         try:
             read, write = os.pipe2(os.O_CLOEXEC)
-            # The loop's signals are blocked nowhere and ignored nowhere; what it handles is default in another program.
+            # Python ignores SIGPIPE; other signals are neither blocked nor ignored here.
             self._pid = os.posix_spawn(
                 self._command[0],
                 self._command,
@@ -78,78 +77,78 @@ class ChildProcess:
         except OSError as error:
             if write >= 0:
                 os.close(write)
-            if self._pid:  # it was started, and we could not see when it ends
+            if self._pid:  # it runs, but its end could not be observed
                 os.kill(self._pid, signal.SIGKILL)
                 _reap_later(self._loop, self._pid)
                 self._pid = 0
-            self._say("cannot be started", error.strerror or "unknown")
-            self._again()
+            self._log("cannot start", error.strerror or "unknown")
+            self._schedule_restart()
             return
         finally:
             if read >= 0:
                 os.close(read)
-        self._leash = write
+        self._stdin_pipe = write
         self.starts += 1
         self._since = time.monotonic()
         self._loop.watch(self._pidfd, READABLE, self._on_exit)
 
     def _on_exit(self, _events: int) -> None:
         _, status = os.waitpid(self._pid, 0)
-        self._let_go()
+        self._release()
         self._on_end()
-        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == HOPELESS:
-            self.hopeless = True
-            return  # it has said why
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == EXIT_NO_RETRY:
+            self.gave_up = True
+            return  # it has logged why
         if time.monotonic() - self._since > STEADY:
-            self._pause = SHORTEST
+            self._pause = MIN_PAUSE
         code = os.waitstatus_to_exitcode(status)
-        self._say("has ended", signal.Signals(-code).name if code < 0 else f"exit code {code}")
-        self._again()
+        self._log("has ended", signal.Signals(-code).name if code < 0 else f"exit code {code}")
+        self._schedule_restart()
 
-    def _say(self, what: str, why: str) -> None:
+    def _log(self, what: str, why: str) -> None:
         log.event(
             "gateway_ended",
-            f"the gateway {self.name} {what} ({why}); next attempt in {self._pause:g} s",
-            remedy="see its messages before this one",
+            f"gateway {self.name} {what} ({why}); next attempt in {self._pause:g} s",
+            remedy="see the earlier log lines of this gateway",
             gateway=self.name,
             reason=why,
         )
 
-    def _again(self) -> None:
-        self._next = self._loop.later(self._pause, self.start)
-        self._pause = min(2 * self._pause, LONGEST)
+    def _schedule_restart(self) -> None:
+        self._restart = self._loop.later(self._pause, self.start)
+        self._pause = min(2 * self._pause, MAX_PAUSE)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._loop.unwatch(self._pidfd)
         os.close(self._pidfd)
-        os.close(self._leash)
-        self._pid, self._pidfd, self._leash = 0, -1, -1
+        os.close(self._stdin_pipe)
+        self._pid, self._pidfd, self._stdin_pipe = 0, -1, -1
 
     def stop(self) -> None:
-        """Have it end, and do not start it again; it is not waited for."""
-        if self._next is not None:
-            self._next.cancel()
-            self._next = None
+        """Terminate it and do not restart it; does not wait for its end."""
+        if self._restart is not None:
+            self._restart.cancel()
+            self._restart = None
         if self._pid:
             signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
-            # Whoever does not take the hint sees the end of its input, and is reaped with us.
+            # A child that ignores the signal reads the end of its input.
             pid = self._pid
-            self._let_go()
+            self._release()
             _reap_later(self._loop, pid)
 
     def close(self) -> None:
-        """We end: so does it."""
+        """Close its standard input, which makes it end; for the end of the daemon."""
         if self._pid:
-            os.close(self._leash)
+            os.close(self._stdin_pipe)
             os.close(self._pidfd)
             self._pid = 0
 
 
 def _reap_later(loop: Loop, pid: int) -> None:
     if os.waitpid(pid, os.WNOHANG) == (0, 0):
-        loop.later(SHORTEST, lambda: _reap_later(loop, pid))
+        loop.later(MIN_PAUSE, lambda: _reap_later(loop, pid))
 
 
 def _environment() -> dict[str, str]:
-    """Ours, but for what the service manager has told us alone."""
+    """Return our environment without the service manager's variables for this process."""
     return {name: value for name, value in os.environ.items() if not name.startswith(PRIVATE)}

@@ -1,7 +1,7 @@
-"""A small HTTP server on the daemon's own loop: a few pages, GET and HEAD, one request to a connection.
+"""A small HTTP server on the daemon's event loop: GET and HEAD of a few pages, one request per connection.
 
-Law: it answers between two batches of datagrams, so that a page shows numbers that belong together and an answer
-proves that the loop turns; connections, header sizes and patience are capped, so that no visitor can hold it up.
+A page is rendered between two batches of datagrams, so that its numbers are consistent, and a response proves that the
+loop runs. Invariant: connections, header sizes and times are bounded, so that no client can stall the daemon.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from bccnd.net.http_hosts import HostNames
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import READABLE, WRITABLE, Loop, Timer
 
-#: scrapers and people, not crowds
+#: connections at once
 MAX_CONNECTIONS: Final = 32
 MAX_HEADERS: Final = 16_384
-#: seconds for a visitor to send a request and take the answer
-PATIENCE: Final = 10.0
+#: seconds to send a request and to read the response
+TIMEOUT: Final = 10.0
 
-#: why a visitor got no page
+#: why a connection got no page
 REASONS: Final = ("too_many_visitors", "slow_visitor", "bad_request", "foreign_host", "bug")
-#: what a page may do: show itself, with style, script and picture from here, and ask here for more; nobody may frame
-#: it, and nothing of it is told elsewhere
-_GUARDS: Final = (
+#: a page may load style, script, image and data from here only, cannot be framed, and sends no referrer
+_SECURITY_HEADERS: Final = (
     (
         "content-security-policy",
         (
@@ -41,8 +40,8 @@ _GUARDS: Final = (
     ("cross-origin-resource-policy", "same-origin"),
 )
 
-_FOREIGN: Final = (
-    b"This name is not one of this host's. Ask by address, as localhost or by the host's own name,\n"
+_FOREIGN_HOST: Final = (
+    b"The Host of this request is not a name of this host. Use an address, localhost or the host name,\n"
     b"or add the name to metrics.hosts in the configuration.\n"
 )
 
@@ -51,8 +50,8 @@ Page = Callable[[str], tuple[int, str, bytes]]
 
 
 class HttpServer:
-    """Serves ``pages`` by path. ``refused`` counts those who got no page, by `REASONS`; ``hosts`` are names by which
-    this host may be asked beside its own (see `HostNames`)."""
+    """Serves ``pages`` by path. ``refused`` counts connections without a page, by `REASONS`; ``hosts`` are names that
+    requests may use besides those of this host, see `HostNames`."""
 
     def __init__(
         self,
@@ -64,31 +63,31 @@ class HttpServer:
     ) -> None:
         self._loop = loop
         self._pages = pages
-        self._visits: set[_Visit] = set()
+        self._connections: set[_Connection] = set()
         self._names = HostNames(hosts)
         self._refused = dict.fromkeys(REASONS, 0) if refused is None else refused
-        self._acceptor = Acceptor(loop, listener, "visitors", self._welcome)
+        self._acceptor = Acceptor(loop, listener, "HTTP connections", self._serve)
 
-    def _welcome(self, sock: socket.socket) -> None:
-        if len(self._visits) >= MAX_CONNECTIONS:
+    def _serve(self, sock: socket.socket) -> None:
+        if len(self._connections) >= MAX_CONNECTIONS:
             self._refused["too_many_visitors"] += 1
             sock.close()
         else:
-            self._visits.add(_Visit(self._loop, sock, self._pages, self._names, self._leave))
+            self._connections.add(_Connection(self._loop, sock, self._pages, self._names, self._on_end))
 
-    def _leave(self, visit: _Visit, reason: str) -> None:
-        self._visits.discard(visit)
+    def _on_end(self, connection: _Connection, reason: str) -> None:
+        self._connections.discard(connection)
         if reason:
             self._refused[reason] += 1
 
     def close(self) -> None:
-        for visit in list(self._visits):
-            visit.end()
+        for connection in list(self._connections):
+            connection.end()
         self._acceptor.close()
 
 
-class _Visit:
-    """One connection: a request in, an answer out."""
+class _Connection:
+    """One connection: reads a request, sends the response."""
 
     def __init__(
         self,
@@ -96,7 +95,7 @@ class _Visit:
         sock: socket.socket,
         pages: Mapping[str, Page],
         names: HostNames,
-        on_end: Callable[[_Visit, str], None],
+        on_end: Callable[[_Connection, str], None],
     ) -> None:
         self._loop = loop
         self._sock = sock
@@ -105,9 +104,9 @@ class _Visit:
         self._on_end = on_end
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADERS)
         self._out = b""
-        #: why the answer is no page
+        #: why the response is not a page
         self._reason = ""
-        self._timer: Timer = loop.later(PATIENCE, lambda: self.end("slow_visitor"))
+        self._timer: Timer = loop.later(TIMEOUT, lambda: self.end("slow_visitor"))
         loop.watch(sock.fileno(), READABLE, self._on_event)
 
     def _on_event(self, events: int) -> None:
@@ -118,8 +117,8 @@ class _Visit:
                 self._receive()
         except OSError:
             self.end()
-        except Exception:  # noqa: BLE001 - a bug of ours, which costs this visitor and nobody else
-            log.bug("a visitor was cut off by a bug in this daemon", drop="bug")
+        except Exception:  # noqa: BLE001 - a bug here costs this connection only
+            log.bug("an HTTP connection was closed because of a bug in this daemon", drop="bug")
             self.end("bug")
 
     def _receive(self) -> None:
@@ -141,8 +140,8 @@ class _Visit:
         headers = {name: value.decode("latin-1") for name, value in request.headers}
         host = headers.get(b"host")
         page = self._pages.get(path)
-        if not self._names.admits(host, self._sock.getsockname()):
-            self._reason, status, kind, body = "foreign_host", 421, "text/plain", _FOREIGN
+        if not self._names.accepts(host, self._sock.getsockname()):
+            self._reason, status, kind, body = "foreign_host", 421, "text/plain", _FOREIGN_HOST
         elif request.method not in (b"GET", b"HEAD"):
             status, kind, body = 405, "text/plain", b"only GET\n"
         elif page is None:
@@ -155,7 +154,7 @@ class _Visit:
                 ("content-type", kind),
                 ("content-length", str(len(body))),
                 ("cache-control", "no-store"),
-                *_GUARDS,
+                *_SECURITY_HEADERS,
                 *([("allow", "GET, HEAD")] if status == 405 else []),
                 ("connection", "close"),
             ],
@@ -175,7 +174,7 @@ class _Visit:
             self.end(self._reason)
 
     def end(self, reason: str = "") -> None:
-        """Close the connection, whatever it is at; for a ``reason`` where that is no end that a visitor wants."""
+        """Close the connection; ``reason`` is one of `REASONS` if it got no page."""
         if self._sock.fileno() < 0:
             return
         self._timer.cancel()

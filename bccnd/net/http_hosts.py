@@ -1,8 +1,8 @@
-"""The names by which a listener of ours may be asked for pages.
+"""Checks the Host header of HTTP requests, against DNS rebinding.
 
-A page of a stranger in a browser on this host can have its own name resolve to this host, and then read here what it
-likes as if it were its own (DNS rebinding). It cannot do so with an address, with ``localhost`` or with a name that
-this host has itself: requests for any other are refused where they come in by the loopback.
+A foreign web page in a browser on this host can make its own name resolve to 127.0.0.1, and read pages here as its own.
+It cannot do so with an address, ``localhost`` or a name of this host: requests on the loopback for other names are
+refused.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 #: bytes of /etc/hosts that are read
-_MOST: Final = 1 << 16
+_MAX_SIZE: Final = 1 << 16
 
 
 class HostNames:
-    """``more`` are names beside those of this host; with any of them requests are checked wherever they come in."""
+    """The names of this host, and ``more``. With the latter, requests are checked on every address."""
 
     def __init__(self, more: Iterable[str] = (), hosts_file: str = "/etc/hosts") -> None:
         added = {_bare(name) for name in more}
@@ -25,17 +25,17 @@ class HostNames:
         own = socket.gethostname().lower()
         self._names = {"localhost", own, own.partition(".")[0], *_loopback_names(hosts_file), *added}
 
-    def admits(self, host: str | None, arrived: Any) -> bool:
-        """Whether to answer a request with this ``Host``, on a connection to this address of ours."""
-        # Browsers always name a host; what does not is none.
-        if host is None or not (self._everywhere or _is_loopback(arrived)):
+    def accepts(self, host: str | None, local_address: Any) -> bool:
+        """Whether to serve a request with this ``Host`` on a connection to ``local_address``."""
+        # Browsers always send a Host.
+        if host is None or not (self._everywhere or _is_loopback(local_address)):
             return True
         name = _bare(host.strip())
         return name in self._names or name.endswith(".localhost") or _is_address(name)
 
 
 def _bare(host: str) -> str:
-    """A name without its port, its brackets and the root's dot."""
+    """Return a name without port, brackets and trailing dot."""
     name, colon, port = host.rpartition(":")
     if not colon or not port.isdigit() or (":" in name and not name.startswith("[")):
         name = host
@@ -50,19 +50,19 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _is_loopback(arrived: Any) -> bool:
-    if not isinstance(arrived, tuple):  # a socket in the file system, which no browser opens
+def _is_loopback(local_address: Any) -> bool:
+    if not isinstance(local_address, tuple):  # a Unix socket, which browsers do not open
         return False
-    address = ipaddress.ip_address(str(arrived[0]).partition("%")[0])
+    address = ipaddress.ip_address(str(local_address[0]).partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return bool((mapped or address).is_loopback)
 
 
 def _loopback_names(hosts_file: str) -> Iterator[str]:
-    """What the administrator of this host calls its loopback, among it often the full name of the host."""
+    """Yield the loopback's names in /etc/hosts; often one is the host's full name."""
     try:
         with open(hosts_file, encoding="utf-8", errors="replace") as file:
-            lines = file.read(_MOST).splitlines()
+            lines = file.read(_MAX_SIZE).splitlines()
     except OSError:
         return
     for line in lines:

@@ -1,8 +1,7 @@
-"""Opening the sockets that programs of this host connect to: a path, an abstract address or an inherited descriptor
-for the bus, an address for HTTP.
+"""Opens listening sockets: a path, an abstract address or an inherited descriptor for the bus, an address for HTTP.
 
-Law: a path is taken only in a directory that nobody else can play with; a socket file that a dead daemon left is
-replaced, one that somebody serves is not touched, and two daemons that start at once cannot both win.
+Invariant: a socket file is created only in a directory that other users cannot modify; it replaces the file of a dead
+daemon, never that of a running one; and of two daemons that start at once only one succeeds.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from bccnd.errors import StartError
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.peer import credentials
 
-#: connections that wait to be accepted; the kernel cuts it to net.core.somaxconn
+#: connections waiting to be accepted; limited by net.core.somaxconn
 BACKLOG: Final = 1024
 #: connections accepted in one round
 ACCEPTS: Final = 64
@@ -32,12 +31,12 @@ PAUSE: Final = 0.5
 
 
 def listen_unix(path: str, mode: int, gid: int | None) -> socket.socket:
-    """A listening SEQPACKET socket at ``path``. Raises StartError with a remedy."""
+    """Open a listening SEQPACKET socket at ``path``. Raises StartError."""
     if len(os.fsencode(path)) > MAX_PATH:
         raise StartError("path_too_long", f"bus.path: {path} is longer than {MAX_PATH} bytes", "choose a shorter path")
     directory = os.path.dirname(os.path.abspath(path))
     with _locked(directory):
-        _clear(path)
+        _remove_stale(path)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:
             _bind(sock, path, mode, gid)
@@ -49,7 +48,7 @@ def listen_unix(path: str, mode: int, gid: int | None) -> socket.socket:
 
 
 def listen_abstract(name: bytes | None = None) -> socket.socket:
-    """A listening SEQPACKET socket at an abstract address, a random one without ``name``. Raises OSError."""
+    """Open a listening SEQPACKET socket at an abstract address; a random one without ``name``. Raises OSError."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
     try:
         sock.bind(name or b"\0" + secrets.token_bytes(SUN_PATH - 1))
@@ -61,23 +60,23 @@ def listen_abstract(name: bytes | None = None) -> socket.socket:
 
 
 def adopt(descriptor: int) -> socket.socket:
-    """A SEQPACKET socket that was bound by whoever started us, listening. Raises OSError."""
+    """Take over an inherited, bound SEQPACKET socket and make it listen. Raises OSError."""
     sock = socket.socket(fileno=descriptor)
     if (sock.family, sock.type) != (socket.AF_UNIX, socket.SOCK_SEQPACKET):
         sock.detach()
-        raise OSError(errno.EPROTOTYPE, "it is no Unix socket of type SEQPACKET")
+        raise OSError(errno.EPROTOTYPE, "not a Unix socket of type SEQPACKET")
     sock.setblocking(False)
     if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         try:
             sock.listen(BACKLOG)
         except OSError:
-            sock.detach()  # it is not ours to close
+            sock.detach()  # the parent process owns it
             raise
     return sock
 
 
 def listen_bus(address: str | bytes | int, mode: int, gid: int | None) -> socket.socket:
-    """A listening socket at whatever an address names (`core.address`). Raises StartError with a remedy."""
+    """Open a listening socket at an address of `core.address`. Raises StartError."""
     if isinstance(address, str):
         return listen_unix(address, mode, gid)
     try:
@@ -85,7 +84,7 @@ def listen_bus(address: str | bytes | int, mode: int, gid: int | None) -> socket
     except OSError as error:
         if isinstance(address, int):
             where = f"the inherited descriptor {address}"
-            remedy = "have it opened by whoever starts the daemon, or choose another bus.path"
+            remedy = "open it in the process that starts the daemon, or choose another bus.path"
         else:
             where = f"the abstract address @{address[1:].decode('utf-8', 'backslashreplace')}"
             remedy = "end the process that holds it ('ss -xlp' shows it), or choose another bus.path"
@@ -94,7 +93,7 @@ def listen_bus(address: str | bytes | int, mode: int, gid: int | None) -> socket
 
 @contextmanager
 def _locked(directory: str) -> Iterator[None]:
-    """Hold the directory while deciding, after making sure that it is one to trust."""
+    """Lock the directory, after checking that other users cannot modify it."""
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -115,8 +114,8 @@ def _locked(directory: str) -> Iterator[None]:
         if info.st_uid not in (0, os.geteuid()) or open_to_all:
             raise StartError(
                 "foreign_directory",
-                f"bus.path: others than root and this daemon may replace files in {directory}",
-                f"choose a directory of our own, or: chown {os.geteuid()} {directory}; chmod go-w {directory}",
+                f"bus.path: users other than root and the daemon's can replace files in {directory}",
+                f"chown {os.geteuid()} {directory}; chmod go-w {directory}; or choose another directory",
             )
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
@@ -124,8 +123,8 @@ def _locked(directory: str) -> Iterator[None]:
         os.close(fd)
 
 
-def _clear(path: str) -> None:
-    """Remove what a dead daemon left; refuse everything else that stands in the way."""
+def _remove_stale(path: str) -> None:
+    """Remove the socket file of a dead daemon. Raises StartError for anything else at the path."""
     try:
         info = os.lstat(path)
     except FileNotFoundError:
@@ -133,12 +132,12 @@ def _clear(path: str) -> None:
     except PermissionError as error:
         raise StartError(
             "foreign_directory",
-            f"bus.path: not allowed to look into the directory of {path}",
+            f"bus.path: no permission to read the directory of {path}",
             "choose a directory that the daemon's user owns",
         ) from error
     if not stat.S_ISSOCK(info.st_mode):
         raise StartError(
-            "path_taken", f"bus.path: {path} exists and is no socket", "move it away, or choose another bus.path"
+            "path_taken", f"bus.path: {path} exists and is not a socket", "move it away, or choose another bus.path"
         )
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as probe:
         try:
@@ -147,20 +146,20 @@ def _clear(path: str) -> None:
             os.unlink(path)
             return
         except OSError as error:
-            # A full backlog or another type of socket: somebody is there.
-            who = error.strerror or "no answer"
+            # A full backlog or another type of socket: it is in use.
+            owner = error.strerror or "no answer"
         else:
             pid, uid, _ = credentials(probe)
-            who = f"pid {pid}, uid {uid}"
+            owner = f"pid {pid}, uid {uid}"
     raise StartError(
         "path_served",
-        f"bus.path: {path} is being served by another process ({who})",
-        "stop that one first (systemctl stop bccnd), or choose another bus.path",
+        f"bus.path: {path} is in use by another process ({owner})",
+        "stop that process first (systemctl stop bccnd), or choose another bus.path",
     )
 
 
 def bind_unix(sock: socket.socket, path: str, mode: int) -> None:
-    """Give a socket a path, to which nobody may connect before it has its mode. Raises OSError."""
+    """Bind a socket to a path; nothing can connect before ``mode`` is set. Raises OSError."""
     before = os.umask(0o177)
     try:
         sock.bind(path)
@@ -192,7 +191,7 @@ def _bind(sock: socket.socket, path: str, mode: int, gid: int | None) -> None:
 
 
 def listen_tcp(host: str, port: int, setting: str = "metrics.listen") -> socket.socket:
-    """A listening TCP socket, where a setting says. Raises StartError with a remedy."""
+    """Open a listening TCP socket for a setting. Raises StartError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = None
     try:
@@ -213,23 +212,25 @@ def listen_tcp(host: str, port: int, setting: str = "metrics.listen") -> socket.
 
 
 class Acceptor:
-    """Accepts on a listening socket and hands each connection on, not blocking; pauses where the process has run out
-    of descriptors, so that those who are here are served and those who wait wait."""
+    """Accepts connections and passes them to ``on_accept``, non-blocking.
+
+    Pauses while the process is out of descriptors: waiting connections wait, and existing ones are served.
+    """
 
     def __init__(
-        self, loop: Loop, listener: socket.socket, what: str, welcome: Callable[[socket.socket], None]
+        self, loop: Loop, listener: socket.socket, what: str, on_accept: Callable[[socket.socket], None]
     ) -> None:
         self._loop = loop
         self._listener = listener
         self._what = what
-        self._welcome = welcome
+        self._on_accept = on_accept
         self._watch()
 
     def _watch(self) -> None:
         if self._listener.fileno() >= 0:
-            self._loop.watch(self._listener.fileno(), READABLE, self._on_connect)
+            self._loop.watch(self._listener.fileno(), READABLE, self._on_readable)
 
-    def _on_connect(self, _events: int) -> None:
+    def _on_readable(self, _events: int) -> None:
         for _ in range(ACCEPTS):
             try:
                 sock, _address = self._listener.accept()
@@ -248,7 +249,7 @@ class Acceptor:
                     self._loop.later(PAUSE, self._watch)
                 return
             sock.setblocking(False)
-            self._welcome(sock)
+            self._on_accept(sock)
 
     def close(self) -> None:
         if self._listener.fileno() >= 0:

@@ -1,7 +1,6 @@
-"""One thread, one epoll: who is called when a descriptor is ready, a time has come or a signal has arrived.
+"""The event loop: calls back for descriptors (epoll), timers and signals, in one thread.
 
-Law: callbacks run one after the other and never block; what would close a descriptor while others of the same
-round are still being served is put off to the end of the round with `soon`.
+Invariant: callbacks never block. One that closes a descriptor of the current round does so with `soon`, at its end.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ GONE: Final = select.EPOLLHUP | select.EPOLLERR
 
 
 class Timer:
-    """A call at a time to come; `cancel` takes it back."""
+    """A scheduled call."""
 
     __slots__ = ("call", "when")
 
@@ -48,7 +47,7 @@ class Loop:
         self._soon: list[Callable[[], None]] = []
         self._signals: dict[int, Callable[[], None]] = {}
         self._running = False
-        #: how often it has gone round
+        #: number of rounds
         self.rounds = 0
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
@@ -59,7 +58,7 @@ class Loop:
         self._epoll.register(fd, events)
 
     def change(self, fd: int, events: int) -> None:
-        """Watch for other events; one that is not watched any more stays so."""
+        """Change the events of a watched descriptor; others are ignored."""
         if fd in self._callbacks:
             self._epoll.modify(fd, events)
 
@@ -76,20 +75,20 @@ class Loop:
         return timer
 
     def every(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call now and again, ``seconds`` after the end of the call before."""
+        """Call repeatedly, ``seconds`` after the end of the previous call."""
 
-        def again() -> None:
+        def run_and_reschedule() -> None:
             call()
-            self.later(seconds, again)
+            self.later(seconds, run_and_reschedule)
 
-        self.later(seconds, again)
+        self.later(seconds, run_and_reschedule)
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call once the present round is over."""
+        """Call at the end of the current round."""
         self._soon.append(call)
 
     def on_signal(self, number: int, call: Callable[[], None]) -> None:
-        """Call from the loop, not from the signal handler."""
+        """Call from the loop when a signal has arrived."""
         self._signals[number] = call
         signal.signal(number, lambda _number, _frame: None)
 
@@ -146,7 +145,7 @@ class Loop:
                 timer.call()
 
     def close(self) -> None:
-        """Do what was put off, and give everything back."""
+        """Make the calls that are due soon, and release everything."""
         while self._soon:
             self._soon.pop(0)()
         signal.set_wakeup_fd(-1)

@@ -1,7 +1,7 @@
-"""Who is at the other end of a local connection.
+"""Identifies the process at the other end of a local connection, by the kernel's peer credentials.
 
-Law: only the kernel is asked. What it says about the process holds for the moment of connecting; the program's name
-is what that process itself goes by, and is read only while the kernel vouches that the pid is still the same process's.
+Credentials are those at the time of connecting. The program's name is read from /proc; it is discarded if the kernel
+reports that the pid no longer belongs to the process that connected.
 """
 
 from __future__ import annotations
@@ -17,20 +17,23 @@ from typing import Final, NamedTuple
 
 from bccnd.core.identity import token
 
-#: not in Python's socket module yet
+#: from <asm-generic/socket.h>; the socket module does not name them
 _SO_PEERGROUPS: Final = 59
 _SO_PEERPIDFD: Final = 77
-#: room for the groups of nearly everybody, and for more than which the kernel lets nobody be in
-_GROUPS: Final = (64, 65_536)
-#: Python's own getsockopt takes no answer of more than 1024 bytes
+#: numbers of groups to ask for: enough for most processes, and the kernel's maximum (NGROUPS_MAX)
+_GROUP_LIMITS: Final = (64, 65_536)
+#: Python's getsockopt accepts no values of more than 1024 bytes
 _LIBC: Final = ctypes.CDLL(None)
 MAX_PROGRAM: Final = 64
 UNKNOWN: Final = b"unknown"
 
 
 class Peer(NamedTuple):
-    """A process as the kernel saw it connect. ``pid`` is 0 for one outside of our pid namespace; ``started`` (ticks
-    since boot) tells two processes with one pid apart and is 0 where it cannot be known, as then is ``program``."""
+    """A process, as of its connecting.
+
+    ``pid`` is 0 for a process outside of this pid namespace. ``started`` (ticks since boot) distinguishes processes
+    that reuse a pid. If it is unknown it is 0, and ``program`` is `UNKNOWN`.
+    """
 
     pid: int
     uid: int
@@ -44,26 +47,27 @@ class Peer(NamedTuple):
 
 
 class PeerIdentifier:
-    """Says who has connected, also where the process has run out of descriptors: one is kept for that."""
+    """Identifies peers even if the process is out of descriptors: a spare one is reserved for reading /proc."""
 
     def __init__(self) -> None:
-        # A copy of one that we have can always be had again; one that is opened anew might not.
+        # dup of an open descriptor cannot fail for lack of system-wide descriptors, unlike open.
         self._original = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._spare = os.dup(self._original)
 
     def identify(self, sock: socket.socket) -> Peer:
+        """Return the peer of a connection."""
         pid, uid, gid = credentials(sock)
         os.close(self._spare)
         try:
             program, started = _program_of(pid)
-            if started and not _still_there(sock):
+            if started and not _is_same_process(sock):
                 program, started = UNKNOWN, 0
         finally:
             self._spare = os.dup(self._original)
         return Peer(pid, uid, gid, _groups(sock) | {gid}, program, started)
 
-    def recall(self, sock: socket.socket, program: bytes, started: int) -> Peer:
-        """Who had connected, as somebody found it out then who has left us a note of it: the process may be gone."""
+    def restore(self, sock: socket.socket, program: bytes, started: int) -> Peer:
+        """Return the peer of a connection that the previous daemon identified; its process may have ended."""
         pid, uid, gid = credentials(sock)
         return Peer(pid, uid, gid, _groups(sock) | {gid}, program, started)
 
@@ -75,16 +79,16 @@ class PeerIdentifier:
 
 
 def credentials(sock: socket.socket) -> tuple[int, int, int]:
-    """The pid, uid and gid of the process at the other end, as the kernel noted them when it connected."""
+    """Return the peer's pid, uid and gid at the time of connecting."""
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     pid, uid, gid = struct.unpack("=iII", raw)
     return pid, uid, gid
 
 
 def _groups(sock: socket.socket) -> frozenset[int]:
-    """The supplementary groups; none on a kernel that does not tell."""
-    for room in _GROUPS:
-        groups = (ctypes.c_uint32 * room)()
+    """Return the peer's supplementary groups; none on kernels without SO_PEERGROUPS."""
+    for limit in _GROUP_LIMITS:
+        groups = (ctypes.c_uint32 * limit)()
         size = ctypes.c_uint32(ctypes.sizeof(groups))
         if not _LIBC.getsockopt(sock.fileno(), socket.SOL_SOCKET, _SO_PEERGROUPS, groups, ctypes.byref(size)):
             return frozenset(groups[: size.value // 4])
@@ -92,20 +96,20 @@ def _groups(sock: socket.socket) -> frozenset[int]:
 
 
 def _program_of(pid: int) -> tuple[bytes, int]:
-    """The name of a process as a legal token, and when it started."""
+    """Return the name of a process as a legal token, and its start time."""
     try:
         with open(f"/proc/{pid}/comm", "rb") as file:
             name = file.read(64).rstrip(b"\n")
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # A name may hold blanks and brackets itself; what follows its last bracket is field 3 and on.
+            # The name may contain spaces and brackets; field 3 follows its last bracket.
             started = int(file.read(4096).rpartition(b")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         return UNKNOWN, 0
     return token(name, MAX_PROGRAM), started
 
 
-def _still_there(sock: socket.socket) -> bool:
-    """Whether the pid of the peer has not been free since it connected. Kernels before 6.5 cannot tell; then yes."""
+def _is_same_process(sock: socket.socket) -> bool:
+    """Whether the peer's pid still belongs to the process that connected. True on kernels before 6.5."""
     try:
         raw = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4)
     except OSError as error:
@@ -115,7 +119,7 @@ def _still_there(sock: socket.socket) -> bool:
         signal.pidfd_send_signal(pidfd, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # another user's, and so there
+    except OSError:  # another user's process: it exists
         return True
     finally:
         os.close(pidfd)

@@ -1,7 +1,6 @@
-"""A segment: the socket that sends to it and receives from it, in batches.
+"""A segment: one socket that broadcasts datagrams and receives them in batches.
 
-Law: what goes wrong after the socket was opened is counted and leaves it open; what the kernel dropped is asked of
-the kernel. Source: BCCN, DELIVERY.
+Errors after opening are counted and leave the socket open. Source: BCCN, DELIVERY.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Final, overload
 from bccnd.core.bccn1 import MAX_RECEIVE
 from bccnd.core.counters import SegmentCounters
 from bccnd.native.inflight import BroadcastSender, InflightState
-from bccnd.native.inflight import Receiver as LedgerReceiver
+from bccnd.native.inflight import Receiver as InflightReceiver
 from bccnd.native.sockio import Receiver
 from bccnd.net.udp import (
     UdpOptions,
@@ -31,7 +30,7 @@ from bccnd.net.udp import (
     peer_name,
 )
 
-#: bytes that may wait to be sent: some thousand datagrams that clients publish at once
+#: bytes queued for sending: some thousand datagrams published at once
 SEND_BUFFER: Final = 4 << 20
 #: from <asm-generic/socket.h>; the socket module does not name them
 _SO_TIMESTAMPNS: Final = 35
@@ -43,8 +42,7 @@ _SOCKADDR_IN6: Final = 28
 
 
 class Peers(Sequence[str]):
-    """The senders of a batch, as `peer_name` writes them; text is made only for those that are asked for. ``names``
-    holds the sockaddr of each."""
+    """The senders of a batch, as text in the form of `peer_name`, made on access. ``names`` holds their sockaddrs."""
 
     def __init__(
         self, names: memoryview, family: socket.AddressFamily, interface: Callable[[int], str] = socket.if_indextoname
@@ -57,7 +55,7 @@ class Peers(Sequence[str]):
 
     @classmethod
     def of(cls, names: memoryview, size: int) -> Peers:
-        """Of names that take ``size`` bytes each, from whatever socket they are."""
+        """Make one from sockaddrs of ``size`` bytes each; interfaces are shown as numbers."""
         return cls(names, socket.AF_INET if size == _SOCKADDR_IN else socket.AF_INET6, str)
 
     @overload
@@ -69,7 +67,7 @@ class Peers(Sequence[str]):
             return [self[i] for i in range(*index.indices(len(self)))]
         try:
             return self._name(self._names, index * self._size)
-        except struct.error:  # beyond the last one: a sequence says so in its own way
+        except struct.error:  # beyond the last one
             raise IndexError(index) from None
 
     def __len__(self) -> int:
@@ -89,7 +87,7 @@ def _name6(names: memoryview, start: int, interface: Callable[[int], str]) -> st
 
 @dataclass(frozen=True)
 class SegmentOptions(UdpOptions):
-    """How to reach a segment, and what the kernel keeps for us meanwhile; both sizes in bytes."""
+    """How to reach a segment; its receive buffer and its largest datagram, in bytes."""
 
     _: KW_ONLY
     receive_buffer: int = 64 << 20
@@ -97,13 +95,10 @@ class SegmentOptions(UdpOptions):
 
 
 class Segment:
-    """One socket on a segment, open and checked."""
+    """An open segment. ``warnings`` lists what limits it."""
 
     def __init__(self, options: SegmentOptions, passed: socket.socket | None = None) -> None:
-        """Raises StartError with a remedy when this segment cannot be served from here.
-
-        ``passed`` is a socket that was bound by whoever started us; without one, a new one is opened.
-        """
+        """Open the segment, or take over the socket ``passed`` by a socket unit. Raises StartError."""
         self.options = options
         self.counters = SegmentCounters(options.name)
         self.warnings: list[str] = []
@@ -114,42 +109,41 @@ class Segment:
             self.warnings += adopt_udp(passed, options)
         self._to = destination(options, self.sock)
         self.sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        if passed is None:  # it may be less than usual that is wanted
+        if passed is None:  # may also shrink it
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer)
-        #: bytes that the kernel keeps for us
+        #: bytes of the receive buffer
         self.granted = grow_receive_buffer(self.sock, options.receive_buffer)
         if self.granted < options.receive_buffer:
             remedy = f"sysctl -w net.core.rmem_max={options.receive_buffer}"
             if passed is not None:
                 remedy = f"set ReceiveBuffer={options.receive_buffer} in its socket unit, or {remedy}; restart both"
             self.warnings.append(
-                f"segment {options.name}: the kernel grants a receive buffer of {self.granted} bytes, "
-                f"{options.receive_buffer} were asked for; a burst may be lost. Remedy: {remedy}"
+                f"segment {options.name}: the kernel limits the receive buffer to {self.granted} bytes instead of "
+                f"{options.receive_buffer}: bursts may be lost. Remedy: {remedy}"
             )
         if passed is not None and (drops := self.kernel_drops()):
             self.warnings.append(
-                f"segment {options.name}: before this start the kernel has dropped {drops} datagrams on the socket "
-                "that was passed. Remedy: if it is more from start to start, raise ReceiveBuffer= in the socket unit"
+                f"segment {options.name}: the kernel dropped {drops} datagrams on the passed socket before this start. "
+                "Remedy: if the number grows from start to start, raise ReceiveBuffer= in the socket unit"
             )
         grow_send_buffer(self.sock, SEND_BUFFER)
         self._name_size = _SOCKADDR_IN if options.family == socket.AF_INET else _SOCKADDR_IN6
         self.receiver = Receiver(self.sock.fileno(), options.largest, self._name_size)
-        #: the senders of the batch that the receiver has received last
+        #: the senders of the last batch
         self.peers = self._peers(self.receiver.names)
-        self._caster: BroadcastSender | None = None
-        self._was_cast = False
+        self._recorded_sender: BroadcastSender | None = None
+        self._already_sent = False
 
-    def send_through(self, inflight: InflightState, number: int, *, was_cast: bool) -> None:
-        """Send through a ledger from now on, as its segment of that number; ``was_cast`` if what is worked through
-        again now went out before."""
-        self._caster = BroadcastSender(inflight, number, self.fileno(), pack_address(self._to))
-        self._was_cast = was_cast
+    def record_sends(self, inflight: InflightState, number: int, *, already_sent: bool) -> None:
+        """Record sends in ``inflight`` as segment ``number``; ``already_sent`` suppresses those of a replayed input."""
+        self._recorded_sender = BroadcastSender(inflight, number, self.fileno(), pack_address(self._to))
+        self._already_sent = already_sent
 
-    def receive_into(self, inflight: InflightState, number: int) -> None:
-        """Receive into a ledger from now on, as its segment of that number; nothing is worked through again."""
-        self._was_cast = False
+    def record_receives(self, inflight: InflightState, number: int) -> None:
+        """Record received batches in ``inflight`` as segment ``number``; ends a replay."""
+        self._already_sent = False
         options, name = self.options, self.options.name.encode()
-        self.receiver = LedgerReceiver(inflight, number, name, self.fileno(), options.largest, self._name_size)
+        self.receiver = InflightReceiver(inflight, number, name, self.fileno(), options.largest, self._name_size)
         self.peers = self._peers(self.receiver.names)
 
     def _peers(self, names: memoryview) -> Peers:
@@ -159,13 +153,10 @@ class Segment:
         return self.sock.fileno()
 
     def broadcast(self, datagram: bytes) -> str | None:
-        """Send a datagram to everyone on the segment, at once or not at all.
-
-        Returns None, or the errno's name if the kernel refused; both are counted.
-        """
-        if self._was_cast:
+        """Broadcast a datagram without waiting; return the errno's name if the kernel refused. Both are counted."""
+        if self._already_sent:
             return None
-        failed = self._send(datagram) if self._caster is None else self._caster.cast(datagram)
+        failed = self._send(datagram) if self._recorded_sender is None else self._recorded_sender.cast(datagram)
         if failed:
             name = errno.errorcode.get(failed, "UNKNOWN")
             self.counters.send_failed(name)
@@ -181,7 +172,7 @@ class Segment:
         return 0
 
     def kernel_drops(self) -> int:
-        """Datagrams that the kernel dropped for want of room in this socket's buffer, since it was opened."""
+        """Return the datagrams dropped because this socket's receive buffer was full, since it was opened."""
         info = self.sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO_SIZE)
         drops: int = struct.unpack_from("=I", info, _MEMINFO_DROPS * 4)[0]
         return drops

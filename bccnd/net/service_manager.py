@@ -1,16 +1,15 @@
-"""The service manager: sockets and stored descriptors come in, notifications and descriptors to store go out.
+"""The service manager (systemd): receives passed sockets, sends notifications and descriptors to store.
 
-The protocol is libsystemd's, called through systemd-python. It is imported only where a service manager has started
-this process: without one the package may be missing and costs nothing.
+Uses systemd-python, imported only if a service manager has started this process.
 
-Invariant: nothing here raises, and no call holds up the loop: `interrupted` cuts it off after a millisecond where the
-manager stands still. What was not sent waits in a bounded queue, in order.
+Invariant: nothing here raises or blocks: `syscall_timeout` ends a call after a millisecond if the manager is stalled.
+Notifications that were not sent wait in a bounded queue, in order.
 
-A descriptor is with the manager's socket when `Manager.store` returns, unless earlier notifications are still queued:
-a daemon that is killed then does not lose it. A thread in between would open that window for every client.
+When `ServiceManager.store` returns, the descriptor has been sent unless earlier notifications are queued: a daemon
+killed at that moment does not lose it. A sending thread would.
 
-The manager keeps descriptors up to FileDescriptorStoreMax= of the unit and closes, silently, what comes beyond it. The
-variable FDSTORE (systemd 254 and later) and the unit are all that tells the number.
+The manager stores up to FileDescriptorStoreMax= descriptors and silently closes further ones. Only FDSTORE (systemd 254
+and later) tells the number.
 """
 
 from __future__ import annotations
@@ -25,35 +24,34 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from bccnd import log
-from bccnd.log.interrupt import interrupted
+from bccnd.log.syscall_timeout import syscall_timeout
 from bccnd.net.loop import Loop, Timer
 
-#: notifications that wait at most: those of all descriptors of 4,000 clients
-MAX_WAITING: Final = 8192
-#: notifications that go out in one round of the loop
-ROUND: Final = 64
+#: queued notifications: enough for the descriptors of 4,000 clients
+MAX_QUEUED: Final = 8192
+#: notifications sent in one round of the loop
+MAX_PER_ROUND: Final = 64
 #: seconds until the next attempt, at first and at most
 RETRY: Final = (0.002, 0.2)
-#: seconds for what still waits when we leave
-FAREWELL: Final = 0.2
-#: bytes of a status; the manager refuses notifications of more than 4096
+#: seconds for sending queued notifications at the end
+CLOSE_TIMEOUT: Final = 0.2
+#: bytes of a status; the manager accepts notifications of up to 4096
 MAX_STATUS: Final = 1000
 #: variables that the manager sets for this process alone
 PRIVATE: Final = ("LISTEN_FD", "LISTEN_PID", "NOTIFY_", "WATCHDOG_")
-#: of these only the latest is of interest
+#: of these only the latest is queued
 _LATEST: Final = ("STATUS=", "WATCHDOG=")
-#: the manager does not read, or is not there for now; or the kernel has no room for descriptors that are under way
-_LATER: Final = (
+#: the manager is stalled or restarting, or the kernel has no room for descriptors in transit
+_RETRY_ERRORS: Final = (
     *(errno.EINTR, errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS),
     *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOTCONN, errno.ENOENT),
 )
 
 
 def take_sockets() -> list[tuple[str, int]]:
-    """Return the descriptors that were passed to this process, each with its name, in order.
+    """Return the passed descriptors with their names (FileDescriptorName=, FDNAME=), in order; names may repeat.
 
-    Names are what FileDescriptorName= or FDNAME= say, and may repeat. The variables are removed, so that no child
-    process takes the descriptors for its own.
+    Removes the variables, so that child processes do not use them.
     """
     daemon = _library("LISTEN_PID")
     if daemon is None:
@@ -61,7 +59,7 @@ def take_sockets() -> list[tuple[str, int]]:
     found: dict[int, str] = {}
     try:
         found = daemon.listen_fds_with_names(unset_environment=False)
-    except OSError:  # as many names as descriptors there are not
+    except OSError:  # the numbers of names and descriptors differ
         with contextlib.suppress(OSError):
             found = dict.fromkeys(daemon.listen_fds(unset_environment=False), "unknown")
     for name in [name for name in os.environ if name.startswith(("LISTEN_FD", "LISTEN_PID"))]:
@@ -76,10 +74,10 @@ def _library(prefix: str) -> ModuleType | None:
     try:
         from systemd import daemon
     except ImportError as error:
-        # A container image may start the daemon like a service and have no libsystemd: serving goes first.
+        # A container image may set the variables and have no libsystemd: the daemon serves anyway.
         log.event(
             "manager_silent",
-            f"the service manager passes sockets or waits for notifications, and cannot be reached: {error}",
+            f"cannot use the sockets passed by the service manager, or notify it: {error}",
             remedy="install systemd-python (python3-systemd on Debian)",
             drop="notifications_lost",
         )
@@ -88,137 +86,136 @@ def _library(prefix: str) -> ModuleType | None:
     return module
 
 
-class _Waiting(NamedTuple):
-    """A notification that has not gone out, and its own copies of the descriptors that go with it."""
+class _Notification(NamedTuple):
+    """A queued notification, with duplicates of its descriptors."""
 
     message: str
     descriptors: list[int]
 
 
-class Manager:
+class ServiceManager:
     """The service manager, if there is one; ``notify`` is that of systemd-python."""
 
-    def __init__(self, notify: Callable[..., Any] | None = None, *, watchdog: float = 0.0, room: int = 0) -> None:
+    def __init__(self, notify: Callable[..., Any] | None = None, *, watchdog: float = 0.0, max_stored: int = 0) -> None:
         #: whether there is a manager to notify
-        self.listens = notify is not None
-        #: seconds within which the manager wants a sign of life; 0: it does not
+        self.available = notify is not None
+        #: seconds of WatchdogSec=; 0 without a watchdog
         self.watchdog = watchdog
-        #: descriptors that the manager keeps; 0: unknown
-        self.room = room
-        #: notifications that were given up
+        #: descriptors that the manager stores; 0 if unknown
+        self.max_stored = max_stored
+        #: notifications that were dropped
         self.lost = 0
         self._notify: Callable[..., Any] = notify or (lambda *_words, **_more: False)
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_Notification] = deque()
         self._loop: Loop | None = None
         self._retry: Timer | None = None
         self._pause = RETRY[0]
         self._status = ""
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Manager:
-        """The manager that has started this process, if one has."""
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> ServiceManager:
+        """Return the manager that has started this process, if any."""
         daemon = _library("NOTIFY_")
         watched = environ.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
         return cls(
             None if daemon is None else daemon.notify,
             watchdog=_number(environ.get("WATCHDOG_USEC", "")) / 1_000_000 if watched else 0.0,
-            room=_number(environ.get("FDSTORE", "")),
+            max_stored=_number(environ.get("FDSTORE", "")),
         )
 
     def attach(self, loop: Loop) -> None:
-        """From now on ``loop`` brings out what waits, and proves that it turns as often as the watchdog wants it."""
+        """Let ``loop`` send queued notifications and the watchdog's."""
         self._loop = loop
-        if self.listens and self.watchdog:
-            loop.every(self.watchdog / 2, self.alive)
+        if self.available and self.watchdog:
+            loop.every(self.watchdog / 2, self.ping_watchdog)
         if self._queue:
-            self._bring_out()
+            self._send_round()
 
     def ready(self, status: str) -> None:
-        """We serve, for the first time or after a reload; ``status`` says so to people."""
+        """Report that the process serves, after a start or a reload."""
         self._status = _line(status)
-        self._tell(f"READY=1\nSTATUS={self._status}")
+        self._send_or_queue(f"READY=1\nSTATUS={self._status}")
 
     def reloading(self) -> None:
-        """A reload begins; `ready` ends it."""
-        self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        """Report the beginning of a reload; `ready` ends it."""
+        self._send_or_queue(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
         self._status = "stopping"
-        self._tell("STOPPING=1\nSTATUS=stopping")
+        self._send_or_queue("STOPPING=1\nSTATUS=stopping")
 
     def status(self, text: str) -> None:
-        """What ``systemctl status`` shows; told only if it has changed."""
+        """Set what ``systemctl status`` shows, if it has changed."""
         line = _line(text)
         if line != self._status:
             self._status = line
-            self._tell(f"STATUS={line}")
+            self._send_or_queue(f"STATUS={line}")
 
-    def alive(self) -> None:
-        """A sign of life for the watchdog."""
-        self._tell("WATCHDOG=1")
+    def ping_watchdog(self) -> None:
+        self._send_or_queue("WATCHDOG=1")
 
     def extend_timeout(self, seconds: float) -> None:
-        """A start or a stop takes so long from now."""
-        self._tell(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}")
+        """Allow a start or a stop ``seconds`` more from now."""
+        self._send_or_queue(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}")
 
     def store(self, name: str, *descriptors: int) -> bool:
-        """Have descriptors kept under a name, over restarts and crashes; they come again with `take_sockets`.
+        """Store descriptors under a name: `take_sockets` returns them after a restart or crash.
 
-        Returns False when they will not be: there is no manager, or too much waits for it.
+        Returns False if they will not be stored: there is no manager, or too many notifications are queued.
         """
-        # Without FDPOLL=0 a client that writes and closes during a restart would be taken out of the store unread.
-        return self._tell(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", *descriptors)
+        # Without FDPOLL=0 the connection of a client that writes and closes during a restart would be discarded unread.
+        return self._send_or_queue(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", *descriptors)
 
     def forget(self, name: str) -> None:
-        """Have all that is kept under a name closed."""
-        self._tell(f"FDSTOREREMOVE=1\nFDNAME={name}")
+        """Remove the descriptors stored under a name."""
+        self._send_or_queue(f"FDSTOREREMOVE=1\nFDNAME={name}")
 
     def close(self) -> None:
-        """Bring out what still waits, as far as it goes quickly, and be silent from now on."""
-        deadline = time.monotonic() + FAREWELL
+        """Send queued notifications within `CLOSE_TIMEOUT`, and none from now on."""
+        deadline = time.monotonic() + CLOSE_TIMEOUT
         while self._queue and time.monotonic() < deadline:
-            if self._flush(ROUND):
+            if self._send_queued(MAX_PER_ROUND):
                 time.sleep(RETRY[0])
         if self._retry is not None:
             self._retry.cancel()
         while self._queue:
             _close(self._queue.popleft().descriptors)
-            self._done(errno.EAGAIN)
-        self.listens = False
+            self._check_sent(errno.EAGAIN)
+        self.available = False
 
-    # -- the way out
+    # -- sending
 
-    def _tell(self, message: str, *descriptors: int) -> bool:
-        """Send a notification, or have it wait; False if it was given up."""
-        if not self.listens:
+    def _send_or_queue(self, message: str, *descriptors: int) -> bool:
+        """Send a notification, or queue it; False if it was dropped."""
+        if not self.available:
             return False
         if self._loop is None:
-            self._flush(ROUND)
+            self._send_queued(MAX_PER_ROUND)
         if not self._queue:
             failed = self._send(message, descriptors)
-            if failed not in _LATER:
-                return self._done(failed)
+            if failed not in _RETRY_ERRORS:
+                return self._check_sent(failed)
         for verb in _LATEST:
             if message.startswith(verb):
                 self._queue = deque(one for one in self._queue if not one.message.startswith(verb))
-        if len(self._queue) >= MAX_WAITING:
-            return self._done(errno.ENOBUFS)
+        if len(self._queue) >= MAX_QUEUED:
+            return self._check_sent(errno.ENOBUFS)
         copies: list[int] = []
         try:
             for descriptor in descriptors:
-                copies.append(os.dup(descriptor))  # noqa: PERF401 - those before a failure are to be closed
+                copies.append(os.dup(descriptor))  # noqa: PERF401 - those before a failure are closed
         except OSError as error:
             _close(copies)
-            return self._done(error.errno or errno.EIO)
-        self._queue.append(_Waiting(message, copies))
+            return self._check_sent(error.errno or errno.EIO)
+        self._queue.append(_Notification(message, copies))
         if self._retry is None:
-            self._try_in(self._pause)
+            self._schedule(self._pause)
         return True
 
     def _send(self, message: str, descriptors: Sequence[int]) -> int:
-        """Send a notification now: 0, or the errno of why not."""
+        """Send a notification; return 0 or an errno."""
         try:
-            with interrupted():
+            with syscall_timeout():
                 if descriptors:
                     self._notify(message, fds=descriptors)
                 else:
@@ -227,40 +224,38 @@ class Manager:
             return error.errno or errno.EIO
         return 0
 
-    def _flush(self, most: int) -> int:
-        """Send what waits: 0, or the errno of why the rest has to wait on."""
-        while self._queue and most:
+    def _send_queued(self, limit: int) -> int:
+        """Send queued notifications; return 0, or the errno because of which the rest stays queued."""
+        while self._queue and limit:
             failed = self._send(*self._queue[0])
-            if failed in _LATER:
+            if failed in _RETRY_ERRORS:
                 return failed
-            self._done(failed)
+            self._check_sent(failed)
             _close(self._queue.popleft().descriptors)
-            most -= 1
+            limit -= 1
         return 0
 
-    def _bring_out(self) -> None:
-        """Send what waits, a round of it, and be here again for the rest."""
+    def _send_round(self) -> None:
+        """Send a round of queued notifications, and schedule the next."""
         self._retry = None
-        failed = self._flush(ROUND)
+        failed = self._send_queued(MAX_PER_ROUND)
         self._pause = min(2 * self._pause, RETRY[1]) if failed else RETRY[0]
         if self._queue:
-            self._try_in(self._pause if failed else 0.0)
+            self._schedule(self._pause if failed else 0.0)
 
-    def _try_in(self, seconds: float) -> None:
+    def _schedule(self, seconds: float) -> None:
         if self._loop is not None:
-            self._retry = self._loop.later(seconds, self._bring_out)
+            self._retry = self._loop.later(seconds, self._send_round)
 
-    def _done(self, failed: int) -> bool:
+    def _check_sent(self, failed: int) -> bool:
         if failed:
             self.lost += 1
-            self._warn(
-                f"a notification to the service manager was given up: {os.strerror(failed)}. What it shows of this "
-                "daemon and what it keeps for the next one may be out of date"
+            text = (
+                f"a notification to the service manager was dropped: {os.strerror(failed)}. The status that it shows, "
+                "and the connections that it stores, may be out of date"
             )
+            log.event("manager_silent", text, about="manager", drop="notifications_lost")
         return not failed
-
-    def _warn(self, text: str) -> None:
-        log.event("manager_silent", text, about="manager", drop="notifications_lost")
 
 
 def _close(descriptors: Iterable[int]) -> None:
@@ -273,7 +268,7 @@ def _number(text: str) -> int:
 
 
 def _line(text: str) -> str:
-    """Text as one line: a line end would begin another assignment, and what cannot be printed draws on terminals."""
+    """Make text one printable line: a newline would begin another assignment, control characters affect terminals."""
     joined = "; ".join(" ".join(line.split()) for line in text.splitlines() if line.strip())
-    plain = "".join(sign if sign.isprintable() else "?" for sign in joined)
+    plain = "".join(char if char.isprintable() else "?" for char in joined)
     return plain.encode()[:MAX_STATUS].decode("utf-8", "ignore")

@@ -1,8 +1,8 @@
-"""Sockets that were opened by whoever started us (systemd's socket units): what each one is, and what it serves.
+"""Socket activation: matches sockets passed by systemd's socket units with the configuration.
 
-Law: a passed socket is known by what it is and where it listens, not by its place among the others. Each serves one
-thing of the configuration or the start is refused; what is configured and was not passed is opened as usual. Who has
-made a socket looks after its file and its mode.
+A socket is matched by its type and address, not by its position. Each must serve something that is configured, else
+the start is refused; what is configured and not passed is opened here. A passed socket's file and mode belong to its
+unit.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from bccnd.net.listen import listen_bus, listen_tcp
 from bccnd.net.segment import Segment, SegmentOptions
 from bccnd.net.udp import UdpOptions, bound_device, interface_name, peer_name
 
-#: names under which we have descriptors stored; they are no business of this module
+#: names of stored descriptors, which are not sockets to listen on
 _STORED: Final = re.compile(r"(client|state|sources)-[0-9]+|ledger")
 _INET: Final = (socket.AF_INET, socket.AF_INET6)
-#: why a segment cannot be had by a service that is shut off from the network
-_SHUT_OFF: Final = ("no_socket", "no_route", "no_interface", "interface_refused")
+#: errors that a sandboxed service gets for a segment
+_SANDBOX_ERRORS: Final = ("no_socket", "no_route", "no_interface", "interface_refused")
 
 
-class _Passed(NamedTuple):
+class _PassedSocket(NamedTuple):
     name: str
     sock: socket.socket
 
@@ -41,8 +41,8 @@ class _Passed(NamedTuple):
             return ""
 
     @property
-    def place(self) -> str:
-        """Where it listens, for people."""
+    def address_text(self) -> str:
+        """The address, for messages."""
         address = self.sock.getsockname()
         if self.sock.family in _INET:
             interface = partial(interface_name, self.sock)
@@ -53,33 +53,33 @@ class _Passed(NamedTuple):
 
 
 class ActivatedSockets:
-    """What was passed, and what each serves.
+    """The passed sockets, and what each serves.
 
-    ``stored`` holds what is no socket to listen on: descriptors that a predecessor has had stored. ``served`` says for
-    people what was put to use. ``service`` is whether a service manager has started us, for remedies.
+    ``stored`` holds the descriptors that the previous daemon stored. ``served`` lists in words what passed sockets
+    serve. ``service`` is whether a service manager started this process; remedies depend on it.
     """
 
     def __init__(self, passed: Iterable[tuple[str, int]] = (), *, service: bool = False) -> None:
         self.stored: list[tuple[str, int]] = []
         self.served: list[str] = []
-        self._buses: list[_Passed] = []
-        self._segments: list[_Passed] = []
-        self._metrics: list[_Passed] = []
-        self._strange: list[_Passed] = []
-        self._bus_of: dict[str, _Passed] = {}
-        self._segment_of: dict[str, _Passed] = {}
+        self._buses: list[_PassedSocket] = []
+        self._segments: list[_PassedSocket] = []
+        self._metrics: list[_PassedSocket] = []
+        self._unknown: list[_PassedSocket] = []
+        self._bus_of: dict[str, _PassedSocket] = {}
+        self._segment_of: dict[str, _PassedSocket] = {}
         for name, descriptor in passed:
-            self._sort(name, descriptor)
-        self._all = [*self._buses, *self._segments, *self._metrics, *self._strange]
+            self._classify(name, descriptor)
+        self._all = [*self._buses, *self._segments, *self._metrics, *self._unknown]
         self._service = service or bool(self._all)
 
-    def _sort(self, name: str, descriptor: int) -> None:
-        from systemd.daemon import is_socket, is_socket_inet  # it is there where anything was passed
+    def _classify(self, name: str, descriptor: int) -> None:
+        from systemd.daemon import is_socket, is_socket_inet  # installed wherever sockets are passed
 
         if _STORED.fullmatch(name) or not is_socket(descriptor):
             self.stored.append((name, descriptor))
             return
-        one = _Passed(name, socket.socket(fileno=descriptor))
+        one = _PassedSocket(name, socket.socket(fileno=descriptor))
         if is_socket(descriptor, socket.AF_UNIX, socket.SOCK_SEQPACKET, listening=1):
             self._buses.append(one)
         elif is_socket_inet(descriptor, type=socket.SOCK_STREAM, listening=1):
@@ -87,43 +87,43 @@ class ActivatedSockets:
         elif is_socket_inet(descriptor, type=socket.SOCK_DGRAM):
             self._segments.append(one)
         elif is_socket(descriptor, listening=1) or is_socket(descriptor, type=socket.SOCK_DGRAM):
-            self._strange.append(one)
+            self._unknown.append(one)
         else:  # a connection
             self.stored.append((name, one.sock.detach()))
 
     def assign(self, buses: Sequence[str], segments: Sequence[UdpOptions], metrics: bool) -> None:
-        """Find out which socket serves what: buses by address, segments by name, port and address.
+        """Match sockets with the configuration: buses by address, segments by name, port and address.
 
-        Raises StartError with a remedy for a socket that serves nothing.
+        Raises StartError for a socket that serves nothing.
         """
-        for one in self._strange:
+        for one in self._unknown:
             _refuse_kind(one)
-        self._bus_of = {text: one for text in buses for one in self._buses if _is_at(one.sock, text)}
+        self._bus_of = {text: one for text in buses for one in self._buses if _listens_at(one.sock, text)}
         for one in _unused(self._buses, self._bus_of.values()):
             missing = [text for text in buses if text not in self._bus_of]
             _refuse(one, "bus.path", " and ".join(missing), "ListenSequentialPacket=", "bus.path or bus.sockets")
         self._segment_of = _pair(self._segments, segments)
         for one in _unused(self._segments, self._segment_of.values()):
-            missing = [_place(options) for options in segments if options.name not in self._segment_of]
+            missing = [_describe(options) for options in segments if options.name not in self._segment_of]
             _refuse(one, "segments", " and ".join(missing), "ListenDatagram= and BindToDevice=", "segments")
         if not metrics:
             for one in self._metrics:
                 _refuse(one, "metrics.listen", "off", "ListenStream=", "metrics.listen")
 
-    # -- opening: what was passed, or else a new one
+    # -- opening: a passed socket, or else a new one
 
     def open_bus(self, text: str, mode: int, gid: int | None) -> tuple[socket.socket, bool]:
-        """A listening socket of the bus, and whether its file is ours to remove. Raises StartError."""
+        """Return a listening socket of the bus, and whether the daemon owns its file. Raises StartError."""
         one = self._bus_of.pop(text, None)
         if one is None:
             return listen_bus(read_address(text), mode, gid), True
         self.served.append(f"bus {text}")
         one.sock.setblocking(False)
-        _compare(text, mode, gid)
+        _warn_of_mode(text, mode, gid)
         return one.sock, False
 
     def open_segment(self, options: SegmentOptions) -> Segment:
-        """A segment. Raises StartError."""
+        """Open a segment. Raises StartError."""
         one = self._segment_of.pop(options.name, None)
         if one is not None:
             self.served.append(f"segment {options.name}")
@@ -131,23 +131,25 @@ class ActivatedSockets:
         try:
             return Segment(options)
         except StartError as error:
-            if not self._service or error.reason not in _SHUT_OFF:
+            if not self._service or error.reason not in _SANDBOX_ERRORS:
                 raise
-            listen = peer_name(("::" if ":" in options.address else "0.0.0.0", options.port, 0, 0)[: _fields(options)])
+            listen = peer_name(
+                ("::" if ":" in options.address else "0.0.0.0", options.port, 0, 0)[: _address_size(options)]
+            )
             raise StartError(
                 error.reason,
                 error.detail,
-                f"{error.remedy}. A service that is shut off from the network (PrivateNetwork=, "
-                "RestrictAddressFamilies=) gets its segment from a socket unit: ListenDatagram="
-                f"{listen}, Broadcast=yes, Service=bccnd.service; or open the service with a drop-in: "
-                "PrivateNetwork=no, RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
+                f"{error.remedy}. If the service has no network (PrivateNetwork=, RestrictAddressFamilies=), pass the "
+                f"segment by a socket unit: ListenDatagram={listen}, Broadcast=yes, Service=bccnd.service; or give it "
+                "the network with a drop-in: PrivateNetwork=no, RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 "
+                "AF_NETLINK",
             ) from error
 
     def open_metrics(self, listen: tuple[str, int] | None) -> list[socket.socket]:
-        """The sockets to serve metrics on: those that were passed, else one at ``listen``. Raises StartError."""
+        """Return the sockets for metrics: the passed ones, else one at ``listen``. Raises StartError."""
         if self._metrics:
             found = [one.sock for one in self._metrics]
-            self.served += [f"metrics {one.place}" for one in self._metrics]
+            self.served += [f"metrics {one.address_text}" for one in self._metrics]
             for sock in found:
                 sock.setblocking(False)
             return found
@@ -158,102 +160,102 @@ class ActivatedSockets:
         except StartError as error:
             if not self._service:
                 raise
-            unit = "or have it passed by a socket unit with ListenStream= and Service=bccnd.service"
+            unit = "or pass it by a socket unit with ListenStream= and Service=bccnd.service"
             raise StartError(error.reason, error.detail, f"{error.remedy}; {unit}") from error
 
     def close(self) -> None:
-        """Close what was not taken."""
+        """Close all passed sockets."""
         for one in self._all:
             one.sock.close()
 
 
-def _unused(passed: Iterable[_Passed], used: Iterable[_Passed]) -> Iterator[_Passed]:
+def _unused(passed: Iterable[_PassedSocket], used: Iterable[_PassedSocket]) -> Iterator[_PassedSocket]:
     taken = [id(one) for one in used]
     return (one for one in passed if id(one) not in taken)
 
 
-def _is_at(sock: socket.socket, text: str) -> bool:
-    """Whether a socket listens at an address of the bus."""
+def _listens_at(sock: socket.socket, text: str) -> bool:
+    """Whether a socket listens at a bus address."""
     wanted, address = read_address(text), sock.getsockname()
     if isinstance(wanted, int):
         return sock.fileno() == wanted
     if isinstance(wanted, str) and isinstance(address, str):
-        # /var/run and /run are the same.
+        # /var/run is a link to /run.
         return os.path.realpath(wanted) == os.path.realpath(address)
     return bool(wanted == address)
 
 
-def _pair(passed: Iterable[_Passed], segments: Sequence[UdpOptions]) -> dict[str, _Passed]:
-    """Which socket serves which segment, the surest pairs first."""
-    rules: tuple[Callable[[_Passed, UdpOptions], bool], ...] = (
+def _pair(passed: Iterable[_PassedSocket], segments: Sequence[UdpOptions]) -> dict[str, _PassedSocket]:
+    """Match segments with sockets, the most specific rule first."""
+    rules: tuple[Callable[[_PassedSocket, UdpOptions], bool], ...] = (
         lambda one, options: one.name == options.name,
         lambda one, options: one.device == options.interface,
         lambda one, options: one.sock.getsockname()[0] == options.address,
         lambda _one, _options: True,
     )
-    pairs: dict[str, _Passed] = {}
-    left = list(passed)
-    for fits in rules:
+    pairs: dict[str, _PassedSocket] = {}
+    unmatched = list(passed)
+    for matches in rules:
         for options in segments:
-            found = [one for one in left if _may_serve(one, options) and fits(one, options)]
+            found = [one for one in unmatched if _may_serve(one, options) and matches(one, options)]
             if found and options.name not in pairs:
                 pairs[options.name] = found[0]
-                left.remove(found[0])
+                unmatched.remove(found[0])
     return pairs
 
 
-def _may_serve(one: _Passed, options: UdpOptions) -> bool:
+def _may_serve(one: _PassedSocket, options: UdpOptions) -> bool:
     elsewhere = one.device and options.interface and one.device != options.interface
     return one.sock.family == options.family and one.sock.getsockname()[1] == options.port and not elsewhere
 
 
-def _fields(options: UdpOptions) -> int:
-    """Of how many fields an address of a segment's family is."""
+def _address_size(options: UdpOptions) -> int:
+    """Return the number of fields of an address."""
     return 2 if options.family == socket.AF_INET else 4
 
 
-def _place(options: UdpOptions) -> str:
+def _describe(options: UdpOptions) -> str:
     on = f" on {options.interface}" if options.interface else ""
     return f"{options.name} ({options.family.name[3:].lower()} port {options.port}{on})"
 
 
-def _refuse(one: _Passed, key: str, configured: str, setting: str, keys: str) -> NoReturn:
-    says = f"the configuration says {configured}" if configured else "the configuration has no use for it"
+def _refuse(one: _PassedSocket, key: str, configured: str, setting: str, keys: str) -> NoReturn:
+    expected = f"the configuration says {configured}" if configured else "the configuration does not use it"
     raise StartError(
         "socket_mismatch",
-        f"{key}: the socket unit {one.name} listens at {one.place}, {says}",
+        f"{key}: the socket unit {one.name} listens at {one.address_text}, {expected}",
         f"make them agree: {setting} of the socket unit, or {keys}; then restart both",
     )
 
 
-def _refuse_kind(one: _Passed) -> NoReturn:
+def _refuse_kind(one: _PassedSocket) -> NoReturn:
     raise StartError(
         "socket_mismatch",
-        f"the socket unit {one.name} passes a socket for which there is no use: {_name(one.sock.family)}, "
-        f"{_name(one.sock.type)}, at {one.place}",
+        f"the socket unit {one.name} passes a socket of a type that is not used: {_name(one.sock.family)}, "
+        f"{_name(one.sock.type)}, at {one.address_text}",
         "ListenSequentialPacket= is for the bus, ListenDatagram= with a port for segments, ListenStream= with a port "
         "for metrics",
     )
 
 
 def _name(number: int) -> str:
-    """What a family or a type is called; not all have a name here."""
+    """Return the name of an address family or socket type, or its number."""
     return str(getattr(number, "name", number))
 
 
-def _compare(path: str, mode: int, gid: int | None) -> None:
-    """Say when a socket file that is not ours admits others than the configuration says."""
+def _warn_of_mode(path: str, mode: int, gid: int | None) -> None:
+    """Log a warning if a passed socket's file has another mode or group than configured."""
     try:
         info = os.stat(path)
-    except OSError:  # an abstract address, or a file that this service cannot see
+    except OSError:  # an abstract address, or a file outside of the service's mounts
         return
     found = stat.S_IMODE(info.st_mode)
     if found != mode or gid not in (None, info.st_gid):
         wanted = f"mode {mode:04o}{'' if gid is None else f' and group {gid}'}"
         log.event(
             "doubtful_setting",
-            f"bus: {path} was made by its socket unit with mode {found:04o} and group {info.st_gid}, the configuration "
-            f"says {wanted}; the unit decides",
+            f"bus: the socket unit of {path} sets mode {found:04o} and group {info.st_gid}, the configuration says "
+            f"{wanted}; the unit's are in force",
             remedy="make SocketMode= and SocketGroup= agree with bus.mode and bus.group",
             setting="bus.mode",
         )

@@ -12,7 +12,7 @@ from bccnd.net.segment import Segment
 
 
 class Transmitter:
-    """The way of every datagram that this host broadcasts."""
+    """Sends every datagram that this host broadcasts."""
 
     def __init__(self, loop: Loop, segments: Sequence[Segment], repeater: Repeater) -> None:
         self._loop = loop

@@ -1,7 +1,7 @@
-"""UDP sockets that reach a segment: broadcast and multicast, IPv4 and IPv6, on one interface or as the routing says.
+"""UDP sockets for a segment: broadcast or multicast, IPv4 or IPv6, on one interface or as routed.
 
-Law: a socket is opened only if it can do its work; where it cannot, the error says why and what to do. Source: BCCN,
-DELIVERY.
+Invariant: a socket is opened only if it can send and receive; otherwise the error has the cause and the remedy.
+Source: BCCN, DELIVERY.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SO_RCVBUFFORCE = 33
 _SO_SNDBUFFORCE = 32
 _IP_MULTICAST_ALL = 49
 _IPV6_MULTICAST_ALL = 29
-#: <linux/socket.h>: find the way, and send nothing
+#: <linux/socket.h>: look up the route without sending
 _MSG_PROBE: Final = 0x10
 #: <linux/sockios.h> and struct ifreq of <linux/if.h>
 _SIOCGIFNAME: Final = 0x8910
@@ -31,14 +31,17 @@ _SIOCGIFINDEX: Final = 0x8933
 _IFREQ: Final = struct.Struct("=16si20x")
 _IFNAME_SIZE: Final = 16
 _ANY = ("0.0.0.0", "::")
-#: IPv6 groups of this scope (RFC 4291, 2.7) or a smaller one exist once for every interface
+#: IPv6 groups of this scope (RFC 4291, 2.7) or a smaller one are separate on each interface
 _LINK_SCOPE = 2
 
 
 @dataclass(frozen=True)
 class UdpOptions:
-    """Where to send to and where to listen. ``bind`` None takes everything that is sent to ``address``;
-    ``hop_limit`` counts routers for multicast, 1 stays on the segment. ``name`` is for messages."""
+    """Where to send and to listen.
+
+    Without ``bind`` everything sent to ``address`` is received. ``hop_limit`` is that of multicast: 1 stays on the
+    segment. ``name`` is for messages.
+    """
 
     name: str
     address: str
@@ -58,10 +61,7 @@ class UdpOptions:
 
 
 def open_udp(options: UdpOptions) -> socket.socket:
-    """A non-blocking socket bound to the segment's port, which other programs of this host may share.
-
-    Raises StartError with a remedy when the segment cannot be reached from here.
-    """
+    """Open a non-blocking socket bound to the segment's port, which other programs may share. Raises StartError."""
     try:
         sock = socket.socket(options.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     except OSError as error:
@@ -84,10 +84,10 @@ def open_udp(options: UdpOptions) -> socket.socket:
 
 
 def adopt_udp(sock: socket.socket, options: UdpOptions) -> list[str]:
-    """Have a socket that somebody else has bound do this segment's work; what there is to be warned of.
+    """Configure a passed, bound socket for this segment, and return warnings.
 
-    It may belong to another network than we do, and no other socket is opened: all is asked of this one. Raises
-    StartError with a remedy, and leaves the socket open.
+    The socket may belong to another network namespace, so the kernel is asked through it alone. Raises StartError, and
+    leaves the socket open.
     """
     warnings = []
     _check_bind(options)
@@ -95,9 +95,9 @@ def adopt_udp(sock: socket.socket, options: UdpOptions) -> list[str]:
     if place[0] not in (*_ANY, options.address):
         raise StartError(
             "bind_misses_broadcast",
-            f"segment {options.name}: the socket that was passed is bound to {place[0]}, where it receives no "
-            "broadcast and no multicast",
-            f"have the socket unit listen at {_ANY[':' in options.address]} or at {options.address}, and restart it",
+            f"segment {options.name}: the passed socket is bound to {place[0]}: it receives no broadcast and no "
+            "multicast",
+            f"make the socket unit listen at {_ANY[':' in options.address]} or at {options.address}, and restart it",
         )
     sock.setblocking(False)
     try:
@@ -105,21 +105,21 @@ def adopt_udp(sock: socket.socket, options: UdpOptions) -> list[str]:
     except OSError as error:
         raise StartError(
             "no_interface",
-            f"segment {options.name}: the socket that was passed is bound to an interface that is not there any more",
+            f"segment {options.name}: the passed socket is bound to an interface that no longer exists",
             "restart the socket unit",
         ) from error
     if options.interface is None:
         if device:
             warnings.append(
-                f"segment {options.name}: the socket that was passed is bound to the interface {device}, by its unit "
-                f"or by an earlier start. Remedy: set interface: {device}, or restart the socket unit"
+                f"segment {options.name}: the passed socket is bound to interface {device}, by its unit or an earlier "
+                f"start. Remedy: set interface: {device}, or restart the socket unit"
             )
     elif device != options.interface:
         _pin_to_interface(sock, options, passed=True)
     if options.multicast:
         if place[0] == "::" and not sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY):
             warnings.append(
-                f"segment {options.name}: the socket that was passed takes IPv4 too. "
+                f"segment {options.name}: the passed socket receives IPv4 too. "
                 "Remedy: BindIPv6Only=ipv6-only in the socket unit"
             )
         _join(sock, options)
@@ -129,32 +129,34 @@ def adopt_udp(sock: socket.socket, options: UdpOptions) -> list[str]:
         except StartError as error:
             if error.reason != "no_route":
                 raise
-            # It receives, and programs of this host can talk; sending works as soon as there is a way.
-            warnings.append(f"{error.detail}; until that changes nothing is sent there. Remedy: {error.remedy}")
+            # It receives, and local clients are served; sending works as soon as there is a route.
+            warnings.append(f"{error.detail}; nothing is sent until there is a route. Remedy: {error.remedy}")
     _share(sock)
     return warnings
 
 
 def bound_device(sock: socket.socket) -> str:
-    """The interface that a socket is bound to, by name; empty for none. Raises OSError if that one is gone."""
+    """Return the name of the interface that a socket is bound to, empty for none. Raises OSError if it is gone."""
     name = sock.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _IFNAME_SIZE)
     return name.rstrip(b"\0").decode("utf-8", "surrogateescape")
 
 
 def interface_name(sock: socket.socket, index: int) -> str:
-    """The name of an interface of the network that a socket belongs to. Raises OSError."""
+    """Return an interface's name in the network namespace of a socket. Raises OSError."""
     found, _ = _IFREQ.unpack(fcntl.ioctl(sock, _SIOCGIFNAME, _IFREQ.pack(b"", index)))
     return str(found.rstrip(b"\0").decode("utf-8", "surrogateescape"))
 
 
 def grow_receive_buffer(sock: socket.socket, size: int) -> int:
-    """Have the kernel keep ``size`` bytes for us, beyond its limits if we may; how many it grants. It is never made
-    smaller: who has passed us a socket may have been granted more than we."""
+    """Enlarge the receive buffer to ``size`` bytes, beyond the limit if permitted; return the granted size.
+
+    Never shrinks it: the parent process may have been granted more.
+    """
     return _grow(sock, socket.SO_RCVBUF, _SO_RCVBUFFORCE, size)
 
 
 def grow_send_buffer(sock: socket.socket, size: int) -> int:
-    """The same for what waits to be sent."""
+    """Enlarge the send buffer likewise."""
     return _grow(sock, socket.SO_SNDBUF, _SO_SNDBUFFORCE, size)
 
 
@@ -163,30 +165,30 @@ def _grow(sock: socket.socket, option: int, force: int, size: int) -> int:
         with contextlib.suppress(PermissionError):
             sock.setsockopt(socket.SOL_SOCKET, force, size)
         if (granted := _size(sock, option)) < size:
-            # What is asked for is cut to what everybody is granted, which may be less than what is there already.
+            # The kernel cuts the size to its limit, which may be below the present size: try on another socket.
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as trial:
                 trial.setsockopt(socket.SOL_SOCKET, option, size)
-                better = _size(trial, option) > granted
-            if better:
+                larger = _size(trial, option) > granted
+            if larger:
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
                 granted = _size(sock, option)
     return granted
 
 
 def _size(sock: socket.socket, option: int) -> int:
-    # The kernel counts its own overhead too, and reports twice what it grants.
+    # The kernel adds its overhead and reports twice the size.
     return sock.getsockopt(socket.SOL_SOCKET, option) // 2
 
 
 def destination(options: UdpOptions, sock: socket.socket | None = None) -> tuple[Any, ...]:
-    """What `sendto` wants to know; of the network that ``sock`` belongs to."""
+    """Return the address for `sendto`; the interface's number is that in the network namespace of ``sock``."""
     if options.family == socket.AF_INET:
         return options.address, options.port
     return options.address, options.port, 0, _index(options, sock)
 
 
 def pack_address(address: tuple[Any, ...]) -> bytes:
-    """What `destination` gives, as the kernel has it (sockaddr_in, sockaddr_in6)."""
+    """Convert the result of `destination` to a sockaddr_in or sockaddr_in6."""
     if len(address) == 2:
         return struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", address[1], socket.inet_aton(address[0]))
     host, port, flow, scope = address
@@ -195,19 +197,21 @@ def pack_address(address: tuple[Any, ...]) -> bytes:
 
 
 def peer_name(address: tuple[Any, ...], interface: Callable[[int], str] = socket.if_indextoname) -> str:
-    """The sender of a datagram, as `recvfrom` gives it, in the form ``address:port`` or ``[address%interface]:port``;
-    the interface, whose name ``interface`` knows, is named where the address means nothing without it."""
+    """Format a sender's address: ``address:port`` or ``[address%interface]:port``, the latter for link-local ones.
+
+    ``interface`` converts an interface's number to its name.
+    """
     if len(address) == 2:
         return f"{address[0]}:{address[1]}"
     text, port, _, scope = address
     if scope:
-        with contextlib.suppress(OSError):  # an interface that has just gone
+        with contextlib.suppress(OSError):  # the interface was just removed
             text += "%" + interface(scope)
     return f"[{text}]:{port}"
 
 
 def _index(options: UdpOptions, sock: socket.socket | None) -> int:
-    """The number of the segment's interface; 0 where none is named."""
+    """Return the number of the segment's interface; 0 if none is configured."""
     if sock is None:
         return socket.if_nametoindex(options.interface) if options.interface is not None else 0
     name = bound_device(sock)
@@ -218,9 +222,9 @@ def _index(options: UdpOptions, sock: socket.socket | None) -> int:
 
 
 def _share(sock: socket.socket) -> None:
-    """Let other programs of this host have the port too, and hear no group but our own."""
+    """Share the port with other programs, and receive no other multicast groups."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Else a socket that listens everywhere gets all groups that anybody on this host has joined.
+    # By default a socket bound to any address receives all groups that any program of this host has joined.
     if sock.family == socket.AF_INET:
         sock.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
     else:
@@ -234,14 +238,14 @@ def _pin_to_interface(sock: socket.socket, options: UdpOptions, *, passed: bool 
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, options.interface.encode() + b"\0")
     except OSError as error:
         if error.errno == errno.ENODEV:
-            there = "those that 'ip link' shows"
-            if not passed:  # else it may be another network than ours
-                with contextlib.suppress(OSError):  # a service may be barred from asking
-                    there = ", ".join(name for _, name in socket.if_nameindex())
+            names = "those of 'ip link'"
+            if not passed:  # else it may be another network namespace
+                with contextlib.suppress(OSError):  # a sandbox may forbid it
+                    names = ", ".join(name for _, name in socket.if_nameindex())
             raise StartError(
                 "no_interface",
-                f"segment {options.name}: there is no interface {options.interface}",
-                f"name one of: {there}; or wait until it is up",
+                f"segment {options.name}: no interface {options.interface}",
+                f"use one of: {names}; or wait until it is up",
             ) from error
         raise StartError(
             "interface_refused",
@@ -253,14 +257,14 @@ def _pin_to_interface(sock: socket.socket, options: UdpOptions, *, passed: bool 
 
 
 def _require_broadcast(options: UdpOptions) -> None:
-    """Ask the kernel's routing: to a broadcast address it lets only sockets connect that may broadcast."""
+    """Check the address: the kernel refuses to connect to a broadcast address without SO_BROADCAST."""
     with socket.socket(options.family, socket.SOCK_DGRAM) as probe:
         _pin_to_interface(probe, options)
         _expect_refusal(options, lambda: probe.connect((options.address, options.port)))
 
 
 def _require_broadcast_of(sock: socket.socket, options: UdpOptions) -> None:
-    """The same, of a socket that receives already and so must not be connected: nor does it send there."""
+    """Check the same on a receiving socket, which must not be connected; sends nothing."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 0)
     try:
         _expect_refusal(options, lambda: sock.sendto(b"", _MSG_PROBE, (options.address, options.port)))
@@ -283,15 +287,17 @@ def _expect_refusal(options: UdpOptions, attempt: Callable[[], object]) -> None:
 
 
 def _join(sock: socket.socket, options: UdpOptions) -> None:
-    """Join the group on the interface, and send to it there. Our own datagrams come back, as with broadcast, because
-    other programs of this host listen too."""
+    """Join the group on the interface, and send to it there.
+
+    Multicast loopback stays on: other programs of this host listen too.
+    """
     group = ipaddress.ip_address(options.address).packed
     index = _index(options, sock)
     if options.family == socket.AF_INET6 and not index and group[1] & 0xF <= _LINK_SCOPE:
         raise StartError(
             "no_interface",
-            f"segment {options.name}: {options.address} is another group on every interface",
-            "name the interface of the segment with 'interface:'",
+            f"segment {options.name}: {options.address} is a different group on each interface",
+            "set 'interface:' of this segment",
         )
     if options.family == socket.AF_INET:
         level, join, request = (
@@ -305,7 +311,7 @@ def _join(sock: socket.socket, options: UdpOptions) -> None:
         try:
             sock.setsockopt(level, join, request)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE:  # a socket that was passed has joined at an earlier start
+            if error.errno != errno.EADDRINUSE:  # a passed socket has joined at an earlier start
                 raise
         if options.family == socket.AF_INET:
             sock.setsockopt(level, socket.IP_MULTICAST_IF, request)
@@ -320,8 +326,8 @@ def _join(sock: socket.socket, options: UdpOptions) -> None:
 def _no_route(options: UdpOptions, error: OSError) -> StartError:
     return StartError(
         "no_route",
-        f"segment {options.name}: no way to {options.address}: {error.strerror}",
-        "name the interface of the segment with 'interface:', or give it an address or a default route",
+        f"segment {options.name}: no route to {options.address}: {error.strerror}",
+        "set 'interface:' of this segment, or give the interface an address or a default route",
     )
 
 
@@ -329,7 +335,7 @@ def _no_socket(options: UdpOptions, error: OSError) -> StartError:
     return StartError(
         "no_socket",
         f"segment {options.name}: cannot open a socket: {error.strerror}",
-        f"let this process open sockets of {options.family.name}",
+        f"allow this process to open {options.family.name} sockets",
     )
 
 
@@ -345,7 +351,7 @@ def _check_bind(options: UdpOptions) -> None:
 def _bind(sock: socket.socket, options: UdpOptions) -> None:
     _check_bind(options)
     if options.bind == options.address or (options.bind is None and options.multicast):
-        # A group takes nothing but what is sent to it, so that another segment on the same port stays apart.
+        # Bound to its group, it does not receive another segment on the same port.
         where = destination(options, sock)
     else:
         where = (_ANY[options.family == socket.AF_INET6], options.port)

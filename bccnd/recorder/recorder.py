@@ -21,7 +21,7 @@ from bccnd.core.drop_summary import TALLY, DropSummary, in_fields, in_words
 from bccnd.errors import BadFrame, BusError
 from bccnd.journal import layout
 from bccnd.net.loop import READABLE, Loop
-from bccnd.net.service_manager import Manager
+from bccnd.net.service_manager import ServiceManager
 from bccnd.recorder import rows as packets
 from bccnd.recorder.keep import Keep
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, LogWriter
@@ -71,7 +71,7 @@ class Recorder:
     Raises JournalError: spool_in_use, no_spool.
     """
 
-    def __init__(self, options: Options, loop: Loop, manager: Manager | None = None) -> None:
+    def __init__(self, options: Options, loop: Loop, manager: ServiceManager | None = None) -> None:
         self.options = options
         self.records = self.gaps = self.drops = 0
         self.dropped = {"disk": 0, "spool_full": 0}

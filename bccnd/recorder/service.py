@@ -13,7 +13,7 @@ from bccnd.config import RecorderSettings
 from bccnd.errors import JournalError
 from bccnd.journal import layout
 from bccnd.net.loop import Loop
-from bccnd.net.service_manager import Manager
+from bccnd.net.service_manager import ServiceManager
 from bccnd.recorder.keep import Keep
 from bccnd.recorder.payload import Payloads
 from bccnd.recorder.recorder import Options, Recorder
@@ -50,7 +50,7 @@ def record(bus: str, settings: RecorderSettings, host: str, names: Sequence[str]
         payloads=Payloads([(rule.channels, rule.payload) for rule in settings.payload]),
     )
     loop = Loop()
-    manager = Manager.from_environment()
+    manager = ServiceManager.from_environment()
     recorder = Recorder(options, loop, manager)
     if settings.metrics.listen is not None:
         from bccnd.recorder.metrics import serve

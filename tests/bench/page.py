@@ -11,8 +11,8 @@ from bccnd.bus.fanout import BusLimits
 from bccnd.core.dedup import MAX_LOSERS
 from bccnd.core.liveness import MAX_DEAD, SILENT, Death
 from bccnd.core.routes import CACHE
-from bccnd.monitoring.page_gather import MAX_SILENT
-from bccnd.monitoring.page_render import render
+from bccnd.monitoring.status_collector import MAX_SILENT
+from bccnd.monitoring.status_html import render
 from tests.monitoring.pages import Daemon, open_segment
 from tests.support import Hub
 
@@ -38,7 +38,7 @@ def fill(daemon: Daemon) -> None:
         daemon.sources.begin(b"host/%d/program" % number, 1, when)
     for number in range(2 * MAX_LOSERS):
         daemon.sources.losers[b"host/%d/program" % number] = number + 1
-    daemon.gatherer.hear((b"host/%d/program" % number, SILENT) for number in range(MAX_SILENT))
+    daemon.collector.update_sources((b"host/%d/program" % number, SILENT) for number in range(MAX_SILENT))
     daemon.liveness.dead.update((b"dead/%d" % number, Death(1.0, 1.0, 0.0)) for number in range(MAX_DEAD))
     daemon.hub.connect(b"x")
     one = next(iter(daemon.bus.clients.values()))
@@ -59,7 +59,7 @@ def main() -> None:
 
         def sample() -> None:
             daemon.channels = hub.routes.carried()
-            daemon.gatherer.sample()
+            daemon.collector.sample()
 
         daemon.begin()
         quiet, busy = least(sample), least(sample, before=carry)

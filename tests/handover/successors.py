@@ -212,7 +212,7 @@ class Site(Hub):
         if self.options is not None and self.wire is not None:
             segment = self.segment = Segment(self.options, self.wire.dup())
             undo.append(segment.close)
-            segment.receive_into(handover.inflight, 0)
+            segment.record_receives(handover.inflight, 0)
             self.counters = segment.counters
             intake = SegmentReader(segment, self.ingress, bus.fanout, Histogram(), bus.transaction)
             self.loop.watch(intake.fileno(), READABLE, intake.on_readable)

@@ -118,7 +118,7 @@ def test_a_bug_is_logged_with_its_trace_once_a_place(caplog: pytest.LogCaptureFi
         assert record.levelno == logging.ERROR
         assert record.exc_info is not None
         assert cause in str(record.exc_info[1])
-        assert record.getMessage().startswith("a client has met a bug; please report it")
+        assert record.getMessage().startswith("a client has met a bug")
         assert (details(record)["event"], details(record)["pid"]) == ("internal_error", 3)
 
 
@@ -220,12 +220,12 @@ def test_a_line_of_another_thread_waits_for_the_main_thread(journal: JournalSock
 def test_who_ends_waits_until_the_journal_has_read(journal: JournalSocket) -> None:
     log.event("ready", "last words")
     began = time.monotonic()
-    log.settle(0.1)
+    log.wait_until_read(0.1)
     assert time.monotonic() - began >= 0.1
     reader = threading.Timer(0.2, journal.raw)
     began = time.monotonic()
     reader.start()
-    log.settle(3600)
+    log.wait_until_read(3600)
     assert time.monotonic() - began >= 0.2
     reader.join()
 
@@ -289,7 +289,7 @@ def test_a_full_standard_error_blocks_none_and_losses_count(make: Callable[[], t
         text += os.read(reader, 65536).decode()
     expected = missing = 0
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
-    for number, lost in re.findall(r"(?i)info:? +line (\d+)|(\d+) lines of this log are missing here", text):
+    for number, lost in re.findall(r"(?i)info:? +line (\d+)|(\d+) log lines are missing here", text):
         missing += int(lost or 0)
         expected += int(lost or 1)
         assert lost or int(number) == expected - 1
@@ -311,7 +311,7 @@ def test_a_line_that_has_gone_out_in_part_is_finished_first(setup: Setup, pipe: 
         text += taken(reader)
     lines = (text + taken(reader)).splitlines()
     assert lines[0].endswith(long)
-    assert all(re.fullmatch(people(r"(info: next|warning: \d+ lines .*)"), line) for line in lines[1:])
+    assert all(re.fullmatch(people(r"(info: next|warning: \d+ log lines .*)"), line) for line in lines[1:])
     assert len(lines) > 1
 
 

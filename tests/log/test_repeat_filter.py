@@ -50,7 +50,7 @@ def test_a_thing_is_logged_once_then_counted(
     for pid, seconds in enumerate((0, 0, 0, 0, 0, QUIET - 1, 1, QUIET)):
         clock.now += seconds
         log(logger, "a", pid=pid)
-    assert caplog.messages == ["a is slow", "a is slow (5 more times in the meantime)", "a is slow"]
+    assert caplog.messages == ["a is slow", "a is slow (5 more times since the last line)", "a is slow"]
     assert [vars(record)["fields"] for record in caplog.records] == [
         {"count": 1, "pid": 0},
         {"count": 6, "pid": 6},
@@ -74,7 +74,7 @@ def test_one_event_does_not_fill_the_log(
     log(logger, "late")
     log(logger, "later", "100%s %d")
     assert caplog.messages[-2:] == [
-        f"a is slow ({1000 - MAX_RECORDS} lines about others were left out)",
+        f"a is slow ({1000 - MAX_RECORDS} lines about other things suppressed)",
         "100%s %d",
     ]
 
@@ -88,7 +88,7 @@ def test_suppressed_repeats_count_as_well(
     clock.now += QUIET
     assert not repeats.suppress("slow", "a")
     log(logger, "a")
-    assert caplog.messages[1:] == ["a is slow (3 more times in the meantime)"]
+    assert caplog.messages[1:] == ["a is slow (3 more times since the last line)"]
 
 
 def test_what_is_remembered_is_bounded(

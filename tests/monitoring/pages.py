@@ -23,10 +23,10 @@ from bccnd.core.loop_lag import LoopLag
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.redundancy import Repeater
 from bccnd.gateways.status import no_report, read_report
-from bccnd.log.handlers import Line
+from bccnd.log.handlers import LogLine
 from bccnd.monitoring import metrics
-from bccnd.monitoring.page_data import Dropped, Facts
-from bccnd.monitoring.page_gather import Gatherer
+from bccnd.monitoring.status_collector import StatusCollector
+from bccnd.monitoring.status_model import DropRow, Status
 from bccnd.net.child_process import ChildProcess
 from bccnd.net.http import REASONS
 from bccnd.net.segment import Segment, SegmentOptions
@@ -114,28 +114,28 @@ class Daemon(Observed):
         super().__init__(hub, [segment])
         self.links.expected = []
         self.started = time.time()
-        self.said: Iterable[Line] = []
+        self.recent_lines: Iterable[LogLine] = []
         self.channels: list[tuple[bytes, int, int]] = []
-        self.gatherer = Gatherer(self)
+        self.collector = StatusCollector(self)
 
     def carried(self) -> list[tuple[bytes, int, int]]:
         carried, self.channels = self.channels, []
         return carried
 
     def begin(self) -> None:
-        self.gatherer.begin()
+        self.collector.start()
 
     def go_on(self, seconds: float) -> None:
         """Let time pass, with a sample every few seconds."""
         until = self.clock + seconds
         while self.clock + STEP <= until:
             self.clock += STEP
-            self.gatherer.sample()
+            self.collector.sample()
         self.clock = until
 
-    def facts(self) -> Facts:
-        return self.gatherer.facts()
+    def facts(self) -> Status:
+        return self.collector.collect()
 
-    def drop(self, name: str) -> Dropped:
+    def drop(self, name: str) -> DropRow:
         (found,) = [one for one in self.facts().drops if one.name == name]
         return found

@@ -12,7 +12,7 @@ from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, REFUSE
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
 from bccnd.monitoring.drop_catalog import DROPS
-from bccnd.monitoring.drop_counts import SAID_WHERE_IT_FALLS, counted, rows, serious
+from bccnd.monitoring.drop_counts import LOGGED_AT_SOURCE, count_drops, serious_drops, summary_rows
 from bccnd.net.http import REASONS as VISITORS
 from tests.monitoring.pages import Observed
 
@@ -37,13 +37,13 @@ def test_every_reason_is_in_the_table() -> None:
         *AFTER_REFUSAL,
         "not_permitted",
     }
-    assert {drop.family for drop in DROPS} >= SAID_WHERE_IT_FALLS
+    assert {drop.family for drop in DROPS} >= LOGGED_AT_SOURCE
 
 
 def test_metrics_show_what_is_counted(busy: Observed) -> None:
     samples = busy.samples()
     places: Counter[tuple[str, str]] = Counter()
-    for drop, place, count in counted(busy):
+    for drop, place, count in count_drops(busy):
         if drop.family.startswith("recorder_"):  # the recorder's own listener has these
             continue
         wanted = {(drop.label, drop.name)} if drop.label else set()
@@ -75,9 +75,9 @@ def test_every_counter_of_drops_in_metrics_is_in_the_table(busy: Observed) -> No
 
 
 def test_a_tally_leaves_out_what_gateways_and_recorders_report_themselves(busy: Observed) -> None:
-    told = {(family, name) for family, name, _ in rows(counted(busy))}
+    told = {(family, name) for family, name, _ in summary_rows(count_drops(busy))}
     assert ("datagrams", "looped") in told
     assert not {family for family, _ in told} & {"gateway_dropped", "recorder_dropped_records"}
-    found = list(serious(counted(busy)))
+    found = list(serious_drops(count_drops(busy)))
     assert found
     assert all(one.drop.serious and one.count for one in found)

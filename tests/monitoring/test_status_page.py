@@ -19,36 +19,36 @@ from bccnd.core.counters import DROP_REASONS
 from bccnd.core.dedup import MAX_LOSERS
 from bccnd.core.liveness import DEAD, SILENT, Death
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
-from bccnd.log.handlers import Line
+from bccnd.log.handlers import LogLine
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.html import Markup, element, joined
-from bccnd.monitoring.page_data import (
+from bccnd.monitoring.status_collector import GATEWAY_START_TIME, MAX_CHANNELS, MAX_LINES, MAX_ROWS, MAX_SILENT
+from bccnd.monitoring.status_html import render
+from bccnd.monitoring.status_model import (
     ATTENTION,
-    LATELY,
-    NAMED,
-    NOW,
+    MAX_NAMED,
+    ONGOING,
     OVER,
+    RECENT,
     WELL,
-    Channel,
+    ChannelRow,
     Chart,
-    Client,
-    Dropped,
-    Event,
-    Facts,
+    ClientRow,
+    DropRow,
+    EventRow,
     Finding,
-    Gateway,
-    GatewayPeer,
-    Segment,
-    Source,
-    Sources,
-    Verdict,
-    plain,
-    sentence,
+    GatewayPeerRow,
+    GatewayRow,
+    SegmentRow,
+    SourceRow,
+    SourceTotals,
+    Status,
+    VerdictRow,
     state_of,
+    summarize,
+    to_json,
 )
-from bccnd.monitoring.page_gather import CHANNELS, COMES_UP, LINES, MAX_SILENT, ROWS
-from bccnd.monitoring.page_render import render
-from bccnd.monitoring.status_page import FRESH, StatusPage
+from bccnd.monitoring.status_page import CACHE_TIME, StatusPage
 from tests.monitoring.pages import Daemon, open_segment
 from tests.support import Hub
 
@@ -56,14 +56,14 @@ AT = 1_795_000_000.0
 EVIL = "<img src=x onerror=alert(1)>\"'&</td></table><script>alert(2)</script>"
 
 
-def full(text: str) -> Facts:
+def full(text: str) -> Status:
     """Facts in which everything that somebody else may have chosen is that text."""
-    counts = Sources(10, 8, 15.0, 1, 1, 2, 3, 4)
+    counts = SourceTotals(10, 8, 15.0, 1, 1, 2, 3, 4)
     drops = [
-        Dropped(text, text, text, text, 5, 0.5, AT - 9, AT - 5, AT - 1, serious, serious, text, text)
+        DropRow(text, text, text, text, 5, 0.5, AT - 9, AT - 5, AT - 1, serious, serious, text, text)
         for serious in (True, False)
     ]
-    return Facts(
+    return Status(
         host=text,
         version="1",
         pid=7,
@@ -73,14 +73,14 @@ def full(text: str) -> Facts:
         findings=[Finding(text, "drops", True), Finding(text, "sources", False)],
         charts=[Chart("accepted", "Accepted", "datagrams", 9, 1.5, [None, 0.0, 3.0, None, 1.0])],
         drops=drops,
-        segments=[Segment(text, text, text, 9, 1.0, 5, 0.5, 4, 0.5, 3, 2, 0.1, 1)],
-        verdicts=[Verdict(text, text, True, 9, 1.0, 0.5)],
+        segments=[SegmentRow(text, text, text, 9, 1.0, 5, 0.5, 4, 0.5, 3, 2, 0.1, 1)],
+        verdicts=[VerdictRow(text, text, True, 9, 1.0, 0.5)],
         source_counts=counts,
-        sources=[Source(text, text, AT - 3, 1, 2, AT - 9, AT - 4)],
+        sources=[SourceRow(text, text, AT - 3, 1, 2, AT - 9, AT - 4)],
         more_sources=3,
-        channels=[Channel(text, 4.0, 240, 2)],
+        channels=[ChannelRow(text, 4.0, 240, 2)],
         more_channels=2,
-        clients=[Client(text, text, 1000, 77, 5, 5000, 0.9, 3, 2, 1, AT - 50)],
+        clients=[ClientRow(text, text, 1000, 77, 5, 5000, 0.9, 3, 2, 1, AT - 50)],
         more_clients=1,
         deliveries=5,
         deliveries_rate=0.5,
@@ -88,10 +88,10 @@ def full(text: str) -> Facts:
         published_rate=0.6,
         queue_bytes=5000,
         subscriptions=1,
-        gateways=[Gateway("nng", False, 0, 0, 1, 2, 3, 4, 5)],
-        peers=[GatewayPeer("nng", text, text, AT - 9, 1, 2, 3, 4)],
+        gateways=[GatewayRow("nng", False, 0, 0, 1, 2, 3, 4, 5)],
+        peers=[GatewayPeerRow("nng", text, text, AT - 9, 1, 2, 3, 4)],
         more_peers=1,
-        events=[Event(AT - 2, "warning", text, text, text)],
+        events=[EventRow(AT - 2, "warning", text, text, text)],
     )
 
 
@@ -134,14 +134,14 @@ def test_a_hostile_text_can_be_read_and_would_be_noticed_as_markup() -> None:
     assert Read(render(full(Markup(EVIL)))).elements != HARMLESS
     assert Read(render(full(EVIL))).text.count(EVIL) > 20
     facts = full(EVIL)
-    told = json.loads(json.dumps(plain(facts)))
-    assert set(told) == set(Facts._fields)
+    told = json.loads(json.dumps(to_json(facts)))
+    assert set(told) == set(Status._fields)
     assert told["sources"][0] == facts.sources[0]._asdict()
     assert told["source_counts"]["silent"] == 1
 
 
 @pytest.mark.parametrize("facts", [full("x"), full("x")._replace(state=WELL, findings=[], drops=[], gateways=[])])
-def test_the_page_is_accessible(facts: Facts) -> None:
+def test_the_page_is_accessible(facts: Status) -> None:
     found = Read(render(facts)).found
     by_tag: dict[str, list[dict[str, str]]] = {}
     for tag, attributes in found:
@@ -171,7 +171,7 @@ def test_nothing_in_the_page_is_forbidden_by_its_policy_and_no_address_leaves_it
 
 
 def said(findings: list[Finding]) -> str:
-    return "".join(one if isinstance(one, str) else one.text for one in sentence(findings))
+    return "".join(one if isinstance(one, str) else one.text for one in summarize(findings))
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ def said(findings: list[Finding]) -> str:
         ([("a", True), ("b", True)], ATTENTION, "2 things need attention: a, b."),
         ([("a", True), ("b", False)], ATTENTION, "1 thing needs attention: a. Within the last hour also: b."),
         (
-            [(str(number), True) for number in range(NAMED + 2)],
+            [(str(number), True) for number in range(MAX_NAMED + 2)],
             ATTENTION,
-            f"{NAMED + 2} things need attention: 0, 1, 2, 3, 4, 5 and 2 more.",
+            f"{MAX_NAMED + 2} things need attention: 0, 1, 2, 3, 4, 5 and 2 more.",
         ),
     ],
 )
@@ -196,13 +196,13 @@ def test_one_sentence_says_how_things_are(findings: list[tuple[str, bool]], stat
 
 
 def test_a_drop_is_shown_with_its_times_place_and_remedy() -> None:
-    one = Dropped("lost", "", "m", "here", 1234, 5.6, AT - 700, AT - 65, AT - 3, True, True, "Gone.", "Look.")
+    one = DropRow("lost", "", "m", "here", 1234, 5.6, AT - 700, AT - 65, AT - 3, True, True, "Gone.", "Look.")
     text = Read(render(full("x")._replace(drops=[one]))).text
-    for part in ("lost on here", "going on", "1,234", "5.6/s", "3 s ago", "Gone.", "What to do: Look.", "#lost"):
+    for part in ("lost on here", "ongoing", "1,234", "5.6/s", "3 s ago", "Gone.", "What to do: Look.", "#lost"):
         assert part in text
     past = Read(render(full("x")._replace(drops=[one._replace(now=False, since=None, first=None)]))).text
     assert "over" in past
-    assert "at the start, or before" in past
+    assert "before the first sample" in past
 
 
 @pytest.mark.parametrize(
@@ -272,10 +272,10 @@ def test_a_drop_is_shown_with_rate_and_times_until_it_is_long_over(daemon: Daemo
     assert one.last == pytest.approx(wall, abs=slack)
     assert one.metric == 'bccnd_datagrams_total{verdict="integrity_failed"}'
     assert said(daemon.facts().findings) == "1 thing needs attention: integrity_failed."
-    daemon.go_on(NOW + STEP)
+    daemon.go_on(ONGOING + STEP)
     assert daemon.drop("integrity_failed").rate == 0.0
     assert said(daemon.facts().findings) == "All is well now. Within the last hour: integrity_failed."
-    daemon.go_on(LATELY)
+    daemon.go_on(RECENT)
     assert daemon.facts().state == WELL
     assert daemon.drop("integrity_failed").times == 40
 
@@ -329,11 +329,11 @@ def test_the_silent_and_the_dead_are_named(daemon: Daemon) -> None:
     ]
     assert said(facts.findings) == "1 thing needs attention: 1 source is silent."
     daemon.liveness.deaths += 1
-    daemon.gatherer.hear([(b"h/quiet/1", DEAD)])
+    daemon.collector.update_sources([(b"h/quiet/1", DEAD)])
     daemon.go_on(STEP)
-    assert "sources have died" in said(daemon.facts().findings)
-    daemon.gatherer.hear((b"h/%d" % number, SILENT) for number in range(2 * MAX_SILENT))
-    assert len(daemon.gatherer._silent) == MAX_SILENT
+    assert "sources died" in said(daemon.facts().findings)
+    daemon.collector.update_sources((b"h/%d" % number, SILENT) for number in range(2 * MAX_SILENT))
+    assert len(daemon.collector._silent) == MAX_SILENT
 
 
 def test_a_missing_gateway_and_a_refused_reload_are_findings(daemon: Daemon) -> None:
@@ -341,35 +341,35 @@ def test_a_missing_gateway_and_a_refused_reload_are_findings(daemon: Daemon) -> 
     daemon.links.expected = ["nng"]
     daemon.refused = "reload refused: x"
     assert said(daemon.facts().findings) == "1 thing needs attention: the last reload was refused."
-    daemon.started -= COMES_UP + 1
+    daemon.started -= GATEWAY_START_TIME + 1
     assert said(daemon.facts().findings) == (
-        "2 things need attention: gateway nng is not there, the last reload was refused."
+        "2 things need attention: gateway nng is down, the last reload was refused."
     )
-    assert "not there" in render(daemon.facts())
+    assert "down" in render(daemon.facts())
 
 
 def test_channels_and_clients_come_by_their_load_and_the_last_lines_of_the_log_are_there(daemon: Daemon) -> None:
     daemon.channels = [(b"quiet", 1, 0), (EVIL.replace(" ", "_").encode(), 50, 3)]
-    for _ in range(ROWS + 5):
+    for _ in range(MAX_ROWS + 5):
         daemon.hub.connect(b"x")
     worst = next(reversed(daemon.bus.clients.values()))
     worst.queue.put(b"MSG x\0waits")
-    daemon.said = [Line(AT, 30, "kernel_drops", "a <b>", "raise it")] * (LINES + 1)
+    daemon.recent_lines = [LogLine(AT, 30, "kernel_drops", "a <b>", "raise it")] * (MAX_LINES + 1)
     daemon.begin()
     daemon.channels = [(b"c/%d" % number, 2, 1) for number in range(100)]
     daemon.go_on(STEP)
     facts = daemon.facts()
     assert facts.channels[0][::2] == (EVIL.replace(" ", "_"), 50)
-    assert (len(facts.channels), facts.more_channels) == (CHANNELS, 102 - CHANNELS)
-    assert (len(facts.clients), facts.more_clients) == (ROWS, 5)
+    assert (len(facts.channels), facts.more_channels) == (MAX_CHANNELS, 102 - MAX_CHANNELS)
+    assert (len(facts.clients), facts.more_clients) == (MAX_ROWS, 5)
     assert (facts.clients[0].identity, facts.clients[0].queue_messages) == (worst.identity.decode(), 1)
     assert facts.queue_bytes == facts.clients[0].queue_bytes > 0
-    assert facts.events == [Event(AT, "warning", "kernel_drops", "a <b>", "raise it")] * LINES
+    assert facts.events == [EventRow(AT, "warning", "kernel_drops", "a <b>", "raise it")] * MAX_LINES
 
 
 def test_many_requests_within_a_second_gather_once(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     page = StatusPage(daemon)
-    page.begin()
+    page.start()
     pages = page.pages()
     first = pages["/"]("")[2]
     assert pages["/"]("")[2] is first
@@ -377,7 +377,7 @@ def test_many_requests_within_a_second_gather_once(daemon: Daemon, monkeypatch: 
     assert told["segments"][0]["accepted"] == 0
     daemon.segments[0].counters.verdicts[ACCEPTED] += 7
     assert json.loads(pages["/status.json"]("")[2]) == told
-    daemon.clock += FRESH
+    daemon.clock += CACHE_TIME
     assert json.loads(pages["/status.json"]("")[2])["segments"][0]["accepted"] == 7
     assert pages["/"]("")[2] is not first
 
@@ -390,7 +390,7 @@ def test_looking_costs_no_more_however_many_sources_there_are(daemon: Daemon) ->
     hear(0, 5_000)
     for number in range(2 * MAX_LOSERS):
         daemon.sources.losers[b"host/%d/program" % number] = number + 1
-    daemon.gatherer.hear((b"host/%d/program" % (number + 1000), SILENT) for number in range(MAX_SILENT))
+    daemon.collector.update_sources((b"host/%d/program" % (number + 1000), SILENT) for number in range(MAX_SILENT))
     daemon.begin()
     few = min(repeat(daemon.facts, timer=time.thread_time, number=1, repeat=7))
     hear(5_000, 60_000)

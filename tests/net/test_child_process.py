@@ -21,8 +21,8 @@ from tests.support import turn_until
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child_process, "SHORTEST", 0.02)
-    monkeypatch.setattr(child_process, "LONGEST", 0.08)
+    monkeypatch.setattr(child_process, "MIN_PAUSE", 0.02)
+    monkeypatch.setattr(child_process, "MAX_PAUSE", 0.08)
 
 
 def shell(text: str) -> list[str]:
@@ -163,6 +163,6 @@ def test_what_the_manager_tells_us_is_for_us_only(loop: Loop, tmp_path: Path, mo
 
 
 def test_a_module_runs_from_the_same_place_as_we_do() -> None:
-    command = child_process.python("bccnd.cli.bccnd_main", "--version")
+    command = child_process.python_command("bccnd.cli.bccnd_main", "--version")
     assert os.path.realpath(command[0]) == os.path.realpath(sys.executable)
     assert subprocess.run(command, env={}, stdout=subprocess.PIPE, check=True).stdout == f"bccnd {VERSION}\n".encode()

@@ -160,14 +160,14 @@ def test_where_requests_come_in_from_elsewhere_names_are_checked_if_there_are_so
     here, there, unix = ("127.0.0.1", 9540), ("192.0.2.7", 9540), "/run/bccnd/metrics.sock"
     mapped, six = ("::ffff:127.0.0.1", 9540, 0, 0), ("fe80::1%eth0", 9540, 0, 2)
     for name in ("relay.example.org", "six", "relay"):
-        assert usual.admits(name, here)
+        assert usual.accepts(name, here)
     for local in (here, mapped, ("::1", 9540, 0, 0), ("127.0.1.1", 9540)):
-        assert not usual.admits("other.example.org", local)
+        assert not usual.accepts("other.example.org", local)
     for arrived in (there, six, unix):
-        assert usual.admits("other.example.org", arrived)
-        assert not told.admits("other.example.org", arrived)
-        assert told.admits("relay01.example.org:9540", arrived)
-        assert told.admits(None, arrived)
+        assert usual.accepts("other.example.org", arrived)
+        assert not told.accepts("other.example.org", arrived)
+        assert told.accepts("relay01.example.org:9540", arrived)
+        assert told.accepts(None, arrived)
 
 
 def test_another_path_is_404_and_is_not_repeated_and_another_method_is_405(site: Site) -> None:
@@ -217,7 +217,7 @@ def test_headers_without_end_are_cut_off(site: Site) -> None:
     visitor = site.visit(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
     sent = 0
     line = b"X-More: " + b"x" * 1000 + b"\r\n"
-    while site.server._visits and sent < 100 * MAX_HEADERS:
+    while site.server._connections and sent < 100 * MAX_HEADERS:
         visitor.sendall(line)
         sent += len(line)
         turn(site.loop, 2)
@@ -239,33 +239,33 @@ def test_a_body_larger_than_the_sockets_buffer_arrives_whole(site: Site) -> None
 def test_a_visitor_that_leaves_harms_no_other(site: Site) -> None:
     for request in (b"", b"GET / HT", get("/large")):
         site.visit(request).close()
-        turn_until(site.loop, lambda: not site.server._visits, "the end of the visit")
+        turn_until(site.loop, lambda: not site.server._connections, "the end of the visit")
         assert request or refused(site) == {}
     assert split(site.ask(get("/")))[0] == 200
 
 
 def test_a_slow_visitor_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "PATIENCE", 600.0)
+    monkeypatch.setattr(http, "TIMEOUT", 600.0)
     site.visit()
     turn(site.loop, 100)
-    assert len(site.server._visits) == 1
-    monkeypatch.setattr(http, "PATIENCE", 0.1)
+    assert len(site.server._connections) == 1
+    monkeypatch.setattr(http, "TIMEOUT", 0.1)
     for number, request in enumerate((b"", b"GET / HTTP/1.1\r\nHost:", get("/large")), start=1):
         visitor = site.visit(request)
-        turn_until(site.loop, lambda: len(site.server._visits) == 1, "patience to end")
+        turn_until(site.loop, lambda: len(site.server._connections) == 1, "patience to end")
         assert len(site.rest(visitor)) < len(LARGE)
         assert refused(site) == {"slow_visitor": number}
-    assert len(site.server._visits) == 1
+    assert len(site.server._connections) == 1
 
 
 def test_no_more_than_so_many_visitors_are_let_in_and_a_place_that_is_free_again_is_given_away(site: Site) -> None:
     held = [site.visit() for _ in range(MAX_CONNECTIONS)]
-    assert len(site.server._visits) == MAX_CONNECTIONS
+    assert len(site.server._connections) == MAX_CONNECTIONS
     assert site.rest(site.visit()) == b""
-    assert len(site.server._visits) == MAX_CONNECTIONS
+    assert len(site.server._connections) == MAX_CONNECTIONS
     assert refused(site) == {"too_many_visitors": 1}
     held[0].close()
-    turn_until(site.loop, lambda: len(site.server._visits) < MAX_CONNECTIONS, "a free place")
+    turn_until(site.loop, lambda: len(site.server._connections) < MAX_CONNECTIONS, "a free place")
     assert split(site.ask(get("/")))[0] == 200
     held[1].sendall(get("/"))
     assert split(site.rest(held[1]))[0] == 200

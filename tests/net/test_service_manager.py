@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from bccnd.net import service_manager
 from bccnd.net.loop import Loop
-from bccnd.net.service_manager import MAX_STATUS, Manager, take_sockets
+from bccnd.net.service_manager import MAX_STATUS, ServiceManager, take_sockets
 from systemd import daemon
 from tests.activation import Notified, Told, launch
 from tests.support import NOBODY, ROOT, need_root, turn, turn_until
@@ -90,10 +90,10 @@ def notified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notifi
 
 
 @pytest.fixture
-def manager(notified: Notified, loop: Loop) -> Iterator[Manager]:
+def manager(notified: Notified, loop: Loop) -> Iterator[ServiceManager]:
     """It is closed before the loop, as in the daemon."""
-    one = Manager.from_environment()
-    assert one.listens
+    one = ServiceManager.from_environment()
+    assert one.available
     yield one
     one.close()
 
@@ -106,7 +106,7 @@ def descriptors() -> set[str]:
     return set(os.listdir("/proc/self/fd"))
 
 
-def fill(manager: Manager) -> int:
+def fill(manager: ServiceManager) -> int:
     """Tell as much as the manager's socket holds; how much that was."""
     count = 0
     while not manager._queue:
@@ -115,7 +115,7 @@ def fill(manager: Manager) -> int:
     return count
 
 
-def empty(manager: Manager, notified: Notified, loop: Loop) -> list[Told]:
+def empty(manager: ServiceManager, notified: Notified, loop: Loop) -> list[Told]:
     """Read all there is, while the loop turns, until nothing waits any more."""
     found: list[Told] = []
 
@@ -134,13 +134,13 @@ def test_each_call_is_the_notification_it_stands_for(
     address = str(tmp_path / "notify") if kind == "path" else f"@bccnd-test-{secrets.token_hex(8)}"
     monkeypatch.setenv("NOTIFY_SOCKET", address)
     with Notified(address) as notified:
-        manager = Manager.from_environment()
+        manager = ServiceManager.from_environment()
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         manager.status("starting")
         manager.extend_timeout(1.5)
         manager.ready("serving 3 clients")
         manager.reloading()
-        manager.alive()
+        manager.ping_watchdog()
         manager.forget("client-7")
         manager.stopping()
         told = notified.all()
@@ -161,7 +161,9 @@ def test_each_call_is_the_notification_it_stands_for(
         manager.close()
 
 
-def test_descriptors_are_stored_by_name_and_not_polled(manager: Manager, notified: Notified, pipes: list[int]) -> None:
+def test_descriptors_are_stored_by_name_and_not_polled(
+    manager: ServiceManager, notified: Notified, pipes: list[int]
+) -> None:
     one, other, *_ = pipes
     assert manager.store("client-7", one)
     assert manager.store("pair", one, other)
@@ -173,7 +175,7 @@ def test_descriptors_are_stored_by_name_and_not_polled(manager: Manager, notifie
         os.close(fd)
 
 
-def test_a_status_is_told_when_it_has_changed_as_one_harmless_line(manager: Manager, notified: Notified) -> None:
+def test_a_status_is_told_when_it_has_changed_as_one_harmless_line(manager: ServiceManager, notified: Notified) -> None:
     manager.ready("fine")
     for text in ("fine", "fine", "better", "better", " better\n"):
         manager.status(text)
@@ -194,14 +196,14 @@ def test_without_a_manager_or_its_library_nothing_happens(
     loop: Loop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = descriptors()
-    managers = [Manager(), Manager.from_environment()]
+    managers = [ServiceManager(), ServiceManager.from_environment()]
     assert not caplog.text
     monkeypatch.setenv("NOTIFY_SOCKET", "/nowhere")
     monkeypatch.setitem(sys.modules, "systemd", None)
-    managers.append(Manager.from_environment())
+    managers.append(ServiceManager.from_environment())
     assert "python3-systemd" in vars(caplog.records[-1])["remedy"]
     for one in managers:
-        assert not one.listens
+        assert not one.available
         one.attach(loop)
         one.ready("x")
         assert not one.store("client-1", 0)
@@ -215,10 +217,10 @@ def test_an_address_that_is_none_is_said_and_counted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", "relative")
-    one = Manager.from_environment()
+    one = ServiceManager.from_environment()
     one.ready("x")
     assert one.lost == 1
-    assert caplog.text.count("was given up") == 1
+    assert caplog.text.count("was dropped") == 1
 
 
 def test_the_watchdog_and_the_store_are_read_from_the_environment() -> None:
@@ -232,13 +234,13 @@ def test_the_watchdog_and_the_store_are_read_from_the_environment() -> None:
         ({"WATCHDOG_USEC": "-1", "FDSTORE": ""}, (0, 0)),
     ]
     for environment, expected in cases:
-        one = Manager.from_environment(environment)
-        assert (one.watchdog, one.room) == expected
+        one = ServiceManager.from_environment(environment)
+        assert (one.watchdog, one.max_stored) == expected
         one.close()
 
 
 def test_the_loop_feeds_the_watchdog_twice_in_its_time(notified: Notified, loop: Loop) -> None:
-    one = Manager(daemon.notify, watchdog=0.1)
+    one = ServiceManager(daemon.notify, watchdog=0.1)
     before = time.monotonic()
     one.attach(loop)
     (timer,) = loop._timers
@@ -255,7 +257,7 @@ def test_the_loop_feeds_the_watchdog_twice_in_its_time(notified: Notified, loop:
     one.close()
 
 
-def test_what_is_not_taken_waits_with_its_descriptors(manager: Manager, notified: Notified, loop: Loop) -> None:
+def test_what_is_not_taken_waits_with_its_descriptors(manager: ServiceManager, notified: Notified, loop: Loop) -> None:
     manager.attach(loop)
     before = descriptors()
     sent = fill(manager)
@@ -276,7 +278,7 @@ def test_what_is_not_taken_waits_with_its_descriptors(manager: Manager, notified
     assert manager.lost == 0
 
 
-def test_a_manager_that_stands_still_does_not_hold_up_the_loop(manager: Manager, loop: Loop) -> None:
+def test_a_manager_that_stands_still_does_not_hold_up_the_loop(manager: ServiceManager, loop: Loop) -> None:
     before = signal.getsignal(signal.SIGALRM)
     try:
         manager.attach(loop)
@@ -292,12 +294,14 @@ def test_a_manager_that_stands_still_does_not_hold_up_the_loop(manager: Manager,
         signal.signal(signal.SIGALRM, before)
 
 
-def test_only_the_latest_status_and_one_sign_of_life_wait(manager: Manager, notified: Notified, loop: Loop) -> None:
+def test_only_the_latest_status_and_one_sign_of_life_wait(
+    manager: ServiceManager, notified: Notified, loop: Loop
+) -> None:
     manager.attach(loop)
     sent = fill(manager)
     for number in range(100):
         manager.status(f"number {number}")
-        manager.alive()
+        manager.ping_watchdog()
     manager.forget("client-1")
     told = empty(manager, notified, loop)
     assert lines(told[sent:]) == [["STATUS=number 99"], ["WATCHDOG=1"], ["FDSTOREREMOVE=1", "FDNAME=client-1"]]
@@ -305,16 +309,20 @@ def test_only_the_latest_status_and_one_sign_of_life_wait(manager: Manager, noti
 
 
 def test_a_full_queue_drops_the_newest_and_counts_and_logs_it(
-    manager: Manager, notified: Notified, loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    manager: ServiceManager,
+    notified: Notified,
+    loop: Loop,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(service_manager, "MAX_WAITING", 10)
+    monkeypatch.setattr(service_manager, "MAX_QUEUED", 10)
     manager.attach(loop)
     fill(manager)
     before = descriptors()
     stored = [manager.store(f"client-{number}", 0) for number in range(20)]
     assert stored == [True] * 9 + [False] * 11
     assert manager.lost == 11
-    assert caplog.text.count("was given up") == 1
+    assert caplog.text.count("was dropped") == 1
     told = empty(manager, notified, loop)
     assert [one.value("FDNAME") for one in told[-9:]] == [f"client-{number}" for number in range(9)]
     for one in told:
@@ -330,7 +338,7 @@ def test_a_full_queue_drops_the_newest_and_counts_and_logs_it(
 def test_a_manager_that_is_not_there_is_waited_for(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     address = tmp_path / "notify"
     monkeypatch.setenv("NOTIFY_SOCKET", str(address))
-    manager = Manager.from_environment()
+    manager = ServiceManager.from_environment()
     manager.attach(loop)
     manager.ready("one")
     turn(loop, 3)
@@ -348,7 +356,7 @@ def test_a_manager_that_is_not_there_is_waited_for(tmp_path: Path, loop: Loop, m
         manager.close()
 
 
-def test_what_can_never_be_sent_is_dropped_and_the_next_is_sent(manager: Manager, notified: Notified) -> None:
+def test_what_can_never_be_sent_is_dropped_and_the_next_is_sent(manager: ServiceManager, notified: Notified) -> None:
     assert not manager.store("client-1", 1_000_000)  # a descriptor that is not open
     assert manager.lost == 1
     manager.status("on")
@@ -358,11 +366,11 @@ def test_what_can_never_be_sent_is_dropped_and_the_next_is_sent(manager: Manager
 INFLIGHT = f"""
 import os, resource
 from bccnd.net.loop import Loop
-from bccnd.net.service_manager import Manager
+from bccnd.net.service_manager import ServiceManager
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 os.setgid({NOBODY})
 os.setuid({NOBODY})
-loop, manager = Loop(), Manager.from_environment()
+loop, manager = Loop(), ServiceManager.from_environment()
 manager.attach(loop)
 for number in range(40):
     assert manager.store(f"client-{{number}}", *[0] * 10 if number < 7 else [0])
@@ -408,27 +416,27 @@ def test_too_many_descriptors_in_flight_wait_until_some_have_arrived(tmp_path: P
 
 def test_close_sends_what_waits_or_gives_up(notified: Notified, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     before = descriptors()
-    manager = Manager.from_environment()
+    manager = ServiceManager.from_environment()
     manager.attach(loop)
     fill(manager)
     manager.stopping()
     notified.hear()
     notified.hear()
-    monkeypatch.setattr(service_manager, "FAREWELL", 1000.0)
+    monkeypatch.setattr(service_manager, "CLOSE_TIMEOUT", 1000.0)
     manager.close()
     assert notified.all()[-1].lines == ["STOPPING=1", "STATUS=stopping"]
     assert manager.lost == 0
 
-    manager = Manager.from_environment()
+    manager = ServiceManager.from_environment()
     manager.attach(loop)
     fill(manager)
     assert manager.store("client-1", 0)
-    monkeypatch.setattr(service_manager, "FAREWELL", 0.2)
+    monkeypatch.setattr(service_manager, "CLOSE_TIMEOUT", 0.2)
     began = time.monotonic()
     manager.close()
     assert time.monotonic() - began >= 0.2
     assert manager.lost == 2
-    assert not manager.listens
+    assert not manager.available
     manager.status("nobody hears this")
     turn(loop, 2)
     assert descriptors() == before

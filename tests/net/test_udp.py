@@ -418,7 +418,7 @@ def test_without_a_route_the_remedy_is_to_name_the_interface(port: int) -> None:
     for address in ("255.255.255.255", GROUP, *(["ff05::bcc", "ff0e::bcc"] if has_ipv6() else [])):
         refused = refusal(UdpOptions("here", address, port))
         assert refused.reason == "no_route"
-        assert f"no way to {address}: " in refused.detail
+        assert f"no route to {address}: " in refused.detail
         assert "'interface:'" in refused.remedy
 
 

@@ -1,8 +1,7 @@
-"""Gathers what the status page shows.
+"""Collects the data of the status page, and samples the daemon's counters for its rates and charts.
 
-Law: a sample is taken every few seconds whoever looks, and with each look, and costs what the counters are many;
-looking costs no more than that and than the lists that are shown are long, and is done once for all who look within a
-second. Nothing here changes what it looks at, but for the count of what channels have carried.
+Invariant: a sample costs time in proportion to the number of counters, a page also to the rows that it shows; neither
+grows with the number of sources.
 """
 
 from __future__ import annotations
@@ -21,59 +20,45 @@ from bccnd.core.counters import SegmentCounters
 from bccnd.core.liveness import ALIVE, SILENT, STATE_NAMES, Change
 from bccnd.core.top_channels import WINDOW, TopChannels
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
-from bccnd.log.handlers import Line, printable
-from bccnd.monitoring.drop_counts import Counted, counted
-from bccnd.monitoring.drop_entry import Drop
-from bccnd.monitoring.metrics import PREFIX, Observed, all_counters
-from bccnd.monitoring.page_data import (
-    LATELY,
-    NOW,
-    Channel,
+from bccnd.log.handlers import LogLine, printable
+from bccnd.monitoring.drop_catalog import LOST
+from bccnd.monitoring.drop_counts import DropCount, count_drops
+from bccnd.monitoring.metrics import PREFIX, DaemonState, all_counters
+from bccnd.monitoring.status_model import (
+    ONGOING,
+    RECENT,
+    ChannelRow,
     Chart,
-    Client,
-    Dropped,
-    Event,
-    Facts,
+    ClientRow,
+    DropRow,
+    EventRow,
     Finding,
-    Gateway,
-    GatewayPeer,
-    Segment,
-    Source,
-    Sources,
-    Verdict,
+    GatewayPeerRow,
+    GatewayRow,
+    SegmentRow,
+    SourceRow,
+    SourceTotals,
+    Status,
+    VerdictRow,
     state_of,
 )
 from bccnd.net.udp import peer_name
 from bccnd.version import VERSION
 
-#: seconds of a rate that is called the present one
-RATE: Final = 10.0
-#: seconds that a gateway has to come up before somebody is told
-COMES_UP: Final = 30.0
-#: rows of a list that people read
-ROWS: Final = 20
-CHANNELS: Final = 12
-#: lines of the log
-LINES: Final = 30
-#: silent sources that are known by name; beyond that they are counted
+#: seconds over which current rates are averaged
+RATE_WINDOW: Final = 10.0
+#: seconds after the start within which a gateway may be down
+GATEWAY_START_TIME: Final = 30.0
+#: rows of a list
+MAX_ROWS: Final = 20
+MAX_CHANNELS: Final = 12
+MAX_LINES: Final = 30
+#: silent sources known by name; further ones are only counted
 MAX_SILENT: Final = 1024
 
-#: what was lost elsewhere: nobody here has dropped it
-LOST: Final = Drop(
-    "messages_lost",
-    "messages_lost",
-    "",
-    True,
-    "A message of some source that never arrived here: its number is missing in between, and the horizon is over.",
-    "The sources below say of whom. If many hosts miss the same, look at the sender or its switch port; if only this "
-    "one does, at its network card, its way and socket_drops.",
-    "",
-    "messages",
-)
 
-
-class Shown(Observed, Protocol):
-    """The daemon's state, as far as it is shown to people."""
+class PageState(DaemonState, Protocol):
+    """The daemon's state, as far as the status page shows it."""
 
     @property
     def host(self) -> str: ...
@@ -82,30 +67,30 @@ class Shown(Observed, Protocol):
     @property
     def refused(self) -> str: ...
     @property
-    def said(self) -> Iterable[Line]: ...
+    def recent_lines(self) -> Iterable[LogLine]: ...
     def carried(self) -> list[tuple[bytes, int, int]]: ...
 
 
-class Gatherer:
-    """Keeps what takes time to know, and gathers the rest when somebody looks."""
+class StatusCollector:
+    """Samples counters at intervals, and collects everything else when a page is requested."""
 
-    def __init__(self, daemon: Shown) -> None:
+    def __init__(self, daemon: PageState) -> None:
         self._daemon = daemon
         self._history = History(("accepted", "lost", "dropped"))
-        self._busy = TopChannels()
-        #: silent sources by src, as they were told of
+        self._top_channels = TopChannels()
+        #: silent sources by src, in the order in which they fell silent
         self._silent: dict[bytes, None] = {}
 
-    def begin(self) -> None:
-        """The daemon begins to serve: whoever was silent before it began is still so."""
+    def start(self) -> None:
+        """Take the first sample, and list the sources that are silent already."""
         sources = self._daemon.sources
         if self._daemon.liveness.silent:
             for number in range(sources.shards()):
-                self.hear((one.src, SILENT) for one in sources.shard(number) if one.state == SILENT)
+                self.update_sources((one.src, SILENT) for one in sources.shard(number) if one.state == SILENT)
         self.sample()
 
-    def hear(self, changes: Iterable[Change]) -> None:
-        """Sources have come alive, fallen silent or died."""
+    def update_sources(self, changes: Iterable[Change]) -> None:
+        """Record which sources came alive, fell silent or died."""
         for src, state in changes:
             if state != SILENT:
                 self._silent.pop(src, None)
@@ -113,12 +98,13 @@ class Gatherer:
                 self._silent[src] = None
 
     def sample(self) -> None:
+        """Record the counters; to be called every `counter_history.STEP` seconds."""
         now = self._daemon.now()
         self._history.sample(now, dict(self._counts()))
-        self._busy.look(now, self._daemon.carried())
+        self._top_channels.look(now, self._daemon.carried())
 
     def _counts(self) -> Iterator[tuple[Hashable, int]]:
-        """All that is sampled, by key."""
+        """Yield the sampled counters, by key."""
         daemon = self._daemon
         accepted = 0
         for counters in all_counters(daemon):
@@ -131,7 +117,7 @@ class Gatherer:
         yield "accepted", accepted
         yield "lost", daemon.sources.lost
         dropped = 0
-        for one in self._counted():
+        for one in self._drop_counts():
             if one.count:
                 yield _key(one), one.count
                 dropped += one.count if one.drop.serious and one.drop.name != LOST.name else 0
@@ -142,152 +128,151 @@ class Gatherer:
         yield "deliveries", daemon.bus.counters.deliveries
         yield "published", daemon.bus.counters.published
 
-    def _counted(self) -> Iterator[Counted]:
-        yield Counted(LOST, "", self._daemon.sources.lost)
-        yield from (one for one in counted(self._daemon) if one.drop.name != LOST.name)
+    def _drop_counts(self) -> Iterator[DropCount]:
+        yield DropCount(LOST, "", self._daemon.sources.lost)
+        yield from count_drops(self._daemon)
 
-    # -- when somebody looks
+    # -- collecting
 
-    def facts(self) -> Facts:
-        """All that is shown."""
-        # What has happened since the last sample is part of it.
+    def collect(self) -> Status:
+        """Return the data of the page."""
         self.sample()
         daemon, now = self._daemon, self._daemon.now()
-        look = _Look(self._history, now, time.time())
-        # Within the same urgency in the order in which they are listed, so that nothing jumps about.
-        drops = sorted(self._drops(look), key=lambda one: (not one.serious, not one.now))
-        sources, more_sources = self._sources(look)
-        channels = self._busy.busiest(CHANNELS)
+        view = _HistoryView(self._history, now, time.time())
+        # The sort is stable: rows keep their places while severities stay the same.
+        drops = sorted(self._drops(view), key=lambda one: (not one.serious, not one.now))
+        sources, more_sources = self._sources(view)
+        channels = self._top_channels.busiest(MAX_CHANNELS)
         clients, more_clients = self._clients()
         gateways, peers = self._gateways()
-        findings = list(self._findings(look, drops, gateways))
+        findings = list(self._findings(view, drops, gateways))
         bus = daemon.bus.counters
-        return Facts(
+        return Status(
             host=printable(daemon.host),
             version=VERSION,
             pid=os.getpid(),
             started=daemon.started,
-            at=look.wall,
+            at=view.wall,
             state=state_of(findings),
             findings=findings,
-            charts=list(self._charts(look)),
+            charts=list(self._charts(view)),
             drops=drops,
-            segments=list(self._segments(look)),
-            verdicts=self._verdicts(look),
+            segments=list(self._segments(view)),
+            verdicts=self._verdicts(view),
             source_counts=self._source_counts(now),
             sources=sources,
             more_sources=more_sources,
             channels=[
-                Channel(_text(one.chan), one.messages / min(WINDOW, max(now - self._began, 1.0)), *one[1:])
+                ChannelRow(_text(one.chan), one.messages / min(WINDOW, max(now - self._began, 1.0)), *one[1:])
                 for one in channels
             ],
-            more_channels=len(self._busy) - len(channels),
+            more_channels=len(self._top_channels) - len(channels),
             clients=clients,
             more_clients=more_clients,
             deliveries=bus.deliveries,
-            deliveries_rate=look.rate("deliveries", bus.deliveries),
+            deliveries_rate=view.rate("deliveries", bus.deliveries),
             published=bus.published,
-            published_rate=look.rate("published", bus.published),
+            published_rate=view.rate("published", bus.published),
             queue_bytes=daemon.bus.queue_bytes,
             subscriptions=daemon.subscriptions,
             gateways=gateways,
-            peers=peers[:ROWS],
-            more_peers=max(0, sum(one.peers for one in gateways) - ROWS),
-            events=[_event(line) for line, _ in zip(daemon.said, range(LINES), strict=False)],
+            peers=peers[:MAX_ROWS],
+            more_peers=max(0, sum(one.peers for one in gateways) - MAX_ROWS),
+            events=[_event(line) for line, _ in zip(daemon.recent_lines, range(MAX_LINES), strict=False)],
         )
 
     @property
     def _began(self) -> float:
         return self._daemon.now() - max(0.0, time.time() - self._daemon.started)
 
-    def _drops(self, look: _Look) -> Iterator[Dropped]:
-        for one in self._counted():
+    def _drops(self, view: _HistoryView) -> Iterator[DropRow]:
+        for one in self._drop_counts():
             if not one.count:
                 continue
             key, drop = _key(one), one.drop
-            rise = look.rise(key)
+            rise = view.rise(key)
             label = f'{{{drop.label}="{drop.name}"}}' if drop.label else ""
-            yield Dropped(
+            yield DropRow(
                 name=drop.name,
                 kind=drop.family if drop.label else "",
                 metric=f"{PREFIX}{drop.family}_total{label}",
                 where=printable(one.where),
                 times=one.count,
-                rate=look.rate(key, one.count),
-                first=look.at(rise.first),
-                since=look.at(rise.since),
-                last=look.at(rise.last),
+                rate=view.rate(key, one.count),
+                first=view.wall_time(rise.first),
+                since=view.wall_time(rise.since),
+                last=view.wall_time(rise.last),
                 serious=drop.serious,
-                now=look.within(rise, NOW),
+                now=view.rose_within(rise, ONGOING),
                 means=drop.means,
                 remedy=drop.remedy,
             )
 
-    def _findings(self, look: _Look, drops: list[Dropped], gateways: list[Gateway]) -> Iterator[Finding]:
+    def _findings(self, view: _HistoryView, drops: list[DropRow], gateways: list[GatewayRow]) -> Iterator[Finding]:
         daemon = self._daemon
         only = printable(daemon.segments[0].options.name) if len(daemon.segments) == 1 else ""
         for one in drops:
-            lately = one.last is not None and look.wall - one.last < LATELY
-            if one.serious and lately:
+            recent = one.last is not None and view.wall - one.last < RECENT
+            if one.serious and recent:
                 where = f" on {one.where}" if one.where and one.where != only else ""
                 yield Finding(f"{one.name}{where}", "drops", one.now)
         for gateway in gateways:
-            if not gateway.up and look.wall - daemon.started > COMES_UP:
-                yield Finding(f"gateway {gateway.name} is not there", "gateways", True)
+            if not gateway.up and view.wall - daemon.started > GATEWAY_START_TIME:
+                yield Finding(f"gateway {gateway.name} is down", "gateways", True)
         if daemon.liveness.silent:
-            yield Finding(f"{_some(daemon.liveness.silent, 'source')} silent", "sources", True)
-        died = look.rise("deaths")
-        if look.within(died, LATELY):
-            yield Finding("sources have died", "sources", look.within(died, NOW))
+            yield Finding(f"{_are(daemon.liveness.silent, 'source')} silent", "sources", True)
+        died = view.rise("deaths")
+        if view.rose_within(died, RECENT):
+            yield Finding("sources died", "sources", view.rose_within(died, ONGOING))
         if daemon.refused:
             yield Finding("the last reload was refused", "events", True)
 
-    def _charts(self, look: _Look) -> Iterator[Chart]:
+    def _charts(self, view: _HistoryView) -> Iterator[Chart]:
         totals = dict(self._counts())
         for name, title, unit in (
             ("accepted", "Accepted", "datagrams"),
             ("lost", "Lost on the way", "messages"),
-            ("dropped", "Dropped here", "things"),
+            ("dropped", "Dropped here", "drops"),
         ):
-            slots = self._history.chart(name, look.now)
-            rate = look.rate(name, totals[name])
-            # The present slot is not over: what stands for it is the rate of now.
+            slots = self._history.chart(name, view.now)
+            rate = view.rate(name, totals[name])
+            # The current slot is incomplete: the current rate stands for it.
             values = [*(None if one is None else one / SLOT for one in slots[:-1]), rate]
             yield Chart(name, title, unit, totals[name], rate, values)
 
-    def _segments(self, look: _Look) -> Iterator[Segment]:
+    def _segments(self, view: _HistoryView) -> Iterator[SegmentRow]:
         segments = {one.options.name: one for one in self._daemon.segments}
         for counters in all_counters(self._daemon):
             segment = segments.get(counters.name)
             accepted = sum(counters.verdicts[: LAST_ACCEPTED + 1])
             refused = counters.received - accepted
-            rates = [look.rate(("verdict", counters.name, name), count) for name, count in _pairs(counters)]
+            rates = [view.rate(("verdict", counters.name, name), count) for name, count in _pairs(counters)]
             passed = sum(rates[: LAST_ACCEPTED + 1])
             options = None if segment is None else segment.options
-            yield Segment(
+            yield SegmentRow(
                 name=printable(counters.name),
                 address="" if options is None else peer_name((options.address, options.port)),
                 interface="" if options is None else printable(options.interface or "as routed"),
                 received=counters.received,
-                received_rate=look.rate(("received", counters.name), counters.received),
+                received_rate=view.rate(("received", counters.name), counters.received),
                 accepted=accepted,
                 accepted_rate=passed,
                 refused=refused,
                 refused_rate=sum(rates) - passed,
                 kernel_drops=0 if segment is None else segment.kernel_drops(),
                 sent=counters.sent,
-                sent_rate=look.rate(("sent", counters.name), counters.sent),
+                sent_rate=view.rate(("sent", counters.name), counters.sent),
                 send_errors=sum(counters.send_errors.values()),
             )
 
-    def _verdicts(self, look: _Look) -> list[Verdict]:
+    def _verdicts(self, view: _HistoryView) -> list[VerdictRow]:
         found = [
-            Verdict(
+            VerdictRow(
                 name=name,
                 segment=printable(counters.name),
                 accepted=number <= LAST_ACCEPTED,
                 times=count,
-                rate=look.rate(("verdict", counters.name, name), count),
+                rate=view.rate(("verdict", counters.name, name), count),
                 share=count / max(1, counters.received),
             )
             for counters in all_counters(self._daemon)
@@ -298,10 +283,10 @@ class Gatherer:
 
     # -- sources
 
-    def _source_counts(self, now: float) -> Sources:
+    def _source_counts(self, now: float) -> SourceTotals:
         sources, liveness = self._daemon.sources, self._daemon.liveness
         within = liveness.rules.interval * liveness.rules.dead_after
-        return Sources(
+        return SourceTotals(
             tracked=len(sources),
             alive=sources.alive(now, within),
             within=within,
@@ -312,24 +297,24 @@ class Gatherer:
             lost=sources.lost,
         )
 
-    def _sources(self, look: _Look) -> tuple[list[Source], int]:
-        """The worst sources, then those heard last, and how many of the former were left out."""
+    def _sources(self, view: _HistoryView) -> tuple[list[SourceRow], int]:
+        """Return the sources with problems, then the most recent ones; and how many with problems were left out."""
         sources, dead = self._daemon.sources, self._daemon.liveness.dead
-        losers = heapq.nlargest(ROWS, sources.losers, key=lambda src: self._how_bad(src, look))
-        chosen = dict.fromkeys([*losers, *islice(self._silent, ROWS), *islice(reversed(dead), ROWS)])
-        rows = [self._source(src, look) for src in chosen]
+        losers = heapq.nlargest(MAX_ROWS, sources.losers, key=lambda src: self._loss_rank(src, view))
+        chosen = dict.fromkeys([*losers, *islice(self._silent, MAX_ROWS), *islice(reversed(dead), MAX_ROWS)])
+        rows = [self._source(src, view) for src in chosen]
         rows = [one for one in rows if one.lost or one.missing or one.state != STATE_NAMES[ALIVE]]
-        worst = sorted(rows, key=lambda one: _worst_source(one, look.wall))[:ROWS]
-        more = len({*sources.losers, *self._silent, *dead}) - len(worst) if len(rows) > ROWS else 0
+        worst = sorted(rows, key=lambda one: _rank_source(one, view.wall))[:MAX_ROWS]
+        more = len({*sources.losers, *self._silent, *dead}) - len(worst) if len(rows) > MAX_ROWS else 0
         listed = {one.src for one in worst}
-        well = (self._source(one.src, look) for one in sources.latest(2 * ROWS))
-        worst += islice((one for one in well if one.src not in listed), ROWS - len(worst))
+        well = (self._source(one.src, view) for one in sources.latest(2 * MAX_ROWS))
+        worst += islice((one for one in well if one.src not in listed), MAX_ROWS - len(worst))
         return worst, more
 
-    def _how_bad(self, src: bytes, look: _Look) -> tuple[bool, int]:
-        return look.within(look.rise(("source", src)), NOW), self._daemon.sources.losers[src]
+    def _loss_rank(self, src: bytes, view: _HistoryView) -> tuple[bool, int]:
+        return view.rose_within(view.rise(("source", src)), ONGOING), self._daemon.sources.losers[src]
 
-    def _source(self, src: bytes, look: _Look) -> Source:
+    def _source(self, src: bytes, view: _HistoryView) -> SourceRow:
         daemon = self._daemon
         source, death = daemon.sources.get(src), daemon.liveness.dead.get(src)
         if source is None:
@@ -339,20 +324,30 @@ class Gatherer:
             heard, missing = source.heard, source.missing.bit_count()
             died = death is not None and death.heard == source.heard
             state = "dead" if died else STATE_NAMES[source.state] or "no heartbeats"
-        rise = look.rise(("source", src))
+        rise = view.rise(("source", src))
         lost = daemon.sources.losers.get(src, 0)
-        return Source(_text(src), state, look.at(heard), missing, lost, look.at(rise.since), look.at(rise.last))
+        return SourceRow(
+            _text(src),
+            state,
+            view.wall_time(heard),
+            missing,
+            lost,
+            view.wall_time(rise.since),
+            view.wall_time(rise.last),
+        )
 
     # -- clients, gateways
 
-    def _clients(self) -> tuple[list[Client], int]:
+    def _clients(self) -> tuple[list[ClientRow], int]:
         clients = self._daemon.bus.clients
-        worst = heapq.nlargest(ROWS, clients.values(), key=lambda one: (one.queue.bytes, one.loss, one.subscriptions))
+        worst = heapq.nlargest(
+            MAX_ROWS, clients.values(), key=lambda one: (one.queue.bytes, one.loss, one.subscriptions)
+        )
         return [self._client(one) for one in worst], len(clients) - len(worst)
 
-    def _client(self, client: BusClient) -> Client:
+    def _client(self, client: BusClient) -> ClientRow:
         limits, queue = self._daemon.bus.limits, client.queue
-        return Client(
+        return ClientRow(
             identity=_text(client.identity),
             program=_text(client.peer.program),
             uid=client.peer.uid,
@@ -368,13 +363,13 @@ class Gatherer:
             since=client.since,
         )
 
-    def _gateways(self) -> tuple[list[Gateway], list[GatewayPeer]]:
+    def _gateways(self) -> tuple[list[GatewayRow], list[GatewayPeerRow]]:
         gateways, peers = [], []
         for report in self._daemon.links:
             name, up = report["gateway"], report["up"]
             program = self._daemon.programs.get(name)
             gateways.append(
-                Gateway(
+                GatewayRow(
                     name=name,
                     up=up,
                     pid=report["pid"] if up else 0,
@@ -386,36 +381,36 @@ class Gatherer:
                     starts=0 if program is None else program.starts,
                 )
             )
-            for peer in report["peers"][:ROWS] if up else ():
+            for peer in report["peers"][:MAX_ROWS] if up else ():
                 numbers = [int(peer[key]) for key in ("received", "sent", "dropped", "queued")]
                 since = float(peer["since"])
-                peers.append(GatewayPeer(name, _told(peer["peer"]), _told(peer["name"]), since, *numbers))
+                peers.append(GatewayPeerRow(name, _peer_text(peer["peer"]), _peer_text(peer["name"]), since, *numbers))
         return gateways, peers
 
 
-class _Look:
-    """One look: when it is, and what the history says then."""
+class _HistoryView:
+    """The history of counters, as of ``now`` (monotonic) and ``wall`` (Unix time)."""
 
     def __init__(self, history: History, now: float, wall: float) -> None:
         self.now = now
         self.wall = wall
         self._history = history
 
-    def at(self, when: float | None) -> float | None:
-        """A moment of the monotonic clock by the one on the wall."""
+    def wall_time(self, when: float | None) -> float | None:
+        """Convert a monotonic time to Unix time."""
         return None if when is None else self.wall - (self.now - when)
 
     def rate(self, key: Hashable, count: int) -> float:
-        return self._history.rate(key, self.now, count, RATE)
+        return self._history.rate(key, self.now, count, RATE_WINDOW)
 
     def rise(self, key: Hashable) -> Rise:
         return self._history.rise(key) or Rise(None, None, None)
 
-    def within(self, rise: Rise, seconds: float) -> bool:
+    def rose_within(self, rise: Rise, seconds: float) -> bool:
         return rise.last is not None and self.now - rise.last < seconds
 
 
-def _key(one: Counted) -> Hashable:
+def _key(one: DropCount) -> Hashable:
     return "drop", one.drop.family, one.drop.name, one.where
 
 
@@ -423,33 +418,33 @@ def _pairs(counters: SegmentCounters) -> Iterable[tuple[str, int]]:
     return zip(NAMES, counters.verdicts, strict=True)
 
 
-def _worst_source(one: Source, now: float) -> tuple[int, float, float]:
-    """What goes on comes first, then what was lately, then the rest."""
-    recent = one.lost_last is not None and now - one.lost_last < NOW
-    lately = one.heard is not None and now - one.heard < LATELY
-    if recent:
+def _rank_source(one: SourceRow, now: float) -> tuple[int, float, float]:
+    """Return a sort key: ongoing losses first, then silent and recently dead sources, then the rest."""
+    losing = one.lost_last is not None and now - one.lost_last < ONGOING
+    recent = one.heard is not None and now - one.heard < RECENT
+    if losing:
         rank = 0
     elif one.state == STATE_NAMES[SILENT]:
         rank = 1
-    elif one.state == "dead" and lately:
+    elif one.state == "dead" and recent:
         rank = 2
     else:
         rank = 3 if one.lost else 4
     return rank, -one.lost, -(one.heard or 0.0)
 
 
-def _event(line: Line) -> Event:
-    return Event(line.when, logging.getLevelName(line.level).lower(), line.event, line.text, line.remedy)
+def _event(line: LogLine) -> EventRow:
+    return EventRow(line.when, logging.getLevelName(line.level).lower(), line.event, line.text, line.remedy)
 
 
 def _text(name: bytes) -> str:
     return printable(name.decode("utf-8", "backslashreplace"))
 
 
-def _told(name: object) -> str:
-    """What a gateway says of a peer, which strangers may have chosen."""
+def _peer_text(name: object) -> str:
+    """Make a name reported by a gateway printable and short: a remote peer may have chosen it."""
     return printable(str(name)[:256])
 
 
-def _some(number: int, thing: str) -> str:
-    return f"{number:,} {thing} is" if number == 1 else f"{number:,} {thing}s are"
+def _are(number: int, noun: str) -> str:
+    return f"{number:,} {noun} is" if number == 1 else f"{number:,} {noun}s are"

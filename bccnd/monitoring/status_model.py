@@ -1,30 +1,28 @@
-"""What the status page shows, as plain data.
+"""The data of the status page: rows, totals and findings.
 
-Law: whatever a list could grow to, so much of it is taken; nothing here walks through all sources or sorts all that
-there is. Text that strangers choose is made printable here; times are those of the wall clock, in seconds.
+Invariant: lists have a bounded length, and text is printable. Times are Unix times in seconds.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-#: seconds since it rose last within which something is taken to go on
-NOW: Final = 300.0
-#: and within which it is still told of
-LATELY: Final = 3600.0
+#: seconds after its last increase for which a drop counts as ongoing
+ONGOING: Final = 300.0
+#: seconds after its last increase for which a drop is a finding
+RECENT: Final = 3600.0
 
-#: findings that the sentence names
-NAMED: Final = 6
+#: findings named in the summary
+MAX_NAMED: Final = 6
 
-#: states, from the best to the worst
+#: states, best first
 WELL: Final = "well"
 OVER: Final = "over"
 ATTENTION: Final = "attention"
 
 
 class Finding(NamedTuple):
-    """Something that somebody should look at: in a few words, the section of the page that has more, and whether it
-    goes on."""
+    """A problem: in a few words, with the section of the page that has details; ``now`` if it is ongoing."""
 
     text: str
     section: str
@@ -32,7 +30,7 @@ class Finding(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A counter over the last hour; ``values`` are per second, the present last, None where nothing is known."""
+    """A counter over the last hour; ``values`` are rates per second, oldest first, None where unknown."""
 
     name: str
     title: str
@@ -42,9 +40,9 @@ class Chart(NamedTuple):
     values: list[float | None]
 
 
-class Dropped(NamedTuple):
-    """What was lost or thrown away under one name. ``first``, ``since`` and ``last`` are None where that was before
-    anybody looked; ``metric`` is what Prometheus knows it as."""
+class DropRow(NamedTuple):
+    """Losses or drops under one name. ``first``, ``since`` and ``last`` are None for times before the first sample;
+    ``metric`` is the name of the Prometheus series."""
 
     name: str
     kind: str
@@ -61,8 +59,8 @@ class Dropped(NamedTuple):
     remedy: str
 
 
-class Segment(NamedTuple):
-    """Rates are over the last ten seconds; ``kernel_drops`` is the kernel's own count."""
+class SegmentRow(NamedTuple):
+    """One segment, or one link. Rates are averages over ten seconds; the kernel counts ``kernel_drops``."""
 
     name: str
     address: str
@@ -79,8 +77,8 @@ class Segment(NamedTuple):
     send_errors: int
 
 
-class Verdict(NamedTuple):
-    """What became of datagrams of one segment."""
+class VerdictRow(NamedTuple):
+    """The datagrams of one segment with one verdict."""
 
     name: str
     segment: str
@@ -90,8 +88,8 @@ class Verdict(NamedTuple):
     share: float
 
 
-class Sources(NamedTuple):
-    """All sources, in numbers; ``within`` are the seconds in which one that is alive was heard."""
+class SourceTotals(NamedTuple):
+    """Numbers of sources. ``alive`` counts those that sent a datagram within the last ``within`` seconds."""
 
     tracked: int
     alive: int
@@ -103,8 +101,8 @@ class Sources(NamedTuple):
     lost: int
 
 
-class Source(NamedTuple):
-    """One source; ``lost`` is at least what was lost of it since the start."""
+class SourceRow(NamedTuple):
+    """One source; ``lost`` is a lower bound of its losses since the start."""
 
     src: str
     state: str
@@ -115,15 +113,17 @@ class Source(NamedTuple):
     lost_last: float | None
 
 
-class Channel(NamedTuple):
+class ChannelRow(NamedTuple):
+    """One channel, with its messages within the last minute."""
+
     chan: str
     rate: float
     messages: int
     receivers: int
 
 
-class Client(NamedTuple):
-    """A program of this host; ``fill`` is how full its queue is, from 0 to 1."""
+class ClientRow(NamedTuple):
+    """One client; ``fill`` is how full its queue is, from 0 to 1."""
 
     identity: str
     program: str
@@ -138,7 +138,9 @@ class Client(NamedTuple):
     since: float
 
 
-class Gateway(NamedTuple):
+class GatewayRow(NamedTuple):
+    """One gateway process, as it last reported."""
+
     name: str
     up: bool
     pid: int
@@ -150,7 +152,9 @@ class Gateway(NamedTuple):
     starts: int
 
 
-class GatewayPeer(NamedTuple):
+class GatewayPeerRow(NamedTuple):
+    """One connection of a gateway."""
+
     gateway: str
     peer: str
     name: str
@@ -161,7 +165,9 @@ class GatewayPeer(NamedTuple):
     queued: int
 
 
-class Event(NamedTuple):
+class EventRow(NamedTuple):
+    """One log line."""
+
     when: float
     level: str
     event: str
@@ -169,8 +175,8 @@ class Event(NamedTuple):
     remedy: str
 
 
-class Facts(NamedTuple):
-    """All that is shown, at ``at``. Of each list the number of those left out stands beside it."""
+class Status(NamedTuple):
+    """The whole page, as of ``at``. ``more_*`` is the number of rows left out of a list."""
 
     host: str
     version: str
@@ -180,15 +186,15 @@ class Facts(NamedTuple):
     state: str
     findings: list[Finding]
     charts: list[Chart]
-    drops: list[Dropped]
-    segments: list[Segment]
-    verdicts: list[Verdict]
-    source_counts: Sources
-    sources: list[Source]
+    drops: list[DropRow]
+    segments: list[SegmentRow]
+    verdicts: list[VerdictRow]
+    source_counts: SourceTotals
+    sources: list[SourceRow]
     more_sources: int
-    channels: list[Channel]
+    channels: list[ChannelRow]
     more_channels: int
-    clients: list[Client]
+    clients: list[ClientRow]
     more_clients: int
     deliveries: int
     deliveries_rate: float
@@ -196,28 +202,28 @@ class Facts(NamedTuple):
     published_rate: float
     queue_bytes: int
     subscriptions: int
-    gateways: list[Gateway]
-    peers: list[GatewayPeer]
+    gateways: list[GatewayRow]
+    peers: list[GatewayPeerRow]
     more_peers: int
-    events: list[Event]
+    events: list[EventRow]
 
 
-def plain(facts: Any) -> Any:
-    """As what JSON knows: objects by name, lists, text and numbers."""
-    if isinstance(facts, tuple) and hasattr(facts, "_fields"):
-        return {name: plain(value) for name, value in zip(facts._fields, facts, strict=True)}
-    return [plain(each) for each in facts] if isinstance(facts, list) else facts
+def to_json(value: Any) -> Any:
+    """Convert rows to dictionaries, for `json.dumps`."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: to_json(field) for name, field in zip(value._fields, value, strict=True)}
+    return [to_json(each) for each in value] if isinstance(value, list) else value
 
 
 def state_of(findings: list[Finding]) -> str:
-    """How things are, by what was found."""
+    """Return the overall state."""
     if any(one.now for one in findings):
         return ATTENTION
     return OVER if findings else WELL
 
 
-def sentence(findings: list[Finding]) -> list[str | Finding]:
-    """How things are, in parts: words, and what they are about."""
+def summarize(findings: list[Finding]) -> list[str | Finding]:
+    """Return a sentence about the overall state, in parts: text, and findings to link."""
     present = [one for one in findings if one.now]
     past = [one for one in findings if not one.now]
     if not findings:
@@ -231,8 +237,8 @@ def sentence(findings: list[Finding]) -> list[str | Finding]:
 
 def _listed(findings: list[Finding]) -> list[str | Finding]:
     parts: list[str | Finding] = []
-    for one in findings[:NAMED]:
+    for one in findings[:MAX_NAMED]:
         parts += [", ", one] if parts else [one]
-    if len(findings) > NAMED:
-        parts.append(f" and {len(findings) - NAMED} more")
+    if len(findings) > MAX_NAMED:
+        parts.append(f" and {len(findings) - MAX_NAMED} more")
     return parts
