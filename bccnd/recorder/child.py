@@ -1,7 +1,7 @@
-"""What turns logs into files: a process of its own, so that nothing of it holds up the recording.
+"""The process that converts logs to files, apart from the recording, which it must not delay.
 
-Law: one request, one answer, a line each; what goes wrong is an answer too. It ends when nobody asks any more, and not
-by signals, which are for who asks. Two of them never work on one spool: the later one waits until the earlier has gone.
+Invariant: one request and one answer, a line each; an error is an answer too. It exits when its input ends, and ignores
+signals, which are for its parent. Two of them never work on one spool: the later one waits for the earlier to exit.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from dataclasses import asdict
 from typing import IO, Any, Final
 
 from bccnd.errors import JournalError
-from bccnd.recorder.keep import Keep
+from bccnd.recorder.retention_policy import RetentionPolicy
 
-#: what its share of the processor is worth less than that of the recording
+#: its nice value: the recording comes first
 _NICE: Final = 5
 
 
 class Child:
-    """The process, as seen by who asks it. It is started when it is needed."""
+    """The converting process, started when it is needed."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -35,13 +35,13 @@ class Child:
     def start(self) -> None:
         if self._process is None:
             program = f"import sys; sys.path[:] = {sys.path!r}; from bccnd.recorder.child import main; main()"
-            # As sheltered from a user's environment as we are.
+            # As isolated from a user's environment as this process.
             flags = ["-I"] * sys.flags.isolated + ["-S"] * sys.flags.no_site
             command = [sys.executable, *flags, "-c", program, self._folder]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 -- our own
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer. Raises OSError, as there; JournalError: bad_log; BrokenPipeError when it has died."""
+        """Return the answer. Raises OSError, as it does; JournalError: bad_log; BrokenPipeError if it has died."""
         self.start()
         process = self._process
         answer = b""
@@ -53,12 +53,12 @@ class Child:
         if not answer.endswith(b"\n"):
             self.end()
             raise BrokenPipeError("the process that writes files has died")
-        said: dict[str, Any] = json.loads(answer)
-        if "errno" in said:
-            raise OSError(said["errno"], said["text"])
-        if "bad" in said:
-            raise JournalError("bad_log", said["bad"], said["remedy"])
-        return said
+        answered: dict[str, Any] = json.loads(answer)
+        if "errno" in answered:
+            raise OSError(answered["errno"], answered["text"])
+        if "bad" in answered:
+            raise JournalError("bad_log", answered["bad"], answered["remedy"])
+        return answered
 
     def kill(self) -> None:
         """Kill the process in the midst of what it does, which is allowed while it merges files."""
@@ -93,15 +93,15 @@ def serve(folder: str, requests: IO[bytes], answers: IO[bytes]) -> None:
     fcntl.flock(lock, fcntl.LOCK_EX)
     for line in requests:
         try:
-            said = json.dumps(answer(json.loads(line)))
+            answered = json.dumps(answer(json.loads(line)))
         except JournalError as error:
-            said = json.dumps({"bad": error.detail, "remedy": error.remedy})
+            answered = json.dumps({"bad": error.detail, "remedy": error.remedy})
         except OSError as error:
-            said = json.dumps({"errno": error.errno or 0, "text": error.strerror or str(error).partition("\n")[0]})
+            answered = json.dumps({"errno": error.errno or 0, "text": error.strerror or str(error).partition("\n")[0]})
         except Exception:  # noqa: BLE001 -- whatever is wrong with one log, there are others
-            said = json.dumps({"bug": traceback.format_exc()})
+            answered = json.dumps({"bug": traceback.format_exc()})
         try:
-            answers.write(said.encode() + b"\n")
+            answers.write(answered.encode() + b"\n")
             answers.flush()
         except BrokenPipeError:
             break
@@ -122,12 +122,12 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         found = convert(request["log"], filesystem, root)
         if found is None:
             return {"rows": 0, "files": 0, "bytes": 0, "end": "torn", "saved": 0}
-        said = asdict(found)
-        del said["head"]
-        return said
+        answered = asdict(found)
+        del answered["head"]
+        return answered
     if "days" in request:
         days = request["days"][0], request["days"][1]
         return asdict(merge_step(filesystem, root, request["host"], days, time.time(), request["skip"]))
-    keep = Keep(request["age"], request["size"])
+    keep = RetentionPolicy(request["age"], request["size"])
     count, size = retain(filesystem, root, request["host"], keep, time.time(), request["current"])
     return {"files": count, "bytes": size}

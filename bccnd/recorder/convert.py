@@ -1,8 +1,7 @@
-"""A log -> finished files of the journal, and when that journal was listening.
+"""Converts a log to Parquet files.
 
-Law: what a log becomes depends on nothing but the log, so that it may be done again after any crash, with the same
-files. Records come before the word that somebody was listening when they came: who reads the journal in between never
-takes what is still under way for lost.
+Invariant: the result depends on the log alone, so that a conversion can be repeated after any crash, with the same
+files. Records are written before the session that covers them: a reader in between takes nothing under way for lost.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from bccnd.errors import JournalError
 from bccnd.journal import files, layout, schema
 from bccnd.recorder import rows as packets
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, End, LogReader
-from bccnd.recorder.stretch import Head, Stretch, read_alive, read_head
+from bccnd.recorder.sessions import Head, Session, read_alive, read_head
 
 #: rows that are Python's at a time: some 6 MB
 _CHUNK: Final = 8192
@@ -31,7 +30,7 @@ _DAY: Final = 86_400 * layout.MICROSECONDS
 
 @dataclass
 class Converted:
-    """What became of a log. ``end`` says how it ended, ``saved`` is how many of its bytes could be read."""
+    """The result of a conversion: ``end`` is how the log ended, ``saved`` the bytes of it that could be read."""
 
     head: Head
     rows: int
@@ -105,7 +104,7 @@ class _Files:
         elif kind == ROWS:
             self._rows += packets.unpack(content)
         elif kind == ALIVE and stretch is not None:
-            stretch.lives(*read_alive(content))
+            stretch.extend(*read_alive(content))
         else:
             raise ValueError("no kind of record")
         if len(self._rows) >= _CHUNK:
@@ -141,26 +140,26 @@ class _Files:
 
 
 def write_sessions(filesystem: pafs.FileSystem, root: str, head: Head) -> None:
-    """Say when a journal was listening; of what retention has taken, nothing is claimed again."""
+    """Write the sessions of a journal, without those that retention has removed."""
     path = layout.sessions_path(head.host, head.journal)
     there = read_stretches(filesystem, f"{root}/{path}")
     if there and max(one.end for one in there) > max((one.end for one in head.stretches), default=0):
-        return  # a later log of this journal has told already
+        return  # a later log of this journal has been converted already
     floor = min((one.start for one in there), default=None)
     stretches = list(_from(floor, head.stretches))
     if stretches and stretches != there:
         files.write(filesystem, root, path, sessions_table(head, stretches))
 
 
-def _from(floor: int | None, stretches: list[Stretch]) -> Iterator[Stretch]:
+def _from(floor: int | None, stretches: list[Session]) -> Iterator[Session]:
     for one in stretches:
         if floor is None or one.start >= floor:
             yield one
         elif one.end > floor:
-            yield Stretch(floor, one.end, one.socket_drops, one.tap_gaps)
+            yield Session(floor, one.end, one.socket_drops, one.tap_gaps)
 
 
-def sessions_table(head: Head, stretches: list[Stretch]) -> pa.Table:
+def sessions_table(head: Head, stretches: list[Session]) -> pa.Table:
     columns = [
         [head.host] * len(stretches),
         [head.journal] * len(stretches),
@@ -174,7 +173,7 @@ def sessions_table(head: Head, stretches: list[Stretch]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema.SESSIONS)
 
 
-def read_stretches(filesystem: pafs.FileSystem, place: str) -> list[Stretch]:
+def read_stretches(filesystem: pafs.FileSystem, place: str) -> list[Session]:
     """The stretches of a file of sessions; none where it is not there or is none."""
     if filesystem.get_file_info(place).type != pafs.FileType.File:
         return []
@@ -186,8 +185,8 @@ def read_stretches(filesystem: pafs.FileSystem, place: str) -> list[Stretch]:
     except pa.ArrowException:
         return []
     except OSError as error:
-        if error.errno is None:  # what is no Parquet is told as an error of input too, one without a number
+        if error.errno is None:  # a damaged Parquet file raises OSError too, without an errno
             return []
         raise
     rows = list(zip(*times, *counts, strict=True))
-    return [] if any(None in row for row in rows) else [Stretch(*row) for row in rows]
+    return [] if any(None in row for row in rows) else [Session(*row) for row in rows]

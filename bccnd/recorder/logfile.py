@@ -1,8 +1,7 @@
-"""Records in a file that is only ever added to, and what can still be read of it after anything has happened to it.
+"""The log file: records with checksums, appended.
 
-Law: a record is read as it was written, or not at all, and none that comes before a damaged one is lost. What a process
-leaves that dies while it writes is a torn tail, and so are the zeros that a power cut may leave: both are where the
-file ends. Everything else that does not add up is damage.
+Invariant: a record is read as it was written, or not at all, and none before a damaged one is lost. A torn tail, which
+a process that dies while writing leaves, and zeros, which a power cut may leave, end the file. All else is damage.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class LogWriter:
 
 
 class LogReader:
-    """The records of a log, by iteration. Then ``end`` says how it ends, and ``good`` how many of its bytes are in
+    """Iterates over the records of a log. Then ``end`` is how it ends, and ``good`` how many of its bytes are in
     order."""
 
     def __init__(self, file: BinaryIO) -> None:

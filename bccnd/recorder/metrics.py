@@ -47,7 +47,7 @@ class Figures(Collector):
             yield CounterMetricFamily(_PREFIX + name, what, value)
         for name, what, counts in (
             ("dropped_records", "Records that were not kept", recorder.dropped),
-            ("visitors_refused", "Visitors of this listener who got no page", self._refused),
+            ("visitors_refused", "Requests to this listener that got no answer", self._refused),
         ):
             family = CounterMetricFamily(_PREFIX + name, what, labels=["reason"])
             for reason, count in counts.items():

@@ -1,8 +1,8 @@
-"""Which payloads the journal keeps, by channel: as they are, as a hash, or not at all.
+"""Which payloads are recorded.
 
-Law: the first rule that fits a channel decides; what no rule fits is kept. A pattern is of the dialect ``path``; as
-everywhere on the bus, channels that begin with ``!`` fit only patterns that do too, and rules for everything. What must
-not be kept is not in the log either.
+Invariant: the first rule that fits a channel decides; without one its payload is recorded. Patterns are of the dialect
+``path``; channels that begin with ``!`` fit only patterns that do, and rules for everything. A payload that must not be
+kept is not in the log either.
 """
 
 from __future__ import annotations

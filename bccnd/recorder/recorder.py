@@ -1,7 +1,7 @@
-"""The recorder: from the tap to a log, and from there, beside it, to the journal.
+"""Records what arrives on the segments, from the tap to the log.
 
-Law: what comes is in the log before anything else is done with it, and the tap is read whatever becomes of disks: the
-daemon never waits for us. Every record that is not kept is counted, with the reason.
+Invariant: a packet is logged before anything else is done with it, and the tap is read whatever the disks do: the
+daemon never waits for the recorder. Every record that is not kept is counted, with the reason.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from bccnd.journal import layout
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.service_manager import ServiceManager
 from bccnd.recorder import rows as packets
-from bccnd.recorder.keep import Keep
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, LogWriter
 from bccnd.recorder.payload import Payloads
+from bccnd.recorder.retention_policy import RetentionPolicy
+from bccnd.recorder.sessions import MAX_SESSIONS, Head, Session, pack_alive
 from bccnd.recorder.spool import Spool
-from bccnd.recorder.stretch import MAX_STRETCHES, Head, Stretch, pack_alive
 from bccnd.recorder.tap import Tap
 from bccnd.recorder.worker import Syncer, Worker, name_of
 from bccnd.version import VERSION
@@ -42,7 +42,7 @@ _ASK: Final = 5
 #: seconds between two calls for a daemon that is away: at first, and at last
 _SHORTEST: Final = 0.1
 _LONGEST: Final = 2.0
-#: seconds to wait for the tap's last words, and for the journal, when we are told to end
+#: seconds to wait for the tap's last packets, and for the journal, at the end
 _LAST_WORDS: Final = 2.0
 _FAREWELL: Final = 45.0
 #: bytes that a disk must have free before recording goes on
@@ -60,7 +60,7 @@ class Options:
     spool_size: int
     rotate: float
     rotate_size: int
-    keep: Keep = field(default_factory=Keep)
+    keep: RetentionPolicy = field(default_factory=RetentionPolicy)
     payloads: Payloads = field(default_factory=Payloads)
 
 
@@ -77,7 +77,7 @@ class Recorder:
         self.dropped = {"disk": 0, "spool_full": 0}
         self.paused = ""
         self.status = "starting"
-        #: who is told the status, from time to time
+        #: where the status is reported, from time to time
         self.on_status: Callable[[str], None] = lambda _text: None
         #: what the daemon refused us for, at the first attempt
         self.failed: BusError | None = None
@@ -98,7 +98,7 @@ class Recorder:
         self._day = ""
         self._ticks = 0
         self._ready = False
-        #: when to be gone, once we are told to end; and whether the tap is done with
+        #: the time to exit at, once stopping; and whether the tap is closed
         self._ending = 0.0
         self._over = False
         self._why = ""
@@ -130,7 +130,7 @@ class Recorder:
         return not self.worker.logs
 
     def stop(self) -> None:
-        """End: what is under way is taken, what is logged becomes files. Told twice, what is left waits in the log."""
+        """Stop: take what is under way and convert what is logged. A second call leaves the rest in the log."""
         if self._ending:
             self._loop.stop()
             return
@@ -250,7 +250,7 @@ class Recorder:
         now = _now()
         self._wait, self._said_away, self._why = _SHORTEST, False, ""
         head = self._name(now)
-        head.stretches.append(Stretch(now, now))
+        head.stretches.append(Session(now, now))
         try:
             self._open_log(head)
         except OSError as error:
@@ -367,7 +367,7 @@ class Recorder:
         if head is None or written is None:
             return
         stretch = head.stretches[-1]
-        stretch.lives(asked - MARGIN, 0)
+        stretch.extend(asked - MARGIN, 0)
         try:
             written.append(ALIVE, pack_alive(stretch.end, stretch.socket_drops))
         except OSError as error:
@@ -392,9 +392,9 @@ class Recorder:
         if self._reason == "spool_full" and self.worker.pending + self.options.rotate_size > self.options.spool_size:
             return
         now = _now()
-        if len(head.stretches) >= MAX_STRETCHES:
+        if len(head.stretches) >= MAX_SESSIONS:
             head = self._name(now)
-        head.stretches.append(Stretch(now, now))
+        head.stretches.append(Session(now, now))
         try:
             self._open_log(head)
         except OSError:
@@ -411,8 +411,8 @@ class Recorder:
     def _tick(self) -> None:
         self._ticks += 1
         log.flush()  # what the worker has logged
-        if self.worker.done and not self._ending:  # a bug; who starts us again gets further
-            self.failed = BusError("internal_error", "nobody turns logs into files any more")
+        if self.worker.done and not self._ending:  # a bug; a restart gets further
+            self.failed = BusError("internal_error", "the worker that converts logs has ended")
             self.stop()
         failed, self._syncer.failed = self._syncer.failed, None
         if self._log is not None and failed is not None:
@@ -461,14 +461,14 @@ class Recorder:
             log.event("tally", f"dropped {since}: {in_words(grown)}", drops=in_fields(grown))
 
     def _report(self, tap: Tap) -> None:
-        """Tell the daemon what is not kept, where that has changed."""
+        """Report to the daemon what was dropped, if that has changed."""
         report = report_of(self.losses)
         if report != self._reported and any(self.losses.values()):
             tap.report(report)
             self._reported = report
 
     def _tell(self) -> None:
-        """Say how it goes."""
+        """Report the status."""
         self.status = self._describe()
         if self._manager is not None and not self._ending:
             self._manager.status(self.status)

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from bccnd.journal import files, layout
 from bccnd.journal.listing import ListedFile, current, list_files
 from bccnd.recorder.convert import read_stretches, sessions_table
-from bccnd.recorder.keep import Keep
-from bccnd.recorder.stretch import Head, Stretch
+from bccnd.recorder.retention_policy import RetentionPolicy
+from bccnd.recorder.sessions import Head, Session
 from bccnd.version import VERSION
 
 
@@ -28,7 +28,7 @@ def _below(folder: str) -> pafs.FileSelector:
 
 
 def retain(
-    filesystem: pafs.FileSystem, root: str, host: str, keep: Keep, now: float, current_journal: str = ""
+    filesystem: pafs.FileSystem, root: str, host: str, keep: RetentionPolicy, now: float, current_journal: str = ""
 ) -> tuple[int, int]:
     """Remove what is too old or too much; return the number of files removed and their bytes. A file counts with those
     that were merged into it. ``current_journal`` is the one that is being written. Raises OSError."""
@@ -87,23 +87,23 @@ def _forget(filesystem: pafs.FileSystem, root: str, host: str, journal: str, bef
         return
     stretches = read_stretches(filesystem, place)
     left = [
-        one if one.start >= before else Stretch(before, one.end, one.socket_drops, one.tap_gaps)
+        one if one.start >= before else Session(before, one.end, one.socket_drops, one.tap_gaps)
         for one in stretches
         if one.end > before
     ]
     if left and left != stretches:
         files.write(filesystem, root, path, sessions_table(Head(host, journal, 1, VERSION), left))
     elif stretches and not left:
-        # Of the journal that is written nothing is left for now; its next file says again when it was listening, and
+        # Nothing of the current journal is left for now; its next file lists its sessions again, and
         # must know from when on.
-        end = Stretch(before, before)
+        end = Session(before, before)
         files.write(filesystem, root, path, sessions_table(Head(host, journal, 1, VERSION), [end]))
 
 
 def _without_records(
     filesystem: pafs.FileSystem, root: str, host: str, staying: Iterable[str], before: float | None
 ) -> None:
-    """Remove what is said of journals that never had records, once they are as old as records may be."""
+    """Remove the sessions of journals without records, once they are as old as records may be."""
     if before is None:
         return
     for info in filesystem.get_file_info(_below(f"{root}/{layout.SESSIONS}/host={host}")):

@@ -1,7 +1,7 @@
-"""What the tap sends -> rows, and rows <-> bytes of the log.
+"""The rows that a packet of the tap becomes.
 
-Law: what is a row is decided here alone, from the bytes of a packet and nothing else: whoever reads a log later counts
-the same rows as who wrote it, and numbers them alike.
+Invariant: rows depend on the bytes of a packet alone: a later reader of a log counts and numbers the same rows as its
+writer.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _MOST: Final = 2**31 - 1
 
 
 def tapped(packet: bytes) -> list[re.Match[bytes]]:
-    """What a packet holds of the tap, one match for each datagram, which begins at its end. Raises BadFrame."""
+    """Return a match for each datagram in a packet of the tap; the datagram begins at its end. Raises BadFrame."""
     found = frames.read_batch(packet) if packet.startswith(_BATCH) else [packet]
     return [match for match in map(_TAPPED.match, found) if match is not None]
 
 
 def gap_in(packet: bytes) -> int:
-    """How many messages a packet says are missing at its place; 0 for every other packet."""
+    """Return the number of messages that a gap announces; 0 for any other packet."""
     digits = packet[len(_GAP) :] if packet.startswith(_GAP) else b""
     return int(digits) if digits.isdigit() and len(digits) < 19 else 0
 
@@ -41,7 +41,7 @@ def _text(raw: bytes) -> str:
 
 
 def observations(packet: bytes) -> list[Observation]:
-    """The rows of a packet; none of one that cannot be read."""
+    """Return the rows of a packet; none for one that cannot be read."""
     try:
         found = tapped(packet)
     except BadFrame:

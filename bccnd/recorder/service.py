@@ -14,9 +14,9 @@ from bccnd.errors import JournalError
 from bccnd.journal import layout
 from bccnd.net.loop import Loop
 from bccnd.net.service_manager import ServiceManager
-from bccnd.recorder.keep import Keep
 from bccnd.recorder.payload import Payloads
 from bccnd.recorder.recorder import Options, Recorder
+from bccnd.recorder.retention_policy import RetentionPolicy
 
 #: where records wait for a journal that is on another machine
 SPOOL: Final = "/var/lib/bccnd/spool"
@@ -46,7 +46,7 @@ def record(bus: str, settings: RecorderSettings, host: str, names: Sequence[str]
         spool_size=settings.spool_size,
         rotate=settings.rotate,
         rotate_size=settings.rotate_size,
-        keep=Keep(settings.keep.age, settings.keep.size),
+        keep=RetentionPolicy(settings.keep.age, settings.keep.size),
         payloads=Payloads([(rule.channels, rule.payload) for rule in settings.payload]),
     )
     loop = Loop()

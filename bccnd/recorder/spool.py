@@ -1,7 +1,7 @@
-"""The folder of what is not yet in the journal: logs, the one that is written and those that wait.
+"""The spool: logs that are not yet in the journal.
 
-Law: one recorder to a folder. A log is removed when all of it is in the journal, and never before; one that cannot be
-read is set aside under another name and stays.
+Invariant: one recorder per folder. A log is removed only when all of it is in the journal; one that cannot be read is
+set aside under another name and stays.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bccnd.errors import JournalError
 from bccnd.recorder.logfile import LogWriter
 
 _LOG: Final = re.compile(r"[^/]+-[0-9]{8,18}\.log")
-#: bad files that are kept: who has not looked at these will not look at more
+#: bad logs that are kept; more would not be looked at either
 MAX_BAD: Final = 16
 
 

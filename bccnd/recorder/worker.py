@@ -20,13 +20,13 @@ from bccnd import log
 from bccnd.errors import JournalError
 from bccnd.journal import layout
 from bccnd.recorder.child import Child
-from bccnd.recorder.keep import Keep
+from bccnd.recorder.retention_policy import RetentionPolicy
 from bccnd.recorder.spool import Spool
 
 #: seconds between two attempts to write to a journal that cannot be written to: at first, and at last
 RETRY: Final = 1.0
 LONGEST: Final = 30.0
-#: how often who turns a log into files may die over one log; it is set aside then
+#: deaths of the converting process over one log; then the log is set aside
 MAX_DEATHS: Final = 3
 #: seconds between two looks at what is too old, while nothing is finished
 _LOOK: Final = 600.0
@@ -39,7 +39,7 @@ class Worker:
     ``removed`` files went by retention, ``merged`` files are in merged ones now. ``trouble`` says why nothing can be
     finished now, and is empty otherwise. ``rotate`` is how many seconds a log is written at most."""
 
-    def __init__(self, spool: Spool, journal: str, host: str, keep: Keep, rotate: float = 60.0) -> None:
+    def __init__(self, spool: Spool, journal: str, host: str, keep: RetentionPolicy, rotate: float = 60.0) -> None:
         self.rows = self.files = self.bytes = 0
         self.recovered = self.torn = self.bad = self.removed = self.merged = 0
         self.trouble = ""
@@ -142,27 +142,27 @@ class Worker:
         """Turn a log into files. Raises OSError where that may go well another time."""
         rows, bad = 0, ""
         try:
-            said = self._child.ask({"journal": self._journal, "log": path})
+            answer = self._child.ask({"journal": self._journal, "log": path})
         except JournalError as error:
             bad = error.detail
         except BrokenPipeError:
             self._deaths += 1
             if self._deaths < MAX_DEATHS:
                 raise
-            bad = f"who turned it into files has died {self._deaths} times"
+            bad = f"the process that converts it has died {self._deaths} times"
         else:
-            if "bug" in said:
+            if "bug" in answer:
                 remedy = "report it, with the lines that follow here"
-                log.event("internal_error", f"a bug met with the log {path}: {said['bug']}", remedy=remedy)
+                log.event("internal_error", f"a bug met with the log {path}: {answer['bug']}", remedy=remedy)
                 bad = "a bug"
             else:
-                rows = said["rows"]
+                rows = answer["rows"]
                 self.rows += rows
-                self.files += said["files"]
-                self.bytes += said["bytes"]
-                self.torn += said["end"] == "torn"
-                if said["end"] == "damaged":
-                    bad = f"a record behind the first {said['saved']} bytes cannot be read; what precedes it is saved"
+                self.files += answer["files"]
+                self.bytes += answer["bytes"]
+                self.torn += answer["end"] == "torn"
+                if answer["end"] == "damaged":
+                    bad = f"a record behind the first {answer['saved']} bytes cannot be read; what precedes it is saved"
         self._deaths = 0
         if bad:
             removed = self._spool.removed
@@ -235,8 +235,8 @@ class Worker:
             return
         self._retained = now
         asked = {"journal": self._journal, "host": self._host, "current": self.current}
-        said = self._child.ask({**asked, "age": self._keep.age, "size": self._keep.size})
-        self.removed += said.get("files", 0)
+        answer = self._child.ask({**asked, "age": self._keep.age, "size": self._keep.size})
+        self.removed += answer.get("files", 0)
 
     def _cannot(self, error: Exception) -> None:
         self.trouble = str(error).splitlines()[0]

@@ -13,7 +13,7 @@ from bccnd.core import bccn1, frames
 from bccnd.journal import layout
 from bccnd.journal.listing import current, list_files
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, LogWriter
-from bccnd.recorder.stretch import Head, Stretch, pack_alive
+from bccnd.recorder.sessions import Head, Session, pack_alive
 
 #: 2026-11-21 12:00 UTC, in microseconds
 NOON = 1_795_262_400 * layout.MICROSECONDS
@@ -37,7 +37,7 @@ def write_log(
     *,
     first: int = 1,
     alive: Sequence[int] = (),
-    stretches: Sequence[Stretch] = (Stretch(NOON, NOON),),
+    stretches: Sequence[Session] = (Session(NOON, NOON),),
     host: str = "relay01",
 ) -> None:
     log = LogWriter(str(path))

@@ -16,7 +16,7 @@ from bccnd.journal import layout, schema
 from bccnd.recorder.convert import convert
 from bccnd.recorder.logfile import ROWS, LogWriter
 from bccnd.recorder.rows import observations, pack
-from bccnd.recorder.stretch import Head, Stretch
+from bccnd.recorder.sessions import Head, Session
 from tests.recorder.material import JOURNAL, NOON, names, packet, table, write_log
 
 HERE = pafs.LocalFileSystem()
@@ -111,7 +111,7 @@ def test_a_log_without_a_beginning(tmp_path: Path) -> None:
 def test_rows_that_were_written_as_rows(tmp_path: Path) -> None:
     log, journal = tmp_path / "a.log", tmp_path / "journal"
     writer = LogWriter(str(log))
-    writer.append(b"H", Head("relay01", JOURNAL, 1, "1", [Stretch(NOON, NOON)]).pack())
+    writer.append(b"H", Head("relay01", JOURNAL, 1, "1", [Session(NOON, NOON)]).pack())
     writer.append(ROWS, pack(observations(packet([1, 2], NOON))))
     writer.append(ROWS, b"none")
     writer.close()

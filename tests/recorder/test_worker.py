@@ -12,11 +12,11 @@ import pytest
 
 from bccnd.errors import JournalError
 from bccnd.recorder.child import Child
-from bccnd.recorder.keep import Keep
 from bccnd.recorder.logfile import HEAD, ROWS, LogWriter
+from bccnd.recorder.retention_policy import RetentionPolicy
 from bccnd.recorder.rows import observations, pack
+from bccnd.recorder.sessions import Head, Session
 from bccnd.recorder.spool import MAX_BAD, Spool
-from bccnd.recorder.stretch import Head, Stretch
 from bccnd.recorder.worker import Worker
 from tests.recorder.material import JOURNAL, NOON, names, packet, table, tapped, write_log
 from tests.support import PATIENCE, wait
@@ -35,10 +35,10 @@ def log_in(spool: Path, number: int, first: int = 1) -> Path:
     return path
 
 
-def done(spool: Path, journal: str, keep: Keep | None = None) -> Worker:
+def done(spool: Path, journal: str, keep: RetentionPolicy | None = None) -> Worker:
     """What a start does with what was left, and nothing else."""
     opened = Spool(str(spool))
-    worker = Worker(opened, journal, "relay01", keep or Keep())
+    worker = Worker(opened, journal, "relay01", keep or RetentionPolicy())
     worker.start()
     worker.end()
     wait(lambda: worker.done, "the worker")
@@ -86,7 +86,7 @@ def test_a_journal_that_is_away_is_waited_for(
     log_in(spool, 1)
     opened = Spool(str(spool))
     with caplog.at_level(logging.INFO, logger="bccnd"):
-        worker = Worker(opened, str(journal), "relay01", Keep())
+        worker = Worker(opened, str(journal), "relay01", RetentionPolicy())
         worker.start()
         wait(lambda: worker.trouble, "trouble")
         assert worker.pending > 0
@@ -118,7 +118,7 @@ def test_a_bug_with_one_log_is_no_end_of_the_others(
 ) -> None:
     (row,) = observations(tapped(1, NOON))
     log = LogWriter(str(spool / f"{JOURNAL}-00000001.log"))
-    log.append(HEAD, Head("relay01", JOURNAL, 1, "1", [Stretch(NOON, NOON)]).pack())
+    log.append(HEAD, Head("relay01", JOURNAL, 1, "1", [Session(NOON, NOON)]).pack())
     log.append(ROWS, pack([row._replace(ts=2**62)]))  # no day has this time
     log.close()
     log_in(spool, 2)
@@ -132,7 +132,7 @@ def test_a_bug_with_one_log_is_no_end_of_the_others(
 def test_who_turns_logs_into_files_may_die(spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bccnd.recorder.worker.RETRY", 0.05)
     opened = Spool(str(spool))
-    worker = Worker(opened, str(tmp_path / "journal"), "relay01", Keep())
+    worker = Worker(opened, str(tmp_path / "journal"), "relay01", RetentionPolicy())
     worker.start()
     process = worker._child._process
     assert process is not None
@@ -176,7 +176,7 @@ def test_it_is_deaf_to_signals_and_two_of_them_never_work_at_once(spool: Path, t
 def test_old_files_go_after_new_ones_have_come(spool: Path, tmp_path: Path) -> None:
     log_in(spool, 1)
     log_in(spool, 2, first=11)
-    assert done(spool, str(tmp_path / "journal"), Keep(size=1)).removed == 2
+    assert done(spool, str(tmp_path / "journal"), RetentionPolicy(size=1)).removed == 2
 
 
 def test_two_recorders_on_one_spool_and_a_spool_that_cannot_be_are_refused(spool: Path, tmp_path: Path) -> None:

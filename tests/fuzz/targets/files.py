@@ -20,7 +20,7 @@ from bccnd.errors import JournalError
 from bccnd.recorder import logfile
 from bccnd.recorder import rows as packed
 from bccnd.recorder.convert import convert, read_stretches
-from bccnd.recorder.stretch import Head, Stretch
+from bccnd.recorder.sessions import Head, Session
 
 _PORT: Final = 5400
 
@@ -78,7 +78,7 @@ def repair(data: bytes, seed: int) -> bytes:
 
 # -- logs of the recorder
 
-_HEAD: Final = Head("relay01", "j1", 1, "0", [Stretch(1, 2, 0, 0)]).pack()
+_HEAD: Final = Head("relay01", "j1", 1, "0", [Session(1, 2, 0, 0)]).pack()
 
 
 def log(data: bytes) -> object:

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.errors import JournalError
-from bccnd.recorder.stretch import Head, Stretch, pack_alive, read_alive, read_head
+from bccnd.recorder.sessions import Head, Session, pack_alive, read_alive, read_head
 
 TIMES = st.integers(0, 2**60)
-STRETCHES = st.lists(st.builds(Stretch, TIMES, TIMES, st.integers(0, 2**40), st.integers(0, 2**40)), max_size=3)
+STRETCHES = st.lists(st.builds(Session, TIMES, TIMES, st.integers(0, 2**40), st.integers(0, 2**40)), max_size=3)
 
 
 @given(st.builds(Head, st.text(max_size=9), st.text(max_size=9), st.integers(1, 2**60), st.text(max_size=9), STRETCHES))
@@ -28,7 +28,7 @@ def test_signs_of_life() -> None:
     assert read_alive(pack_alive(5, 7)) == (5, 7)
     with pytest.raises(ValueError, match="no sign"):
         read_alive(b"x")
-    stretch = Stretch(10, 10)
-    stretch.lives(20, 3)
-    stretch.lives(15, 2)
-    assert stretch == Stretch(10, 20, 3)
+    stretch = Session(10, 10)
+    stretch.extend(20, 3)
+    stretch.extend(15, 2)
+    assert stretch == Session(10, 20, 3)
