@@ -1,7 +1,6 @@
-"""Every error that bccnd raises on purpose, in one family.
+"""The errors that bccnd raises on purpose.
 
-Law: whatever a stranger or an operator can cause has a class here and carries a reason. Anything else that
-escapes from a part is a bug.
+Whatever a sender, a client or an operator can cause has a class here and a reason; any other exception is a bug.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 
 
 class BccndError(Exception):
-    """Root of the family. ``reason`` is one word that logs, metrics and clients can rely on."""
+    """Base class. ``reason`` is a fixed word for logs, metrics and clients."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -19,19 +18,19 @@ class BccndError(Exception):
 
 
 class BadDatagram(BccndError):
-    """Bytes from the segment that are no acceptable datagram; ``reason`` is the name of the verdict."""
+    """Invalid bytes from a segment; ``reason`` is the name of the verdict."""
 
 
 class BadFrame(BccndError):
-    """A packet from a local client that is no frame of the bus."""
+    """A packet from a local client that is not a frame of the bus."""
 
 
 class BadMessage(BccndError):
-    """A local message that cannot become a datagram; ``reason`` goes back to its publisher."""
+    """A local message that cannot become a datagram; its publisher gets ``reason``."""
 
 
 class BusError(BccndError):
-    """A client program cannot reach the daemon, or the daemon refused what it asked for."""
+    """A client program cannot reach the daemon, or the daemon refused its request."""
 
 
 class RequestTimeout(BusError):
@@ -43,15 +42,15 @@ class ConnectionLost(BusError):
 
 
 class EndpointError(BccndError):
-    """A program that speaks on the segment itself cannot open its socket, or cannot send what it was asked to."""
+    """An endpoint cannot open its socket or cannot send."""
 
 
 class BadAddress(BccndError):
-    """Text that names no socket of the local bus."""
+    """Text that is not an address of a bus socket."""
 
 
 class BadKey(BccndError):
-    """A file with a key that cannot be used; ``remedy`` says what to do about it."""
+    """A key file that cannot be used; ``remedy`` says what to do."""
 
     def __init__(self, detail: str, remedy: str) -> None:
         super().__init__("bad_key", detail)
@@ -62,7 +61,7 @@ class BadKey(BccndError):
 
 
 class StartError(BccndError):
-    """What is needed to start cannot be had; ``remedy`` says what the operator can do about it."""
+    """Something needed for the start is not available; ``remedy`` says what to do."""
 
     def __init__(self, reason: str, detail: str, remedy: str) -> None:
         super().__init__(reason, detail)
@@ -74,7 +73,7 @@ class StartError(BccndError):
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong with a configuration file. ``line`` is 0 where no line can be named."""
+    """A fault in a configuration file. ``line`` is 0 where it concerns no line."""
 
     file: str
     line: int
@@ -89,7 +88,7 @@ class Fault:
 
 
 class ConfigError(BccndError):
-    """A configuration with one or more faults, all of them listed."""
+    """A configuration with faults, all of which are listed."""
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__("bad_configuration")
@@ -100,7 +99,7 @@ class ConfigError(BccndError):
 
 
 class JournalError(BccndError):
-    """A journal or a capture that cannot be read or written; ``remedy`` says what can be done about it."""
+    """A journal or a capture cannot be read or written; ``remedy`` says what to do."""
 
     def __init__(self, reason: str, detail: str, remedy: str) -> None:
         super().__init__(reason, detail)
@@ -111,4 +110,4 @@ class JournalError(BccndError):
 
 
 class PipelineError(JournalError):
-    """Tables that cannot be made: no Spark, no journal, no place to write to."""
+    """Tables cannot be built: no Spark, no journal, or no place to write to."""

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from bccnd.config import Settings
-from bccnd.daemon.settings_rules import settings_needing_restart
+from bccnd.config.restart import settings_needing_restart
 from docs.manual import Part, Section, sections, wrapped
 
 ROOT: Final = Path(__file__).parents[1]
@@ -23,25 +23,25 @@ MANUAL: Final = ROOT / "packaging/man/bccnd.yaml.5"
 
 #: how a value is written, by who reads it
 _READ_AS: Final = {
-    "_seconds": "duration",
-    "_bytes": "size",
-    "_mode": "file mode",
-    "_address": "IP address",
-    "_segment_address": "broadcast address or multicast group",
-    "_interface": "name of an interface",
-    "_listen": "address:port, or off",
-    "_key_file": "file with a key",
-    "_public_key_file": "file with a public key",
-    "_prefix": "beginning of a src",
-    "_user": "name or number of a user",
-    "_group": "name or number of a group",
-    "_program": "name of a program, at most 15 bytes",
-    "_bus_address": "path, @name or /dev/fd/N",
-    "_url": "URL of a link",
-    "_payload_rules": "true, false, hash, or list of rules",
+    "parse_duration": "duration",
+    "parse_size": "size",
+    "parse_mode": "file mode",
+    "parse_address": "IP address",
+    "parse_segment_address": "broadcast address or multicast group",
+    "check_interface": "name of an interface",
+    "parse_listen": "address:port, or off",
+    "resolve_key": "file with a key",
+    "resolve_public_key": "file with a public key",
+    "check_prefix": "beginning of a src",
+    "resolve_user": "name or number of a user",
+    "resolve_group": "name or number of a group",
+    "check_program": "name of a program, at most 15 bytes",
+    "check_bus_address": "path, @name or /dev/fd/N",
+    "check_link_url": "URL of a link",
+    "parse_payload_rules": "true, false, hash, or list of rules",
 }
 #: readers that change nothing about how a value is written
-_NEUTRAL: Final = {"_as_tuple", "_text", "_number_as_text", "<lambda>"}
+_NEUTRAL: Final = {"as_tuple", "check_text", "number_as_text", "<lambda>"}
 _PLAIN: Final = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 #: sections of the page that tell of more than keys
 _OTHERS: Final = {"Name", "Synopsis", "Description", "Files", "Examples", "See also"}
@@ -303,7 +303,7 @@ def page(manual: str) -> str:
     (examples,) = [section for section in found if section.title == "Examples"]
     known = {key.path: key for key in keys()}
     told = ["# Configuration reference"]
-    told += ["<!-- made by `make docs` of bccnd/config.py and of packaging/man/bccnd.yaml.5: change these -->"]
+    told += ["<!-- made by `make docs` of bccnd/config and of packaging/man/bccnd.yaml.5: change these -->"]
     for part in about.parts:
         told += [wrapped(_said_here(text)) for text in part.paragraphs]
     told += [

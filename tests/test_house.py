@@ -28,8 +28,7 @@ MAY: dict[str, set[str]] = {
     "client": {"core", "errors", "net"},
     "aio": {"client", "errors"},
     "__init__": {"aio", "client", "errors"},
-    "document": {"errors"},
-    "config": {"client", "core", "document", "errors", "paths"},
+    "config": {"client", "core", "errors", "paths"},
     # Each gateway is a program of its own, and a client of the daemon.
     "gateways": {"client", "config", "core", "errors", "log"},
     "recorder": {"bus", "core", "client", "config", "errors", "journal", "log", "net", "version"},

@@ -22,7 +22,7 @@ from bccnd.cli import bccnd_main, sbusd
 from bccnd.cli import main as bccn
 from bccnd.cli.lazy_group import LazyGroup
 from bccnd.config import BrokerSettings, NngSettings, RecorderSettings, SegmentSettings, Settings, read
-from bccnd.daemon.settings_rules import settings_needing_restart
+from bccnd.config.restart import settings_needing_restart
 from bccnd.paths import DEFAULT_PATH
 from bccnd.recorder import recorder, service
 from tests.support import ROOT, cannot_here

@@ -11,7 +11,7 @@ import sys
 import click
 
 from bccnd.errors import ConfigError, StartError
-from bccnd.gateways.status import NAMES
+from bccnd.gateways import NAMES
 from bccnd.paths import DEFAULT_PATH
 from bccnd.version import VERSION
 

@@ -23,6 +23,7 @@ from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.segment_reader import SegmentReader
 from bccnd.bus.server import Bus
 from bccnd.config import Configuration, load
+from bccnd.config.restart import settings_needing_restart
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counter_history import STEP
@@ -210,7 +211,6 @@ class Daemon:
         )
         self.ingress.max_age_ns = int(self._settings.dedup.horizon * 1e9)
         self._set_groups(self._settings.metrics.groups)
-        inflight = None if self._handover is None else self._handover.inflight
         self.links: GatewayLinks = GatewayLinks(
             self.ingress,
             self.bus.fanout,
@@ -219,23 +219,22 @@ class Daemon:
             no_report,
             self._transmitter.send,
             copies=len(self.segments),
-            inflight=inflight,
+            transaction=self.bus.transaction,
         )
         self.bus.links = self.links
 
     def _restore(self) -> None:
         """Take over from the daemon before this one, if there is something to take over."""
-        self._tracker_log_writer = inflight = None
+        self._tracker_log_writer = None
         if self._handover is not None:
             restored = takeover.restore(
                 self._handover, self.ingress, self.sources, self.anonymous, self.liveness, self.bus, self.segments
             )
             self.taken_over, self.state_dropped = restored.clients, restored.dropped
             self._tracker_log_writer = restored.tracker_log_writer
-            inflight = self._handover.inflight
         # Restoring has replaced the segments' receivers.
         self._readers = [
-            SegmentReader(one, self.ingress, self.bus.fanout, self.forward, inflight, self.ingress.tracker_log)
+            SegmentReader(one, self.ingress, self.bus.fanout, self.forward, self.bus.transaction)
             for one in self.segments
         ]
 
@@ -247,7 +246,7 @@ class Daemon:
         patience = self.bus.limits.patience if self.taken_over else 0.0
         for reader in self._readers:
             reader.expect_late(True)
-        Backlog(loop, self.bus.fanout, patience, self._watch).begin(self._readers)
+        Backlog(loop, self.bus.queues, patience, self._watch).drain(self._readers)
         self._sweep()
         loop.every(DROPS_INTERVAL, self._drop_reporter.report_serious)
         loop.every(TALLY, self._drop_reporter.report_summary)
@@ -354,7 +353,7 @@ class Daemon:
 
     def _apply(self, configuration: Configuration) -> None:
         new, horizon = configuration.settings, configuration.settings.dedup.horizon
-        for name, before, after in rules.settings_needing_restart(self._settings, new):
+        for name, before, after in settings_needing_restart(self._settings, new):
             if before != after:
                 text = f"reload: {name} has changed and takes effect after a restart"
                 log.event("restart_needed", text, remedy="systemctl restart bccnd", setting=name)

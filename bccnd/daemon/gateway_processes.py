@@ -7,7 +7,7 @@ from typing import Final
 from bccnd import log
 from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.config import Settings
-from bccnd.gateways.status import NAMES
+from bccnd.gateways import NAMES
 from bccnd.net.child_process import ChildProcess, python_command
 from bccnd.net.loop import Loop
 

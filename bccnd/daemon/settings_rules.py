@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 from bccnd import log
 from bccnd.bus.access import Access, Rule
-from bccnd.bus.fanout import BusLimits
+from bccnd.bus.client import BusLimits
 from bccnd.config import Configuration, Settings
 from bccnd.core.dedup import DedupRules
 from bccnd.core.identity import token
@@ -18,16 +17,6 @@ from bccnd.core.quota import UserLimits
 from bccnd.core.redundancy import RepeatRule
 from bccnd.net.peer import MAX_PROGRAM
 from bccnd.net.segment import SegmentOptions
-
-
-def settings_needing_restart(old: Settings, new: Settings) -> Iterator[tuple[str, object, object]]:
-    """The settings that sockets and identities are made from, with both values; a reload cannot change them."""
-    for key in ("host", "names", "segments", "max_datagram"):
-        yield key, getattr(old, key), getattr(new, key)
-    for key in ("path", "mode", "group", "dialect", "sockets"):
-        yield f"bus.{key}", getattr(old.bus, key), getattr(new.bus, key)
-    for key in ("listen", "hosts"):
-        yield f"metrics.{key}", getattr(old.metrics, key), getattr(new.metrics, key)
 
 
 def dedup_rules(settings: Settings) -> DedupRules:

@@ -9,7 +9,7 @@ import os
 from contextlib import ExitStack, suppress
 
 from bccnd import log
-from bccnd.bus.access import Admission, by_mode, everybody
+from bccnd.bus.access import Admission, admit_all, by_mode
 from bccnd.bus.server import Entrance
 from bccnd.config import Configuration, Settings, SocketSettings
 from bccnd.core.address import read_address
@@ -51,7 +51,7 @@ def _open_entrance(
     if created and isinstance(address, str):
         cleanup.callback(_remove_file, address, os.stat(address).st_ino)
     cleanup.callback(listener.close)
-    admits: Admission = everybody
+    admits: Admission = admit_all
     if isinstance(address, bytes):  # an abstract address has no file whose mode the kernel could check
         admits = by_mode(settings.mode, os.geteuid(), os.getegid() if gid is None else gid)
     return Entrance(listener, DIALECTS[settings.dialect], admits)

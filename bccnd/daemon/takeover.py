@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from bccnd import log
+from bccnd.bus.restore import replay_input, restore_clients
 from bccnd.bus.server import Bus
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
@@ -76,14 +77,14 @@ def restore(
         skip_serial=unfinished.serial if unfinished is not None else 0,
     )
     tracker_log = TrackerLog(sources, anonymous, liveness, handover.new_tracker_log(), time.monotonic())
-    ingress.tracker_log = tracker_log
+    ingress.tracker_log = bus.transaction.tracker_log = tracker_log
     inflight = handover.inflight
     from_client = unfinished is not None and unfinished.kind != DATAGRAMS
     for number, segment in enumerate(segments):
         segment.record_sends(inflight, number, already_sent=from_client and was_cast(inflight.memory, number))
-    received = bus.restore()
+    received = restore_clients(bus, handover)
     if unfinished is not None:
-        bus.replay_input(unfinished, received, partial(_feed, ingress, bus, segments, tracker_log))
+        replay_input(bus, handover, unfinished, received, partial(_feed, ingress, bus, segments, tracker_log))
     for number, segment in enumerate(segments):
         segment.record_receives(inflight, number)
     writer = TrackerLogWriter(handover, tracker_log)

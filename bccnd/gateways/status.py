@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import field
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, FiniteFloat, StringConstraints, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from bccnd.core.counters import read_count
+from bccnd.gateways import Name
 from bccnd.gateways.reasons import REASONS
 
-Name = Literal["nng", "broker"]
-#: the gateways that exist
-NAMES: Final[tuple[Name, ...]] = get_args(Name)
 #: peers that a report names; others are only counted
 MAX_NAMED: Final = 256
 

@@ -241,7 +241,7 @@ def test_scrapers_that_hang_up_or_say_nothing_do_not_end_it(tmp_path: Path) -> N
 def test_what_is_wrong_has_a_status_and_a_remedy(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path / "a", start=False)
     for options, status, words in (
-        (["--rotate", "soon"], 2, "rotate: 'soon' is no duration"),
+        (["--rotate", "soon"], 2, "rotate: 'soon' is not a duration"),
         (["--host", "a/b"], 2, "cannot be part of a path"),
         (["--journal", "nonsense://x"], 1, "names no journal"),
         (["--journal", "/proc/nothing/journal"], 1, "cannot write to /proc/nothing/journal"),

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bccnd.gateways import NAMES
 from bccnd.gateways.reasons import REASONS, explain
-from bccnd.gateways.status import MAX_NAMED, NAMES, Peer, Status, no_report, read_report
+from bccnd.gateways.status import MAX_NAMED, Peer, Status, no_report, read_report
 
 
 def test_a_report_is_read_as_it_was_written() -> None:

@@ -18,8 +18,8 @@ from bccnd.core.liveness import LivenessRules
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.redundancy import RepeatRule
 from bccnd.core.verdicts import NAMES
+from bccnd.gateways import NAMES as GATEWAYS
 from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
-from bccnd.gateways.status import NAMES as GATEWAYS
 from bccnd.gateways.status import Peer as GatewayPeer
 from bccnd.gateways.status import Status
 from bccnd.monitoring import metrics

@@ -1,6 +1,6 @@
-"""A YAML document that still knows on which line each of its values stands.
+"""Parses YAML and finds the line of each value.
 
-Law: only YAML's safe types, no key twice, nothing nested too deep; what is wrong is a Fault with file and line.
+Only YAML's safe types are accepted, no key twice, and nothing nested too deep.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MAX_DEPTH: Final = 20
 
 
 class Document:
-    """A parsed file: its keys and values as ``data``. Raises ConfigError."""
+    """A parsed file, whose keys and values are ``data``. Raises ConfigError with file and line."""
 
     def __init__(self, text: str, path: str) -> None:
         self._path = path
@@ -38,7 +38,7 @@ class Document:
             raise ConfigError([Fault(path, 1, "", "not a list of keys and values", "see etc/bccnd.yaml")])
 
     def fault(self, where: tuple[int | str, ...], reason: str, remedy: str) -> Fault:
-        """What is wrong with the value at a place, given as keys and positions."""
+        """Make a fault of the value at a place, which is given as keys and positions."""
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
         return Fault(self._path, self._line(where), path, reason, remedy)
 
@@ -60,8 +60,8 @@ class Document:
 
 
 def _plain(root: yaml.Node | None) -> Any:
-    """What a document stands for, with YAML's safe types only. Raises MarkedYAMLError for a key that stands twice, a
-    value that is not what its tag says, and one that is nested too deep or holds itself."""
+    """Construct the values of a document. Raises MarkedYAMLError for a repeated key, a value that does not fit its
+    tag, and one that is nested too deep or contains itself."""
     if root is None:
         return None
     _check_node(root, [], set())
@@ -71,7 +71,7 @@ def _plain(root: yaml.Node | None) -> Any:
 def _check_node(node: yaml.Node, above: list[yaml.Node], done: set[int]) -> None:
     if len(above) > _MAX_DEPTH or any(node is other for other in above):
         raise yaml.MarkedYAMLError(problem="nested too deep", problem_mark=node.start_mark)
-    if id(node) in done:  # an alias need not be looked at again
+    if id(node) in done:  # an alias was checked before
         return
     done.add(id(node))
     inner: list[yaml.Node] = []
@@ -80,7 +80,7 @@ def _check_node(node: yaml.Node, above: list[yaml.Node], done: set[int]) -> None
         for key, value in node.value:
             name = str(key.value)
             if name in names:
-                raise yaml.MarkedYAMLError(problem=f"the key {name} stands twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(problem=f"the key {name} is repeated", problem_mark=key.start_mark)
             names.add(name)
             inner += [key, value]
     elif isinstance(node, yaml.SequenceNode):

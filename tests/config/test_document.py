@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bccnd.document import Document
+from bccnd.config.document import Document
 from bccnd.errors import ConfigError, Fault
 from tests.support import examples
 
@@ -121,10 +121,10 @@ def test_lines_end_as_any_editor_ends_them() -> None:
 
 
 BAD: list[tuple[str, int, str]] = [
-    ("a: 1\na: 2\n", 2, "the key a stands twice"),
-    ("a:\n  b: 1\n  c: {d: 1,\n    d: 2}\n", 4, "the key d stands twice"),
-    ("a: [{b: 1}, {b: 1, b: 2}]", 1, "the key b stands twice"),
-    ("1: a\n'1': b\n", 2, "the key 1 stands twice"),
+    ("a: 1\na: 2\n", 2, "the key a is repeated"),
+    ("a:\n  b: 1\n  c: {d: 1,\n    d: 2}\n", 4, "the key d is repeated"),
+    ("a: [{b: 1}, {b: 1, b: 2}]", 1, "the key b is repeated"),
+    ("1: a\n'1': b\n", 2, "the key 1 is repeated"),
     ("a: {b", 1, "expected"),
     ("a: b: c", 1, "mapping values are not allowed here"),
     ("a: 1\n b: 2\n", 2, ""),

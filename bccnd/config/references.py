@@ -1,0 +1,105 @@
+"""Values that name something on the host: key files, users and groups.
+
+They are looked up while the file is validated, if `References` are passed as its context: nothing is found to be
+missing after the start.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+
+from bccnd.client.keys import passed_key, read_key, read_public_key
+from bccnd.config.values import Text, quote, refuse
+from bccnd.errors import BadKey
+from bccnd.paths import KEY_FOLDER
+
+_RESTART: Final = "'systemctl restart bccnd' (clients stay connected)"
+
+
+class References:
+    """What was found: the bytes of keys, the numbers of users and groups. Relative paths begin at ``directory``."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self.keys: list[bytes] = []
+        self.public_keys: dict[str, bytes] = {}
+        self.uids: dict[str, int] = {}
+        self.gids: dict[str, int] = {}
+
+    def path(self, name: str) -> str:
+        return os.path.join(self._directory, name)
+
+
+def _read_key(read: Callable[[str], bytes], path: str) -> bytes:
+    """Read the key at a path, or the credential that systemd has passed in its place."""
+    passed = passed_key(path)
+    try:
+        return read(passed or path)
+    except BadKey as bad:
+        detail, remedy = bad.detail, bad.remedy
+        if passed is not None:
+            detail = detail.replace(passed, f"{path}, as systemd has passed it,")
+            remedy = f"{remedy.replace(passed, path)}; then {_RESTART}"
+        elif isinstance(bad.__cause__, OSError) and os.environ.get("CREDENTIALS_DIRECTORY"):
+            name = os.path.basename(path)
+            remedy = f"systemd passes keys at the start only: put {name} into {KEY_FOLDER} and {_RESTART}"
+        raise refuse(detail, remedy) from bad
+
+
+def resolve_key(name: str, info: ValidationInfo) -> str:
+    if isinstance(info.context, References):
+        read = partial(read_key, algorithm=info.data.get("algorithm", "hmac"))
+        info.context.keys.append(_read_key(read, info.context.path(name)))
+    return name
+
+
+def resolve_public_key(name: str, info: ValidationInfo) -> str:
+    if isinstance(info.context, References):
+        info.context.public_keys[name] = _read_key(read_public_key, info.context.path(name))
+    return name
+
+
+def _parse_id(digits: str) -> int:
+    """Parse the number of a user or group; the largest one stands for none."""
+    if not digits.isascii() or len(digits) > 10 or int(digits) >= (1 << 32) - 1:
+        raise refuse(
+            f"{quote(digits)} is not the number of a user or group", "write a number below 4294967295, or a name"
+        )
+    return int(digits)
+
+
+def resolve_user(name: str, info: ValidationInfo) -> str:
+    if isinstance(info.context, References):
+        try:
+            info.context.uids[name] = _parse_id(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
+        except KeyError:
+            raise refuse(f"there is no user {name}", f"create it (useradd --system {name}), or leave it out") from None
+    return name
+
+
+def resolve_group(name: str, info: ValidationInfo) -> str:
+    if isinstance(info.context, References):
+        try:
+            info.context.gids[name] = _parse_id(name) if name.isdigit() else grp.getgrnam(name).gr_gid
+        except KeyError:
+            remedy = f"create it (groupadd --system {name}), or leave it out"
+            raise refuse(f"there is no group {name}", remedy) from None
+    return name
+
+
+def number_as_text(value: object) -> object:
+    """Users and groups may be given by number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32 else value
+
+
+KeyFile = Annotated[Text, AfterValidator(resolve_key)]
+PublicKeyFile = Annotated[Text, AfterValidator(resolve_public_key)]
+User = Annotated[Text, BeforeValidator(number_as_text), AfterValidator(resolve_user)]
+Group = Annotated[Text, BeforeValidator(number_as_text), AfterValidator(resolve_group)]

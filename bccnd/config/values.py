@@ -1,0 +1,199 @@
+"""Values of the configuration file: how each kind is written, and the types that the schema uses for them."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import PydanticCustomError
+
+from bccnd.core.address import read_address
+from bccnd.core.bccn1 import check_src
+from bccnd.errors import BadAddress, BadDatagram
+
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+#: a thousand years
+_MAX_SECONDS: Final = 3.2e10
+_SIZE: Final = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)")
+_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+#: bytes of a program's name that the kernel keeps
+MAX_PROGRAM_NAME: Final = 15
+_LINK_URL: Final = re.compile(r"(tcp|tls\+tcp|ipc|abstract)://(.+)")
+
+
+class Section(BaseModel):
+    """A mapping of the file with known keys."""
+
+    # The schema is built at the first validation, as a whole; defaults are therefore not validated.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=False, defer_build=True)
+
+
+def refuse(reason: str, remedy: str) -> PydanticCustomError:
+    """Make the error for a value that is refused."""
+    return PydanticCustomError("bccnd", "{reason}", {"reason": reason, "remedy": remedy})
+
+
+def quote(value: object) -> str:
+    """Write a value from the file in a message, shortened."""
+    if value is None:
+        return "nothing"
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to write numbers of thousands of digits
+        return "a number with too many digits"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def check_text(value: str) -> str:
+    """Refuse characters that no name, path or pattern can hold."""
+    if not value.isprintable():
+        raise refuse(f"{quote(value)} holds characters that cannot be printed", "write plain text")
+    return value
+
+
+def parse_duration(value: object) -> float:
+    """Parse a number of seconds, or ``200ms``, ``5s``, ``10m``, ``24h``, ``7d``."""
+    seconds = -1.0
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_SECONDS:
+        seconds = float(value)
+    elif isinstance(value, str) and (found := _DURATION.fullmatch(value)):
+        seconds = float(found[1]) * _SECONDS[found[2]]
+    if not 0 <= seconds <= _MAX_SECONDS:
+        raise refuse(
+            f"{quote(value)} is not a duration", "write a number of seconds, or a number with ms, s, m, h or d"
+        )
+    return seconds
+
+
+def parse_size(value: object) -> int:
+    """Parse a number of bytes, or ``64KiB``, ``4MiB``, ``1GiB``."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise refuse(f"{quote(value)} is not a size", "write a number of bytes, or a whole number with KiB, MiB or GiB")
+    return int(found[1]) * _BYTES[found[2]]
+
+
+def parse_mode(value: object) -> int:
+    """Parse a file mode. YAML reads an unquoted 0660 as the octal number it means."""
+    mode = -1
+    if isinstance(value, str) and re.fullmatch(r"0?[0-7]{3}", value):
+        mode = int(value, 8)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        mode = value
+    if not 0 <= mode <= 0o777 or mode & 0o600 != 0o600:
+        raise refuse(
+            f"{quote(value)} is not a mode for a socket",
+            'write it as "0660": at least read and write for the owner',
+        )
+    return mode
+
+
+def parse_address(value: object) -> str:
+    try:
+        return str(ipaddress.ip_address(value if isinstance(value, str) else ""))
+    except ValueError:
+        remedy = "write an IPv4 address like 255.255.255.255, or an IPv6 address like ff02::bcc"
+        raise refuse(f"{quote(value)} is not an address", remedy) from None
+
+
+def parse_segment_address(value: object) -> str:
+    address = parse_address(value)
+    if ":" in address and ("%" in address or not ipaddress.ip_address(address).is_multicast):
+        raise refuse(
+            f"{address} is not a multicast group, and IPv6 has no broadcast",
+            "write a group like ff02::bcc, and its interface under 'interface'",
+        )
+    return address
+
+
+def check_interface(value: str) -> str:
+    """Refuse a name that the kernel does not take: it may have 15 bytes."""
+    if not re.fullmatch(r"[!-.0-~]{1,15}", value):
+        raise refuse(f"{quote(value)} is not the name of an interface", "write one that 'ip link' shows, like eth0")
+    return value
+
+
+def parse_listen(value: object) -> tuple[str, int] | None:
+    """Parse ``host:port`` or ``[host]:port``; ``off`` (which YAML reads as false) is None."""
+    if value is None or value is False or value in ("off", ""):
+        return None
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        host = ""
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65_535:
+        raise refuse(
+            f"{quote(value)} is not an address to listen on", "write address:port, like 127.0.0.1:9540, or off"
+        )
+    return host, int(port)
+
+
+def check_prefix(prefix: str) -> str:
+    if prefix:
+        try:
+            check_src(os.fsencode(prefix))
+        except BadDatagram:
+            remedy = 'write the first part of a src, like relay01 or relay01/cardsys, or "" for all others'
+            raise refuse(f"{quote(prefix)} cannot be the beginning of a src", remedy) from None
+    return prefix
+
+
+def check_program(name: str) -> str:
+    if len(name.encode()) > MAX_PROGRAM_NAME:
+        shortened = name.encode()[:MAX_PROGRAM_NAME].decode(errors="replace")
+        raise refuse(
+            f"the kernel keeps {MAX_PROGRAM_NAME} characters of a program's name, and {quote(name)} has more",
+            f"write {shortened}, or what 'bccn clients' shows",
+        )
+    return name
+
+
+def check_bus_address(text: str) -> str:
+    try:
+        read_address(text)
+    except BadAddress as bad:
+        raise refuse(bad.detail, "write a path like /run/bccnd/bus.sock, @name, or /dev/fd/3") from None
+    return text
+
+
+def check_link_url(value: str) -> str:
+    """Refuse what a link cannot listen at or dial."""
+    found = _LINK_URL.fullmatch(value)
+    if found is None:
+        remedy = "write tls+tcp://host:port, tcp://host:port, or ipc:///path for this host alone"
+        raise refuse(f"{quote(value)} is not the URL of a link", remedy)
+    port = found[2].rpartition(":")[2]
+    if "tcp" in found[1] and not (":" in found[2] and re.fullmatch(r"[0-9]{1,5}", port) and int(port) <= 65_535):
+        raise refuse(f"{quote(value)} has no port", f"write {found[1]}://host:port")
+    return value
+
+
+def as_tuple(value: object) -> object:
+    """Freeze a list of YAML; nothing at all is an empty one."""
+    if value is None or value == {}:
+        return ()
+    return tuple(value) if isinstance(value, list) else value
+
+
+Text = Annotated[str, AfterValidator(check_text)]
+Seconds = Annotated[float, BeforeValidator(parse_duration)]
+Bytes = Annotated[int, BeforeValidator(parse_size)]
+Mode = Annotated[int, BeforeValidator(parse_mode)]
+Address = Annotated[str, BeforeValidator(parse_address)]
+SegmentAddress = Annotated[str, BeforeValidator(parse_segment_address)]
+Interface = Annotated[str, AfterValidator(check_interface)]
+Listen = Annotated[tuple[str, int] | None, BeforeValidator(parse_listen)]
+Prefix = Annotated[Text, AfterValidator(check_prefix)]
+Program = Annotated[Text, AfterValidator(check_program)]
+BusAddress = Annotated[Text, AfterValidator(check_bus_address)]
+Patterns = Annotated[tuple[Text, ...], BeforeValidator(as_tuple)]
+LinkUrl = Annotated[Text, AfterValidator(check_link_url)]
+LinkUrls = Annotated[tuple[LinkUrl, ...], BeforeValidator(as_tuple)]
