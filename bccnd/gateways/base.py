@@ -79,14 +79,14 @@ class GatewayDropReporter:
             log.event("tally", f"{name}: dropped {since}: {in_words(grown)}", gateway=name, drops=in_fields(grown))
 
 
-def log_peer(event: str, gateway: str, peer: str, what: str, reason: str = "", remedy: str = "") -> None:
+def log_peer(event: str, gateway: str, peer: str, what: str, reason: str = "") -> None:
     """Log that a peer has come or gone, or was refused or ended: for one of `REASONS`, with its meaning and remedy."""
     fields: dict[str, Any] = {"gateway": gateway, "peer": peer}
     if reason:
-        means, usual = explain(reason)
-        what, remedy = f"{what} ({reason}): {means}", remedy or usual
+        means, fields["remedy"] = explain(reason)
+        what = f"{what} ({reason}): {means}"
         fields |= {"reason": reason, "drop": reason}
-    log.event(event, f"{peer} {what}", about=peer, remedy=remedy, **fields)
+    log.event(event, f"{peer} {what}", about=peer, **fields)
 
 
 def log_loop_errors(gateway: str) -> None:

@@ -43,13 +43,9 @@ _MEMINFO: Final = struct.Struct("=9I")
 _SOON: Final = 0.1
 #: descriptors that subscribers cannot take: for the bus, the database, the log
 _RESERVED: Final = 32
-#: how refusals of the daemon are counted
-_REFUSED: Final = {
-    "too_long": "oversize",
-    "not_permitted": "filtered",
-    "too_many_subscriptions": "too_many_subscriptions",
-    "send_failed": "filtered",
-}
+#: refusals of the daemon that are usual, and how they are counted
+_REFUSED: Final = {"too_long": "oversize", "not_permitted": "filtered", "send_failed": "filtered"}
+_REFUSED["too_many_subscriptions"] = "too_many_subscriptions"
 #: drops that are logged by their growth; others are logged one by one, or are usual
 _LOGGED: Final = (
     *("queue_full", "bus_full", "not_connected", "filtered", "oversize", "socket_drops", "id_evicted", "malformed"),
@@ -82,7 +78,6 @@ class BrokerGateway:
             raise StartError(error.reason, error.detail, "set bus.path to the daemon's socket") from error
         self._server = SubscriberServer(self.settings, self._bus, status, self.patience)
         self._udp: socket.socket | None = None
-        self._kernel_drops = 0
         self._away_logged = False
         reporter = base.GatewayDropReporter(status, _LOGGED, time.monotonic())
         async with AsyncExitStack() as stack:
@@ -110,8 +105,7 @@ class BrokerGateway:
             path = settings.state and os.path.join(self.folder, settings.state)
             store = SessionStore(path or default_path(settings.tcp, os.environ), server.sessions)
             stack.push_async_callback(store.close)
-            trouble = store.load()
-            if trouble:
+            if trouble := store.load():
                 self.status.drop("state_dropped")
                 text = f"subscriptions from before are lost: {trouble}"
                 remedy = "subscribers have to subscribe again"
@@ -155,34 +149,28 @@ class BrokerGateway:
         status = self.status
         status.received += 1
         status.received_bytes += len(datagram)
-        publication = read_publication(datagram)
-        if publication is None:
+        if (publication := read_publication(datagram)) is None:
             status.drop("oversize" if len(datagram) > MAX_PUBLICATION else "malformed")
-            return
-        topic, kind, content, value = publication
-        if not topic:
+        elif not publication.topic:
             status.drop("no_topic")
-            return
-        chan = channel_of(topic)
-        reason = self._bus.publish(chan, value)
-        if reason:
-            status.drop(reason)
-        self._server.deliver(chan, address, topic, kind, content)
+        else:
+            chan = channel_of(publication.topic)
+            if reason := self._bus.publish(chan, publication.value):
+                status.drop(reason)
+            self._server.deliver(chan, address, *publication[:3])
 
     def _count_kernel_drops(self) -> None:
         if self._udp is not None:
             info = self._udp.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
-            before, self._kernel_drops = self._kernel_drops, _MEMINFO.unpack(info)[-1]
-            if self._kernel_drops != before:
-                self.status.drop("socket_drops", self._kernel_drops - before)
+            if drops := _MEMINFO.unpack(info)[-1]:
+                self.status.dropped["socket_drops"] = drops
 
     def _on_messages(self, messages: list[Message]) -> None:
         for one in messages:
             chan = to_bytes(one.chan)
             if chan.startswith(b"!"):  # to all, to one program, or of the bus itself: no topic
                 continue
-            topic = topic_of(chan)
-            if topic is None:
+            if (topic := topic_of(chan)) is None:
                 self.status.drop("no_topic")
             else:
                 peer = "127.0.0.1:0" if one.peer == "local" else one.peer

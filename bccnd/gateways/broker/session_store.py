@@ -49,7 +49,7 @@ class SessionStore:
         try:
             self._sessions.restore(load(self._path), time.time())
         except (OSError, sqlite3.OperationalError) as error:  # not permitted, locked: nothing shows that it is damaged
-            return f"{self._path} cannot be read: {_reason(error)}"
+            return f"{self._path} cannot be read: {error}"
         except (ValueError, sqlite3.Error) as error:
             return f"{self._path} cannot be read: {error}; {_set_aside(self._path)}"
         return ""
@@ -77,9 +77,9 @@ class SessionStore:
             except (OSError, sqlite3.Error, RuntimeError) as error:  # RuntimeError: no thread can be started
                 self._sessions.changed |= names
                 self._changed.set()
-                text = f"subscriptions cannot be written to {self._path}: {_reason(error)}"
+                text = f"subscriptions cannot be written to {self._path}: {error}"
                 remedy = "make its folder writable, or name another file in gateways.broker.state"
-                log.event("state_not_written", text, about=self._path, remedy=remedy, error=_reason(error))
+                log.event("state_not_written", text, about=self._path, remedy=remedy, error=str(error))
                 return False
         return True
 
@@ -94,7 +94,8 @@ def save(path: str, records: Iterable[Record]) -> None:
             database.execute("DELETE FROM ids WHERE id = ?", (name,))
             if topics:
                 database.execute("INSERT INTO ids VALUES (?, ?)", (name, seen))
-                database.executemany("INSERT INTO subscriptions VALUES (?, ?)", [(name, topic) for topic in topics])
+                rows = [(name, topic) for topic in topics]
+                database.executemany("INSERT OR IGNORE INTO subscriptions VALUES (?, ?)", rows)
 
 
 def load(path: str) -> list[Record]:
@@ -120,11 +121,10 @@ def load(path: str) -> list[Record]:
         for name, topic in database.execute("SELECT id, topic FROM subscriptions"):
             topics.setdefault(name, []).append(topic)
         rows = database.execute("SELECT id, seen FROM ids").fetchall()
-    records = [Record(name, seen, tuple(topics.get(name, ()))) for name, seen in rows]
-    for name, seen, texts in records:
-        if not all(isinstance(text, bytes) for text in (name, *texts)) or not isinstance(seen, float | None):
+    for name, seen in rows:
+        if {type(name), *map(type, topics.get(name, ()))} != {bytes} or not isinstance(seen, float | None):
             raise ValueError("values have wrong types")
-    return records
+    return [Record(name, seen, tuple(topics.get(name, ()))) for name, seen in rows]
 
 
 def _former(path: str) -> str:
@@ -142,10 +142,13 @@ def parse_former(text: bytes) -> list[Record]:
         state = json.loads(text)
         if state["format"] != "bccnd-broker-1":
             raise ValueError("its format is unknown")
-        rows = [(one["id"], float(one["seen"]), one["topics"]) for one in state["ids"]]
         return [
-            Record(name.encode("latin-1"), seen, tuple(dict.fromkeys(topic.encode("latin-1") for topic in topics)))
-            for name, seen, topics in rows
+            Record(
+                one["id"].encode("latin-1"),
+                float(one["seen"]),
+                tuple(topic.encode("latin-1") for topic in one["topics"]),
+            )
+            for one in state["ids"]
         ]
     except (LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"its structure is wrong ({error!r})") from error
@@ -172,7 +175,3 @@ def _set_aside(path: str) -> str:
     except OSError as error:
         return f"it cannot be set aside: {error.strerror}"
     return f"it is kept as {path}.damaged"
-
-
-def _reason(error: Exception) -> str:
-    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -42,12 +42,11 @@ def listen(kind: socket.SocketKind, where: tuple[str, int], silence: float) -> s
         sock.bind(where)
         if stream:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, int(silence / 2)))
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, int(silence / 6)))
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(silence * 1000))
+            idle, interval = max(1, int(silence / 2)), max(1, int(silence / 6))
+            keepalive = ((socket.TCP_KEEPIDLE, idle), (socket.TCP_KEEPINTVL, interval), (socket.TCP_KEEPCNT, 3))
+            timeout = (socket.TCP_USER_TIMEOUT, int(silence * 1000))
+            for option in ((socket.TCP_NODELAY, 1), (socket.TCP_NOTSENT_LOWAT, _UNSENT), *keepalive, timeout):
+                sock.setsockopt(socket.IPPROTO_TCP, *option)
             sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
@@ -99,8 +98,7 @@ class SubscriberServer:
             else:
                 accepted.close()
                 self._status.drop("too_many_peers")
-                remedy = "raise gateways.broker.max_connections, or LimitNOFILE= of this service"
-                log_peer("peer_refused", "broker", peer, "was refused", "too_many_peers", remedy)
+                log_peer("peer_refused", "broker", peer, "was refused", "too_many_peers")
                 await asyncio.sleep(0)
 
     def close(self) -> None:
