@@ -310,7 +310,7 @@ def test_the_python_subscriber_prints_what_comes_and_sends_what_is_typed(broker:
             assert reader.stdout.readline().endswith(b" - values/\\xff - STRING - red\\x1b[31m\n")
             reader.stdin.write(b"shout\nsubscribe typed topic\nunsubscribe values/+\n")
             reader.stdin.flush()
-            wait(lambda: broker.row().get("patterns") == ["typed%20topic"], "the change on the bus")
+            wait(lambda: set(broker.row().get("patterns", [])) == {"typed topic", "typed%20topic"}, "the change")
             _, errors = reader.communicate(b"exit\n", PATIENCE)
             assert (reader.returncode, b"'shout ' is no command" in errors) == (1, True)
         finally:
