@@ -78,7 +78,7 @@ def test_one_that_says_that_it_cannot_run_is_left_alone(loop: Loop) -> None:
 def test_what_cannot_be_started_at_all_is_said_and_tried_again(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     program = ChildProcess(loop, "nng", ["/there/is/no/such/program"])
     program.start()
-    assert "cannot be started (No such file or directory)" in caplog.text
+    assert "cannot start (No such file or directory)" in caplog.text
     before = len(os.listdir("/proc/self/fd"))
     turn_until(loop, lambda: caplog.text.count("cannot be started") > 3, "further attempts")
     program.stop()
@@ -101,7 +101,7 @@ def test_without_descriptors_it_is_started_later_and_leaves_no_process(
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert program.pid == 0
-    assert "cannot be started (Too many open files)" in caplog.text
+    assert "cannot start (Too many open files)" in caplog.text
     turn_until(loop, lambda: program.pid, "the next attempt")
     pid = program.pid
     program.stop()
