@@ -1,28 +1,25 @@
-"""Which datagrams without a sender's name were heard before.
+"""Deduplication of datagrams from anonymous senders (src ``?``).
 
-Invariant: what is remembered is bounded by time and by number; what falls out before its time is counted.
+Invariant: memory is bounded by time and number; evictions before the time are counted.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from bccnd.core.tracker_log import TrackerLog
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE
 
-if TYPE_CHECKING:
-    from bccnd.core.tracker_log import TrackerLog
-
-#: datagrams without a src remembered for `horizon`, 150 bytes each, twice
-MAX_NAMELESS: Final = 16_384
+#: datagrams per generation, 150 bytes each
+MAX_ANONYMOUS: Final = 16_384
 
 
 class AnonymousDedup:
-    """Datagrams whose sender does not know its own name (src ``?``): no seq to go by, so an identical one from
-    the same address within ``horizon`` is a duplicate. Two generations, swapped when the older one has expired
-    or the younger one is full."""
+    """Judges by content, since seqs mean nothing here: an identical datagram from the same address within ``horizon``
+    seconds is a duplicate. Keeps two generations, swapped when the older one has expired or the younger one is full."""
 
-    def __init__(self, horizon: float, cap: int = MAX_NAMELESS) -> None:
+    def __init__(self, horizon: float, cap: int = MAX_ANONYMOUS) -> None:
         self.horizon = horizon
         self.evicted = 0
         self._cap = cap
@@ -32,7 +29,7 @@ class AnonymousDedup:
         self.tracker_log: TrackerLog | None = None
 
     def judge(self, peer: str, body: bytes, now: float) -> int:
-        """ACCEPTED or DUPLICATE, by the sender's address and the whole body (seq, chan and payload)."""
+        """Return ACCEPTED or DUPLICATE by the sender's address and the whole body (seq, chan and payload)."""
         if self._is_due(now):
             self.evicted += sum(1 for when in self._old.values() if now - when <= self.horizon)
             self._swap(now)
@@ -41,19 +38,19 @@ class AnonymousDedup:
         if verdict == ACCEPTED:
             self._young[key] = now
             if self.tracker_log is not None:
-                self.tracker_log.anonymous(key, now)
+                self.tracker_log.log_anonymous(key, now)
         return verdict
 
-    def remembered(self) -> list[bytes]:
-        """All that was heard lately, the oldest first."""
+    def digests(self) -> list[bytes]:
+        """Return the digests of remembered datagrams, the oldest first."""
         return [*self._old, *self._young]
 
     def when(self, key: bytes) -> float | None:
-        """When it was heard."""
+        """Return when a datagram was accepted."""
         return self._young.get(key, self._old.get(key))
 
     def restore(self, key: bytes, when: float) -> None:
-        """Remember something that was heard then."""
+        """Remember a datagram that was accepted at a time."""
         if self._is_due(when):
             self._swap(when)
         self._young[key] = when
@@ -61,10 +58,10 @@ class AnonymousDedup:
     def _swap(self, now: float) -> None:
         self._young, self._old, self._since = {}, self._young, now
 
-    def foresee(self, peer: str, body: bytes, now: float) -> int:
-        """What `judge` would say; nothing is remembered of it."""
+    def predict(self, peer: str, body: bytes, now: float) -> int:
+        """Return the verdict that `judge` would give; changes nothing."""
         key = self._key(peer, body)
-        if self._is_due(now):  # the younger generation would be the elder, and the elder gone
+        if self._is_due(now):  # the older generation would be dropped
             when = self._young.get(key)
             return DUPLICATE if when is not None and now - when <= self.horizon else ACCEPTED
         return self._look_up(key, now)

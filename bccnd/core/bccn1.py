@@ -1,10 +1,9 @@
-"""Datagram <-> bytes: the envelope of any version, and the BCCN1 body.
+"""Parses and builds datagrams: the envelope of any version, and the BCCN1 body.
 
-Law: ``<magic>[<len>(:<algo>=<sum>)?]<body>`` around ``<src>:<seq>:<chan>|<payload>``, nothing more and nothing
-less; what does not fit raises BadDatagram with the verdict's name, and building is the exact inverse of
-reading. Source: BCCN, WIRE FORMAT, envelope layer and body layer.
+The format is ``<magic>[<len>(:<algo>=<sum>)?]<body>`` with the body ``<src>:<seq>:<chan>|<payload>``. Anything else
+raises BadDatagram with the verdict's name; building is the inverse of parsing. Source: BCCN, WIRE FORMAT.
 
-The envelope comes first; the door (integrity.py) looks at its check before anybody reads the body.
+The envelope is parsed first, so that integrity.py can verify the sum before the body is read.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from bccnd.core import targets
 from bccnd.errors import BadDatagram
 
 MAGIC: Final = b"BCCN1"
-#: the hard ceiling for what we send (BCCN, WIRE FORMAT: "Working datagram size limit")
+#: the hard ceiling for sent datagrams (BCCN, WIRE FORMAT: "Working datagram size limit")
 MAX_SEND: Final = 1400
-#: the default ceiling for what we accept: the reference C sender goes that far
+#: the default ceiling for received datagrams: that of the reference C sender
 MAX_RECEIVE: Final = 1500
-#: no UDP datagram over IPv4 carries more
+#: most bytes in a UDP datagram over IPv4
 MAX_UDP: Final = 65507
 MAX_SRC: Final = 128
 MAX_CHAN: Final = 1024
 MAX_SEQ: Final = 2**64 - 1
-#: long enough for any sensible magic, short enough to refuse binary noise
+#: long enough for any magic, short enough to refuse binary noise
 MAX_MAGIC: Final = 32
 UNKNOWN_SRC: Final = b"?"
 
 _GRAPHIC: Final = bytes(range(0x21, 0x7F))
-#: what src and chan may hold: graphic ASCII without the two delimiters
+#: bytes of src and chan: graphic ASCII without the two delimiters
 FIELD_BYTES: Final = _GRAPHIC.translate(None, b":|")
 _MAGIC_BYTES: Final = _GRAPHIC.translate(None, b"[]")
 
 
 class Datagram(NamedTuple):
-    """A BCCN1 datagram taken apart. ``check`` is ``<algo>=<sum>`` as on the wire, or empty."""
+    """The fields of a BCCN1 datagram. ``check`` is ``<algo>=<sum>`` as on the wire, or empty."""
 
     src: bytes
     seq: int
@@ -44,8 +43,8 @@ class Datagram(NamedTuple):
     check: bytes = b""
 
 
-def starts(algo: bytes) -> tuple[bytes, ...]:
-    """How a datagram begins under an algorithm (empty: none), up to the sum, for every body length of a usual one."""
+def sum_prefixes(algo: bytes) -> tuple[bytes, ...]:
+    """Return what precedes the sum of an algorithm (empty: none), by length of the body."""
     return tuple(b"%b[%d:%b=" % (MAGIC, n, algo) if algo else b"%b[%d" % (MAGIC, n) for n in range(MAX_RECEIVE))
 
 
@@ -62,7 +61,7 @@ def split_envelope(raw: bytes) -> tuple[bytes, bytes, bytes]:
         raise BadDatagram("bad_envelope", "the magic is empty, too long or not graphic ASCII")
     digits, colon, check = inside.partition(b":")
     if not _is_length(digits):
-        raise BadDatagram("bad_envelope", "the length is no plain decimal number")
+        raise BadDatagram("bad_envelope", "the length is not a plain decimal number")
     if colon:
         split_check(check)
     if int(digits) != len(body):
@@ -91,7 +90,7 @@ def check_src(src: bytes) -> None:
 def read_seq(digits: bytes) -> int:
     """Read a sequence number: ASCII digits only, unsigned, 64 bits. Raises BadDatagram: bad_seq."""
     if digits.isdigit():
-        # Leading zeros are harmless, but a thousand of them would be a slow way to write a number.
+        # Leading zeros are legal, but int() of thousands of digits is slow.
         significant = digits.lstrip(b"0")
         if len(significant) <= 20:
             seq = int(significant or b"0")
@@ -109,7 +108,7 @@ def check_chan(chan: bytes) -> None:
 
 
 def read_body(body: bytes) -> tuple[bytes, int, bytes, bytes]:
-    """Take a BCCN1 body apart by the letter: src, seq, chan and payload, every field checked, the first first.
+    """Parse a BCCN1 body into src, seq, chan and payload; each field is checked, in this order.
 
     Raises BadDatagram: bad_body, bad_src, bad_seq, bad_channel, bad_target.
     """
@@ -125,7 +124,7 @@ def read_body(body: bytes) -> tuple[bytes, int, bytes, bytes]:
 
 
 def read(raw: bytes) -> Datagram:
-    """Take a whole BCCN1 datagram apart and check every field, without verifying its sum.
+    """Parse a BCCN1 datagram and check every field, without verifying its sum.
 
     Raises BadDatagram with the verdict's name.
     """
@@ -136,12 +135,12 @@ def read(raw: bytes) -> Datagram:
 
 
 def build_body(src: bytes, seq: int, chan: bytes, payload: bytes) -> bytes:
-    """Put a body together; the fields are the caller's responsibility (`check_src`, `check_chan`)."""
+    """Build a body; the caller checks the fields (`check_src`, `check_chan`)."""
     return b"%b:%d:%b|%b" % (src, seq, chan, payload)
 
 
 def build(body: bytes, check: bytes = b"") -> bytes:
-    """Put the envelope around a body; ``check`` is ``<algo>=<sum>`` or empty."""
+    """Build a datagram around a body; ``check`` is ``<algo>=<sum>`` or empty."""
     if check:
         return b"%b[%d:%b]%b" % (MAGIC, len(body), check, body)
     return b"%b[%d]%b" % (MAGIC, len(body), body)

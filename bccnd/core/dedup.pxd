@@ -14,14 +14,14 @@ cdef class LocalIdentity:
 
 
 cdef class TrackerTable:
-    cdef LruTable _roster
+    cdef LruTable _lru
     cdef Index _index
     cdef readonly dict _own
     cdef readonly object _released
     cdef readonly object _gaps
     cdef public object missing
     cdef public object lost
-    cdef public dict losers
+    cdef public dict lost_by_source
     cdef public object restarts
     cdef public object jumps
     cdef public object conflicts
@@ -35,26 +35,25 @@ cdef class TrackerTable:
     cdef double _horizon
     cdef int _late
     cdef bint _monotonic
-    cdef public bint from_link
     cdef bint _linked
     cdef dict _ended
     cdef double _expire
     cdef Py_ssize_t _max
 
     @cython.locals(source=Source)
-    cpdef int judge(self, bytes src, unsigned long long seq, double now) except -100
+    cpdef int judge(self, bytes src, unsigned long long seq, double now, bint from_link=*) except -100
     @cython.locals(found=Source)
     cpdef Source get_slice(self, bytes raw, Py_ssize_t start, Py_ssize_t end)
     @cython.locals(verdict=int)
-    cpdef int follow(self, Source source, unsigned long long seq, double now) except -100
-    cpdef int begin(self, bytes src, object seq, double now) except -100
-    cdef int _place(self, Source source, object seq, double now) except -100
-    cdef int _backward(self, Source source, object seq, double now) except -100
+    cpdef int follow(self, Source source, unsigned long long seq, double now, bint from_link=*) except -100
+    cpdef int judge_new(self, bytes src, object seq, double now) except -100
+    cdef int _place(self, Source source, object seq, double now, bint from_link) except -100
+    cdef int _backward(self, Source source, object seq, double now, bint from_link) except -100
     cdef _advance(self, Source source, object step, double now)
     cdef _mark(self, Source source, object seq)
-    cdef _end_epoch(self, Source source, double now)
+    cdef _remember_restart(self, Source source, double now)
     cdef _new_epoch(self, Source source, object seq)
-    cdef _give_up(self, Source source)
+    cdef _lose_missing(self, Source source)
     cdef _lose(self, Source source, object gone)
     cdef _open_gap(self, Source source, object low, object high, double now)
     cdef _remove(self, Source source)

@@ -1,18 +1,18 @@
-"""Per-source trackers: what is new, what came before, what came late, what is missing and what is lost.
+"""Deduplication and loss detection by one tracker per source.
 
-Law: a datagram is judged by its src, its seq and the time alone; every table here has a cap, and what falls out
-of one is counted. Source: BCCN, SEQUENCE NUMBERS AND DEDUP, with the rules below where that text is silent.
+Invariant: the verdict depends only on src, seq, time and whether a link brought the datagram; every table has a cap,
+and evictions are counted. Source: BCCN, SEQUENCE NUMBERS AND DEDUP, with these rules where that text is silent:
 
 - Ahead by less than ``sanity``: new; the seqs in between are missing. Ahead by more: a new epoch, no loss.
 - Behind by ``sanity`` or more, or not new and later than ``horizon`` after the last accepted one: a restart.
 - Behind by less: a duplicate if it was seen, else late.
 - Missing seqs are lost once they are older than ``horizon`` or fall out of the window of ``sanity``.
-- What a link brings (``from_link``) may be a copy that went a long way: behind by whatever, it is a restart only when
-  the source has been silent for `LINK_PATIENCE`; and ahead of a restart that we know of, it may be from before that.
-- Where segments are ``linked``, so may what a bridge has broadcast here: a source that counts by the clock (`is_clock`)
-  is taken for restarted below its last number only after `LINK_PATIENCE`. Elsewhere no copy comes that late.
+- A datagram from a link (``from_link``) may be a late copy: a seq below the last one is a restart only if the source
+  has been silent for `LINK_PATIENCE`, and a seq ahead may be from before a known restart.
+- On ``linked`` segments a bridge may broadcast such copies too: a source whose seqs are clocks (`is_clock`) restarts
+  below its last seq only after `LINK_PATIENCE`.
 
-A window is kept as the set of seqs *not* seen, one bit each, so that a source without gaps costs no bit work.
+A window stores the seqs *not* seen, one bit each, so that a source without gaps costs no bit operations.
 """
 
 from __future__ import annotations
@@ -22,46 +22,41 @@ from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bccnd.core.bccn1 import UNKNOWN_SRC
 from bccnd.core.lru import LruTable, Source
+from bccnd.core.tracker_log import TrackerLog
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LAST_ACCEPTED, LOOPED, REORDERED, REPLAYED, RESTART, STALE
 
-if TYPE_CHECKING:
-    from bccnd.core.tracker_log import TrackerLog
-
-#: open gaps remembered for their age: at line rate of one gap per datagram this bounds a few MB, and a gap that
-#: falls out is only called lost a moment early
+#: open gaps: a few MB at one gap per datagram at line rate; an evicted gap is only counted as lost early
 MAX_GAPS: Final = 65_536
-#: identities of clients that have left and whose last broadcasts may still come in
+#: local identities that were released, whose last broadcasts may still arrive
 MAX_RELEASED: Final = 65_536
-#: seconds within which the order of eviction may be off; spares the reordering for every datagram
+#: seconds by which the order of eviction may be wrong; avoids reordering for every datagram
 RANK_SECONDS: Final = 1.0
-#: things done per call of `sweep`, so that no call lasts longer than a fraction of a millisecond
+#: operations per call of `sweep`, so that a call lasts a fraction of a millisecond
 SWEEP_STEP: Final = 128
-
-#: seconds after which no copy is still on its way over links: several of them in a row, each of which stands still for
-#: as long as a connection survives that
+#: seconds after which no copy arrives over links any more: several links in a row, each stalled as long as a
+#: connection survives that
 LINK_PATIENCE: Final = 30.0
-#: seqs from here up to there are clocks in microseconds, as ours are, from 2001 to 2096: a source that counts like that
-#: does not begin again lower. Nanoseconds and random numbers are above.
-CLOCKED: Final = 10**15
-_NO_CLOCK: Final = 4 * 10**15
-#: sources of which it is remembered how much of them was lost; twice as many until the least are left out
-MAX_LOSERS: Final = 256
-#: restarts remembered for copies from before them
+#: bounds of seqs that are clocks in microseconds, from 2001 to 2096: such a source does not restart at a lower seq.
+#: Nanoseconds and random numbers are above.
+CLOCK_MIN: Final = 10**15
+_CLOCK_END: Final = 4 * 10**15
+#: entries of `lost_by_source`; up to twice as many until the smallest are removed
+MAX_LOST_BY_SOURCE: Final = 256
+#: restarts remembered to recognize copies from before them
 MAX_ENDED: Final = 4096
 
-#: not verdicts: a src that was not heard before, to be looked at with `begin`, and one that says nothing, for which
-#: `AnonymousDedup` decides
+#: not verdicts: an untracked src, for `judge_new`, and the anonymous src, for `AnonymousDedup`
 UNHEARD: Final = -1
 UNKNOWN_SENDER: Final = -2
 
 
 @dataclass(frozen=True)
 class DedupRules:
-    """The rules in force; times in seconds."""
+    """Settings of the trackers; times in seconds."""
 
     sanity: int = 1024
     horizon: float = 2.0
@@ -73,13 +68,13 @@ class DedupRules:
 
 
 def is_clock(seq: int) -> bool:
-    """Whether a seq is the clock in microseconds."""
-    return CLOCKED <= seq < _NO_CLOCK
+    """Whether a seq is a wall clock in microseconds."""
+    return CLOCK_MIN <= seq < _CLOCK_END
 
 
 class LocalIdentity:
-    """One of our own identities: the seqs from ``first`` up to ``next`` were given by us. ``until`` is when it ceases
-    to be ours, ``reported`` whether somebody else was found to speak under it."""
+    """Seqs used under an identity of this host: from ``first`` up to ``next``. It expires at ``until``; ``reported``
+    is set once another sender was found to use it."""
 
     __slots__ = ("first", "next", "reported", "until")
 
@@ -90,110 +85,107 @@ class LocalIdentity:
 
 
 class TrackerTable:
-    """All trackers of this host, one per src, shared by all segments."""
+    """All trackers, one per src, shared by all segments."""
 
     def __init__(self, rules: DedupRules) -> None:
-        self._roster = LruTable(rules.max_sources)
-        self._index = self._roster.index
-        #: where it is written down who is given up and who is ours; the datagrams are written down by who feeds them
+        self._lru = LruTable(rules.max_sources)
+        self._index = self._lru.index
+        #: logs removals and local identities; the caller logs datagrams
         self.tracker_log: TrackerLog | None = None
-        #: our own identities, among them released ones whose time is not over
+        #: local identities, with released ones until they expire
         self._own: dict[bytes, LocalIdentity] = {}
         self._released: deque[tuple[float, bytes]] = deque()
-        #: whether what is judged now came by a link
-        self.from_link = False
-        #: when sources last began anew, and how far they had come before
+        #: by src: the time of the last restart, and the last seq before it
         self._ended: dict[bytes, tuple[float, int]] = {}
         #: (deadline, source, its epoch, first missing seq, last missing seq), oldest first
         self._gaps: deque[tuple[float, Source, int, int, int]] = deque()
         self.missing = 0
         self.lost = 0
-        #: of whom most was lost since the start, and how much
-        self.losers: dict[bytes, int] = {}
+        #: the sources that have lost most since the start, and how much
+        self.lost_by_source: dict[bytes, int] = {}
         self.restarts = 0
         self.jumps = 0
-        #: datagrams under an identity of ours that we have not sent
+        #: datagrams under a local identity that this host has not sent
         self.conflicts = 0
         self.expired = 0
         self.evicted = 0
-        #: for want of room, and before their time: names of ours that were given up, and restarts of others
+        #: evicted before they expired: local identities, and remembered restarts
         self.own_evicted = 0
         self.restarts_evicted = 0
         self.configure(rules)
 
     def configure(self, rules: DedupRules) -> None:
-        """Put other rules in force; the trackers stay."""
+        """Change the rules; the trackers stay."""
         self._sanity = rules.sanity
         self._mask = (1 << rules.sanity) - 1
         self._horizon = rules.horizon
         self._late = REORDERED if rules.deliver_late else STALE
         self._monotonic = rules.monotonic
         self._expire = rules.expire
-        #: whether copies may come late by a bridge
         self._linked = rules.linked
-        #: those above it are evicted by `sweep`, a few at a time
+        #: `sweep` evicts what exceeds a lowered cap
         self._max = rules.max_sources
 
     def __len__(self) -> int:
-        return len(self._roster)
+        return len(self._lru)
 
     def __contains__(self, src: bytes) -> bool:
-        return self._roster.get(src) is not None
+        return self._lru.get(src) is not None
 
     def latest(self, count: int) -> list[Source]:
-        """Up to ``count`` sources, the most recently heard first."""
-        return list(islice(self._roster.newest_first(), count))
+        """Return up to ``count`` sources, the most recently heard first."""
+        return list(islice(self._lru.newest_first(), count))
 
     def alive(self, now: float, seconds: float) -> int:
-        """How many sources were heard within the last ``seconds``."""
-        return self._roster.heard_since(now - seconds, RANK_SECONDS)
+        """Count the sources that were heard within the last ``seconds``."""
+        return self._lru.count_heard_since(now - seconds, RANK_SECONDS)
 
     def get(self, src: bytes) -> Source | None:
-        return self._roster.get(src)
+        return self._lru.get(src)
 
     def epoch(self, src: bytes) -> int:
-        """The count of a source's epochs, from 1; 0 for one that is not tracked."""
-        source = self._roster.get(src)
+        """Return a source's number of epochs, from 1; 0 if it is not tracked."""
+        source = self._lru.get(src)
         return 0 if source is None else source.epoch
 
     def forget(self, source: Source) -> None:
-        """Give a tracker up, as if its source had never been heard."""
+        """Remove a tracker, as if its source had never been heard."""
         self._remove(source)
         self.expired += 1
 
     def claim(self, src: bytes) -> LocalIdentity:
-        """From now on ``src`` is one of our own: what comes in under it is our own broadcast."""
+        """Make ``src`` a local identity: datagrams under it are this host's own broadcasts."""
         own = self._own.setdefault(src, LocalIdentity())
         own.until = float("inf")
-        source = self._roster.get(src)
+        source = self._lru.get(src)
         if source is not None:
             self._remove(source)
         if self.tracker_log is not None:
-            self.tracker_log.own(src, own)
+            self.tracker_log.log_identity(src, own.until, own.first, own.next)
         return own
 
     def release(self, src: bytes, until: float) -> None:
-        """``src`` is no longer in use; its last broadcasts may still come in ``until`` then."""
+        """Release a local identity, whose last broadcasts may still arrive until a time."""
         own = self._own.get(src)
         if own is not None:
             own.until = until
             self._released.append((until, src))
             if len(self._released) > MAX_RELEASED:
                 self.own_evicted += 1
-                self._end_release()
+                self._expire_identity()
             if self.tracker_log is not None:
-                self.tracker_log.own(src, own)
+                self.tracker_log.log_identity(src, own.until, own.first, own.next)
 
-    def _end_release(self) -> None:
+    def _expire_identity(self) -> None:
         until, src = self._released.popleft()
         own = self._own.get(src)
         if own is not None and own.until == until:
             del self._own[src]
 
-    def conflict(self, src: bytes, seq: int) -> bool:
-        """Look at what was judged LOOPED: a seq that we never gave means that somebody else speaks under our name.
+    def check_conflict(self, src: bytes, seq: int) -> bool:
+        """Count a LOOPED datagram with a seq that this host never used: another sender uses the identity.
 
-        That is counted; True the first time for this identity.
+        True the first time for an identity.
         """
         own = self._own[src]
         if own.first <= seq < own.next:
@@ -202,55 +194,55 @@ class TrackerTable:
         first_time, own.reported = not own.reported, True
         return first_time
 
-    def judge(self, src: bytes, seq: int, now: float) -> int:
-        """The verdict on a datagram that is otherwise in order, or UNHEARD."""
-        source = self._roster.get(src)
-        return UNHEARD if source is None else self.follow(source, seq, now)
+    def judge(self, src: bytes, seq: int, now: float, from_link: bool = False) -> int:
+        """Return the verdict on a well-formed datagram, or UNHEARD."""
+        source = self._lru.get(src)
+        return UNHEARD if source is None else self.follow(source, seq, now, from_link)
 
     def get_slice(self, raw: bytes, start: int, end: int) -> Source | None:
-        """The source whose src is ``raw[start:end]``, if it is tracked."""
+        """Return the source whose src is ``raw[start:end]``, if it is tracked."""
         found: Source | None = self._index.get_slice(raw, start, end)
         return found
 
-    def follow(self, source: Source, seq: int, now: float) -> int:
-        """The verdict on the next datagram of a source that is tracked."""
-        # Not `last + 1`: behind the highest of all seqs there is none, in whatever arithmetic.
+    def follow(self, source: Source, seq: int, now: float, from_link: bool = False) -> int:
+        """Return the verdict on the next datagram of a tracked source."""
+        # Not `last + 1`, which overflows at the highest seq.
         if seq > source.last and seq - source.last == 1 and not source.absent:
             source.last = seq
             verdict = ACCEPTED
         else:
-            verdict = self._place(source, seq, now)
+            verdict = self._place(source, seq, now, from_link)
             if verdict > LAST_ACCEPTED:
                 return verdict
         source.heard = now
         if now >= source.rank:
-            self._roster.touch(source)
+            self._lru.touch(source)
             source.rank = now + RANK_SECONDS
         return verdict
 
-    def begin(self, src: bytes, seq: int, now: float) -> int:
-        """The verdict on the first datagram of a legal src, or UNKNOWN_SENDER."""
+    def judge_new(self, src: bytes, seq: int, now: float) -> int:
+        """Return the verdict on the first datagram of a legal src, or UNKNOWN_SENDER."""
         if src == UNKNOWN_SRC:
             return UNKNOWN_SENDER
         if src in self._own:
             return LOOPED
-        if len(self._roster) >= self._max:
+        if len(self._lru) >= self._max:
             self._evict()
         self.start(src, seq, now)
         return ACCEPTED
 
     def start(self, src: bytes, seq: int, now: float) -> Source:
-        """Track a legal src that is not tracked and not our own, from this datagram on, without a look at the cap."""
+        """Track a legal src that is neither tracked nor local from this datagram on, whatever the cap."""
         source = Source(src, seq, now)
         source.rank = now + RANK_SECONDS
-        self._roster.add(source)
+        self._lru.add(source)
         return source
 
-    def _place(self, source: Source, seq: int, now: float) -> int:
-        """Any seq but the next one of a source without gaps."""
+    def _place(self, source: Source, seq: int, now: float, from_link: bool) -> int:
+        """Judge any seq but the next one of a source without gaps."""
         step = seq - source.last
         if step >= self._sanity:
-            if self.from_link and self._is_over(source.src, seq, now):
+            if from_link and self._predates_restart(source.src, seq, now):
                 return DUPLICATE
             self.jumps += 1
             self._new_epoch(source, seq)
@@ -258,20 +250,20 @@ class TrackerTable:
         if step > 0:
             self._advance(source, step, now)
             return ACCEPTED
-        verdict = self._backward(source, seq, now)
+        verdict = self._backward(source, seq, now, from_link)
         if verdict == RESTART:
             self.restarts += 1
-            self._end_epoch(source, now)
+            self._remember_restart(source, now)
             self._new_epoch(source, seq)
         elif verdict == self._late:
             self._mark(source, seq)
         return verdict
 
-    def _backward(self, source: Source, seq: int, now: float) -> int:
-        """The verdict on a seq that is not above the last one."""
+    def _backward(self, source: Source, seq: int, now: float, from_link: bool) -> int:
+        """Return the verdict on a seq that is not above the last one."""
         back = source.last - seq
         by_clock = self._linked and not self._monotonic and is_clock(seq) and is_clock(source.last)
-        careful = self.from_link or by_clock
+        careful = from_link or by_clock
         patience = LINK_PATIENCE if careful else self._horizon
         if now - source.heard > patience or (back >= self._sanity and not careful):
             return REPLAYED if self._monotonic else RESTART
@@ -279,29 +271,28 @@ class TrackerTable:
             return DUPLICATE
         return self._late if seq < source.first or source.absent >> back & 1 else DUPLICATE
 
-    def _end_epoch(self, source: Source, now: float) -> None:
-        """Remember how far a source has come that begins anew."""
+    def _remember_restart(self, source: Source, now: float) -> None:
         if len(self._ended) >= MAX_ENDED:
             oldest = next(iter(self._ended))
             self.restarts_evicted += now - self._ended.pop(oldest)[0] <= LINK_PATIENCE
         self._ended[source.src] = (now, source.last)
 
-    def _is_over(self, src: bytes, seq: int, now: float) -> bool:
+    def _predates_restart(self, src: bytes, seq: int, now: float) -> bool:
         """Whether a seq may be from before the last restart."""
         when, last = self._ended.get(src, (0.0, -1))
         return seq <= last and now - when <= LINK_PATIENCE
 
-    def foresee(self, src: bytes, seq: int, now: float) -> int:
-        """What the verdict on a datagram would be, or UNKNOWN_SENDER; nothing is remembered of it."""
-        source = self._roster.get(src)
+    def predict(self, src: bytes, seq: int, now: float) -> int:
+        """Return the verdict that a datagram would get, or UNKNOWN_SENDER; changes nothing."""
+        source = self._lru.get(src)
         if source is not None:
-            return ACCEPTED if seq > source.last else self._backward(source, seq, now)
+            return ACCEPTED if seq > source.last else self._backward(source, seq, now, False)
         if src == UNKNOWN_SRC:
             return UNKNOWN_SENDER
         return LOOPED if src in self._own else ACCEPTED
 
     def _advance(self, source: Source, step: int, now: float) -> None:
-        """Move the window on by ``step``; what it passes over is missing."""
+        """Move the window by ``step``; the seqs in between are missing."""
         passed = ((1 << (step - 1)) - 1) << 1
         missing = source.missing << step
         gone = (missing >> self._sanity).bit_count()
@@ -315,15 +306,15 @@ class TrackerTable:
             self._open_gap(source, source.last - step + 1, source.last - 1, now)
 
     def _open_gap(self, source: Source, low: int, high: int, now: float) -> None:
-        """What of these seqs is missing has the horizon's time to come."""
+        """Count what is missing of these seqs as lost after the horizon."""
         if len(self._gaps) >= MAX_GAPS:
             self._close_gap()
         self._gaps.append((now + self._horizon, source, source.epoch, low, high))
 
     def _mark(self, source: Source, seq: int) -> None:
-        """Note that a seq was seen that had not been before."""
+        """Mark a seq as seen."""
         if seq < source.first:
-            # Older than what we heard first. What lies in between was not seen either, but never missed.
+            # Before the first seq. The seqs in between were not seen either, but are not missing.
             between = ((1 << (source.first - seq - 1)) - 1) << (source.last - source.first + 1)
             source.absent |= between
             source.first = seq
@@ -335,28 +326,28 @@ class TrackerTable:
             self.missing -= 1
 
     def _new_epoch(self, source: Source, seq: int) -> None:
-        self._give_up(source)
+        self._lose_missing(source)
         source.epoch += 1
         source.first = source.last = seq
         source.absent = 0
 
-    def _give_up(self, source: Source) -> None:
-        """What is still missing of this epoch will not come any more."""
+    def _lose_missing(self, source: Source) -> None:
+        """Count all missing seqs of this epoch as lost."""
         if source.missing:
             self._lose(source, source.missing.bit_count())
             source.missing = 0
 
     def _lose(self, source: Source, gone: int) -> None:
-        """So many of a source's messages are missing no more, but lost."""
+        """Count missing messages as lost."""
         self.missing -= gone
         self.lost += gone
-        losers = self.losers
-        losers[source.src] = losers.get(source.src, 0) + gone
-        if len(losers) > 2 * MAX_LOSERS:
-            self.losers = dict(nlargest(MAX_LOSERS, losers.items(), key=itemgetter(1)))
+        lost = self.lost_by_source
+        lost[source.src] = lost.get(source.src, 0) + gone
+        if len(lost) > 2 * MAX_LOST_BY_SOURCE:
+            self.lost_by_source = dict(nlargest(MAX_LOST_BY_SOURCE, lost.items(), key=itemgetter(1)))
 
     def _close_gap(self) -> None:
-        """The oldest gap is over: what of it is still missing is lost."""
+        """Count what is missing of the oldest gap as lost."""
         _, source, epoch, low, high = self._gaps.popleft()
         back = source.last - high
         if source.epoch != epoch or not source.missing or back >= self._sanity:
@@ -368,65 +359,61 @@ class TrackerTable:
             self._lose(source, late.bit_count())
 
     def _evict(self) -> None:
-        source = self._roster.oldest
+        source = self._lru.oldest
         if source is not None:
             self._remove(source)
             self.evicted += 1
 
     def _remove(self, source: Source) -> None:
-        self._roster.remove(source)
-        self._give_up(source)
+        self._lru.remove(source)
+        self._lose_missing(source)
         if self.tracker_log is not None:
-            self.tracker_log.gone(source.src)
+            self.tracker_log.log_removal(source.src)
 
     def sweep(self, now: float) -> bool:
-        """Let time pass: gaps become losses, silent sources are forgotten. Cheap; call it often.
+        """Count old gaps as losses and remove expired trackers and identities; True if more can be done now. Cheap;
+        call it often."""
+        return all(self._sweep_one(now) for _ in range(SWEEP_STEP))
 
-        True when there is more to be done now.
-        """
-        return all(self._do_one_thing(now) for _ in range(SWEEP_STEP))
-
-    def _do_one_thing(self, now: float) -> bool:
-        """Whether something was overdue; now it is done."""
+    def _sweep_one(self, now: float) -> bool:
+        """Do one thing that is due; False if there is none."""
         if self._gaps and self._gaps[0][0] <= now:
             self._close_gap()
         elif self._released and self._released[0][0] <= now:
-            self._end_release()
-        elif len(self._roster) > self._max:
+            self._expire_identity()
+        elif len(self._lru) > self._max:
             self._evict()
         else:
-            source = self._roster.oldest
-            # Places in line lag behind by RANK_SECONDS at most, so whatever follows is hardly older.
+            source = self._lru.oldest
+            # The order is at most RANK_SECONDS late, so the next source is hardly older.
             if source is None or source.heard + self._expire > now:
                 return False
             self.forget(source)
         return True
 
-    # -- for the annals, and what comes back from them
+    # -- snapshot and replay (`tracker_snapshot`, `tracker_replay`)
 
     def shards(self) -> int:
-        """The parts into which the trackers are divided."""
+        """Return the number of parts into which the trackers are divided."""
         return self._index.shards()
 
     def shard(self, number: int) -> list[Source]:
-        """The trackers of one part. A src stays in its part, whatever comes and goes meanwhile."""
+        """Return the trackers of one part. A src stays in its part."""
         return self._index.values(number)
 
-    def own(self, src: bytes) -> LocalIdentity | None:
-        """What is known of an identity of ours; None for any other."""
+    def local_identity(self, src: bytes) -> LocalIdentity | None:
         return self._own.get(src)
 
-    def own_srcs(self) -> list[bytes]:
-        """All identities of ours."""
+    def local_srcs(self) -> list[bytes]:
         return list(self._own)
 
     def restore(
         self, src: bytes, seqs: tuple[int, int, int, int, int], heard: float, rank: float, now: float
     ) -> Source:
-        """A tracker as it was at that time, in place of the one that there may be; ``seqs`` are its first and last one,
-        what is absent and what is missing, and its epoch. `settle` must follow."""
+        """Replace or add a tracker as it was at a time; ``seqs`` are first, last, absent, missing and epoch. `settle`
+        must follow."""
         first, last, absent, missing, epoch = seqs
-        source = self._roster.get(src)
+        source = self._lru.get(src)
         if source is None:
             source = self.start(src, last, heard)
         if source.missing:
@@ -442,37 +429,37 @@ class TrackerTable:
         return source
 
     def _open_gap_for_all(self, source: Source, now: float) -> None:
-        """One gap for all that is missing of a source."""
+        """Open one gap for all that is missing of a source."""
         missing = source.missing
         if missing:
             low, high = missing.bit_length() - 1, (missing & -missing).bit_length() - 1
             self._open_gap(source, source.last - low, source.last - high, now)
 
-    def restore_own(self, src: bytes, until: float, first: int, beyond: int) -> None:
-        """An identity under which we gave the seqs from ``first`` up to ``beyond`` before we were started. It is ours
-        until then, or for as long as it is claimed."""
+    def restore_own(self, src: bytes, until: float, first: int, following: int) -> None:
+        """Restore a local identity under which the daemon before used the seqs from ``first`` up to ``following``. It
+        expires then, unless it is claimed."""
         own = self._own.get(src)
         if own is None:
             own = self._own[src] = LocalIdentity()
             self.release(src, until)
         if own.next:
-            first, beyond = min(first, own.first), max(beyond, own.next)
-        own.first, own.next = first, beyond
+            first, following = min(first, own.first), max(following, own.next)
+        own.first, own.next = first, following
 
     def drop(self, src: bytes) -> None:
-        """Give a tracker up of which we know that it was given up before; nobody counts it twice."""
-        source = self._roster.get(src)
+        """Remove a tracker without counting it as expired."""
+        source = self._lru.get(src)
         if source is not None:
             self._remove(source)
 
     def pass_time(self, now: float) -> None:
-        """Gaps become losses, all that are due."""
+        """Count all due gaps as losses."""
         while self._gaps and self._gaps[0][0] <= now:
             self._close_gap()
 
     def settle(self, now: float) -> None:
-        """After all was restored: everybody in line, and a last chance for what is missing."""
-        self._roster.put_in_order()
+        """Finish a replay: order the trackers, and give missing seqs the horizon's time from now."""
+        self._lru.sort()
         self._gaps.clear()
-        for source in self._roster.oldest_first():
+        for source in self._lru.oldest_first():
             self._open_gap_for_all(source, now)

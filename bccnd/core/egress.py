@@ -1,8 +1,8 @@
-"""The way out: a local message -> a datagram.
+"""Builds datagrams from local messages: identity, seq and signature.
 
-Law: one counter per identity, starting at the clock in microseconds, so that a restart of a program or of the
-daemon is never taken for staleness; nothing longer than the protocol's ceiling leaves. Source: BCCN, SEQUENCE
-NUMBERS AND DEDUP and "Working datagram size limit".
+Invariant: each identity has one counter, which starts at the clock in microseconds, so that receivers never take a
+restart of a program or daemon for old seqs; no datagram exceeds the protocol's ceiling. Source: BCCN, SEQUENCE NUMBERS
+AND DEDUP and "Working datagram size limit".
 """
 
 from __future__ import annotations
@@ -15,41 +15,40 @@ from bccnd.core.identity import PERL_TOKEN_BYTES
 from bccnd.core.integrity import IntegrityChecker
 from bccnd.errors import BadDatagram, BadMessage
 
-#: seconds for which the broadcasts of a client that has left are still known as ours; links may bring them late
+#: seconds for which a released identity stays local: links may bring its broadcasts late
 LINGER: Final = LINK_PATIENCE
 
-
-#: what the Perl module takes in a channel; the signs of the other forms are no part of one
+#: bytes that the Perl module accepts in a channel; the signs of the other forms are no part of one
 _PERL_BYTES: Final = PERL_TOKEN_BYTES + b"/?"
 
 
-class _Speaker:
-    """An identity in use: how many clients speak under it, whether it has a seq yet, and what was given so far."""
+class _SeqCounter:
+    """The seqs of an identity in use: its number of clients, whether it has a seq yet, and those used."""
 
-    __slots__ = ("begun", "own", "users")
+    __slots__ = ("own", "started", "users")
 
     def __init__(self, own: LocalIdentity) -> None:
         self.users = 1
-        self.begun = False
+        self.started = False
         self.own = own
 
     def next(self, clock_us: int) -> int:
-        """The seq to give next."""
-        # A clock that was set back while nobody spoke under this name must not lead back either.
-        return self.own.next if self.begun else max(self.own.next, clock_us)
+        """Return the next seq."""
+        # The clock may have been set back since the identity was last used.
+        return self.own.next if self.started else max(self.own.next, clock_us)
 
-    def go_on(self, seq: int, first: int | None = None) -> None:
-        """Give this one next; ``first`` is the first that was given, if none was before."""
-        if not self.begun:
-            self.begun = True
+    def advance(self, seq: int, first: int | None = None) -> None:
+        """Use ``seq`` next; ``first`` is the first one used, if there was none before."""
+        if not self.started:
+            self.started = True
             if not self.own.next:
                 self.own.first = seq if first is None else first
         self.own.next = seq
 
 
 class Egress:
-    """Gives local messages their sender, seq and check. ``perl_safe`` refuses plain channels that the Perl module
-    would discard."""
+    """Gives local messages their src, seq and sum. ``perl_safe`` refuses plain channels that the Perl module would
+    discard."""
 
     def __init__(
         self,
@@ -63,63 +62,62 @@ class Egress:
         self._sources = sources
         self._ceiling = ceiling
         self._perl_safe = perl_safe
-        self._speakers: dict[bytes, _Speaker] = {}
+        self._counters: dict[bytes, _SeqCounter] = {}
 
     def open(self, identity: bytes) -> None:
-        """One more client speaks under this identity."""
-        speaker = self._speakers.get(identity)
-        if speaker is None:
-            self._speakers[identity] = _Speaker(self._sources.claim(identity))
+        """Register a client under an identity."""
+        counter = self._counters.get(identity)
+        if counter is None:
+            self._counters[identity] = _SeqCounter(self._sources.claim(identity))
         else:
-            speaker.users += 1
+            counter.users += 1
 
     def close(self, identity: bytes, now: float) -> None:
-        """One client less; the last one takes the counter with it."""
-        speaker = self._speakers[identity]
-        speaker.users -= 1
-        if not speaker.users:
-            del self._speakers[identity]
+        """Unregister a client; the last one releases the identity."""
+        counter = self._counters[identity]
+        counter.users -= 1
+        if not counter.users:
+            del self._counters[identity]
             self._sources.release(identity, now + LINGER)
 
     def next_seq(self, identity: bytes) -> int:
-        """The seq that is given next under an identity; 0 where none was given, or nobody speaks under it."""
-        speaker = self._speakers.get(identity)
-        return speaker.own.next if speaker is not None and speaker.begun else 0
+        """Return the next seq of an identity; 0 if none was used, or it has no clients."""
+        counter = self._counters.get(identity)
+        return counter.own.next if counter is not None and counter.started else 0
 
-    def begin(self, identity: bytes, clock_us: int) -> int:
-        """The seq that is given next under an open identity, decided now if it was not before."""
-        speaker = self._speakers[identity]
-        seq = speaker.next(clock_us)
-        speaker.go_on(seq)
+    def fix_seq(self, identity: bytes, clock_us: int) -> int:
+        """Return the next seq of an open identity, choosing it now if there was none."""
+        counter = self._counters[identity]
+        seq = counter.next(clock_us)
+        counter.advance(seq)
         return seq
 
     def resume(self, identity: bytes, seq: int) -> None:
-        """Go on with this seq, at least, under an open identity that was in use before we were."""
-        speaker = self._speakers[identity]
+        """Continue at ``seq`` or above under an open identity that the daemon before used."""
+        counter = self._counters[identity]
         if seq:
-            # All that comes in below it was given by the daemon before us.
-            speaker.own.first = 0
-            speaker.own.next = max(speaker.own.next, seq) if speaker.begun else seq
-            speaker.begun = True
+            # The daemon before used all seqs below it.
+            counter.own.first = 0
+            counter.own.next = max(counter.own.next, seq) if counter.started else seq
+            counter.started = True
 
     def emit(self, identity: bytes, chan: bytes, payload: bytes, clock_us: int) -> tuple[int, bytes]:
-        """The seq and the datagram for a message of an open identity; ``clock_us`` is the wall clock in microseconds.
+        """Return the seq and datagram of a message; ``clock_us`` is the wall clock in microseconds.
 
-        Raises BadMessage: bad_channel, bad_target, not_perl_safe, no_signing_key, too_long. A message that is refused
-        uses up no seq.
+        Raises BadMessage: bad_channel, bad_target, not_perl_safe, no_signing_key, too_long; then no seq is used.
         """
         try:
             bccn1.check_chan(chan)
         except BadDatagram as bad:
             raise BadMessage(bad.reason, bad.detail) from None
         if self._perl_safe and chan.translate(None, _PERL_BYTES) and not chan.startswith(b"!"):
-            raise BadMessage("not_perl_safe", "the Perl module would discard this channel")
-        speaker = self._speakers[identity]
-        seq = speaker.next(clock_us)
+            raise BadMessage("not_perl_safe", "the Perl module discards this channel")
+        counter = self._counters[identity]
+        seq = counter.next(clock_us)
         body = bccn1.build_body(identity, seq, chan, payload)
-        # A body beyond the ceiling is not worth a sum.
+        # A body beyond the ceiling needs no sum.
         datagram = bccn1.build(body, self.checker.sign(body)) if len(body) <= self._ceiling else body
         if len(datagram) > self._ceiling:
             raise BadMessage("too_long", f"more than {self._ceiling} bytes as a datagram")
-        speaker.go_on(seq + 1, seq)
+        counter.advance(seq + 1, seq)
         return seq, datagram

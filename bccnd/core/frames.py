@@ -1,7 +1,7 @@
-"""Frames of the local bus <-> bytes: SUB, UNSUB, MSG and CMSG, one to a packet; and MSGS, many MSG in one packet.
+"""Builds and parses frames of the local bus: SUB, UNSUB, MSG and CMSG, and batches of MSG (MSGS).
 
-Law: a packet is one whole frame, or a batch of whole frames, or it is refused; a NUL ends the key, and what follows is
-the payload, byte for byte. Source: sbus, "Protocol"; batches are ours, and only the daemon sends them.
+A packet is one frame or one batch. A NUL ends the key; the rest is the payload. Source: sbus, "Protocol"; batches are
+an extension, sent only by the daemon.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ UNSUB: Final = b"UNSUB"
 MSG: Final = b"MSG"
 CMSG: Final = b"CMSG"
 _VERBS: Final = frozenset((SUB, UNSUB, MSG, CMSG))
-#: the verb of a batch, which is no frame itself and is never sent to the daemon
+#: the verb of a batch
 MSGS: Final = b"MSGS"
 
-#: the largest packet of the bus: what the sbus library reserves for one
+#: the largest packet of the bus: the buffer size of the sbus library
 MAX_PACKET: Final = 409_600
-#: the largest batch that the daemon makes; a message that is larger alone comes as it is
+#: the largest batch; a larger message is sent as a frame of its own
 MAX_BATCH: Final = 65_536
-#: where the daemon and its clients meet unless they are told otherwise
+#: default path of the bus socket
 DEFAULT_SOCKET: Final = "/run/bccnd/bus.sock"
 
-#: keys of control messages, as they stand on the wire
+#: keys of control messages
 CRED_WHOAMI: Final = b"!/cred/whoami"
 WHOAMI: Final = b"!/bccn/whoami"
 SYNC: Final = b"!/bccn/sync"
@@ -41,36 +41,36 @@ LOCAL_OFF: Final = b"!/bccn/local/off"
 STATS: Final = b"!/bccn/stats"
 TAG: Final = b"!/bccn/tag"
 TRACE: Final = b"!/bccn/trace"
-#: which clients and gateways the messages of a channel go to, and by which patterns; the payload is the channel
+#: request: the clients and gateways that receive a channel, and by which patterns; the payload is the channel
 RECEIVERS: Final = b"!/bccn/receivers"
-#: in another dialect from now on; the payload is its name, and nothing is subscribed to yet
+#: request: change the dialect, before any subscription; the payload is its name
 DIALECT: Final = b"!/bccn/dialect"
-#: how a gateway is, told by itself; the payload is JSON
+#: status reported by a gateway, as JSON
 GATEWAY: Final = b"!/bccn/gateway"
-#: what a recorder does not keep, told by itself; the payload is JSON
+#: report of a recorder, as JSON
 RECORDER: Final = b"!/bccn/recorder"
 ECHO: Final = b"echo/"
 SOFT: Final = b"blocking/soft/"
 HARD: Final = b"blocking/hard/"
 ORDER: Final = b"order/"
-#: before the name of a verdict: the datagrams that were given it
+#: before the name of a verdict: the datagrams that got it
 TAP: Final = b"!/tap/"
-#: datagrams that pass from here to other segments and from there to us, for gateways
+#: datagrams to and from other segments, for gateways
 LINK: Final = b"!/link/"
-#: the same without what links have brought, for who has but one of them
+#: the same without datagrams from links, for gateways with a single link
 LINK_HERE: Final = b"!/link/here"
-#: gateways whose peers bring datagrams, which are counted under these names as if they were segments
+#: gateways that bring datagrams; their names are used like those of segments in counters
 LINKS: Final = ("nng",)
-#: before a src: messages on these keys say that it is ``alive``, ``silent`` or ``dead``
+#: before a src: messages on these keys are ``alive``, ``silent`` or ``dead``
 LIVENESS: Final = b"!/bccn/liveness/"
 
-#: lengths as they stand before the frames of a batch; those of nearly all messages are made once
+#: lengths before the frames of a batch; those of most messages are precomputed
 _LENGTH: Final = struct.Struct("<I")
 _LENGTHS: Final = tuple(map(_LENGTH.pack, range(2048)))
 
 
 def read(packet: bytes) -> tuple[bytes, bytes, bytes]:
-    """Split a packet into verb, key and payload; the payload of SUB and UNSUB is ignored by the bus.
+    """Split a packet into verb, key and payload; the bus ignores the payload of SUB and UNSUB.
 
     Raises BadFrame: empty, unknown_verb, no_payload (a MSG without the NUL behind its key).
     """
@@ -90,12 +90,12 @@ def message(key: bytes, payload: bytes) -> bytes:
 
 
 def control(key: bytes, payload: bytes) -> bytes:
-    """A control message; the daemon's own always carry the NUL, even before an empty payload."""
+    """Build a control message from the daemon, which always has the NUL."""
     return b"CMSG %b\0%b" % (key, payload)
 
 
 def request(key: bytes, payload: bytes | None = None) -> bytes:
-    """A control message from a client, which may have no payload at all."""
+    """Build a control message from a client, which may have no NUL and payload."""
     return b"CMSG %b" % key if payload is None else control(key, payload)
 
 
@@ -108,28 +108,28 @@ def unsubscribe(pattern: bytes) -> bytes:
 
 
 def error(reason: str, key: bytes) -> bytes:
-    """What a client is told about a frame of its own: one word, a blank, and the key or pattern it is about."""
+    """Build an error reply: the reason, a blank, and the key or pattern."""
     return control(ERROR, b"%b %b" % (reason.encode("ascii"), key))
 
 
 def gap(lost: int) -> bytes:
-    """What a slow client is told in place of the messages it lost."""
+    """Build the frame that replaces messages that a slow client lost."""
     return control(GAP, b"%d" % lost)
 
 
 def meta(src: bytes, seq: int, received_ns: int, peer: str) -> bytes:
-    """What precedes the payload for clients with meta on: ``<src>:<seq>:<received_ns>:<peer>|``."""
+    """Build what precedes the payload for clients with meta on: ``<src>:<seq>:<received_ns>:<peer>|``."""
     return b"%b:%d:%d:%b|" % (src, seq, received_ns, peer.encode("ascii", "backslashreplace"))
 
 
 def read_meta(payload: bytes) -> tuple[bytes, int, int, str, bytes]:
-    """Take `meta` off a payload again: src, seq, received_ns, peer, the payload itself. Raises BadFrame: no_meta."""
+    """Split a payload with `meta` into src, seq, received_ns, peer and payload. Raises BadFrame: no_meta."""
     src, seq, received_ns, peer, rest = _read_head(payload, "no_meta")
     return src, seq, received_ns, peer.decode("ascii", "replace"), rest
 
 
 def _read_head(payload: bytes, reason: str) -> tuple[bytes, int, int, bytes, bytes]:
-    """A name, two numbers, another name, and what follows the bar."""
+    """Split ``<name>:<number>:<number>:<name>|<rest>``."""
     head, bar, rest = payload.partition(b"|")
     fields = head.split(b":", 3)
     if not bar or len(fields) != 4:
@@ -141,13 +141,13 @@ def _read_head(payload: bytes, reason: str) -> tuple[bytes, int, int, bytes, byt
 
 
 def tapped(verdict: str, segment: str, epoch: int, received_ns: int, peer: str, datagram: bytes) -> bytes:
-    """What the tap tells of a datagram: ``!/tap/<verdict>``, ``<segment>:<epoch>:<received_ns>:<peer>|<datagram>``."""
+    """Build a message of the tap: ``!/tap/<verdict>``, ``<segment>:<epoch>:<received_ns>:<peer>|<datagram>``."""
     head = f"MSG !/tap/{verdict}\0{segment}:{epoch}:{received_ns}:{peer}|"
     return head.encode("utf-8", "replace") + datagram
 
 
 def read_tapped(key: bytes, payload: bytes) -> tuple[str, str, int, int, str, bytes]:
-    """Take apart what `tapped` made: verdict, segment, epoch, received_ns, peer, datagram. Raises BadFrame: no_tap."""
+    """Split a message of the tap into verdict, segment, epoch, received_ns, peer, datagram. Raises BadFrame: no_tap."""
     if not key.startswith(TAP):
         raise BadFrame("no_tap")
     segment, epoch, received_ns, peer, datagram = _read_head(payload, "no_tap")
@@ -155,37 +155,37 @@ def read_tapped(key: bytes, payload: bytes) -> tuple[str, str, int, int, str, by
     return verdict, name, epoch, received_ns, address, datagram
 
 
-def passed(way: int, datagram: bytes) -> bytes:
-    """A datagram that was accepted here and goes to the links, but for the ``way`` it came by; 0: by none of them."""
-    return message(LINK, b"%d|%b" % (way, datagram))
+def forwarded(origin: int, datagram: bytes) -> bytes:
+    """Build a message for links: an accepted datagram, and the link peer that it came from (0: none)."""
+    return message(LINK, b"%d|%b" % (origin, datagram))
 
 
-def read_passed(payload: bytes) -> tuple[int, bytes]:
-    """Take the payload of `passed` apart: way, datagram. Raises BadFrame: no_link."""
+def read_forwarded(payload: bytes) -> tuple[int, bytes]:
+    """Split the payload of `forwarded` into origin and datagram. Raises BadFrame: no_link."""
     digits, bar, datagram = payload.partition(b"|")
     if not bar or not digits.isdigit() or len(digits) > 20:
         raise BadFrame("no_link")
     return int(digits), datagram
 
 
-def arrived(link: str, way: int, received_ns: int, peer: str, datagram: bytes) -> bytes:
-    """A datagram that a link has brought, as its gateway tells it: the link's name, the ``way`` within it (above 0),
-    when it came (nanoseconds, wall clock), and from where (``address:port``)."""
-    head = f"{link}:{way}:{received_ns}:{peer}|"
+def arrived(link: str, origin: int, received_ns: int, peer: str, datagram: bytes) -> bytes:
+    """Build a gateway's message about a datagram from a link: the gateway's name, the link peer (above 0), when it
+    arrived (wall clock, nanoseconds), and its sender (``address:port``)."""
+    head = f"{link}:{origin}:{received_ns}:{peer}|"
     return message(LINK, head.encode("ascii") + datagram)
 
 
 def read_arrived(payload: bytes) -> tuple[str, int, int, str, bytes]:
-    """Take the payload of `arrived` apart. Raises BadFrame: no_link."""
-    link, way, received_ns, peer, datagram = _read_head(payload, "no_link")
-    if not way or not link.isalnum():
+    """Split the payload of `arrived`. Raises BadFrame: no_link."""
+    link, origin, received_ns, peer, datagram = _read_head(payload, "no_link")
+    if not origin or not link.isalnum():
         raise BadFrame("no_link")
-    return link.decode("ascii", "replace"), way, received_ns, peer.decode("ascii", "replace"), datagram
+    return link.decode("ascii", "replace"), origin, received_ns, peer.decode("ascii", "replace"), datagram
 
 
 def batch(messages: list[bytes]) -> bytes:
-    """Messages, one or more, as one packet: ``MSGS <n>``, a NUL, and before each its length in four bytes, the lowest
-    first."""
+    """Build a batch of one or more messages: ``MSGS <n>``, a NUL, and each message behind its length (4 bytes, little
+    endian)."""
     count = len(messages)
     if count == 1:
         size = len(messages[0])
@@ -197,10 +197,10 @@ def batch(messages: list[bytes]) -> bytes:
 
 
 def read_batch(packet: bytes) -> list[bytes]:
-    """The messages that `batch` made one packet of, each a whole frame.
+    """Split a batch into its messages.
 
-    Raises BadFrame: no_batch (another verb, or no NUL), bad_count, cut_short, no_message (something in it is no MSG),
-    trailing (more than the count says).
+    Raises BadFrame: no_batch (another verb, or no NUL), bad_count, cut_short, no_message (not a MSG), trailing (bytes
+    after the last message).
     """
     head = packet.find(0)
     if head < 0 or not packet.startswith(b"MSGS "):
@@ -219,7 +219,7 @@ def read_batch(packet: bytes) -> list[bytes]:
             if frame[:4] != b"MSG " or 0 not in frame:
                 raise BadFrame("no_message" if position <= end else "cut_short")
             messages.append(frame)
-    except struct.error:  # not even a length is left
+    except struct.error:
         raise BadFrame("cut_short") from None
     if position != end:
         raise BadFrame("trailing" if position < end else "cut_short")

@@ -24,7 +24,7 @@ cdef class Ingress:
     cdef public TrackerLog tracker_log
     cdef readonly Py_ssize_t ceiling
     cdef public long long max_age_ns
-    cdef public object not_passed
+    cdef public object too_old_for_links
     cdef public list group_messages
     cdef public list group_bytes
     cdef TrackerTable _sources
@@ -33,15 +33,20 @@ cdef class Ingress:
     cdef object _on_heartbeat
     cdef object _on_conflict
     cdef object _on_bug
-    cdef bytes _passed
     cdef dict _relayed
 
     @cython.locals(
-        deliveries=list, tracker_log=TrackerLog, verdicts=list, checker=IntegrityChecker, sources=TrackerTable, known=Index, taps=tuple, links=tuple, accepted=long, number=Py_ssize_t,
+        deliveries=list, tracker_log=TrackerLog, verdicts=list, checker=IntegrityChecker, sources=TrackerTable,
+        known=Index, taps=tuple, links=tuple, accepted=long, number=Py_ssize_t,
         raw=bytes, at=Py_ssize_t, first=Py_ssize_t, second=Py_ssize_t, bar=Py_ssize_t, behind=Py_ssize_t,
         found=longlong, seq=ulonglong, verdict=int, remembered=Route, route=Route, source=Source, src=bytes,
     )
-    cpdef list feed(self, SegmentCounters counters, list datagrams, object peers, double now, object received_ns)
-    cdef int _judge_anew(self, bytes src, object seq, double now, object peers, Py_ssize_t number, bytes raw, Py_ssize_t at) except -100
+    cpdef list feed(
+        self, SegmentCounters counters, list datagrams, object peers, double now, object received_ns, bytes link_head=*,
+        bint from_link=*,
+    )
+    cdef int _judge_parsed(
+        self, bytes src, object seq, double now, object peers, Py_ssize_t number, bytes raw, Py_ssize_t at, bint from_link
+    ) except -100
     cdef bint _came_back(self, bytes raw) except -1
     cdef _count_groups(self, tuple groups, Py_ssize_t size)

@@ -1,56 +1,53 @@
-"""Heartbeats: who is alive, who has fallen silent, who is dead.
+"""Liveness of sources that send heartbeats: alive, silent or dead.
 
-Law: who has once sent a heartbeat (a message on ``heartbeat/<src>``) is watched; any accepted datagram of his is a
-sign of life. After half an interval beyond the one that passed without a sign he is silent, after ``dead_after``
-intervals and a half he is dead and his tracker is given up. Silence counts only while we were listening ourselves.
-Source: BCCN, "Heartbeat convention" and SEQUENCE NUMBERS AND DEDUP (expiry).
+A source is watched once it has sent a heartbeat (a message on ``heartbeat/<src>``); any accepted datagram is then a
+sign of life. It is silent after 1.5 intervals without one, and dead after ``dead_after`` intervals and a half, when its
+tracker is removed. Time counts only while this daemon was receiving. Source: BCCN, "Heartbeat convention" and SEQUENCE
+NUMBERS AND DEDUP (expiry).
 
-Watching costs no timer per source: each stands in the list of the tick at which he is to be looked at next.
+A timer wheel lists the sources to check at each tick, so that there is no timer per source.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bccnd.core.dedup import TrackerTable
 from bccnd.core.lru import Source
+from bccnd.core.tracker_log import TrackerLog
 
-if TYPE_CHECKING:
-    from bccnd.core.tracker_log import TrackerLog
-
-#: the channel of a heartbeat is this and the src of its sender
+#: the channel of a heartbeat, before the src of its sender
 HEARTBEAT: Final = b"heartbeat/"
 
-#: not watched: no heartbeat was heard yet
+#: not watched: no heartbeat was received yet
 UNWATCHED: Final = 0
 ALIVE: Final = 1
 SILENT: Final = 2
 DEAD: Final = 3
 STATE_NAMES: Final = ("", "alive", "silent", "dead")
 
-#: seconds between heartbeats for those of whom nothing else is known, where we send none ourselves
+#: seconds between heartbeats of a source whose interval is unknown, if this daemon sends none
 USUAL_INTERVAL: Final = 5.0
-#: intervals without a sign until a source is silent: the one that passed and half of the next
+#: intervals without a sign of life until a source is silent
 PATIENCE: Final = 1.5
-#: how many times longer than expected somebody's own interval may be; beyond it he is not taken at his word
+#: largest interval that is learned from a source, in expected intervals
 MAX_STRETCH: Final = 12.0
-#: width of a tick of the wheel, in seconds
+#: seconds per tick of the timer wheel
 TICK: Final = 0.25
-#: sources looked at per call of `sweep`, so that no call lasts longer than a fraction of a millisecond
+#: sources checked per call of `sweep`, so that a call lasts a fraction of a millisecond
 STEP: Final = 128
-#: seconds between two sweeps from which on we were asleep ourselves, or half an interval where that is shorter
+#: seconds between two sweeps, or half an interval if shorter, from which on this daemon was not receiving
 ASLEEP: Final = 2.0
-#: of the dead, the latest are remembered
+#: the latest deaths are remembered
 MAX_DEAD: Final = 1024
 
 Change = tuple[bytes, int]
 
 
 class Death(NamedTuple):
-    """What is remembered of a dead source: when it was heard last, when its last heartbeat came, and how long after
-    the one before."""
+    """What is remembered of a dead source: when it was last heard, its last heartbeat, and the interval before that."""
 
     heard: float
     beat: float
@@ -59,8 +56,8 @@ class Death(NamedTuple):
 
 @dataclass(frozen=True)
 class LivenessRules:
-    """``interval`` in seconds is what to expect of others; ``keep_dead`` leaves the dead their trackers, so that
-    nothing that they have sent can be replayed."""
+    """``interval`` is the expected one, in seconds; ``keep_dead`` keeps the trackers of dead sources, so that their
+    datagrams cannot be replayed."""
 
     interval: float = USUAL_INTERVAL
     dead_after: int = 3
@@ -69,37 +66,36 @@ class LivenessRules:
 
 
 class Liveness:
-    """Watches the sources that send heartbeats. ``changes`` is for the caller to take away."""
+    """Watches the sources that send heartbeats. The caller empties ``changes``."""
 
     def __init__(self, sources: TrackerTable, rules: LivenessRules, now: float) -> None:
         self._sources = sources
-        #: where it is written down who lives and who does not
         self.tracker_log: TrackerLog | None = None
         self._wheel: dict[int, list[Source]] = {}
         self._tick = int(now / TICK)
         self._entries = 0
         self._swept = now
-        #: silence before this moment is no evidence: we were not listening
+        #: silence before this moment does not count
         self._listening_since = now
-        #: when we took over from those before us, who were listening up to then
+        #: when this daemon took over from the one before
         self._resumed = float("-inf")
         self.changes: list[Change] = []
         #: by src, the latest last
         self.dead: OrderedDict[bytes, Death] = OrderedDict()
         self.silent = 0
         self.deaths = 0
-        #: heartbeats of sources for which there was no room
+        #: heartbeats ignored because too many sources are watched
         self.unwatched = 0
-        #: dead sources that are not listed any more, for want of room
+        #: deaths evicted from `dead`
         self.dead_evicted = 0
         self.configure(rules)
 
     def configure(self, rules: LivenessRules) -> None:
-        """Put other rules in force, for each source when it is looked at next."""
+        """Change the rules, for each source when it is checked next."""
         self.rules = rules
 
-    def beat(self, src: bytes, now: float) -> None:
-        """A heartbeat of a tracked source was accepted."""
+    def on_heartbeat(self, src: bytes, now: float) -> None:
+        """Handle an accepted heartbeat of a tracked source."""
         source = self._sources.get(src)
         if source is None:
             return
@@ -108,18 +104,17 @@ class Liveness:
             self.unwatched += 1
             return
         if self.tracker_log is not None:
-            self.tracker_log.beat(src)
-        self._hear(source, now)
+            self.tracker_log.log_heartbeat(src)
+        self._update_interval(source, now)
         if was != ALIVE:
             self._change(source, ALIVE)
-            if was != SILENT:  # the silent ones stand in the wheel already
+            if was != SILENT:  # silent sources are in the wheel already
                 self._schedule(source, now, now + self._patience(source))
 
-    def _hear(self, source: Source, now: float) -> None:
-        """What a heartbeat tells of who sends it."""
+    def _update_interval(self, source: Source, now: float) -> None:
         if source.state == UNWATCHED:
             source.interval = self.rules.interval
-            # One whose own interval is so long that he seems to die of each has to be learned too.
+            # Also learns an interval that is so long that the source dies between heartbeats.
             before = self.dead.pop(source.src, None)
             if before is not None:
                 source.gap = before.gap
@@ -129,10 +124,10 @@ class Liveness:
         source.beat = now
 
     def _learn(self, source: Source, gap: float) -> None:
-        """Two gaps in a row that agree are his own interval; one alone may be a heartbeat that was lost. An interval
-        shorter than expected changes nothing: he is given the time that everyone has."""
+        """Learn an interval from two gaps in a row that agree; one alone may be due to a lost heartbeat. An interval
+        shorter than expected is ignored."""
         expected = self.rules.interval
-        if gap <= 0:  # they waited for us and came all at once
+        if gap <= 0:  # they were queued and arrived at once
             return
         if abs(gap - source.gap) <= 0.25 * gap:
             source.interval = min(max(expected, (gap + source.gap) / 2), expected * MAX_STRETCH)
@@ -140,11 +135,11 @@ class Liveness:
 
     @staticmethod
     def _patience(source: Source) -> float:
-        """How long without a sign until he is silent."""
+        """Return the seconds without a sign of life until a source is silent."""
         return PATIENCE * source.interval
 
     def _schedule(self, source: Source, now: float, when: float) -> None:
-        """Look at him then, or earlier: his interval may become the expected one at any time."""
+        """Check a source at ``when`` or earlier, since its interval may become the expected one."""
         when = min(when, now + PATIENCE * self.rules.interval)
         self._wheel.setdefault(max(int(when / TICK), self._tick) + 1, []).append(source)
         self._entries += 1
@@ -154,32 +149,31 @@ class Liveness:
         source.state = state
         self.changes.append((source.src, state))
 
-    def _turn(self, source: Source, state: int) -> None:
-        """It was not a heartbeat that has changed him."""
+    def _change_and_log(self, source: Source, state: int) -> None:
         self._change(source, state)
         if self.tracker_log is not None:
-            self.tracker_log.state(source.src, state)
+            self.tracker_log.log_state(source.src, state)
 
     def sweep(self, now: float) -> bool:
-        """Let time pass; True when there is more to be looked at now. Cheap; call it often."""
+        """Check the sources that are due; True if more are due now. Cheap; call it often."""
         if now - self._swept > min(ASLEEP, max(2 * TICK, self.rules.interval / 2)):
             self._listening_since = now
         self._swept = now
         last = int(now / TICK)
-        looked_at = 0
+        checked = 0
         while self._tick <= last:
             due = self._wheel.get(self._tick)
             while due:
-                if looked_at >= STEP:
+                if checked >= STEP:
                     return True
-                looked_at += 1
+                checked += 1
                 self._entries -= 1
-                self._look_at(due.pop(), now)
+                self._check(due.pop(), now)
             self._wheel.pop(self._tick, None)
             self._tick += 1
         return False
 
-    def _look_at(self, source: Source, now: float) -> None:
+    def _check(self, source: Source, now: float) -> None:
         if self._sources.get(source.src) is not source:  # evicted or expired in the meantime
             self.silent -= source.state == SILENT
             return
@@ -188,14 +182,14 @@ class Liveness:
         quiet = now - sign
         death = (self.rules.dead_after + 0.5) * source.interval
         if quiet < self._patience(source):
-            # Who was silent before we were started anew still is, and nobody need be told otherwise.
+            # A source that was silent before a restart stays so until it is heard.
             if source.state != ALIVE and (source.heard >= self._resumed or self._resumed != self._listening_since):
-                self._turn(source, ALIVE)
+                self._change_and_log(source, ALIVE)
             self._schedule(source, now, sign + self._patience(source))
         elif quiet < death:
             if source.state != SILENT:
-                self._turn(source, SILENT)
-            # Looked at before his time is over, because other messages than heartbeats bring him back as well.
+                self._change_and_log(source, SILENT)
+            # Checked early, because messages other than heartbeats make it alive again too.
             self._schedule(source, now, min(sign + death, now + source.interval / 2))
         else:
             self._die(source)
@@ -204,47 +198,44 @@ class Liveness:
         self._change(source, DEAD)
         self.deaths += 1
         death = Death(source.heard, source.beat, source.gap)
-        self._bury(source.src, death)
+        self._remember_death(source.src, death)
         if self.tracker_log is not None:
-            self.tracker_log.dead(source.src, death)
+            self.tracker_log.log_death(source.src, *death)
         if self.rules.keep_dead:
             source.state = UNWATCHED
         else:
             self._sources.forget(source)
 
-    def _bury(self, src: bytes, death: Death) -> None:
+    def _remember_death(self, src: bytes, death: Death) -> None:
         self.dead[src] = death
         self.dead.move_to_end(src)
         if len(self.dead) > MAX_DEAD:
             self.dead.popitem(last=False)
             self.dead_evicted += 1
 
-    # -- what comes back from the annals; nobody is told of it, as all was told before
+    # -- replay of the tracker log, which reports no changes
 
-    def restore_beat(self, src: bytes, when: float) -> None:
-        """He sent a heartbeat then."""
+    def restore_heartbeat(self, src: bytes, when: float) -> None:
         source = self._sources.get(src)
-        if source is None:  # somebody else spoke under what is a name of ours by now
+        if source is None:  # it is a local identity by now
             self.dead.pop(src, None)
         else:
-            self._hear(source, when)
+            self._update_interval(source, when)
             source.state = ALIVE
 
     def restore_state(self, src: bytes, state: int) -> None:
-        """He fell silent, or came back."""
         source = self._sources.get(src)
         if source is not None and source.state != UNWATCHED:
             source.state = state
 
     def restore_death(self, src: bytes, death: Death) -> None:
-        """He died."""
         source = self._sources.get(src)
         if source is not None:
             source.state = UNWATCHED
-        self._bury(src, death)
+        self._remember_death(src, death)
 
     def settle(self, now: float) -> None:
-        """After all was restored: who is watched is looked at in due time, and silence counts from now on."""
+        """Finish a replay: schedule the watched sources; silence counts from now on."""
         self._tick = int(now / TICK)
         self._swept = self._listening_since = self._resumed = now
         for shard in range(self._sources.shards()):

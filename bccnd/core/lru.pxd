@@ -6,13 +6,12 @@ cdef class Source:
     cdef readonly bytes src
     cdef public unsigned long long first
     cdef public unsigned long long last
-    # One bit for each of `sanity` seqs: any integer.
+    # one bit for each of `sanity` seqs
     cdef public object absent
     cdef public object missing
     cdef public double heard
     cdef public double rank
     cdef public double beat
-    # Seconds between two heartbeats: to a ten-millionth of them.
     cdef public float gap
     cdef public float interval
     cdef public int epoch
@@ -32,6 +31,6 @@ cdef class LruTable:
     cdef _link(self, Source source)
     cdef _unlink(self, Source source)
     @cython.locals(new=Source, old=Source, end=Source, alive=Py_ssize_t, silent=Py_ssize_t)
-    cpdef Py_ssize_t heard_since(self, double since, double lag)
+    cpdef Py_ssize_t count_heard_since(self, double since, double lag)
     @cython.locals(source=Source)
-    cpdef put_in_order(self)
+    cpdef sort(self)

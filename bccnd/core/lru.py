@@ -1,7 +1,7 @@
-"""Who is tracked: found by src, and in line by when they were last heard.
+"""LRU table of tracked sources, by src and by when they were last heard.
 
-Law: no call takes longer the more are tracked: the index is one of many small dictionaries, and each source knows its
-neighbours in line itself.
+Invariant: no call takes longer with more sources: the index consists of many small dictionaries, and the order is a
+linked list.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ _rank = attrgetter("rank")
 
 
 class Source:
-    """What is known of one src.
+    """The tracker of one src.
 
-    Bit i of ``absent`` stands for the seq ``last - i``, not seen so far; ``missing`` holds those of them that are
-    neither lost nor older than what was first heard. ``rank`` is when its place in line is due for a change. ``beat``,
-    ``gap``, ``interval`` and ``state`` are what liveness.py keeps of those that send heartbeats; kept here, they cost
-    next to nothing and go when the tracker goes. ``older`` and ``newer`` are the neighbours in line.
+    Bit i of ``absent`` is set if the seq ``last - i`` was not seen; ``missing`` has those that are neither lost nor
+    before ``first``. ``rank`` is when its place in the order is due for an update. ``beat``, ``gap``, ``interval`` and
+    ``state`` belong to liveness.py. ``older`` and ``newer`` are the neighbours in the order.
     """
 
     __slots__ = (
@@ -44,12 +43,12 @@ class Source:
 
 
 class LruTable:
-    """All sources, in line from the one silent for longest to the one heard last."""
+    """All sources, from the one silent for longest to the one heard last."""
 
     def __init__(self, expected: int) -> None:
-        """``expected`` is about how many there may be."""
+        """``expected`` is the approximate number of sources."""
         self.index = Index(expected)
-        #: stands between the two ends of the line
+        #: sentinel between the two ends of the list
         self._end = Source(b"", 0, 0.0)
 
     def __len__(self) -> int:
@@ -60,19 +59,18 @@ class LruTable:
         return found
 
     def add(self, source: Source) -> None:
-        """A source that is not there yet; it comes to the new end of the line."""
+        """Add a new source as the newest."""
         self.index.put(source.src, source)
         self._link(source)
 
     def remove(self, source: Source) -> None:
         self.index.pop(source.src)
         self._unlink(source)
-        # Nobody is kept alive by whom he once stood beside, nor by himself: it would take the collector to free him,
-        # which does not look at what is old.
+        # Reference cycles would be freed only by the collector, which skips old objects.
         source.older = source.newer = self._end
 
     def touch(self, source: Source) -> None:
-        """It was just heard: to the new end of the line."""
+        """Make a source the newest."""
         self._unlink(source)
         self._link(source)
 
@@ -86,17 +84,17 @@ class LruTable:
         older, newer = source.older, source.newer
         older.newer, newer.older = newer, older
 
-    def put_in_order(self) -> None:
-        """The line anew, by ``rank``; those of the same rank stay as they stand."""
+    def sort(self) -> None:
+        """Order the sources by ``rank``; the sort is stable."""
         line = sorted(self.oldest_first(), key=_rank)
         self._end.older = self._end.newer = self._end
         for source in line:
             self._link(source)
 
-    def heard_since(self, since: float, lag: float) -> int:
-        """How many were heard since then; places in line lag behind by up to so many seconds.
+    def count_heard_since(self, since: float, lag: float) -> int:
+        """Count the sources heard since a time; the order lags by up to ``lag`` seconds.
 
-        Counted from both ends of the line at once, as usually nearly all of them are alive or nearly none.
+        Counts from both ends at once, since usually nearly all sources are alive, or nearly none.
         """
         alive = silent = 0
         new, old = self._end.older, self._end.newer
@@ -114,19 +112,19 @@ class LruTable:
 
     @property
     def oldest(self) -> Source | None:
-        """The one silent for longest."""
+        """The source silent for longest."""
         source = self._end.newer
         return source if source is not self._end else None
 
     def oldest_first(self) -> Iterator[Source]:
-        """All of them, the one silent for longest first; the line must not change meanwhile."""
+        """Iterate from the oldest; the order must not change meanwhile."""
         source = self._end.newer
         while source is not self._end:
             yield source
             source = source.newer
 
     def newest_first(self) -> Iterator[Source]:
-        """All of them, the one heard last first; the line must not change meanwhile."""
+        """Iterate from the newest; the order must not change meanwhile."""
         source = self._end.older
         while source is not self._end:
             yield source

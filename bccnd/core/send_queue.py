@@ -143,7 +143,7 @@ class SendQueue:
             self.add_gap()
 
     def apply_record(self, kind: int, number: int, frame: bytes) -> None:
-        """Apply a record of `core.client_records`. Raises IndexError for one that cannot follow what was applied before."""
+        """Apply a record of client_records.py. Raises IndexError for one that cannot follow the previous ones."""
         if kind == client_records.PUT:
             self.put(frame)
         elif kind == client_records.LOST:

@@ -1,8 +1,8 @@
 """Ed25519 signatures: `sig=<128 lowercase hex digits>` over the body.
 
-Law: a public key speaks for the sources below its prefix and for nobody else; of several prefixes the longest
-decides alone, so that a key for all of a host cannot speak for a program that has a key of its own. Source: BCCN,
-"HMAC" (other algorithms) and "Src composition".
+Invariant: a public key is valid only for sources below its prefix; of several prefixes only the longest counts, so that
+the key of a host is not valid for a program with its own key. Source: BCCN, "HMAC" (other algorithms) and "Src
+composition".
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from bccnd.core.algorithms import Algorithm, KeyUse, fingerprint
 from bccnd.core.bccn1 import MAX_SRC
-from bccnd.core.integrity import Algorithm, KeyUse, fingerprint
 from bccnd.core.targets import prefixes
 from bccnd.errors import BadMessage
 
@@ -32,17 +32,17 @@ _HEX: Final = b"0123456789abcdef"
 
 
 class Signatures(Algorithm):
-    """Verifies by the public keys of the longest prefix of the src, and signs with one private key, if there is one.
+    """Verifies with the public keys of the longest matching src prefix; signs with the private key, if there is one.
 
-    A prefix counts by whole tokens, as a directed target does: ``relay01`` speaks for ``relay01`` and
-    ``relay01/cardsys/7``, not for ``relay012``. The empty prefix speaks for whoever has no key of his own.
+    A prefix matches whole tokens: ``relay01`` matches ``relay01`` and ``relay01/cardsys/7``, not ``relay012``. The
+    empty prefix matches all.
     """
 
     name = b"sig"
-    repeatable = False
+    symmetric = False
 
     def __init__(self, signers: Mapping[bytes, Sequence[bytes]], private: bytes | None = None) -> None:
-        """The keys are PEM. Raises ValueError for what is no Ed25519 key, or a private key with a passphrase."""
+        """The keys are PEM. Raises ValueError for anything but Ed25519, and for a private key with a passphrase."""
         super().__init__()
         self._keys = {
             prefix: tuple((public_key(pem), fingerprint_of(pem)) for pem in pems) for prefix, pems in signers.items()
@@ -52,9 +52,9 @@ class Signatures(Algorithm):
         self._verified = dict.fromkeys((name for keys in self._keys.values() for _, name in keys), 0)
 
     def sum(self, body: bytes) -> bytes:
-        """The signature of a body. Raises BadMessage: no_signing_key."""
+        """Return the signature of a body. Raises BadMessage: no_signing_key."""
         if self._private is None:
-            raise BadMessage("no_signing_key", "there is no private key here to sign with")
+            raise BadMessage("no_signing_key", "there is no private key to sign with")
         return hexlify(self._private.sign(body))
 
     def fits(self, total: bytes, body: bytes) -> bool | None:
@@ -88,7 +88,7 @@ class Signatures(Algorithm):
 
 
 def _verify(key: Ed25519PublicKey, total: bytes, body: bytes) -> bool:
-    # One signature has one spelling, so that nobody can make a second datagram out of it.
+    # A signature has one spelling, so that it cannot be turned into a second datagram.
     if len(total) != _DIGITS or total.translate(None, _HEX):
         return False
     try:
@@ -99,37 +99,37 @@ def _verify(key: Ed25519PublicKey, total: bytes, body: bytes) -> bool:
 
 
 def private_key(pem: bytes) -> Ed25519PrivateKey:
-    """Raises ValueError, whose text says what stands there instead."""
+    """Load a key. Raises ValueError with the reason."""
     try:
         key = load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ValueError("no private key (PEM, without a passphrase)") from error
+        raise ValueError("not a private key in PEM without a passphrase") from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise ValueError("a private key that is not Ed25519")
+        raise ValueError("the private key is not Ed25519")
     return key
 
 
 def public_key(pem: bytes) -> Ed25519PublicKey:
-    """Raises ValueError, whose text says what stands there instead."""
+    """Load a key. Raises ValueError with the reason."""
     try:
         key = load_pem_public_key(pem)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ValueError("no public key (PEM)") from error
+        raise ValueError("not a public key in PEM") from error
     if not isinstance(key, Ed25519PublicKey):
-        raise ValueError("a public key that is not Ed25519")
+        raise ValueError("the public key is not Ed25519")
     return key
 
 
 def fingerprint_of(pem: bytes) -> str:
-    """The fingerprint of a public key. Raises ValueError."""
+    """Return the fingerprint of a public key. Raises ValueError."""
     return fingerprint(public_key(pem).public_bytes(Encoding.Raw, PublicFormat.Raw))
 
 
 def public_of(pem: bytes) -> bytes:
-    """The public key, as PEM, that belongs to a private one. Raises ValueError."""
+    """Return the public key, in PEM, of a private one. Raises ValueError."""
     return private_key(pem).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def generate() -> bytes:
-    """A new private key, as PEM."""
+    """Return a new private key, in PEM."""
     return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

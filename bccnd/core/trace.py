@@ -1,8 +1,6 @@
-"""What would become of a datagram here, stage by stage, without anything being counted or delivered, or remembered
-of the datagram (its channel's route may be).
+"""Explains stage by stage which verdict a datagram would get, without counting or delivering it.
 
-Law: the stages are those of `Ingress.feed`, in its order and by its parts, so that the verdict is the one that the
-datagram would be given now.
+Invariant: the stages are those of `Ingress.feed`, in its order, with the same parts.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ R = TypeVar("R")
 
 
 class Stage(NamedTuple):
-    """One step: its name, whether the datagram gets past it, and what was found."""
+    """One step: its name, whether the datagram passes it, and what was found."""
 
     name: str
     passed: bool
@@ -31,13 +29,13 @@ class Stage(NamedTuple):
 
 @dataclass
 class Trace(Generic[R]):
-    """The stages up to the one that refuses the datagram, or all of them; the verdict, and who would get it."""
+    """The stages, up to the one that refuses the datagram; the verdict and the receivers."""
 
     stages: list[Stage] = field(default_factory=list)
     verdict: str = ""
     receivers: tuple[R, ...] = ()
 
-    def go_on(self, name: str, finding: str) -> None:
+    def add_passed(self, name: str, finding: str) -> None:
         self.stages.append(Stage(name, True, finding))
 
     def end(self, name: str, verdict: int, finding: str) -> Trace[R]:
@@ -57,19 +55,19 @@ def trace(
     anonymous: AnonymousDedup,
     routes: Routes[R],
 ) -> Trace[R]:
-    """Follow a datagram from ``peer`` (``address:port``); ``now`` is monotonic, in seconds."""
+    """Trace a datagram from ``peer`` (``address:port``); ``now`` is monotonic, in seconds."""
     found: Trace[R] = Trace()
     stage = "size"
     try:
         if len(raw) > ceiling:
             raise BadDatagram("oversize", f"{len(raw)} bytes, at most {ceiling} are accepted")
-        found.go_on(stage, f"{len(raw)} bytes, at most {ceiling} are accepted")
+        found.add_passed(stage, f"{len(raw)} bytes, at most {ceiling} are accepted")
         stage = "envelope"
         magic, check, body = bccn1.split_envelope(raw)
-        found.go_on(stage, f"magic {magic.decode('ascii')}, a body of {len(body)} bytes")
+        found.add_passed(stage, f"magic {magic.decode('ascii')}, a body of {len(body)} bytes")
         stage = "check"
         checker.inspect(raw)
-        found.go_on(stage, check.decode("ascii") or "none, and none is required")
+        found.add_passed(stage, check.decode("ascii") or "none, and none is required")
         stage = "body"
         src, seq, chan, payload = bccn1.read_body(body)
         route = routes.find(chan)
@@ -77,15 +75,15 @@ def trace(
         return found.end(stage, NUMBERS[bad.reason], bad.detail)
     form = targets.FORM_NAMES[targets.form_of(chan)]
     channel = f"{form} channel {chan.decode('ascii')}, a payload of {len(payload)} bytes"
-    found.go_on(stage, f"src {src.decode('ascii')}, seq {seq}, {channel}")
-    verdict = sources.foresee(src, seq, now)
+    found.add_passed(stage, f"src {src.decode('ascii')}, seq {seq}, {channel}")
+    verdict = sources.predict(src, seq, now)
     if verdict == UNKNOWN_SENDER:
-        verdict = anonymous.foresee(peer, body, now)
+        verdict = anonymous.predict(peer, body, now)
     if verdict > LAST_ACCEPTED:
         return found.end("dedup", verdict, _why(verdict, sources, src))
-    found.go_on("dedup", _why(verdict, sources, src))
+    found.add_passed("dedup", _why(verdict, sources, src))
     if route.nobody:
-        return found.end("match", NOT_ADDRESSED, "no program of this host is meant")
+        return found.end("match", NOT_ADDRESSED, "it is addressed to no program of this host")
     found.receivers = route.plain + route.meta
     count = len(found.receivers)
     return found.end("match", verdict, "1 client" if count == 1 else f"{count} clients")
@@ -96,5 +94,5 @@ def _why(verdict: int, sources: TrackerTable, src: bytes) -> str:
         return "the sender is a program of this host"
     source = sources.get(src)
     if source is None:
-        return f"{NAMES[verdict]}: not heard of before" if src != bccn1.UNKNOWN_SRC else NAMES[verdict]
+        return f"{NAMES[verdict]}: a new source" if src != bccn1.UNKNOWN_SRC else NAMES[verdict]
     return f"{NAMES[verdict]}: the last seq was {source.last}, in epoch {source.epoch}"

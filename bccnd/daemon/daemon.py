@@ -25,15 +25,14 @@ from bccnd.bus.server import Bus
 from bccnd.config import Configuration, load
 from bccnd.config.restart import settings_needing_restart
 from bccnd.core import frames
+from bccnd.core.algorithms import KeyUse
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counter_history import STEP
 from bccnd.core.counters import Histogram
 from bccnd.core.dedup import TrackerTable
-from bccnd.core.drop_summary import TALLY
 from bccnd.core.egress import Egress
 from bccnd.core.identity import identity, tagged
 from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import KeyUse
 from bccnd.core.liveness import Liveness
 from bccnd.core.loop_lag import LoopLag
 from bccnd.core.patterns import DIALECTS
@@ -248,8 +247,7 @@ class Daemon:
             reader.expect_late(True)
         Backlog(loop, self.bus.queues, patience, self._watch).drain(self._readers)
         self._sweep()
-        loop.every(DROPS_INTERVAL, self._drop_reporter.report_serious)
-        loop.every(TALLY, self._drop_reporter.report_summary)
+        loop.every(DROPS_INTERVAL, self._drop_reporter.report)
         self._page.start()
         loop.every(STEP, self._page.sample)
         loop.every(STATUS_INTERVAL, self._send_status)
@@ -267,7 +265,7 @@ class Daemon:
             loop.run()
             self._drain()
             self.bus.close()  # counts what waited for clients that are still connected
-            self._drop_reporter.report_rest()
+            self._drop_reporter.report()
         finally:
             # The process is ending: a second signal must not turn a clean end into a death by signal.
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

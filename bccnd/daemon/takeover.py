@@ -18,7 +18,9 @@ from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import TrackerTable
 from bccnd.core.ingress import Ingress
 from bccnd.core.liveness import Liveness
-from bccnd.core.tracker_log import TrackerLog, replay
+from bccnd.core.tracker_log import TrackerLog
+from bccnd.core.tracker_replay import replay
+from bccnd.core.tracker_snapshot import start_log
 from bccnd.handover.restore import Handover
 from bccnd.handover.tracker_log_writer import TrackerLogWriter
 from bccnd.monitoring.service_status import count_of
@@ -76,7 +78,7 @@ def restore(
         clock_us=time.time_ns() // 1000,
         skip_serial=unfinished.serial if unfinished is not None else 0,
     )
-    tracker_log = TrackerLog(sources, anonymous, liveness, handover.new_tracker_log(), time.monotonic())
+    tracker_log = start_log(sources, anonymous, liveness, handover.new_tracker_log(), time.monotonic())
     ingress.tracker_log = bus.transaction.tracker_log = tracker_log
     inflight = handover.inflight
     from_client = unfinished is not None and unfinished.kind != DATAGRAMS
@@ -91,8 +93,8 @@ def restore(
     # Complete the new file now: daemons that end early, one after the other, must not leave a file each.
     while writer.step(time.monotonic()):
         pass
-    restored = Restored(len(bus.clients), len(handover.dropped) + len(replayed.doubts), writer)
-    for what in [*handover.dropped, *replayed.doubts]:
+    restored = Restored(len(bus.clients), len(handover.dropped) + len(replayed.problems), writer)
+    for what in [*handover.dropped, *replayed.problems]:
         text = f"state of the previous daemon dropped, as it is not understood: {what}"
         log.event("state_dropped", text, reason=what, drop="state_dropped")
     if handover.clients or replayed.records:

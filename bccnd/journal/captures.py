@@ -218,7 +218,7 @@ class Judge:
             AnonymousDedup(settings.rules.horizon),
             routes,
             ceiling=MAX_RECEIVE,
-            on_heartbeat=self._liveness.beat,
+            on_heartbeat=self._liveness.on_heartbeat,
         )
         self._now = self._swept = 0.0
         #: a stamp, and the time of our clock for it

@@ -24,10 +24,10 @@ from bccnd import log
 from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
+from bccnd.core.algorithms import KeyUse
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import ERROR_REASONS, LATENCY_BOUNDS, Histogram, SegmentCounters
 from bccnd.core.dedup import TrackerTable
-from bccnd.core.integrity import KeyUse
 from bccnd.core.liveness import Liveness
 from bccnd.core.loop_lag import LoopLag
 from bccnd.core.redundancy import Repeater

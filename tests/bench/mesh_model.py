@@ -269,7 +269,7 @@ class Mesh:
             deliveries = host.ingress.feed(host.heard, [datagram], [peer], now, stamp)
         for receivers, frame in deliveries:
             if receivers is host.routes.links or receivers is host.routes.links_here:
-                origin, raw = frames.read_passed(frame[len(b"MSG !/link/\0") :])
+                origin, raw = frames.read_forwarded(frame[len(b"MSG !/link/\0") :])
                 self._pass_on(host, origin, raw, hops)
             else:
                 self._note(host, frame, datagram, hops, now)

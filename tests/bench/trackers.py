@@ -34,8 +34,8 @@ def main(count: int) -> None:
     def hear(number: int, seq: int, now: float) -> None:
         src = b"relay%02d.example/cardsys-relay/%d" % (number % 50, number)
         if sources.judge(src, seq, now) == UNHEARD:
-            sources.begin(src, seq, now)
-        liveness.beat(src, now)
+            sources.judge_new(src, seq, now)
+        liveness.on_heartbeat(src, now)
 
     def sweep(calls: Calls, now: float) -> None:
         def both() -> None:

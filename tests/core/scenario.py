@@ -1,11 +1,11 @@
-"""What happens to one source, written as a line of words, and played to the trackers.
+"""Events of one source as a line of words, applied to a tracker table.
 
     5 8 @1 6:stale ~6:duplicate @3.25 sweep lost=1
 
-- ``8``: a datagram with this seq comes and is accepted; ``6:stale``: it gets this verdict; ``~6``: a link brings it
-- ``@3.25``: it is now this time, in seconds; before the first of these it is 0
-- ``sweep``, ``forget``, ``claim``, ``release:30``: the method of `TrackerTable`, with the time at which a release ends
-- ``lost=1``: this counter of `TrackerTable`; ``epoch=2``: the epoch of the source; ``tracked=0``: the number of trackers
+- ``8``: a datagram with this seq is accepted; ``6:stale``: it gets this verdict; ``~6``: it comes from a link
+- ``@3.25``: the time from now on, in seconds; initially 0
+- ``sweep``, ``forget``, ``claim``, ``release:30``: the method of `TrackerTable`, with the expiry of a release
+- ``lost=1``: this counter of `TrackerTable`; ``epoch=2``: the source's epoch; ``tracked=0``: the number of trackers
 """
 
 from __future__ import annotations
@@ -17,17 +17,10 @@ SRC = b"host/program/1"
 COUNTERS = ("missing", "lost", "restarts", "jumps")
 
 
-def receive(sources: TrackerTable, src: bytes, seq: int, now: float) -> int:
-    """The verdict, reached as `ingress` does it for a datagram that is in order."""
-    verdict = sources.judge(src, seq, now)
-    return sources.begin(src, seq, now) if verdict == UNHEARD else verdict
-
-
-def receive_by_link(sources: TrackerTable, src: bytes, seq: int, now: float) -> int:
-    sources.from_link = True
-    verdict = receive(sources, src, seq, now)
-    sources.from_link = False
-    return verdict
+def receive(sources: TrackerTable, src: bytes, seq: int, now: float, from_link: bool = False) -> int:
+    """Return the verdict as `Ingress` does for a well-formed datagram."""
+    verdict = sources.judge(src, seq, now, from_link)
+    return sources.judge_new(src, seq, now) if verdict == UNHEARD else verdict
 
 
 def counter(sources: TrackerTable, name: str) -> int:
@@ -37,7 +30,7 @@ def counter(sources: TrackerTable, name: str) -> int:
 
 
 def play(sources: TrackerTable, scenario: str) -> None:
-    """Play a scenario; at its end each of COUNTERS is what the scenario said last, or 0."""
+    """Play a scenario; at its end each of COUNTERS has the value given last, or 0."""
     now = 0.0
     counts = dict.fromkeys(COUNTERS, 0)
     for number, word in enumerate(scenario.split()):
@@ -60,7 +53,7 @@ def play(sources: TrackerTable, scenario: str) -> None:
             assert (where, counter(sources, name)) == (where, int(count))
             counts[name] = int(count)
         elif verb.startswith("~"):
-            verdict = receive_by_link(sources, SRC, int(verb[1:]), now)
+            verdict = receive(sources, SRC, int(verb[1:]), now, from_link=True)
             assert (where, NAMES[verdict]) == (where, argument or "accepted")
         else:
             assert (where, NAMES[receive(sources, SRC, int(verb), now)]) == (where, argument or "accepted")

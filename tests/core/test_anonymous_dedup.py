@@ -27,7 +27,7 @@ def test_only_the_same_from_the_same_is_a_duplicate(history: list[tuple[str, byt
         expected = DUPLICATE if before is not None and now - before <= horizon else ACCEPTED
         if expected == ACCEPTED:
             accepted[peer, body] = now
-        assert NAMES[anonymous.foresee(peer, body, now)] == NAMES[expected]
+        assert NAMES[anonymous.predict(peer, body, now)] == NAMES[expected]
         assert NAMES[anonymous.judge(peer, body, now)] == NAMES[expected]
     assert anonymous.evicted == 0
 
@@ -41,7 +41,7 @@ def test_a_flood_of_nameless_ones_is_capped_and_only_forgets(history: list[tuple
     for number, quarters in history:
         now += quarters / 4
         body = b"?:1:c|%d" % number
-        foreseen = anonymous.foresee("10.0.0.1:1", body, now)
+        foreseen = anonymous.predict("10.0.0.1:1", body, now)
         verdict = anonymous.judge("10.0.0.1:1", body, now)
         assert NAMES[foreseen] == NAMES[verdict]
         assert len(anonymous._young) <= cap

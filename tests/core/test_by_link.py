@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from bccnd.core import frames
 from bccnd.core.counters import SegmentCounters
-from bccnd.core.dedup import CLOCKED, LINK_PATIENCE, MAX_ENDED, DedupRules, TrackerTable
+from bccnd.core.dedup import CLOCK_MIN, LINK_PATIENCE, MAX_ENDED, DedupRules, TrackerTable
 from bccnd.core.ingress import MAX_RELAYED
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, RESTART
 from tests.core import scenario
-from tests.core.scenario import SRC, receive, receive_by_link
+from tests.core.scenario import SRC, receive
 from tests.core.world import ANY_BYTES, NS, OWN, SIGNED, World, datagram
 
 #: the client that carries datagrams to other segments
@@ -22,7 +22,7 @@ CARRIER = 9
 PEER = "192.0.2.7:5410"
 
 RULES = DedupRules(sanity=16, horizon=2.0)
-LOW, HIGH = CLOCKED + 1, CLOCKED + 50
+LOW, HIGH = CLOCK_MIN + 1, CLOCK_MIN + 50
 FAR = LINK_PATIENCE + 0.25
 LATE = replace(RULES, deliver_late=True)
 MONOTONIC = replace(RULES, monotonic=True)
@@ -73,8 +73,8 @@ def test_the_latest_restarts_are_remembered() -> None:
     for number in range(MAX_ENDED + 1):
         receive(sources, b"%d" % number, 1000, 0)
         assert receive(sources, b"%d" % number, 1, 0) == RESTART
-    assert receive_by_link(sources, b"0", 999, 0) == ACCEPTED
-    assert receive_by_link(sources, b"%d" % MAX_ENDED, 999, 0) == DUPLICATE
+    assert receive(sources, b"0", 999, 0, from_link=True) == ACCEPTED
+    assert receive(sources, b"%d" % MAX_ENDED, 999, 0, from_link=True) == DUPLICATE
     assert sources.restarts_evicted == 1
 
 
@@ -91,9 +91,7 @@ def test_nothing_that_comes_late_is_accepted_twice(late: list[tuple[bool, int, i
         seq += step % 15 + 1
         events.append((at * 0.25, False, seq))
         events += [(at * 0.25 + delay * 0.5, True, seq) for soon, delay, which in late if soon or which == at]
-    verdicts = [
-        (receive_by_link if by_link else receive)(sources, SRC, seq, now) for now, by_link, seq in sorted(events)
-    ]
+    verdicts = [receive(sources, SRC, seq, now, by_link) for now, by_link, seq in sorted(events)]
     accepted = [seq for (_, _, seq), verdict in zip(sorted(events), verdicts, strict=True) if verdict == ACCEPTED]
     assert RESTART not in verdicts
     assert len(accepted) == len(set(accepted)) == len(steps)
@@ -129,7 +127,7 @@ class Host:
     def carried(deliveries: list[tuple[tuple[int, ...], bytes]]) -> list[tuple[int, bytes]]:
         head = b"MSG " + frames.LINK + b"\0"
         return [
-            frames.read_passed(frame.removeprefix(head))
+            frames.read_forwarded(frame.removeprefix(head))
             for receivers, frame in deliveries
             if CARRIER in receivers and frame.startswith(head)
         ]
@@ -180,7 +178,7 @@ def test_what_has_waited_in_the_socket_for_too_long_goes_over_no_link() -> None:
     stamps = [NS, NS + second, NS + 3 * second]
     found = host.world.ingress.feed_late(host.world.counters, raws, ["10.0.0.9:1"] * 3, 0.0, stamps, NS + 3 * second)
     assert host.carried(found) == [(0, datagram(seq=21)), (0, datagram(seq=22))]
-    assert host.world.ingress.not_passed == 1
+    assert host.world.ingress.too_old_for_links == 1
     assert len([frame for receivers, frame in found if 1 in receivers and frame.endswith(b"x")]) >= 3
     assert host.passed([datagram(seq=23)]) == [(0, datagram(seq=23))]
 
@@ -239,7 +237,6 @@ def test_what_links_bring_does_not_change_how_segments_are_judged(brought: list[
             assert accepted or host.delivered == []
         else:
             host.world.verdict(raw)
-        assert not host.world.sources.from_link
     assert host.world.bugs == []
     assert host.counters.received == sum(host.counters.verdicts)
     fresh = datagram(src=b"never/heard/before", key=b"k" * 32)

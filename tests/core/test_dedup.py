@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, dedup
-from bccnd.core.dedup import MAX_LOSERS, UNHEARD, UNKNOWN_SENDER, DedupRules, LocalIdentity, TrackerTable
+from bccnd.core.dedup import MAX_LOST_BY_SOURCE, UNHEARD, UNKNOWN_SENDER, DedupRules, LocalIdentity, TrackerTable
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, LOOPED, NAMES, REORDERED, REPLAYED, RESTART, STALE
 from tests.core import scenario
 from tests.core.material import examples
@@ -172,13 +172,13 @@ def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[DedupRules,
                 seq = before[-act.copy]
             before.append(seq)
             # To foresee remembers nothing: if it did, what comes next would differ.
-            foreseen = sources.foresee(src, seq, now)
+            foreseen = sources.predict(src, seq, now)
             assert sources.epoch(src) == (known.epoch if known else 0)
             verdict = receive(sources, src, seq, now)
             assert NAMES[foreseen] == NAMES[verdict] == NAMES[model.receive(src, seq, now)]
         for name in COUNTERS:
             assert (name, getattr(sources, name)) == (name, getattr(model, name))
-        assert sum(sources.losers.values()) == sources.lost
+        assert sum(sources.lost_by_source.values()) == sources.lost
     assert {source.src: (source.epoch, source.last, source.heard) for source in sources.latest(10)} == {
         src: (tracker.epoch, tracker.last, tracker.heard) for src, tracker in model.trackers.items()
     }
@@ -280,7 +280,7 @@ def test_open_gaps_are_capped_and_the_oldest_is_lost_early(monkeypatch: pytest.M
 
 def test_the_sources_that_lost_most_are_known_however_many_lose_something() -> None:
     sources = TrackerTable(DedupRules(horizon=2.0))
-    crowd = [b"crowd/%d" % number for number in range(3 * MAX_LOSERS)]
+    crowd = [b"crowd/%d" % number for number in range(3 * MAX_LOST_BY_SOURCE)]
     for seq in (1, 30):
         receive(sources, b"worst", seq, 0.0)
     for src in crowd:
@@ -289,8 +289,8 @@ def test_the_sources_that_lost_most_are_known_however_many_lose_something() -> N
     while sources.sweep(10.0):
         pass
     assert sources.lost == 28 + len(crowd)
-    assert sources.losers[b"worst"] == 28
-    assert MAX_LOSERS <= len(sources.losers) <= 2 * MAX_LOSERS
+    assert sources.lost_by_source[b"worst"] == 28
+    assert MAX_LOST_BY_SOURCE <= len(sources.lost_by_source) <= 2 * MAX_LOST_BY_SOURCE
 
 
 def test_a_forgotten_source_might_never_have_been_heard() -> None:
@@ -383,7 +383,7 @@ def test_every_seq_that_we_have_not_given_is_a_conflict(first: int, count: int, 
     reported = []
     for number, seq in enumerate(seqs, 1):
         assert receive(sources, SRC, seq, 0.0) == LOOPED
-        reported.append(sources.conflict(SRC, seq))
+        reported.append(sources.check_conflict(SRC, seq))
         assert sources.conflicts == sum(foreign[:number])
     assert reported == [foreign[n] and not any(foreign[:n]) for n in range(len(seqs))]
 
@@ -391,19 +391,19 @@ def test_every_seq_that_we_have_not_given_is_a_conflict(first: int, count: int, 
 def test_the_seqs_given_and_the_report_are_kept_until_the_identity_is_ours_no_more() -> None:
     sources = TrackerTable(DedupRules())
     own(sources, 100, 105)
-    assert sources.conflict(SRC, 99)
+    assert sources.check_conflict(SRC, 99)
     sources.release(SRC, 10.0)
     sources.sweep(9.0)
-    assert not sources.conflict(SRC, 99)
-    assert not sources.conflict(SRC, 104)
+    assert not sources.check_conflict(SRC, 99)
+    assert not sources.check_conflict(SRC, 104)
     again = sources.claim(SRC)
     assert (again.first, again.next, again.reported) == (100, 105, True)
-    assert not sources.conflict(SRC, 99)
+    assert not sources.check_conflict(SRC, 99)
     sources.release(SRC, 20.0)
     sources.sweep(20.0)
     anew = sources.claim(SRC)
     assert (anew.first, anew.next, anew.reported) == (0, 0, False)
-    assert sources.conflict(SRC, 99)
+    assert sources.check_conflict(SRC, 99)
     assert sources.conflicts == 4
 
 

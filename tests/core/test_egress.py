@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1
+from bccnd.core.algorithms import Crc32, Hmac
 from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.egress import LINGER, Egress
 from bccnd.core.identity import PERL_TOKEN_BYTES
-from bccnd.core.integrity import Crc32, Hmac, IntegrityChecker, make_checker
+from bccnd.core.integrity import IntegrityChecker, make_checker
 from bccnd.core.signatures import generate, public_of
 from bccnd.core.verdicts import ACCEPTED, LOOPED
 from tests.core import material
@@ -89,7 +90,7 @@ def test_every_identity_has_a_counter_until_its_last_client_leaves() -> None:
     assert seq_of(out, clock=CLOCK + 1_000) == CLOCK + 1_000
     for identity in (ME, OTHER):
         out.close(identity, 0.0)
-    assert out._speakers == {}
+    assert out._counters == {}
 
 
 def room(checker: IntegrityChecker, ceiling: int) -> int:
@@ -171,7 +172,7 @@ class Ours(NamedTuple):
         return own.first, own.next
 
     def conflicts(self, *seqs: int) -> list[bool]:
-        return [self.sources.conflict(ME, seq) for seq in seqs]
+        return [self.sources.check_conflict(ME, seq) for seq in seqs]
 
     def heard(self, src: bytes = ME) -> int:
         return receive(self.sources, src, 1, 0.0)

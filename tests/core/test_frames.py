@@ -96,8 +96,8 @@ def test_records_of_the_tap_and_frames_of_links_read_back_around_any_datagram(
     verb, key, payload = frames.read(frames.tapped(verdict, segment, number, received_ns, peer, raw))
     assert (verb, key) == (frames.MSG, frames.TAP + verdict.encode("ascii"))
     assert frames.read_tapped(key, payload) == (verdict, segment, number, received_ns, peer, raw)
-    verb, key, payload = frames.read(frames.passed(number, raw))
-    assert (verb, key, frames.read_passed(payload)) == (frames.MSG, frames.LINK, (number, raw))
+    verb, key, payload = frames.read(frames.forwarded(number, raw))
+    assert (verb, key, frames.read_forwarded(payload)) == (frames.MSG, frames.LINK, (number, raw))
     verb, key, payload = frames.read(frames.arrived("nng", number + 1, received_ns, peer, raw))
     assert (verb, key) == (frames.MSG, frames.LINK)
     assert frames.read_arrived(payload) == ("nng", number + 1, received_ns, peer, raw)
@@ -124,7 +124,7 @@ def test_what_is_not_of_the_tap_or_of_a_link_is_refused() -> None:
     for payload in (b"nng:0:2:a:1|x", b":1:2:a:1|x", b"n\xff:1:2:a:1|x"):
         assert reason_of(frames.read_arrived, payload) == "no_link"
     for payload in (b"", b"x", b"|x", b"-1|x", b"1" * 21 + b"|x"):
-        assert reason_of(frames.read_passed, payload) == "no_link"
+        assert reason_of(frames.read_forwarded, payload) == "no_link"
 
 
 @given(st.sampled_from([b"!/tap/", b"!/tap/\xff", b"c"]), st.binary(max_size=30) | material.over(b"a:|01\xff ", 0, 12))

@@ -10,12 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, frames, ingress, targets
+from bccnd.core.algorithms import Hmac
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import UNHEARD, UNKNOWN_SENDER, DedupRules, TrackerTable
 from bccnd.core.egress import Egress
 from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import Hmac, IntegrityChecker
+from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.lru import Source
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Route, Routes
@@ -55,7 +56,7 @@ class Oracle:
             return bad.reason, []
         verdict = self.sources.judge(src, seq, now)
         if verdict == UNHEARD:
-            verdict = self.sources.begin(src, seq, now)
+            verdict = self.sources.judge_new(src, seq, now)
         if verdict == UNKNOWN_SENDER:
             verdict = self.anonymous.judge(peer, body, now)
         if verdict > LAST_ACCEPTED:
@@ -245,15 +246,15 @@ class BrokenRoutes(Routes[int]):
 
 
 class BrokenSources(TrackerTable):
-    def follow(self, source: Source, seq: int, now: float) -> int:
+    def follow(self, source: Source, seq: int, now: float, from_link: bool = False) -> int:
         if seq == 666:
             raise ZeroDivisionError("a bug")
-        return super().follow(source, seq, now)
+        return super().follow(source, seq, now, from_link)
 
-    def begin(self, src: bytes, seq: int, now: float) -> int:
+    def judge_new(self, src: bytes, seq: int, now: float) -> int:
         if seq == 666:
             raise ZeroDivisionError("a bug")
-        return super().begin(src, seq, now)
+        return super().judge_new(src, seq, now)
 
 
 def broken() -> tuple[Ingress, list[bytes]]:

@@ -14,7 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core import bccn1, integrity
-from bccnd.core.integrity import Algorithm, Crc32, Hmac, IntegrityChecker, make_checker
+from bccnd.core.algorithms import Algorithm, Crc32, Hmac, fingerprint
+from bccnd.core.integrity import IntegrityChecker, make_checker
 from bccnd.core.signatures import Signatures, fingerprint_of, generate, public_of
 from bccnd.errors import BadDatagram
 from tests.core import material
@@ -251,7 +252,7 @@ def test_what_each_key_has_verified_is_counted_and_which_source_signs_with_which
         checker.verified_body(signed(IntegrityChecker([key]), src, seq))
     checker.verified_body(bccn1.build(b"c/1:5:c|x", b""))
     checker.inspect(signed(IntegrityChecker([old]), b"a/1", 3))
-    names = [integrity.fingerprint(key) for key in (KEY, OTHER_KEY)]
+    names = [fingerprint(key) for key in (KEY, OTHER_KEY)]
     assert [(one.fingerprint, one.signs, one.verified) for one in checker.list_keys()] == [
         (names[0], True, 2),
         (names[1], False, 1),

@@ -44,7 +44,7 @@ class World:
         """A heartbeat of each source, SRC if none is named."""
         for src in srcs or (SRC,):
             self.hear(src)
-            self.liveness.beat(src, self.now)
+            self.liveness.on_heartbeat(src, self.now)
 
     def sweep(self) -> None:
         """Look at all that is due now."""
@@ -269,7 +269,7 @@ def test_of_the_dead_only_the_latest_are_remembered(keep_dead: bool, monkeypatch
 
 def test_beyond_the_cap_no_source_is_watched_and_that_is_counted() -> None:
     world = World(replace(RULES, max_watched=2))
-    world.liveness.beat(b"?", 0.0)  # the unknown sender has no tracker
+    world.liveness.on_heartbeat(b"?", 0.0)  # the unknown sender has no tracker
     world.beat(b"a", b"b", b"c", b"c")
     assert (world.changes(), world.liveness.unwatched) == ([(b"a", "alive"), (b"b", "alive")], 2)
     assert world.source(b"c").state == UNWATCHED
@@ -472,7 +472,7 @@ def test_liveness_agrees_with_the_model(rules: LivenessRules, history: list[Act]
         if act.kind == "beat":
             full = len(world.standing()) >= rules.max_watched
             before = world.liveness.unwatched
-            world.liveness.beat(src, world.now)
+            world.liveness.on_heartbeat(src, world.now)
             source = world.source(src)
             if src in model.watched:
                 model.beat(src, world.now)

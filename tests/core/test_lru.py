@@ -28,7 +28,7 @@ def test_a_forgotten_source_is_freed_without_the_garbage_collector() -> None:
             src = b"host/%d" % number
             for seq in (1, 2, 5, 4, 2000):
                 if sources.judge(src, seq, float(number)) == UNHEARD:
-                    sources.begin(src, seq, float(number))
+                    sources.judge_new(src, seq, float(number))
             while sources.sweep(float(number)):
                 pass
         assert sources.evicted == 990
@@ -72,7 +72,7 @@ def test_put_in_order_sorts_by_rank_and_is_stable(ranks: list[int]) -> None:
         source.rank = float(rank)
         roster.add(source)
         line.append(source)
-    roster.put_in_order()
+    roster.sort()
     line.sort(key=lambda source: source.rank)
     assert list(roster.oldest_first()) == line
     assert list(roster.newest_first()) == line[::-1]
@@ -97,8 +97,8 @@ def test_100_000_senders_with_heartbeats_and_gaps_fit_in_60_mb() -> None:
                 src, now = name(number), 5.0 * later + number * 5e-5
                 seq = 1_700_000_000_000_000 + later + 3 * later * (number % 10 == 0)
                 if sources.judge(src, seq, now) == UNHEARD:
-                    sources.begin(src, seq, now)
-                liveness.beat(src, now)
+                    sources.judge_new(src, seq, now)
+                liveness.on_heartbeat(src, now)
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()

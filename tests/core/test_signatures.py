@@ -75,7 +75,7 @@ def test_signing_and_verifying_need_only_their_own_keys() -> None:
     assert reason_of(EVERYONE.sum, b"a:1:c|x") == "no_signing_key"
     only_signs = Signatures({}, private("a"))
     assert only_signs.fits(only_signs.sum(TAMPERED), TAMPERED) is None
-    assert (Signatures.name, Signatures.repeatable) == (b"sig", False)
+    assert (Signatures.name, Signatures.symmetric) == (b"sig", False)
 
 
 NAMES = st.lists(st.sampled_from(["a", "b", "ab", "1", "?"]), min_size=1, max_size=4).map("/".join)

@@ -71,7 +71,7 @@ WHERE: list[tuple[str, IntegrityChecker, bytes, str, str, str]] = [
     ("noise", OPEN, b"\x00\xff", "bad_envelope", "envelope", "no [...]"),
     ("a wrong length", OPEN, b"BCCN1[8]a:1:c|x", "length_mismatch", "envelope", "8 announced, 7 present"),
     ("unsigned", SIGNED, datagram(), "integrity_missing", "check", "one is required"),
-    ("of another key", SIGNED, datagram(key=OTHER_KEY), "integrity_failed", "check", "does not fit"),
+    ("of another key", SIGNED, datagram(key=OTHER_KEY), "integrity_failed", "check", "does not match"),
     ("of another kind", SIGNED, b"BCCN1[7:crc32=00]a:1:c|x", "integrity_unknown", "check", "crc32"),
     ("another version", OPEN, b"BCCN2[7]a:1:c|x", "unsupported_version", "check", "BCCN2"),
     ("no bar", OPEN, b"BCCN1[5]a:1:c", "bad_body", "body", "<src>:<seq>:<chan>"),

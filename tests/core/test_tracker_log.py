@@ -24,7 +24,9 @@ from bccnd.core.liveness import ALIVE, HEARTBEAT, SILENT, STATE_NAMES, UNWATCHED
 from bccnd.core.lru import Source
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
-from bccnd.core.tracker_log import ReplayResult, TrackerLog, replay
+from bccnd.core.tracker_log import TrackerLog
+from bccnd.core.tracker_replay import ReplayResult, replay
+from bccnd.core.tracker_snapshot import start_log
 from bccnd.core.verdicts import NAMES
 from tests.core.material import examples
 from tests.core.world import datagram
@@ -102,7 +104,7 @@ class Host:
             self.sources,
             self.anonymous,
             self.routes,
-            on_heartbeat=self.liveness.beat,
+            on_heartbeat=self.liveness.on_heartbeat,
             on_bug=self.on_bug,
         )
         self.tracker_log: TrackerLog | None = None
@@ -121,7 +123,7 @@ class Host:
 
     def begin(self) -> TrackerLog:
         """Start to write annals."""
-        self.tracker_log = TrackerLog(self.sources, self.anonymous, self.liveness, self.room.new(), self.now)
+        self.tracker_log = start_log(self.sources, self.anonymous, self.liveness, self.room.new(), self.now)
         self.ingress.tracker_log = self.tracker_log
         return self.tracker_log
 
@@ -212,7 +214,7 @@ def restored(files: Iterable[bytes], like: Host, rules: DedupRules | None = None
     host = Host(rules or RULES, watch, like.now)
     host.sent, host.given = like.sent, like.given
     account = take_over(host, files)
-    assert account.doubts == ()
+    assert account.problems == ()
     assert account.sources == len(host.sources)
     return host
 
@@ -229,7 +231,7 @@ def knowledge(host: Host) -> dict[str, Any]:
     """What a host knows, in a form that can be compared."""
     everybody = host.sources.latest(10**6)
     now, anonymous = host.now, host.anonymous
-    owns = {src: host.sources.own(src) for src in host.sources.own_srcs()}
+    owns = {src: host.sources.local_identity(src) for src in host.sources.local_srcs()}
     return {
         "trackers": {source.src: tracker(source) for source in everybody},
         "line": [source.rank for source in everybody],
@@ -237,7 +239,7 @@ def knowledge(host: Host) -> dict[str, Any]:
         "dead": dict(host.liveness.dead),
         "nameless": {
             key: when
-            for key in anonymous.remembered()
+            for key in anonymous.digests()
             if (when := anonymous.when(key)) is not None and now - when <= anonymous.horizon
         },
         "own": {src: own.until for src, own in owns.items() if own is not None},
@@ -405,7 +407,7 @@ def test_the_next_host_judges_as_the_one_that_was_killed(life: Life, data: st.Da
     for src in early:
         heir.claim(src)
     # No time passes between the one and the other.
-    assert take_over(heir, files, now=original.room.latest or original.now).doubts == ()
+    assert take_over(heir, files, now=original.room.latest or original.now).problems == ()
     heir.begin()
     for src in original.open - early:
         heir.claim(src)
@@ -441,7 +443,7 @@ def test_the_next_host_judges_as_the_one_that_was_killed(life: Life, data: st.Da
 
     second = Host(rules, watch, heir.now)
     latest = max(original.room.latest, heir.room.latest)
-    assert take_over(second, files + heir.room.data, now=latest or heir.now).doubts == ()
+    assert take_over(second, files + heir.room.data, now=latest or heir.now).problems == ()
     for src in heir.open:
         second.claim(src)
     for host in (second, heir):
@@ -515,10 +517,9 @@ def test_what_is_late_is_written_and_by_a_link_it_is_no_restart(late: bool) -> N
     host.now += 3 * rules.horizon
     host.ingress.feed_link(host.counters, 1, datagram(SRCS[0], 7), PEERS[0], host.now, 0)
     heir = Host(rules, now=host.now)
-    assert take_over(heir, host.room.data).doubts == ()
+    assert take_over(heir, host.room.data).problems == ()
     found, wanted = heir.source(), host.source()
     assert (found.last, found.epoch) == (wanted.last, wanted.epoch) == (8, 1)
-    assert not heir.sources.from_link
     # By the segment it still is one.
     host.now = heir.now = heir.now + 3 * rules.horizon
     assert heir.hear(SRCS[0], 1) == host.hear(SRCS[0], 1) == ["restart"]
@@ -552,7 +553,7 @@ def test_a_src_that_looks_like_the_unknown_one_is_tracked(host: Host) -> None:
     # A snapshot leaves out what was heard longer ago than the horizon.
     host.now += 1.25
     host.turn()
-    assert restored(host.room.data[1:], host).anonymous.remembered() == []
+    assert restored(host.room.data[1:], host).anonymous.digests() == []
 
 
 def test_a_datagram_with_an_internal_error_is_written(host: Host) -> None:
@@ -579,7 +580,7 @@ def test_a_datagram_with_an_internal_error_is_written(host: Host) -> None:
 
 def crowd(host: Host, count: int) -> None:
     for number in range(count):
-        host.sources.begin(b"h/%d" % number, number, host.now)
+        host.sources.judge_new(b"h/%d" % number, number, host.now)
 
 
 def test_a_snapshot_is_written_in_steps_and_then_the_file_stands_for_itself() -> None:
@@ -605,7 +606,7 @@ def test_no_step_writes_more_than_its_share() -> None:
     host = Host(DedupRules(sanity=65_536, max_sources=1000))
     for number in range(300):
         src = b"h/%d" % number
-        host.sources.begin(src, 1, host.now)
+        host.sources.judge_new(src, 1, host.now)
         host.sources.judge(src, 60_000, host.now)
     writer = host.begin()
     while writer.step(host.now):
@@ -675,7 +676,7 @@ class Full:
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_full_file_stops_no_datagram_and_stays_readable(raises: bool) -> None:
     host, full = Host(), Full(200, raises)
-    writer = TrackerLog(host.sources, host.anonymous, host.liveness, full.write, host.now)
+    writer = start_log(host.sources, host.anonymous, host.liveness, full.write, host.now)
     host.tracker_log = host.ingress.tracker_log = writer
     host.finish()
     for seq in range(1, 50):
@@ -694,7 +695,7 @@ def test_a_full_file_stops_no_datagram_and_stays_readable(raises: bool) -> None:
 def test_a_snapshot_that_had_no_room_is_not_complete() -> None:
     host, full = Host(), Full(100, False)
     crowd(host, 20)
-    writer = TrackerLog(host.sources, host.anonymous, host.liveness, full.write, host.now)
+    writer = start_log(host.sources, host.anonymous, host.liveness, full.write, host.now)
     while writer.step(host.now):
         pass
     assert writer.failed
@@ -717,8 +718,8 @@ def test_a_file_of_another_version_or_kind_is_left_out(host: Host) -> None:
     for strange in (other_version, b"x" + data, b"\0", b"\0" * 100):
         heir = Host()
         account = take_over(heir, [strange])
-        assert (account.sources, account.records, len(account.doubts)) == (0, 0, 1)
-        assert "version 1" in account.doubts[0]
+        assert (account.sources, account.records, len(account.problems)) == (0, 0, 1)
+        assert "version 1" in account.problems[0]
         # The next one is read nevertheless.
         assert take_over(heir, [strange, data]).sources == 1
 
@@ -743,7 +744,7 @@ def test_records_and_notes_of_unknown_kinds_are_left_out_by_their_size() -> None
     account = take_over(heir, [data])
     assert heir.source(b"a").last == 3
     assert (account.sources, account.records, account.datagrams) == (1, 2, 3)
-    numbers = [re.findall(r"\d+", doubt) for doubt in account.doubts]
+    numbers = [re.findall(r"\d+", doubt) for doubt in account.problems]
     # file, how many, and their kind
     assert sorted(numbers) == [["1", "1", "0"], ["1", "1", "77"], ["1", "1", "9"], ["1", "2", "255"]]
 
@@ -799,13 +800,13 @@ def test_reading_ends_at_damage(damage: bytes) -> None:
     heir = Host()
     account = take_over(heir, [HEADER + good + damage + later, HEADER + record(short(b"next:1"))])
     assert {source.src for source in heir.sources.latest(9)} == {b"before", b"next"}
-    (doubt,) = account.doubts
+    (doubt,) = account.problems
     assert f" byte {len(HEADER + good)} " in doubt
 
 
 def test_the_records_of_the_table_are_good_without_the_damage() -> None:
     heir = Host()
-    assert take_over(heir, [HEADER + record(whole(), whole(src=b"b"), note(243, TIMES + b"abc"))]).doubts == ()
+    assert take_over(heir, [HEADER + record(whole(), whole(src=b"b"), note(243, TIMES + b"abc"))]).problems == ()
     assert (len(heir.sources), list(heir.liveness.dead)) == (2, [b"abc"])
 
 

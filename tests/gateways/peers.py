@@ -83,7 +83,7 @@ class TestBus:
     def give(self, *passed: tuple[int, bytes]) -> None:
         """What passes here, with the way it came by, as one packet."""
         assert self.client is not None
-        self.client.send(frames.batch([frames.passed(way, datagram) for way, datagram in passed]))
+        self.client.send(frames.batch([frames.forwarded(way, datagram) for way, datagram in passed]))
 
     def say(self, packet: bytes) -> None:
         assert self.client is not None

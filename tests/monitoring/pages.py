@@ -12,12 +12,13 @@ from prometheus_client.parser import text_string_to_metric_families as read_plai
 from bccnd.bus.gateway_links import GatewayLinks
 from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.server import Bus
+from bccnd.core.algorithms import KeyUse
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.counter_history import STEP
 from bccnd.core.counters import Histogram
 from bccnd.core.dedup import TrackerTable
 from bccnd.core.ingress import Ingress
-from bccnd.core.integrity import KeyUse, make_checker
+from bccnd.core.integrity import make_checker
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.loop_lag import LoopLag
 from bccnd.core.patterns import DIALECTS
@@ -54,7 +55,14 @@ class Observed:
         self.config_reloads = {"applied": 1, "refused": 2}
         ingress = Ingress(make_checker("none", ()), hub.sources, self.anonymous, hub.routes)
         self.links = GatewayLinks(
-            ingress, hub.bus.fanout, ["nng"], read_report, no_report, lambda _datagram: None, copies=1, inflight=None
+            ingress,
+            hub.bus.fanout,
+            ["nng"],
+            read_report,
+            no_report,
+            lambda _datagram: None,
+            copies=1,
+            transaction=hub.bus.transaction,
         )
         self.links.expected = ["nng", "broker"]
         self.recorders = RecorderReports()

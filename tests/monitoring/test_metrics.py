@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
 from bccnd.bus.access import Access
-from bccnd.bus.fanout import BusLimits
+from bccnd.bus.client import BusLimits
 from bccnd.core import frames, redundancy
 from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, HOLD_REASONS, LATENCY_BOUNDS, REFUSE_REASONS
 from bccnd.core.liveness import LivenessRules
@@ -82,7 +82,7 @@ def test_no_label_comes_from_the_network_or_from_a_client(busy: Observed) -> Non
     assert {name for _, pairs in before for name, _ in pairs} <= LABELS
     # Hundreds of sources, and clients with patterns, keys and faults of their own choice, add no series.
     for number in range(500):
-        busy.sources.begin(b"flood/%d" % number, 1, 1000.0)
+        busy.sources.judge_new(b"flood/%d" % number, 1, 1000.0)
         busy.anonymous.judge(f"127.0.0.1:{number}", b"?", 1000.0)
     peer = next(one for one in busy.hub._peers if hasattr(one, "client"))
     for number in range(50):
@@ -218,15 +218,15 @@ def test_control_messages_for_which_there_was_no_room_are_counted(observed: Obse
 
 def test_silent_and_dead_sources_are_counted(observed: Observed) -> None:
     for src in (b"a", b"b", b"c"):
-        observed.sources.begin(src, 1, 0.0)
-        observed.liveness.beat(src, 0.0)
+        observed.sources.judge_new(src, 1, 0.0)
+        observed.liveness.on_heartbeat(src, 0.0)
     assert (observed.value("sources_silent"), observed.value("source_deaths_total")) == (0, 0)
     seen = {}
     for quarter in range(1, 73):
         now = quarter / 4
         if now == 7.0:
             observed.sources.judge(b"c", 2, now)
-            observed.liveness.beat(b"c", now)
+            observed.liveness.on_heartbeat(b"c", now)
         observed.liveness.sweep(now)
         if quarter in (30, 31, 72):
             seen[now] = [observed.value(name) for name in ("sources_silent", "source_deaths_total", "sources")]
@@ -236,8 +236,8 @@ def test_silent_and_dead_sources_are_counted(observed: Observed) -> None:
 
 
 def test_a_source_is_alive_within_the_intervals_that_mean_death(observed: Observed) -> None:
-    observed.sources.begin(b"old", 1, 970.0)
-    observed.sources.begin(b"young", 1, 986.0)
+    observed.sources.judge_new(b"old", 1, 970.0)
+    observed.sources.judge_new(b"young", 1, 986.0)
     assert observed.value("sources_alive") == 1  # within 3 times 5 s before 1000
     observed.liveness.configure(LivenessRules(interval=10.0, dead_after=3))
     assert observed.value("sources_alive") == 2
@@ -251,11 +251,11 @@ def test_conflicts_heartbeats_copies_and_reloads_count(observed: Observed, monke
     assert [observed.value(name) for name in (*names, "config_last_reload_successful")] == [0, 0, 0, 1]
     observed.sources.claim(b"own/p/1")
     for seq in (1, 2, 2):
-        observed.sources.conflict(b"own/p/1", seq)
+        observed.sources.check_conflict(b"own/p/1", seq)
     observed.liveness.configure(LivenessRules(max_watched=1))
     for src in (b"a", b"b", b"c"):
-        observed.sources.begin(src, 1, 0.0)
-        observed.liveness.beat(src, 0.0)
+        observed.sources.judge_new(src, 1, 0.0)
+        observed.liveness.on_heartbeat(src, 0.0)
     monkeypatch.setattr(redundancy, "MAX_WAITING", 2)
     observed.repeater.configure([RepeatRule(b"a", 4, 1.0)], DIALECTS["path"], 2.0)
     for _ in range(3):

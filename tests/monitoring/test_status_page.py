@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bccnd.bus.fanout import BusLimits
+from bccnd.bus.client import BusLimits
 from bccnd.core.counter_history import STEP
 from bccnd.core.counters import DROP_REASONS
-from bccnd.core.dedup import MAX_LOSERS
+from bccnd.core.dedup import MAX_LOST_BY_SOURCE
 from bccnd.core.liveness import DEAD, SILENT, Death
 from bccnd.core.verdicts import ACCEPTED, DUPLICATE, INTEGRITY_FAILED
 from bccnd.log.handlers import LogLine
@@ -301,7 +301,7 @@ def test_what_the_network_has_lost_is_shown_by_source(daemon: Daemon) -> None:
     for src, seqs in ((b"h/bad/1", (1, 5)), (b"h/worse/2", (1, 50)), (b"h/good/3", (1, 2))):
         for seq in seqs:
             if sources.judge(src, seq, daemon.clock) < 0:
-                sources.begin(src, seq, daemon.clock)
+                sources.judge_new(src, seq, daemon.clock)
     assert daemon.facts().source_counts.missing == 51
     sources.sweep(daemon.clock + 3)
     daemon.go_on(STEP)
@@ -314,8 +314,8 @@ def test_what_the_network_has_lost_is_shown_by_source(daemon: Daemon) -> None:
 
 def test_the_silent_and_the_dead_are_named(daemon: Daemon) -> None:
     for src in (b"h/quiet/1", b"h/well/2"):
-        daemon.sources.begin(src, 1, daemon.clock)
-        daemon.liveness.beat(src, daemon.clock)
+        daemon.sources.judge_new(src, 1, daemon.clock)
+        daemon.liveness.on_heartbeat(src, daemon.clock)
     daemon.liveness.dead[b"h/late/3"] = Death(daemon.clock - 20, daemon.clock - 20, 0.0)
     source = daemon.sources.get(b"h/quiet/1")
     assert source is not None
@@ -385,11 +385,11 @@ def test_many_requests_within_a_second_gather_once(daemon: Daemon, monkeypatch: 
 def test_looking_costs_no_more_however_many_sources_there_are(daemon: Daemon) -> None:
     def hear(low: int, high: int) -> None:
         for number in range(low, high):
-            daemon.sources.begin(b"host/%d/program" % number, 1, daemon.clock)
+            daemon.sources.judge_new(b"host/%d/program" % number, 1, daemon.clock)
 
     hear(0, 5_000)
-    for number in range(2 * MAX_LOSERS):
-        daemon.sources.losers[b"host/%d/program" % number] = number + 1
+    for number in range(2 * MAX_LOST_BY_SOURCE):
+        daemon.sources.lost_by_source[b"host/%d/program" % number] = number + 1
     daemon.collector.update_sources((b"host/%d/program" % (number + 1000), SILENT) for number in range(MAX_SILENT))
     daemon.begin()
     few = min(repeat(daemon.facts, timer=time.thread_time, number=1, repeat=7))

@@ -27,7 +27,7 @@ from bccnd.gateways.status import Status
 _ROOM, _BUS_ROOM = 8192, 65_536
 #: seconds between two looks at the links, until an absent daemon is logged, and until a refused request is repeated
 _LOOK, _AWAY, _AGAIN = 0.25, 2.0, 5.0
-#: the start of messages for links, up to what `frames.read_passed` takes apart
+#: the start of messages for links, up to what `frames.read_forwarded` takes apart
 _PASSED: Final = frames.message(frames.LINK, b"")
 #: what filters keep back is as it should be; other refusals are logged for each peer
 _LOGGED: Final = [one for one in REASONS if one not in ("filtered", "nameless", "too_many_peers")]
@@ -57,7 +57,7 @@ class NngGateway:
         settings, self._loop = self._settings, asyncio.get_running_loop()
         base.log_loop_errors("nng")
         base.raise_descriptor_limit(settings.max_peers + len(settings.dial) + MAX_GREETING + 64)
-        reporter = base.GatewayDropReporter(self.status, _LOGGED, time.monotonic())
+        reporter = base.GatewayDropReporter(self.status, _LOGGED)
         endpoints = Endpoints(self, self._contexts, room=settings.queue, horizon=self._horizon)
         self._line = Line(
             self._bus,
@@ -92,7 +92,7 @@ class NngGateway:
                 self.status.drop("not_connected", len(link.queue))
             self.status.drop("not_connected", len(self._line.waiting))
             self._line.close()
-            reporter.close()
+            reporter.report()
 
     # -- links
 
@@ -150,7 +150,7 @@ class NngGateway:
             if not one.startswith(_PASSED):
                 self._on_control(one)
                 continue
-            number, datagram = frames.read_passed(one[len(_PASSED) :])
+            number, datagram = frames.read_forwarded(one[len(_PASSED) :])
             others = [link for link in links if link.number != number]
             if others and (reason := "late" if late else self._out.check(datagram)):
                 self.status.drop(reason)
@@ -195,7 +195,7 @@ class NngGateway:
             self._reported = moment
             self.status.peers = [link.report for link in self._links.values()]
             self._line.tell(frames.control(frames.GATEWAY, self.status.report()))
-            reporter.report(time.monotonic())
+            reporter.report()
             if self._refused_at and moment - self._refused_at > _AGAIN:
                 self._line.again()
         if self._away_since and moment - self._away_since > _AWAY:

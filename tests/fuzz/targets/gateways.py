@@ -44,7 +44,7 @@ def _taken(read: Callable[[bytes], Any], data: bytes) -> object:
 def link(data: bytes) -> object:
     """The frames of links, taken apart and put together again; and what filters say of a datagram."""
     outcome: list[object] = []
-    for read, build in ((frames.read_passed, frames.passed), (frames.read_arrived, frames.arrived)):
+    for read, build in ((frames.read_forwarded, frames.forwarded), (frames.read_arrived, frames.arrived)):
         parts = _taken(read, data)
         if isinstance(parts, tuple) and all(not isinstance(one, str) or one.isascii() for one in parts):
             again = build(*parts)

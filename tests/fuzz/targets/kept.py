@@ -12,6 +12,7 @@ from bccnd.core import tracker_log as book
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.liveness import Liveness, LivenessRules
+from bccnd.core.tracker_replay import replay
 from bccnd.native import inflight_layout as layout
 
 #: between the files of an input
@@ -31,7 +32,7 @@ def annals(data: bytes) -> object:
         files = [book.MAGIC + struct.pack("=I", book.VERSION) + record]
     sources, anonymous = TrackerTable(_RULES), AnonymousDedup(2.0)
     watch = Liveness(sources, LivenessRules(interval=1.0, dead_after=3), _NOW)
-    found = book.replay(files, sources, anonymous, watch, now=_NOW, clock_us=10**15, skip_serial=len(data) % 3)
+    found = replay(files, sources, anonymous, watch, now=_NOW, clock_us=10**15, skip_serial=len(data) % 3)
     assert len(sources) <= _RULES.max_sources
     known = [(one.src, one.first, one.last, one.epoch, one.missing, one.absent) for one in sources.latest(10)]
     for step in range(4):  # and life goes on

@@ -8,12 +8,14 @@ import zlib
 from typing import Final
 
 from bccnd.core import bccn1
+from bccnd.core.algorithms import Crc32, Hmac
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.dedup import DedupRules, TrackerTable
-from bccnd.core.integrity import Crc32, Hmac, IntegrityChecker, make_checker
+from bccnd.core.integrity import IntegrityChecker, make_checker
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.tap_record import observe
-from bccnd.core.tracker_log import TrackerLog, replay
+from bccnd.core.tracker_replay import replay
+from bccnd.core.tracker_snapshot import start_log
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES, NUMBERS
 from bccnd.errors import BadDatagram
 from tests import vectors
@@ -115,7 +117,7 @@ def stream(data: bytes) -> object:
         return len(record)
 
     liveness = Liveness(world.sources, LivenessRules(interval=1.0, dead_after=3), 0.0)
-    tracker_log = TrackerLog(world.sources, world.anonymous, liveness, write, 0.0)
+    tracker_log = start_log(world.sources, world.anonymous, liveness, write, 0.0)
     world.ingress.tracker_log = tracker_log
     now, outcome = 1.0, []
     last = dict.fromkeys(_SRCS, 20)
@@ -158,7 +160,7 @@ def _take_over(written: list[bytes], rules: DedupRules, world: World, now: float
     sources = TrackerTable(rules)
     watch = Liveness(sources, LivenessRules(interval=1.0, dead_after=3), now)
     account = replay([b"".join(written)], sources, AnonymousDedup(2.0), watch, now=now, clock_us=1)
-    assert not account.doubts, account.doubts
+    assert not account.problems, account.problems
     assert account.complete
     wanted, found = (_known(one) for one in (world.sources, sources))
     assert found == wanted, f"{found} from the annals, {wanted} was known"
