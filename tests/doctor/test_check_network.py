@@ -13,7 +13,7 @@ from bccnd.doctor.result import Finding
 from bccnd.errors import StartError
 from tests.doctor.probes import LAN, assert_found, probe
 
-NO_ROUTE = StartError("no_route", "segment lan: no way to 10.0.0.255", "name the interface")
+NO_ROUTE = StartError("no_route", "segment lan: no route to 10.0.0.255", "name the interface")
 IN_USE = StartError("port_in_use", "port 5400 is in use", "find it")
 OWN = UdpSocket({77: "bccnd"}, 1 << 20)
 
@@ -51,7 +51,7 @@ def test_without_ip_the_kernel_says_what_it_can() -> None:
 def test_route() -> None:
     assert_found(check_network.check_route(probe()), "ok", "10.0.0.255 leaves by lan0, from 10.0.0.1")
     refused = probe(open_segment=NO_ROUTE)
-    assert_found(check_network.check_route(refused), "wrong", "no way to 10.0.0.255", "name the interface")
+    assert_found(check_network.check_route(refused), "wrong", "no route to 10.0.0.255", "name the interface")
     assert_found(check_network.check_route(probe(open_segment=IN_USE)), "ok", "leaves by lan0")
 
 

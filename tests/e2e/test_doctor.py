@@ -140,7 +140,7 @@ def test_without_a_daemon_the_segment_is_tried_out(tmp_path: Path, net: Net) -> 
     daemon.configure({"segments": [{"interface": "lan0"}]})
     found = examine(daemon)
     assert found.says("interface", "wrong", "lan0 is down", "ip link set lan0 up")
-    assert found.says("route", "wrong", "no way to 255.255.255.255")
+    assert found.says("route", "wrong", "no route to 255.255.255.255")
     daemon.configure({"segments": [{"interface": "lan7"}]})
     assert examine(daemon).says("interface", "wrong", "lan7")
 

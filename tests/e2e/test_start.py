@@ -28,7 +28,7 @@ def test_what_cannot_work_is_in_use_or_not_safe_is_refused_and_not_touched(tmp_p
         for daemon, said in (
             (unstarted("address", segments=[{"address": "127.0.0.1"}]), "127.0.0.1 is not a broadcast address"),
             (unstarted("bind", segments=[{**segment, "bind": "127.0.0.1"}]), "receives no broadcast"),
-            (unstarted("interface", segments=[{"interface": "nosuch0"}]), "there is no interface nosuch0"),
+            (unstarted("interface", segments=[{"interface": "nosuch0"}]), "no interface nosuch0"),
             (unstarted("path", bus={"path": "/no/such/directory/bus.sock"}), "/no/such/directory does not exist"),
             (unstarted("port", segments=[segment]), "in use by a program that does not share it"),
             (unstarted("metrics", metrics={"listen": listen}), f"cannot listen on {listen}"),
@@ -40,7 +40,7 @@ def test_what_cannot_work_is_in_use_or_not_safe_is_refused_and_not_touched(tmp_p
     assert "others than root and this daemon" in refused(daemon)
     daemon = unstarted("file")
     daemon.bus.write_text("precious")
-    assert "exists and is no socket" in refused(daemon)
+    assert "exists and is not a socket" in refused(daemon)
     assert daemon.bus.read_text() == "precious"
     daemon = unstarted("key")
     daemon.configure({"integrity": daemon.with_key(b"k" * 32)})
