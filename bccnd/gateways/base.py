@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from bccnd import log
-from bccnd.core.drop_summary import TALLY, DropSummary, in_fields, in_words
 from bccnd.errors import StartError
 from bccnd.gateways.reasons import explain
 from bccnd.gateways.status import Status
@@ -46,17 +45,13 @@ class Gateway(Protocol):
 
 
 class GatewayDropReporter:
-    """Logs what a gateway has dropped: ``reasons`` when they have grown, and all of them once an hour and at the end.
-    Times are seconds of a monotonic clock."""
+    """Logs drops for one of ``reasons`` when their count has grown."""
 
-    def __init__(self, status: Status, reasons: Iterable[str], now: float) -> None:
+    def __init__(self, status: Status, reasons: Iterable[str]) -> None:
         self._status = status
         self._reasons = reasons
-        self._tally = DropSummary()
-        self._since = "since the start"
-        self._due = now + TALLY
 
-    def report(self, now: float) -> None:
+    def report(self) -> None:
         name = self._status.gateway
         for reason in self._reasons:
             count = log.repeats.growth((name, reason), self._status.dropped.get(reason, 0))
@@ -64,19 +59,6 @@ class GatewayDropReporter:
                 means, remedy = explain(reason)
                 text = f"{name}: dropped {count} times since that was last reported ({reason}): {means}"
                 log.event("gateway_dropped", text, remedy=remedy, gateway=name, reason=reason, drop=reason, count=count)
-        if now >= self._due:
-            self._due = now + TALLY
-            self._report_all("in the last hour")
-
-    def close(self) -> None:
-        self._report_all(self._since)
-
-    def _report_all(self, since: str) -> None:
-        name = self._status.gateway
-        grown = self._tally.grown(("", reason, count) for reason, count in self._status.dropped.items())
-        if grown:
-            self._since = "since that was last reported"
-            log.event("tally", f"{name}: dropped {since}: {in_words(grown)}", gateway=name, drops=in_fields(grown))
 
 
 def log_peer(event: str, gateway: str, peer: str, what: str, reason: str = "") -> None:

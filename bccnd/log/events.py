@@ -97,3 +97,5 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
 
 #: all events by name
 EVENTS: Final = {event.name: event._replace(part=part) for part, events in _BY_PART.items() for event in events}
+#: events that are no longer logged; their ids are not given to others
+RETIRED: Final = frozenset({"tally"})

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from bccnd import log
 from bccnd.bus.recorder_reports import RECORDED
 from bccnd.core.counters import ERROR_REASONS
-from bccnd.core.drop_summary import Row
 from bccnd.core.verdicts import NAMES as VERDICTS
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_entry import Drop
@@ -87,15 +86,6 @@ def _counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, int]
         yield family, "", {name: daemon.recorders.count(family, name)}
     for report in links:
         yield "gateway_dropped", report["gateway"], report["dropped"]
-
-
-def summary_rows(counts: Iterable[DropCount]) -> Iterator[Row]:
-    """Yield the rows of this daemon's drop summary: gateways and recorders log their own."""
-    return ((drop.family, drop.name, count) for drop, _, count in counts if not _is_reported(drop))
-
-
-def _is_reported(drop: Drop) -> bool:
-    return drop.family == "gateway_dropped" or (drop.family, drop.name) in RECORDED
 
 
 def serious_drops(counts: Iterable[DropCount]) -> Iterator[DropCount]:

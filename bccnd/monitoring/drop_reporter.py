@@ -1,11 +1,10 @@
-"""Logs drops: serious ones when their counts increase, all of them in a summary every hour."""
+"""Logs serious drops when their counts increase."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from bccnd import log
-from bccnd.core.drop_summary import DropSummary, in_fields, in_words
 from bccnd.core.verdicts import INTERNAL_ERROR, NAMES
 from bccnd.monitoring import drop_counts
 from bccnd.monitoring.drop_entry import Drop
@@ -17,29 +16,15 @@ class DropReporter:
 
     def __init__(self, daemon: DaemonState) -> None:
         self._daemon = daemon
-        self._summary = DropSummary()
-        self._summarized = False
 
-    def report_serious(self) -> None:
-        """Log serious drops that were not logged yet; to be called every second."""
+    def report(self) -> None:
+        """Log serious drops that were not logged yet; to be called every second and at the end."""
         for one in drop_counts.serious_drops(drop_counts.count_drops(self._daemon)):
             if one.drop.family in drop_counts.LOGGED_AT_SOURCE or one.drop.name == NAMES[INTERNAL_ERROR]:
                 continue
             count = log.repeats.growth((one.drop.family, one.drop.name, one.where), one.count)
             if count:
                 self._log_drop(one.drop, one.where, count)
-
-    def report_summary(self, since: str = "in the last hour") -> None:
-        """Log in one line all drops since the last summary, if there were any."""
-        grown = self._summary.grown(drop_counts.summary_rows(drop_counts.count_drops(self._daemon)))
-        if grown:
-            log.event("tally", f"dropped {since}: {in_words(grown)}", drops=in_fields(grown))
-            self._summarized = True
-
-    def report_rest(self) -> None:
-        """Log what was not logged yet, at the end of the process."""
-        self.report_serious()
-        self.report_summary("since the last summary" if self._summarized else "since the start")
 
     def _log_drop(self, drop: Drop, where: str, count: int) -> None:
         name = drop.name

@@ -17,7 +17,6 @@ from typing import Final
 from bccnd import log
 from bccnd.bus.recorder_reports import report_of
 from bccnd.client.transport import jitter
-from bccnd.core.drop_summary import TALLY, DropSummary, in_fields, in_words
 from bccnd.errors import BadFrame, BusError
 from bccnd.journal import layout
 from bccnd.net.loop import READABLE, Loop
@@ -104,8 +103,6 @@ class Recorder:
         self._why = ""
         self._reason = "disk"
         self._said_away = False
-        self._tally = DropSummary()
-        self._tally_at, self._tally_since = time.monotonic() + TALLY, "since the start"
         self._reported = b""
 
     # -- life
@@ -126,7 +123,6 @@ class Recorder:
         finally:
             self._close_log()
             self.spool.close()
-            self._tell_tally(self._tally_since)
         return not self.worker.logs
 
     def stop(self) -> None:
@@ -435,9 +431,6 @@ class Recorder:
                 self._lost(error)
         if self._ticks % _ASK == 0:
             self._tell()
-        if time.monotonic() >= self._tally_at:
-            self._tally_at = time.monotonic() + TALLY
-            self._tell_tally("in the last hour")
 
     @property
     def losses(self) -> dict[tuple[str, str], int]:
@@ -453,12 +446,6 @@ class Recorder:
         ):
             losses[name, name] = count
         return losses
-
-    def _tell_tally(self, since: str) -> None:
-        grown = self._tally.grown((*named, count) for named, count in self.losses.items())
-        if grown:
-            self._tally_since = "since that was last said"
-            log.event("tally", f"dropped {since}: {in_words(grown)}", drops=in_fields(grown))
 
     def _report(self, tap: Tap) -> None:
         """Report to the daemon what was dropped, if that has changed."""

@@ -97,22 +97,6 @@ def on_page(daemon: Daemon) -> dict[str, int]:
     return {key: count for key, count in found.items() if count and key in BY_KEY}
 
 
-def in_tally(text: str) -> dict[str, int]:
-    """What a tally says, by name."""
-    found: dict[str, int] = {}
-    for part in text.split("; "):
-        family, colon, names = part.partition(": ")
-        for one in (names if colon else part).split(", "):
-            name, count = one.split(" ")
-            found[f"{family if colon else name}/{name}"] = int(count.replace(",", ""))
-    return found
-
-
-def told_at_the_end(said: str, who: str = "") -> dict[str, int]:
-    (text,) = re.findall(rf"info: {who}dropped since the start: (.*)$", said, re.MULTILINE)
-    return in_tally(text if not who else f"gateway_dropped: {text}")
-
-
 # -- what is brought about
 
 
@@ -335,9 +319,7 @@ def test_all_that_a_daemon_drops_has_one_name_and_one_count_everywhere(daemon: D
     assert set(metrics) == OF_THE_DAEMON
     assert on_page(daemon) == in_metrics(daemon)
     assert all(count > 0 for count in metrics.values())
-    after = in_metrics(daemon)
     assert daemon.stop() == 0
-    assert told_at_the_end(daemon.said()) == after
 
 
 @pytest.mark.slow
@@ -386,8 +368,6 @@ def test_what_the_broker_drops_has_one_name_and_one_count_everywhere(tmp_path: P
         assert set(metrics) == OF_THE_BROKER
         assert {key: count for key, count in on_page(daemon).items() if key.startswith("gateway_")} == metrics
         wait(lambda: all(re.search(rf"warning: .*\({name}\)", daemon.said()) for name in reasons), "the lines")
-    wait(lambda: "broker: dropped since the start" in daemon.said(), "the broker's last words")
-    assert told_at_the_end(daemon.said(), "broker: ") == metrics
 
 
 def of_the_gateway(daemon: Daemon) -> dict[str, int]:
@@ -402,24 +382,21 @@ def test_what_the_recorder_drops_has_one_name_and_one_count_everywhere(tmp_path:
         "recorder": {"journal": str(tmp_path / "journal"), "metrics": {"listen": listen}},
     }
     (key,) = OF_THE_RECORDER
-    with Daemon(tmp_path / "a", settings) as daemon, Wire(daemon.port) as wire:
-        with Recorder(daemon) as recorder:
-            recorder.signal(signal.SIGSTOP)
-            seqs = iter(range(1, 10**6))
+    with Daemon(tmp_path / "a", settings) as daemon, Wire(daemon.port) as wire, Recorder(daemon) as recorder:
+        recorder.signal(signal.SIGSTOP)
+        seqs = iter(range(1, 10**6))
 
-            def act() -> None:
-                before = daemon.metric("datagrams_received_total")
-                wire.send(*(datagram(OTHER, next(seqs), "x", b"y" * 1300) for _ in range(100)))
-                wait(lambda: daemon.metric("datagrams_received_total") >= before + 100, "the daemon to read")
+        def act() -> None:
+            before = daemon.metric("datagrams_received_total")
+            wire.send(*(datagram(OTHER, next(seqs), "x", b"y" * 1300) for _ in range(100)))
+            wait(lambda: daemon.metric("datagrams_received_total") >= before + 100, "the daemon to read")
 
-            until(lambda: counted(daemon, BY_KEY["deliveries_dropped/queue_messages"]), act, "a gap")
-            recorder.signal(signal.SIGCONT)
-            wait(lambda: key in on_page(daemon), "the recorder's report")
-            lost = counted(daemon, BY_KEY["deliveries_dropped/queue_messages"])
-            wait(lambda: on_page(daemon)[key] == lost, "all of it")
-            own = Daemon(tmp_path / "b", {"metrics": {"listen": listen}}, start=False)
-            assert own.metric("recorder_tap_gap_records_total") == lost
-            wait(lambda: "(recorder_tap_gap_records)" in recorder.said(), "the line")
-            assert key not in in_metrics(daemon)  # two listeners would count it twice
-        assert told_at_the_end(recorder.said()) == {key: lost}
-    assert "recorder_tap_gap_records" not in told_at_the_end(daemon.said())
+        until(lambda: counted(daemon, BY_KEY["deliveries_dropped/queue_messages"]), act, "a gap")
+        recorder.signal(signal.SIGCONT)
+        wait(lambda: key in on_page(daemon), "the recorder's report")
+        lost = counted(daemon, BY_KEY["deliveries_dropped/queue_messages"])
+        wait(lambda: on_page(daemon)[key] == lost, "all of it")
+        own = Daemon(tmp_path / "b", {"metrics": {"listen": listen}}, start=False)
+        assert own.metric("recorder_tap_gap_records_total") == lost
+        wait(lambda: "(recorder_tap_gap_records)" in recorder.said(), "the line")
+        assert key not in in_metrics(daemon)  # two listeners would count it twice

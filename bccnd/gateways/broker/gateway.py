@@ -79,9 +79,9 @@ class BrokerGateway:
         self._server = SubscriberServer(self.settings, self._bus, status, self.patience)
         self._udp: socket.socket | None = None
         self._away_logged = False
-        reporter = base.GatewayDropReporter(status, _LOGGED, time.monotonic())
+        reporter = base.GatewayDropReporter(status, _LOGGED)
         async with AsyncExitStack() as stack:
-            stack.callback(reporter.close)
+            stack.callback(reporter.report)
             await self._open(stack, lambda what: base.wait_to_listen(what, self.takeover, stop, supervisor))
             if supervisor is not None:
                 supervisor.ready("serving")
@@ -91,7 +91,7 @@ class BrokerGateway:
                 self._server.check(time.monotonic())
                 self._check_daemon(time.monotonic())
                 self._count_kernel_drops()
-                reporter.report(time.monotonic())
+                reporter.report()
                 self._report()
 
     async def _open(
