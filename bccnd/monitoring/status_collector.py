@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Final, Protocol
 
-from bccnd.bus.fanout import Client as BusClient
+from bccnd.bus.client import Client as BusClient
 from bccnd.core.counter_history import SLOT, History, Rise
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.liveness import ALIVE, SILENT, STATE_NAMES, Change
@@ -122,7 +122,7 @@ class StatusCollector:
                 yield _key(one), one.count
                 dropped += one.count if one.drop.serious and one.drop.name != LOST.name else 0
         yield "dropped", dropped
-        for src, lost in daemon.sources.losers.items():
+        for src, lost in daemon.sources.lost_by_source.items():
             yield ("source", src), lost
         yield "deaths", daemon.liveness.deaths
         yield "deliveries", daemon.bus.counters.deliveries
@@ -300,19 +300,19 @@ class StatusCollector:
     def _sources(self, view: _HistoryView) -> tuple[list[SourceRow], int]:
         """Return the sources with problems, then the most recent ones; and how many with problems were left out."""
         sources, dead = self._daemon.sources, self._daemon.liveness.dead
-        losers = heapq.nlargest(MAX_ROWS, sources.losers, key=lambda src: self._loss_rank(src, view))
+        losers = heapq.nlargest(MAX_ROWS, sources.lost_by_source, key=lambda src: self._loss_rank(src, view))
         chosen = dict.fromkeys([*losers, *islice(self._silent, MAX_ROWS), *islice(reversed(dead), MAX_ROWS)])
         rows = [self._source(src, view) for src in chosen]
         rows = [one for one in rows if one.lost or one.missing or one.state != STATE_NAMES[ALIVE]]
         worst = sorted(rows, key=lambda one: _rank_source(one, view.wall))[:MAX_ROWS]
-        more = len({*sources.losers, *self._silent, *dead}) - len(worst) if len(rows) > MAX_ROWS else 0
+        more = len({*sources.lost_by_source, *self._silent, *dead}) - len(worst) if len(rows) > MAX_ROWS else 0
         listed = {one.src for one in worst}
         well = (self._source(one.src, view) for one in sources.latest(2 * MAX_ROWS))
         worst += islice((one for one in well if one.src not in listed), MAX_ROWS - len(worst))
         return worst, more
 
     def _loss_rank(self, src: bytes, view: _HistoryView) -> tuple[bool, int]:
-        return view.rose_within(view.rise(("source", src)), ONGOING), self._daemon.sources.losers[src]
+        return view.rose_within(view.rise(("source", src)), ONGOING), self._daemon.sources.lost_by_source[src]
 
     def _source(self, src: bytes, view: _HistoryView) -> SourceRow:
         daemon = self._daemon
@@ -325,7 +325,7 @@ class StatusCollector:
             died = death is not None and death.heard == source.heard
             state = "dead" if died else STATE_NAMES[source.state] or "no heartbeats"
         rise = view.rise(("source", src))
-        lost = daemon.sources.losers.get(src, 0)
+        lost = daemon.sources.lost_by_source.get(src, 0)
         return SourceRow(
             _text(src),
             state,
@@ -341,7 +341,7 @@ class StatusCollector:
     def _clients(self) -> tuple[list[ClientRow], int]:
         clients = self._daemon.bus.clients
         worst = heapq.nlargest(
-            MAX_ROWS, clients.values(), key=lambda one: (one.queue.bytes, one.loss, one.subscriptions)
+            MAX_ROWS, clients.values(), key=lambda one: (one.queue.bytes, one.lost, one.subscriptions)
         )
         return [self._client(one) for one in worst], len(clients) - len(worst)
 
@@ -357,7 +357,7 @@ class StatusCollector:
             fill=min(
                 1.0, max(queue.messages / max(1, limits.queue_messages), queue.bytes / max(1, limits.queue_bytes))
             ),
-            lost=client.loss,
+            lost=client.lost,
             published=client.published,
             subscriptions=client.subscriptions,
             since=client.since,
