@@ -452,6 +452,6 @@ def test_a_bug_met_by_one_client_ends_that_client_only(
     one.publish(b"a", b"stumble")
     hub.turn()
     assert one.ended()
-    assert [record.event for record in caplog.records if hasattr(record, "event")] == ["internal_error"]
+    assert "internal_error" in [getattr(record, "event", "") for record in caplog.records]
     other.publish(b"a", b"fine")
     assert messages(other.all(), b"a") == [b"fine"]
