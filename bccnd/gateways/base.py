@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import socket
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -22,6 +23,8 @@ REPORT: Final = 1.0
 #: seconds that the former gateway may take to end, and between attempts to get its address
 TAKEOVER: Final = 5.0
 _RETRY: Final = 0.05
+#: seconds without a daemon after which that is logged: restarts are shorter
+_AWAY: Final = 2.0
 
 _Listener = TypeVar("_Listener")
 
@@ -44,21 +47,31 @@ class Gateway(Protocol):
         """
 
 
-class GatewayDropReporter:
-    """Logs drops for one of ``reasons`` when their count has grown."""
+class AwayReporter:
+    """Logs each absence of the daemon at ``bus`` once."""
 
-    def __init__(self, status: Status, reasons: Iterable[str]) -> None:
-        self._status = status
-        self._reasons = reasons
+    def __init__(self, gateway: str, bus: str, effect: str, remedy: str) -> None:
+        self._gateway, self._bus, self._effect, self._remedy = gateway, bus, effect, remedy
+        self._logged = False
 
-    def report(self) -> None:
-        name = self._status.gateway
-        for reason in self._reasons:
-            count = log.repeats.growth((name, reason), self._status.dropped.get(reason, 0))
-            if count:
-                means, remedy = explain(reason)
-                text = f"{name}: dropped {count} times since that was last reported ({reason}): {means}"
-                log.event("gateway_dropped", text, remedy=remedy, gateway=name, reason=reason, drop=reason, count=count)
+    def report(self, since: float | None, why: str, reason: str) -> None:
+        """Log that the daemon has been away ``since`` then (monotonic), None if it is there."""
+        if since is None:
+            self._logged = False
+        elif not self._logged and time.monotonic() - since >= _AWAY:
+            self._logged = True
+            text = f"the daemon at {self._bus} {why}; {self._effect}"
+            log.event("daemon_away", text, about=self._gateway, remedy=self._remedy, reason=reason)
+
+
+def log_drops(status: Status, reasons: Iterable[str]) -> None:
+    """Log drops for ``reasons`` whose count has grown since the last call."""
+    name = status.gateway
+    for reason in reasons:
+        if count := log.repeats.growth((name, reason), status.dropped.get(reason, 0)):
+            means, remedy = explain(reason)
+            text = f"{name}: dropped {count} times since that was last reported ({reason}): {means}"
+            log.event("gateway_dropped", text, remedy=remedy, gateway=name, reason=reason, drop=reason, count=count)
 
 
 def log_peer(event: str, gateway: str, peer: str, what: str, reason: str = "") -> None:
@@ -81,6 +94,14 @@ def log_loop_errors(gateway: str) -> None:
             log.bug(f"the gateway {gateway} has met a bug", gateway=gateway)
 
     asyncio.get_running_loop().set_exception_handler(on_error)
+
+
+async def run_every(seconds: float, stop: asyncio.Event, work: Callable[[], None]) -> None:
+    """Call ``work`` again and again until ``stop`` is set, and once then."""
+    while not stop.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), seconds)
+        work()
 
 
 async def wait_to_listen(
@@ -109,6 +130,17 @@ def raise_descriptor_limit(wanted: int) -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
             return min(wanted, hard)
     return soft
+
+
+def set_tcp_options(sock: socket.socket, *, idle: float, interval: float, timeout: float, unsent: int) -> None:
+    """Send at once, and let the kernel hold no more than ``unsent`` bytes, as what waits in this process is counted.
+    Probe a peer after ``idle`` seconds of silence, every ``interval`` seconds; end one that acknowledges nothing for
+    ``timeout`` seconds."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    keepalive = {socket.TCP_KEEPIDLE: idle, socket.TCP_KEEPINTVL: interval, socket.TCP_KEEPCNT: 3}
+    limits = {socket.TCP_NODELAY: 1, socket.TCP_NOTSENT_LOWAT: unsent, socket.TCP_USER_TIMEOUT: timeout * 1000}
+    for option, value in {**keepalive, **limits}.items():
+        sock.setsockopt(socket.IPPROTO_TCP, option, max(1, int(value)))
 
 
 def format_address(address: tuple[Any, ...]) -> str:

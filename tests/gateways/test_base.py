@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bccnd.gateways.base import GatewayDropReporter, format_address
+from bccnd.gateways.base import format_address, log_drops
 from bccnd.gateways.status import Status
 from tests.gateways.logs import Events
 
@@ -20,14 +20,13 @@ def events() -> Iterator[Events]:
 
 def test_a_drop_is_logged_when_its_count_has_grown(events: Events) -> None:
     status = Status("broker")
-    reporter = GatewayDropReporter(status, ("late",))
-    reporter.report()
+    log_drops(status, ("late",))
     status.drop("filtered", 5210)
-    reporter.report()
+    log_drops(status, ("late",))
     assert events.records == []
     status.drop("late", 3)
-    reporter.report()
-    reporter.report()
+    for _ in range(2):
+        log_drops(status, ("late",))
     ((event, _, more),) = events.records
     assert (event, more["gateway"], more["reason"], more["count"]) == ("gateway_dropped", "broker", "late", 3)
 

@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -30,8 +30,6 @@ from bccnd.gateways.broker.topics import channel_of, topic_of
 from bccnd.gateways.broker_bus import BusLink
 from bccnd.gateways.status import Status
 
-#: seconds without a daemon after which that is logged: restarts are shorter
-_AWAY: Final = 2.0
 #: publications read before anything else has its turn
 _TURN: Final = 64
 #: receive buffer for publications; the kernel grants what net.core.rmem_max allows
@@ -78,21 +76,15 @@ class BrokerGateway:
             raise StartError(error.reason, error.detail, "set bus.path to the daemon's socket") from error
         self._server = SubscriberServer(self.settings, self._bus, status, self.patience)
         self._udp: socket.socket | None = None
-        self._away_logged = False
-        reporter = base.GatewayDropReporter(status, _LOGGED)
+        effect = "publishers reach subscribers without it, but not the bus"
+        remedy = "start it (systemctl start bccnd), or see whether this user may connect"
+        self._away = base.AwayReporter("broker", self.bus_path, effect, remedy)
         async with AsyncExitStack() as stack:
-            stack.callback(reporter.report)
+            stack.callback(base.log_drops, status, _LOGGED)
             await self._open(stack, lambda what: base.wait_to_listen(what, self.takeover, stop, supervisor))
             if supervisor is not None:
                 supervisor.ready("serving")
-            while not stop.is_set():
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), min(base.REPORT, self.settings.hello))
-                self._server.check(time.monotonic())
-                self._check_daemon(time.monotonic())
-                self._count_kernel_drops()
-                reporter.report()
-                self._report()
+            await base.run_every(min(base.REPORT, self.settings.hello), stop, self._check)
 
     async def _open(
         self, stack: AsyncExitStack, wait: Callable[[Callable[[], socket.socket]], Awaitable[socket.socket]]
@@ -187,17 +179,14 @@ class BrokerGateway:
             fields: dict[str, Any] = {"gateway": "broker", "reason": reason, "drop": reason, "count": 1}
             log.event("gateway_dropped", text, about=refusal, remedy=remedy, **fields)
 
-    def _check_daemon(self, now: float) -> None:
-        since = self._bus.away_since
-        if since is None:
-            self._away_logged = False
-        elif not self._away_logged and now - since >= _AWAY:
-            self._away_logged = True
-            reason = self._bus.turned_away
-            why = f"does not serve this gateway ({reason})" if reason else f"is away: {self._bus.why}"
-            text = f"the daemon at {self.bus_path} {why}; publishers reach subscribers without it, but not the bus"
-            remedy = "start it (systemctl start bccnd), or see whether this user may connect"
-            log.event("daemon_away", text, about="broker", remedy=remedy, reason=reason or "no_daemon")
+    def _check(self) -> None:
+        self._server.check(time.monotonic())
+        reason = self._bus.turned_away
+        why = f"does not serve this gateway ({reason})" if reason else f"is away: {self._bus.why}"
+        self._away.report(self._bus.away_since, why, reason or "no_daemon")
+        self._count_kernel_drops()
+        base.log_drops(self.status, _LOGGED)
+        self._report()
 
     async def _report_changes(self) -> None:
         """Report soon after subscribers have come or gone."""

@@ -13,7 +13,7 @@ from bccnd.config import BrokerSettings
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
 from bccnd.errors import StartError
-from bccnd.gateways.base import format_address, log_peer
+from bccnd.gateways.base import format_address, log_peer, set_tcp_options
 from bccnd.gateways.broker import codec
 from bccnd.gateways.broker.sessions import Sessions
 from bccnd.gateways.broker.subscriber import CountingSocket, Subscriber
@@ -25,13 +25,11 @@ from bccnd.gateways.status import Status
 _BACKLOG: Final = 1024
 #: seconds without accepting when no descriptor is left
 _PAUSE: Final = 1.0
-#: bytes kept unsent by the kernel: what waits is to wait here, where it is counted
-_UNSENT: Final = 65_536
 
 
 def listen(kind: socket.SocketKind, where: tuple[str, int], silence: float) -> socket.socket:
-    """Return a socket, not blocking, for subscribers (SOCK_STREAM) or publishers (SOCK_DGRAM). Its connections send at
-    once, keep little in the kernel, and end when the other host does not answer for ``silence`` seconds.
+    """Return a non-blocking socket for subscribers (SOCK_STREAM), whose connections end when the other host does not
+    answer for ``silence`` seconds, or for publishers (SOCK_DGRAM).
 
     Raises StartError: address_taken, cannot_listen.
     """
@@ -41,12 +39,7 @@ def listen(kind: socket.SocketKind, where: tuple[str, int], silence: float) -> s
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, stream)
         sock.bind(where)
         if stream:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            idle, interval = max(1, int(silence / 2)), max(1, int(silence / 6))
-            keepalive = ((socket.TCP_KEEPIDLE, idle), (socket.TCP_KEEPINTVL, interval), (socket.TCP_KEEPCNT, 3))
-            timeout = (socket.TCP_USER_TIMEOUT, int(silence * 1000))
-            for option in ((socket.TCP_NODELAY, 1), (socket.TCP_NOTSENT_LOWAT, _UNSENT), *keepalive, timeout):
-                sock.setsockopt(socket.IPPROTO_TCP, *option)
+            set_tcp_options(sock, idle=silence / 2, interval=silence / 6, timeout=silence, unsent=65_536)
             sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from typing import Final, Protocol
 
+from bccnd.gateways.base import set_tcp_options
 from bccnd.gateways.status import Peer, Status
 
 #: 0, "SP", version 0, and the number of BUS; seconds for that and TLS
@@ -25,9 +26,6 @@ _MAX_MESSAGE: Final = 1 << 17
 #: bytes read at once, gathered for one write, waiting for one peer, and kept unread by the kernel at most
 _READ, _WRITE, _MAX_QUEUED, _MAX_UNREAD = 1 << 16, 1 << 15, 16 << 20, 8 << 20
 _LENGTH: Final = struct.Struct(">Q")
-#: a peer is probed after 5 s of silence; the kernel holds few bytes unsent, as what waits here is counted
-_KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 1, socket.TCP_KEEPCNT: 3}
-_OPTIONS: Final = _KEEPALIVE | {socket.TCP_NODELAY: 1, socket.TCP_NOTSENT_LOWAT: 16_384}
 _ACKED: Final = 120  # offset of tcpi_bytes_acked in struct tcp_info
 _LATER: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -96,9 +94,7 @@ class Connection:
         self._mark, self._marked = 0, 0.0
         self._step = self._greet
         if not self._prefix:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for option, value in {**_OPTIONS, socket.TCP_USER_TIMEOUT: max(1, int(horizon * 1000))}.items():
-                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+            set_tcp_options(sock, idle=5, interval=1, timeout=horizon, unsent=16_384)
         self._timer = self._loop.call_later(_GREETING_TIMEOUT, self.close, "no_id")
         self._loop.add_reader(sock, self.read)
         self._loop.call_soon(self.read)

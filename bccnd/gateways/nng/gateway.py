@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import os
 import time
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -25,8 +24,8 @@ from bccnd.gateways.status import Status
 
 #: messages that may wait for the daemon, and those that it may keep for us
 _ROOM, _BUS_ROOM = 8192, 65_536
-#: seconds between two looks at the links, until an absent daemon is logged, and until a refused request is repeated
-_LOOK, _AWAY, _AGAIN = 0.25, 2.0, 5.0
+#: seconds between checks of the links, and until a refused request is repeated
+_CHECK, _AGAIN = 0.25, 5.0
 #: the start of messages for links, up to what `frames.read_forwarded` takes apart
 _PASSED: Final = frames.message(frames.LINK, b"")
 #: what filters keep back is as it should be; other refusals are logged for each peer
@@ -48,8 +47,11 @@ class NngGateway:
         #: these begin anywhere, as the daemon may still have messages of a gateway before this one
         self._numbers = itertools.count(1 + int.from_bytes(os.urandom(3), "big"))
         self._from_daemon = InputAge(horizon / 4, _BUS_ROOM)
-        #: when and why the daemon went away; 0 while it is there or that was logged
-        self._away_since, self._why_away = 0.0, ""
+        #: when the daemon went away, None while it is there, and why
+        self._away_since: float | None = None
+        self._why_away = ""
+        effect = "links stay, and carry nothing until it is back"
+        self._away = base.AwayReporter("nng", bus, effect, "systemctl status bccnd")
         self._refused_at = self._reported = 0.0
 
     async def run(self, stop: asyncio.Event, supervisor: base.Supervisor | None = None) -> None:
@@ -57,7 +59,6 @@ class NngGateway:
         settings, self._loop = self._settings, asyncio.get_running_loop()
         base.log_loop_errors("nng")
         base.raise_descriptor_limit(settings.max_peers + len(settings.dial) + MAX_GREETING + 64)
-        reporter = base.GatewayDropReporter(self.status, _LOGGED)
         endpoints = Endpoints(self, self._contexts, room=settings.queue, horizon=self._horizon)
         self._line = Line(
             self._bus,
@@ -82,17 +83,14 @@ class NngGateway:
             if supervisor is not None:
                 supervisor.ready("serving")
             self._line.start()
-            while not stop.is_set():
-                self._look(reporter)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), _LOOK)
+            await base.run_every(_CHECK, stop, self._check)
         finally:
             for link in list(self._links.values()):
                 link.flush()
                 self.status.drop("not_connected", len(link.queue))
             self.status.drop("not_connected", len(self._line.waiting))
             self._line.close()
-            reporter.report()
+            base.log_drops(self.status, _LOGGED)
 
     # -- links
 
@@ -117,9 +115,8 @@ class NngGateway:
             self.status.drop("queue_full" if reason == "slow" else "not_connected", len(link.queue))
             self._subscribe()
         elif reason not in ("", "no_id"):
-            base.log_peer(
-                "peer_refused", "nng", link.report.peer, f"was refused at {link.report.name} {detail}", reason
-            )
+            what = f"was refused at {link.report.name} {detail}"
+            base.log_peer("peer_refused", "nng", link.report.peer, what, reason)
 
     def on_messages(self, link: Connection, messages: list[bytes], age: float) -> None:
         status, check, send = self.status, self._in.check, self._line.send
@@ -174,14 +171,14 @@ class NngGateway:
 
     def _on_up(self) -> None:
         self._from_daemon.mark_empty(now())
-        self._refused_at = self._reported = self._away_since = 0.0
-        self._why_away = ""
+        self._refused_at = self._reported = 0.0
+        self._away_since = None
 
     def _on_away(self, why: str) -> None:
-        if not self._why_away:
+        if self._away_since is None:
             self._away_since, self._why_away = self._loop.time(), why
 
-    def _look(self, reporter: base.GatewayDropReporter) -> None:
+    def _check(self) -> None:
         moment = self._loop.time()
         self._line.read()  # that there is nothing, here and below, bounds the age of what comes later
         if not self._line.up:
@@ -191,14 +188,11 @@ class NngGateway:
             queued, sending = link.delay()
             if queued > self._horizon / 4 or sending > self._horizon / 2:
                 link.close("slow", f"it is {queued + sending:.1f} s behind, and what waits for it is dropped")
-        if moment - self._reported >= base.REPORT - _LOOK / 2:
+        if moment - self._reported >= base.REPORT - _CHECK / 2:
             self._reported = moment
             self.status.peers = [link.report for link in self._links.values()]
             self._line.tell(frames.control(frames.GATEWAY, self.status.report()))
-            reporter.report()
+            base.log_drops(self.status, _LOGGED)
             if self._refused_at and moment - self._refused_at > _AGAIN:
                 self._line.again()
-        if self._away_since and moment - self._away_since > _AWAY:
-            self._away_since, why = 0.0, self._why_away
-            text = f"the daemon at {self._bus} is away: {why}; links stay, and carry nothing until it is back"
-            log.event("daemon_away", text, about="nng", remedy="systemctl status bccnd", reason=why)
+        self._away.report(self._away_since, f"is away: {self._why_away}", self._why_away)
