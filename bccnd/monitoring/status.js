@@ -1,5 +1,5 @@
-// Asks for the page again and again, and puts what is new in its place: text by text, so that whoever reads, selects or
-// stands somewhere with the keyboard is not disturbed. Without it the page asks for itself.
+// Fetches the page periodically and updates only the text that has changed, so that selection and focus stay. Without
+// this script the browser reloads the page.
 "use strict";
 (() => {
   const EVERY = 3000, PATIENCE = 8000;

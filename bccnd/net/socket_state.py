@@ -1,4 +1,4 @@
-"""What the kernel says about the other end of a connected socket."""
+"""Queries the kernel for the state of a connected socket's peer."""
 
 from __future__ import annotations
 

@@ -67,8 +67,8 @@ def main() -> None:
         print(f"{SOURCES:,} sources, {CLIENTS:,} clients")
         print(f"sample, every 5 s           {quiet:6.1f} ms")
         print(f"  with {len(chans):,} busy channels   {busy:6.1f} ms")
-        print(f"gathering what is shown     {least(daemon.facts):6.1f} ms")
-        print(f"making the page             {least(lambda: render(facts)):6.1f} ms, {len(render(facts)):,} bytes")
+        print(f"collecting the data         {least(daemon.facts):6.1f} ms")
+        print(f"rendering the page          {least(lambda: render(facts)):6.1f} ms, {len(render(facts)):,} bytes")
         segment.close()
 
 

@@ -80,7 +80,7 @@ def test_what_cannot_be_started_at_all_is_said_and_tried_again(loop: Loop, caplo
     program.start()
     assert "cannot start (No such file or directory)" in caplog.text
     before = len(os.listdir("/proc/self/fd"))
-    turn_until(loop, lambda: caplog.text.count("cannot be started") > 3, "further attempts")
+    turn_until(loop, lambda: caplog.text.count("cannot start") > 3, "further attempts")
     program.stop()
     assert len(os.listdir("/proc/self/fd")) == before
 
