@@ -6,7 +6,7 @@ Invariant: label values come from the configuration and from fixed lists, never 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from prometheus_client.core import (
@@ -90,52 +90,46 @@ class DaemonCollector(Collector):
 
     def __init__(self, daemon: DaemonState) -> None:
         self._daemon = daemon
-        self._version = VERSION
 
     def collect(self) -> Iterator[Metric]:
         yield from self._segments()
         yield from self._sources()
         yield from self._bus()
         yield from self._gateways()
-        groups = _counter("channel_messages", "Messages accepted, by configured channel group", "group")
-        size = _counter("channel_bytes", "Payload bytes accepted, by configured channel group", "group")
-        for name, messages, total in self._daemon.groups:
-            groups.add_metric([name], messages)
-            size.add_metric([name], total)
-        yield groups
-        yield size
+        yield from self._configured()
+        yield from self._handover()
+        yield from self._loop()
+        lost = "Notifications that the service manager did not accept"
+        yield _counter_of("notifications_lost", lost, self._daemon.notifications_lost)
+        refused = "Connections to this listener that got no page, by reason"
+        yield _counters("visitors_refused", refused, "reason", self._daemon.visitors_refused)
+        yield _counters("log_lines_dropped", "Log lines dropped, by reason", "reason", log.lines_dropped())
+        yield InfoMetricFamily(PREFIX + "build", "Version of the running daemon", {"version": VERSION})
+
+    def _configured(self) -> Iterator[Metric]:
+        """Yield what follows from the configuration: channel groups, keys, reloads."""
+        groups = list(self._daemon.groups)
+        messages = {name: count for name, count, _ in groups}
+        yield _counters("channel_messages", "Messages accepted, by configured channel group", "group", messages)
+        size = {name: count for name, _, count in groups}
+        yield _counters("channel_bytes", "Payload bytes accepted, by configured channel group", "group", size)
         keys = _counter("key_verified", "Datagrams verified with a key, by its fingerprint", "key")
         for key in self._daemon.keys:
             keys.add_metric([key.fingerprint], key.verified)
         yield keys
-        reloads = _counter("config_reloads", "Reloads of the configuration, by result", "result")
-        for result, count in self._daemon.config_reloads.items():
-            reloads.add_metric([result], count)
-        yield reloads
+        reloads = self._daemon.config_reloads
+        yield _counters("config_reloads", "Reloads of the configuration, by result", "result", reloads)
         successful = "Whether the last reload was successful: 1, or 0 if the configuration was refused"
         yield _gauge("config_last_reload_successful", successful, int(not self._daemon.refused))
-        yield _gauge("clients_taken_over", "Clients taken over from the previous daemon", self._daemon.taken_over)
-        unread = "State of the previous daemon that was damaged or unknown, and discarded"
-        yield _counter_of("state_dropped", unread, self._daemon.state_dropped)
-        yield _counter_of("clients_not_kept", "Clients whose connections a restart will close", self._daemon.not_kept)
-        yield from self._loop()
-        unwritten = "Failed attempts to store the state of sources for the next daemon"
-        yield _counter_of("sources_not_kept", unwritten, self._daemon.sources_not_kept)
-        lost = "Notifications that the service manager did not accept"
-        yield _counter_of("notifications_lost", lost, self._daemon.notifications_lost)
-        for name, text, counts in (
-            (
-                "visitors_refused",
-                "Connections to this listener that got no page, by reason",
-                self._daemon.visitors_refused,
-            ),
-            ("log_lines_dropped", "Log lines dropped, by reason", log.lines_dropped()),
-        ):
-            family = _counter(name, text, "reason")
-            for reason, count in counts.items():
-                family.add_metric([reason], count)
-            yield family
-        yield InfoMetricFamily(PREFIX + "build", "Version of the running daemon", {"version": self._version})
+
+    def _handover(self) -> Iterator[Metric]:
+        daemon = self._daemon
+        yield _gauge("clients_taken_over", "Clients taken over from the previous daemon", daemon.taken_over)
+        discarded = "State of the previous daemon that was damaged or unknown, and discarded"
+        yield _counter_of("state_dropped", discarded, daemon.state_dropped)
+        yield _counter_of("clients_not_kept", "Clients whose connections a restart will close", daemon.not_kept)
+        failed = "Failed attempts to store the state of sources for the next daemon"
+        yield _counter_of("sources_not_kept", failed, daemon.sources_not_kept)
 
     def _loop(self) -> Iterator[Metric]:
         loop_lag = self._daemon.loop_lag
@@ -187,14 +181,15 @@ class DaemonCollector(Collector):
         yield _counter_of("heartbeats_unwatched", unwatched, liveness.unwatched)
         conflicts = "Datagrams from other senders that use the identity of a client of this host"
         yield _counter_of("identity_conflicts", conflicts, sources.conflicts)
-        forgotten = _counter("sources_forgotten", "Sources removed from the tracker tables, by cause", "cause")
-        forgotten.add_metric(["expired"], sources.expired)
-        forgotten.add_metric(["evicted"], sources.evicted)
-        forgotten.add_metric(["nameless_evicted"], self._daemon.anonymous.evicted)
-        forgotten.add_metric(["own_evicted"], sources.own_evicted)
-        forgotten.add_metric(["restarts_evicted"], sources.restarts_evicted)
-        forgotten.add_metric(["dead_evicted"], liveness.dead_evicted)
-        yield forgotten
+        forgotten = {
+            "expired": sources.expired,
+            "evicted": sources.evicted,
+            "nameless_evicted": self._daemon.anonymous.evicted,
+            "own_evicted": sources.own_evicted,
+            "restarts_evicted": sources.restarts_evicted,
+            "dead_evicted": liveness.dead_evicted,
+        }
+        yield _counters("sources_forgotten", "Sources removed from the tracker tables, by cause", "cause", forgotten)
 
     def _bus(self) -> Iterator[Metric]:
         bus = self._daemon.bus
@@ -211,10 +206,7 @@ class DaemonCollector(Collector):
             ("publishers_held", "Times that a publisher was made to wait, by reason", counters.held),
             ("client_errors", "Frames of clients refused, by reason", _with_zeros(counters.errors)),
         ):
-            family = _counter(name, text, "reason")
-            for reason, count in counts.items():
-                family.add_metric([reason], count)
-            yield family
+            yield _counters(name, text, "reason", counts)
         dropped = "Control messages to clients dropped: the queue was full"
         yield _counter_of("control_dropped", dropped, counters.untold)
         yield self._forward()
@@ -265,6 +257,13 @@ def _with_zeros(errors: dict[str, int]) -> dict[str, int]:
 
 def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
     return CounterMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def _counters(name: str, text: str, label: str, counts: Mapping[str, int]) -> CounterMetricFamily:
+    family = _counter(name, text, label)
+    for value, count in counts.items():
+        family.add_metric([value], count)
+    return family
 
 
 def _counter_of(name: str, text: str, value: float) -> CounterMetricFamily:
