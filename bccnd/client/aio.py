@@ -139,6 +139,12 @@ class AsyncConnection(Calls, _Messages):
         """
         return AsyncSubscription(self, tuple(map(to_bytes, patterns)))
 
+    async def receive(self, timeout: float | None = None) -> Event | None:
+        """The next message, gap, refusal, or ``Reconnected`` where the daemon was away; None when ``timeout`` seconds
+        have passed. Raises ConnectionLost at the end."""
+        inbox = self._router.inbox
+        return self._take(inbox) if inbox.events else await self._receive(inbox, timeout)
+
     def fileno(self) -> int:
         """The descriptor of the socket, which this connection alone reads; another one after each loss, and -1 while
         the daemon is away."""
@@ -155,10 +161,13 @@ class AsyncConnection(Calls, _Messages):
         self.close()
 
     async def _receive(self, inbox: EventQueue, timeout: float | None) -> Event | None:
-        if not inbox.events and timeout is not None and timeout <= 0:
+        if timeout is not None and timeout <= 0:
             await asyncio.sleep(0)  # others have their turn, however often this is called
             self._transport.on_readable()
-        return await super()._receive(inbox, timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        unowned = self._router.unowned if inbox is not self._router.inbox else list
+        await self._until(lambda: bool(inbox.events or inbox.closed or unowned()), deadline)
+        return self._take(inbox) if inbox.events else next(iter(self._router.take(unowned()[:1])), None)
 
     def _take(self, inbox: EventQueue) -> Event:
         event = inbox.take()

@@ -9,7 +9,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from bccnd.client.calls import Calls, Client, PatternMessages
 from bccnd.client.events import Event, EventQueue, Gap, Reconnected, Refusal, raise_refused
-from bccnd.client.message import Message, to_bytes
+from bccnd.client.message import Data, Message, publication, to_bytes
 from bccnd.client.pollable import PollableDescriptor
 from bccnd.client.session import OPTIONAL, PATIENCE, Session
 from bccnd.client.transport import SessionSocket, unreachable, usual_path
@@ -157,7 +157,14 @@ class Connection(Client):
         self._show()
         return count
 
-    publish = _blocking(Calls.publish)
+    @wraps(Calls.publish)
+    def publish(self, chan: str, payload: Data = b"") -> None:
+        frame = publication(chan, payload)
+        if self._socket.send_now(frame):  # nearly always, and then without a coroutine
+            self._session.published()
+        else:
+            _run(self._send(frame, self._session.published))
+
     send_all = _blocking(Calls.send_all)
     send_to = _blocking(Calls.send_to)
     tag = _blocking(Calls.tag)
@@ -211,11 +218,17 @@ class Connection(Client):
     def _next(self, inbox: EventQueue, timeout: float | None) -> Event | None:
         if inbox.events:
             return self._take(inbox)
-        if self._socket.receive() and inbox.events:
-            event = inbox.take()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        router = self._router
+        try:
+            while not inbox.events:
+                if inbox is not router.inbox and (refused := router.unowned()):
+                    return router.take(refused[:1])[0]
+                if not self._turn(deadline):
+                    return None
+            return inbox.take()
+        finally:
             self._show()
-            return event
-        return _run(self._receive(inbox, timeout))
 
     def _take(self, inbox: EventQueue) -> Event:
         event = inbox.take()

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from bccnd.client.events import Callback, Event, EventQueue, Refusal
+from bccnd.client.events import Callback, EventQueue, Refusal
 from bccnd.client.message import Data, directed, publication, to_bytes
 from bccnd.client.session import PATIENCE, Outgoing, Request, Session
 from bccnd.client.transport import SessionSocket
@@ -110,29 +110,11 @@ class Client:
             if not any(one.lost for one in requests):
                 return requests
 
-    def _take(self, inbox: EventQueue) -> Event:
-        """Take an event out of an inbox that has one."""
-        return inbox.take()
-
-    async def _receive(self, inbox: EventQueue, timeout: float | None) -> Event | None:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        unowned = self._router.unowned if inbox is not self._router.inbox else list
-        await self._until(lambda: bool(inbox.events or inbox.closed or unowned()), deadline)
-        if inbox.events:
-            return self._take(inbox)
-        return next(iter(self._router.take(unowned()[:1])), None)
-
 
 class Calls(Client):
     """The calls, as coroutines."""
 
     # -- what to receive
-
-    async def receive(self, timeout: float | None = None) -> Event | None:
-        """The next message, gap, refusal, or ``Reconnected`` where the daemon was away; None when ``timeout`` seconds
-        have passed. Raises ConnectionLost at the end."""
-        inbox = self._router.inbox
-        return self._take(inbox) if inbox.events else await self._receive(inbox, timeout)
 
     async def unsubscribe(self, *patterns: str) -> None:
         """Take patterns back, each as often as it was asked for."""

@@ -343,19 +343,23 @@ class Session:
 
         Batches may come unasked, too: some may be under way to a client that has just switched them off.
         """
-        if packet.startswith(frames.MSGS):
+        if packet.startswith(b"MSG ") and 0 in packet:
+            messages = [packet]
+        elif packet.startswith(frames.MSGS):
             messages = frames.read_batch(packet)
-            self._confirm_served(now)
-            put = self.router.put_message
-            for frame in messages:
-                head, _, payload = frame.partition(b"\0")
-                put(read_message(head[4:], payload, clock_ns))
+        else:
+            self._feed_control(packet, now)
             return
-        verb, key, payload = frames.read(packet)
-        if verb == frames.MSG:
+        if not self._served:
             self._confirm_served(now)
-            self.router.put_message(read_message(key, payload, clock_ns))
-        elif key == frames.GAP:
+        put = self.router.put_message
+        for frame in messages:
+            head, _, payload = frame.partition(b"\0")
+            put(read_message(head[4:], payload, clock_ns))
+
+    def _feed_control(self, packet: bytes, now: float) -> None:
+        _, key, payload = frames.read(packet)
+        if key == frames.GAP:
             if not payload.isdigit() or len(payload) > 20:
                 raise BadFrame("bad_gap")
             self._confirm_served(now)
