@@ -1,4 +1,4 @@
-"""A journal to write to: a real socket, and the protocol's rules written once more by hand."""
+"""A fake of systemd's journal: a real socket, and an independent parser of its protocol."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def test_a_line_of_another_thread_waits_for_the_main_thread(journal: JournalSock
     assert [entry["MESSAGE"] for entry in journal.waiting()] == [b"three"]
 
 
-def test_who_ends_waits_until_the_journal_has_read(journal: JournalSocket) -> None:
+def test_an_ending_process_waits_until_the_journal_has_read(journal: JournalSocket) -> None:
     log.event("ready", "last words")
     began = time.monotonic()
     log.wait_until_read(0.1)

@@ -1,4 +1,4 @@
-"""The filter that limits how often the log says the same thing."""
+"""The filter of repeated log records."""
 
 from __future__ import annotations
 

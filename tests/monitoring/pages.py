@@ -1,4 +1,4 @@
-"""As much of a daemon as is measured and shown: the real parts, on a bus that a test turns."""
+"""The part of a daemon that metrics and the status page show, made of the real parts."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from bccnd.net.http import REASONS
 from bccnd.net.segment import Segment, SegmentOptions
 from tests.support import BROADCAST, Hub, free_port
 
-#: a name that tries to leave its place
+#: a name that tries to break out of its quotes
 HOSTILE = "a\"b\\c\n<script>alert('x')</script>}"
 
 
 class Observed:
-    """As much of a daemon as is shown, out of the real parts."""
+    """The state that metrics show."""
 
     def __init__(self, hub: Hub, segments: list[Segment]) -> None:
         self.hub = hub
@@ -113,7 +113,7 @@ def open_segment(name: str) -> Segment:
 
 
 class Daemon(Observed):
-    """As much of a daemon as people see of it; ``clock`` is moved by hand."""
+    """The state that the status page shows; tests move its ``clock``."""
 
     host = "relay<01>"
     refused = ""

@@ -1,4 +1,4 @@
-"""The catalog of drops: it holds every reason in the code, and agrees with metrics and log."""
+"""The drop catalogue: it has every reason in the code, and agrees with the metrics."""
 
 from __future__ import annotations
 

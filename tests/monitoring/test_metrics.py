@@ -1,4 +1,4 @@
-"""Metrics: the promised names with labels of a bounded set, and values that are those of the parts."""
+"""Metrics: documented names, bounded labels, and the values of the parts."""
 
 from __future__ import annotations
 

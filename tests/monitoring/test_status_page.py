@@ -1,4 +1,4 @@
-"""The status page: hostile names change none of its elements, what is wrong comes first, and looking costs little."""
+"""The status page: hostile names cannot change its elements, problems come first, and its cost is bounded."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def said(findings: list[Finding]) -> str:
         ),
     ],
 )
-def test_one_sentence_says_how_things_are(findings: list[tuple[str, bool]], state: str, told: str) -> None:
+def test_the_summary_is_one_sentence(findings: list[tuple[str, bool]], state: str, told: str) -> None:
     found = [Finding(text, "drops", now) for text, now in findings]
     assert state_of(found) == state
     assert said(found) == told
@@ -215,7 +215,7 @@ def test_a_drop_is_shown_with_its_times_place_and_remedy() -> None:
         (joined("<", Markup("<i>"), ("&",)), "&lt;<i>&amp;"),
     ],
 )  # fmt: skip
-def test_markup_is_what_it_says(part: Markup, text: str) -> None:
+def test_elements_are_written_as_html(part: Markup, text: str) -> None:
     assert part == text
 
 

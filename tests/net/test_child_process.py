@@ -1,4 +1,4 @@
-"""Programs beside the daemon: real ones, that end, fail, refuse to run and outlive nobody."""
+"""Child processes: real ones that end, fail, refuse to run, and end with the daemon."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def stays_away(loop: Loop, program: ChildProcess) -> bool:
     return (program.starts, program.pid) == (1, 0)
 
 
-def test_one_that_ends_is_started_after_pauses(loop: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_child_that_ends_is_restarted_after_pauses(
+    loop: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     program = ChildProcess(
         loop, "nng", shell(f"echo >> {tmp_path}/starts; [ -e {tmp_path}/kill ] && kill -KILL $$; exit 3")
     )
@@ -67,7 +69,7 @@ def test_one_that_ends_is_started_after_pauses(loop: Loop, tmp_path: Path, caplo
     assert "exit code 3" in caplog.text
 
 
-def test_one_that_says_that_it_cannot_run_is_left_alone(loop: Loop) -> None:
+def test_a_child_that_exits_with_no_retry_is_not_restarted(loop: Loop) -> None:
     ended: list[int] = []
     program = ChildProcess(loop, "nng", shell("exit 2"), lambda: ended.append(1))
     program.start()
@@ -75,7 +77,7 @@ def test_one_that_says_that_it_cannot_run_is_left_alone(loop: Loop) -> None:
     assert stays_away(loop, program)
 
 
-def test_what_cannot_be_started_at_all_is_said_and_tried_again(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_start_is_logged_and_retried(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     program = ChildProcess(loop, "nng", ["/there/is/no/such/program"])
     program.start()
     assert "cannot start (No such file or directory)" in caplog.text
@@ -86,7 +88,7 @@ def test_what_cannot_be_started_at_all_is_said_and_tried_again(loop: Loop, caplo
 
 
 @pytest.mark.parametrize("spare", [0, 1, 2])
-def test_without_descriptors_it_is_started_later_and_leaves_no_process(
+def test_without_descriptors_the_start_is_retried_and_no_process_remains(
     loop: Loop, spare: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     program = ChildProcess(loop, "nng", shell("exec sleep 100"))
@@ -110,7 +112,7 @@ def test_without_descriptors_it_is_started_later_and_leaves_no_process(
     assert set(os.listdir("/proc/self/fd")) == before
 
 
-def test_one_that_is_stopped_ends_and_is_reaped(loop: Loop) -> None:
+def test_a_stopped_child_ends_and_is_reaped(loop: Loop) -> None:
     program = ChildProcess(loop, "nng", shell("exec sleep 100"))
     program.start()
     pid = program.pid
@@ -122,7 +124,7 @@ def test_one_that_is_stopped_ends_and_is_reaped(loop: Loop) -> None:
     assert stays_away(loop, program)
 
 
-def test_one_that_is_stopped_while_it_waits_for_its_next_start_is_not_started(loop: Loop) -> None:
+def test_a_child_stopped_during_its_pause_is_not_restarted(loop: Loop) -> None:
     program = ChildProcess(loop, "nng", shell("exit 1"))
     program.start()
     turn_until(loop, lambda: not program.pid, "its end")
@@ -130,7 +132,7 @@ def test_one_that_is_stopped_while_it_waits_for_its_next_start_is_not_started(lo
     assert stays_away(loop, program)
 
 
-def test_its_input_ends_with_us(loop: Loop, tmp_path: Path) -> None:
+def test_its_standard_input_ends_with_the_daemon(loop: Loop, tmp_path: Path) -> None:
     # A daemon in small, which starts a program that ends with its input, and is killed.
     said = tmp_path / "pid"
     code = (
@@ -150,7 +152,9 @@ def test_its_input_ends_with_us(loop: Loop, tmp_path: Path) -> None:
     turn_until(loop, lambda: not alive(pid), "its end")
 
 
-def test_what_the_manager_tells_us_is_for_us_only(loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_do_not_inherit_the_managers_variables(
+    loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", "@x")
     monkeypatch.setenv("WATCHDOG_USEC", "1")
     monkeypatch.setenv("KEPT", "1")
@@ -162,7 +166,7 @@ def test_what_the_manager_tells_us_is_for_us_only(loop: Loop, tmp_path: Path, mo
     assert not names & {"NOTIFY_SOCKET", "WATCHDOG_USEC"}
 
 
-def test_a_module_runs_from_the_same_place_as_we_do() -> None:
+def test_a_module_runs_with_the_same_interpreter() -> None:
     command = child_process.python_command("bccnd.cli.bccnd_main", "--version")
     assert os.path.realpath(command[0]) == os.path.realpath(sys.executable)
     assert subprocess.run(command, env={}, stdout=subprocess.PIPE, check=True).stdout == f"bccnd {VERSION}\n".encode()

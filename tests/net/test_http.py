@@ -1,4 +1,4 @@
-"""The HTTP server: a page or a clear no, and no visitor can hold it up, whatever he sends or does not take."""
+"""The HTTP server: pages, refusals, and clients that send garbage, nothing, or do not read."""
 
 from __future__ import annotations
 
@@ -142,9 +142,7 @@ def test_what_else_is_a_request_for_the_page(site: Site) -> None:
         ),
     ],
 )
-def test_only_names_of_this_host_are_answered_where_a_browser_of_this_host_can_ask(
-    site: Site, host: str, status: int
-) -> None:
+def test_on_the_loopback_only_names_of_this_host_are_served(site: Site, host: str, status: int) -> None:
     # The name of a stranger may resolve to this host.
     site.server._names = HostNames(["proxy.example.org"])
     answer = split(site.ask(get("/", f"Host: {host}")))
@@ -203,7 +201,7 @@ def test_garbage_ends_its_own_connection_and_no_other(site: Site, garbage: bytes
     assert split(site.rest(before))[2] == b"<p>hello"
 
 
-def test_a_request_may_come_in_pieces_from_one_who_then_shuts_his_side(site: Site) -> None:
+def test_a_request_may_come_in_pieces_and_be_half_closed(site: Site) -> None:
     request = get("/", "X-Long: " + "x" * 100)
     visitor = site.visit()
     for place in range(len(request)):
@@ -258,7 +256,7 @@ def test_a_slow_visitor_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) 
     assert len(site.server._connections) == 1
 
 
-def test_no_more_than_so_many_visitors_are_let_in_and_a_place_that_is_free_again_is_given_away(site: Site) -> None:
+def test_connections_are_limited_and_a_closed_one_makes_room(site: Site) -> None:
     held = [site.visit() for _ in range(MAX_CONNECTIONS)]
     assert len(site.server._connections) == MAX_CONNECTIONS
     assert site.rest(site.visit()) == b""

@@ -389,7 +389,9 @@ def let_pass(loop: Loop) -> None:
     turn(loop, 3)
 
 
-def test_out_of_descriptors_it_pauses_and_says_so(loop: Loop, broke: Broke, caplog: pytest.LogCaptureFixture) -> None:
+def test_out_of_descriptors_accepting_pauses_and_is_logged(
+    loop: Loop, broke: Broke, caplog: pytest.LogCaptureFixture
+) -> None:
     accepted: list[socket.socket] = []
     acceptor = Acceptor(loop, broke, "visitors", accepted.append)
     with socket.create_connection(broke.getsockname()):

@@ -1,4 +1,4 @@
-"""Credentials of clients: what the kernel knows of a process, processes that have ended, pids that were reused."""
+"""Peer credentials: processes that run, have ended, or whose pid was reused."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ def started(pid: int) -> int:
     return int(stat.rpartition(b")")[2].split()[19])
 
 
-def test_this_process_is_known_with_all_that_the_kernel_says(
-    identifier: PeerIdentifier, listener: socket.socket
-) -> None:
+def test_this_process_is_identified_completely(identifier: PeerIdentifier, listener: socket.socket) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
         client.connect(listener.getsockname())
         served, _ = listener.accept()
@@ -111,7 +109,7 @@ def test_a_process_that_has_ended_keeps_its_user_not_its_name(
         assert credentials(served) == (process.pid, ANN.uid, ANN.gid)
 
 
-def test_who_has_gone_is_not_taken_for_who_has_its_pid_now(identifier: PeerIdentifier, listener: socket.socket) -> None:
+def test_a_reused_pid_is_not_attributed_to_the_new_process(identifier: PeerIdentifier, listener: socket.socket) -> None:
     need_root("only root can choose the next pid")
     with connected(listener, ANN) as (process, served):
         process.end()
@@ -281,7 +279,7 @@ with Hub(Path(sys.argv[1])) as hub:
 """
 
 
-def test_clients_outside_of_our_pid_namespace_are_told_apart(tmp_path: Path) -> None:
+def test_clients_of_another_pid_namespace_get_distinct_identities(tmp_path: Path) -> None:
     need_root("a pid namespace")
     unshare = ["unshare", "--pid", "--fork"]
     try:

@@ -1,4 +1,4 @@
-"""A segment on real sockets: batches in order, datagrams that are too long, names of senders, warnings."""
+"""Segments on real sockets: batches in order, oversized datagrams, senders' addresses, warnings."""
 
 from __future__ import annotations
 
@@ -189,7 +189,9 @@ def test_a_smaller_buffer_than_wanted_is_warned_of(
         assert (f"ReceiveBuffer={MUCH}" in warning) is (sock is not None)
 
 
-def test_drops_before_the_start_are_said(passed: socket.socket, options: SegmentOptions, sender: socket.socket) -> None:
+def test_drops_before_the_start_are_a_warning(
+    passed: socket.socket, options: SegmentOptions, sender: socket.socket
+) -> None:
     passed.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     for _ in range(200):
         sender.sendto(b"x" * 1000, (BROADCAST, options.port))

@@ -175,7 +175,7 @@ def test_descriptors_are_stored_by_name_and_not_polled(
         os.close(fd)
 
 
-def test_a_status_is_told_when_it_has_changed_as_one_harmless_line(manager: ServiceManager, notified: Notified) -> None:
+def test_a_changed_status_is_sent_as_one_printable_line(manager: ServiceManager, notified: Notified) -> None:
     manager.ready("fine")
     for text in ("fine", "fine", "better", "better", " better\n"):
         manager.status(text)
@@ -213,7 +213,7 @@ def test_without_a_manager_or_its_library_nothing_happens(
     assert descriptors() == before
 
 
-def test_an_address_that_is_none_is_said_and_counted(
+def test_an_invalid_address_is_logged_and_counted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", "relative")
@@ -257,7 +257,9 @@ def test_the_loop_feeds_the_watchdog_twice_in_its_time(notified: Notified, loop:
     one.close()
 
 
-def test_what_is_not_taken_waits_with_its_descriptors(manager: ServiceManager, notified: Notified, loop: Loop) -> None:
+def test_unsent_notifications_are_queued_with_their_descriptors(
+    manager: ServiceManager, notified: Notified, loop: Loop
+) -> None:
     manager.attach(loop)
     before = descriptors()
     sent = fill(manager)
@@ -278,7 +280,7 @@ def test_what_is_not_taken_waits_with_its_descriptors(manager: ServiceManager, n
     assert manager.lost == 0
 
 
-def test_a_manager_that_stands_still_does_not_hold_up_the_loop(manager: ServiceManager, loop: Loop) -> None:
+def test_a_stalled_manager_does_not_block_the_loop(manager: ServiceManager, loop: Loop) -> None:
     before = signal.getsignal(signal.SIGALRM)
     try:
         manager.attach(loop)
@@ -356,7 +358,9 @@ def test_a_manager_that_is_not_there_is_waited_for(tmp_path: Path, loop: Loop, m
         manager.close()
 
 
-def test_what_can_never_be_sent_is_dropped_and_the_next_is_sent(manager: ServiceManager, notified: Notified) -> None:
+def test_an_unsendable_notification_is_dropped_and_the_next_is_sent(
+    manager: ServiceManager, notified: Notified
+) -> None:
     assert not manager.store("client-1", 1_000_000)  # a descriptor that is not open
     assert manager.lost == 1
     manager.status("on")

@@ -1,4 +1,4 @@
-"""What a passed socket serves: it is known by what it is, in whatever order it came, and none is left over unsaid."""
+"""Socket activation: passed sockets are matched by type and address in any order; unused ones are refused."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_metrics_are_served_wherever_they_are_passed(stack: ExitStack) -> None:
     assert [one.getsockname()[0] for one in passed] == ["127.0.0.1", "127.0.0.2"]
 
 
-def test_what_a_predecessor_has_stored_is_none_of_this(tmp_path: Path, stack: ExitStack) -> None:
+def test_stored_descriptors_are_left_alone(tmp_path: Path, stack: ExitStack) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     stack.enter_context(theirs)
     listening = bus_socket(str(tmp_path / "strange"))
@@ -226,7 +226,7 @@ def test_what_a_predecessor_has_stored_is_none_of_this(tmp_path: Path, stack: Ex
 @pytest.mark.parametrize(
     ("mode", "group", "said"), [(0o660, 0, False), (0o600, 0, True), (0o666, 0, True), (0o660, 1, True)]
 )
-def test_a_file_of_another_mode_or_group_than_configured_is_said(
+def test_another_mode_or_group_than_configured_is_logged(
     tmp_path: Path, stack: ExitStack, caplog: pytest.LogCaptureFixture, mode: int, group: int, said: bool
 ) -> None:
     path = str(tmp_path / "bus")
@@ -240,7 +240,7 @@ def test_a_file_of_another_mode_or_group_than_configured_is_said(
 
 
 @pytest.mark.parametrize("service", [False, True])
-def test_only_a_service_is_told_of_socket_units_and_only_where_they_help(service: bool) -> None:
+def test_remedies_mention_socket_units_only_to_services_and_where_they_help(service: bool) -> None:
     """There is no such interface and no such address; the last one is a mistake in the configuration."""
     sockets = ActivatedSockets(service=service)
     remedies = []

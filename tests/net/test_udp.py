@@ -1,4 +1,4 @@
-"""UDP sockets: what they are bound to and receive, which options are set, and why one cannot be had."""
+"""UDP sockets: addresses, reception, options, and refusals with their causes."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ def passes(port: int) -> Iterator[Opens]:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", BROADCAST])
-def test_a_passed_socket_broadcasts_and_hears_what_came_before(passes: Opens, port: int, host: str) -> None:
+def test_a_passed_socket_broadcasts_and_receives_what_came_before(passes: Opens, port: int, host: str) -> None:
     sock = passes(host)
     say(b"before", BROADCAST, port)
     assert adopt_udp(sock, options(port=port)) == []
