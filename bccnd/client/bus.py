@@ -157,7 +157,6 @@ class Connection(Client):
         self._show()
         return count
 
-    @wraps(Calls.publish)
     def publish(self, chan: str, payload: Data = b"") -> None:
         frame = publication(chan, payload)
         if self._socket.send_now(frame):  # nearly always, and then without a coroutine
@@ -165,6 +164,7 @@ class Connection(Client):
         else:
             _run(self._send(frame, self._session.published))
 
+    publish.__doc__ = Calls.publish.__doc__
     send_all = _blocking(Calls.send_all)
     send_to = _blocking(Calls.send_to)
     tag = _blocking(Calls.tag)
