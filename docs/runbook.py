@@ -1,4 +1,4 @@
-"""Writes the entries of docs/runbook.md about drops, from the catalogue (bccnd/monitoring/drop_catalog.py)."""
+"""Writes the entries of docs/runbook.md about drops, from the catalog (bccnd/monitoring/drop_catalog.py)."""
 
 from __future__ import annotations
 

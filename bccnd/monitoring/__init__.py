@@ -1,1 +1,1 @@
-"""What operators see of the daemon: metrics, status page, drop catalogue."""
+"""What operators see of the daemon: metrics, status page, drop catalog."""

@@ -1,4 +1,4 @@
-"""Reads the daemon's counters as counts of the drop catalogue's entries."""
+"""Reads the daemon's counters as counts of the drop catalog's entries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BY_NAME: Final = {(drop.family, drop.name): drop for drop in DROPS}
 
 
 def count_drops(daemon: DaemonState) -> Iterator[DropCount]:
-    """Yield all counts, including zeros, in the order of the catalogue; those of gateways and recorders as reported."""
+    """Yield all counts, including zeros, in the order of the catalog; those of gateways and recorders as reported."""
     found: dict[tuple[str, str], list[DropCount]] = {}
     for family, where, counts in _counters(daemon):
         for name, count in counts.items():

@@ -1,4 +1,4 @@
-"""Types of the drop catalogue."""
+"""Types of the drop catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The drop catalogue: it has every reason in the code, and agrees with the metrics."""
+"""The drop catalog: it has every reason in the code, and agrees with the metrics."""
 
 from __future__ import annotations
 
