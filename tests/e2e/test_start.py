@@ -37,7 +37,7 @@ def test_what_cannot_work_is_in_use_or_not_safe_is_refused_and_not_touched(tmp_p
             assert not daemon.bus.exists()
     daemon = unstarted("folder")
     daemon.folder.chmod(0o777)
-    assert "others than root and this daemon" in refused(daemon)
+    assert "can replace files in" in refused(daemon)
     daemon = unstarted("file")
     daemon.bus.write_text("precious")
     assert "exists and is not a socket" in refused(daemon)
