@@ -15,13 +15,12 @@ import select
 import socket
 import threading
 import time
-from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from hashlib import blake2b
 from types import TracebackType
 from typing import Any, Final, overload
 
+from bccnd.client.endpoint_queues import ChannelQueues, RememberedMessages
 from bccnd.client.events import Callback, PatternTable, call_listeners
 from bccnd.client.message import Data, Message, to_bytes, to_text
 from bccnd.core import bccn1, targets
@@ -31,12 +30,6 @@ from bccnd.core.verdicts import ACCEPTED, DUPLICATE, NAMES, NOT_ADDRESSED, NUMBE
 from bccnd.errors import BadDatagram, BadMessage, EndpointError, StartError
 from bccnd.net.udp import UdpOptions, destination, grow_receive_buffer, open_udp, peer_name
 
-#: channels whose queues and totals are kept; the one silent for longest goes first
-MAX_CHANNELS: Final = 4096
-#: messages that wait in all channels together; newer ones are dropped
-MAX_QUEUED: Final = 10_000
-#: messages remembered by `dedup`; the oldest goes first
-MAX_REMEMBERED: Final = 65_536
 #: datagrams taken by one call, so that a flood lets the caller go on
 MAX_TAKEN: Final = 10_000
 #: bytes that the kernel keeps while the program is busy, if it grants them
@@ -122,15 +115,8 @@ class Endpoint:
         self.name = name
         self._listeners: PatternTable[Callback] = PatternTable()
         self._verdicts = [0] * len(NAMES)
-        self._channels: OrderedDict[str, _Channel] = OrderedDict()
-        #: those of them in which messages wait
-        self._waiting: dict[str, _Channel] = {}
-        self._queued = 0
-        self._dropped = 0
-        self._received = 0
-        self._speed_window = speed_window
-        self._times: deque[float] = deque(maxlen=speed_window)
-        self._remembered = _Remembered() if dedup else None
+        self._queues = ChannelQueues(speed_window)
+        self._remembered = RememberedMessages() if dedup else None
         self._heartbeat: _Heartbeat | None = None
 
     # -- fundamental calls
@@ -254,9 +240,8 @@ class Endpoint:
 
         What `receive` has put aside for other channels comes first.
         """
-        if self._waiting:
-            name = min(self._waiting, key=lambda chan: self._waiting[chan].queue[0].received_ns)
-            return self._take(name)
+        if self._queues.waiting:
+            return self._queues.take_oldest()
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             message = self._read()
@@ -344,10 +329,11 @@ class Endpoint:
         """
         if chan is None:
             return self.recv(timeout)
+        waiting = self._queues.waiting
         taken = self._drain()
-        if not taken and chan not in self._waiting and self._wait(time.monotonic() + (timeout or 0.0)):
+        if not taken and chan not in waiting and self._wait(time.monotonic() + (timeout or 0.0)):
             self._drain()
-        return self._take(chan) if chan in self._waiting else None
+        return self._queues.take(chan) if chan in waiting else None
 
     def error(self) -> str | None:
         """What went wrong with the last operation, or None."""
@@ -360,24 +346,9 @@ class Endpoint:
 
         Also ``VERDICTS`` of all datagrams by name, ``DROPPED`` messages for which there was no room.
         """
-        now = time.time()
-        channels = self._channels
-        found: dict[str, Any] = {
-            "QSC": len(channels),
-            "SEEN_QS": list(channels),
-            "ACTIVE_QS": list(self._waiting),
-            "QMC": {chan: len(held.queue) for chan, held in channels.items()},
-            "TQMC": {**{chan: held.total for chan, held in channels.items()}, "*": self._received},
-            "VERDICTS": {name: count for name, count in zip(NAMES, self._verdicts, strict=True) if count},
-            "DROPPED": self._dropped,
-        }
-        if self._remembered is not None:
-            found["DDC"] = len(self._remembered)
-            found["DDO"] = self._remembered.oldest
-        if self._speed_window:
-            speeds = {chan: _speed(held.times, now) for chan, held in channels.items()}
-            found["SS"] = {**speeds, "*": _speed(self._times, now)}
-        return found
+        found = self._queues.stats(time.time())
+        found["VERDICTS"] = {name: count for name, count in zip(NAMES, self._verdicts, strict=True) if count}
+        return found if self._remembered is None else {**found, **self._remembered.stats()}
 
     def clear_dedup(self, seconds: float = 0.0) -> None:
         """Forget the messages remembered for longer than ``seconds``; without it all of them."""
@@ -428,7 +399,7 @@ class Endpoint:
             found = self._judge(raw, address, received_ns)
             if isinstance(found, Message):
                 self._verdicts[ACCEPTED] += 1
-                self._count(found)
+                self._queues.count(found)
                 return found
             self._verdicts[found] += 1
         return None
@@ -453,48 +424,14 @@ class Endpoint:
         peer = peer_name(address)
         return Message(to_text(src), seq, to_text(chan), payload, targets.FORM_NAMES[form], peer, received_ns)
 
-    def _count(self, message: Message) -> None:
-        self._received += 1
-        channel = self._channels.get(message.chan)
-        if channel is None:
-            if len(self._channels) >= MAX_CHANNELS:
-                self._forget_channel()
-            channel = self._channels[message.chan] = _Channel(self._speed_window)
-        self._channels.move_to_end(message.chan)
-        channel.total += 1
-        if self._speed_window:
-            now = message.received_ns * 1e-9
-            channel.times.append(now)
-            self._times.append(now)
-
-    def _forget_channel(self) -> None:
-        name, channel = self._channels.popitem(last=False)
-        if self._waiting.pop(name, None) is not None:
-            self._queued -= len(channel.queue)
-            self._dropped += len(channel.queue)
-
     def _drain(self) -> int:
         """Take everything that is there into the queues; how many messages it was."""
         for count in range(MAX_TAKEN):
             message = self._read()
             if message is None:
                 return count
-            if self._queued >= MAX_QUEUED:
-                self._dropped += 1
-                continue
-            channel = self._channels[message.chan]
-            channel.queue.append(message)
-            self._waiting[message.chan] = channel
-            self._queued += 1
+            self._queues.put(message)
         return MAX_TAKEN
-
-    def _take(self, chan: str) -> Message:
-        channel = self._waiting[chan]
-        self._queued -= 1
-        message = channel.queue.popleft()
-        if not channel.queue:
-            del self._waiting[chan]
-        return message
 
 
 def _check(check: Callable[[bytes], None], field: bytes) -> None:
@@ -502,50 +439,6 @@ def _check(check: Callable[[bytes], None], field: bytes) -> None:
         check(field)
     except BadDatagram as bad:
         raise EndpointError(bad.reason, f"{to_text(field)!r}: {bad.detail}") from bad
-
-
-class _Channel:
-    """What is kept of one channel."""
-
-    __slots__ = ("queue", "times", "total")
-
-    def __init__(self, speed_window: int) -> None:
-        self.queue: deque[Message] = deque()
-        self.total = 0
-        self.times: deque[float] = deque(maxlen=speed_window)
-
-
-def _speed(times: deque[float], now: float) -> float:
-    """Messages per second since the first one of the window."""
-    return len(times) / max(now - times[0], 1e-6) if times else 0.0
-
-
-class _Remembered:
-    """Messages by what identifies them, with their Unix times, the oldest first."""
-
-    def __init__(self) -> None:
-        self._times: OrderedDict[bytes, float] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._times)
-
-    @property
-    def oldest(self) -> float | None:
-        return next(iter(self._times.values()), None)
-
-    def is_repeated(self, key: bytes, now: float) -> bool:
-        """Whether ``key`` was added before; now it is."""
-        digest = blake2b(key, digest_size=16).digest()
-        if digest in self._times:
-            return True
-        if len(self._times) >= MAX_REMEMBERED:
-            self._times.popitem(last=False)
-        self._times[digest] = now
-        return False
-
-    def forget(self, before: float) -> None:
-        while self._times and next(iter(self._times.values())) <= before:
-            self._times.popitem(last=False)
 
 
 class _Heartbeat:

@@ -773,7 +773,7 @@ def test_whatever_comes_is_a_message_or_has_a_verdict(checker: str, raw: bytes, 
 def test_a_flood_of_channels_is_capped_and_the_one_silent_for_longest_goes_first(
     segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bccnd.client.endpoint.MAX_CHANNELS", 4)
+    monkeypatch.setattr("bccnd.client.endpoint_queues.MAX_CHANNELS", 4)
     endpoint = segment.endpoint("a", speed_window=2)
     for chan in ["k", "x0", "x1", "k", "x2", "x3", "x4", "k", "x5"]:
         endpoint.send(chan, chan)
@@ -794,7 +794,7 @@ def test_a_flood_of_channels_is_capped_and_the_one_silent_for_longest_goes_first
 def test_what_waits_is_capped_and_what_found_no_room_is_counted(
     segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bccnd.client.endpoint.MAX_QUEUED", 5)
+    monkeypatch.setattr("bccnd.client.endpoint_queues.MAX_QUEUED", 5)
     endpoint = segment.endpoint("a")
     for number in range(12):
         endpoint.send(f"x{number % 3}", str(number))
@@ -814,7 +814,7 @@ def test_what_waits_is_capped_and_what_found_no_room_is_counted(
 def test_what_dedup_remembers_is_capped_and_the_oldest_goes_first(
     segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bccnd.client.endpoint.MAX_REMEMBERED", 3)
+    monkeypatch.setattr("bccnd.client.endpoint_queues.MAX_REMEMBERED", 3)
     endpoint = segment.endpoint("a", dedup=True)
     segment.wire.send(*(datagram("b", number, "x") for number in (1, 2, 3, 4, 2, 3, 4, 1)))
     assert [message.seq for message in judged(endpoint, 8)] == [1, 2, 3, 4, 1]
