@@ -389,11 +389,11 @@ class Daemon:
         return self.ingress.checker.list_keys()
 
     @property
-    def programs(self) -> dict[str, ChildProcess]:
+    def gateway_processes(self) -> dict[str, ChildProcess]:
         return self._gateways.by_name
 
     @property
-    def not_kept(self) -> int:
+    def clients_not_kept(self) -> int:
         return 0 if self._handover is None else self._handover.unkept
 
     @property

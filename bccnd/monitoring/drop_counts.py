@@ -75,7 +75,7 @@ def _counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, int]
         ("copies_dropped", daemon.repeater.dropped),
         ("control_dropped", bus.untold),
         ("state_dropped", daemon.state_dropped),
-        ("clients_not_kept", daemon.not_kept),
+        ("clients_not_kept", daemon.clients_not_kept),
         ("sources_not_kept", daemon.sources_not_kept),
         ("notifications_lost", daemon.notifications_lost),
     ):

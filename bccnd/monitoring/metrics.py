@@ -62,9 +62,9 @@ class DaemonState(Protocol):
     @property
     def refused(self) -> str: ...
     @property
-    def programs(self) -> dict[str, ChildProcess]: ...
+    def gateway_processes(self) -> dict[str, ChildProcess]: ...
     @property
-    def not_kept(self) -> int: ...
+    def clients_not_kept(self) -> int: ...
     @property
     def sources_not_kept(self) -> int: ...
     @property
@@ -127,7 +127,7 @@ class DaemonCollector(Collector):
         yield _gauge("clients_taken_over", "Clients taken over from the previous daemon", daemon.taken_over)
         discarded = "State of the previous daemon that was damaged or unknown, and discarded"
         yield _counter_of("state_dropped", discarded, daemon.state_dropped)
-        yield _counter_of("clients_not_kept", "Clients whose connections a restart will close", daemon.not_kept)
+        yield _counter_of("clients_not_kept", "Clients whose connections a restart will close", daemon.clients_not_kept)
         failed = "Failed attempts to store the state of sources for the next daemon"
         yield _counter_of("sources_not_kept", failed, daemon.sources_not_kept)
 
@@ -171,9 +171,7 @@ class DaemonCollector(Collector):
         missing = "Messages that may still arrive: sequence numbers missing for less than dedup.horizon"
         yield _gauge("messages_missing", missing, sources.missing)
         yield _counter_of(
-            "messages_lost",
-            "Messages that never arrived: sequence numbers missing past dedup.horizon",
-            sources.lost,
+            "messages_lost", "Messages that never arrived: sequence numbers missing past dedup.horizon", sources.lost
         )
         yield _counter_of("source_restarts", "Restarts of sources: sequence numbers began again", sources.restarts)
         yield _counter_of("source_jumps", "Jumps of sources: dedup.sanity or more numbers were skipped", sources.jumps)
@@ -231,7 +229,7 @@ class DaemonCollector(Collector):
                 dropped.add_metric([name, reason], count)
         starts = _counter("gateway_starts", "Starts of a gateway by this daemon", "gateway")
         for name in links.expected:
-            program = self._daemon.programs.get(name)
+            program = self._daemon.gateway_processes.get(name)
             starts.add_metric([name], 0 if program is None else program.starts)
         yield from (up, peers, connects, messages, size, dropped, starts)
 

@@ -367,7 +367,7 @@ class StatusCollector:
         gateways, peers = [], []
         for report in self._daemon.links:
             name, up = report["gateway"], report["up"]
-            program = self._daemon.programs.get(name)
+            program = self._daemon.gateway_processes.get(name)
             gateways.append(
                 GatewayRow(
                     name=name,

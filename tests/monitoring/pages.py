@@ -66,11 +66,11 @@ class Observed:
         )
         self.links.expected = ["nng", "broker"]
         self.recorders = RecorderReports()
-        self.programs: dict[str, ChildProcess] = {}
+        self.gateway_processes: dict[str, ChildProcess] = {}
         self.taken_over = 3
         self.state_dropped = 4
         self.sources_not_kept = 9
-        self.not_kept = 5
+        self.clients_not_kept = 5
         self.visitors_refused = dict(zip(REASONS, (6, 0, 7, 9, 0), strict=True))
         self.notifications_lost = 8
         self.clock = 1000.0
