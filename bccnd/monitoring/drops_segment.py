@@ -52,12 +52,7 @@ DATAGRAMS: Final = DropFamily(
             "Nothing, unless identity_conflicts is above zero.",
             "`bccnd_identity_conflicts_total`, or the same name on the status page",
         ),
-        Entry(
-            "not_addressed",
-            USUAL,
-            "Directed message for a client of another host.",
-            "Nothing.",
-        ),
+        Entry("not_addressed", USUAL, "Directed message for a client of another host.", "Nothing."),
         Entry(
             "oversize",
             SERIOUS,

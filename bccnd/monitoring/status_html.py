@@ -213,11 +213,7 @@ def _drops(status: Status) -> Markup:
         )
         for one in usual
     ]
-    table = data_table(
-        "Expected drops",
-        ("Name", "~Where", "#Count", "#Now", "Last", "~Meaning"),
-        rows,
-    )
+    table = data_table("Expected drops", ("Name", "~Where", "#Count", "#Now", "Last", "~Meaning"), rows)
     return section("drops", "Lost and dropped", cards if serious else nothing, table if usual else None)
 
 
@@ -417,11 +413,7 @@ def _gateways(status: Status) -> Markup | None:
         ],
     )
     return section(
-        "gateways",
-        "Gateways",
-        table,
-        peers if status.peers else None,
-        more_rows(status.more_peers, "bccn gateways"),
+        "gateways", "Gateways", table, peers if status.peers else None, more_rows(status.more_peers, "bccn gateways")
     )
 
 
