@@ -1,0 +1,39 @@
+"""A datagram goes out on all segments, copies follow, and an error on one segment stops nothing."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from bccnd.core.patterns import DIALECTS
+from bccnd.core.redundancy import Repeater, RepeatRule
+from bccnd.net.loop import Loop
+from bccnd.net.transmitter import Transmitter
+
+
+def segment(name: str, sent: list[tuple[str, bytes]], error: str | None = None) -> Any:
+    def broadcast(datagram: bytes) -> str | None:
+        sent.append((name, datagram))
+        return error
+
+    return SimpleNamespace(options=SimpleNamespace(name=name), broadcast=broadcast)
+
+
+def test_copies_go_out_on_all_segments_when_they_are_due(loop: Loop) -> None:
+    sent: list[tuple[str, bytes]] = []
+    repeater = Repeater([RepeatRule(b"often", 3, 0.005), RepeatRule(b"late", 2, 1.0)], DIALECTS["path"], 2.0)
+    transmitter = Transmitter(loop, [segment("a", sent), segment("b", sent)], repeater)
+    assert [transmitter.broadcast(chan, chan) for chan in (b"once", b"often", b"late")] == [None] * 3
+    loop.later(0.1, loop.stop)
+    loop.run()
+    assert [datagram for name, datagram in sent if name == "a"] == [b"once", b"often", b"late", b"often", b"often"]
+    transmitter.send_remaining_copies()
+    assert sent[-2:] == [("a", b"late"), ("b", b"late")]
+    assert repeater.next_due is None
+
+
+def test_an_error_on_one_segment_is_returned_and_the_others_are_served(loop: Loop) -> None:
+    sent: list[tuple[str, bytes]] = []
+    segments = [segment("a", sent, "ENETDOWN"), segment("b", sent)]
+    assert Transmitter(loop, segments, Repeater([], DIALECTS["path"], 2.0)).broadcast(b"x", b"x") == "ENETDOWN"
+    assert sent == [("a", b"x"), ("b", b"x")]
