@@ -67,13 +67,8 @@ def main(path: str | None, check: bool, no_gateways: bool, gateway: str | None, 
     log.setup()
     try:
         manager = ServiceManager.from_environment()
-        daemon = Daemon(
-            configuration,
-            path,
-            ActivatedSockets(take_sockets(), service=manager.available),
-            manager,
-            gateways=not no_gateways,
-        )
+        sockets = ActivatedSockets(take_sockets(), service=manager.available)
+        daemon = Daemon(configuration, path, sockets, manager, gateways=not no_gateways)
     except StartError as error:
         _refuse(f"cannot start: {error}", error.remedy, error.reason, str(error))
         sys.exit(2)

@@ -1,4 +1,4 @@
-"""How the commands reach the daemon, receive from it, and report what it refuses."""
+"""Connects the commands to the daemon, receives from it, and reports what it refuses."""
 
 from __future__ import annotations
 
@@ -44,16 +44,9 @@ CONNECTION_REFUSALS: Final = {
 }
 
 
-#: what helps a user without the right to tap
-TAP_REMEDY: Final = (
-    "be root or in the daemon's group, or have it allowed in the daemon's configuration "
-    "(access: [{user: NAME, tap: true}])"
-)
-
-
 @contextmanager
 def open_bus(path: str | None, *, reconnect: bool = False) -> Iterator[Connection]:
-    """A connection to the daemon; an error ends the command with a message."""
+    """Connect to the daemon; an error ends the command with a message."""
     try:
         bus = connect(path, reconnect=reconnect)
     except BusError as error:
@@ -69,7 +62,7 @@ def open_bus(path: str | None, *, reconnect: bool = False) -> Iterator[Connectio
 
 
 def describe_failure(bus: Connection, error: BusError) -> str:
-    """What went wrong, in words; the reason of a refused connection arrived before the connection ended."""
+    """Describe an error; of a refused connection by the refusal, which arrived before the connection ended."""
     if error.reason in ("unknown_listing", "unknown_control"):
         return f"the bus at {bus.path} cannot answer: it has no segments (bccn-sbusd), or is older than this tool"
     if error.reason != "connection_lost":
@@ -84,7 +77,7 @@ def describe_failure(bus: Connection, error: BusError) -> str:
 
 
 def explain(refusal: Refusal) -> str:
-    """A refusal in words."""
+    """Describe a refusal."""
     if not refusal.key and refusal.reason in CONNECTION_REFUSALS:
         return CONNECTION_REFUSALS[refusal.reason]
     return f"'{visible(refusal.key)}' {REFUSALS.get(refusal.reason, f'was refused: {visible(refusal.reason)}')}"
@@ -101,22 +94,20 @@ def set_tag(bus: Connection, tag: str | None) -> None:
 
 
 def receive_until(deadline: float | None, receive: Callable[[float | None], T | None]) -> Iterator[T]:
-    """What ``receive`` gives until ``deadline`` (monotonic), however fast it comes."""
-    while True:
-        left = None if deadline is None else deadline - time.monotonic()
-        got = receive(left if left is None else max(0.0, left))
-        if got is None:
+    """Yield what ``receive`` returns until ``deadline`` (monotonic), however fast it comes."""
+    left = None
+    while left is None or left > 0:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if (got := receive(left)) is None:
             return
         yield got
-        if left is not None and left <= 0:
-            return
 
 
 def receive_messages(
     bus: Connection, deadline: float | None, what: str = "messages", *, quiet: bool = False
 ) -> Iterator[Message]:
-    """The messages until ``deadline`` (monotonic). Losses and reconnects are reported unless ``quiet``; a refusal ends
-    the command."""
+    """Yield messages until ``deadline`` (monotonic). Losses and reconnects are reported unless ``quiet``; a refusal
+    ends the command."""
 
     def receive(timeout: float | None) -> Event | None:
         event = bus.receive(0)
@@ -133,12 +124,15 @@ def receive_messages(
         elif not quiet and isinstance(event, Gap):
             print_notice(f"{event.lost} {what} were lost here: this reader is too slow")
         elif not quiet and isinstance(event, Reconnected):
-            away = f"the daemon was away for {event.seconds:.1f} s at most, and is back"
-            print_notice(f"{away}; {what} of that time are missing here")
+            report_absence(event, f"{what} of that time are missing here")
+
+
+def report_absence(event: Reconnected, effect: str) -> None:
+    print_notice(f"the daemon was away for {event.seconds:.1f} s at most, and is back; {effect}")
 
 
 def matcher(patterns: Sequence[str]) -> Callable[[bytes], bool]:
-    """Whether a channel matches one of the patterns, in the dialect ``path``."""
+    """Return a test whether a channel matches one of the patterns, in the dialect ``path``."""
     from bccnd.core.pattern_tree import PatternTree
     from bccnd.core.patterns import DIALECTS
 
@@ -149,7 +143,7 @@ def matcher(patterns: Sequence[str]) -> Callable[[bytes], bool]:
 
 
 def fetch_listing(bus: Connection, topic: str) -> Iterator[dict[str, Any]]:
-    """The rows of a listing, page by page."""
+    """Yield the rows of a listing, fetched page by page."""
     asked = topic.encode("ascii")
     while True:
         page = json.loads(bus.ask(frames.STATS, asked))

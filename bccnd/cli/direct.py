@@ -23,7 +23,7 @@ from bccnd.errors import EndpointError
 if TYPE_CHECKING:
     from bccnd.client.endpoint import Endpoint
 
-#: how a command of this group speaks on the segment
+#: the options of an endpoint on a segment
 endpoint_options: Final = compose(
     click.option("--name", metavar="SRC", help="The source to publish as; HOST/bccn/PID without it."),
     click.option("--interface", metavar="NAME", help="On this interface only."),
@@ -44,8 +44,8 @@ def open_endpoint(
     algorithm: str | None,
     **options: Any,
 ) -> Endpoint:
-    """An endpoint on a segment. Raises click.UsageError for options that are wrong; a segment that cannot be reached
-    ends the command."""
+    """Open an endpoint on a segment. Raises click.UsageError for wrong options; a segment that cannot be reached ends
+    the command."""
     from bccnd.client.endpoint import Endpoint
     from bccnd.core.identity import identity
 
@@ -118,22 +118,19 @@ def sub(
 
     Patterns and output are those of 'bccn sub'. Copies of one message are printed once.
     """
-    patterns = patterns or ("",)
-    found = _receive(segment, patterns, deadline_after(timeout), options)
-    print_messages(found, patterns, as_json=as_json, raw=raw, template=template, count=count)
+    patterns, deadline = patterns or ("",), deadline_after(timeout)
 
+    def receive() -> Iterator[Message]:
+        with open_endpoint(segment, dedup=True, **options) as endpoint:
+            for message in select_messages(endpoint, patterns, deadline):
+                yield message
+                sys.stdout.flush()
 
-def _receive(
-    segment: tuple[str, int], patterns: Sequence[str], deadline: float | None, options: dict[str, Any]
-) -> Iterator[Message]:
-    with open_endpoint(segment, dedup=True, **options) as endpoint:
-        for message in select_messages(endpoint, patterns, deadline):
-            yield message
-            sys.stdout.flush()
+    print_messages(receive(), patterns, as_json=as_json, raw=raw, template=template, count=count)
 
 
 def select_messages(endpoint: Endpoint, patterns: Sequence[str], deadline: float | None) -> Iterator[Message]:
-    """The messages whose channel matches a pattern, or that are for us or for all, until ``deadline`` (monotonic)."""
+    """Yield messages whose channel matches a pattern, to this program or to all, until ``deadline`` (monotonic)."""
     matches = matcher(patterns)
     for message in receive_until(deadline, endpoint.recv):
         if message.form != "plain" or matches(to_bytes(message.chan)):

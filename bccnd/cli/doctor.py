@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from bccnd.cli.options import color_option
 from bccnd.cli.output import visible, wants_colour
 from bccnd.errors import ConfigError
 
@@ -22,7 +23,7 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
 @click.command()
 @click.option("--config", "file", metavar="FILE", help="The daemon's configuration. [default: /etc/bccnd/bccnd.yaml]")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON list.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@color_option
 @click.pass_obj
 def doctor(path: str | None, /, file: str | None, as_json: bool, color: str) -> None:
     """Examine this host: what is wrong, what needs attention, and what to do about it.

@@ -1,7 +1,7 @@
-"""`bccnd --gateway NAME`: one gateway, beside a daemon that it is a client of.
+"""`bccnd --gateway NAME`: runs one gateway.
 
-Exit 0 when it was told to end; 1 when it ended by itself, or cannot listen now, so that it is started again; 2 for what
-no further attempt can mend: a configuration without this gateway, a certificate that cannot be read.
+Exit codes: 0 ended by a signal; 1 failed, or an address is taken: start it again; 2 a restart does not help: the
+configuration has no such gateway, a certificate cannot be read.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from bccnd.gateways.base import Gateway
 from bccnd.net.service_manager import ServiceManager
 from bccnd.paths import DEFAULT_PATH
 
-#: what its share of the processor is worth less than that of the daemon
+#: so that the daemon takes precedence on a busy processor
 _NICE: Final = 5
-#: reasons of a failed start that may be gone the next time
-_FOR_NOW: Final = ("address_taken", "cannot_listen")
+#: reasons of a failed start for which it is worth another attempt
+_TEMPORARY: Final = ("address_taken", "cannot_listen")
 
 
 def run(name: str, settings: Settings, path: str | None, *, bound: bool) -> int:
-    """Serve until a signal, or until standard input ends if it is ``bound`` to that; the exit code."""
+    """Serve until a signal, or if ``bound`` until standard input ends; return the exit code."""
     log.setup(f"bccnd-{name}")
     with contextlib.suppress(OSError), open("/proc/self/comm", "w") as comm:
-        comm.write(f"bccnd-{name}")  # what the daemon knows us by, and what the broker's messages come under
+        comm.write(f"bccnd-{name}")  # the name of this client of the daemon, and of the sender of the broker's messages
     manager = ServiceManager.from_environment()
     try:
         gateway = _make(name, settings, os.path.dirname(path or DEFAULT_PATH))
-        with contextlib.suppress(OSError):  # where that is not allowed, it does without
+        with contextlib.suppress(OSError):  # not allowed
             os.nice(_NICE)
         asyncio.run(_serve(gateway, manager, bound))
     except StartError as error:
         manager.status(f"cannot start: {error.detail}")
         log.event("gateway_refused", f"{name}: {error}", remedy=error.remedy, gateway=name, reason=error.reason)
-        return 1 if error.reason in _FOR_NOW else 2
-    except Exception:  # noqa: BLE001 - said, and the next one may fare better
+        return 1 if error.reason in _TEMPORARY else 2
+    except Exception:  # noqa: BLE001 - logged; the gateway is started again
         log.event("internal_error", f"the gateway {name} has met a bug", trace=True)
         return 1
     finally:
@@ -79,5 +79,5 @@ async def _serve(gateway: Gateway, manager: ServiceManager, bound: bool) -> None
     try:
         await gateway.run(stop, manager)
     except StartError:
-        if not stop.is_set():  # else it was told to end while it waited for its address
+        if not stop.is_set():  # else it was ended while it waited for its address
             raise

@@ -52,16 +52,14 @@ def keygen(file: str, algorithm: str, force: bool) -> None:
 
     private = signatures.generate()
     public = signatures.public_of(private)
-    named = f"fingerprint {signatures.fingerprint_of(public)}"
     _write(file, private, 0o600)
     _write(f"{file}.pub", public, 0o644)
-    click.echo(
-        f"{file}: a new private key (Ed25519), mode 0600; {file}.pub: its public half, mode 0644, {named}", err=True
-    )
+    half = f"{file}.pub: its public half, mode 0644, fingerprint {signatures.fingerprint_of(public)}"
+    click.echo(f"{file}: a new private key (Ed25519), mode 0600; {half}", err=True)
 
 
 def _write(file: str, key: bytes, mode: int) -> None:
-    """Write a key under another name and rename it, so that no reader ever gets half a key."""
+    """Write a key to a new file and rename it, so that no reader gets half a key."""
     new = f"{file}.{os.getpid()}.new"
     try:
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

@@ -30,7 +30,7 @@ _SOCKET: Final = click.Option(
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by ``entries``. Help and completion import none of them."""
+    """A group whose commands are listed in ``entries``. Help and completion import none of them."""
 
     def __init__(self, *args: Any, entries: Mapping[str, Entry], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -54,9 +54,6 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        found = [
-            CompletionItem(name, help=entry.summary)
-            for name, entry in self.entries.items()
-            if name.startswith(incomplete)
-        ]
+        matching = ((name, entry) for name, entry in self.entries.items() if name.startswith(incomplete))
+        found = [CompletionItem(name, help=entry.summary) for name, entry in matching]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]

@@ -1,4 +1,4 @@
-"""`bccn clients`, `sources`, `gateways` and `keys`: what the daemon lists, as tables or JSON."""
+"""`bccn clients`, `sources`, `gateways` and `keys`: prints listings of the daemon as tables or JSON."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _key(row: Row) -> list[str]:
 
 
 def _read_fingerprint(file: str) -> str:
-    """The fingerprint of a key in a file; of a private key, that of its public half. Raises click.UsageError."""
+    """Return the fingerprint of a key; of a private key, that of its public half. Raises click.UsageError."""
     from bccnd.client.keys import read_key, read_public_key
     from bccnd.core.algorithms import fingerprint
     from bccnd.errors import BadKey
@@ -164,9 +164,7 @@ def _read_fingerprint(file: str) -> str:
             return fingerprint(read_key(file))
         from bccnd.core import signatures  # loads a library that other commands do not need
 
-        private = b"PRIVATE" in start
-        return signatures.fingerprint_of(
-            signatures.public_of(read_key(file, "sig")) if private else read_public_key(file)
-        )
+        public = signatures.public_of(read_key(file, "sig")) if b"PRIVATE" in start else read_public_key(file)
+        return signatures.fingerprint_of(public)
     except (OSError, BadKey) as error:
         raise click.UsageError(str(error)) from error

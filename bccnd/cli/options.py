@@ -1,4 +1,4 @@
-"""Spellings that the commands share: parameter types for times, durations, segments and placeholders, and options."""
+"""Options and parameter types that the commands share: times, durations, segments, keys."""
 
 from __future__ import annotations
 
@@ -65,11 +65,8 @@ class Moment(ParamType):
                 at += datetime.timedelta(days=1)
             return round(at.timestamp() * 1_000_000)
         except (ValueError, OverflowError):
-            self.fail(
-                f"{value!r} is no time: write 2026-11-21, 2026-11-21T10:30 (UTC), ...+01:00, or 15m for how long ago",
-                param,
-                ctx,
-            )
+            known = "2026-11-21, 2026-11-21T10:30 (UTC), ...+01:00, or 15m for how long ago"
+            self.fail(f"{value!r} is no time: write {known}", param, ctx)
 
 
 class SegmentAddress(ParamType):
@@ -91,7 +88,7 @@ class SegmentAddress(ParamType):
 
 
 def compose(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """One decorator for several options, in this order."""
+    """Join several options to one decorator, in this order."""
 
     def decorate(command: F) -> F:
         for option in reversed(options):
@@ -102,7 +99,9 @@ def compose(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-color_option = click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+color_option = click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True
+)
 port_option = click.option("--port", type=click.IntRange(1, 65_535), default=5400, help="UDP port.")
 period_options = compose(
     click.option("--since", "--from", metavar="TIME", type=Moment(), help="Only from then on: a UTC time, or 15m ago."),
@@ -111,7 +110,7 @@ period_options = compose(
 
 
 def count_options(what: str) -> Callable[[F], F]:
-    """The options that end a command which goes on otherwise."""
+    """Return the options that limit a command that otherwise never ends."""
     return compose(
         click.option("-n", "--count", type=click.IntRange(min=1), help=f"End after so many {what}."),
         click.option("-t", "--timeout", metavar="TIME", type=Duration(), help="End then; exit 1 if -n is unmet."),
@@ -119,7 +118,7 @@ def count_options(what: str) -> Callable[[F], F]:
 
 
 def deadline_after(timeout: float | None) -> float | None:
-    """When a time is over (monotonic)."""
+    """Return when ``timeout`` seconds are over (monotonic)."""
     return None if timeout is None else time.monotonic() + timeout
 
 
@@ -133,7 +132,7 @@ key_options = compose(
 
 
 def read_keys(keys: Sequence[str], signers: Sequence[str], algorithm: str | None) -> dict[str, Any]:
-    """``algorithm``, ``keys`` and ``signers`` as an Endpoint takes them. Raises click.UsageError."""
+    """Read ``algorithm``, ``keys`` and ``signers`` as an Endpoint takes them. Raises click.UsageError."""
     from bccnd.client.keys import read_key, read_public_key
     from bccnd.core.bccn1 import check_src
     from bccnd.core.integrity import usual_algorithm
@@ -156,7 +155,7 @@ def read_keys(keys: Sequence[str], signers: Sequence[str], algorithm: str | None
 
 
 def given_options(context: click.Context, *names: str) -> list[str]:
-    """Those of the named parameters that were given, as they are spelled."""
+    """Return the spellings of those of the named parameters that were given."""
     return [
         param.opts[0]
         for param in context.command.params

@@ -12,6 +12,8 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -20,7 +22,7 @@ T = TypeVar("T")
 
 
 def print_notice(message: str) -> None:
-    """Write a message for people to standard error, behind all data that was printed before."""
+    """Write a message to standard error, after the data that was printed before."""
     sys.stdout.flush()
     click.echo(f"bccn: {message}", err=True)
 
@@ -32,7 +34,7 @@ def fail(message: str) -> NoReturn:
 
 
 def visible(text: str) -> str:
-    """Text with every control character shown as an escape sequence."""
+    """Escape all control characters of a text."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
@@ -43,12 +45,12 @@ def visible_bytes(data: bytes) -> str:
 
 
 def cell_width(text: str) -> int:
-    """The width of visible text on a terminal."""
+    """Return the columns that visible text takes on a terminal."""
     return len(text) if text.isascii() else sum(map(_char_width, text))
 
 
 def cut(text: str, width: int) -> str:
-    """The beginning of visible text that is at most so wide."""
+    """Cut visible text to ``width`` columns."""
     if text.isascii():
         return text[: max(0, width)]
     taken = 0
@@ -60,25 +62,23 @@ def cut(text: str, width: int) -> str:
 
 
 def _char_width(char: str) -> int:
-    if unicodedata.combining(char):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    return 0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
 
 
 def clock(nanoseconds: int) -> str:
-    """The local time of day, to the millisecond."""
+    """Format the local time of day, to the millisecond."""
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
     return f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest // 1_000_000:03d}"
 
 
 def timestamp(nanoseconds: int) -> str:
-    """A time in UTC, as ``--since`` takes it."""
+    """Format a time in UTC, as ``--since`` takes it."""
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest // 1000:06d}Z"
 
 
 def payload_fields(payload: bytes) -> dict[str, str]:
-    """A payload for JSON: ``payload`` if it is UTF-8 text, else ``payload_base64``."""
+    """Return a payload for JSON: ``payload`` if it is UTF-8 text, else ``payload_base64``."""
     try:
         return {"payload": payload.decode("utf-8")}
     except UnicodeDecodeError:
@@ -86,7 +86,7 @@ def payload_fields(payload: bytes) -> dict[str, str]:
 
 
 def wants_colour(choice: str) -> bool:
-    """Whether to use colours for ``--color``; ``auto`` is on a terminal, unless $NO_COLOR is set."""
+    """Return whether to use colours for ``--color``: with ``auto`` on a terminal, unless $NO_COLOR is set."""
     if choice != "auto":
         return choice == "always"
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -113,20 +113,11 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     click.echo(text.get(), nl=False)
 
 
-def print_items(items: Iterable[T], write: Callable[[T], object], count: int | None) -> int:
-    """Write items, at most ``count``, until they end or Ctrl-C; the number of them."""
+def print_items(items: Iterable[T], write: Callable[[T], object], count: int | None) -> NoReturn:
+    """Write items, at most ``count``, until they end or Ctrl-C; exit with 1 if there were fewer than ``count``."""
     number = 0
-    try:
-        for item in items:
+    with suppress(KeyboardInterrupt):
+        for item in islice(items, count):
             write(item)
             number += 1
-            if number == count:
-                break
-    except KeyboardInterrupt:
-        pass
-    return number
-
-
-def exit_unmet(number: int, count: int | None) -> NoReturn:
-    """Exit with 1 if fewer than ``count`` were printed, else with 0."""
     sys.exit(1 if count is not None and number < count else 0)

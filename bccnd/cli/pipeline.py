@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bccnd.pipeline.build import Outcome
 
-#: reasons that are about the command line, not about the world
+#: reasons for exit code 2: errors of the command line
 _USAGE: Final = ("bad_master", "bad_memory")
 
 
@@ -125,8 +125,8 @@ def stream(
 
 @contextmanager
 def session(journal: str | None, **settings: Any) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
-    """A session of Spark for a command, and a function that shows its steps. An error ends the command. With the
-    ``journal`` that is read once, Java is started for its size."""
+    """Yield a session of Spark, and a function that shows its steps. An error ends the command. With the ``journal``
+    that is read once, Java is started for its size."""
     from bccnd.pipeline.build import STEPS
     from bccnd.pipeline.inputs import Journal
     from bccnd.pipeline.session import run_on_spark

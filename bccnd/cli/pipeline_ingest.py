@@ -16,7 +16,7 @@ from bccnd.errors import JournalError
 if TYPE_CHECKING:
     from bccnd.journal.captures import Summary
 
-#: what to install where a part is missing
+#: remedies for optional packages that are missing
 PIPELINE_EXTRA: Final = "pip install 'bccnd[pipeline]'"
 RECORDER_EXTRA: Final = "pip install 'bccnd[recorder]'"
 
@@ -90,7 +90,7 @@ def ingest(
 
 
 def count_left_out(*counts: tuple[int, str]) -> str:
-    """What was left out, as words behind a summary; empty if nothing was."""
+    """Return the end of a summary that says what was left out; empty if nothing was."""
     found = ", ".join(f"{count} {what}" for count, what in counts if count)
     return f"; left out: {found}" if found else ""
 

@@ -6,10 +6,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from bccnd.cli.output import print_notice
+
 
 @contextmanager
 def show_progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Gives a function to call with the bytes done and their total, 0 if that is not known."""
+    """Yield a function to call with the bytes done and their total, 0 if that is not known."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
@@ -24,11 +26,8 @@ def show_progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def show_steps(total: int) -> Iterator[Callable[[str], None]]:
-    """Gives a function to call with each step of a run, of which there are ``total``: a bar on a terminal, lines
-    elsewhere."""
+    """Yield a function to call with each of ``total`` steps: it shows a bar on a terminal, lines elsewhere."""
     if not sys.stderr.isatty():
-        from bccnd.cli.output import print_notice
-
         yield lambda step: print_notice(f"{step} ...")
         return
     from rich.console import Console

@@ -31,7 +31,7 @@ tag_option: Final = click.option("--tag", metavar="TEXT", help="Be called <host>
 def read_payload(
     payload: str | None, file: BinaryIO | None, whole: bool, repeat: int | None, interval: float | None
 ) -> Iterable[bytes] | None:
-    """The payloads to publish; None for the lines of standard input. Raises click.UsageError."""
+    """Return the payloads to publish; None for the lines of standard input. Raises click.UsageError."""
     if (payload is not None) + (file is not None) + whole > 1:
         raise click.UsageError("name the message once: PAYLOAD, -f FILE or -s")
     if payload is None and file is None and not whole:
@@ -41,14 +41,14 @@ def read_payload(
     if interval is not None and repeat is None:
         raise click.UsageError("--interval needs --repeat")
     content = os.fsencode(payload) if payload is not None else (file or sys.stdin.buffer).read(MAX_PACKET + 1)
-    return _repeated(content, repeat or 1, interval or 0.0)
 
+    def repeated() -> Iterator[bytes]:
+        for number in range(repeat or 1):
+            if number:
+                time.sleep(interval or 0.0)
+            yield content
 
-def _repeated(content: bytes, times: int, interval: float) -> Iterator[bytes]:
-    for number in range(times):
-        if number:
-            time.sleep(interval)
-        yield content
+    return repeated()
 
 
 @click.command()

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from bccnd.cli.connection import explain
+from bccnd.cli.connection import explain, report_absence
 from bccnd.cli.output import print_notice
 from bccnd.client.bus import Connection, Reconnected, Refusal
 from bccnd.core.frames import MAX_PACKET
@@ -16,7 +16,7 @@ from bccnd.errors import BusError
 
 #: bytes read at once
 _CHUNK = 65_536
-#: messages sent between two looks at the daemon's replies; far fewer than it queues for us
+#: messages sent before replies of the daemon are read; far fewer than it queues for a client
 _TURN = 256
 #: seconds between two reports of the same reason
 _PAUSE = 5.0
@@ -31,7 +31,7 @@ class LineSplitter:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that are complete now; an empty ``chunk`` is the end. Raises BusError: too_long."""
+        """Return the lines that are complete now; an empty ``chunk`` is the end. Raises BusError: too_long."""
         if not chunk:
             rest, self._rest = self._rest, b""
             return [rest] if rest else []
@@ -75,15 +75,15 @@ class RefusalReports:
 
 
 def publish_all(bus: Connection, messages: Iterable[tuple[str, bytes]]) -> int:
-    """Publish payloads on channels; the number of messages refused. Raises BusError."""
+    """Publish payloads on channels; return how many were refused. Raises BusError."""
     return _publish(bus, ([message] for message in messages), RefusalReports())
 
 
 def publish_lines(bus: Connection, channel: str, fd: int) -> int:
-    """Publish the lines read from ``fd`` until its end, each at once; the number refused. Raises BusError."""
+    """Publish the lines of ``fd`` as they come, until its end; return how many were refused. Raises BusError."""
     reports = RefusalReports()
-    lines = _read_lines(bus, fd, reports)
-    return _publish(bus, ([(channel, line) for line in some] for some in lines), reports)
+    batches = ([(channel, line) for line in lines] for lines in _read_lines(bus, fd, reports))
+    return _publish(bus, batches, reports)
 
 
 def _publish(bus: Connection, batches: Iterable[list[tuple[str, bytes]]], reports: RefusalReports) -> int:
@@ -101,7 +101,7 @@ def _publish(bus: Connection, batches: Iterable[list[tuple[str, bytes]]], report
 
 
 def _read_lines(bus: Connection, fd: int, reports: RefusalReports) -> Iterator[list[bytes]]:
-    """Complete lines, as many as there are at once; refusals are taken while there are none."""
+    """Yield complete lines, as many as there are at once; refusals are received while there are none."""
     splitter = LineSplitter()
     poll = select.poll()
     poll.register(fd, select.POLLIN)
@@ -126,5 +126,4 @@ def _take_refusals(bus: Connection, reports: RefusalReports) -> None:
         if isinstance(event, Refusal):
             reports.add(event)
         elif isinstance(event, Reconnected):
-            away = f"the daemon was away for {event.seconds:.1f} s at most, and is back"
-            print_notice(f"{away}; it may have lost the last lines")
+            report_absence(event, "it may have lost the last lines")

@@ -1,6 +1,6 @@
-"""`bccn replay`: publishes again what was recorded, to the programs of this host.
+"""`bccn replay`: publishes recorded messages again, to the programs of this host.
 
-It is broadcast on a segment only if two options ask for it, and on a terminal after a question.
+They are broadcast on a segment only with two options, and on a terminal only after a question.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from bccnd.cli.publish_lines import publish_all
 from bccnd.errors import BusError, EndpointError, JournalError
 
 if TYPE_CHECKING:
-    from bccnd.journal.replay import RecordedMessage
+    from bccnd.journal.replay import Clock, Counts, RecordedMessage
 
 
 def _read_speed(_context: click.Context, _param: click.Parameter, value: str) -> float:
-    """How many times faster than it was; 0 stands for ``max``."""
+    """Return how many times faster than it was recorded; 0 for ``max``."""
     if value == "max":
         return 0.0
     try:
@@ -102,15 +102,15 @@ def replay(
     click.echo(f"{counts.replayed} messages replayed{_left_out(counts)}")
 
 
-def _left_out(counts: Any) -> str:
+def _left_out(counts: Counts) -> str:
     return count_left_out(
         (counts.unrecorded, "of which the payload was not recorded"), (counts.not_accepted, "that were not accepted")
     )
 
 
-def _pace(messages: Iterable[RecordedMessage], pace: Any) -> Iterator[RecordedMessage]:
+def _pace(messages: Iterable[RecordedMessage], clock: Clock) -> Iterator[RecordedMessage]:
     for message in messages:
-        pace.wait(message.ts)
+        clock.wait(message.ts)
         yield message
 
 

@@ -47,6 +47,10 @@ def report(
     from bccnd.pipeline.report.table_reader import Tables, TimeRange
     from bccnd.pipeline.report.write import report as make
 
+    def show_step(step: str) -> None:
+        if sys.stderr.isatty():
+            print_notice(f"{step} ...")
+
     try:
         if Tables(where).is_journal:
             from bccnd.cli.pipeline import session
@@ -57,7 +61,7 @@ def report(
                 build(spark, where, tables, progress=progress)
             print_notice(f"the tables are in {tables}; the next time, name them instead of the journal")
             where = tables
-        path, findings = make(where, out, time=TimeRange(since, until), title=title or "", progress=_show_step)
+        path, findings = make(where, out, time=TimeRange(since, until), title=title or "", progress=show_step)
     except PipelineError as error:
         fail(str(error))
     if as_json:
@@ -75,11 +79,6 @@ def report(
     if not findings:
         click.echo("nothing to act on")
     click.echo(path)
-
-
-def _show_step(step: str) -> None:
-    if sys.stderr.isatty():
-        print_notice(f"{step} ...")
 
 
 def _spaced(text: str) -> str:

@@ -1,4 +1,4 @@
-"""`bccn-sbusd`: the local bus alone, with the flags and addresses of sbusd; no segment, no configuration.
+"""`bccn-sbusd`: runs the local bus alone, with the flags and addresses of sbusd; no segment, no configuration.
 
 Unlike sbusd it honours the blocking and order modes, and a slow client never blocks the bus.
 """
@@ -18,8 +18,8 @@ from typing import Final, NoReturn
 import click
 
 from bccnd import log
-from bccnd.bus.access import Access, by_user, everybody
-from bccnd.bus.fanout import BusLimits
+from bccnd.bus.access import Access, admit_all, by_user
+from bccnd.bus.client import BusLimits
 from bccnd.bus.server import Bus, Entrance
 from bccnd.core.address import read_address, write_address
 from bccnd.core.identity import identity, tagged
@@ -33,7 +33,7 @@ from bccnd.version import VERSION
 
 DEFAULT_ADDRESS: Final = "/run/sbus.socket"
 DEFAULT_PIDFILE: Final = "/run/sbus.pid"
-#: alone: an abstract address that is chosen at the start
+#: without a name behind it: a random abstract address
 _GENERATED: Final = "/dev/unix/abstract"
 #: sbusd has no limits; these are far beyond its uses, and bound the memory that a client can take
 LIMITS: Final = BusLimits(
@@ -73,12 +73,12 @@ def main(
     log.setup("bccn-sbusd")
     uids = [_uid_of(user) for user in users]
     listener, path = _open(address, 0o700 | 0o070 * for_group | 0o007 * for_others, reuse)
-    entrance = Entrance(listener, DIALECTS["sbus"], by_user([*uids, os.getuid()]) if uids else everybody)
-    with _removed_at_the_end(path):
+    entrance = Entrance(listener, DIALECTS["sbus"], by_user([*uids, os.getuid()]) if uids else admit_all)
+    with _removing(path):
         if foreground:
             _serve(entrance, auto_close, [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], _close_standard_streams)
             return
-        with _in_the_background(None if pidfile == os.devnull else pidfile) as ready:
+        with _daemonized(None if pidfile == os.devnull else pidfile) as ready:
             _serve(entrance, auto_close, [signal.SIGINT, signal.SIGTERM], ready)
 
 
@@ -104,11 +104,18 @@ def _serve(entrance: Entrance, auto_close: bool, ends: list[signal.Signals], rea
 
 
 def _open(address: str, mode: int, reuse: bool) -> tuple[socket.socket, str]:
-    """A listening socket, and the path to remove at the end, if there is one."""
+    """Open a listening socket; return it and the path to remove at the end, if there is one."""
     try:
         where = b"" if address == _GENERATED else read_address(address)
         if isinstance(where, str):
-            return _open_path(os.path.abspath(where), mode, reuse)
+            path = os.path.abspath(where)
+            if reuse:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+            bind_unix(listener, path, mode)
+            listener.listen(BACKLOG)
+            return listener, path
         if isinstance(where, int):
             for flag, bits in (("-g", 0o070), ("-o", 0o007)):
                 if mode & bits:
@@ -126,19 +133,9 @@ def _open(address: str, mode: int, reuse: bool) -> tuple[socket.socket, str]:
     return listener, ""
 
 
-def _open_path(path: str, mode: int, reuse: bool) -> tuple[socket.socket, str]:
-    if reuse:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
-    bind_unix(sock, path, mode)
-    sock.listen(BACKLOG)
-    return sock, path
-
-
 @contextlib.contextmanager
-def _removed_at_the_end(path: str) -> Iterator[None]:
-    """Remove a file in the process that has served, not in its parent."""
+def _removing(path: str) -> Iterator[None]:
+    """Remove a file at the end, in the process that has served, not in its parent."""
     try:
         yield
     finally:
@@ -148,8 +145,8 @@ def _removed_at_the_end(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _in_the_background(pidfile: str | None) -> Iterator[Callable[[], None]]:
-    """Go on in a process of its own; its parent waits until that is ready, and exits."""
+def _daemonized(pidfile: str | None) -> Iterator[Callable[[], None]]:
+    """Fork to the background; the parent exits when the function that is yielded has been called."""
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
@@ -176,7 +173,7 @@ def _in_the_background(pidfile: str | None) -> Iterator[Callable[[], None]]:
         os.write(writer, b"\0")
         os.close(writer)
 
-    with _removed_at_the_end(pidfile or ""):
+    with _removing(pidfile or ""):
         yield ready
 
 

@@ -12,7 +12,7 @@ import click
 
 from bccnd.cli.connection import matcher, open_bus, receive_messages, set_tag
 from bccnd.cli.options import compose, count_options, deadline_after, json_option
-from bccnd.cli.output import exit_unmet, payload_fields, print_items, timestamp, visible, visible_bytes
+from bccnd.cli.output import payload_fields, print_items, timestamp, visible, visible_bytes
 from bccnd.cli.pub import tag_option
 from bccnd.client.message import Message, to_bytes
 
@@ -47,8 +47,8 @@ def print_messages(
     messages: Iterable[Message], patterns: Sequence[str], *, as_json: bool, raw: bool, template: str | None,
     count: int | None,
 ) -> None:  # fmt: skip
-    """Print messages and exit: 1 if there were fewer than ``count``. With a count, only those that the patterns ask for
-    are printed. Raises click.UsageError."""
+    """Print messages, and exit as `print_items`. With ``count``, only those that the patterns ask for are printed.
+    Raises click.UsageError."""
     if as_json + raw + (template is not None) > 1:
         raise click.UsageError("take one of --json, --raw and --format")
     if raw and sys.stdout.isatty():
@@ -56,13 +56,13 @@ def print_messages(
     if count is not None:
         messages = filter(asked_for(patterns), messages)
     if raw:
-        exit_unmet(print_items(messages, lambda message: sys.stdout.buffer.write(message.payload), count), count)
+        print_items(messages, lambda message: sys.stdout.buffer.write(message.payload), count)
     render = _as_json if as_json else _as_line if template is None else _renderer(template)
-    exit_unmet(print_items(messages, lambda message: sys.stdout.write(render(message) + "\n"), count), count)
+    print_items(messages, lambda message: sys.stdout.write(render(message) + "\n"), count)
 
 
 def asked_for(patterns: Sequence[str]) -> Callable[[Message], bool]:
-    """Whether the patterns ask for a message: one to every program or to this one comes without."""
+    """Return a test whether the patterns ask for a message; those to every program or to this one come anyway."""
     if not all(patterns):  # everything
         return lambda _message: True
     matches = matcher([pattern for pattern in patterns if pattern.startswith("!")])
@@ -115,14 +115,12 @@ def sub(
     when the message was received, in UTC. With --json a payload that is no UTF-8 text stands in payload_base64. After a
     restart of the daemon it goes on; that and lost messages are reported on standard error.
     """
-    patterns = patterns or ("",)
-    print_messages(_receive(path, patterns, deadline_after(timeout), tag, quiet=quiet), patterns, **output)
+    patterns, deadline = patterns or ("",), deadline_after(timeout)
 
+    def receive() -> Iterator[Message]:
+        with open_bus(path, reconnect=True) as bus:
+            set_tag(bus, tag)
+            bus.subscribe(*patterns)
+            yield from receive_messages(bus, deadline, quiet=quiet)
 
-def _receive(
-    path: str | None, patterns: Sequence[str], deadline: float | None, tag: str | None, *, quiet: bool
-) -> Iterator[Message]:
-    with open_bus(path, reconnect=True) as bus:
-        set_tag(bus, tag)
-        bus.subscribe(*patterns)
-        yield from receive_messages(bus, deadline, quiet=quiet)
+    print_messages(receive(), patterns, **output)

@@ -12,19 +12,9 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import click
 
-from bccnd.cli.connection import TAP_REMEDY, explain, fetch_listing, matcher, open_bus, receive_messages
+from bccnd.cli.connection import explain, fetch_listing, matcher, open_bus, receive_messages
 from bccnd.cli.options import SegmentAddress, color_option, count_options, deadline_after, json_option
-from bccnd.cli.output import (
-    clock,
-    cut,
-    exit_unmet,
-    fail,
-    payload_fields,
-    print_items,
-    visible,
-    visible_bytes,
-    wants_colour,
-)
+from bccnd.cli.output import clock, cut, fail, payload_fields, print_items, visible, visible_bytes, wants_colour
 from bccnd.client.bus import Connection
 from bccnd.client.message import to_bytes
 from bccnd.core import bccn1, frames, targets
@@ -43,6 +33,7 @@ KINDS: Final = {
     "looped": ("looped",),
 }
 KIND_OF: Final = {name: kind for kind, names in KINDS.items() for name in names}
+_KINDS: Final = ", ".join(KINDS)
 _STYLES: Final[dict[str, dict[str, Any]]] = {
     "delivered": {"fg": "green"},
     "dropped": {"fg": "yellow"},
@@ -91,7 +82,7 @@ class TapFilter:
         self, sources: Sequence[str] = (), channels: Sequence[str] = (), segment: str | None = None,
         seq: int | None = None,
     ) -> None:  # fmt: skip
-        self._sources = [to_bytes(prefix).rstrip(b"/") for prefix in sources]
+        self._sources = tuple(to_bytes(prefix).rstrip(b"/") + b"/" for prefix in sources)
         self._segment = segment
         self._seq = seq
         self._matches = matcher(channels) if channels else None
@@ -103,7 +94,7 @@ class TapFilter:
             return not self._sources and self._matches is None and self._seq is None
         src, seq, chan, _ = record.body
         return (
-            (not self._sources or any(src == prefix or src.startswith(prefix + b"/") for prefix in self._sources))
+            (not self._sources or (src + b"/").startswith(self._sources))
             and (self._matches is None or self._matches(chan))
             and self._seq in (None, seq)
         )
@@ -111,7 +102,7 @@ class TapFilter:
 
 @dataclass(frozen=True)
 class TapLine:
-    """Formats a datagram as a line. ``width`` gives the room there is; verdicts are padded to ``pad`` columns."""
+    """Formats a datagram as a line, cut to ``width`` columns. Verdicts are padded to ``pad`` columns."""
 
     colour: bool = False
     width: Callable[[], int] | None = None
@@ -136,7 +127,7 @@ class TapLine:
 
 
 def as_fields(record: TapRecord) -> dict[str, object]:
-    """A datagram for JSON."""
+    """Return a datagram for JSON."""
     fields: dict[str, object] = dict(zip(record._fields[:5], record[:5], strict=True))
     fields |= {"magic": record.magic.decode("ascii"), "algo": record.algo.decode("ascii")}
     if record.body is None:
@@ -165,7 +156,7 @@ def ask_receivers(bus: Connection, record: TapRecord) -> dict[str, Any]:
 
 
 def explanation_lines(record: TapRecord, found: dict[str, Any]) -> Iterator[str]:
-    """The lines for people below a datagram."""
+    """Return the lines that --explain prints below a datagram."""
     if "reason" in found:
         yield f"  not delivered: {found['reason']}"
         return
@@ -176,11 +167,8 @@ def explanation_lines(record: TapRecord, found: dict[str, Any]) -> Iterator[str]
             why = f"by {' '.join(repr(text) for text in one['patterns'])}"
         else:
             why = "by one of its patterns" if not record.body or record.body[2][:1] != b"!" else "as it is addressed"
-        state = "".join(
-            f"; {one[name]} {text}"
-            for name, text in (("queued", "wait in its queue"), ("lost", "lost so far"))
-            if one[name]
-        )
+        state = f"; {one['queued']} wait in its queue" if one["queued"] else ""
+        state += f"; {one['lost']} lost so far" if one["lost"] else ""
         yield f"  to {visible(one['identity'])} {visible(why)}{state}"
     if found["more_receivers"]:
         yield f"  and to {found['more_receivers']} more"
@@ -203,9 +191,6 @@ def _read_verdicts(_context: click.Context, _param: click.Parameter, words: Sequ
         else:
             raise click.BadParameter(f"{word!r} is neither a verdict ({', '.join(NAMES)}) nor a kind ({_KINDS})")
     return named
-
-
-_KINDS: Final = ", ".join(KINDS)
 
 
 @click.command()
@@ -250,7 +235,8 @@ def tap(
     """
     verdicts = named | (set(NAMES[LAST_ACCEPTED + 1 :]) if refused else set())
     with open_bus(path, reconnect=True) as bus:
-        segments = _segments(bus)
+        (daemon,) = fetch_listing(bus, "daemon")
+        segments = [str(name) for name in daemon.get("segments", ())]
         if segment is not None:
             segment = _find_segment(segment, segments)
         _subscribe(bus, verdicts)
@@ -271,17 +257,11 @@ def tap(
                 lines = [line(record), *(explanation_lines(record, found) if explained else ())]
                 sys.stdout.write("\n".join(lines) + "\n")
 
-        number = print_items(filter(select, _records(bus, deadline_after(timeout))), show, count)
-    exit_unmet(number, count)
-
-
-def _segments(bus: Connection) -> list[str]:
-    (daemon,) = fetch_listing(bus, "daemon")
-    return [str(name) for name in daemon.get("segments", ())]
+        print_items(filter(select, _records(bus, deadline_after(timeout))), show, count)
 
 
 def _find_segment(text: str, segments: Sequence[str]) -> str:
-    """The name of a segment, from that or from its address."""
+    """Return the name of a segment, from that or from its address."""
     if text in segments:
         return text
     try:
@@ -294,9 +274,9 @@ def _find_segment(text: str, segments: Sequence[str]) -> str:
 
 
 def _subscribe(bus: Connection, verdicts: set[str]) -> None:
-    """Subscribe to no more than is shown."""
+    """Subscribe to these verdicts; to all if there are none."""
     tap = frames.TAP.decode("ascii")
-    bus.subscribe(*([tap] if verdicts >= set(NAMES) or not verdicts else [tap + name for name in sorted(verdicts)]))
+    bus.subscribe(*([tap] if not verdicts or verdicts >= set(NAMES) else [tap + name for name in sorted(verdicts)]))
     for refusal in bus.sync():
         if refusal.reason == "not_permitted":
             refuse_to_tap("you may not tap: it shows what is meant for others")
@@ -304,8 +284,9 @@ def _subscribe(bus: Connection, verdicts: set[str]) -> None:
 
 
 def refuse_to_tap(why: str) -> NoReturn:
-    """End the command, for want of the right to tap."""
-    fail(f"{why}\n  remedy: {TAP_REMEDY}")
+    """End the command, as the user lacks the right to tap."""
+    allow = "have it allowed in the daemon's configuration (access: [{user: NAME, tap: true}])"
+    fail(f"{why}\n  remedy: be root or in the daemon's group, or {allow}")
 
 
 def _records(bus: Connection, deadline: float | None) -> Iterator[TapRecord]:

@@ -1,7 +1,4 @@
-"""`bccn top`: the figures of top_model.py on a terminal, again and again, or once.
-
-A restarting daemon is waited for. The terminal is always restored.
-"""
+"""`bccn top`: shows the figures of top_model on a terminal, also after restarts of the daemon; or prints them once."""
 
 from __future__ import annotations
 
@@ -35,13 +32,12 @@ if TYPE_CHECKING:
 
 #: the share of the time that fetching the sources, which may be many, may take
 _SHARE: Final = 0.05
-#: messages counted between two looks at the keyboard
+#: messages counted before the keyboard is checked
 _TURN: Final = 256
-#: keys that end it: q, and what a terminal sends for Ctrl-C and Ctrl-D where it does not signal them
+#: keys that end the command: q, Ctrl-C and Ctrl-D
 _QUIT: Final = frozenset(b"qQ\x03\x04")
 #: the size without a terminal
-_WIDTH: Final = 100
-_HEIGHT: Final = 40
+_WIDTH, _HEIGHT = 100, 40
 
 #: styles by state, and of titles
 _STATES: Final = {"alive": "green", "silent": "yellow", "dead": "red"}
@@ -52,11 +48,8 @@ Item = tuple[str, str]
 Line = tuple[list[str], str]
 
 
-# -- collecting
-
-
 class Collector:
-    """A connection to the daemon that fetches listings, and receives all messages to count them."""
+    """Fetches listings of the daemon, and receives all messages to count them."""
 
     def __init__(self, path: str | None) -> None:
         self._path = path
@@ -69,10 +62,10 @@ class Collector:
         self.deaf = ""
 
     def fetch(self) -> Snapshot:
-        """The listings of the daemon; connects first if need be. Raises BusError."""
-        bus, begins = self._bus, self._bus is None
-        if bus is None:
-            bus = self._bus = connect(self._path, reconnect=False)
+        """Return the listings of the daemon; connect first if there is no connection. Raises BusError."""
+        connected = self._bus is not None
+        bus = self._bus = self._bus or connect(self._path, reconnect=False)
+        if not connected:
             self._sources_due = 0.0
         at = time.monotonic()
         (daemon,) = fetch_listing(bus, "daemon")
@@ -82,13 +75,13 @@ class Collector:
             self._sources = tuple(fetch_listing(bus, "sources"))
             took = time.monotonic() - started
             self._sources_due = started + took / _SHARE if took > 0.01 else 0.0
-        found = Snapshot(at, daemon, clients, self._sources, tuple(fetch_listing(bus, "gateways")))
-        if begins:
+        snapshot = Snapshot(at, daemon, clients, self._sources, tuple(fetch_listing(bus, "gateways")))
+        if not connected:
             bus.subscribe("")
             refusals = bus.sync()
             self.deaf = explain(refusals[0]) if refusals else ""
-            self._traffic, self._since = TrafficCount(), time.monotonic()
-        return found
+            self.take_traffic()
+        return snapshot
 
     def close(self) -> None:
         if self._bus is not None:
@@ -96,13 +89,13 @@ class Collector:
             self._bus = None
 
     def take_traffic(self) -> tuple[TrafficCount, float]:
-        """The messages counted since the last call, and the seconds since then."""
+        """Return the messages counted since the last call, and the seconds since then."""
         traffic, since = self._traffic, self._since
         self._traffic, self._since = TrafficCount(), time.monotonic()
         return traffic, self._since - since
 
     def count_until(self, until: float, keyboard: int | None) -> bool:
-        """Count messages until then (monotonic); True as soon as a key asks for the end. Raises BusError."""
+        """Count messages until then (monotonic); return True as soon as a key ends the command. Raises BusError."""
         poll = select.poll()
         if keyboard is not None:
             poll.register(keyboard, select.POLLIN)
@@ -135,7 +128,7 @@ class Collector:
 
 
 def draw(shown: Figures, width: int, height: int, now: float, note: str = "", deaf: str = "") -> list[Text]:
-    """Lines that fit; ``now`` is the wall clock, ``note`` a message to show as well."""
+    """Draw lines that fit. ``now`` is the wall clock; ``note`` and ``deaf`` are shown as well."""
     from rich.text import Text
 
     segments = ", ".join(visible(name) for name in shown.segments) or "no segment"
@@ -226,7 +219,7 @@ def _links(title: str, rows: Sequence[Row]) -> list[Line]:
 
 
 def _table(lines: Sequence[Line], width: int) -> Iterator[Text]:
-    """A title and rows, exactly so wide; the first column takes what the others, of 6 or 8 cells, leave."""
+    """Draw a title and rows, ``width`` cells wide; the first column takes what the others, of 6 or 8 cells, leave."""
     from rich.text import Text
 
     for texts, style in lines:
@@ -237,7 +230,7 @@ def _table(lines: Sequence[Line], width: int) -> Iterator[Text]:
 
 
 def _flow(label: str, items: Iterable[Item], width: int) -> list[Text]:
-    """Items one after the other behind a label, none of them broken."""
+    """Wrap items behind a label; no item is broken."""
     from rich.text import Text
 
     lines = [Text(f"{label:<5}", "bold")]
@@ -250,7 +243,7 @@ def _flow(label: str, items: Iterable[Item], width: int) -> list[Text]:
 
 
 def _fit(name: str, width: int) -> str:
-    """A name, exactly so wide; of a long one both ends, as names of one program differ at the end."""
+    """Fit a name into ``width`` cells; of a long one keep both ends, as names of one program differ at the end."""
     text = visible(name)
     width = max(1, width)
     if cell_width(text) > width:
@@ -260,9 +253,6 @@ def _fit(name: str, width: int) -> str:
             tail = tail[1:]
         text = f"{head}~{tail}"
     return text + " " * (width - cell_width(text))
-
-
-# -- the command
 
 
 @click.command()
@@ -290,14 +280,11 @@ def top(path: str | None, /, interval: float, once: bool, as_object: bool) -> No
         raise click.UsageError("this is no terminal: take --once")
     with open_bus(path) as bus:
         list(fetch_listing(bus, "daemon"))  # so that errors are reported as by every other command
-    collector = Collector(path)
-    try:
+    with contextlib.closing(Collector(path)) as collector:
         if once:
             _print_once(collector, interval, as_object)
         else:
             _show(collector, interval)
-    finally:
-        collector.close()
 
 
 def _print_once(collector: Collector, interval: float, as_object: bool) -> None:
@@ -335,11 +322,12 @@ def _show(collector: Collector, interval: float) -> None:
 
 
 def _refresh(collector: Collector, interval: float, keyboard: int | None, show: Callable[[Figures, str], None]) -> None:
-    """Show new figures after each interval, until a key asks for the end."""
+    """Show new figures after each interval, until a key ends the command."""
     before: Snapshot | None = None
     shown: Figures | None = None
     away = note = ""
-    while True:
+    ended = False
+    while not ended:
         until = time.monotonic() + interval
         clock = time.strftime("%H:%M:%S")
         try:
@@ -351,15 +339,13 @@ def _refresh(collector: Collector, interval: float, keyboard: int | None, show: 
             shown = model.figures(before, after, *collector.take_traffic())
             before = after
             show(shown, note)
-            if collector.count_until(until, keyboard):
-                return
+            ended = collector.count_until(until, keyboard)
         except BusError as error:
             collector.close()
             away = away or clock
             if shown is not None:
                 show(shown, f"AWAY since {away}: {error.detail}")
-            if collector.count_until(until, keyboard):
-                return
+            ended = collector.count_until(until, keyboard)
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
@@ -368,7 +354,7 @@ def _interrupt(_number: int, _frame: object) -> NoReturn:
 
 @contextlib.contextmanager
 def _open_keyboard() -> Iterator[int | None]:
-    """The descriptor on which single keys arrive, if there is a keyboard."""
+    """Yield the descriptor on which single keys arrive, None without a keyboard; restore the terminal at the end."""
     if not sys.stdin.isatty():
         yield None
         return

@@ -1,6 +1,6 @@
-"""The figures of `bccn top`, from two snapshots of the daemon and the messages counted between them.
+"""Computes the figures of `bccn top` from two snapshots of the daemon and the messages counted in between.
 
-No terminal, socket or clock is used here. What is not known is None, never zero.
+Uses no terminal, socket or clock. What is not known is None, never zero.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from typing import Any, Final, NamedTuple
 
 from bccnd.cli.tap import KINDS
 
-#: names counted in one interval; those beyond are counted together
+#: names counted in one interval; further ones are counted together
 MAX_NAMES: Final = 10_000
 #: rows of each table
 MAX_ROWS: Final = 100
 OTHERS: Final = "(others)"
-#: sender of messages under keys that are no legal channels
+#: sender of messages whose keys are no legal channels
 NAMELESS: Final = "(no sender)"
 
 _COUNTERS: Final = ("received", "sent", "published", "deliveries")
 _LOSSES: Final = ("missing", "lost", "kernel_drops")
 _DESCRIPTION: Final = ("version", "host", "identity", "pid", "started", "segments")
+_FLOWS: Final = ("received", "sent")
 _GAUGES: Final = ("queue_bytes", "clients", "subscriptions", "sources")
 
 Row = dict[str, Any]
@@ -29,7 +30,7 @@ Row = dict[str, Any]
 
 @dataclass
 class TrafficCount:
-    """The messages of an interval: number and bytes by name; ``lost`` are those that did not reach us."""
+    """Counts messages and their bytes by name; ``lost`` are those for which this program was too slow."""
 
     messages: int = 0
     lost: int = 0
@@ -39,15 +40,15 @@ class TrafficCount:
     def add(self, chan: str, src: str, size: int) -> None:
         self.messages += 1
         for table, name in ((self.channels, chan), (self.senders, src or NAMELESS)):
-            found = table.get(name)
-            if found is None:
-                found = table.setdefault(name if len(table) < MAX_NAMES else OTHERS, [0, 0])
-            found[0] += 1
-            found[1] += size
+            counts = table.get(name)
+            if counts is None:
+                counts = table.setdefault(name if len(table) < MAX_NAMES else OTHERS, [0, 0])
+            counts[0] += 1
+            counts[1] += size
 
 
 class Snapshot(NamedTuple):
-    """The listings of the daemon at a time (monotonic). ``sources`` may be older, as there may be many."""
+    """Listings of the daemon at a time (monotonic). ``sources`` may be older, as there may be many."""
 
     at: float
     daemon: Row
@@ -58,12 +59,10 @@ class Snapshot(NamedTuple):
 
 @dataclass(frozen=True)
 class Figures:
-    """All that is shown. ``seconds`` is the length of the interval, None if there is no earlier snapshot of the same
-    daemon; ``rates`` are per second and empty then, ``new`` and ``dropped_now`` are of the interval. Messages were
-    counted for ``heard_seconds``: ``heard`` of them, and ``unheard`` for which this program was too slow.
-
-    Rows have the names of the listings, with rates per second, None at first; ``lost_now`` and ``dropped_now`` are of
-    the interval.
+    """What `bccn top` shows. ``seconds`` is the length of the interval, None without an earlier snapshot of the same
+    daemon: then ``rates`` (per second) are empty. ``new``, ``lost_now`` and ``dropped_now`` are of the interval. In
+    ``heard_seconds``, ``heard`` messages were counted, and ``unheard`` were missed. Rows have the fields of the
+    listings, with rates per second, None at first.
     """
 
     version: str
@@ -96,21 +95,23 @@ class Figures:
 
 
 def restarted(before: Snapshot | None, after: Snapshot) -> bool:
-    """Whether two snapshots are of two daemons."""
+    """Return whether two snapshots are of different daemons."""
     return before is not None and any(before.daemon[name] != after.daemon[name] for name in ("pid", "started"))
 
 
 def figures(before: Snapshot | None, after: Snapshot, traffic: TrafficCount, heard_seconds: float) -> Figures:
-    """The figures of two snapshots; ``before`` is None for the first one."""
-    if before is None or restarted(before, after):
+    """Compute the figures; ``before`` is None for the first snapshot."""
+    if restarted(before, after):
         before = None
     now, was = after.daemon, (before or after).daemon
     seconds = round(after.at - before.at, 3) if before is not None and after.at > before.at else None
     totals, earlier = _totals(now), _totals(was)
     dropped = {reason: count - was["dropped"].get(reason, 0) for reason, count in now["dropped"].items()}
-    earlier_gateways = before.gateways if before is not None else ()
+    earlier_clients, earlier_gateways = (before.clients, before.gateways) if before is not None else ((), ())
     peers = _links(_peers(earlier_gateways), _peers(after.gateways), seconds)
-    peers.sort(key=lambda row: (-row["dropped_now"], -row["dropped"], -_traffic_of(row), row["name"]))
+    peers.sort(
+        key=lambda row: (-row["dropped_now"], -row["dropped"], -sum(row[flow] or 0 for flow in _FLOWS), row["name"])
+    )
     return Figures(
         **{name: now[name] for name in (*_DESCRIPTION, *_GAUGES)},
         seconds=seconds,
@@ -126,7 +127,7 @@ def figures(before: Snapshot | None, after: Snapshot, traffic: TrafficCount, hea
         unheard=traffic.lost,
         busy_channels=_busiest(traffic.channels, heard_seconds),
         busy_senders=_busiest(traffic.senders, heard_seconds),
-        worst_clients=_worst(before.clients if before is not None else (), after.clients, seconds),
+        worst_clients=_worst(earlier_clients, after.clients, seconds),
         troubled_sources=_troubled(after.sources),
         gateways=_links(_gateways(earlier_gateways), _gateways(after.gateways), seconds),
         peers=peers[:MAX_ROWS],
@@ -134,7 +135,7 @@ def figures(before: Snapshot | None, after: Snapshot, traffic: TrafficCount, hea
 
 
 def _totals(daemon: Row) -> dict[str, int]:
-    """The counters of the daemon, and those of verdicts by their kind."""
+    """Return the counters of the daemon, and the sums of those of verdicts by kind."""
     verdicts = daemon["verdicts"]
     kinds = {kind: sum(verdicts.get(name, 0) for name in names) for kind, names in KINDS.items()}
     return {name: daemon[name] for name in _COUNTERS} | kinds
@@ -159,7 +160,7 @@ def _busiest(table: Mapping[str, list[int]], seconds: float) -> list[Row]:
 
 
 def _worst(before: Iterable[Row], after: Iterable[Row], seconds: float | None) -> list[Row]:
-    """Clients: first those that lose now, then those with a queue, then those that have lost, then the busiest."""
+    """Return clients: first those that lose now, then by queue, waiting, losses and rate."""
     known = {(one["pid"], one["since"], one["program"]): one for one in before}
     rows = []
     for one in after:
@@ -167,20 +168,15 @@ def _worst(before: Iterable[Row], after: Iterable[Row], seconds: float | None) -
         row = {name: one[name] for name in ("identity", "queued", "queued_bytes", "lost", "waits", "patterns")}
         row["lost_now"] = 0 if was is None else max(0, one["lost"] - was["lost"])
         rows.append(row | {"published": _per_second(one, was, "published", seconds)})
-    rows.sort(
-        key=lambda row: (
-            *(-row["lost_now"], -row["queued_bytes"], not row["waits"], -row["lost"], -(row["published"] or 0.0)),
-            row["identity"],
-        )
-    )
+    troubles = ("lost_now", "queued_bytes", "waits", "lost", "published")
+    rows.sort(key=lambda row: ([-(row[name] or 0) for name in troubles], row["identity"]))
     return rows[:MAX_ROWS]
 
 
 def _troubled(sources: Iterable[Row]) -> list[Row]:
-    """Sources: the silent, as they may be dead soon, then the dead, the latest first, then by missing messages."""
+    """Return sources: the silent, as they may be dead soon, then the dead, the latest first, then by missing."""
     rows = [
-        {"src": one["src"], "state": one["state"], "silent_seconds": one["silent_seconds"]}
-        | {"missing": one.get("missing", 0)}
+        {name: one.get(name, 0) for name in ("src", "state", "silent_seconds", "missing")}
         for one in sources
         if one["state"] in ("silent", "dead") or one.get("missing")
     ]
@@ -190,22 +186,17 @@ def _troubled(sources: Iterable[Row]) -> list[Row]:
 
 
 def _gateways(rows: Iterable[Row]) -> dict[Any, Row]:
-    """Gateways by what identifies them."""
-    return {
-        one["gateway"]: {**one, "name": one["gateway"], "peers": one["peers_connected"]}
-        | {"dropped": sum(one["dropped"].values())}
-        for one in rows
-    }
+    rows = [one | {"name": one["gateway"], "peers": one["peers_connected"]} for one in rows]
+    return {one["name"]: one | {"dropped": sum(one["dropped"].values())} for one in rows}
 
 
 def _peers(rows: Iterable[Row]) -> dict[Any, Row]:
-    """The peers of gateways that are up, by what identifies them."""
+    """Return the peers of gateways that are up, by what identifies them."""
+    pairs = [(one["gateway"], peer) for one in rows if one["up"] for peer in one["peers"]]
     return {
-        (one["gateway"], peer["peer"], peer["since"]): {**peer, "up": True, "peers": None}
-        | {"name": " ".join(filter(None, (one["gateway"], peer["peer"], peer["name"])))}
-        for one in rows
-        if one["up"]
-        for peer in one["peers"]
+        (gateway, peer["peer"], peer["since"]): {**peer, "up": True, "peers": None}
+        | {"name": " ".join(filter(None, (gateway, peer["peer"], peer["name"])))}
+        for gateway, peer in pairs
     }
 
 
@@ -214,27 +205,23 @@ def _links(before: Mapping[Any, Row], after: Mapping[Any, Row], seconds: float |
     for key, now in after.items():
         was = before.get(key)
         row = {name: now[name] for name in ("name", "up", "peers", "dropped")}
-        row |= {name: _per_second(now, was, name, seconds) for name in ("received", "sent")}
+        row |= {name: _per_second(now, was, name, seconds) for name in _FLOWS}
         rows.append(row | {"dropped_now": 0 if was is None else max(0, now["dropped"] - was["dropped"])})
     return rows
 
 
-def _traffic_of(row: Row) -> float:
-    return float((row["received"] or 0.0) + (row["sent"] or 0.0))
-
-
-# -- numbers for people
+# -- formatting
 
 
 def rate(value: float | None) -> str:
-    """A rate in at most six characters."""
+    """Format a rate in at most six characters."""
     if value is None:
         return "-"
     return f"{value:.1f}" if value and value < 9.95 else count(round(value))
 
 
 def count(value: float) -> str:
-    """A number in at most six characters."""
+    """Format a number in at most six characters."""
     for unit in ("", "k", "M", "G", "T"):
         if value < (9_999.5 if unit else 99_999.5):
             return f"{value:,.0f}{unit}"
@@ -243,7 +230,7 @@ def count(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Bytes in at most six characters, in units of 1024."""
+    """Format bytes in at most six characters, in units of 1024."""
     for unit in ("", "K", "M", "G", "T"):
         if value < 1023.5:
             return f"{value:.0f}{unit}" if not unit or value >= 999.95 else f"{value:.1f}{unit}"
@@ -252,7 +239,7 @@ def size(value: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time in at most eight characters."""
+    """Format a duration in at most eight characters."""
     minutes, left = divmod(max(0, int(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

@@ -325,7 +325,7 @@ BAD_OPTIONS = [
     ("--key {folder}/open", "chmod 600 {folder}/open"),
     ("--key {folder}/pair", "algorithm: sig"),
     ("--algorithm sig --key {folder}/shared", "{folder}/shared"),
-    ("--signer h={folder}/shared", "no public key"),
+    ("--signer h={folder}/shared", "public key"),
     ("--signer h={folder}/writable", "{folder}/writable has mode 0666"),
     # keys that would not be used
     ("--algorithm none --key {folder}/shared", "key"),
