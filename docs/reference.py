@@ -1,7 +1,7 @@
-"""docs/configuration.md, made of the settings themselves and of what bccnd.yaml(5) says of them.
+"""Generates docs/configuration.md from the schema of the configuration and from bccnd.yaml(5).
 
-Nothing about a key is written here but an example. Its meaning stands in the manual page, into which docs/defaults.py
-writes its default, its type and bounds in the settings, and whether a reload suffices in the daemon.
+Only the example of a key is written here. The manual page has its meaning, and its default, which docs/defaults.py
+fills in; the schema has its type and bounds; `bccnd.config.restart` says whether a reload applies it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from docs.manual import Part, Section, sections, wrapped
 ROOT: Final = Path(__file__).parents[1]
 MANUAL: Final = ROOT / "packaging/man/bccnd.yaml.5"
 
-#: how a value is written, by who reads it
+#: how a value is written, by the function that reads it
 _READ_AS: Final = {
     "parse_duration": "duration",
     "parse_size": "size",
@@ -40,10 +40,10 @@ _READ_AS: Final = {
     "check_link_url": "URL of a link",
     "parse_payload_rules": "true, false, hash, or list of rules",
 }
-#: readers that change nothing about how a value is written
+#: functions that do not change how a value is written
 _NEUTRAL: Final = {"as_tuple", "check_text", "number_as_text", "<lambda>"}
 _PLAIN: Final = {int: "whole number", float: "number", bool: "true or false", str: "text"}
-#: sections of the page that tell of more than keys
+#: sections of the manual page without keys
 _OTHERS: Final = {"Name", "Synopsis", "Description", "Files", "Examples", "See also"}
 _RELOAD: Final = "with `systemctl reload bccnd` (or `SIGHUP`)"
 _RESTART: Final = "with `systemctl restart bccnd`, which no client notices"
@@ -53,7 +53,7 @@ _SERVICES: Final = {
     "recorder": "with `systemctl restart bccnd-recorder`",
 }
 _LINK: Final = 'gateways: {nng: {dial: ["tls+tcp://bridge2:5402"], tls: {ca: ca.pem, certificate: c.pem, key: c.key'
-#: a file that has the key, and another value than its default
+#: a file that sets the key to another value than its default
 EXAMPLES: Final = {
     "host": "host: relay01",
     "names": "names: perl-safe",
@@ -157,18 +157,18 @@ EXAMPLES: Final = {
 
 @dataclass(frozen=True)
 class Key:
-    """What the settings know of a key."""
+    """A key of the schema."""
 
     path: str
     type: str
     bounds: str
     required: bool
-    #: None also where it is made when it is needed
+    #: None also where a function makes it
     default: Any
 
 
 def keys(model: type[BaseModel] = Settings, path: str = "") -> Iterator[Key]:
-    """Every key of the settings; those of sections in lists as those of sections."""
+    """Yield all keys of the schema; those of sections in lists like those of sections."""
     for name, field in model.model_fields.items():
         inner = next(_models(field.annotation), None)
         here = path + name
@@ -192,13 +192,13 @@ def _is_list(annotation: Any) -> bool:
 
 
 def _kind(annotation: Any, metadata: Any = ()) -> str:
-    """How values of a type are written, in words."""
+    """Describe how values of a type are written."""
     for one in metadata:
         reader = getattr(getattr(one, "func", None), "__name__", None)
         if reader in _READ_AS:
             return _READ_AS[reader]
         if reader is not None and reader not in _NEUTRAL:
-            raise ValueError(f"nobody has said how {reader} wants a value to be written")
+            raise ValueError(f"describe in _READ_AS how a value of {reader} is written")
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _kind(arguments[0], annotation.__metadata__)
@@ -217,7 +217,7 @@ def _kind(annotation: Any, metadata: Any = ()) -> str:
 
 
 def _bounds(kind: str, metadata: Any) -> str:
-    """The bounds of a value, in words; empty where there are none."""
+    """Describe the bounds of a value; empty without any."""
     limits = {name: getattr(one, name) for one in metadata for name in ("ge", "gt", "le", "lt") if hasattr(one, name)}
     said = []
     for name, words in (("ge", "from {}"), ("gt", "above {}"), ("le", "to {}"), ("lt", "below {}")):
@@ -242,7 +242,7 @@ def _amount(value: float, kind: str) -> str:
 
 
 def effect(path: str) -> str:
-    """When a change of a key takes effect."""
+    """Describe when a change of a key takes effect."""
     settings = Settings()
     for waiting, _, _ in settings_needing_restart(settings, settings):
         if path == waiting or path.startswith(f"{waiting}."):
@@ -251,7 +251,7 @@ def effect(path: str) -> str:
 
 
 def in_words(default: str) -> bool:
-    """Whether the manual page describes a default, and does not give it as it is written in the file."""
+    """Whether the manual page describes a default, instead of giving it as it is written in the file."""
     return " " in default or default in ("none", "empty", "everybody")
 
 
@@ -263,7 +263,7 @@ def _default(part: Part, key: Key) -> str:
 
 
 def _told(part: Part, key: Key) -> Iterator[str]:
-    """What stands about a key."""
+    """Yield the paragraphs about a key."""
     yield f"### `{key.path}`"
     for paragraph in part.paragraphs:
         yield wrapped(paragraph.replace(r" \[restart\]", ""))
@@ -287,7 +287,7 @@ def _section(section: Section, known: dict[str, Key]) -> Iterator[str]:
 
 
 def _said_here(text: str) -> str:
-    """What the manual says of its own layout, said of this page's."""
+    """Adapt what the manual page says of its own layout."""
     for there, here in (
         (" that stands in parentheses behind it", ""),
         (r"What is marked \[restart\]", "What says so below"),
@@ -297,7 +297,7 @@ def _said_here(text: str) -> str:
 
 
 def page(manual: str) -> str:
-    """The whole document, from the text of the manual page."""
+    """Generate the document from the text of the manual page."""
     found = sections(manual)
     (about,) = [section for section in found if section.title == "Description"]
     (examples,) = [section for section in found if section.title == "Examples"]
