@@ -340,13 +340,13 @@ class _Daemon:
         src, chan = self._names[message.source], message.chan.encode()
         verdict = self._sources.judge(src, message.seq, now)
         if verdict == UNHEARD:
-            verdict = self._sources.begin(src, message.seq, now)
+            verdict = self._sources.judge_new(src, message.seq, now)
         if verdict == UNKNOWN_SENDER:
             body = b"%b:%d:%b|" % (src, message.seq, chan)
             verdict = self._anonymous.judge(f"{address}:{message.port}", body, now)
         if verdict <= LAST_ACCEPTED:
             if chan == self._beats[message.source]:
-                self._liveness.beat(src, now)
+                self._liveness.on_heartbeat(src, now)
             if is_directed(chan):
                 verdict = NOT_ADDRESSED
         return NAMES[verdict], self._sources.epoch(src)

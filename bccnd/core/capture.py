@@ -1,9 +1,8 @@
-"""Bytes of a packet capture -> UDP datagrams: pcap and pcapng, as tcpdump and Wireshark write them.
+"""Reads UDP datagrams from packet captures (pcap and pcapng, as tcpdump and Wireshark write them).
 
-Law: no byte of a capture is guessed. A packet is a whole UDP datagram for the port that was asked for, or it has one of
-the reasons of `Tally`; a file that is not what it says raises JournalError, and the end of one that was cut off in the
-middle of a packet is only counted. Memory is bounded by the longest block, whatever the length of the capture.
-Source: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng, the list of link types of tcpdump.org.
+A packet is a whole UDP datagram for the given port or is counted in `CaptureCounts`. A damaged file raises
+JournalError; one that ends within a packet is only counted. Memory is bounded by the longest block. Source:
+draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng, the list of link types of tcpdump.org.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from typing import Final, NamedTuple
 
 from bccnd.errors import JournalError
 
-#: bytes of a packet that any capture program writes at most (tcpdump's largest snapshot length)
+#: most bytes of a packet (tcpdump's largest snapshot length)
 MAX_PACKET: Final = 262_144
-#: bytes of a block of pcapng; those of packets are far smaller, and what is larger is damage
+#: most bytes of a pcapng block; larger ones are damage
 MAX_BLOCK: Final = 16 << 20
-#: interfaces of one section; a machine has hundreds at most
+#: most interfaces of one section
 MAX_INTERFACES: Final = 65_536
-#: nanoseconds since 1970 at the end of the year 9999: no calendar goes further
+#: nanoseconds since 1970 at the end of the year 9999
 MAX_STAMP: Final = 253_402_300_800 * 10**9
-#: tags of virtual networks within each other; switches do two
+#: most nested VLAN tags
 _MAX_TAGS: Final = 8
 
 _GZIP: Final = b"\x1f\x8b"
@@ -58,15 +57,15 @@ LINUX_SLL: Final = 113
 IPV4: Final = 228
 IPV6: Final = 229
 LINUX_SLL2: Final = 276
-#: what raw IP is called in files of some systems
+#: link types of raw IP on various systems
 _ALSO_RAW: Final = (12, 14, RAW, IPV4, IPV6)
 
 _ETHER_IPV4: Final = 0x0800
 _ETHER_IPV6: Final = 0x86DD
 _TAGS: Final = (0x8100, 0x88A8, 0x9100)
 _UDP: Final = 17
-#: headers that may stand between IPv6 and UDP: hop by hop, routing, destination options; authentication counts its
-#: length in another way
+#: extension headers between IPv6 and UDP: hop by hop, routing, destination options; authentication has its own unit of
+#: length
 _EXTENSIONS: Final = (0, 43, 60)
 _AUTHENTICATION: Final = 51
 _FRAGMENT: Final = 44
@@ -75,8 +74,7 @@ _PORTS: Final = struct.Struct(">HHH")
 
 
 class Packet(NamedTuple):
-    """A packet as it was captured: ``data`` may be less than the ``length`` bytes that it had. ``stamp`` is in
-    nanoseconds since 1970."""
+    """A captured packet: ``data`` may be shorter than its ``length``. ``stamp`` is in nanoseconds since 1970."""
 
     stamp: int
     link: int
@@ -93,24 +91,24 @@ class Datagram(NamedTuple):
 
 
 @dataclass
-class Tally:
-    """What became of the packets of captures: each of ``packets`` is one of the six that follow it."""
+class CaptureCounts:
+    """Counts of captured packets: each of ``packets`` is in one of the six that follow."""
 
     packets: int = 0
-    #: UDP to the port that was asked for, whole
+    #: whole UDP datagrams to the port
     datagrams: int = 0
-    #: other traffic, and packets of link types that are not known here
+    #: other traffic, and packets of unknown link types
     other: int = 0
     unknown_link: int = 0
-    #: UDP in fragments, which nobody puts together here
+    #: fragmented UDP, which is not reassembled
     fragments: int = 0
-    #: for the port that was asked for, but cut off by the snapshot length
+    #: to the port, but cut off by the snapshot length
     truncated: int = 0
-    #: their headers contradict themselves, or they have no time
+    #: contradictory headers, or no timestamp
     malformed: int = 0
     #: files that end in the middle of a packet
     cut_short: int = 0
-    #: packets that the capturing host says to have missed
+    #: packets that the capturing host reports as dropped
     dropped: int = 0
     links: set[int] = field(default_factory=set)
 
@@ -120,9 +118,9 @@ def bad_capture(detail: str) -> JournalError:
 
 
 class Reader:
-    """A capture, read piece by piece. ``name`` is what messages call it."""
+    """Reads a capture piece by piece; ``name`` is for messages."""
 
-    def __init__(self, name: str, tally: Tally) -> None:
+    def __init__(self, name: str, tally: CaptureCounts) -> None:
         self._name = name
         self._tally = tally
         self._rest = b""
@@ -131,13 +129,13 @@ class Reader:
         self._order = "<"
         self._unit = 1
         self._link = 0
-        #: of the section that is read: link type, units of time in a second and seconds to add
+        #: of this section: link type, units of time per second and seconds to add
         self._interfaces: list[tuple[int, int, int]] = []
-        #: what interfaces have dropped so far, by their numbers
+        #: packets dropped, by interface
         self._drops: dict[int, int] = {}
 
     def feed(self, piece: bytes) -> Iterator[Packet]:
-        """The packets that are whole now. Raises JournalError: bad_capture."""
+        """Iterate over the packets that are complete now. Raises JournalError: bad_capture."""
         data, at = self._rest + piece if self._rest else piece, 0
         if self._take is None:
             at = self._begin(data)
@@ -150,11 +148,11 @@ class Reader:
             if packet is not None and 0 <= packet.stamp < MAX_STAMP:
                 yield packet
             elif packet is not None:
-                self._timeless()
+                self._count_timeless()
         self._rest = data[at:] if at else data
 
     def finish(self) -> None:
-        """There is no more. Raises JournalError: bad_capture, for what has not even a beginning."""
+        """End the capture. Raises JournalError: bad_capture, if it has no header."""
         if self._take is None:
             if not self._rest:
                 raise bad_capture(f"{self._name} is empty")
@@ -164,13 +162,13 @@ class Reader:
         self._end_section()
 
     def _foreign(self) -> JournalError:
-        return bad_capture(f"{self._name} is no capture")
+        return bad_capture(f"{self._name} is not a packet capture")
 
     def _damaged(self, what: str) -> JournalError:
         return bad_capture(f"{self._name} is damaged at byte {self._read}: {what}")
 
     def _begin(self, data: bytes) -> int:
-        """Find out what kind of file it is; how many bytes that took."""
+        """Detect the file format; return the size of the header, 0 if it is incomplete."""
         if data[:2] == _GZIP:
             raise JournalError("bad_capture", f"{self._name} is compressed", f"gunzip {self._name}")
         if len(data) < 4:
@@ -185,8 +183,8 @@ class Reader:
         self._order, self._unit = _PCAP[data[:4]]
         major, link = struct.unpack(f"{self._order}4xH14xI", data[:24])
         if major != 2:
-            raise bad_capture(f"{self._name} is a capture of version {major}, and only version 2 is known")
-        # What stands above is about check sums of frames.
+            raise bad_capture(f"{self._name} is a capture of version {major}, only version 2 is supported")
+        # the upper bits are about frame check sums
         self._link = link & 0xFFFF
         self._head = struct.Struct(f"{self._order}IIII")
         self._take = self._take_record
@@ -196,7 +194,7 @@ class Reader:
     # -- pcap
 
     def _take_record(self, data: bytes, at: int) -> tuple[Packet | None, int]:
-        """The packet that begins there, and the bytes that it takes; none where it is not whole."""
+        """Return the packet at a position and its size; 0 if it is incomplete."""
         if len(data) - at < 16:
             return None, 0
         seconds, fraction, size, length = self._head.unpack_from(data, at)
@@ -211,7 +209,7 @@ class Reader:
     # -- pcapng
 
     def _take_block(self, data: bytes, at: int) -> tuple[Packet | None, int]:
-        """The same for a block, which need not be a packet."""
+        """Return the packet, if it is one, and size of the block at a position; 0 if it is incomplete."""
         if len(data) - at < 12:
             return None, 0
         if data[at : at + 4] == _SECTION:
@@ -230,7 +228,7 @@ class Reader:
             raise self._damaged(f"a block of type {kind} that is too short") from None
 
     def _begin_section(self, order: bytes) -> None:
-        """Called again for a section that was not whole the last time: nothing is lost by that."""
+        """Begin a section; repeated calls for an incomplete block do no harm."""
         if order not in (b"\x4d\x3c\x2b\x1a", b"\x1a\x2b\x3c\x4d"):
             raise self._damaged("a section without a byte order")
         self._end_section()
@@ -247,21 +245,21 @@ class Reader:
         elif kind == _OLD_PACKET:
             interface, _, high, low, size, length = struct.unpack_from(f"{order}HHIIII", body)
         elif kind == _SIMPLE_PACKET:
-            self._timeless()
+            self._count_timeless()
             return None
         else:
             self._read_other(kind, body)
             return None
         if interface >= len(self._interfaces):
-            raise self._damaged(f"a packet of interface {interface}, of which nothing was said")
+            raise self._damaged(f"a packet of interface {interface}, which is not described")
         if size > len(body) - 20:
             raise self._damaged(f"a packet of {size} bytes in a block of {len(body)}")
         link, per_second, offset = self._interfaces[interface]
         stamp = (high << 32 | low) * 10**9 // per_second + offset * 10**9
         return Packet(stamp, link, body[20 : 20 + size], length)
 
-    def _timeless(self) -> None:
-        """A packet of which nobody knows when it came."""
+    def _count_timeless(self) -> None:
+        """Count a packet without a timestamp."""
         self._tally.packets += 1
         self._tally.malformed += 1
 
@@ -270,7 +268,7 @@ class Reader:
         if kind == _SECTION_TYPE:
             (major,) = struct.unpack_from(f"{order}4xH", body)
             if major != 1:
-                raise bad_capture(f"{self._name} is a capture of version {major}, and only version 1 is known")
+                raise bad_capture(f"{self._name} is a capture of version {major}, only version 1 is supported")
         elif kind == _INTERFACE:
             if len(self._interfaces) >= MAX_INTERFACES:
                 raise self._damaged(f"more than {MAX_INTERFACES} interfaces")
@@ -298,11 +296,11 @@ class Reader:
             at += 4 + (size + 3 & ~3)
 
 
-# -- what is in a packet
+# -- contents of packets
 
 
-def unwrap(packet: Packet, port: int, tally: Tally) -> Datagram | None:
-    """The datagram for ``port`` that a packet holds, or nothing; which it was is counted."""
+def unwrap(packet: Packet, port: int, tally: CaptureCounts) -> Datagram | None:
+    """Return the datagram for ``port`` in a packet, or None, and count which it was."""
     tally.packets += 1
     found = _from_link(packet, port)
     if isinstance(found, str):
@@ -325,7 +323,7 @@ def _from_link(packet: Packet, port: int) -> _Found:
     if link in _ALSO_RAW:
         return _from_ip(data, 0, packet.length, port)
     if link in (NULL, LOOP):
-        # The first four bytes are the family, in the order of the machine that captured; IP says itself which it is.
+        # behind 4 bytes for the family, in unknown byte order; IP has its own version
         return _from_ip(data, 4, packet.length, port)
     if link == LINUX_SLL:
         return _from_ether(data, 14, packet.length, port)
@@ -335,8 +333,8 @@ def _from_link(packet: Packet, port: int) -> _Found:
 
 
 def _from_ether(data: bytes, at: int, length: int, port: int, skip: int = 0) -> _Found:
-    """What follows the type that stands at ``at``, tags taken off: it begins ``skip`` bytes into the packet, or right
-    behind the type. A tag is two bytes, and behind them the type of what it is about."""
+    """Parse by the ether type at ``at``, skipping VLAN tags; contents begin ``skip`` bytes into the packet, or right
+    behind the type."""
     begin = skip or at + 2
     for _ in range(_MAX_TAGS + 1):
         if len(data) < at + 2:
@@ -393,9 +391,9 @@ def _from_ipv6(data: bytes, at: int, length: int, port: int) -> _Found:
 
 
 def _from_udp(data: bytes, at: int, end: int, port: int, source: bytes) -> _Found:
-    """The datagram that begins there; IP says that it ends at ``end``."""
+    """Parse the datagram at a position; by IP it ends at ``end``."""
     if len(data) < at + 6:
-        return "other"  # nobody knows for whom
+        return "other"  # the port is missing
     sender, receiver, size = _PORTS.unpack_from(data, at)
     if receiver != port:
         return "other"

@@ -1,29 +1,28 @@
-"""What is known of a client, as records one behind the other: who it is, what it has asked for, what waits for it.
+"""Record format of a client's state: identity, subscriptions, settings and send queue.
 
-Law: whoever reads the records lives through the same again. They can be read at any moment: one that is cut off at the
-end was never written, and a second `HEAD` begins an image that was not finished. Kinds that a reader does not know are
-left out and named.
+Replaying the records restores the state. They can be read at any moment: an incomplete record at the end is ignored,
+and a second `HEAD` begins an image that was not finished. Unknown kinds are skipped and reported.
 
 A record is its kind (1 byte), the length of its body (4), the serial of the input that it belongs to (8), a number (8),
-all with the lowest byte first, and the body.
+all little endian, and the body.
 
 ==============  =====================================================  ==========================================
 kind            body                                                   number
 ==============  =====================================================  ==========================================
-``HEAD``        JSON: ``version``, and who the client is
-``HOLDS``       a pattern that it subscribed to                        how many times
-``DROPS``       a pattern that it gave up, or had to                   how many times
-``ASKED``       a control message that changed how it is served
-``PUT``         a frame that was put in its queue                      messages of the input it has got so far
-``LOST``                                                               how many it lost, behind the others
-``LOST_HERE``                                                          1: one it lost, before the others
-``TOOK``                                                               entries of the queue that it took
-``WAITS``       a packet of its own that has to wait
-``GOES_ON``     that one was tried again
-``COUNTS``      JSON: numbers to go on from
+``HEAD``        JSON: ``version``, and the client's identity
+``HOLDS``       a pattern that was subscribed                          how many times
+``DROPS``       a pattern that was unsubscribed or removed             how many times
+``ASKED``       a control message that changed a setting
+``PUT``         a frame that was queued                                messages of the input delivered so far
+``LOST``                                                               messages lost at the end of the queue
+``LOST_HERE``                                                          1: a message lost at its start
+``TOOK``                                                               entries taken from the queue
+``WAITS``       a packet from the client that is blocked
+``GOES_ON``     the blocked packet was tried again
+``COUNTS``      JSON: counters
 ==============  =====================================================  ==========================================
 
-`LOST` has in its body the messages of the input that it has got so far (8 bytes).
+The body of `LOST` is the number of messages of the input delivered so far (8 bytes).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ WAITS: Final = 9
 GOES_ON: Final = 10
 COUNTS: Final = 11
 _KINDS: Final = range(HEAD, COUNTS + 1)
-#: what belongs to an input that is worked through again as a whole, and so must not be done twice
+#: kinds that are skipped for an input that is processed again
 OF_THE_INPUT: Final = frozenset((HOLDS, DROPS, ASKED, WAITS, GOES_ON))
 
 _RECORD: Final = struct.Struct("<BIQQ")
@@ -64,7 +63,7 @@ class Record(NamedTuple):
 
     @property
     def got(self) -> int:
-        """Of `PUT` and `LOST`: messages of the input that the client has got, this one counted."""
+        """Of `PUT` and `LOST`: messages of the input delivered so far, including this one."""
         if self.kind == PUT:
             return self.number
         return int(_NUMBER.unpack(self.body)[0]) if self.kind == LOST and len(self.body) == _NUMBER.size else 0
@@ -79,47 +78,48 @@ def lost(count: int, got: int = 0, serial: int = 0) -> bytes:
 
 
 def waiting(entry: bytes | int) -> bytes:
-    """What waits in a queue: a frame, or the number of messages that are missing there."""
+    """Build the record of a queue entry: a frame, or a number of missing messages."""
     return lost(entry) if isinstance(entry, int) else record(PUT, entry)
 
 
-def head(**who: Any) -> bytes:
-    return record(HEAD, json.dumps({"version": VERSION, **who}).encode("ascii"))
+def head(**fields: Any) -> bytes:
+    return record(HEAD, json.dumps({"version": VERSION, **fields}).encode("ascii"))
 
 
 def counts(**numbers: int) -> bytes:
     return record(COUNTS, json.dumps(numbers).encode("ascii"))
 
 
-class Tape(NamedTuple):
-    """What was read: who the client is, the records behind that, how many bytes all of that has, and what was not
-    understood."""
+class ClientImage(NamedTuple):
+    """The client's identity, its records, their size in bytes, and what was not understood."""
 
     head: dict[str, Any]
     records: list[Record]
     size: int
-    strange: list[str]
+    unknown: list[str]
 
 
-def read(data: bytes) -> Tape:
-    """Take records apart again; a tape without a head that we understand has no records."""
-    strange: list[str] = []
+def read(data: bytes) -> ClientImage:
+    """Parse records; without a head of this version there are none."""
+    unknown: list[str] = []
     records: list[Record] = []
-    who: dict[str, Any] = {}
+    identity: dict[str, Any] = {}
     size = 0
     for one, end in _split(data):
         if not size:
-            who = _read_json(one.body) if one.kind == HEAD else {}
-            if who.get("version") != VERSION:
-                return Tape({}, [], 0, [f"what is known of a client has version {who.get('version', 'unknown')}"])
+            identity = _read_json(one.body) if one.kind == HEAD else {}
+            if identity.get("version") != VERSION:
+                return ClientImage(
+                    {}, [], 0, [f"the state of a client has version {identity.get('version', 'unknown')}"]
+                )
         elif one.kind == HEAD:
             break
         elif one.kind in _KINDS:
             records.append(one)
         else:
-            strange.append(f"a record of unknown kind {one.kind}")
+            unknown.append(f"a record of unknown kind {one.kind}")
         size = end
-    return Tape(who, records, size, strange)
+    return ClientImage(identity, records, size, unknown)
 
 
 def _split(data: bytes) -> Iterator[tuple[Record, int]]:
@@ -133,7 +133,7 @@ def _split(data: bytes) -> Iterator[tuple[Record, int]]:
 
 
 def read_counts(one: Record) -> dict[str, Any]:
-    """The numbers of a `COUNTS` record."""
+    """Return the counters of a `COUNTS` record."""
     return _read_json(one.body)
 
 

@@ -1,7 +1,6 @@
-"""What counters did in the last hour: how fast they rise, since when, and when last.
+"""History of counters over the last hour: rates, charts, and when they rose.
 
-Law: a sample costs what its counters are many, whoever looks; what is remembered is bounded by time and by the last
-sample: a counter that is not in it is forgotten. One that is less than it was has begun anew.
+Memory is bounded by time and by the counters in the last sample. A counter below its previous value has restarted.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from typing import Final, NamedTuple
 
 #: seconds between two samples
 STEP: Final = 5.0
-#: seconds over which a rate can be asked for
+#: longest interval of a rate, in seconds
 MEMORY: Final = 60.0
-#: seconds that stand together in the chart, and how many such slots make the hour that it shows
+#: seconds per slot of a chart, and slots per chart
 SLOT: Final = 30.0
 SLOTS: Final = 120
-#: seconds without a rise after which the next one is a matter of its own
+#: seconds without a rise after which the next one counts as new
 QUIET: Final = 600.0
 
 
 class Rise(NamedTuple):
-    """When a counter rose for the first time, when it began to do so this time, and when last; None where that was
-    before the first sample. On the clock of the samples, to a sample."""
+    """When a counter first rose, since when it has been rising, and when it last rose; None if before the first
+    sample."""
 
     first: float | None
     since: float | None
@@ -31,7 +30,7 @@ class Rise(NamedTuple):
 
 
 class History:
-    """Samples of counters by key; those in ``charted`` have a chart."""
+    """Samples of counters by key, with charts of those in ``charted``."""
 
     def __init__(self, charted: Iterable[Hashable] = ()) -> None:
         self._samples: deque[tuple[float, dict[Hashable, int]]] = deque()
@@ -40,7 +39,7 @@ class History:
         self._first_slot = 0
 
     def sample(self, now: float, counts: Mapping[Hashable, int]) -> None:
-        """These are the counters now; they are all there are. ``now`` is monotonic."""
+        """Add a sample of all counters; ``now`` is monotonic."""
         taken = dict(counts)
         samples = self._samples
         if not samples:
@@ -57,7 +56,7 @@ class History:
                     if key in self._charts:
                         self._note(self._charts[key], int(now / SLOT), grown)
         samples.append((now, taken))
-        # The one before the oldest that is needed stays: a rate is over no less than what it is asked for.
+        # keeps one sample older than needed, so that a rate covers its whole interval
         while len(samples) > 2 and now - samples[1][0] >= MEMORY:
             samples.popleft()
 
@@ -69,12 +68,12 @@ class History:
             chart.append([slot, grown])
 
     def rise(self, key: Hashable) -> Rise | None:
-        """When a counter rose; None for one that is zero since the first sample."""
+        """Return when a counter rose; None if it has been zero since the first sample."""
         return self._rises.get(key)
 
     def rate(self, key: Hashable, now: float, count: int, seconds: float) -> float:
-        """By how much a second a counter that is at ``count`` now has risen over the last ``seconds``, up to `MEMORY`;
-        over less where less is known."""
+        """Return the rate per second of a counter, now at ``count``, over the last ``seconds`` (at most `MEMORY`), or
+        over less if there are no older samples."""
         if not self._samples:
             return 0.0
         old_enough = (one for one in reversed(self._samples) if now - one[0] >= seconds)
@@ -82,8 +81,7 @@ class History:
         return _grown(counts.get(key, 0), count) / (now - then) if now > then else 0.0
 
     def chart(self, key: Hashable, now: float) -> list[int | None]:
-        """By how much a counter rose in each slot of the last hour, the present one last; None before the first
-        sample."""
+        """Return the rise in each slot of the last hour, the current one last; None before the first sample."""
         present = int(now / SLOT)
         began = present - SLOTS + 1
         slots: list[int | None] = [None if began + number < self._first_slot else 0 for number in range(SLOTS)]
@@ -102,6 +100,6 @@ def _grown(before: int, count: int) -> int:
 def _risen(rise: Rise | None, now: float) -> Rise:
     if rise is None:
         return Rise(now, now, now)
-    # Of what rose before the first sample nobody knows when: it is the beginning of something all the same.
+    # A rise before the first sample has no known time, so the next one counts as new.
     since = now if rise.last is None or now - rise.last > QUIET else rise.since
     return Rise(rise.first, since, now)

@@ -1,8 +1,4 @@
-"""Plain integers that the hot path counts with.
-
-Law: counting is an addition to a slot of a list or of an object; names and labels meet these numbers only at the
-edge, when somebody asks.
-"""
+"""Counters of the hot path: plain integers, which get names and labels only when they are read."""
 
 from __future__ import annotations
 
@@ -10,20 +6,19 @@ from typing import Final
 
 from bccnd.core.verdicts import NAMES
 
-#: a count that is larger is none
+#: the largest valid count
 MAX_COUNT: Final = 2**63 - 1
 
 
 def read_count(value: object) -> int:
-    """A number of things that another program tells; below zero is none. Raises ValueError for what is no integer, or
-    does not fit in 64 bits."""
+    """Read a count from another program; negative ones are 0. Raises ValueError for anything but a 64-bit integer."""
     if not isinstance(value, int) or not -MAX_COUNT <= value <= MAX_COUNT:
         raise ValueError("a count must be an integer of 64 bits")
     return max(0, value)
 
 
 class SegmentCounters:
-    """What happened on one segment since the start; ``verdicts`` is indexed by the numbers of verdicts.py."""
+    """Counts of one segment since the start; ``verdicts`` is indexed by the numbers of verdicts.py."""
 
     __slots__ = ("name", "received", "send_errors", "sent", "verdicts")
 
@@ -32,7 +27,7 @@ class SegmentCounters:
         self.received = 0
         self.verdicts = [0] * len(NAMES)
         self.sent = 0
-        #: keyed by the errno's name, of which the kernel has a fixed number
+        #: by the errno's name
         self.send_errors: dict[str, int] = {}
 
     def send_failed(self, error: str) -> None:
@@ -40,21 +35,21 @@ class SegmentCounters:
 
 
 class BusCounters:
-    """What happened on the local bus since the start."""
+    """Counts of the local bus since the start."""
 
     __slots__ = ("deliveries", "dropped", "ended", "errors", "held", "published", "refused", "untold")
 
     def __init__(self) -> None:
         self.deliveries = 0
         self.published = 0
-        #: connections turned away, clients ended by the daemon, publishers made to wait
+        #: connections refused, clients disconnected by the daemon, publishers delayed
         self.refused: dict[str, int] = dict.fromkeys(REFUSE_REASONS, 0)
         self.ended: dict[str, int] = dict.fromkeys(END_REASONS, 0)
         self.held: dict[str, int] = dict.fromkeys(HOLD_REASONS, 0)
-        #: control messages for which there was no room
+        #: control messages dropped because the client's queue was full
         self.untold = 0
         self.dropped: dict[str, int] = dict.fromkeys(DROP_REASONS, 0)
-        #: told to clients as !/bccn/error; only those of `ERROR_REASONS` that there have been
+        #: errors sent to clients as !/bccn/error, by those of `ERROR_REASONS` that occurred
         self.errors: dict[str, int] = {}
 
 
@@ -65,7 +60,7 @@ DROP_REASONS: Final = (
 )  # fmt: skip
 REFUSE_REASONS: Final = ("too_many_clients", "too_many_clients_of_user", "not_admitted", "bug")
 END_REASONS: Final = ("slow", "pid_reused", "bug")
-#: why a frame of a client was refused, or a message stayed on this host
+#: why a client's frame was refused, or its message was not broadcast
 ERROR_REASONS: Final = (
     "empty", "unknown_verb", "no_payload", "frame_too_long",
     "not_permitted", "no_link", "pattern_too_long", "too_many_subscriptions", "not_subscribed",
@@ -74,9 +69,9 @@ ERROR_REASONS: Final = (
 )  # fmt: skip
 HOLD_REASONS: Final = ("rate", "slow_reader")
 
-#: the first bound of the histogram, in seconds: what a good kernel needs
+#: the first bound of the histogram, in seconds
 FIRST_BOUND: Final = 25e-6
-#: bounds above it, each twice the one before: up to a stall that a person notices
+#: further bounds, each twice the one before
 DOUBLINGS: Final = 16
 #: seconds, upper bounds
 LATENCY_BOUNDS: Final = tuple([FIRST_BOUND * 2**n for n in range(DOUBLINGS + 1)])
@@ -92,7 +87,7 @@ class Histogram:
         self.sum = 0.0
 
     def add(self, seconds: float) -> None:
-        # A wall clock that was set back in the meantime is no reason to go back in time.
+        # negative if the wall clock was set back
         if seconds > 0.0:
             self.sum += seconds
         bound = FIRST_BOUND

@@ -1,8 +1,7 @@
-"""Secret keys: ``!/cred/<gid>/<uid>/<pid>/<rest>``, which reach only whom they name.
+"""Secret keys ``!/cred/<gid>/<uid>/<pid>/<rest>``, delivered only to clients with these credentials.
 
-Law: who subscribes must be what the key says; a field that the key leaves empty names nobody in particular, and a
-field that a pattern leaves empty stands for whatever the subscriber is. No wildcard stands for a credential.
-Source: sbus, "Secret messages".
+Invariant: a subscriber has the credentials in the key. An empty field in a key means any, in a pattern the subscriber's
+own; wildcards do not match credentials. Source: sbus, "Secret messages".
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ PREFIX: Final = b"!/cred/"
 
 
 def is_secret(key: bytes) -> bool:
-    """Whether a key has all the parts of a secret one."""
+    """Whether a key is a complete secret key."""
     return _split(key) is not None
 
 
 def own_patterns(pattern: bytes, gid: int, uid: int, pid: int) -> list[bytes] | None:
-    """The patterns that a subscription of this subscriber stands for; None where it asks for what is not his.
+    """Expand a subscriber's pattern; None if it has credentials of another.
 
-    An empty field takes the keys that name the subscriber there, and those that name nobody.
+    An empty field matches keys with the subscriber's credential and keys where the field is empty.
     """
     parts = _split(pattern)
     if parts is None:
@@ -36,7 +35,7 @@ def own_patterns(pattern: bytes, gid: int, uid: int, pid: int) -> list[bytes] | 
 
 
 def _split(key: bytes) -> tuple[list[bytes], bytes] | None:
-    """The three credentials and the rest."""
+    """Split a key into the three credentials and the rest."""
     parts = key.removeprefix(PREFIX).split(b"/", 3)
     if not key.startswith(PREFIX) or len(parts) != 4 or any(part and not part.isdigit() for part in parts[:3]):
         return None

@@ -2,34 +2,34 @@ cimport cython
 from bccnd.native cimport scan
 
 
-cdef class Run:
+cdef class Group:
     cdef tuple receivers
     cdef list messages
 
 
-cdef class _Place:
+cdef class _Placement:
     cdef tuple receivers
-    cdef list runs
-    cdef long stand
+    cdef list groups
+    cdef long version
 
 
 cdef class FanoutGroups:
-    cdef dict _places
+    cdef dict _placements
     cdef list _latest
     cdef Py_ssize_t _remembered
-    cdef dict _runs
+    cdef dict _groups
     cdef list _filled
-    cdef long _stand
+    cdef long _version
     cdef long _taken
 
-    @cython.locals(slot=Py_ssize_t, place=_Place, run=Run)
+    @cython.locals(slot=Py_ssize_t, placement=_Placement, group=Group)
     cpdef put(self, tuple receivers, bytes message)
-    @cython.locals(filled=list, taken=list, run=Run)
+    @cython.locals(filled=list, taken=list, group=Group)
     cpdef list take(self)
-    cdef _Place _remember(self, tuple receivers)
-    cdef _forget_places(self)
-    cdef _forget(self)
-    @cython.locals(found=dict, run=Run)
-    cdef _find(self, _Place place)
-    @cython.locals(own=Run)
-    cdef Run _part(self, Run run, list receivers)
+    cdef _Placement _remember(self, tuple receivers)
+    cdef _forget_placements(self)
+    cdef _reset(self)
+    @cython.locals(found=dict, group=Group)
+    cdef _find(self, _Placement placement)
+    @cython.locals(own=Group)
+    cdef Group _split(self, Group group, list receivers)

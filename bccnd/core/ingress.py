@@ -156,7 +156,7 @@ class Ingress:
                         if route.meta:
                             meta = frames.meta(src, seq, received_ns, peers[number])
                             deliveries.append((route.meta, route.frame_head + meta + raw[behind:]))
-                        if route.nobody:
+                        if route.unaddressed:
                             verdict = NOT_ADDRESSED
                         else:
                             self._count_groups(route.groups, len(raw) - behind)

@@ -1,46 +1,42 @@
-"""How long the loop stood still: what a turn that takes too long leaves behind.
-
-Law: nobody looks at a clock for this who does not look at one anyway. Somebody comes by again and again and says when
-he is to come next; by how much he is late is how long something else has held the loop.
-"""
+"""Measures stalls of the event loop by how late a periodic call is. Adds no clock reads."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: seconds by which everything may be late on a busy machine; what is later than that is a stall
+#: seconds from which on a late call is a stall
 LATE: Final = 0.1
-#: seconds that the longest stall is shown for at the least, and twice as long at most: longer than between two scrapes
+#: seconds for which the longest stall is reported, at least, and twice as long at most: longer than a scrape interval
 SHOWN: Final = 60.0
 
 
 class LoopLag:
-    """``total`` is the seconds of all stalls so far."""
+    """``total`` is the sum of all stalls, in seconds."""
 
     def __init__(self) -> None:
         self.total = 0.0
         self._due: float | None = None
-        #: the longest one of the present minute, and of the one before
+        #: the longest one of this period and of the one before
         self._longest = self._before = 0.0
         self._began = 0.0
 
     def observe(self, now: float, pause: float) -> None:
-        """Somebody comes by, and is to be here again in ``pause`` seconds."""
+        """Record the periodic call, which is next due in ``pause`` seconds."""
         late = 0.0 if self._due is None else now - self._due
         self._due = now + pause
-        self._turn(now)
+        self._rotate(now)
         if late > LATE:
             self.total += late
             self._longest = max(self._longest, late)
 
     def longest(self, now: float) -> float:
-        """Seconds of the longest stall of the last minute or two, one that lasts included; 0 without any."""
-        self._turn(now)
+        """Return the longest stall of the last minute or two, including a current one; 0 without any."""
+        self._rotate(now)
         late = 0.0 if self._due is None else now - self._due
         return max(self._longest, self._before, late if late > LATE else 0.0)
 
-    def _turn(self, now: float) -> None:
-        """Let what is too old be forgotten."""
+    def _rotate(self, now: float) -> None:
+        """Forget old stalls."""
         age = now - self._began
         if age >= SHOWN:
             self._before = self._longest if age < 2 * SHOWN else 0.0

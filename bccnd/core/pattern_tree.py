@@ -1,7 +1,6 @@
-"""Patterns with their receivers, matched all at once by a walk down a tree of tokens.
+"""Tree of patterns by token, which matches a key against all of them at once.
 
-The work of one look-up is bounded in steps, and the memory of the tree is estimated in bytes, so that the owner of
-patterns can be charged for both.
+The steps of a look-up are bounded and the memory of a tree is estimated, so that owners can be charged for both.
 """
 
 from __future__ import annotations
@@ -11,33 +10,32 @@ from typing import Final, Generic, TypeVar
 
 from bccnd.core.patterns import EXACT, MANY, Dialect, Pattern, Step, compile_pattern
 
-#: tokens of a key; one with more is matched by what takes everything from some token on, and by nothing else.
-#: No channel has more.
+#: most tokens of a key, more than any channel has; longer keys match only patterns with an open end
 MAX_TOKENS: Final = 1025
 #: steps of one look-up, over all owners: some milliseconds
 MAX_STEPS: Final = 16_384
-#: and of the look-up for one owner, however many there are
+#: least steps for one owner
 LEAST_STEPS: Final = 512
-#: steps of a look-up that every owner has, whatever its patterns have cost before
+#: steps per look-up that are not charged to the owner
 FREE_STEPS: Final = 256
-#: and those beyond these that the look-ups for an owner may take between two `refill`, in so many seconds
+#: charged steps of an owner between two `refill`, in REFILL seconds
 ALLOWANCE: Final = 50_000
 REFILL: Final = 0.25
 _NO_LIMIT: Final = 1 << 60
-#: holders that are collected in one step
+#: receivers that are collected in one step
 _AT_ONCE: Final = 16
-#: estimated bytes of a node beside its token, with its place in the table of the node above
+#: estimated bytes of a node besides its token
 NODE_BYTES: Final = 320
-#: and of one receiver's place at a node
+#: estimated bytes of a receiver at a node
 HOLDER_BYTES: Final = 128
 
 R = TypeVar("R", bound=Hashable)
 
 
 class _Node(Generic[R]):
-    """A place in the tree of tokens. ``ends`` and ``rests`` count the patterns per receiver that end here, or end
-    here and take one or more further tokens; ``loops`` marks a node that takes any number of tokens, ``longest`` is
-    the length of the longest prefix that was ever among ``prefix``."""
+    """A node of the tree. ``ends`` counts the patterns per receiver that end here, ``rests`` those that match one or
+    more further tokens; a node with ``loops`` matches any number of tokens; ``longest`` is the length of the longest
+    key that ``prefix`` ever had."""
 
     __slots__ = ("ends", "exact", "longest", "loops", "many", "prefix", "rests")
 
@@ -57,7 +55,7 @@ class _Node(Generic[R]):
         return None if table is None else table.get(token)
 
     def grow(self, kind: int, token: bytes) -> _Node[R]:
-        """A new child."""
+        """Add a child."""
         node: _Node[R] = _Node(loops=kind == MANY)
         if kind == MANY:
             self.many = node
@@ -88,7 +86,7 @@ class _Node(Generic[R]):
         return self.ends
 
     def release(self, receiver: R, rest: bool) -> bool:
-        """Count one pattern less; True when it was the receiver's last one here."""
+        """Remove one pattern; True if it was the receiver's last one here."""
         holders = self.holders(rest)
         holders[receiver] -= 1
         if holders[receiver]:
@@ -105,14 +103,14 @@ class _Node(Generic[R]):
 
 
 def _add_holders(holders: dict[R, int], found: dict[R, int]) -> int:
-    """Add the receivers at a node; the steps that this takes."""
+    """Add the receivers at a node; return the steps taken."""
     found.update(holders)
     return len(holders) // _AT_ONCE
 
 
 class PatternTree(Generic[R]):
-    """Patterns of one dialect with their receivers. ``bytes`` is what the nodes take up, estimated; ``allowance`` the
-    steps that may still be taken beyond the free ones."""
+    """Patterns of one dialect with their receivers. ``bytes`` is the estimated memory, ``allowance`` the charged steps
+    that are left."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -143,7 +141,7 @@ class PatternTree(Generic[R]):
         holders[receiver] = holders.get(receiver, 0) + 1
 
     def remove(self, pattern: Pattern, receiver: R) -> None:
-        """Take back one `add` of the same pattern for the same receiver; nodes left empty go with it."""
+        """Undo one `add`; empty nodes are removed."""
         if pattern.steps is None:
             return
         path: list[tuple[_Node[R], Step]] = []
@@ -163,16 +161,15 @@ class PatternTree(Generic[R]):
             node = above
 
     def match(self, key: bytes) -> dict[R, int]:
-        """The receivers whose patterns match; each once, the values mean nothing. Those that `MAX_STEPS` do not
-        reach are missing."""
+        """Return the receivers whose patterns match, as keys, within `MAX_STEPS`."""
         found: dict[R, int] = {}
         self.collect(key, found, MAX_STEPS)
         return found
 
     def collect(self, key: bytes, found: dict[R, int], steps: int) -> int:
-        """Add the receivers whose patterns match to ``found``, in at most about so many steps.
+        """Add the receivers whose patterns match to ``found``, in about ``steps`` at most.
 
-        Returns how many steps are left; below 0 when the walk was given up and receivers may be missing.
+        Returns the steps left; below 0 if the walk was stopped and receivers may be missing.
         """
         states = self._with_loops([self._root])
         tokens = key.split(self.dialect.separator, MAX_TOKENS)
@@ -211,7 +208,7 @@ class PatternTree(Generic[R]):
 
     @staticmethod
     def _add_prefixed(table: dict[bytes, _Node[R]], longest: int, token: bytes, following: list[_Node[R]]) -> int:
-        """Add the entries whose key the token begins with, by whichever way is shorter; how many were tried."""
+        """Add the entries whose key is a prefix of the token, the shorter way; return the number of tries."""
         lengths = min(len(token), longest) + 1
         if len(table) <= lengths:
             following.extend([node for prefix, node in table.items() if token.startswith(prefix)])
@@ -223,7 +220,7 @@ class PatternTree(Generic[R]):
         return lengths
 
     def _with_loops(self, nodes: list[_Node[R]]) -> list[_Node[R]]:
-        """Add the nodes reached without taking a token, each node once."""
+        """Add the nodes reached without consuming a token."""
         if not self.dialect.levels:
             return nodes
         reached: dict[int, _Node[R]] = {}
@@ -236,14 +233,14 @@ class PatternTree(Generic[R]):
 
 
 class TreesByOwner(Generic[R]):
-    """A tree for each owner of receivers, so that the patterns of one cannot make look-ups fail for the others."""
+    """A tree per owner of receivers, so that one owner's patterns cannot make look-ups fail for others."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self._trees: dict[Hashable, PatternTree[R]] = {}
 
     def bytes_of(self, owner: Hashable) -> int:
-        """What the patterns of an owner take up, estimated."""
+        """Return the estimated bytes of an owner's patterns."""
         tree = self._trees.get(owner)
         return 0 if tree is None else tree.bytes
 
@@ -256,7 +253,7 @@ class TreesByOwner(Generic[R]):
         tree.add(pattern, receiver)
 
     def remove(self, owner: Hashable, pattern: Pattern, receiver: R) -> None:
-        """Take back one `add`."""
+        """Undo one `add`."""
         tree = self._trees.get(owner)
         if tree is not None:
             tree.remove(pattern, receiver)
@@ -264,8 +261,7 @@ class TreesByOwner(Generic[R]):
                 del self._trees[owner]
 
     def collect(self, key: bytes, found: dict[R, int]) -> tuple[Hashable, ...]:
-        """Add the receivers whose patterns match to ``found``; for which owners some may be missing, because their
-        share of the steps was not enough."""
+        """Add the receivers whose patterns match to ``found``; return the owners that ran out of steps."""
         share = max(LEAST_STEPS, MAX_STEPS // max(1, len(self._trees)))
         cut = []
         for owner, tree in self._trees.items():
@@ -278,6 +274,6 @@ class TreesByOwner(Generic[R]):
         return tuple(cut)
 
     def refill(self) -> None:
-        """Time has passed: costly look-ups may be made again."""
+        """Reset the allowances."""
         for tree in self._trees.values():
             tree.allowance = ALLOWANCE

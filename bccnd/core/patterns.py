@@ -1,8 +1,7 @@
-"""Pattern dialects: what a subscription matches.
+"""Compiles subscription patterns of four dialects into steps over the tokens of a key.
 
-A pattern is compiled once into steps over the tokens of a key; its text is not looked at again. The empty pattern
-matches every key, in every dialect. Source: sbus, "Routing keys"; BCCN, "Subscription patterns"; the broker, "Topic
-Matching and Wildcard Support".
+The empty pattern matches every key, in every dialect. Source: sbus, "Routing keys"; BCCN, "Subscription patterns"; the
+broker, "Topic Matching and Wildcard Support".
 
 ========  =========  =====================================  ==================  ==================  =========
 dialect   separator  ``*``                                  trailing separator  last token ``>``    ``+``
@@ -19,11 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-#: how a step treats a token: equal to it, beginning with it, or any number of any tokens
+#: kinds of steps: an equal token, a token with this prefix, or any number of tokens
 EXACT: Final = 0
 PREFIX: Final = 1
 MANY: Final = 2
-#: levels that a pattern of a client may have
+#: most levels of a client's pattern
 MAX_LEVELS: Final = 64
 
 Step = tuple[int, bytes]
@@ -45,7 +44,7 @@ class Dialect:
         return key.split(self.separator)
 
     def levels_of(self, text: bytes) -> int:
-        """How many tokens a key or pattern has."""
+        """Return the number of tokens of a key or pattern."""
         return text.count(self.separator) + 1
 
 
@@ -64,8 +63,8 @@ DIALECTS: Final = {
 class Pattern:
     """A compiled pattern: its steps, then with ``rest`` one or more tokens of any kind.
 
-    ``literal`` patterns match exactly one key, themselves. A pattern that can match nothing (``a*b``: ``*`` has
-    already taken all up to the separator) has ``steps`` None.
+    ``literal`` patterns match only themselves. A pattern that can match nothing (``a*b``: ``*`` takes all up to the
+    separator) has ``steps`` None.
     """
 
     steps: tuple[Step, ...] | None
@@ -74,7 +73,7 @@ class Pattern:
 
 
 def compile_pattern(text: bytes, dialect: Dialect) -> Pattern:
-    """Compile a pattern of a dialect; every byte string is one."""
+    """Compile a pattern; every byte string is valid."""
     if not text:
         return Pattern((), rest=True, literal=False)
     tokens = dialect.tokens(text)
@@ -91,7 +90,7 @@ def compile_pattern(text: bytes, dialect: Dialect) -> Pattern:
 
 
 def _compile_levels(tokens: list[bytes]) -> Pattern:
-    """In a run of wildcards each ``+`` comes before the one ``*`` that stands for all: ``*/+/*`` is ``+/*``."""
+    """Normalize runs of wildcards: each ``+`` first, then one ``*``, so that ``*/+/*`` becomes ``+/*``."""
     steps: list[Step] = []
     many = False
     for token in tokens:
@@ -110,7 +109,7 @@ def _compile_levels(tokens: list[bytes]) -> Pattern:
 def covers(wide: Pattern, narrow: Pattern) -> bool:
     """Whether every key that ``narrow`` matches is also matched by ``wide``; both split keys at the same separator.
 
-    Never true where it is not so; in a few roundabout cases (``*/a/*`` over ``+/*/a/*``) false where it is.
+    May be false although it is so in a few odd cases (``*/a/*`` over ``+/*/a/*``).
     """
     if narrow.steps is None:
         return True
@@ -118,8 +117,8 @@ def covers(wide: Pattern, narrow: Pattern) -> bool:
         return False
     if wide.rest and not wide.steps:  # every key has a token
         return True
-    above, below = _written_out(wide, wide.steps), _written_out(narrow, narrow.steps)
-    # reach[j]: what stands in ``above`` from here on covers ``below`` from j on
+    above, below = _expand_rest(wide, wide.steps), _expand_rest(narrow, narrow.steps)
+    # reach[j]: the rest of ``above`` covers ``below[j:]``
     reach = [False] * len(below) + [True]
     for kind, token in reversed(above):
         behind, reach = reach, [False] * (len(below) + 1)
@@ -131,8 +130,8 @@ def covers(wide: Pattern, narrow: Pattern) -> bool:
     return reach[0]
 
 
-def _written_out(pattern: Pattern, steps: tuple[Step, ...]) -> list[Step]:
-    """With the rest as steps: any one token, then any number."""
+def _expand_rest(pattern: Pattern, steps: tuple[Step, ...]) -> list[Step]:
+    """Express ``rest`` as steps: one token, then any number."""
     return [*steps, *([_ANY_ONE, _ANY_NUMBER] if pattern.rest else [])]
 
 

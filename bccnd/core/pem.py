@@ -1,4 +1,4 @@
-"""Certificates in PEM, read with what Debian 12 has: cryptography 38."""
+"""Reads certificates in PEM; works with cryptography 38, the version of Debian 12."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _BLOCK: Final = re.compile(rb"-----BEGIN (X509 )?CERTIFICATE-----.+?-----END (X5
 
 
 def read_certificates(data: bytes) -> list[x509.Certificate]:
-    """All certificates of a file, at least one. Raises ValueError."""
-    # One by one: what reads them all came with cryptography 39.
+    """Return all certificates of a file, at least one. Raises ValueError."""
+    # load_pem_x509_certificates came with cryptography 39
     found = [x509.load_pem_x509_certificate(block[0]) for block in _BLOCK.finditer(data)]
     if not found:
-        raise ValueError("there is no certificate in PEM")
+        raise ValueError("no certificate in PEM found")
     return found
 
 
 def validity(certificate: x509.Certificate) -> tuple[float, float]:
-    """From when until when a certificate is good, in seconds since 1970."""
+    """Return the validity of a certificate as start and end, in seconds since 1970."""
     if hasattr(certificate, "not_valid_after_utc"):
         begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     else:  # before cryptography 42 they had no zone, and were in UTC

@@ -1,7 +1,7 @@
-"""What each user may take up, and what his clients are charged for.
+"""Quotas per user: clients, subscriptions, queue memory and publish rate.
 
-Law: whatever a client makes the daemon keep is a charge on its user, taken back when it goes; a user at his limit
-is refused, slowed or loses messages, and nobody else notices. Numbers only: who is told what is for others.
+Invariant: whatever the daemon stores for a client is charged to its user until it is freed, so that a user at a limit
+affects no other user.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-#: estimated bytes that the patterns of a user may take up, for each subscription that it may hold, and at least
+#: estimated bytes of patterns allowed per allowed subscription, and at least
 PATTERN_BYTES: Final = 1024
 LEAST_PATTERN_BYTES: Final = 64 << 10
-#: seconds of the publish rate that a user may use up at once
+#: seconds of the publish rate that may be used at once
 BURST: Final = 1.0
 
 
 @dataclass(frozen=True)
 class UserLimits:
-    """What all clients of one user together may take up; ``rate`` is in messages a second, 0 for as fast as can be."""
+    """Limits for all clients of one user together; ``rate`` is in messages a second, 0 for no limit."""
 
     clients: int = 750
     subscriptions: int = 65_536
@@ -28,12 +28,12 @@ class UserLimits:
 
     @property
     def pattern_bytes(self) -> int:
-        """What all patterns may take up in memory."""
+        """Most estimated bytes of all patterns."""
         return max(LEAST_PATTERN_BYTES, PATTERN_BYTES * self.subscriptions)
 
 
 class UserAccount:
-    """The charges of one user."""
+    """Current usage of one user."""
 
     __slots__ = ("clients", "queue_bytes", "round", "seconds", "stamp", "subscriptions", "tokens", "uid")
 
@@ -42,22 +42,22 @@ class UserAccount:
         self.clients = 0
         self.subscriptions = 0
         self.queue_bytes = 0
-        #: messages that may be published at once, as of ``stamp``
+        #: tokens of the rate limit as of ``stamp``
         self.tokens = 0.0
         self.stamp = float("-inf")
-        #: the round of the loop in which a client of the user was served last, and the seconds that took
+        #: the latest round of the loop that served the user's clients, and the seconds spent
         self.round = -1
         self.seconds = 0.0
 
     def left_of(self, number: int, share: float) -> float:
-        """Seconds of their share that may still be spent on the user's clients in this round of the loop."""
+        """Return the seconds left of the user's share of this round of the loop."""
         if self.round != number:
             self.round, self.seconds = number, 0.0
         return share - self.seconds
 
 
 class Quota:
-    """The accounts of all users that are here, and of those who have just left."""
+    """Accounts of users with clients, and of those whose rate limit has not recovered."""
 
     def __init__(self, limits: UserLimits) -> None:
         self.limits = limits
@@ -70,13 +70,13 @@ class Quota:
         return iter(list(self._accounts.values()))
 
     def account(self, uid: int) -> UserAccount | None:
-        """The account of a user who is here, or has just left."""
+        """Return a user's account, if there is one."""
         return self._accounts.get(uid)
 
     def open(self, uid: int, now: float) -> UserAccount | None:
-        """Charge a client; None for one too many. ``now`` in seconds, monotonic."""
+        """Charge a client; None if the limit is reached. ``now`` in seconds, monotonic."""
         if uid not in self._accounts:
-            self._forget_who_left(now)
+            self._remove_idle(now)
         account = self._accounts.setdefault(uid, UserAccount(uid))
         if account.clients >= self.limits.clients:
             return None
@@ -84,34 +84,34 @@ class Quota:
         return account
 
     def reopen(self, uid: int) -> UserAccount:
-        """Charge a client that was admitted before; it may be one too many by now."""
+        """Charge a client that was admitted before a restart, whatever the limit."""
         account = self._accounts.setdefault(uid, UserAccount(uid))
         account.clients += 1
         return account
 
     def close(self, account: UserAccount, now: float) -> None:
-        """Take a client's charge back; the other charges are taken back by whoever made them.
+        """Release a client's charge; callers release the other charges.
 
-        Who has used up his rate stays known until he may publish as before: leaving gains him nothing.
+        The account stays until the rate limit has recovered, so that reconnecting gains nothing.
         """
         account.clients -= 1
-        if not account.clients and self._rested(account, now):
+        if not account.clients and self._has_full_bucket(account, now):
             del self._accounts[account.uid]
 
-    def _forget_who_left(self, now: float) -> None:
+    def _remove_idle(self, now: float) -> None:
         for account in list(self._accounts.values()):
-            if not account.clients and self._rested(account, now):
+            if not account.clients and self._has_full_bucket(account, now):
                 del self._accounts[account.uid]
 
     def _burst(self) -> float:
-        """Messages that may come at once: at least one, however low the rate."""
+        """Return the messages that may be published at once, at least one."""
         return max(1.0, self.limits.rate * BURST)
 
-    def _rested(self, account: UserAccount, now: float) -> bool:
+    def _has_full_bucket(self, account: UserAccount, now: float) -> bool:
         return (now - account.stamp) * self.limits.rate >= self._burst() or not self.limits.rate
 
     def publish(self, account: UserAccount, now: float) -> float:
-        """Charge a message against the user's rate: 0, or the seconds after which he may try again."""
+        """Charge a message to the user's rate; return 0, or the seconds until the next try."""
         rate = self.limits.rate
         if not rate:
             return 0.0

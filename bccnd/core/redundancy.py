@@ -1,8 +1,7 @@
-"""Sending what matters more than once: which channels, how many copies, and when the next one is due.
+"""Redundant sending: repeats the datagrams of configured channels.
 
-Law: all copies are one datagram, byte for byte, so that whoever hears several hears one message; nothing waits for a
-copy, and the copies that wait are capped. A copy that comes after the horizon would be taken for a new message, and is
-not sent. Source: BCCN, LOSS REDUCTION.
+Invariant: all copies are equal, so that receivers drop them as duplicates. Pending copies are capped. A copy after the
+horizon would count as a new message and is not sent. Source: BCCN, LOSS REDUCTION.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final, NamedTuple
 from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import Dialect
 
-#: copies that wait: at most 23 MB
+#: pending copies: at most 23 MB
 MAX_WAITING: Final = 16_384
 
 
@@ -29,8 +28,8 @@ class RepeatRule:
 
 
 class _Copies(NamedTuple):
-    """Copies that wait, by when the next of them is due; ``number`` keeps their order, ``since`` is when the first one
-    was sent."""
+    """Pending copies of a datagram; ``due`` is when the next is sent, ``number`` keeps the order, ``since`` is when the
+    first was sent."""
 
     due: float
     number: int
@@ -41,8 +40,7 @@ class _Copies(NamedTuple):
 
 
 class Repeater:
-    """Remembers what is to be sent again. ``dropped`` counts copies that were not sent: for want of room, or because
-    ``horizon`` seconds had passed since the first."""
+    """Schedules copies. ``dropped`` counts those not sent because there were too many or the horizon had passed."""
 
     def __init__(self, rules: Sequence[RepeatRule], dialect: Dialect, horizon: float) -> None:
         self._waiting: list[_Copies] = []
@@ -51,7 +49,7 @@ class Repeater:
         self.configure(rules, dialect, horizon)
 
     def configure(self, rules: Sequence[RepeatRule], dialect: Dialect, horizon: float) -> None:
-        """Put other rules in force; copies that wait already are sent all the same."""
+        """Change the rules; pending copies are still sent."""
         self._horizon = horizon
         self._rules = tuple(rules)
         self._tree: PatternTree[int] = PatternTree(dialect)
@@ -59,8 +57,7 @@ class Repeater:
             self._tree.add(self._tree.compile(rule.channels), number)
 
     def add(self, chan: bytes, datagram: bytes, now: float) -> bool:
-        """A datagram was sent for the first time; whether a rule fits its channel, the first of which says what is to
-        follow."""
+        """Schedule the copies of a datagram just sent, by the first rule that matches; False if none does."""
         found = self._tree.match(chan) if self._rules else None
         if not found:
             return False
@@ -77,11 +74,11 @@ class Repeater:
 
     @property
     def next_due(self) -> float | None:
-        """When `due` should be called next; None when nothing waits."""
+        """When `due` should be called next; None if nothing is pending."""
         return self._waiting[0].due if self._waiting else None
 
     def due(self, now: float) -> list[bytes]:
-        """The copies to be sent by now, in order."""
+        """Return the copies to send by now, in order."""
         found: list[bytes] = []
         while self._waiting and self._waiting[0].due <= now:
             copies = heappop(self._waiting)
@@ -90,12 +87,12 @@ class Repeater:
                 continue
             found.append(copies.datagram)
             if copies.left > 1:
-                # Counted from now: after a pause of ours, copies sent all at once would be lost all at once.
+                # Counted from now: copies sent at once after a pause would be lost at once.
                 due = max(copies.due, now) + copies.spacing
                 self._wait(copies._replace(due=due, left=copies.left - 1))
         return found
 
     def rest(self) -> list[bytes]:
-        """All copies that wait, for when there is no time left to wait; none waits after that."""
+        """Remove and return all pending copies, for a shutdown."""
         waiting, self._waiting = sorted(self._waiting), []
         return [copies.datagram for copies in waiting for _ in range(copies.left)]

@@ -6,5 +6,5 @@ cdef class Route:
     cdef readonly tuple groups
     cdef readonly tuple cut
     cdef readonly bytes heartbeat
-    cdef readonly bint nobody
+    cdef readonly bint unaddressed
     cdef readonly bint special

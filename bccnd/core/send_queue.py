@@ -1,11 +1,11 @@
-"""What waits for one client: frames, and gaps that stand where frames were dropped.
+"""Send queue of one client: frames, and gaps in place of dropped messages.
 
-Law: what is sent next depends only on what was put in and on the order that the client has chosen. A gap is a
-number and takes no room, so that it can always be noted. Source: sbus, "Flood control".
+A gap is a number of messages and takes no room, so that it can always be added. The client chooses the order (sbus,
+"Flood control"):
 
-- ``queue``: as it came.
-- ``stack``: the latest first; a gap keeps its place among its neighbours.
-- ``random``: what frees the most memory, that is the largest first; the gap, which has no place then, comes last.
+- ``queue``: oldest first.
+- ``stack``: newest first; a gap stays between its neighbours.
+- ``random``: largest first, which frees the most memory; the gap comes last.
 """
 
 from __future__ import annotations
@@ -25,33 +25,32 @@ ORDERS: Final = {b"queue": QUEUE, b"stack": STACK, b"random": RANDOM}
 
 Entry = bytes | int
 
-#: estimated bytes of memory that an entry takes beside its frame
+#: estimated bytes of an entry besides its frame
 ENTRY: Final = 88
 
 
 class SendQueue:
-    """Frames and gaps in the order of a client's choice. ``bytes`` and ``messages`` count the frames that wait;
-    control frames are no messages."""
+    """``bytes`` and ``messages`` count the queued frames; control frames are not messages."""
 
-    __slots__ = ("_frames", "_heap", "_line", "_lost", "_serial", "bytes", "messages", "order")
+    __slots__ = ("_entries", "_frames", "_gap", "_heap", "_serial", "bytes", "messages", "order")
 
     def __init__(self) -> None:
         self.order = QUEUE
         self.bytes = 0
         self.messages = 0
         self._frames = 0
-        self._line: deque[Entry] = deque()
-        #: in random order: (minus the size, serial, frame), and the one gap behind them
+        self._entries: deque[Entry] = deque()
+        #: for random order: (minus the size, serial, frame), and one gap at the end
         self._heap: list[tuple[int, int, bytes]] = []
-        self._lost = 0
+        self._gap = 0
         self._serial = 0
 
     def __len__(self) -> int:
-        return len(self._line) + len(self._heap) + bool(self._lost)
+        return len(self._entries) + len(self._heap) + bool(self._gap)
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that all this takes, estimated."""
+        """Estimated bytes of memory in use."""
         return self.bytes + ENTRY * self._frames
 
     def put(self, frame: bytes) -> None:
@@ -61,18 +60,18 @@ class SendQueue:
         self._append(frame)
 
     def add_gap(self, count: int = 1) -> None:
-        """Note that ``count`` messages are missing behind what was put in last."""
-        last = self._line[-1] if self._line else b""
+        """Add a gap of ``count`` messages at the end."""
+        last = self._entries[-1] if self._entries else b""
         if isinstance(last, int):
-            self._line[-1] = last + count
+            self._entries[-1] = last + count
         else:
             self._append(count)
 
     def set_order(self, order: int) -> None:
-        """Change the order, also of what waits already."""
-        lost, self._lost = self._lost, 0
+        """Change the order, also of queued entries."""
+        lost, self._gap = self._gap, 0
         entries = list(self)
-        self._line.clear()
+        self._entries.clear()
         self._heap.clear()
         self.order = order
         for entry in entries:
@@ -81,31 +80,31 @@ class SendQueue:
             self.add_gap(lost)
 
     def head(self) -> Entry:
-        """What is to be sent next. Raises IndexError when nothing waits."""
+        """Return the next entry. Raises IndexError if the queue is empty."""
         if self.order == RANDOM:
-            return self._heap[0][2] if self._heap or not self._lost else self._lost
-        return self._line[-1 if self.order == STACK else 0]
+            return self._heap[0][2] if self._heap or not self._gap else self._gap
+        return self._entries[-1 if self.order == STACK else 0]
 
     @property
     def has_message_next(self) -> bool:
-        """Whether what is to be sent next is a message: no gap, and no control frame."""
+        """Whether the next entry is a message, not a gap or control frame."""
         head = self.head()
         return not isinstance(head, int) and head.startswith(b"MSG")
 
     def __iter__(self) -> Iterator[Entry]:
-        """What waits, such that a box of the same order into which it is put again is as this one."""
-        yield from self._line
+        """Iterate over the entries in an order in which they can be put into an equal queue."""
+        yield from self._entries
         yield from (frame for _, _, frame in sorted(self._heap, key=lambda one: one[1]))
-        if self._lost:
-            yield self._lost
+        if self._gap:
+            yield self._gap
 
     def next_batch(self) -> list[bytes]:
-        """The messages that are to be sent next, as many as go into one packet of a batch; none where something else
-        comes first. They are not taken yet."""
+        """Return the next messages, as many as fit in one batch; none if the next entry is not a message. They stay in
+        the queue."""
         if self.order == RANDOM:
             line: Iterable[Entry] = [self._heap[0][2]] if self._heap else []
         else:
-            line = reversed(self._line) if self.order == STACK else self._line
+            line = reversed(self._entries) if self.order == STACK else self._entries
         found: list[bytes] = []
         size = 0
         for entry in line:
@@ -118,12 +117,12 @@ class SendQueue:
         return found
 
     def take(self) -> Entry:
-        """Take off what is to be sent next. Raises IndexError when nothing waits."""
+        """Remove and return the next entry. Raises IndexError if the queue is empty."""
         entry: Entry
         if self.order != RANDOM:
-            entry = self._line.pop() if self.order == STACK else self._line.popleft()
-        elif self._lost and not self._heap:
-            entry, self._lost = self._lost, 0
+            entry = self._entries.pop() if self.order == STACK else self._entries.popleft()
+        elif self._gap and not self._heap:
+            entry, self._gap = self._gap, 0
         else:
             entry = heappop(self._heap)[2]
         if not isinstance(entry, int):
@@ -133,12 +132,12 @@ class SendQueue:
         return entry
 
     def add_gap_here(self) -> None:
-        """Note that a message is missing before what is to be sent next."""
-        head = self._line[0] if self.order == QUEUE and self._line else b""
+        """Add a gap of one message before the next entry."""
+        head = self._entries[0] if self.order == QUEUE and self._entries else b""
         if isinstance(head, int):
-            self._line[0] = head + 1
+            self._entries[0] = head + 1
         elif self.order == QUEUE:
-            self._line.appendleft(1)
+            self._entries.appendleft(1)
         else:
             self.add_gap()
 
@@ -156,15 +155,15 @@ class SendQueue:
                 self.take()
 
     def clear(self) -> None:
-        self._line.clear()
+        self._entries.clear()
         self._heap.clear()
-        self._lost = self.bytes = self.messages = self._frames = 0
+        self._gap = self.bytes = self.messages = self._frames = 0
 
     def _append(self, entry: Entry) -> None:
         if self.order != RANDOM:
-            self._line.append(entry)
+            self._entries.append(entry)
         elif isinstance(entry, int):
-            self._lost += entry
+            self._gap += entry
         else:
             self._serial += 1
             heappush(self._heap, (-len(entry), self._serial, entry))

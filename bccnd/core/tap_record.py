@@ -1,7 +1,6 @@
-"""What was seen of a datagram, as one row: what the journal keeps and the pipeline works on.
+"""Builds one row per datagram for the journal and the pipeline.
 
-Law: a row says what the wire said, or nothing: a field that cannot be read by the letter is None, whatever the
-datagram holds, and no datagram raises. Numbers are the receiver's own: its verdict, its clock, its count of epochs.
+Invariant: no datagram raises; a field that cannot be parsed is None. Verdict, time and epoch are the receiver's.
 Source: BCCN, WIRE FORMAT.
 """
 
@@ -15,21 +14,21 @@ from bccnd.core import bccn1
 from bccnd.core.targets import FORM_NAMES, form_of
 from bccnd.errors import BadDatagram
 
-#: what is taken off a seq, so that 64 unsigned bits fit into 64 signed ones and keep their order
+#: subtracted from a seq to fit 64 unsigned bits into 64 signed ones in order
 SEQ_OFFSET: Final = 2**63
-#: what nearly all datagrams look like: length, algorithm, src, seq, chan; the rest is looked at more closely
+#: matches nearly all datagrams: length, algorithm, src, seq, chan; others are parsed
 _USUAL: Final = re.compile(
     rb"BCCN1\[(0|[1-9][0-9]{0,4})(?::([!-<>-\\^-~]+)=[!-\\^-~]+)?\]"
     rb"([!-9;-{}~]{1,128}):([0-9]{1,18}):([!-9;-{}~]{1,1024})\|"
 )
-#: names that are remembered, of each kind: those of the busy, and no more than a stranger may have us keep
-_REMEMBERED: Final = 4096
-#: the verdict of a row that stands for records which nobody can read any more
+#: cached names of each kind
+_CACHED: Final = 4096
+#: the verdict of a row for records that cannot be read any more
 JOURNAL_GAP: Final = "journal_gap"
 
 
 class Observation(NamedTuple):
-    """A datagram as one receiver saw it. ``ts`` is in microseconds since 1970, ``length`` counts all its bytes."""
+    """A datagram at one receiver. ``ts`` is in microseconds since 1970, ``length`` the whole datagram's."""
 
     ts: int
     segment: str
@@ -56,19 +55,19 @@ def seq_of(key: int) -> int:
 
 
 def split_peer(peer: str) -> tuple[str, int]:
-    """``address:port`` or ``[address]:port`` taken apart; port 0 where there is none."""
+    """Split ``address:port`` or ``[address]:port``; port 0 if there is none."""
     address, _, port = peer.rpartition(":")
     if not port.isascii() or not port.isdigit() or len(port) > 5:
         return peer, 0
     return address.removeprefix("[").removesuffix("]"), int(port)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHED)
 def _peer(text: str) -> tuple[str, int]:
     return split_peer(text)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHED)
 def _src(raw: bytes) -> str | None:
     try:
         bccn1.check_src(raw)
@@ -77,9 +76,9 @@ def _src(raw: bytes) -> str | None:
     return raw.decode("ascii")
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHED)
 def _chan(raw: bytes) -> tuple[str, str] | None:
-    """A channel and its form."""
+    """Return a channel and its form."""
     try:
         bccn1.check_chan(raw)
     except BadDatagram:
@@ -88,7 +87,7 @@ def _chan(raw: bytes) -> tuple[str, str] | None:
 
 
 def observe(verdict: str, segment: str, epoch: int, received_ns: int, peer: str, datagram: bytes) -> Observation:
-    """The row of a datagram as the tap tells of it (`frames.read_tapped`)."""
+    """Return the row of a datagram from the tap (`frames.read_tapped`)."""
     address, port = _peer(peer)
     usual = _USUAL.match(datagram)
     if usual is not None:
@@ -111,13 +110,13 @@ def observe(verdict: str, segment: str, epoch: int, received_ns: int, peer: str,
                 len(datagram),
                 datagram[usual.end() :],
             )
-    return _by_the_letter(verdict, segment, epoch, received_ns, address, port, datagram)
+    return _parse(verdict, segment, epoch, received_ns, address, port, datagram)
 
 
-def _by_the_letter(
+def _parse(
     verdict: str, segment: str, epoch: int, received_ns: int, address: str, port: int, datagram: bytes
 ) -> Observation:
-    """The row of any datagram, part by part, as far as it can be read."""
+    """Return the row of any datagram, as far as it can be parsed."""
     magic = algo = src = key = chan = form = payload = None
     try:
         name, check, body = bccn1.split_envelope(datagram)

@@ -1,8 +1,8 @@
-"""Channel forms, and who a directed message is for.
+"""Channel forms (plain, all, directed) and matching of directed messages.
 
-Law: ``!`` alone is the all form, ``!<target>`` the directed form, everything else a plain channel. A target is
-exact when its last token is all digits, a wildcard otherwise or when it ends in ``/*``; a wildcard takes its
-prefix and everything below it. Source: BCCN, WIRE FORMAT, "Directed-form matching".
+``!`` is the all form, ``!<target>`` the directed form, anything else a plain channel. A target is exact if its last
+token is all digits, otherwise a wildcard, as is one that ends in ``/*``; a wildcard matches its prefix and everything
+below. Source: BCCN, WIRE FORMAT, "Directed-form matching".
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ FORM_NAMES: Final = ("plain", "all", "directed")
 
 
 def form_of(chan: bytes) -> int:
-    """PLAIN, ALL or DIRECTED."""
+    """Return PLAIN, ALL or DIRECTED."""
     if not chan.startswith(b"!"):
         return PLAIN
     return ALL if chan == b"!" else DIRECTED
 
 
 def is_directed(chan: bytes) -> bool:
-    """Whether chan is ``!`` and something behind it."""
+    """Whether a channel is ``!`` with a target."""
     return len(chan) > 1 and chan.startswith(b"!")
 
 
 def target_of(chan: bytes) -> bytes:
-    """The target of a directed channel."""
+    """Return the target of a directed channel."""
     return chan[1:]
 
 
 def check(target: bytes) -> None:
-    """Raises BadDatagram: bad_target for ``?...``, which names nobody, and ``/...``, which is the bus itself."""
+    """Raises BadDatagram: bad_target for ``?...`` (anonymous) and ``/...`` (the bus itself)."""
     if target.startswith((b"?", b"/")):
-        raise BadDatagram("bad_target", "a target begins with neither ? nor /")
+        raise BadDatagram("bad_target", "a target must not begin with ? or /")
 
 
 def classify(target: bytes) -> tuple[bool, bytes]:
-    """Whether the target is exact, and the value or prefix that a src is compared with."""
+    """Return whether a target is exact, and the value or prefix to compare with a src."""
     if target.endswith(b"/*"):
         return False, target[:-2]
     last = target.rpartition(b"/")[2]
-    # bytes.isdigit() is ASCII only and false for the empty token, which leaves "host/" a wildcard.
+    # false for the empty token, so that "host/" is a wildcard
     return last.isdigit(), target
 
 
 def matches(target: bytes, src: bytes) -> bool:
-    """Whether a directed message for ``target`` is for the holder of ``src``; ``?`` is never addressed."""
+    """Whether ``target`` addresses ``src``; ``?`` is never addressed."""
     exact, value = classify(target)
     if src == b"?":
         return False
@@ -58,6 +58,6 @@ def matches(target: bytes, src: bytes) -> bool:
 
 
 def prefixes(src: bytes) -> list[bytes]:
-    """Every wildcard value that takes this src: ``a/b/1`` gives ``a``, ``a/b`` and ``a/b/1``."""
+    """Return every wildcard prefix that matches a src: ``a/b/1`` gives ``a``, ``a/b`` and ``a/b/1``."""
     tokens = src.split(b"/")
     return [b"/".join(tokens[: n + 1]) for n in range(len(tokens))]

@@ -1,7 +1,6 @@
-"""The channels on which most is said.
+"""The busiest channels of the last minute.
 
-Law: what is remembered is bounded, whatever channels strangers think of: of each look only the busiest are taken, and
-of those remembered the quietest make room. What is shown is at least what was there, and never more.
+Memory is bounded for any number of channels: the quietest are evicted. Counts are lower bounds.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ WINDOW: Final = 60.0
 
 
 class Channel(NamedTuple):
-    """What one channel has carried within the window; ``receivers`` is how many programs of this host get it."""
+    """Messages on a channel within the window; ``receivers`` is the number of local clients that get it."""
 
     chan: bytes
     messages: int
@@ -27,22 +26,22 @@ class Channel(NamedTuple):
 
 
 class _Carried:
-    __slots__ = ("looks", "messages", "receivers")
+    __slots__ = ("messages", "receivers", "updates")
 
     def __init__(self) -> None:
-        #: when there was something, and how much
-        self.looks: deque[tuple[float, int]] = deque()
+        #: time and number of messages of each update
+        self.updates: deque[tuple[float, int]] = deque()
         self.messages = 0
         self.receivers = 0
 
     def add(self, now: float, messages: int, receivers: int) -> None:
-        self.looks.append((now, messages))
+        self.updates.append((now, messages))
         self.messages += messages
         self.receivers = receivers
 
     def age(self, now: float) -> None:
-        while self.looks and now - self.looks[0][0] >= WINDOW:
-            self.messages -= self.looks.popleft()[1]
+        while self.updates and now - self.updates[0][0] >= WINDOW:
+            self.messages -= self.updates.popleft()[1]
 
 
 class TopChannels:
@@ -54,7 +53,7 @@ class TopChannels:
         self._began: float | None = None
 
     def look(self, now: float, carried: Iterable[tuple[bytes, int, int]]) -> None:
-        """What channels have carried since the last look: channel, messages, receivers."""
+        """Add messages since the last call: channel, messages, receivers."""
         if self._began is None:
             self._began = now
         for chan, messages, receivers in heapq.nlargest(self._cap, carried, key=itemgetter(1)):
@@ -65,7 +64,7 @@ class TopChannels:
         self._channels = {chan: channel for chan, channel in kept if channel.messages}
 
     def busiest(self, count: int) -> list[Channel]:
-        """Those with most messages within the window, the busiest first."""
+        """Return the channels with most messages within the window, the busiest first."""
         best = heapq.nlargest(count, self._channels.items(), key=_messages)
         return [Channel(chan, one.messages, one.receivers) for chan, one in best]
 

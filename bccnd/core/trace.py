@@ -82,7 +82,7 @@ def trace(
     if verdict > LAST_ACCEPTED:
         return found.end("dedup", verdict, _why(verdict, sources, src))
     found.add_passed("dedup", _why(verdict, sources, src))
-    if route.nobody:
+    if route.unaddressed:
         return found.end("match", NOT_ADDRESSED, "it is addressed to no program of this host")
     found.receivers = route.plain + route.meta
     count = len(found.receivers)

@@ -1,7 +1,7 @@
-"""What can become of a datagram: the names, and plain numbers for them.
+"""Verdicts on datagrams: numbers for the hot path, names for users.
 
-Law: every datagram read from a socket gets exactly one of these. The numbers index the counters, so that the
-hot path never touches a string; the names are what users see in metrics, logs and the tap.
+Invariant: every datagram read from a socket gets exactly one verdict. The numbers index counters; the names appear in
+metrics, logs and the tap.
 """
 
 from __future__ import annotations
@@ -56,5 +56,5 @@ NAMES: Final = (
 
 NUMBERS: Final = {name: number for number, name in enumerate(NAMES)}
 
-#: the highest verdict that lets a datagram through to its receivers
+#: the last verdict with which a datagram is delivered
 LAST_ACCEPTED: Final = RESTART

@@ -58,7 +58,7 @@ class Stored:
     number: int
     sock: socket.socket
     file: File
-    tape: client_records.Tape
+    tape: client_records.ClientImage
     slot: int
     had: int
     seq: int
@@ -186,9 +186,9 @@ class Handover:
             self._drop(f"connection {number}: its log is no file of this program ({error.strerror})", name, *fds)
             return None
         if not found.size:
-            self._drop(f"connection {number}: {' '.join(found.strange) or 'its log is empty'}", name, *fds)
+            self._drop(f"connection {number}: {' '.join(found.unknown) or 'its log is empty'}", name, *fds)
             return None
-        self.dropped += [f"connection {number}: {one}" for one in found.strange]
+        self.dropped += [f"connection {number}: {one}" for one in found.unknown]
         named = found.head.get("slot")
         slot_number, slot = -1, layout.ClientSlot(0, 0, 0, 0)
         if isinstance(named, int) and 0 <= named < layout.MAX_SLOTS:

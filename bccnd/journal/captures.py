@@ -21,7 +21,7 @@ import pyarrow.fs as pafs
 from bccnd.core import frames
 from bccnd.core.anonymous_dedup import AnonymousDedup
 from bccnd.core.bccn1 import MAX_RECEIVE
-from bccnd.core.capture import Datagram, Packet, Reader, Tally, unwrap
+from bccnd.core.capture import CaptureCounts, Datagram, Packet, Reader, unwrap
 from bccnd.core.counters import SegmentCounters
 from bccnd.core.dedup import DedupRules, TrackerTable
 from bccnd.core.ingress import Ingress
@@ -87,7 +87,7 @@ class Summary(NamedTuple):
     rows: int
     files: int
     verdicts: dict[str, int]
-    tally: Tally
+    tally: CaptureCounts
 
 
 @contextmanager
@@ -105,7 +105,7 @@ def _open(where: str) -> Iterator[tuple[Any, Any]]:
         yield file, pa.CompressedInputStream(file, "gzip") if packed else file
 
 
-def _packets(where: str, tally: Tally, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[Packet]:
+def _packets(where: str, tally: CaptureCounts, on_bytes: Callable[[int], None] = lambda _: None) -> Iterator[Packet]:
     """Yield the packets of one capture. Raises JournalError: unreadable, bad_capture."""
     reader = Reader(where, tally)
     try:
@@ -130,12 +130,12 @@ class CaptureSet:
     def __init__(
         self, paths: Sequence[str], settings: CaptureSettings, on_progress: Progress = lambda _done, _total: None
     ) -> None:
-        self.tally, self.first, self.last = Tally(), 2**63, 0
+        self.tally, self.first, self.last = CaptureCounts(), 2**63, 0
         self._paths, self._settings, self._on_progress = paths, settings, on_progress
         self._done = self._total = 0
         begun = []
         for number, path in enumerate(paths):
-            first = next(_packets(path, Tally()), None)
+            first = next(_packets(path, CaptureCounts()), None)
             with _open(path) as (file, _):
                 self._total += file.size()
             if first is not None:

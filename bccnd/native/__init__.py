@@ -1,1 +1,1 @@
-"""Cython primitives, each with a plain Python twin."""
+"""Cython primitives, each with a plain Python twin of the same interface."""

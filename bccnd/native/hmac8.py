@@ -1,7 +1,7 @@
-"""HMAC-SHA-256 cut to 8 bytes, under one key.
+"""HMAC-SHA-256 truncated to 8 bytes, under one key.
 
-Law: the two hash states that depend on the key alone are made once, so that a datagram costs no keying; sums are
-compared in constant time. Source: RFC 2104; BCCN, "HMAC".
+The two hash states that depend only on the key are computed once. Sums are compared in constant time. Source: RFC 2104;
+BCCN, "HMAC".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 
 class Hmac8:
-    """The keyed hash."""
+    """Computes and verifies sums."""
 
     __slots__ = ("_new_inner", "_new_outer")
 
@@ -27,7 +27,7 @@ class Hmac8:
         self._new_outer = sha256(block.translate(_OUTER)).copy
 
     def sum(self, body: bytes) -> bytes:
-        """The sum of a body, in 16 lowercase hex digits."""
+        """Return the sum of a body, in 16 lowercase hex digits."""
         inner = self._new_inner()
         inner.update(body)
         outer = self._new_outer()
@@ -35,5 +35,5 @@ class Hmac8:
         return hexlify(outer.digest()[:8])
 
     def verify_at(self, raw: bytes, start: int, end: int) -> bool:
-        """Whether ``raw[start:end]`` is the sum of what stands behind the byte at ``end``."""
+        """Whether ``raw[start:end]`` is the sum of ``raw[end + 1 :]``."""
         return 0 <= start < end < len(raw) and compare_digest(raw[start:end], self.sum(raw[end + 1 :]))

@@ -1,5 +1,8 @@
-"""keyed.py with the hash of the C library. The calls with a state of ours are the ones that can be copied for the
-price of a memcpy; those of the EVP interface allocate for every message."""
+"""Compiled twin of hmac8.py.
+
+The SHA256_* calls are deprecated in OpenSSL 3, but their states are copied by a memcpy; see docs/architecture.md for
+what EVP costs.
+"""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
@@ -14,7 +17,7 @@ cdef enum:
 
 
 cdef void _begin(SHA256_CTX *state, const unsigned char *block, unsigned char pad) noexcept:
-    """The state behind a block of key."""
+    """Compute the state after the padded key."""
     cdef unsigned char padded[BLOCK]
     cdef int i
     for i in range(BLOCK):
@@ -24,7 +27,7 @@ cdef void _begin(SHA256_CTX *state, const unsigned char *block, unsigned char pa
 
 
 cdef class Hmac8:
-    """The keyed hash."""
+    """Computes and verifies sums."""
 
     def __init__(self, bytes key not None):
         cdef unsigned char block[BLOCK]
@@ -44,7 +47,7 @@ cdef class Hmac8:
         _begin(&self._outer, block, 0x5C)
 
     cdef void _compute(self, const char *body, Py_ssize_t size, char *digits) noexcept:
-        """Writes the 16 digits of the sum."""
+        """Write the 16 digits of the sum."""
         cdef SHA256_CTX state = self._inner
         cdef unsigned char digest[32]
         cdef const char *hexadecimal = "0123456789abcdef"
@@ -59,13 +62,13 @@ cdef class Hmac8:
             digits[2 * i + 1] = hexadecimal[digest[i] & 15]
 
     cpdef bytes sum(self, bytes body):
-        """The sum of a body, in 16 lowercase hex digits."""
+        """Return the sum of a body, in 16 lowercase hex digits."""
         cdef bytes digits = PyBytes_FromStringAndSize(NULL, 2 * SUM)
         self._compute(PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), PyBytes_AS_STRING(digits))
         return digits
 
     cpdef bint verify_at(self, bytes raw, Py_ssize_t start, Py_ssize_t end):
-        """Whether ``raw[start:end]`` is the sum of what stands behind the byte at ``end``."""
+        """Whether ``raw[start:end]`` is the sum of ``raw[end + 1 :]``."""
         cdef char digits[2 * SUM]
         cdef const char *text = PyBytes_AS_STRING(raw)
         cdef unsigned char difference = 0
@@ -73,7 +76,7 @@ cdef class Hmac8:
         if start < 0 or end - start != 2 * SUM or end >= PyBytes_GET_SIZE(raw):
             return False
         self._compute(text + end + 1, PyBytes_GET_SIZE(raw) - end - 1, digits)
-        # All of it is looked at, whatever it holds: how long this takes tells nobody how much of a guess was right.
+        # constant time
         for i in range(2 * SUM):
             difference |= <unsigned char> text[start + i] ^ <unsigned char> digits[i]
         return difference == 0

@@ -1,8 +1,7 @@
-"""What is being worked on, written down where it outlives us: `layout` says where what stands.
+"""Records the input in progress in shared memory, for the successor of a killed daemon; see inflight_layout.py.
 
-Law: what goes in and out is noted by the kernel together with its going, in memory of the ledger, so that whoever
-reads it after us knows for each message whether it was sent; what we note ourselves is in an order in which it can be
-read at any moment.
+Invariant: the memory can be read at any moment. The kernel itself writes there what it received and sent, so that the
+successor can tell for each message whether it was sent.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _SERIAL, _OPEN, _KIND, _NUMBER, _SEQ, _ARMED, _WEIGHT, _BASE, _FIRST, _COUNT, _L
 
 
 class InflightState:
-    """The numbers of a ledger: the input that is worked on, and what each client has got of it.
+    """The input in progress, and how many of its messages each client got.
 
-    Clients are spoken of by their descriptors, which have slots; one without a slot is not written down.
+    Clients are named by descriptors, to which slots are assigned; a client without a slot is not recorded.
     """
 
     def __init__(self, memory: mmap) -> None:
@@ -40,16 +39,16 @@ class InflightState:
         self._halves = memoryview(memory).cast("I")
         self._now = memoryview(memory)[layout.AT_NOW : layout.AT_NOW + 8].cast("d")
         self._slots: dict[int, int] = {}
-        #: segments that are sent to through `BroadcastSender`
+        #: number of segments with a `BroadcastSender`
         self._casts = 0
 
     @property
     def serial(self) -> int:
-        """Of the input that is or was worked on."""
+        """Number of the current or last input."""
         return self._words[_SERIAL]
 
     def assign(self, fd: int, slot: int) -> None:
-        """This client has that slot. Raises IndexError where there is no such slot."""
+        """Assign a slot to a client. Raises IndexError for an invalid slot."""
         if not 0 <= slot < layout.MAX_SLOTS or fd < 0:
             raise IndexError(slot)
         self._slots[fd] = slot
@@ -58,13 +57,12 @@ class InflightState:
         self._slots.pop(fd, None)
 
     def _slot(self, fd: int) -> int:
-        """The first word of a client's slot; 0 where it has none."""
+        """Return the first word of a client's slot, or 0."""
         slot = self._slots.get(fd)
         return 0 if slot is None else (layout.SLOTS + layout.SLOT * slot) // 8
 
     def begin(self, kind: int, number: int, fd: int = -1) -> None:
-        """An input is worked on from now on: of a kind, from the segment or client with that number; ``fd`` is the
-        client's."""
+        """Begin an input of a kind from the segment or client with a number; ``fd`` is the client's."""
         words, slot = self._words, self._slot(fd)
         words[_OPEN] = 0
         if kind != layout.DATAGRAMS:
@@ -77,26 +75,26 @@ class InflightState:
         words[_OPEN] = 1
 
     def finish(self) -> None:
-        """All that the input has brought is on its way."""
+        """Mark the input as completely processed."""
         self._words[_OPEN] = 0
 
     def say_when(self, now: float) -> None:
-        """The time that the input is judged by."""
+        """Record the time by which the input is judged."""
         self._now[0] = now
 
     def count(self, fd: int, messages: int) -> None:
-        """A client has got messages of this input in another way than through `Sender`."""
+        """Count messages of this input that a client got other than through `Sender`."""
         slot = self._slot(fd)
         if slot:
             self._give(slot, self.counted(fd) + messages)
 
     def counted(self, fd: int) -> int:
-        """How many messages of this input a client has got."""
+        """Return how many messages of this input a client got."""
         slot, words = self._slot(fd), self._words
         return words[slot + 2] if slot and words[slot + 1] == words[_SERIAL] else 0
 
     def say_seq(self, fd: int, seq: int) -> None:
-        """The seq that a client is to use next."""
+        """Record the next seq of a client."""
         slot = self._slot(fd)
         if slot:
             self._words[slot + 3] = seq
@@ -109,7 +107,7 @@ class InflightState:
         words[slot + 2] = got
 
     def _arm(self, fd: int, weight: int, first: int, count: int, length: int) -> int:
-        """This client is about to be sent to; its slot, 0 where it has none."""
+        """Record that a client is about to be sent to; return its slot, or 0."""
         slot, words = self._slot(fd), self._words
         words[_ARMED] = 0
         if slot:
@@ -122,13 +120,13 @@ class InflightState:
         return slot
 
     def _disarm(self, slot: int, got: int) -> None:
-        """It has got so many messages."""
+        """Record that the client got ``got`` messages."""
         self._give(slot, self._words[_BASE] + got)
         self._words[_ARMED] = 0
 
 
 class Receiver(sockio.Receiver):
-    """The batches of a segment, which is a ledger's segment of that ``number`` and is called ``label``."""
+    """Receives batches of the segment ``number``, named ``label``, into the shared memory."""
 
     def __init__(
         self, inflight: InflightState, number: int, label: bytes, fd: int, largest: int, name_size: int
@@ -151,7 +149,7 @@ class Receiver(sockio.Receiver):
         )
 
     def receive(self) -> list[bytes]:
-        """Begins an input, which its caller finishes when the batch is worked through."""
+        """Begin an input with a batch; the caller finishes it."""
         for header in self._headers:
             header.msg_len = layout.NOTHING
         self._inflight.begin(layout.DATAGRAMS, self._number)
@@ -163,13 +161,13 @@ class Receiver(sockio.Receiver):
 
 
 class Sender(sockio.Sender):
-    """Packets to clients that have slots are noted as sent; at most `layout.MAX_PACKETS` at a time."""
+    """Sends packets to clients, recording those sent; at most `layout.MAX_PACKETS` at a time."""
 
     def __init__(self, inflight: InflightState) -> None:
         super().__init__()
         self._inflight = inflight
         memory, count = inflight.memory, layout.MAX_PACKETS
-        #: the last of each is the one of a packet that is sent alone
+        #: the last of each is for single packets
         self._headers = [*(Mmsghdr * count).from_buffer(memory, layout.PACKETS)]
         self._headers.append(Mmsghdr.from_buffer(memory, layout.SINGLE_HEADER))
         self._vectors = [*(Iovec * count).from_buffer(memory, layout.VECTORS)]
@@ -182,7 +180,7 @@ class Sender(sockio.Sender):
 
     def load(self, packets: list[bytes]) -> None:
         if len(packets) > layout.MAX_PACKETS:
-            raise ValueError("more packets than a ledger holds")
+            raise ValueError("more packets than the shared memory holds")
         for i, packet in enumerate(packets):
             self._put(i, packet)
         self._packets = packets
@@ -192,8 +190,8 @@ class Sender(sockio.Sender):
         vector = self._vectors[number]
         vector.iov_base, vector.iov_len = base, len(packet)
 
-    def _pass(self, fd: int, first: int, count: int) -> int:
-        """Hand packets to the kernel: how many it took, or minus the errno of why it took none."""
+    def _send_packets(self, fd: int, first: int, count: int) -> int:
+        """Send packets; return how many were sent, or minus the errno."""
         at = ctypes.addressof(self._headers[first])
         done: int = libc.sendmmsg(fd, ctypes.c_void_p(at), count, _FLAGS)
         return done if done > 0 else -ctypes.get_errno()
@@ -203,7 +201,7 @@ class Sender(sockio.Sender):
         slot = self._inflight._arm(fd, 1, 0, count, 0)
         sent = 0
         while sent < count:
-            now = self._pass(fd, sent, count - sent)
+            now = self._send_packets(fd, sent, count - sent)
             if now <= 0:
                 break
             sent += now
@@ -219,22 +217,22 @@ class Sender(sockio.Sender):
         return failed
 
     def waited(self, fd: int, packet: bytes, weight: int, length: int) -> int:
-        # It stays armed: until the next packet, what is known of the client need not say yet that it got this one.
+        # Stays armed until the next packet: the client's log may not have this one as sent yet.
         self._inflight._arm(fd, weight, layout.SINGLE, 1, length)
         return self._single(fd, packet)
 
     def _single(self, fd: int, packet: bytes) -> int:
         self._put(layout.SINGLE, packet)
-        done = self._pass(fd, layout.SINGLE, 1)
+        done = self._send_packets(fd, layout.SINGLE, 1)
         return 0 if done > 0 else -done
 
 
 class BroadcastSender:
-    """Broadcasts to the segment of that ``number`` at an ``address`` (sockaddr): noted as sent, until the next input of
-    a client begins."""
+    """Broadcasts to segment ``number`` at ``address`` (sockaddr), recording what was sent until the next input from a
+    client."""
 
     def __init__(self, inflight: InflightState, number: int, fd: int, address: bytes) -> None:
-        """Raises IndexError where there is no room for such a segment."""
+        """Raises IndexError for an invalid number or address."""
         if not 0 <= number < layout.MAX_SEGMENTS or len(address) > layout.NAME:
             raise IndexError(number)
         start, memory = layout.CASTS + layout.CAST * number, inflight.memory
@@ -250,7 +248,7 @@ class BroadcastSender:
         head.msg_iov, head.msg_iovlen = ctypes.addressof(self._vector), 1
 
     def cast(self, datagram: bytes) -> int:
-        """Send a datagram: 0, or the errno of why not."""
+        """Send a datagram; return 0 or the errno."""
         self._vector.iov_base = ctypes.cast(ctypes.c_char_p(datagram), ctypes.c_void_p).value
         self._vector.iov_len = len(datagram)
         at = ctypes.c_void_p(ctypes.addressof(self._header))
@@ -258,7 +256,7 @@ class BroadcastSender:
 
 
 class PacketReceiver(sockio.PacketReceiver):
-    """Packets from clients, each of which begins an input, which the caller finishes when it is worked through."""
+    """Receives packets from clients; each begins an input, which the caller finishes."""
 
     def __init__(self, inflight: InflightState) -> None:
         memory = inflight.memory

@@ -1,4 +1,4 @@
-"""ledger.py in C terms."""
+"""Compiled twin of inflight.py."""
 
 import os
 from cpython.buffer cimport PyBUF_WRITABLE, PyObject_GetBuffer, PyBuffer_Release
@@ -40,16 +40,16 @@ cdef int BATCH = layout.BATCH
 cdef int PACKET = layout.PACKET
 
 if sizeof(mmsghdr) != layout.HEADER or sizeof(iovec) != layout.VECTOR:
-    raise ImportError("this machine lays out its packets in another way")
+    raise ImportError("the layout of struct mmsghdr or iovec is not the expected one")
 
-# What is written here must be there, in this order, whatever happens next: therefore volatile.
+# volatile: writes must happen in this order, because the process may be killed at any moment
 
 cdef inline volatile u64 *_at(char *base, Py_ssize_t at) noexcept:
     return <volatile u64 *> (base + at)
 
 
 cdef class InflightState:
-    """What is being worked on: see inflight.py."""
+    """The input in progress, and how many of its messages each client got."""
 
     def __init__(self, memory):
         cdef Py_buffer view
@@ -57,7 +57,7 @@ cdef class InflightState:
         self._view = memoryview(memory)
         PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)
         self._base = <char *> view.buf
-        # The view above keeps the memory where it is.
+        # the view above keeps the memory mapped
         PyBuffer_Release(&view)
         self._slots = bytearray()
 
@@ -84,7 +84,7 @@ cdef class InflightState:
         return _at(self._base, SLOTS + SLOT * (slot - 1)) if slot else NULL
 
     cdef Py_ssize_t _slot_number(self, int fd) noexcept:
-        """Slot + 1; 0 for one that has none."""
+        """Return slot + 1, or 0."""
         if fd < 0 or 4 * <Py_ssize_t> fd >= len(self._slots):
             return 0
         return (<int *> PyByteArray_AS_STRING(self._slots))[fd]
@@ -129,7 +129,7 @@ cdef class InflightState:
 
 
 cdef inline void _give(volatile u64 *slot, u64 serial, u64 got) noexcept:
-    """It has got so much of an input."""
+    """Record that a client got ``got`` messages of an input."""
     if slot[1] != serial:
         slot[2] = 0
         slot[1] = serial
@@ -137,7 +137,7 @@ cdef inline void _give(volatile u64 *slot, u64 serial, u64 got) noexcept:
 
 
 cdef class Receiver(sockio.Receiver):
-    """A segment's batches, received into a inflight: see inflight.py."""
+    """Receives batches of a segment into the shared memory."""
 
     def __init__(self, InflightState inflight, long long number, bytes label, int fd, Py_ssize_t largest, Py_ssize_t name_size):
         cdef Py_ssize_t start = layout.SEGMENT + layout.SEGMENT_SIZE * number
@@ -145,7 +145,7 @@ cdef class Receiver(sockio.Receiver):
         layout.describe(inflight.memory, number, label, largest, name_size)
         self._inflight = inflight
         self._number = number
-        self._room = None
+        self._buffer = None
         self.names = memoryview(inflight.memory)[
             start + layout.SEGMENT_NAMES : start + layout.SEGMENT_NAMES + BATCH * name_size
         ]
@@ -169,7 +169,7 @@ cdef class Receiver(sockio.Receiver):
 
 
 cdef class Sender(sockio.Sender):
-    """Packets of which the kernel notes in a inflight that they were sent: see inflight.py."""
+    """Sends packets to clients, recording those sent."""
 
     def __init__(self, InflightState inflight):
         cdef Py_ssize_t i
@@ -188,7 +188,7 @@ cdef class Sender(sockio.Sender):
 
     cpdef load(self, list packets):
         if len(packets) > MAX_PACKETS:
-            raise ValueError("more packets than a inflight holds")
+            raise ValueError("more packets than the shared memory holds")
         cdef iovec *vectors = <iovec *> (self._inflight._base + VECTORS)
         cdef Py_ssize_t i
         cdef bytes packet
@@ -200,23 +200,23 @@ cdef class Sender(sockio.Sender):
     cdef void _arm(self, Py_ssize_t slot, u64 weight, Py_ssize_t first, Py_ssize_t count, u64 length) noexcept:
         cdef char *base = self._inflight._base
         cdef mmsghdr *headers = <mmsghdr *> (base + (SINGLE_HEADER if first == SINGLE else PACKETS))
-        cdef volatile u64 *its = _at(base, SLOTS + SLOT * (slot - 1))
+        cdef volatile u64 *words = _at(base, SLOTS + SLOT * (slot - 1))
         cdef Py_ssize_t i
         _at(base, AT_ARMED)[0] = 0
         for i in range(count):
             (<volatile unsigned int *> &headers[i].msg_len)[0] = NOTHING
         _at(base, AT_WEIGHT)[0] = weight
-        _at(base, AT_BASE)[0] = its[2] if its[1] == _at(base, AT_SERIAL)[0] else 0
+        _at(base, AT_BASE)[0] = words[2] if words[1] == _at(base, AT_SERIAL)[0] else 0
         _at(base, AT_FIRST)[0] = first
         _at(base, AT_COUNT)[0] = count
         _at(base, AT_LENGTH)[0] = length
         _at(base, AT_ARMED)[0] = slot
 
     cdef void _disarm(self, Py_ssize_t slot, u64 got) noexcept:
-        """Write down what a client has got of this input."""
+        """Record what a client got of this input."""
         cdef char *base = self._inflight._base
-        cdef volatile u64 *its = _at(base, SLOTS + SLOT * (slot - 1))
-        _give(its, _at(base, AT_SERIAL)[0], _at(base, AT_BASE)[0] + got)
+        cdef volatile u64 *words = _at(base, SLOTS + SLOT * (slot - 1))
+        _give(words, _at(base, AT_SERIAL)[0], _at(base, AT_BASE)[0] + got)
         _at(base, AT_ARMED)[0] = 0
 
     cpdef Py_ssize_t send(self, int fd):
@@ -258,12 +258,12 @@ cdef class Sender(sockio.Sender):
         if not slot:
             return sockio.Sender.one(self, fd, packet, weight)
         self._arm(slot, <u64> weight, SINGLE, 1, length)
-        # Disarmed when the client is sent to again: until then what is known of it need not say yet what it got.
+        # Stays armed until the next packet: the client's log may not have this one as sent yet.
         return self._single(fd, packet)
 
 
 cdef class BroadcastSender:
-    """Broadcasts of which the kernel notes in a inflight that they were sent: see inflight.py."""
+    """Broadcasts to a segment, recording what was sent."""
 
     def __init__(self, InflightState inflight, int number, int fd, bytes address):
         cdef char *base
@@ -291,7 +291,7 @@ cdef class BroadcastSender:
 
 
 cdef class PacketReceiver(sockio.PacketReceiver):
-    """Packets from clients, received into a inflight: see inflight.py."""
+    """Receives packets from clients into the shared memory."""
 
     def __init__(self, InflightState inflight):
         cdef char *base = inflight._base

@@ -1,31 +1,31 @@
-"""Where everything stands in a ledger: the memory in which a daemon writes down what it is at, and which outlives it.
+"""Layout of the shared memory that records the input in progress, and its reader.
 
-Law: a ledger can be read at any moment, whatever its writer was at when it was killed. The version is in the magic, and
-changes whenever anything here does. Numbers are those of the machine: a ledger never leaves it.
+Invariant: it can be read at any moment, wherever the writer was killed. The magic has the version, which changes with
+anything here. Numbers are in machine byte order.
 
-The kernel writes into it too: what it receives, and for each packet that it was given how many bytes of it were sent.
-So there is no moment between an event and its being written down. `NOTHING` stands where it has not written yet.
+The kernel writes here too: what it receives, and how many bytes of each packet it sent. So no event can happen without
+being recorded. `NOTHING` stands where the kernel has not written yet.
 
 ==============  ============================================================================================
-at              what
+at              content
 ==============  ============================================================================================
 0               the magic
-8               serial of the input that is or was worked on
-16              1 while it is worked on
-24, 32          its kind, and the number of the segment or of the client that it came from
-40              seconds (a double): when it is said to have come; 0 while it was not looked at
-48              the seq that its publisher was to use next before it; 0 where it had used none
+8               serial of the current or last input
+16              1 while it is in progress
+24, 32          its kind, and the number of its segment or client
+40              seconds (a double): when it arrived; 0 before it was judged
+48              the next seq of its publisher before it; 0 if it had used none
 56              slot + 1 of the client that is being sent to; 0 between two clients
-64, 72, 80, 88  for that: messages in each packet, what it had got before, the first header, how many headers
-96              length of what is known of that client, where its queue is sent; 0 where it is this input
-104, 112        serial of an input that was found unfinished, and how often it was worked through again
-120             the highest number that a client has had
-128, 192        header and vector of a packet that is sent alone
-SLOTS           for each client: its number, the serial of an input, how much it got of that, its next seq
+64, 72, 80, 88  for it: messages in each packet, messages it got before, first header, number of headers
+96              length of the client's log if its queue is being sent; 0 for messages of this input
+104, 112        serial of an input that was found unfinished, and the number of retries
+120             the highest client number so far
+128, 192        header and vector of a single packet
+SLOTS           for each client: its number, the serial of an input, messages it got of that, its next seq
 PACKETS         headers and vectors of packets that are sent together
-CASTS           for each segment: header, vector and address of what is broadcast there
+CASTS           for each segment: header, vector and address of a broadcast
 INBOX           header, vector and bytes of a packet from a client
-SEGMENT, ...    for each segment: label, headers, vectors, stamps, addresses, datagrams
+SEGMENT, ...    for each segment: label, headers, vectors, timestamps, addresses, datagrams
 ==============  ============================================================================================
 """
 
@@ -37,7 +37,7 @@ from typing import Final, NamedTuple
 
 MAGIC: Final = b"bccnled1"
 
-#: kinds of input: a batch of datagrams, a packet from a client, and one that had to wait and is tried again
+#: kinds of input: a batch of datagrams, a packet from a client, and a blocked packet that is retried
 DATAGRAMS: Final = 1
 PACKET: Final = 2
 HELD: Final = 3
@@ -58,27 +58,27 @@ AT_TRIED: Final = 104
 AT_TRIES: Final = 112
 AT_CLIENTS: Final = 120
 
-#: sizeof(struct mmsghdr), sizeof(struct iovec), and where in the first the kernel writes what it has done
+#: sizeof(struct mmsghdr), sizeof(struct iovec), and the offset of msg_len
 HEADER: Final = 64
 VECTOR: Final = 16
 DONE: Final = 56
-#: no length that the kernel ever writes
+#: not a length that the kernel writes
 NOTHING: Final = 0xFFFFFFFF
 
 MAX_SEGMENTS: Final = 64
 
-#: what is written for each packet stands together, on the page that is warm anyway
+#: beside the other numbers that are written for each packet
 SINGLE_HEADER: Final = 128
 SINGLE_VECTOR: Final = SINGLE_HEADER + HEADER
 SLOTS: Final = 256
 SLOT: Final = 32
-#: as many clients as a process may have descriptors for, usually; memory is taken up only by those that are there
+#: the usual limit of descriptors; unused slots take no memory
 MAX_SLOTS: Final = 65_536
 
 PACKETS: Final = SLOTS + SLOT * MAX_SLOTS
-#: packets that the kernel takes with one call
+#: packets per system call
 MAX_PACKETS: Final = 1024
-#: the number of the header of a packet that goes alone
+#: the number of the header of a single packet
 SINGLE: Final = MAX_PACKETS
 VECTORS: Final = PACKETS + HEADER * MAX_PACKETS
 
@@ -89,7 +89,7 @@ CAST_NAME: Final = HEADER + VECTOR
 
 INBOX: Final = CASTS + CAST * MAX_SEGMENTS
 INBOX_DATA: Final = INBOX + 128
-#: the largest packet of the bus, and room to see that one is larger
+#: the largest packet of the bus, plus one byte to detect larger ones
 INBOX_SIZE: Final = 409_601
 
 SEGMENT: Final = 3 << 20
@@ -112,9 +112,9 @@ _TWO_LENGTHS: Final = struct.Struct("=HH")
 
 
 class InflightInput(NamedTuple):
-    """An input that was worked on when the writer ended. ``datagrams`` with their ``names`` (sockaddr, ``name_size``
-    bytes each) and ``stamps`` (nanoseconds, 0: unknown), or the ``packet`` of a client, which is empty at the end too;
-    ``now`` is when the first of them is said to have come, 0 where nothing was done with it yet."""
+    """An input that was in progress when the writer ended: ``datagrams`` with their ``names`` (sockaddr, ``name_size``
+    bytes each) and ``stamps`` (nanoseconds, 0: unknown), or the ``packet`` of a client, empty at the end of its
+    connection. ``now`` is when it arrived, 0 if it was not judged yet."""
 
     kind: int
     number: int
@@ -130,8 +130,8 @@ class InflightInput(NamedTuple):
 
 
 class SendInProgress(NamedTuple):
-    """A client that was being sent to: what it had got before and has got now of this input, or, for a ``length``, how
-    many messages of its queue it has got since what is known of it was so long."""
+    """A client that was being sent to: ``got`` messages of this input, or, with a ``length``, ``taken`` messages of its
+    queue since its log had that length."""
 
     slot: int
     got: int
@@ -140,7 +140,7 @@ class SendInProgress(NamedTuple):
 
 
 class ClientSlot(NamedTuple):
-    """A client: how much it has got of an input, and the seq that it is to use next (0: it has used none)."""
+    """A client: messages it got of an input, and its next seq (0: none used)."""
 
     number: int
     serial: int
@@ -149,23 +149,23 @@ class ClientSlot(NamedTuple):
 
 
 def begin(inflight: mmap) -> None:
-    """Make a ledger of memory that is all zeros."""
+    """Initialize memory that is all zeros."""
     inflight[: len(MAGIC)] = MAGIC
 
 
 def describe(inflight: mmap, number: int, label: bytes, largest: int, name_size: int) -> None:
-    """Say what a segment's part holds: whose it is, and how far datagrams and addresses are apart."""
+    """Set a segment's label and the sizes of its datagrams and addresses."""
     start = SEGMENT + SEGMENT_SIZE * number
     inflight[start : start + LABEL] = (_TWO_LENGTHS.pack(name_size, largest + 1) + label)[:LABEL].ljust(LABEL, b"\0")
 
 
 def is_inflight(inflight: mmap) -> bool:
-    """Whether this is one that we understand."""
+    """Whether this memory has the layout of this version."""
     return len(inflight) == SIZE and inflight[: len(MAGIC)] == MAGIC
 
 
 def try_again(inflight: mmap, serial: int) -> int:
-    """An unfinished input is going to be worked through again: how often, this time counted."""
+    """Count and return the tries of an unfinished input."""
     tries = 1 + (number_at(inflight, AT_TRIES) if number_at(inflight, AT_TRIED) == serial else 0)
     put_number(inflight, AT_TRIED, serial)
     put_number(inflight, AT_TRIES, tries)
@@ -190,7 +190,7 @@ def put_slot(inflight: mmap, number: int, slot: ClientSlot) -> None:
 
 
 def unfinished(inflight: mmap) -> InflightInput | None:
-    """The input that was worked on, if there was one."""
+    """Return the input that was in progress, if any."""
     serial, is_open, kind, number = struct.unpack_from("=4Q", inflight, AT_SERIAL)
     if not is_open:
         return None
@@ -234,7 +234,7 @@ def _stamp(inflight: mmap, start: int, number: int) -> int:
 
 
 def armed(inflight: mmap) -> SendInProgress | None:
-    """The client that was being sent to, if there was one."""
+    """Return the client that was being sent to, if any."""
     slot, weight, base, first, count, length = struct.unpack_from("=6Q", inflight, AT_ARMED)
     if not slot or first + count > MAX_PACKETS + 1:
         return None
@@ -245,12 +245,12 @@ def armed(inflight: mmap) -> SendInProgress | None:
 
 
 def was_cast(inflight: mmap, segment: int) -> bool:
-    """Whether what an unfinished `PACKET` or `HELD` has to say to a segment went out."""
+    """Whether the broadcast of an unfinished `PACKET` or `HELD` to a segment was sent."""
     return _done(inflight, CASTS + CAST * segment) != NOTHING
 
 
 def header_at(number: int) -> int:
-    """Where the header of a packet stands."""
+    """Return the offset of a packet's header."""
     return SINGLE_HEADER if number == SINGLE else PACKETS + HEADER * number
 
 

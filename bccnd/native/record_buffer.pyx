@@ -1,4 +1,4 @@
-"""notes.py in C terms."""
+"""Compiled twin of record_buffer.py."""
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -11,25 +11,24 @@ cdef enum:
     MOST = 239
     LIMIT = 65535
     HEAD = 21
-    # Enough for a batch of datagrams with the longest names; it grows for what is more.
+    # enough for a batch of datagrams with the longest src; it grows
     ROOM = 1 << 14
 
 
 cdef class RecordBuffer:
-    """What was noted since it was taken last: see notes.py."""
+    """Entries since the last `take`."""
 
     def __init__(self):
-        self._room = bytearray()
+        self._buffer = bytearray()
         self._grow(ROOM)
         self.used = 0
 
     cdef int _grow(self, Py_ssize_t needed) except -1:
-        PyByteArray_Resize(self._room, needed)
-        self._text, self._size = PyByteArray_AS_STRING(self._room), needed
+        PyByteArray_Resize(self._buffer, needed)
+        self._text, self._size = PyByteArray_AS_STRING(self._buffer), needed
         return 0
 
     cpdef bint add(self, bytes raw, Py_ssize_t start, Py_ssize_t end) except -1:
-        """Note ``raw[start:end]``. False if that is nothing, too long, or not in ``raw``: then nothing is noted."""
         cdef Py_ssize_t size
         cdef char *at
         if not 0 <= start < end <= PyBytes_GET_SIZE(raw) or end - start > MOST:
@@ -43,23 +42,21 @@ cdef class RecordBuffer:
         self.used += 1 + size
         return True
 
-    cpdef put(self, int kind, bytes what):
-        """Note something of a kind. Raises ValueError if it is too long, or not of a kind that there may be."""
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(what)
+    cpdef put(self, int kind, bytes body):
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(body)
         cdef uint16_t length = <uint16_t> size
         cdef char *at
         if not MOST < kind <= 255 or size > LIMIT:
-            raise ValueError("no such kind of note, or too long for one")
+            raise ValueError("invalid kind or size of an entry")
         if HEAD + self.used + 3 + size > self._size:
             self._grow(2 * (HEAD + self.used + 3 + size))
         at = self._text + HEAD + self.used
         at[0] = <char> kind
         memcpy(at + 1, &length, 2)
-        memcpy(at + 3, PyBytes_AS_STRING(what), <size_t> size)
+        memcpy(at + 3, PyBytes_AS_STRING(body), <size_t> size)
         self.used += 3 + size
 
     cpdef bytes take(self, int kind, unsigned long long serial, double now):
-        """All of it as one record; there are no notes then."""
         cdef char *at = self._text
         cdef uint32_t size = <uint32_t> (HEAD - 4 + self.used)
         cdef uint64_t number = serial

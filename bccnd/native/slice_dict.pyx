@@ -1,5 +1,7 @@
-"""index.py in C terms, with a few of the latest answers in front, which are found without a hash that strangers could
-not foretell: all that they can do by foretelling it is to spoil this short cut."""
+"""Compiled twin of slice_dict.py, with a small cache in front.
+
+The cache has a weak hash: keys that collide only make it useless.
+"""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
@@ -15,19 +17,18 @@ cdef extern from "Python.h":
 
 PER_SHARD = 256
 cdef enum:
-    # Longer keys are copied, as everywhere else.
+    # longer keys are copied
     LONGEST = 256
-    # Of the answers that were not in front, one in so many is put there, so that little is lost where none comes twice.
+    # one of so many misses is cached, so that keys that never come again cost little
     ONE_IN = 8
     SLOT_BITS = 10
 
-# The key that is looked for. Bytes never change, but for these: nobody else ever sees them, as a look-up keeps
-# nothing of its key, and every one of them writes content, size and hash anew.
+# The key of a look-up. This bytes object is changed in place, which is safe because no look-up keeps its key.
 cdef bytes _key = PyBytes_FromStringAndSize(NULL, LONGEST)
 
 
 cdef inline Py_ssize_t _slot(const char *text, Py_ssize_t size) noexcept:
-    """Where in front a key would be, by its end, in which names of one kind differ."""
+    """Hash a key by its end, where similar names differ."""
     cdef uint64_t word = 0
     cdef Py_ssize_t taken = size if size < 8 else 8
     memcpy(&word, text + size - taken, <size_t> taken)
@@ -35,7 +36,7 @@ cdef inline Py_ssize_t _slot(const char *text, Py_ssize_t size) noexcept:
 
 
 cdef class Index:
-    """A dictionary with bytes as keys: see index.py."""
+    """The dictionary. Values are not None."""
 
     def __init__(self, Py_ssize_t expected=0):
         self._shards = tuple([{} for _ in range(1 + expected // PER_SHARD)])
@@ -50,11 +51,9 @@ cdef class Index:
         return <dict> self._shards[<size_t> hash(key) % <size_t> PyTuple_GET_SIZE(self._shards)]
 
     cpdef object get(self, bytes key):
-        """What belongs to a key, None if nothing does."""
         return self._shard(key).get(key)
 
     cpdef object get_slice(self, bytes raw, Py_ssize_t start, Py_ssize_t end):
-        """What belongs to ``raw[start:end]``, None if nothing does. Raises IndexError for what is not in ``raw``."""
         cdef Py_ssize_t size = end - start
         cdef Py_ssize_t slot
         cdef const char *text
@@ -72,7 +71,7 @@ cdef class Index:
         return self._look(text, size, slot)
 
     cdef object _look(self, const char *text, Py_ssize_t size, Py_ssize_t slot):
-        """Ask the dictionary."""
+        """Look a key up in its dictionary."""
         cdef PyObject *found
         memcpy(PyBytes_AS_STRING(_key), text, <size_t> size)
         PyBytes_AS_STRING(_key)[size] = 0
@@ -90,7 +89,7 @@ cdef class Index:
         return <object> found
 
     cdef _drop(self, bytes key):
-        """What belongs to a key changes."""
+        """Remove a key from the cache."""
         cdef Py_ssize_t slot
         if self._keys is not None and PyBytes_GET_SIZE(key) <= LONGEST:
             slot = _slot(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
@@ -98,7 +97,6 @@ cdef class Index:
                 self._keys[slot] = self._values[slot] = None
 
     cpdef put(self, bytes key, object value):
-        """``value`` belongs to ``key`` from now on; it is not None."""
         cdef dict shard = self._shard(key)
         self._drop(key)
         self._count -= len(shard)
@@ -106,18 +104,15 @@ cdef class Index:
         self._count += len(shard)
 
     cpdef object pop(self, bytes key):
-        """Take out what belongs to a key; None if nothing did."""
         value = self._shard(key).pop(key, None)
         self._drop(key)
         self._count -= value is not None
         return value
 
     cpdef Py_ssize_t shards(self):
-        """How many dictionaries there are."""
         return PyTuple_GET_SIZE(self._shards)
 
     cpdef list values(self, Py_ssize_t shard):
-        """What belongs to the keys of one of them. Raises IndexError if there is none of that number."""
         if not 0 <= shard < PyTuple_GET_SIZE(self._shards):
             raise IndexError("no such shard")
         return list((<dict> self._shards[shard]).values())

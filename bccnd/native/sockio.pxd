@@ -38,7 +38,7 @@ cdef class Receiver:
     cdef void *_headers
     cdef void *_iovecs
     cdef char *_control
-    cdef bytearray _room
+    cdef bytearray _buffer
     cdef int _stamped
     cdef readonly object names
 
@@ -49,7 +49,7 @@ cdef class Receiver:
 
 
 cdef class Sender:
-    cdef bytearray _room
+    cdef bytearray _buffer
     cdef list _packets
 
     cpdef load(self, list packets)
@@ -60,6 +60,6 @@ cdef class Sender:
 
 cdef class PacketReceiver:
     cdef readonly object view
-    cdef bytearray _room
+    cdef bytearray _buffer
 
     cpdef Py_ssize_t receive(self, int fd, long long number) except -1

@@ -1,4 +1,4 @@
-"""packets.py in C terms."""
+"""Compiled twin of sockio.py."""
 
 import os
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
@@ -15,15 +15,15 @@ cdef enum:
 
 
 cdef class Receiver:
-    """recvmmsg(2) on one non-blocking socket: see packets.py."""
+    """recvmmsg(2) on one non-blocking socket."""
 
     def __init__(self, int fd, Py_ssize_t largest, Py_ssize_t name_size):
         cdef Py_ssize_t size = largest + 1
         cdef Py_ssize_t headers = COUNT * sizeof(mmsghdr)
         cdef Py_ssize_t iovecs = COUNT * sizeof(iovec)
-        # One room for all of it, which goes when we go. It is never resized, so the addresses stay.
-        self._room = bytearray(headers + iovecs + COUNT * (CONTROL + size))
-        self._headers = PyByteArray_AS_STRING(self._room)
+        # one buffer for everything, never resized, so that addresses stay valid
+        self._buffer = bytearray(headers + iovecs + COUNT * (CONTROL + size))
+        self._headers = PyByteArray_AS_STRING(self._buffer)
         self._iovecs = <char *> self._headers + headers
         self._control = <char *> self._iovecs + iovecs
         self._data = self._control + COUNT * CONTROL
@@ -32,7 +32,7 @@ cdef class Receiver:
         self._lay_out(fd, size, PyByteArray_AS_STRING(room), name_size)
 
     cdef _lay_out(self, int fd, Py_ssize_t size, char *names, Py_ssize_t name_size):
-        """Tell the kernel, in headers that may have been used before, where everything is to go."""
+        """Set up the headers, which may have been used before."""
         cdef Py_ssize_t i
         cdef mmsghdr *header
         cdef iovec *vector
@@ -47,7 +47,6 @@ cdef class Receiver:
         self.stamp_all(False)
 
     cpdef stamp_all(self, bint wanted):
-        """Whether the kernel is asked for the stamps of all datagrams; if not, for that of the first of each batch."""
         cdef mmsghdr *headers = <mmsghdr *> self._headers
         cdef int i
         self._stamped = COUNT if wanted else 1
@@ -56,7 +55,6 @@ cdef class Receiver:
             headers[i].msg_hdr.msg_controllen = 0
 
     cpdef list receive(self):
-        """The datagrams that are there, at most BATCH. Raises OSError, BlockingIOError among them."""
         cdef mmsghdr *headers = <mmsghdr *> self._headers
         cdef Py_ssize_t i
         cdef int count
@@ -75,7 +73,6 @@ cdef class Receiver:
         return datagrams
 
     cpdef long long stamp_ns(self, Py_ssize_t number=0) except -1:
-        """When the kernel received a datagram of the batch, by the wall clock; 0 if it did not say."""
         cdef timespec stamp
         if not 0 <= number < COUNT:
             raise IndexError(number)
@@ -86,39 +83,37 @@ cdef class Receiver:
 
 
 cdef class Sender:
-    """Packets to clients: see packets.py."""
+    """Sends packets to clients."""
 
     def __init__(self):
-        self._room = bytearray()
+        self._buffer = bytearray()
         self._packets = []
 
     cpdef load(self, list packets):
-        """What `send` is to send."""
         cdef Py_ssize_t count = len(packets)
         cdef Py_ssize_t i
         cdef bytes packet
         cdef mmsghdr *headers
         cdef iovec *vectors
         cdef Py_ssize_t size = count * <Py_ssize_t> (sizeof(mmsghdr) + sizeof(iovec))
-        if len(self._room) < size:
-            self._room = bytearray(size)
-        headers = <mmsghdr *> PyByteArray_AS_STRING(self._room)
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        headers = <mmsghdr *> PyByteArray_AS_STRING(self._buffer)
         vectors = <iovec *> (headers + count)
         memset(headers, 0, count * sizeof(mmsghdr))
         for i in range(count):
             packet = packets[i]
             vectors[i].iov_base, vectors[i].iov_len = PyBytes_AS_STRING(packet), <size_t> PyBytes_GET_SIZE(packet)
             headers[i].msg_hdr.msg_iov, headers[i].msg_hdr.msg_iovlen = vectors + i, 1
-        # They live as long as somebody may ask us to send them.
+        # keeps the buffers alive
         self._packets = packets
 
     cpdef Py_ssize_t send(self, int fd):
-        """Send what was loaded; how many of the packets went out before there was one that did not."""
         cdef Py_ssize_t count = len(self._packets)
         cdef Py_ssize_t sent = 0
         cdef int now
-        cdef mmsghdr *headers = <mmsghdr *> PyByteArray_AS_STRING(self._room)
-        # The kernel takes 1,024 at a time.
+        cdef mmsghdr *headers = <mmsghdr *> PyByteArray_AS_STRING(self._buffer)
+        # the kernel takes 1,024 at a time
         while sent < count:
             now = sendmmsg(fd, headers + sent, <unsigned int> (count - sent), MSG_DONTWAIT | MSG_NOSIGNAL)
             if now <= 0:
@@ -136,15 +131,15 @@ cdef class Sender:
 
 
 cdef class PacketReceiver:
-    """Packets from clients: see packets.py."""
+    """Receives packets from clients."""
 
     def __init__(self, Py_ssize_t largest):
-        self._room = bytearray(largest + 1)
-        self.view = memoryview(self._room)
+        self._buffer = bytearray(largest + 1)
+        self.view = memoryview(self._buffer)
 
     cpdef Py_ssize_t receive(self, int fd, long long number) except -1:
         cdef ssize_t size = c_recv(
-            fd, PyByteArray_AS_STRING(self._room), <size_t> PyByteArray_GET_SIZE(self._room), MSG_DONTWAIT
+            fd, PyByteArray_AS_STRING(self._buffer), <size_t> PyByteArray_GET_SIZE(self._buffer), MSG_DONTWAIT
         )
         if size < 0:
             raise OSError(errno, os.strerror(errno))

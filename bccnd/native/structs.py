@@ -1,11 +1,11 @@
-"""What the kernel wants to be told of packets, as ctypes has it: for the leaves that are not written in C terms."""
+"""C structures of recvmmsg(2) and sendmmsg(2), for the plain twins."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Final
 
-#: room for what the kernel says of a datagram: a header (16 bytes on 64 bit) and struct timespec
+#: bytes for control data: a header (16 bytes on 64 bit) and struct timespec
 CONTROL: Final = 64
 
 libc = ctypes.CDLL(None, use_errno=True)

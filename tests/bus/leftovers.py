@@ -19,7 +19,7 @@ def every_charge_is_what_is_kept(hub: Hub) -> None:
         assert account.subscriptions == sum(one.subscriptions for one in own)
         assert client.subscriptions == sum(hub.routes.patterns(client.fd).values())
         queue = client.queue
-        frames_in = [entry for entry in [*queue._line, *(row[2] for row in queue._heap)] if isinstance(entry, bytes)]
+        frames_in = [entry for entry in [*queue._entries, *(row[2] for row in queue._heap)] if isinstance(entry, bytes)]
         assert queue.bytes == sum(map(len, frames_in))
         assert queue.messages == sum(frame.startswith(b"MSG ") for frame in frames_in)
     assert hub.bus.queue_bytes == sum(client.queue.bytes for client in here)
@@ -29,12 +29,12 @@ def every_charge_is_what_is_kept(hub: Hub) -> None:
 
 def nothing_is_left(hub: Hub) -> None:
     assert hub.routes.subscriptions == len(hub.routes) == 0
-    assert not any((hub.routes._by_prefix, hub.routes._meta, hub.routes._held, hub.routes._identities))
+    assert not any((hub.routes._by_prefix, hub.routes._meta, hub.routes._patterns, hub.routes._identities))
     for tree in (*hub.routes._plain.values(), hub.routes._bus, hub.routes._secret, hub.routes._tap):
         assert not tree._trees
     assert hub.bus.queue_bytes == 0
     assert hub.bus.backpressure._blocked == {}
     assert hub.bus.queues.waiting == hub.bus.queues.blockers == hub.bus.queues.batched == set()
-    hub.bus.quota._forget_who_left(float("inf"))
+    hub.bus.quota._remove_idle(float("inf"))
     assert len(hub.bus.quota) == 0
-    assert hub.egress._speakers == {}
+    assert hub.egress._counters == {}

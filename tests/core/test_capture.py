@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import capture
-from bccnd.core.capture import Datagram, Packet, Reader, Tally, unwrap
+from bccnd.core.capture import CaptureCounts, Datagram, Packet, Reader, unwrap
 from bccnd.errors import JournalError
 from tests.core import captures
 from tests.core.captures import MICRO, NANO, Frame, block, ether, ipv4, ipv6, null, pcap, pcapng, sll, sll2, udp
@@ -22,8 +22,8 @@ T = 1_700_000_000_123_456_000
 BODY = b"BCCN1[9]a:1:c|xyz"
 
 
-def read(data: bytes, piece: int = 0) -> tuple[list[Packet], Tally]:
-    tally = Tally()
+def read(data: bytes, piece: int = 0) -> tuple[list[Packet], CaptureCounts]:
+    tally = CaptureCounts()
     reader = Reader("x.pcap", tally)
     found: list[Packet] = []
     for at in range(0, len(data), piece or max(1, len(data))):
@@ -32,12 +32,12 @@ def read(data: bytes, piece: int = 0) -> tuple[list[Packet], Tally]:
     return found, tally
 
 
-def datagrams(data: bytes, piece: int = 0) -> tuple[list[Datagram], Tally]:
+def datagrams(data: bytes, piece: int = 0) -> tuple[list[Datagram], CaptureCounts]:
     packets, tally = read(data, piece)
     return [one for one in (unwrap(packet, PORT, tally) for packet in packets) if one is not None], tally
 
 
-def counts(tally: Tally) -> dict[str, int]:
+def counts(tally: CaptureCounts) -> dict[str, int]:
     return {name: value for name, value in dataclasses.asdict(tally).items() if value and name != "links"}
 
 
@@ -141,7 +141,7 @@ def test_the_last_statistics_of_each_interface_count() -> None:
     ("data", "why"),
     [
         (b"", "is empty"),
-        *((data, "is no capture") for data in (b"\xd4\xc3", b"PAR1" * 10, b"some text", pcap([])[:23])),
+        *((data, "is not a packet capture") for data in (b"\xd4\xc3", b"PAR1" * 10, b"some text", pcap([])[:23])),
         (b"\x1f\x8b\x08\0\0\0", "is compressed"),
         (struct.pack("<IHHiIII", MICRO, 3, 4, 0, 0, 0, 1), "version 3"),
         (block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 2, 0, -1)), "version 2"),
@@ -244,14 +244,14 @@ WRAPPED: dict[str, tuple[int, bytes, str]] = {
 @pytest.mark.parametrize("name", WRAPPED)
 def test_a_datagram_is_found_however_it_is_wrapped_and_never_if_it_was_cut_off(name: str) -> None:
     link, data, peer = WRAPPED[name]
-    tally = Tally()
+    tally = CaptureCounts()
     body = b"" if name == "no payload" else BODY
     assert unwrap(Packet(T, link, data, len(data)), PORT, tally) == Datagram(T, peer, body)
     assert counts(tally) == {"packets": 1, "datagrams": 1}
     whole = len(data) - 20 if "padded" in name else len(data)
-    found = [unwrap(Packet(T, link, data[:end], len(data)), PORT, Tally()) for end in range(whole)]
+    found = [unwrap(Packet(T, link, data[:end], len(data)), PORT, CaptureCounts()) for end in range(whole)]
     assert found == [None] * whole
-    tally = Tally()
+    tally = CaptureCounts()
     unwrap(Packet(T, link, data[: whole - 1], len(data)), PORT, tally)
     assert counts(tally) == {"packets": 1, "truncated": 1}
 
@@ -286,14 +286,14 @@ LEFT_OUT: dict[str, tuple[int, bytes, str]] = {
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_what_is_no_whole_datagram_for_us_is_counted_by_its_reason(name: str) -> None:
     link, data, why = LEFT_OUT[name]
-    tally = Tally()
+    tally = CaptureCounts()
     assert unwrap(Packet(T, link, data, len(data)), PORT, tally) is None
     assert counts(tally) == {"packets": 1, why: 1}
     assert tally.links == ({127} if why == "unknown_link" else set())
 
 
 def test_unknown_links_are_remembered_up_to_a_number() -> None:
-    tally = Tally()
+    tally = CaptureCounts()
     for link in range(1000, 2000):
         unwrap(Packet(T, link, b"", 0), PORT, tally)
     assert (tally.unknown_link, len(tally.links)) == (1000, 8)
@@ -303,7 +303,7 @@ def test_unknown_links_are_remembered_up_to_a_number() -> None:
 def test_no_bytes_raise(name: str, noise: bytes, at: int) -> None:
     link, data, _ = WRAPPED[name]
     broken = data[:at] + noise + data[at + len(noise) :]
-    tally = Tally()
+    tally = CaptureCounts()
     found = unwrap(Packet(T, link, broken, len(broken)), PORT, tally)
     assert tally.packets == 1
     assert (found is not None) == (tally.datagrams == 1)

@@ -67,7 +67,7 @@ EACH: Final = [
 
 def test_every_record_is_read_as_it_was_written() -> None:
     data = HEAD + b"".join(written for written, _ in EACH)
-    assert client_records.read(data) == client_records.Tape(
+    assert client_records.read(data) == client_records.ClientImage(
         {"version": 1, "program": "somebody", "started": 12, "slot": 3}, [one for _, one in EACH], len(data), []
     )
     assert client_records.read_counts(EACH[-1][1]) == {"published": 3, "lost": 4}
@@ -109,14 +109,14 @@ def test_torn_anywhere_it_says_all_that_was_written_whole() -> None:
         assert found.size == (ends[whole - 1] if whole else 0)
         assert found.records == [one for _, one in short[: max(0, whole - 1)]]
         assert bool(found.head) == bool(whole)
-        assert found.strange == []
+        assert found.unknown == []
 
 
 def test_a_second_head_ends_the_log_before_it() -> None:
     whole = HEAD + EACH[0][0]
     for image in (HEAD, HEAD + EACH[1][0], HEAD[:-1], client_records.record(client_records.HEAD, b"nonsense")):
         found = client_records.read(whole + image)
-        assert (found.records, found.size, found.strange) == ([EACH[0][1]], len(whole), [])
+        assert (found.records, found.size, found.unknown) == ([EACH[0][1]], len(whole), [])
 
 
 def test_what_is_not_known_is_left_out_and_named() -> None:
@@ -130,7 +130,7 @@ def test_what_is_not_known_is_left_out_and_named() -> None:
     found = client_records.read(data + EACH[1][0])
     assert found.records == [EACH[0][1], EACH[1][1]]
     assert found.size == len(data + EACH[1][0])
-    assert [one.rpartition(" ")[2] for one in found.strange] == ["12", "0", "255"]
+    assert [one.rpartition(" ")[2] for one in found.unknown] == ["12", "0", "255"]
 
 
 def test_without_a_head_of_this_version_nothing_is_read() -> None:
@@ -147,7 +147,7 @@ def test_without_a_head_of_this_version_nothing_is_read() -> None:
     for data, named in heads:
         found = client_records.read(data + EACH[0][0])
         assert (found.head, found.records, found.size) == ({}, [], 0)
-        [strange] = found.strange
+        [strange] = found.unknown
         assert strange.endswith(named)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.core import fanout_groups, frames
-from bccnd.core.fanout_groups import CACHE, LENGTH, TOGETHER, FanoutGroups, portions
+from bccnd.core.fanout_groups import CACHE, LENGTH, MERGE_AFTER, FanoutGroups, portions
 from bccnd.core.frames import MAX_BATCH
 from tests.core.material import examples
 
@@ -46,7 +46,7 @@ class Naive:
 
 @given(
     st.lists(st.one_of(SAME, SAME, EQUAL, NEW, st.none(), st.none()), max_size=80),
-    st.sampled_from([1, 2, 3, 4, TOGETHER]),
+    st.sampled_from([1, 2, 3, 4, MERGE_AFTER]),
     st.sampled_from([0, 5, 20, CACHE]),
 )
 @examples(600)
@@ -54,7 +54,7 @@ def test_every_receiver_gets_its_messages_in_order(history: list[Receivers | Non
     """None in the history is to take all."""
     both, naive = FanoutGroups(), Naive()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fanout_groups, "TOGETHER", together)
+        patch.setattr(fanout_groups, "MERGE_AFTER", together)
         patch.setattr(fanout_groups, "CACHE", cache)
         for number, receivers in enumerate([*history, None]):
             if receivers is None:
@@ -106,8 +106,8 @@ def test_after_a_while_receivers_that_were_parted_are_together_again(idle: bool)
     both.put(pair, b"a")
     both.put((1,), b"b")
     assert len(both.take()) == 2
-    for number in range(TOGETHER + 1):
-        if not idle or number == TOGETHER:
+    for number in range(MERGE_AFTER + 1):
+        if not idle or number == MERGE_AFTER:
             both.put(pair, b"%d" % number)
         together += len(both.take()) == 1
     assert 1 <= together <= 10
@@ -153,7 +153,7 @@ def test_what_is_remembered_is_bounded_where_nobody_comes_twice() -> None:
     assert max(places[forgotten:]) > most // 4
     both.take()
     del receivers
-    for _ in range(TOGETHER):
+    for _ in range(MERGE_AFTER):
         both.take()
     assert not any(is_held(made))
 

@@ -162,7 +162,7 @@ class RoutesMachine(RuleBasedStateMachine):
         assert sorted(route.plain) == sorted(expected - self.meta)
         assert sorted(route.meta) == sorted(expected & self.meta)
         assert route.frame_head == b"MSG " + chan + b"\0"
-        assert route.nobody == nobody
+        assert route.unaddressed == nobody
         assert route.special == bool(nobody or expected & self.meta or groups or route.heartbeat)
         assert set(route.groups) == groups
         assert len(route.groups) == len(groups)
@@ -232,7 +232,7 @@ class RoutesMachine(RuleBasedStateMachine):
         assert not self.routes._texts
         assert self.routes.taps == ()
         assert not self.routes._by_prefix
-        assert not self.routes._held
+        assert not self.routes._patterns
         assert not self.routes._dialects
         assert not self.routes._meta
         assert (self.routes.subscriptions, len(self.routes)) == (0, 0)
@@ -277,8 +277,8 @@ def test_taps_and_secret_patterns_change_no_cached_route() -> None:
 
 def test_a_pattern_takes_no_directed_message() -> None:
     routes = routes_of("path", b"!h/p/7", b"!", b"!*")
-    assert routes.find(b"!h/p/7").nobody
-    assert routes.find(b"!other").nobody
+    assert routes.find(b"!h/p/7").unaddressed
+    assert routes.find(b"!other").unaddressed
     for key in (b"!h p", b"!", b"!h/p/0", b"!h:p"):
         assert routes_of("path", b"", key, b"*").local(key) == ()
 

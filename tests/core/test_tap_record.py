@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bccnd.core.bccn1 import MAX_SEQ
-from bccnd.core.tap_record import Observation, _by_the_letter, observe, seq_key, seq_of, split_peer
+from bccnd.core.tap_record import Observation, _parse, observe, seq_key, seq_of, split_peer
 
 
 def test_a_good_datagram_is_taken_apart() -> None:
@@ -64,11 +64,11 @@ _PIECES = st.sampled_from([*_WORDS.split(), b"\xff", b" ", b"\n"])
 @given(st.lists(_PIECES, max_size=12).map(b"".join), st.booleans())
 @example(b"BCCN1[0]x/y:7:a/b|payload", True)
 @example(b"BCCN1[0:a=b]?:7:!a/1|", True)
-def test_what_is_read_at_a_glance_is_what_is_read_by_the_letter(raw: bytes, mended: bool) -> None:
+def test_the_short_cut_gives_what_parsing_gives(raw: bytes, mended: bool) -> None:
     head, bracket, body = raw.partition(b"]")
     if mended and bracket:  # with the length that is true, the rest is looked at
         raw = b"BCCN1[%d%b]%b" % (len(body), b":a=b" if b"=" in head else b"", body)
-    assert observe("accepted", "lan", 1, 5000, "h:1", raw) == _by_the_letter("accepted", "lan", 1, 5000, "h", 1, raw)
+    assert observe("accepted", "lan", 1, 5000, "h:1", raw) == _parse("accepted", "lan", 1, 5000, "h", 1, raw)
 
 
 @given(
@@ -77,4 +77,4 @@ def test_what_is_read_at_a_glance_is_what_is_read_by_the_letter(raw: bytes, mend
 def test_and_so_is_every_name_and_number(src: bytes, seq: int, chan: bytes, payload: bytes) -> None:
     body = b"%b:%d:%b|%b" % (src, seq, chan, payload)
     raw = b"BCCN1[%d:crc32=00]%b" % (len(body), body)
-    assert observe("accepted", "lan", 1, 5000, "h:1", raw) == _by_the_letter("accepted", "lan", 1, 5000, "h", 1, raw)
+    assert observe("accepted", "lan", 1, 5000, "h:1", raw) == _parse("accepted", "lan", 1, 5000, "h", 1, raw)

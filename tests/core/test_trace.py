@@ -78,7 +78,7 @@ WHERE: list[tuple[str, IntegrityChecker, bytes, str, str, str]] = [
     ("a star in src", OPEN, datagram(src=b"a*"), "bad_src", "body", "src must be"),
     ("no seq", OPEN, datagram(seq=b""), "bad_seq", "body", "digits"),
     ("a blank in the channel", OPEN, datagram(chan=b"c 1"), "bad_channel", "body", "chan must be"),
-    ("a key of the bus", OPEN, datagram(chan=b"!/tap/accepted"), "bad_target", "body", "begins with neither"),
+    ("a key of the bus", OPEN, datagram(chan=b"!/tap/accepted"), "bad_target", "body", "must not begin with"),
     ("of ours", OPEN, datagram(src=OWN), "looped", "dedup", "program of this host"),
     ("a copy", OPEN, datagram(src=b"old", seq=7), "duplicate", "dedup", "the last seq was 7, in epoch 1"),
     ("a copy of nobody", OPEN, datagram(src=b"?", seq=7), "duplicate", "dedup", "duplicate"),

@@ -43,7 +43,7 @@ class Case:
 
     def records(self) -> list[Record]:
         found = client_records.read(File(os.dup(self.file.fd)).read())
-        assert found.strange == []
+        assert found.unknown == []
         return found.records
 
 

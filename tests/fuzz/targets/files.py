@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow.fs as pafs
 
-from bccnd.core.capture import Datagram, Reader, Tally, unwrap
+from bccnd.core.capture import CaptureCounts, Datagram, Reader, unwrap
 from bccnd.core.tap_record import observe
 from bccnd.errors import JournalError
 from bccnd.recorder import logfile
@@ -32,8 +32,8 @@ def _folder() -> Path:
     return folder
 
 
-def _captured(data: bytes, cuts: list[int]) -> tuple[list[Datagram], Tally, str]:
-    tally = Tally()
+def _captured(data: bytes, cuts: list[int]) -> tuple[list[Datagram], CaptureCounts, str]:
+    tally = CaptureCounts()
     reader = Reader("it", tally)
     found: list[Datagram] = []
     try:
