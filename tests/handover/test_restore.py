@@ -378,7 +378,7 @@ def test_a_ledger_that_is_not_understood_is_dropped_and_clients_stay(site: Site,
         leave(site, "ledger", b"bccnled1")
     site.start()
     assert len(site.handover.dropped) == 1
-    assert "ledger" in site.handover.dropped[0]
+    assert "input being processed" in site.handover.dropped[0]
     assert len(site.store.kept["ledger"]) == 1
     for _ in range(2):
         one.publish(b"a", b"more")
@@ -393,7 +393,7 @@ def test_whom_the_store_does_not_take_is_served_and_counted(site: Site, caplog: 
     site.store.full = True
     unkept = [site.connect(b"a") for _ in range(3)]
     assert site.handover.unkept == 3
-    assert sum("outlive" in message for message in caplog.messages) == 1
+    assert sum("survive a restart" in message for message in caplog.messages) == 1
     sleeper = slow(site, b"a")
     payloads = [b"%d" % number * 100 for number in range(30)]
     kept.publish(b"a", *payloads)
@@ -437,7 +437,7 @@ def test_so_is_one_for_whom_there_is_no_memory_any_more(site: Site, caplog: pyte
         third = site.connect(b"b")
         assert third.client.state_log.slot == 0
     assert messages(one.all(), b"a") == messages(other.all(), b"a") == payloads
-    assert sum("outlive" in message for message in caplog.messages) == 1
+    assert sum("survive a restart" in message for message in caplog.messages) == 1
     site.die()
     assert one.ended()
     assert {client.number for client in site.bus.clients.values()} == {other.client.number, third.client.number}
@@ -649,8 +649,9 @@ SCENARIOS: Final = {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_wherever_a_daemon_is_killed_everybody_gets_everything_once(name: str) -> None:
     chance, count = random.Random(0), Trap()
-    _, expected = play(SCENARIOS[name], count)
-    assert expected == play(SCENARIOS[name], Trap())[1], "it is not the same each time"
+    # The first run does more: it loads modules and logs what is logged once.
+    _, expected = play(SCENARIOS[name], Trap())
+    assert expected == play(SCENARIOS[name], count)[1], "it is not the same each time"
     lines = range(1, count.lines + 1)
     for at in lines if not POINTS else sorted(chance.sample(lines, min(POINTS, len(lines)))):
         second = chance.choice([0, 0, chance.randint(1, 1500)])
@@ -843,7 +844,7 @@ def test_what_then_meets_a_bug_is_given_up_at_once(
 
     monkeypatch.setattr(Bus, "_publish", buggy)
     site.die()
-    assert "over a bug" in site.handover.dropped[0]
+    assert "because of a bug" in site.handover.dropped[0]
     assert layout.unfinished(site.handover.inflight.memory) is None
     assert other.all() == one.all() == [b"MSG a\0behind"]
 
