@@ -11,7 +11,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -307,45 +307,40 @@ def _print_once(collector: Collector, interval: float, as_object: bool) -> None:
 
 
 def _show(collector: Collector, interval: float) -> None:
+    """Show new figures after each interval, until a key ends the command."""
     from rich.console import Console, Group
 
     console = Console(markup=False, highlight=False, emoji=False)
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGHUP, _interrupt)
-    with contextlib.suppress(KeyboardInterrupt), _open_keyboard() as keyboard, console.screen() as screen:
-
-        def show(shown: Figures, note: str) -> None:
-            width, height = console.size
-            screen.update(Group(*draw(shown, width, height, time.time(), note, collector.deaf)))
-
-        _refresh(collector, interval, keyboard, show)
-
-
-def _refresh(collector: Collector, interval: float, keyboard: int | None, show: Callable[[Figures, str], None]) -> None:
-    """Show new figures after each interval, until a key ends the command."""
     before: Snapshot | None = None
     shown: Figures | None = None
     away = note = ""
     ended = False
-    while not ended:
-        until = time.monotonic() + interval
-        clock = time.strftime("%H:%M:%S")
-        try:
-            after = collector.fetch()
-            if away:
-                note, away = f"the daemon was away, and is back since {clock}", ""
-            if model.restarted(before, after):
-                note = f"the daemon was restarted; back since {clock}"
-            shown = model.figures(before, after, *collector.take_traffic())
-            before = after
-            show(shown, note)
-            ended = collector.count_until(until, keyboard)
-        except BusError as error:
-            collector.close()
-            away = away or clock
-            if shown is not None:
-                show(shown, f"AWAY since {away}: {error.detail}")
-            ended = collector.count_until(until, keyboard)
+
+    def render(figures: Figures, note: str) -> Group:
+        return Group(*draw(figures, *console.size, time.time(), note, collector.deaf))
+
+    with contextlib.suppress(KeyboardInterrupt), _open_keyboard() as keyboard, console.screen() as screen:
+        while not ended:
+            until = time.monotonic() + interval
+            clock = time.strftime("%H:%M:%S")
+            try:
+                after = collector.fetch()
+                if away:
+                    note, away = f"the daemon was away, and is back since {clock}", ""
+                if model.restarted(before, after):
+                    note = f"the daemon was restarted; back since {clock}"
+                shown = model.figures(before, after, *collector.take_traffic())
+                before = after
+                screen.update(render(shown, note))
+                ended = collector.count_until(until, keyboard)
+            except BusError as error:
+                collector.close()
+                away = away or clock
+                if shown is not None:
+                    screen.update(render(shown, f"AWAY since {away}: {error.detail}"))
+                ended = collector.count_until(until, keyboard)
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:

@@ -111,7 +111,7 @@ class Line:
 
     # -- out
 
-    def tell(self, report: bytes) -> None:
+    def send_report(self, report: bytes) -> None:
         """Send the daemon a report, in place of an earlier one that it has not taken."""
         if self.up:
             self._session.report = report

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
+from contextlib import closing
 
 from bccnd.gateways.base import format_address, log_drops
 from bccnd.gateways.status import Status
 from tests.gateways.logs import Events
 
 
-@pytest.fixture
-def events() -> Iterator[Events]:
-    found = Events()
-    yield found
-    found.close()
-
-
-def test_a_drop_is_logged_when_its_count_has_grown(events: Events) -> None:
+def test_a_drop_is_logged_when_its_count_has_grown() -> None:
     status = Status("broker")
-    log_drops(status, ("late",))
-    status.drop("filtered", 5210)
-    log_drops(status, ("late",))
-    assert events.records == []
-    status.drop("late", 3)
-    for _ in range(2):
+    with closing(Events()) as events:
         log_drops(status, ("late",))
+        status.drop("filtered", 5210)
+        log_drops(status, ("late",))
+        assert events.records == []
+        status.drop("late", 3)
+        for _ in range(2):
+            log_drops(status, ("late",))
     ((event, _, more),) = events.records
     assert (event, more["gateway"], more["reason"], more["count"]) == ("gateway_dropped", "broker", "late", 3)
 

@@ -67,13 +67,13 @@ def test_each_daemon_is_sent_what_is_held_and_then_what_waits(bare: Bare) -> Non
         assert line.send(b"MSG x\0early", 1.0)
         line.start()
         await until(lambda: line.up)
-        line.tell(report(b"one"))
+        line.send_report(report(b"one"))
         bare.heard(report(b"one"))
         bare.send(batch(b"1", b"2"), frames.gap(3), batch(b"4")[12:])
         await until(lambda: len(calls.frames) >= 4 and calls.empty)
         await asyncio.to_thread(bare.stop)
         await until(lambda: not line.up)
-        line.tell(report(b"nobody's"))
+        line.send_report(report(b"nobody's"))
         for number in range(4):
             assert line.send(b"MSG x\0%d" % number, float(number))
         assert line.forget(2.0) == 2

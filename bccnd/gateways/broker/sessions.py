@@ -104,9 +104,9 @@ class Sessions:
         for name, seen, topics in sorted(records, key=lambda one: now if one.seen is None else one.seen):
             for _ in topics[self._max_subscriptions :]:
                 self._drop("too_many_subscriptions")
-            kept = dict.fromkeys(topics[: self._max_subscriptions])
-            self._absent[name] = now if seen is None else min(seen, now), kept
-            if seen is None or len(kept) < len(topics):
+            allowed = dict.fromkeys(topics[: self._max_subscriptions])
+            self._absent[name] = now if seen is None else min(seen, now), allowed
+            if seen is None or len(allowed) < len(topics):
                 self._change(name)
         while len(self._absent) > self._max_ids:
             self._forget("id_evicted")

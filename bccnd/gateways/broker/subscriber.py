@@ -40,12 +40,12 @@ class CountingSocket(socket.socket):
 
 
 class Subscriber(asyncio.BufferedProtocol):
-    """``name`` is the id, empty until it came; ``heard`` is when bytes last came; ``limit`` bytes may wait."""
+    """``name`` is the id, empty until it came; ``limit`` bytes may wait."""
 
     def __init__(self, sock: CountingSocket, address: str, server: SubscriberServer, limit: int) -> None:
         self.peer = Peer(address, since=time.time())
         self.name = b""
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
         self.ended = False
         self._sock = sock
         self._server = server
@@ -57,7 +57,7 @@ class Subscriber(asyncio.BufferedProtocol):
         self._pending: list[bytes] = []
         self._room, self._given, self._full = 0, 0, False
         #: bytes accepted when that was last checked, since when there were no more, and whether messages were dropped
-        self._progress, self._since, self._overflown = 0, self.heard, False
+        self._progress, self._since, self._overflown = 0, self.last_received, False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -83,9 +83,9 @@ class Subscriber(asyncio.BufferedProtocol):
         return _BUFFER
 
     def buffer_updated(self, count: int) -> None:
-        self.heard = time.monotonic()
-        if self.heard - self._second >= 1.0:
-            self._second, self._requests = self.heard, 0
+        self.last_received = time.monotonic()
+        if self.last_received - self._second >= 1.0:
+            self._second, self._requests = self.last_received, 0
         data, at = self._rest + _BUFFER[:count], 0
         if not self.name and len(data) >= HELLO:
             at = HELLO
@@ -101,7 +101,7 @@ class Subscriber(asyncio.BufferedProtocol):
         self._rest = data[at:]
         if self._requests >= MAX_REQUESTS:
             self._transport.pause_reading()
-            delay = self._second + 1.0 - self.heard
+            delay = self._second + 1.0 - self.last_received
             asyncio.get_running_loop().call_later(delay, self._transport.resume_reading)
 
     # -- messages

@@ -173,7 +173,7 @@ class SubscriberServer:
         """End connections without an id, stuck and idle ones; forget ids that have been absent for too long."""
         settings = self._settings
         for subscriber in list(self.subscribers):
-            quiet = now - subscriber.heard
+            quiet = now - subscriber.last_received
             if not subscriber.name:
                 if quiet >= settings.hello:
                     subscriber.end("no_id")

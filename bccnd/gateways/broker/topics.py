@@ -20,7 +20,7 @@ _ESCAPES: Final = [bytes([byte]) if byte in _UNESCAPED else b"%%%02X" % byte for
 _ESCAPED: Final = re.compile(rb"%([0-9A-F]{2})")
 #: matches every channel
 EVERYTHING: Final = b"*"
-#: patterns held on the bus before everything is subscribed to: a quarter of bus.max_subscriptions
+#: patterns subscribed to on the bus before everything is subscribed to: a quarter of bus.max_subscriptions
 MAX_PATTERNS: Final = 1024
 
 #: whether to subscribe (else to unsubscribe), and the pattern
@@ -58,7 +58,7 @@ class MergedSubscriptions:
     def __init__(self, limit: int = MAX_PATTERNS) -> None:
         self._limit = limit
         self._uses: Counter[bytes] = Counter()
-        self._held: set[bytes] = set()
+        self._subscribed: set[bytes] = set()
         self._everything = False
 
     def change(self, topics: Iterable[bytes], *, wanted: bool) -> list[Change]:
@@ -70,5 +70,5 @@ class MergedSubscriptions:
                 del uses[pattern]
         limit = self._limit // 2 if self._everything else self._limit
         self._everything = len(uses) > limit
-        before, self._held = self._held, {EVERYTHING} if self._everything else set(uses)
-        return [(True, one) for one in self._held - before] + [(False, one) for one in before - self._held]
+        before, self._subscribed = self._subscribed, {EVERYTHING} if self._everything else set(uses)
+        return [(True, one) for one in self._subscribed - before] + [(False, one) for one in before - self._subscribed]

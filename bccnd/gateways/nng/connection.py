@@ -1,4 +1,4 @@
-"""One connection of SP, protocol BUS: greeting, frames and a bounded send queue, on a socket of its own.
+"""A connection of the SP protocol BUS: greeting, frames and a bounded send queue.
 
 Each end first sends `_GREETING`; then each message follows its length in eight bytes, on Unix sockets behind a byte 1.
 Invariant: each message that `put` gets is counted once: as sent when the kernel has its last byte, or as dropped.
@@ -23,7 +23,7 @@ from bccnd.gateways.status import Peer, Status
 _GREETING, _GREETING_TIMEOUT = b"\0SP\0\0\x70\0\0", 5.0
 #: bytes of the largest message that is read: what is a little larger than a datagram costs only itself
 _MAX_MESSAGE: Final = 1 << 17
-#: bytes read at once, gathered for one write, waiting for one peer, and kept unread by the kernel at most
+#: the most bytes read at once, gathered for one write, queued for one peer, and unread in the kernel
 _READ, _WRITE, _MAX_QUEUED, _MAX_UNREAD = 1 << 16, 1 << 15, 16 << 20, 8 << 20
 _LENGTH: Final = struct.Struct(">Q")
 _ACKED: Final = 120  # offset of tcpi_bytes_acked in struct tcp_info
@@ -214,7 +214,7 @@ class Connection:
     def delay(self) -> tuple[float, float]:
         """Return the seconds for which something has waited here, and at least in the kernel for the peer."""
         moment, acked, unacked = now(), 0, 0
-        if not self._prefix and not self.ended.done():  # of Unix sockets the kernel does not tell
+        if not self._prefix and not self.ended.done():  # the kernel does not know of Unix sockets
             info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ACKED + 8)
             (acked,), unacked = struct.unpack_from("Q", info, _ACKED), self._in_kernel(termios.TIOCOUTQ)
         if not unacked or acked >= self._mark:
@@ -233,7 +233,7 @@ class Connection:
             self.close("untrusted" if known else "malformed", getattr(error, "verify_message", reason))
         elif self.accepted and not self.open:
             self.close("malformed" if self._rest else "no_id")
-        elif self._tls and self._step == self._read_greeting:  # so ends what does not accept our certificate
+        elif self._tls and self._step == self._read_greeting:  # the peer does not accept our certificate
             self.close("untrusted", "it has closed the connection after the handshake")
         else:
             self.close()

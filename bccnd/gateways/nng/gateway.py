@@ -22,7 +22,7 @@ from bccnd.gateways.nng.tls import Contexts
 from bccnd.gateways.reasons import REASONS
 from bccnd.gateways.status import Status
 
-#: messages that may wait for the daemon, and those that it may keep for us
+#: messages that may wait for the daemon, and those that it may queue for this gateway
 _ROOM, _BUS_ROOM = 8192, 65_536
 #: seconds between checks of the links, and until a refused request is repeated
 _CHECK, _AGAIN = 0.25, 5.0
@@ -34,8 +34,8 @@ _SAFE: Final = ("tcp://127.", "tcp://[::1]:", "tcp://localhost:", "tls", "ipc", 
 
 
 class NngGateway:
-    """``bus`` is where the daemon listens; names of files count from ``folder``; nothing is passed on that may be older
-    than ``horizon`` seconds. Raises StartError for certificates that cannot be used."""
+    """``bus`` is the daemon's socket; ``folder`` is that of relative file names; messages that may be older than
+    ``horizon`` seconds are dropped. Raises StartError for certificates that cannot be used."""
 
     def __init__(self, settings: NngSettings, bus: str, *, folder: str, horizon: float) -> None:
         self._settings, self._bus, self._horizon = settings, bus, horizon
@@ -191,7 +191,7 @@ class NngGateway:
         if moment - self._reported >= base.REPORT - _CHECK / 2:
             self._reported = moment
             self.status.peers = [link.report for link in self._links.values()]
-            self._line.tell(frames.control(frames.GATEWAY, self.status.report()))
+            self._line.send_report(frames.control(frames.GATEWAY, self.status.report()))
             base.log_drops(self.status, _LOGGED)
             if self._refused_at and moment - self._refused_at > _AGAIN:
                 self._line.again()
