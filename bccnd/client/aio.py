@@ -12,7 +12,7 @@ from bccnd.client.calls import Calls, PatternMessages
 from bccnd.client.events import MAX_EVENTS, Event, EventQueue, raise_refused
 from bccnd.client.message import Message, to_bytes
 from bccnd.client.session import OPTIONAL, PATIENCE, Outgoing, Session
-from bccnd.client.transport import TURN, Transport, unreachable, usual_path
+from bccnd.client.transport import TURN, Transport, usual_path
 from bccnd.core import frames
 
 __all__ = ["AsyncConnection", "AsyncSubscription", "connect"]
@@ -92,15 +92,9 @@ class connect(_Awaited["AsyncConnection"]):  # noqa: N801 - called as a function
     async def _run(self) -> AsyncConnection:
         bus = AsyncConnection(self._session)
         deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                bus._open()
-            except OSError as error:
-                if not isinstance(error, BlockingIOError) or time.monotonic() > deadline:
-                    raise unreachable(bus.path, error) from error
-                await asyncio.sleep(0.01)  # the backlog of the listener is full
-            else:
-                return bus
+        while not bus._open(deadline):
+            await asyncio.sleep(0.01)
+        return bus
 
     def close(self) -> None:
         """Do not connect."""

@@ -12,7 +12,7 @@ from bccnd.client.events import Event, EventQueue, Gap, Reconnected, Refusal, ra
 from bccnd.client.message import Data, Message, publication, to_bytes
 from bccnd.client.pollable import PollableDescriptor
 from bccnd.client.session import OPTIONAL, PATIENCE, Session
-from bccnd.client.transport import SessionSocket, unreachable, usual_path
+from bccnd.client.transport import SessionSocket, usual_path
 from bccnd.core import frames
 
 __all__ = ["PATIENCE", "Connection", "Event", "Gap", "Reconnected", "Refusal", "Subscription", "connect"]
@@ -113,13 +113,8 @@ class Connection(Client):
         super().__init__(session, SessionSocket(session))
         self._pollable: PollableDescriptor | None = None
         deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                return self._open()
-            except OSError as error:
-                if not isinstance(error, BlockingIOError) or time.monotonic() > deadline:
-                    raise unreachable(path, error) from error
-            time.sleep(0.01)  # the backlog of the listener is full
+        while not self._open(deadline):
+            time.sleep(0.01)
 
     def subscribe(self, *patterns: str) -> Subscription:
         """Ask for the messages whose channel matches one of the patterns; the same one may be asked for several times.

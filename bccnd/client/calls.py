@@ -11,7 +11,7 @@ from typing import Any, Final
 from bccnd.client.events import Callback, EventQueue, Refusal
 from bccnd.client.message import Data, directed, publication, to_bytes
 from bccnd.client.session import PATIENCE, Outgoing, Request, Session
-from bccnd.client.transport import SessionSocket
+from bccnd.client.transport import SessionSocket, unreachable
 from bccnd.core import frames
 from bccnd.errors import BusError, ConnectionLost
 
@@ -32,15 +32,21 @@ class Client:
         self._router = session.router
         self._socket = socket
 
-    def _open(self) -> None:
-        """Connect. Raises OSError, ConnectionLost."""
-        self._socket.connect()
+    def _open(self, deadline: float) -> bool:
+        """Connect; False where the backlog of the listener is full, before ``deadline``. Raises BusError."""
+        try:
+            self._socket.connect()
+        except OSError as error:
+            if isinstance(error, BlockingIOError) and time.monotonic() <= deadline:
+                return False
+            raise unreachable(self.path, error) from error
         self._socket.flush()
         # A client that is not served is sent the reason first, and `receive` returns that.
         if self._socket.sock is None and not self._session.events:
             why = self._session.why
             self.close()
             raise ConnectionLost("connection_lost", why)
+        return True
 
     @property
     def lost(self) -> int:

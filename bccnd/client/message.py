@@ -62,13 +62,6 @@ def directed(target: str) -> str:
     return f"!{target}"
 
 
-def mode(name: str, value: str, values: tuple[str, ...]) -> bytes:
-    """The frame that sets a mode. Raises BusError: bad_mode."""
-    if value not in values:
-        raise BusError("bad_mode", f"{value!r} is none of {', '.join(values)}")
-    return frames.request(f"{name}/{value}".encode("ascii"))
-
-
 def _read_channel(key: bytes) -> tuple[str, str, bool]:
     """A key as text, the form of messages on it, and whether they carry meta."""
     form = targets.FORM_NAMES[targets.PLAIN if key.startswith(b"!/") else targets.form_of(key)]

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import bccnd
 from tests.client.segments import Segment
-from tests.client.sessions import Bare
+from tests.client.sessions import Bare, Driven
+from tests.support import wait
 
 
 @pytest.fixture
@@ -23,6 +25,14 @@ def segment() -> Iterator[Segment]:
 def bare(tmp_path: Path) -> Iterator[Bare]:
     with Bare(str(tmp_path / "bus.sock")) as one:
         yield one
+
+
+@pytest.fixture(params=[bccnd.connect, Driven], ids=["blocking", "asyncio"])
+def bus(request: pytest.FixtureRequest, bare: Bare) -> Iterator[bccnd.Connection]:
+    """Either client, connected to the scripted daemon."""
+    with request.param(bare.address) as connection:
+        wait(lambda: bare.said, "the connection to be accepted")
+        yield connection
 
 
 @pytest.fixture

@@ -128,6 +128,7 @@ class Bare(Closing):
 
     def send(self, *packets: bytes) -> None:
         """Send to who has come last."""
+        wait(lambda: self._connections, "a client")
         for packet in packets:
             self._connections[-1].send(packet)
 

@@ -21,7 +21,8 @@ from bccnd.client.transport import dial
 from bccnd.core import frames
 from bccnd.errors import BusError
 from tests.client.segments import descriptors
-from tests.client.sessions import Bare, batch, frame
+from tests.client.sessions import Bare, batch, frame, without_syncs
+from tests.refusals import refused
 from tests.support import PATIENCE, ROOT, Hub, turning, wait
 
 Scene = Callable[[AsyncConnection], Awaitable[None]]
@@ -124,6 +125,46 @@ def test_who_publishes_without_end_lets_others_have_their_turn(hub: Hub) -> None
 
     with turning(hub.loop):
         play(hub.path, scene)
+
+
+@played
+async def test_callbacks_are_called_by_the_loop(bus: AsyncConnection, bare: Bare) -> None:
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def callback(message: Message) -> None:
+        got.put_nowait(message.payload)
+
+    await bus.listen("a", callback)
+    await bus.sync()
+    await asyncio.to_thread(bare.send, *(frame(b"a", b"%d" % number) for number in range(300)))
+    assert [await got.get() for _ in range(300)] == [b"%d" % number for number in range(300)]
+    assert await bus.unlisten("a", callback)
+
+
+@played
+async def test_tasks_iterate_over_their_subscriptions_while_others_go_on(bus: AsyncConnection, bare: Bare) -> None:
+    async def collect(subscription: bccnd.aio.AsyncSubscription) -> list[bytes]:
+        return [message.payload async for message in subscription]
+
+    some = [bus.subscribe("a"), await bus.subscribe("b"), await asyncio.create_task(bus.subscribe("b"))]
+    tasks = [asyncio.create_task(collect(one)) for one in some]
+    await bus.sync()
+    bare.send(*(frame(*one) for one in ((b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4"))))
+    assert payload(await bus.receive()) == b"4"
+    for one in some:
+        one.close()
+    assert await asyncio.gather(*tasks) == [[b"1", b"3"], [b"2"], [b"2"]]
+    await bus.sync()
+    assert without_syncs(bare.said[0])[-3:] == [b"UNSUB a", b"UNSUB b", b"UNSUB b"]
+
+
+@played
+async def test_a_connection_can_be_awaited_or_entered_and_fails_alike(bus: AsyncConnection, bare: Bare) -> None:
+    async with bccnd.aio.connect(str(bare.address)) as one:
+        assert (await one.sync(), await bus.sync()) == ([], [])
+    for attempt in (bccnd.aio.connect("/nowhere"), bccnd.aio.connect("/nowhere").__aenter__()):
+        with refused("no_daemon"):
+            await attempt
 
 
 # -- cancellation

@@ -7,12 +7,12 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bccnd.client.bus import Connection, connect
+from bccnd.client.bus import Connection
 from bccnd.client.message import Message
 from bccnd.client.session import LONGEST, SHORTEST, Event, Gap, Outgoing, Reconnected, Refusal, Request, Session
 from bccnd.client.session import PATIENCE as PATIENCE_OF_SESSION
@@ -20,7 +20,7 @@ from bccnd.client.transport import dial
 from bccnd.core import frames
 from bccnd.core.address import write_address
 from bccnd.errors import BadFrame, BusError
-from tests.client.sessions import BATCH, META, Bare, Driven, Join, batch, both, frame, impatient, without_syncs
+from tests.client.sessions import BATCH, META, Bare, Join, batch, both, frame, impatient, without_syncs
 from tests.refusals import refused
 from tests.support import PATIENCE, wait
 
@@ -359,13 +359,6 @@ def test_attempts_come_ever_more_slowly_until_one_succeeds() -> None:
 
 
 # -- either client, and a daemon that comes and goes
-
-
-@pytest.fixture(params=[connect, Driven], ids=["blocking", "asyncio"])
-def bus(request: pytest.FixtureRequest, bare: Bare) -> Iterator[Connection]:
-    """Either client, connected to the scripted daemon."""
-    with request.param(bare.address) as connection:
-        yield connection
 
 
 def restarted(bare: Bare, bus: Connection) -> None:

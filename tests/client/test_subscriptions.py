@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -14,16 +12,9 @@ import bccnd
 import bccnd.aio
 from bccnd.client.events import MAX_EVENTS
 from bccnd.core import frames
-from tests.client.sessions import Bare, Driven, batch, frame, without_syncs
+from tests.client.sessions import Bare, batch, frame, without_syncs
 from tests.refusals import refused
 from tests.support import PATIENCE
-
-
-@pytest.fixture(params=[bccnd.connect, Driven], ids=["blocking", "asyncio"])
-def bus(request: pytest.FixtureRequest, bare: Bare) -> Iterator[Any]:
-    with request.param(bare.address) as connection:
-        connection.sync()
-        yield connection
 
 
 def payloads(source: Any, count: int) -> list[bytes]:
@@ -167,67 +158,8 @@ def test_dispatch_calls_the_callbacks_of_what_has_come(bare: Bare) -> None:
             bus.dispatch(PATIENCE)
         send(bare, "door/1 6")
         assert payloads(bus, 1) == [b"6"]
+    bare.heard(b"UNSUB door/")
     assert without_syncs(bare.said[0])[1:] == [b"SUB door/", b"SUB b", b"SUB c", b"UNSUB door/"]
-
-
-# -- asyncio alone
-
-
-def play(scene: Callable[[], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await scene()
-
-    asyncio.run(whole(), debug=True)
-
-
-def test_callbacks_are_called_by_the_loop(bare: Bare) -> None:
-    async def scene() -> None:
-        async with bccnd.aio.connect(str(bare.address)) as bus:
-            got: asyncio.Queue[bytes] = asyncio.Queue()
-
-            def callback(message: bccnd.Message) -> None:
-                got.put_nowait(message.payload)
-
-            await bus.listen("a", callback)
-            await bus.sync()
-            await asyncio.to_thread(send, bare, *(f"a {number}" for number in range(300)))
-            assert [await got.get() for _ in range(300)] == [b"%d" % number for number in range(300)]
-            assert await bus.unlisten("a", callback)
-
-    play(scene)
-
-
-def test_tasks_iterate_over_their_subscriptions_while_others_go_on(bare: Bare) -> None:
-    async def collect(subscription: bccnd.aio.AsyncSubscription) -> list[bytes]:
-        return [message.payload async for message in subscription]
-
-    async def scene() -> None:
-        async with bccnd.aio.connect(str(bare.address)) as bus:
-            some = [bus.subscribe("a"), await bus.subscribe("b"), await asyncio.create_task(bus.subscribe("b"))]
-            tasks = [asyncio.create_task(collect(one)) for one in some]
-            await bus.sync()
-            send(bare, "a 1", "b 2", "a 3", "c 4")
-            assert isinstance(event := await bus.receive(), bccnd.Message)
-            assert event.payload == b"4"
-            for one in some:
-                one.close()
-            assert await asyncio.gather(*tasks) == [[b"1", b"3"], [b"2"], [b"2"]]
-            await bus.sync()
-
-    play(scene)
-    assert without_syncs(bare.said[0])[-3:] == [b"UNSUB a", b"UNSUB b", b"UNSUB b"]
-
-
-def test_a_connection_can_be_awaited_or_entered_and_fails_alike(bare: Bare) -> None:
-    async def scene() -> None:
-        async with bccnd.aio.connect(str(bare.address)) as one, await bccnd.aio.connect(str(bare.address)) as other:
-            assert (await one.sync(), await other.sync()) == ([], [])
-        for attempt in (bccnd.aio.connect("/nowhere"), bccnd.aio.connect("/nowhere").__aenter__()):
-            with refused("no_daemon"):
-                await attempt
-
-    play(scene)
 
 
 # -- what programs see
