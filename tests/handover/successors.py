@@ -33,7 +33,6 @@ from bccnd.core.integrity import IntegrityChecker
 from bccnd.core.liveness import Liveness, LivenessRules
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.routes import Routes
-from bccnd.core.tracker_log import TrackerLog
 from bccnd.core.tracker_replay import replay
 from bccnd.core.tracker_snapshot import start_log
 from bccnd.errors import BadFrame
