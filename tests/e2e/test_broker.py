@@ -316,6 +316,7 @@ def test_the_python_subscriber_prints_what_comes_and_sends_what_is_typed(broker:
         finally:
             reader.kill()
     # The broker has kept its subscription.
+    wait(lambda: broker.peers() == 0, "it to be gone")
     options = ["--id", "PYTHON", "--json", "-n", "1"]
     with subprocess.Popen([*command, *options, "-t", "30"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as again:
         wait(lambda: broker.peers() == 1, "it to be back")
