@@ -18,9 +18,9 @@ from bccnd.cli.pipeline import _summary
 from bccnd.errors import PipelineError
 from bccnd.pipeline.build import WHOLE, Outcome
 from bccnd.pipeline.stream import once
-from bccnd.recorder.retention_policy import RetentionPolicy
 from bccnd.recorder.merge import merge_step
 from bccnd.recorder.retention import retain
+from bccnd.recorder.retention_policy import RetentionPolicy
 from tests.pipeline.commands import bccn
 from tests.pipeline.journals import T, put, row
 from tests.pipeline.threedays import DAY, HOSTS, START, arrive, content, files

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from bccnd.bus.fanout import BusLimits
+from bccnd.bus.client import BusLimits
 from bccnd.client.session import Session
 from bccnd.core import frames as wire
 from bccnd.core.patterns import DIALECTS, compile_pattern, covers
@@ -197,7 +197,7 @@ def http(data: bytes) -> object:
                 answer += received
                 over = over or not received
         turn(loop, 3)
-        assert not server._visits, "a visitor who has gone is still here"
+        assert not server._connections, "a connection that has ended is still here"
         assert not answer or answer.startswith(b"HTTP/1.1 "), answer[:40]
     finally:
         bugs.close()
