@@ -111,8 +111,9 @@ COMPILED = BCCND_BUILD=compiled $(PYTEST)
 PURE = BCCND_BUILD=pure PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/pure:$(CURDIR) $(PYTEST) --import-mode=append
 
 # The tests of what setup.py compiles, which `make test` repeats on the plain build; tests/native compares both by itself.
-PLAIN := $(patsubst %,tests/core/test_%.py,runs annals counters dedup frames ingress integrity roster routes vectors) \
-	$(patsubst %,tests/net/test_%.py,batches bus loop model modes segment)
+PLAIN := $(patsubst %,tests/core/test_%.py,counters dedup fanout_groups frames ingress integrity lru routes \
+	tracker_log vectors) $(patsubst %,tests/bus/test_%.py,batches model modes server) \
+	$(patsubst %,tests/net/test_%.py,loop segment)
 # What `make test-all` repeats.
 PLAIN_ALL := $(patsubst %,tests/%,core leaf net client fuzz test_build.py) \
 	$(patsubst %,tests/e2e/test_%.py,vectors direct segments interop handover slow_clients start)
