@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import bccnd
-from bccnd.cli.pipeline_publish import publish
+from bccnd.cli.main import main
 from bccnd.errors import PipelineError
 from bccnd.pipeline.publish import MOST, STATE, Published, look, message
 from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding
@@ -105,7 +105,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(publish, arguments)
+    return CliRunner().invoke(main, ("pipeline", "publish", *arguments))
 
 
 def received(listener: bccnd.Connection) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ def received(listener: bccnd.Connection) -> list[dict[str, Any]]:
 
 def test_findings_are_on_the_bus_once(tables: Path, daemon: Daemon) -> None:
     done = run(str(tables), "--channel", "x", "--socket", str(daemon.folder / "none"))
-    assert (done.exit_code, "cannot reach the daemon" in done.stderr) == (1, True)
+    assert (done.exit_code, str(daemon.folder) in done.stderr) == (1, True)
     assert not (tables / STATE).exists()
     with daemon.connect("") as listener:
         given = [str(tables), "--channel", "ops/findings", "--socket", str(daemon.bus)]

@@ -26,7 +26,7 @@ def test_what_is_no_beginning(data: bytes) -> None:
 
 def test_signs_of_life() -> None:
     assert read_alive(pack_alive(5, 7)) == (5, 7)
-    with pytest.raises(ValueError, match="no sign"):
+    with pytest.raises(ValueError, match="no record"):
         read_alive(b"x")
     stretch = Session(10, 10)
     stretch.extend(20, 3)
