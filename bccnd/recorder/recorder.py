@@ -252,7 +252,7 @@ class Recorder:
         except OSError as error:
             self._pause(error)
         self._ready = True
-        self._tell()
+        self._report_status()
         text = f"recording what {head.host} sees to {self.options.journal}, as {head.journal}"
         log.event("recording", text, journal=head.journal)
 
@@ -381,7 +381,7 @@ class Recorder:
             text = f"recording pauses: {self.paused} in {self.options.spool}"
             remedy = "make room there; recording goes on by itself as soon as it can"
             log.event("recording_paused", text, remedy=remedy, error=name_of(error), drop=reason)
-            self._tell()
+            self._report_status()
 
     def _resume(self, head: Head) -> None:
         """Go on, if there is room again, in a stretch of its own."""
@@ -400,7 +400,7 @@ class Recorder:
         lost = sum(self.dropped.values())
         text = f"recording goes on; {lost} records were not kept since this recorder has started"
         log.event("recording_resumed", text, count=lost)
-        self._tell()
+        self._report_status()
 
     # -- time
 
@@ -430,7 +430,7 @@ class Recorder:
             except BusError as error:
                 self._lost(error)
         if self._ticks % _ASK == 0:
-            self._tell()
+            self._report_status()
 
     @property
     def losses(self) -> dict[tuple[str, str], int]:
@@ -454,8 +454,7 @@ class Recorder:
             tap.report(report)
             self._reported = report
 
-    def _tell(self) -> None:
-        """Report the status."""
+    def _report_status(self) -> None:
         self.status = self._describe()
         if self._manager is not None and not self._ending:
             self._manager.status(self.status)

@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from bccnd.gateways.broker.codec import HELLO, MESSAGE, REQUEST, read_request, read_text
 from bccnd.gateways.status import Peer
-
-if TYPE_CHECKING:
-    from bccnd.gateways.broker.subscriber_server import SubscriberServer
 
 #: requests of one subscriber within a second, as each is work for the daemon too; more wait
 MAX_REQUESTS: Final = 1000
@@ -39,10 +36,20 @@ class CountingSocket(socket.socket):
         return count
 
 
+class Server(Protocol):
+    """What a subscriber needs of its server."""
+
+    subscribers: dict[Subscriber, None]
+
+    def on_hello(self, subscriber: Subscriber, name: bytes) -> None: ...
+    def on_request(self, subscriber: Subscriber, kind: int, topic: bytes) -> None: ...
+    def on_end(self, subscriber: Subscriber, reason: str) -> None: ...
+
+
 class Subscriber(asyncio.BufferedProtocol):
     """``name`` is the id, empty until it came; ``limit`` bytes may wait."""
 
-    def __init__(self, sock: CountingSocket, address: str, server: SubscriberServer, limit: int) -> None:
+    def __init__(self, sock: CountingSocket, address: str, server: Server, limit: int) -> None:
         self.peer = Peer(address, since=time.time())
         self.name = b""
         self.last_received = time.monotonic()
