@@ -85,7 +85,7 @@ def test_a_pause_ends_a_stretch_and_what_comes_in_it_is_counted(
 def test_a_journal_with_too_many_stretches_goes_on_as_another_one(
     recorder: Recorder, now: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_STRETCHES", 2)
+    monkeypatch.setattr(module, "MAX_SESSIONS", 2)
     recorder._begin_journal()
     for number in range(4):
         recorder._on_packet(packet([number], NOON))
