@@ -113,14 +113,14 @@ def wait(done: object, what: str) -> None:
         time.sleep(0.02)
 
 
-def say(text: str) -> None:
+def print_step(text: str) -> None:
     time.sleep(PAUSE)
     console.print(f"\n[bold]{text}[/]")
 
 
-def show(who: str, colour: str, line: str) -> None:
-    """One line under somebody's name; written at once, because several programs speak."""
-    console.print(f"    [{colour}]{who:>11}[/] │ {escape(line)}", soft_wrap=True)
+def show(program: str, colour: str, line: str) -> None:
+    """Print a line of a program with one write, as several programs print."""
+    console.print(f"    [{colour}]{program:>11}[/] │ {escape(line)}", soft_wrap=True)
 
 
 def show_sent(datagram: bytes) -> None:
@@ -148,7 +148,7 @@ class Wire:
             show_sent(datagram)
         self._sock.sendto(datagram, self._to)
 
-    def hear(self, part: bytes) -> bytes:
+    def receive_datagram(self, part: bytes) -> bytes:
         """The next datagram that holds ``part``."""
         while True:
             data = self._sock.recv(2048)
@@ -270,12 +270,12 @@ def play(folder: Path, undo: ExitStack) -> None:
     console.print("[bold]bccnd: one daemon per host between the broadcast segment and the local programs.[/]")
     console.print("Everything here happens on the loopback network; nothing needs root, nothing is left behind.")
 
-    say("1. A key, a configuration, and the daemon.")
+    print_step("1. A key, a configuration, and the daemon.")
     subprocess.run([*tool, "keygen", str(key)], check=True, stderr=subprocess.DEVNULL)
     _, metrics_port = daemon_of(folder, undo, "demo01", port, key, "cyan")
     metrics = Metrics(metrics_port)
 
-    say("2. Three subscribers to demo/: bccn sub, a C program of 40 lines, a socat one-liner.")
+    print_step("2. Three subscribers to demo/: bccn sub, a C program of 40 lines, a socat one-liner.")
     subprocess.run(["cc", "-o", str(folder / "subscribe"), str(HERE / "c/subscribe.c")], check=True)
     sub = Program("bccn sub", "green", [*tool, "sub", "--json", "demo/"])
     undo.callback(sub.stop)
@@ -290,40 +290,40 @@ def play(folder: Path, undo: ExitStack) -> None:
     wire = Wire(port, key.read_bytes().strip())
     undo.callback(wire.close)
 
-    say("3. Another host broadcasts a datagram. It is checked once and reaches all three.")
+    print_step("3. Another host broadcasts a datagram. It is checked once and reaches all three.")
     first = wire.datagram(b"relay02/sensor/77:1:demo/temperature|21.5")
     wire.send(first)
     for program in (sub, in_c, in_shell):
         program.wait_for("21.5")
 
-    say("4. The same datagram again: a copy.")
+    print_step("4. The same datagram again: a copy.")
     with expecting(metrics, "duplicate"):
         wire.send(first)
 
-    say("5. One whose sender does not know the key: forged.")
+    print_step("5. One whose sender does not have the key: forged.")
     with expecting(metrics, "integrity_failed"):
         wire.send(wire.datagram(b"relay02/sensor/77:2:demo/temperature|99.9", secrets.token_bytes(32)))
 
-    say("6. One whose length does not fit its body: malformed.")
+    print_step("6. One whose length does not fit its body: malformed.")
     with expecting(metrics, "length_mismatch"):
         wire.send(b"BCCN1[999]relay02/sensor/77:2:demo/temperature|99.9")
 
-    say("7. To one program by name: only the C program is called subscribe.")
+    print_step("7. To one program by name: only the C program is called subscribe.")
     wire.send(wire.datagram(b"relay02/sensor/77:2:!demo01/subscribe/*|for you alone"))
     in_c.wait_for("for you alone")
 
-    say("8. To everyone, whatever they have subscribed to.")
+    print_step("8. To everyone, whatever they have subscribed to.")
     wire.send(wire.datagram(b"relay02/sensor/77:3:!|lights out at ten"))
     for program in (sub, in_c, in_shell):
         program.wait_for("lights out at ten")
 
-    say("9. The other way: a local program publishes, the other host hears it, signed and numbered.")
+    print_step("9. The other way: a local program publishes, the other host receives it, signed and numbered.")
     subprocess.run([*tool, "pub", "demo/answer", "all is well"], check=True)
     for program in (sub, in_c, in_shell):
         program.wait_for("all is well")
-    show_sent(wire.hear(b"all is well"))
+    show_sent(wire.receive_datagram(b"all is well"))
 
-    say("10. What Prometheus sees: every datagram has one verdict, and they add up.")
+    print_step("10. What Prometheus sees: every datagram has one verdict, and they add up.")
     wait(lambda: metrics.verdicts()["looped"] == 1, "our own broadcast to come back")
     verdicts = {name: count for name, count in metrics.verdicts().items() if count}
     received = metrics.value("datagrams_received_total")
@@ -340,7 +340,7 @@ def play(folder: Path, undo: ExitStack) -> None:
 
 def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire: Wire) -> None:
     """What became of every message: two hosts record, one of them behind a bad cable."""
-    say(f"11. A second host, behind a cable that loses every {LOST}th reading. Both record what arrives.")
+    print_step(f"11. A second host, behind a cable that loses every {LOST}th reading. Both record what arrives.")
     other_port = free_port(socket.SOCK_DGRAM)
     cable = BadCable(port, other_port)
     cable.start()
@@ -349,7 +349,7 @@ def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire:
     journal = folder / "journal"
     recorders = [recorder_of(undo, "demo01", bus, journal), recorder_of(undo, "demo02", other, journal)]
 
-    say(f"12. {READINGS} readings from relay02. Nobody at the second host can know by himself what he did not hear.")
+    print_step(f"12. {READINGS} readings from relay02. The second host alone cannot know what it did not receive.")
     for number in range(READINGS):
         wire.send(wire.datagram(b"relay02/meter/9:%d:meter/%d|%d" % (number + 1, number % 5, number)), shown=False)
         time.sleep(0.002)
@@ -359,7 +359,9 @@ def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire:
     for recorder in recorders:
         recorder.stop()
 
-    say("13. Both journals together tell. Tables are made of them on Spark (half a minute or so), and of these a page.")
+    print_step(
+        "13. Both journals together show it: tables made on Spark (half a minute or so), and a page made of these."
+    )
     spark = ["--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.default.parallelism=2"]
     report = [
         "report",
@@ -374,7 +376,7 @@ def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire:
     if reporter.finish(PATIENCE_WITH_SPARK):
         raise Failed("there is no page")
     if not any("demo02 misses messages of relay02" in line for line in reporter.lines):
-        raise Failed("the page does not tell of the bad cable")
+        raise Failed("the page does not show the bad cable")
     PAGE.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Others may write to /tmp as well: what they have put there is not written through.
     found = PAGE.lstat()
@@ -389,7 +391,7 @@ def main() -> int:
         with ExitStack() as undo:
             undo.callback(shutil.rmtree, folder)
             play(folder, undo)
-            say("Done. Stopping everything:")
+            print_step("Done. Stopping everything:")
     except Failed as failed:
         console.print(f"[bold red]{failed}[/]")
         return 1
