@@ -359,9 +359,7 @@ def follow(folder: Path, undo: ExitStack, port: int, key: Path, bus: Path, wire:
     for recorder in recorders:
         recorder.stop()
 
-    print_step(
-        "13. Both journals together show it: tables made on Spark (half a minute or so), and a page made of these."
-    )
+    print_step("13. Both journals together show it: tables made on Spark (half a minute or so), and a page of them.")
     spark = ["--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.default.parallelism=2"]
     report = [
         "report",
