@@ -1,8 +1,8 @@
 """Builds the compiled modules; everything else about the package stands in pyproject.toml.
 
 The list is explicit: what is on it is compiled from the same `.py` that runs uncompiled, with the types of the `.pxd`
-beside it, but for the leaves, which are written in C terms (`.pyx`). BCCND_PURE=1 builds without them and without a
-compiler.
+beside it, but for the primitives in `native`, which are written in C terms (`.pyx`). BCCND_PURE=1 builds without them
+and without a compiler.
 """
 
 from __future__ import annotations

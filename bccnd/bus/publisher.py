@@ -60,9 +60,7 @@ class Publisher:
             return None
 
     def blocking_client(self, client: Client, key: bytes, route: Route | None, size: int) -> Client | None:
-        """Return a receiver that wants the publisher to wait."""
-        if not self._fanout.may_block():
-            return None
+        """Return a receiver that wants the publisher to wait; worth asking where `Fanout.may_block`."""
         if route is None:
             return self._fanout.blocking_client(self._routes.local(key), size, client)
         return self._fanout.blocking_client(route.plain + route.meta, size + MAX_META if route.meta else size, client)
@@ -82,7 +80,7 @@ class Publisher:
         empty where it was, for keys of the bus itself, where there is no segment, or for a client that publishes for
         this host only (such a message uses no sequence number, and has 0).
         """
-        if key.startswith(b"!/"):
+        if route is None and key.startswith(b"!/"):
             self._fanout.send(_without_echo(client, self._routes.local(key)), packet)
             return ""
         clock_ns = time.time_ns()

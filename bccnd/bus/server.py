@@ -388,7 +388,7 @@ class Bus:
         if not refused:
             route = self._publisher.route(key)
             blocker = None
-            if self._may_wait:
+            if self.fanout.may_block() and self._may_wait:
                 blocker = self._publisher.blocking_client(client, key, route, len(packet))
             if not client.open:  # sending what had gathered for it has ended it
                 return

@@ -25,7 +25,7 @@ from bccnd.native import inflight_layout as layout
 from bccnd.native.inflight import InflightState
 
 #: names of descriptors in the store
-LEDGER: Final = "ledger"
+INFLIGHT: Final = "ledger"
 CLIENT: Final = "client-"
 SOURCES: Final = "sources-"
 _NAMED: Final = re.compile(r"(client-|sources-)([0-9]{1,18})")
@@ -86,19 +86,19 @@ class Handover:
         #: the client whose blocked packet is dropped
         self._given_up = -1
         pairs: dict[int, list[int]] = {}
-        ledgers = []
+        states = []
         for name, fd in passed:
             found = _NAMED.fullmatch(name)
             if found is not None and found[1] == CLIENT:
                 pairs.setdefault(int(found[2]), []).append(fd)
             elif found is not None:
                 self.tracker_log.append((int(found[2]), fd))
-            elif name == LEDGER:
-                ledgers.append(fd)
+            elif name == INFLIGHT:
+                states.append(fd)
             else:
                 self._drop(f"a descriptor called {name!r}", name, fd)
         self.tracker_log.sort()
-        self.inflight, self.unfinished = self._open_inflight(ledgers)
+        self.inflight, self.unfinished = self._open_inflight(states)
         self.clients = [
             one for number in sorted(pairs) if (one := self._open_client(number, pairs[number])) is not None
         ]
@@ -143,11 +143,11 @@ class Handover:
                         unfinished = None
                     return InflightState(memory), unfinished
                 memory.close()
-            self._drop("the state of another version, and with it the input being processed", LEDGER, fd)
-        fd = create(LEDGER)
+            self._drop("the state of another version, and with it the input being processed", INFLIGHT, fd)
+        fd = create(INFLIGHT)
         memory = map_whole(fd, layout.SIZE)
         layout.begin(memory)
-        self._store.store(LEDGER, fd)
+        self._store.store(INFLIGHT, fd)
         os.close(fd)
         return InflightState(memory), None
 

@@ -1,6 +1,6 @@
 """Writes the shell completions of our commands: generate.py FOLDER
 
-Law: what completes is what click knows, so nothing is written down twice. For each shell a folder, with a file for each
+Invariant: click knows what completes, so nothing is written down twice. For each shell a folder, with a file for each
 command under the name that the shell looks for.
 """
 
