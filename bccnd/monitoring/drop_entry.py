@@ -1,31 +1,18 @@
-"""Types of the drop catalog."""
+"""Entries of the drop catalog."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
-
-#: severities: expected in normal operation, and worth an operator's attention
-USUAL: Final = False
-SERIOUS: Final = True
-
-
-class Entry(NamedTuple):
-    """One reason for a drop: its name, its severity, what happened and its effect, the remedy.
-
-    ``look`` says where to investigate, for the runbook; without it that of the family applies.
-    """
-
-    name: str
-    serious: bool
-    means: str
-    remedy: str
-    look: str = ""
+from typing import NamedTuple
 
 
 class Drop(NamedTuple):
-    """An entry with its family: the metric without prefix. ``label`` is the label that carries the name, empty where
-    the family is the name. ``subject`` is what is dropped."""
+    """One reason for a drop: what happened and its effect, and the remedy.
+
+    ``family`` is the metric without prefix, ``label`` the label that carries the name; it is empty where the metric has
+    the drop's name. ``serious`` drops are worth an operator's attention, others are expected in normal operation.
+    ``look`` says where to investigate, for the runbook. ``subject`` is what is dropped.
+    """
 
     name: str
     family: str
@@ -37,21 +24,18 @@ class Drop(NamedTuple):
     subject: str
 
 
-class DropFamily(NamedTuple):
-    """The drops that one metric counts. ``{name}`` in ``look`` stands for the entry's name."""
-
-    metric: str
-    label: str
-    subject: str
-    look: str
-    entries: tuple[Entry, ...]
-
-    def drops(self) -> Iterator[Drop]:
-        for name, serious, means, remedy, look in self.entries:
-            where = (look or self.look).format(name=name)
-            yield Drop(name, self.metric, self.label, serious, means, remedy, where, self.subject)
+def serious(name: str, means: str, remedy: str, look: str = "", subject: str = "") -> Drop:
+    """Return a serious drop, with a metric of its own unless it is passed to `family`."""
+    return Drop(name, name, "", True, means, remedy, look, subject)
 
 
-def single(metric: str, serious: bool, means: str, remedy: str, look: str, subject: str = "") -> DropFamily:
-    """Return a family of one drop, which has the metric's name."""
-    return DropFamily(metric, "", subject, look, (Entry(metric, serious, means, remedy),))
+def usual(name: str, means: str, remedy: str, look: str = "") -> Drop:
+    """Return a usual drop likewise."""
+    return Drop(name, name, "", False, means, remedy, look, "")
+
+
+def family(metric: str, label: str, subject: str, look: str, *drops: Drop) -> Iterator[Drop]:
+    """Yield the drops that one metric counts. ``look`` is for those without their own; ``{name}`` is their name."""
+    for drop in drops:
+        where = (drop.look or look).format(name=drop.name)
+        yield drop._replace(family=metric, label=label, subject=subject, look=where)

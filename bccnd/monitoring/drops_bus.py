@@ -4,326 +4,257 @@ from __future__ import annotations
 
 from typing import Final
 
-from bccnd.monitoring.drop_entry import SERIOUS, USUAL, DropFamily, Entry, single
+from bccnd.monitoring.drop_entry import family, serious, usual
 
 _BUG: Final = "Report the bug with the whole log entry (-o verbose)."
 _BUG_LOG: Final = "`journalctl -u bccnd BCCND_EVENT=internal_error -o verbose`"
 _FIX_CLIENT: Final = "Correct the client; it received `!/bccn/error`."
 _READ_FASTER: Final = "Make the client read faster or in batches, narrow its patterns"
 
-DELIVERIES_DROPPED: Final = DropFamily(
-    "deliveries_dropped",
-    "reason",
-    "a message",
-    "`bccn clients`: which queues are long, and which clients lost messages; `journalctl -u bccnd BCCND_DROP={name}` "
-    "for earlier ones",
-    (
-        Entry(
+#: in the order of the status page
+DROPS: Final = (
+    *family(
+        "deliveries_dropped",
+        "reason",
+        "a message",
+        "`bccn clients`: which queues are long, and which clients lost messages; `journalctl -u bccnd "
+        "BCCND_DROP={name}` for earlier ones",
+        serious(
             "queue_messages",
-            SERIOUS,
             "A client reads too slowly: its queue holds bus.queue.messages messages, and it missed further ones.",
             f"{_READ_FASTER}, or raise bus.queue.messages.",
         ),
-        Entry(
+        serious(
             "queue_bytes",
-            SERIOUS,
             "A client reads too slowly: its queue holds bus.queue.bytes bytes, and it missed further messages.",
             f"{_READ_FASTER}, or raise bus.queue.bytes.",
         ),
-        Entry(
+        serious(
             "user_queue_bytes",
-            SERIOUS,
             "The clients of one user read too slowly: their queues together hold bus.user.queue_bytes, and one missed "
             "a message.",
             "Find the client that does not read, or raise bus.user.queue_bytes.",
         ),
-        Entry(
+        usual(
             "not_queued",
-            USUAL,
             "A client was not ready, and asked that messages are not queued for it (blocking/soft/discard).",
             "Nothing, unless the client should use another blocking mode.",
         ),
-        Entry(
+        serious(
             "too_big",
-            SERIOUS,
             "A message is larger than the kernel accepts in one packet: the client missed it.",
             "Raise net.core.wmem_max.",
         ),
-        Entry(
+        usual(
             "client_ended",
-            USUAL,
             "A client was disconnected because of this message, as it asked for (blocking/.../error).",
             "See clients_ended, slow.",
             "`journalctl -u bccnd BCCND_EVENT=client_ended`",
         ),
-        Entry(
+        usual(
             "client_gone",
-            USUAL,
             "A client disconnected while messages were queued for it.",
             "Nothing, unless the client should not have ended.",
             "`bccn clients`; the log of that program",
         ),
-        Entry(
+        serious(
             "match_limit",
-            SERIOUS,
             "The patterns of one user take too many steps to match: some were skipped, and its clients may have missed "
             "a message.",
             "Use fewer patterns with wildcards in the middle.",
         ),
     ),
-)
-
-CONTROL_DROPPED: Final = single(
-    "control_dropped",
-    SERIOUS,
-    "A client's queue was full: a reply of the daemon was dropped, and the client waits for it in vain.",
-    "Make the client read; deliveries_dropped lists it as slow.",
-    "`bccn clients`: which queue is full",
-)
-
-CLIENTS_REFUSED: Final = DropFamily(
-    "clients_refused",
-    "reason",
-    "a program",
-    "`journalctl -u bccnd BCCND_DROP={name}`: uid, pid and program; `bccn clients`",
-    (
-        Entry(
+    serious(
+        "control_dropped",
+        "A client's queue was full: a reply of the daemon was dropped, and the client waits for it in vain.",
+        "Make the client read; deliveries_dropped lists it as slow.",
+        "`bccn clients`: which queue is full",
+    ),
+    *family(
+        "clients_refused",
+        "reason",
+        "a program",
+        "`journalctl -u bccnd BCCND_DROP={name}`: uid, pid and program; `bccn clients`",
+        serious(
             "too_many_clients",
-            SERIOUS,
             "A connection was refused: bus.max_clients clients are connected.",
             "Find the program that opens so many, or raise bus.max_clients.",
         ),
-        Entry(
+        serious(
             "too_many_clients_of_user",
-            SERIOUS,
             "A connection was refused: its user has bus.user.clients connections.",
             "Find the program that opens so many, or raise bus.user.clients.",
         ),
-        Entry(
+        serious(
             "not_admitted",
-            SERIOUS,
             "A connection was refused: mode and group of the socket do not admit its user.",
             "Check bus.mode and bus.group, or leave it if the refusal is intended.",
         ),
-        Entry("bug", SERIOUS, "A connection was refused because of a bug in bccnd.", _BUG, _BUG_LOG),
+        serious("bug", "A connection was refused because of a bug in bccnd.", _BUG, _BUG_LOG),
     ),
-)
-
-CLIENTS_ENDED: Final = DropFamily(
-    "clients_ended",
-    "reason",
-    "a program",
-    "`journalctl -u bccnd BCCND_EVENT=client_ended`: uid, pid and program",
-    (
-        Entry(
+    *family(
+        "clients_ended",
+        "reason",
+        "a program",
+        "`journalctl -u bccnd BCCND_EVENT=client_ended`: uid, pid and program",
+        serious(
             "slow",
-            SERIOUS,
             "A client that read too slowly was disconnected, as its blocking mode asks for.",
             "Make it read faster, or choose another blocking mode.",
             "`journalctl -u bccnd -u bccnd-nng -u bccnd-broker BCCND_DROP=slow`: which client; `bccn clients`, "
             "`bccn gateways`",
         ),
-        Entry(
+        serious(
             "pid_reused",
-            SERIOUS,
             "A connection outlived its process, and the pid now belongs to another one: the connection was closed.",
             "Make programs close their connections before they end, and not pass them to others.",
             "`journalctl -u bccnd BCCND_DROP=pid_reused`: uid, pid and program",
         ),
-        Entry("bug", SERIOUS, "A client was disconnected because of a bug in bccnd.", _BUG, _BUG_LOG),
+        serious("bug", "A client was disconnected because of a bug in bccnd.", _BUG, _BUG_LOG),
     ),
-)
-
-CLIENT_ERRORS: Final = DropFamily(
-    "client_errors",
-    "reason",
-    "a program's frame",
-    "`journalctl -u bccnd BCCND_DROP={name}` if it was logged; the client's own log (it received `!/bccn/error`)",
-    (
-        Entry("empty", USUAL, "Empty frame.", _FIX_CLIENT),
-        Entry("unknown_verb", USUAL, "Unknown verb in a frame.", _FIX_CLIENT),
-        Entry("no_payload", USUAL, "Message without a zero byte after its key.", _FIX_CLIENT),
-        Entry("frame_too_long", SERIOUS, "Frame longer than the maximum: it was ignored.", "Send less in one frame."),
-        Entry(
+    *family(
+        "client_errors",
+        "reason",
+        "a program's frame",
+        "`journalctl -u bccnd BCCND_DROP={name}` if it was logged; the client's own log (it received `!/bccn/error`)",
+        usual("empty", "Empty frame.", _FIX_CLIENT),
+        usual("unknown_verb", "Unknown verb in a frame.", _FIX_CLIENT),
+        usual("no_payload", "Message without a zero byte after its key.", _FIX_CLIENT),
+        serious("frame_too_long", "Frame longer than the maximum: it was ignored.", "Send less in one frame."),
+        serious(
             "not_permitted",
-            SERIOUS,
             "Access rules do not permit the request: it was refused.",
             "Add a rule under 'access', or leave it if the refusal is intended.",
         ),
-        Entry(
+        serious(
             "no_link",
-            SERIOUS,
             "A gateway sent something that is not a datagram of a link: it was ignored.",
             "Run the same version of daemon and gateway.",
         ),
-        Entry("pattern_too_long", USUAL, "Pattern of more than 1,024 bytes or 64 levels.", _FIX_CLIENT),
-        Entry(
+        usual("pattern_too_long", "Pattern of more than 1,024 bytes or 64 levels.", _FIX_CLIENT),
+        serious(
             "too_many_subscriptions",
-            SERIOUS,
             "Subscription refused: the client, or all clients of its user, hold the maximum number or memory of "
             "patterns (1 KiB each).",
             "Subscribe to a whole branch, or raise bus.max_subscriptions or bus.user.subscriptions.",
         ),
-        Entry("not_subscribed", USUAL, "UNSUB of a pattern that was not subscribed to.", _FIX_CLIENT),
-        Entry(
+        usual("not_subscribed", "UNSUB of a pattern that was not subscribed to.", _FIX_CLIENT),
+        usual(
             "reserved_key",
-            USUAL,
             "Message under a key that is reserved for the bus: it was not delivered.",
             "Choose another channel; the client received `!/bccn/error`.",
         ),
-        Entry(
+        usual(
             "bad_channel",
-            USUAL,
             "The key is not a valid channel name: the message was delivered on this host only.",
             "Nothing if that is intended; else choose another channel.",
         ),
-        Entry(
+        usual(
             "bad_target",
-            USUAL,
             "Invalid target: the message was delivered on this host only.",
             "Use an identity as the target; the client received `!/bccn/error`.",
         ),
-        Entry(
+        serious(
             "not_perl_safe",
-            SERIOUS,
             "Readers that use the Perl module would discard this channel: the message was delivered on this host only.",
             "Choose another channel, or set names: any if there are no such readers.",
         ),
-        Entry(
+        serious(
             "no_signing_key",
-            SERIOUS,
             "This host has no private key to sign with: the message was delivered on this host only.",
             "Add a private key to integrity.keys (bccnd keygen --algorithm sig makes one).",
         ),
-        Entry(
+        serious(
             "too_long",
-            SERIOUS,
             "The message does not fit into one datagram: it was delivered on this host only.",
             "Send less in one message: at most 1400 bytes with source, channel and integrity check.",
         ),
-        Entry(
+        usual(
             "send_failed",
-            USUAL,
             "The kernel refused to send: the message was delivered on this host only.",
             "See send_errors.",
         ),
-        Entry("unknown_control", USUAL, "Unknown control message.", "Run the same version of client and bccnd."),
-        Entry("bad_tag", USUAL, "Invalid tag.", _FIX_CLIENT),
-        Entry("unknown_dialect", USUAL, "Unknown dialect.", _FIX_CLIENT),
-        Entry(
+        usual("unknown_control", "Unknown control message.", "Run the same version of client and bccnd."),
+        usual("bad_tag", "Invalid tag.", _FIX_CLIENT),
+        usual("unknown_dialect", "Unknown dialect.", _FIX_CLIENT),
+        usual(
             "subscribed",
-            USUAL,
             "Change of dialect by a client that already has subscriptions.",
             "Choose the dialect before subscribing; the client received `!/bccn/error`.",
         ),
-        Entry("bad_report", SERIOUS, "Invalid report of a gateway.", "Run the same version of daemon and gateway."),
-        Entry("unknown_listing", USUAL, "Unknown listing requested.", "Run the same version of client and bccnd."),
+        serious("bad_report", "Invalid report of a gateway.", "Run the same version of daemon and gateway."),
+        usual("unknown_listing", "Unknown listing requested.", "Run the same version of client and bccnd."),
     ),
-)
-
-STATE_DROPPED: Final = single(
-    "state_dropped",
-    SERIOUS,
-    "State left by the previous daemon is damaged or of an unknown version, and was discarded.",
-    "Expected once after a downgrade; else report it.",
-    "`journalctl -u bccnd -u bccnd-broker BCCND_DROP=state_dropped`: which state",
-    "the daemon",
-)
-
-CLIENTS_NOT_KEPT: Final = single(
-    "clients_not_kept",
-    SERIOUS,
-    "A connection could not be stored with systemd: it will be closed by a restart of the daemon.",
-    "Raise FileDescriptorStoreMax=, LimitNOFILE= or MemoryMax= of the service.",
-    "`journalctl -u bccnd BCCND_DROP=clients_not_kept`; `systemctl show bccnd -p NFileDescriptorStore`",
-)
-
-SOURCES_NOT_KEPT: Final = single(
-    "sources_not_kept",
-    SERIOUS,
-    "State of sources could not be stored for the next daemon: duplicates may be delivered after a restart.",
-    "Raise LimitNOFILE= or MemoryMax= of the service.",
-    "`journalctl -u bccnd BCCND_DROP=sources_not_kept`: the kernel's error",
-)
-
-NOTIFICATIONS_LOST: Final = single(
-    "notifications_lost",
-    SERIOUS,
-    "systemd did not accept a notification: the status that it shows, and the connections that it stores, may be out "
-    "of date.",
-    "Check systemd itself (systemctl status).",
-    "`systemctl is-system-running`; `journalctl -u bccnd BCCND_DROP=notifications_lost`",
-)
-
-VISITORS_REFUSED: Final = DropFamily(
-    "visitors_refused",
-    "reason",
-    "the metrics listener",
-    "`ss -tnp sport = :9540` (the port of metrics.listen): which programs are connected",
-    (
-        Entry(
+    serious(
+        "state_dropped",
+        "State left by the previous daemon is damaged or of an unknown version, and was discarded.",
+        "Expected once after a downgrade; else report it.",
+        "`journalctl -u bccnd -u bccnd-broker BCCND_DROP=state_dropped`: which state",
+        "the daemon",
+    ),
+    serious(
+        "clients_not_kept",
+        "A connection could not be stored with systemd: it will be closed by a restart of the daemon.",
+        "Raise FileDescriptorStoreMax=, LimitNOFILE= or MemoryMax= of the service.",
+        "`journalctl -u bccnd BCCND_DROP=clients_not_kept`; `systemctl show bccnd -p NFileDescriptorStore`",
+    ),
+    serious(
+        "sources_not_kept",
+        "State of sources could not be stored for the next daemon: duplicates may be delivered after a restart.",
+        "Raise LimitNOFILE= or MemoryMax= of the service.",
+        "`journalctl -u bccnd BCCND_DROP=sources_not_kept`: the kernel's error",
+    ),
+    serious(
+        "notifications_lost",
+        "systemd did not accept a notification: the status that it shows, and the connections that it stores, may be "
+        "out of date.",
+        "Check systemd itself (systemctl status).",
+        "`systemctl is-system-running`; `journalctl -u bccnd BCCND_DROP=notifications_lost`",
+    ),
+    *family(
+        "visitors_refused",
+        "reason",
+        "the metrics listener",
+        "`ss -tnp sport = :9540` (the port of metrics.listen): which programs are connected",
+        serious(
             "too_many_visitors",
-            SERIOUS,
             "A connection to the metrics listener was refused: 32 are open.",
             "Find the program that holds them; one Prometheus needs one connection.",
         ),
-        Entry(
+        usual(
             "slow_visitor",
-            USUAL,
             "A connection to the metrics listener was closed: it sent no request, or did not read the response, within "
             "ten seconds.",
             "Nothing, unless it is your Prometheus: then check the network between.",
         ),
-        Entry(
+        usual(
             "bad_request",
-            USUAL,
             "A connection to the metrics listener was closed: it did not speak HTTP.",
             "Find the program that connects, and check whether metrics.listen should be reachable for it.",
         ),
-        Entry(
+        usual(
             "foreign_host",
-            USUAL,
             "A request to the metrics listener was refused: its Host is not a name of this host.",
             "If it is your proxy or your Prometheus, use an address in its URL, or add the name to metrics.hosts.",
         ),
-        Entry("bug", SERIOUS, "A connection to the metrics listener was closed by a bug in bccnd.", _BUG, _BUG_LOG),
+        serious("bug", "A connection to the metrics listener was closed by a bug in bccnd.", _BUG, _BUG_LOG),
     ),
-)
-
-LOG_LINES_DROPPED: Final = DropFamily(
-    "log_lines_dropped",
-    "reason",
-    "a log line",
-    "",
-    (
-        Entry(
+    *family(
+        "log_lines_dropped",
+        "reason",
+        "a log line",
+        "",
+        serious(
             "lines_lost",
-            SERIOUS,
             "The reader of the log did not accept a line: it is missing.",
             "Check that the reader of the log runs and has room.",
             "`systemctl status systemd-journald`, `journalctl --disk-usage`",
         ),
-        Entry(
+        usual(
             "lines_left_out",
-            USUAL,
             "Log line suppressed: 50 about this kind of event were written within a minute.",
             "Nothing; the metrics count what the log leaves out.",
             "`journalctl -u bccnd -p warning`: which event is so frequent",
         ),
     ),
-)
-
-#: in the order of the status page
-FAMILIES: Final = (
-    DELIVERIES_DROPPED,
-    CONTROL_DROPPED,
-    CLIENTS_REFUSED,
-    CLIENTS_ENDED,
-    CLIENT_ERRORS,
-    STATE_DROPPED,
-    CLIENTS_NOT_KEPT,
-    SOURCES_NOT_KEPT,
-    NOTIFICATIONS_LOST,
-    VISITORS_REFUSED,
-    LOG_LINES_DROPPED,
 )
