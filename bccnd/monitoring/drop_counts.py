@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from bccnd import log
 from bccnd.bus.recorder_reports import RECORDED
 from bccnd.core.counters import ERROR_REASONS
 from bccnd.core.verdicts import NAMES as VERDICTS
+from bccnd.monitoring.daemon_state import DaemonState, all_counters
 from bccnd.monitoring.drop_catalog import DROPS
 from bccnd.monitoring.drop_entry import Drop
-from bccnd.monitoring.metrics import DaemonState, all_counters
 
 
 class DropCount(NamedTuple):
@@ -19,17 +19,8 @@ class DropCount(NamedTuple):
 
     drop: Drop
     where: str
-    count: int  # type: ignore[assignment]  # hides tuple.count
+    total: int
 
-
-#: families whose drops are logged where they happen, by events of their own
-LOGGED_AT_SOURCE: Final = frozenset(
-    {
-        *("deliveries_dropped", "clients_refused", "clients_ended", "client_errors", "send_errors"),
-        *("state_dropped", "clients_not_kept", "sources_not_kept", "notifications_lost", "log_lines_dropped"),
-        *("gateway_dropped", *(family for family, _ in RECORDED)),
-    }
-)
 
 _BY_NAME: Final = {(drop.family, drop.name): drop for drop in DROPS}
 
@@ -37,7 +28,7 @@ _BY_NAME: Final = {(drop.family, drop.name): drop for drop in DROPS}
 def count_drops(daemon: DaemonState) -> Iterator[DropCount]:
     """Yield all counts, including zeros, in the order of the catalog; those of gateways and recorders as reported."""
     found: dict[tuple[str, str], list[DropCount]] = {}
-    for family, where, counts in _counters(daemon):
+    for family, where, counts in drop_counters(daemon):
         for name, count in counts.items():
             drop = _BY_NAME.get((family, name))
             if drop is not None:  # other verdicts are accepted
@@ -46,8 +37,8 @@ def count_drops(daemon: DaemonState) -> Iterator[DropCount]:
         yield from found.get((drop.family, drop.name), ())
 
 
-def _counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, int]]]:
-    """Yield families with their place and its counts by name."""
+def drop_counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+    """Yield the families of the catalog with a place, and the counts there by name."""
     links, sources, bus = daemon.links, daemon.sources, daemon.bus.counters
     for segment in daemon.segments:
         yield "socket_drops", segment.options.name, {"socket_drops": segment.kernel_drops()}
@@ -86,8 +77,3 @@ def _counters(daemon: DaemonState) -> Iterator[tuple[str, str, Mapping[str, int]
         yield family, "", {name: daemon.recorders.count(family, name)}
     for report in links:
         yield "gateway_dropped", report["gateway"], report["dropped"]
-
-
-def serious_drops(counts: Iterable[DropCount]) -> Iterator[DropCount]:
-    """Yield the counts of serious drops that are above zero."""
-    return (one for one in counts if one.drop.serious and one.count)

@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from bccnd import log
+from bccnd.bus.recorder_reports import RECORDED
 from bccnd.core.verdicts import INTERNAL_ERROR, NAMES
-from bccnd.monitoring import drop_counts
+from bccnd.monitoring.daemon_state import DaemonState
+from bccnd.monitoring.drop_counts import count_drops
 from bccnd.monitoring.drop_entry import Drop
-from bccnd.monitoring.metrics import DaemonState
+
+#: families whose drops are logged where they happen, by events of their own
+LOGGED_AT_SOURCE: Final = frozenset(
+    {
+        *("deliveries_dropped", "clients_refused", "clients_ended", "client_errors", "send_errors"),
+        *("state_dropped", "clients_not_kept", "sources_not_kept", "notifications_lost", "log_lines_dropped"),
+        *("gateway_dropped", *(family for family, _ in RECORDED)),
+    }
+)
 
 
 class DropReporter:
@@ -19,12 +29,11 @@ class DropReporter:
 
     def report(self) -> None:
         """Log serious drops that were not logged yet; to be called every second and at the end."""
-        for one in drop_counts.serious_drops(drop_counts.count_drops(self._daemon)):
-            if one.drop.family in drop_counts.LOGGED_AT_SOURCE or one.drop.name == NAMES[INTERNAL_ERROR]:
-                continue
-            count = log.repeats.growth((one.drop.family, one.drop.name, one.where), one.count)
-            if count:
-                self._log_drop(one.drop, one.where, count)
+        for drop, where, total in count_drops(self._daemon):
+            if drop.serious and drop.family not in LOGGED_AT_SOURCE and drop.name != NAMES[INTERNAL_ERROR]:
+                count = log.repeats.growth((drop.family, drop.name, where), total)
+                if count:
+                    self._log_drop(drop, where, count)
 
     def _log_drop(self, drop: Drop, where: str, count: int) -> None:
         name = drop.name

@@ -12,7 +12,7 @@ from bccnd.core.liveness import STATE_NAMES
 from bccnd.core.routes import Routes
 from bccnd.core.trace import trace
 from bccnd.core.verdicts import NAMES
-from bccnd.monitoring.metrics import DaemonState
+from bccnd.monitoring.daemon_state import DaemonState
 from bccnd.version import VERSION
 
 #: rows of `bccn sources`

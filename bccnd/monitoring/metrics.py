@@ -6,8 +6,8 @@ Invariant: label values come from the configuration and from fixed lists, never 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -20,69 +20,36 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from bccnd import log
-from bccnd.bus.gateway_links import GatewayLinks
-from bccnd.bus.recorder_reports import RecorderReports
-from bccnd.bus.server import Bus
-from bccnd.core.algorithms import KeyUse
-from bccnd.core.anonymous_dedup import AnonymousDedup
-from bccnd.core.counters import ERROR_REASONS, LATENCY_BOUNDS, Histogram, SegmentCounters
-from bccnd.core.dedup import TrackerTable
-from bccnd.core.liveness import Liveness
-from bccnd.core.loop_lag import LoopLag
-from bccnd.core.redundancy import Repeater
+from bccnd.core.counters import LATENCY_BOUNDS
 from bccnd.core.verdicts import NAMES
-from bccnd.net.child_process import ChildProcess
-from bccnd.net.segment import Segment
+from bccnd.monitoring.daemon_state import DaemonState, all_counters
+from bccnd.monitoring.drop_catalog import DROPS
+from bccnd.monitoring.drop_counts import drop_counters
 from bccnd.version import VERSION
 
-PREFIX = "bccnd_"
-_DIRECTION = ("gateway", "direction")
-_REASON = ("gateway", "reason")
-
-
-class DaemonState(Protocol):
-    """The daemon's state, as far as metrics show it."""
-
-    segments: list[Segment]
-    bus: Bus
-    sources: TrackerTable
-    anonymous: AnonymousDedup
-    liveness: Liveness
-    repeater: Repeater
-    forward: Histogram
-    loop_lag: LoopLag
-    config_reloads: dict[str, int]
-    links: GatewayLinks
-    recorders: RecorderReports
-    taken_over: int
-    state_dropped: int
-    visitors_refused: dict[str, int]
-
-    @property
-    def refused(self) -> str: ...
-    @property
-    def gateway_processes(self) -> dict[str, ChildProcess]: ...
-    @property
-    def clients_not_kept(self) -> int: ...
-    @property
-    def sources_not_kept(self) -> int: ...
-    @property
-    def notifications_lost(self) -> int: ...
-    @property
-    def subscriptions(self) -> int: ...
-    @property
-    def keys(self) -> Iterable[KeyUse]: ...
-    @property
-    def groups(self) -> Iterable[tuple[str, int, int]]: ...
-    def now(self) -> float: ...
-
-
-def all_counters(daemon: DaemonState) -> list[SegmentCounters]:
-    """Return the counters of segments, and of links that are configured or have received anything."""
-    links = daemon.links
-    used = [one for one in links.counters if one.received or one.name in links.expected]
-    return [*(segment.counters for segment in daemon.segments), *used]
+PREFIX: Final = "bccnd_"
+_DIRECTION: Final = ("gateway", "direction")
+_REASON: Final = ("gateway", "reason")
+#: labels of the families of drops; empty for a family of one drop
+_DROP_LABELS: Final = {drop.family: drop.label for drop in DROPS}
+#: what the families of drops count that are not counted by segment or gateway
+_DROP_TEXTS: Final = {
+    "identity_conflicts": "Datagrams from other senders that use the identity of a client of this host",
+    "sources_forgotten": "Sources removed from the tracker tables, by cause",
+    "heartbeats_unwatched": "Heartbeats ignored: the table of watched sources is full",
+    "copies_dropped": "Repeated copies of datagrams not sent: too many were waiting, or dedup.horizon had passed",
+    "deliveries_dropped": "Messages dropped for a client, by reason",
+    "control_dropped": "Control messages to clients dropped: the queue was full",
+    "clients_refused": "Connections refused, by reason",
+    "clients_ended": "Clients disconnected by the daemon, by reason",
+    "client_errors": "Frames of clients refused, by reason",
+    "state_dropped": "State of the previous daemon that was damaged or unknown, and discarded",
+    "clients_not_kept": "Clients whose connections a restart will close",
+    "sources_not_kept": "Failed attempts to store the state of sources for the next daemon",
+    "notifications_lost": "Notifications that the service manager did not accept",
+    "visitors_refused": "Connections to this listener that got no page, by reason",
+    "log_lines_dropped": "Log lines dropped, by reason",
+}
 
 
 class DaemonCollector(Collector):
@@ -97,13 +64,9 @@ class DaemonCollector(Collector):
         yield from self._bus()
         yield from self._gateways()
         yield from self._configured()
-        yield from self._handover()
         yield from self._loop()
-        lost = "Notifications that the service manager did not accept"
-        yield _counter_of("notifications_lost", lost, self._daemon.notifications_lost)
-        refused = "Connections to this listener that got no page, by reason"
-        yield _counters("visitors_refused", refused, "reason", self._daemon.visitors_refused)
-        yield _counters("log_lines_dropped", "Log lines dropped, by reason", "reason", log.lines_dropped())
+        yield from self._drops()
+        yield _gauge("clients_taken_over", "Clients taken over from the previous daemon", self._daemon.taken_over)
         yield InfoMetricFamily(PREFIX + "build", "Version of the running daemon", {"version": VERSION})
 
     def _configured(self) -> Iterator[Metric]:
@@ -122,14 +85,13 @@ class DaemonCollector(Collector):
         successful = "Whether the last reload was successful: 1, or 0 if the configuration was refused"
         yield _gauge("config_last_reload_successful", successful, int(not self._daemon.refused))
 
-    def _handover(self) -> Iterator[Metric]:
-        daemon = self._daemon
-        yield _gauge("clients_taken_over", "Clients taken over from the previous daemon", daemon.taken_over)
-        discarded = "State of the previous daemon that was damaged or unknown, and discarded"
-        yield _counter_of("state_dropped", discarded, daemon.state_dropped)
-        yield _counter_of("clients_not_kept", "Clients whose connections a restart will close", daemon.clients_not_kept)
-        failed = "Failed attempts to store the state of sources for the next daemon"
-        yield _counter_of("sources_not_kept", failed, daemon.sources_not_kept)
+    def _drops(self) -> Iterator[Metric]:
+        for family, _, counts in drop_counters(self._daemon):
+            text = _DROP_TEXTS.get(family)
+            if text is None:
+                continue
+            label = _DROP_LABELS[family]
+            yield _counters(family, text, label, counts) if label else _counter_of(family, text, counts[family])
 
     def _loop(self) -> Iterator[Metric]:
         loop_lag = self._daemon.loop_lag
@@ -155,8 +117,6 @@ class DaemonCollector(Collector):
             for error, count in counters.send_errors.items():
                 errors.add_metric([counters.name, error], count)
         yield from (received, by_verdict, drops, sent, errors)
-        unsent = "Repeated copies of datagrams not sent: too many were waiting, or dedup.horizon had passed"
-        yield _counter_of("copies_dropped", unsent, self._daemon.repeater.dropped)
 
     def _sources(self) -> Iterator[Metric]:
         sources = self._daemon.sources
@@ -175,19 +135,6 @@ class DaemonCollector(Collector):
         )
         yield _counter_of("source_restarts", "Restarts of sources: sequence numbers began again", sources.restarts)
         yield _counter_of("source_jumps", "Jumps of sources: dedup.sanity or more numbers were skipped", sources.jumps)
-        unwatched = "Heartbeats ignored: the table of watched sources is full"
-        yield _counter_of("heartbeats_unwatched", unwatched, liveness.unwatched)
-        conflicts = "Datagrams from other senders that use the identity of a client of this host"
-        yield _counter_of("identity_conflicts", conflicts, sources.conflicts)
-        forgotten = {
-            "expired": sources.expired,
-            "evicted": sources.evicted,
-            "nameless_evicted": self._daemon.anonymous.evicted,
-            "own_evicted": sources.own_evicted,
-            "restarts_evicted": sources.restarts_evicted,
-            "dead_evicted": liveness.dead_evicted,
-        }
-        yield _counters("sources_forgotten", "Sources removed from the tracker tables, by cause", "cause", forgotten)
 
     def _bus(self) -> Iterator[Metric]:
         bus = self._daemon.bus
@@ -197,16 +144,8 @@ class DaemonCollector(Collector):
         counters = bus.counters
         yield _counter_of("deliveries", "Messages delivered to clients", counters.deliveries)
         yield _counter_of("published", "Messages published by clients", counters.published)
-        for name, text, counts in (
-            ("deliveries_dropped", "Messages dropped for a client, by reason", counters.dropped),
-            ("clients_refused", "Connections refused, by reason", counters.refused),
-            ("clients_ended", "Clients disconnected by the daemon, by reason", counters.ended),
-            ("publishers_held", "Times that a publisher was made to wait, by reason", counters.held),
-            ("client_errors", "Frames of clients refused, by reason", _with_zeros(counters.errors)),
-        ):
-            yield _counters(name, text, "reason", counts)
-        dropped = "Control messages to clients dropped: the queue was full"
-        yield _counter_of("control_dropped", dropped, counters.untold)
+        held = "Times that a publisher was made to wait, by reason"
+        yield _counters("publishers_held", held, "reason", counters.held)
         yield self._forward()
 
     def _gateways(self) -> Iterator[Metric]:
@@ -246,11 +185,6 @@ class DaemonCollector(Collector):
             buckets=buckets,
             sum_value=forward.sum,
         )
-
-
-def _with_zeros(errors: dict[str, int]) -> dict[str, int]:
-    """Return counts of all reasons, including those that are zero."""
-    return {**dict.fromkeys(ERROR_REASONS, 0), **errors}
 
 
 def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:

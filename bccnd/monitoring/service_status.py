@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from bccnd.monitoring.metrics import DaemonState
+from bccnd.monitoring.daemon_state import DaemonState
 
 
 class ServiceStatus:

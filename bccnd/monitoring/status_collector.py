@@ -21,9 +21,10 @@ from bccnd.core.liveness import ALIVE, SILENT, STATE_NAMES, Change
 from bccnd.core.top_channels import WINDOW, TopChannels
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.log.handlers import LogLine, printable
+from bccnd.monitoring.daemon_state import DaemonState, all_counters
 from bccnd.monitoring.drop_catalog import LOST
 from bccnd.monitoring.drop_counts import DropCount, count_drops
-from bccnd.monitoring.metrics import PREFIX, DaemonState, all_counters
+from bccnd.monitoring.metrics import PREFIX
 from bccnd.monitoring.status_model import (
     ONGOING,
     RECENT,
@@ -118,9 +119,9 @@ class StatusCollector:
         yield "lost", daemon.sources.lost
         dropped = 0
         for one in self._drop_counts():
-            if one.count:
-                yield _key(one), one.count
-                dropped += one.count if one.drop.serious and one.drop.name != LOST.name else 0
+            if one.total:
+                yield _key(one), one.total
+                dropped += one.total if one.drop.serious and one.drop.name != LOST.name else 0
         yield "dropped", dropped
         for src, lost in daemon.sources.lost_by_source.items():
             yield ("source", src), lost
@@ -187,7 +188,7 @@ class StatusCollector:
 
     def _drops(self, view: _HistoryView) -> Iterator[DropRow]:
         for one in self._drop_counts():
-            if not one.count:
+            if not one.total:
                 continue
             key, drop = _key(one), one.drop
             rise = view.rise(key)
@@ -197,8 +198,8 @@ class StatusCollector:
                 kind=drop.family if drop.label else "",
                 metric=f"{PREFIX}{drop.family}_total{label}",
                 where=printable(one.where),
-                times=one.count,
-                rate=view.rate(key, one.count),
+                times=one.total,
+                rate=view.rate(key, one.total),
                 first=view.wall_time(rise.first),
                 since=view.wall_time(rise.since),
                 last=view.wall_time(rise.last),

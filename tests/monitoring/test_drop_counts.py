@@ -12,7 +12,8 @@ from bccnd.core.counters import DROP_REASONS, END_REASONS, ERROR_REASONS, REFUSE
 from bccnd.core.verdicts import LAST_ACCEPTED, NAMES
 from bccnd.gateways.reasons import REASONS as GATEWAY_REASONS
 from bccnd.monitoring.drop_catalog import DROPS
-from bccnd.monitoring.drop_counts import LOGGED_AT_SOURCE, count_drops, serious_drops
+from bccnd.monitoring.drop_counts import count_drops
+from bccnd.monitoring.drop_reporter import LOGGED_AT_SOURCE
 from bccnd.net.http import REASONS as VISITORS
 from tests.monitoring.pages import Observed
 
@@ -72,9 +73,3 @@ def test_every_counter_of_drops_in_metrics_is_in_the_table(busy: Observed) -> No
         family = name.removesuffix("_total")
         if name.endswith("_total") and family in labels:
             assert dict(pairs)[labels[family]] in of(family)
-
-
-def test_serious_drops_are_those_that_have_happened(busy: Observed) -> None:
-    found = list(serious_drops(count_drops(busy)))
-    assert found
-    assert all(one.drop.serious and one.count for one in found)

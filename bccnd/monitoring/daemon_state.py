@@ -1,0 +1,63 @@
+"""The daemon's state that metrics, status page and log are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from bccnd.bus.gateway_links import GatewayLinks
+from bccnd.bus.recorder_reports import RecorderReports
+from bccnd.bus.server import Bus
+from bccnd.core.algorithms import KeyUse
+from bccnd.core.anonymous_dedup import AnonymousDedup
+from bccnd.core.counters import Histogram, SegmentCounters
+from bccnd.core.dedup import TrackerTable
+from bccnd.core.liveness import Liveness
+from bccnd.core.loop_lag import LoopLag
+from bccnd.core.redundancy import Repeater
+from bccnd.net.child_process import ChildProcess
+from bccnd.net.segment import Segment
+
+
+class DaemonState(Protocol):
+    """The daemon's state, as far as metrics and drop counts show it."""
+
+    segments: list[Segment]
+    bus: Bus
+    sources: TrackerTable
+    anonymous: AnonymousDedup
+    liveness: Liveness
+    repeater: Repeater
+    forward: Histogram
+    loop_lag: LoopLag
+    config_reloads: dict[str, int]
+    links: GatewayLinks
+    recorders: RecorderReports
+    taken_over: int
+    state_dropped: int
+    visitors_refused: dict[str, int]
+
+    @property
+    def refused(self) -> str: ...
+    @property
+    def gateway_processes(self) -> dict[str, ChildProcess]: ...
+    @property
+    def clients_not_kept(self) -> int: ...
+    @property
+    def sources_not_kept(self) -> int: ...
+    @property
+    def notifications_lost(self) -> int: ...
+    @property
+    def subscriptions(self) -> int: ...
+    @property
+    def keys(self) -> Iterable[KeyUse]: ...
+    @property
+    def groups(self) -> Iterable[tuple[str, int, int]]: ...
+    def now(self) -> float: ...
+
+
+def all_counters(daemon: DaemonState) -> list[SegmentCounters]:
+    """Return the counters of segments, and of links that are configured or have received anything."""
+    links = daemon.links
+    used = [one for one in links.counters if one.received or one.name in links.expected]
+    return [*(segment.counters for segment in daemon.segments), *used]
