@@ -6,6 +6,8 @@ path prefix.
 
 from __future__ import annotations
 
+from pathlib import Path
+from string import Template
 from typing import Final
 
 from bccnd.monitoring.html import Markup, element, joined
@@ -42,30 +44,20 @@ from bccnd.monitoring.status_model import (
     summarize,
 )
 
-#: seconds between two reloads by a browser without the script
-RELOAD: Final = 10
 _STATE_NAMES: Final = {WELL: "Well", OVER: "Well again", ATTENTION: "Attention"}
 _STATE_SIGNS: Final = {WELL: "\u2713", OVER: "\u2713", ATTENTION: "!"}
 #: the chart's height, in its own units; its width is the number of its values
 _HIGH: Final = 40
+
+_FILE: Final = Path(__file__).with_name("status.html")
+#: the page without its data; lines are joined, so that white space between them is not shown
+_PAGE: Final = Template("".join(line.strip() for line in _FILE.read_text("utf-8").splitlines()))
 
 e = element
 
 
 def render(status: Status) -> str:
     """Return the page."""
-    title = f"{status.host}: {_STATE_NAMES[status.state].lower()}"
-    head = e(
-        "head",
-        e("meta", charset="utf-8"),
-        e("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        e("meta", name="color-scheme", content="light dark"),
-        e("title", f"{title} \u2013 bccnd", id="title"),
-        e("link", rel="icon", type="image/svg+xml", href="status.svg"),
-        e("link", rel="stylesheet", href="status.css"),
-        e("noscript", e("meta", http_equiv="refresh", content=RELOAD)),
-        e("script", src="status.js", defer=True),
-    )
     sections = (
         _drops(status),
         _segments(status),
@@ -75,78 +67,24 @@ def render(status: Status) -> str:
         _gateways(status),
         _events(status),
     )
-    body = e(
-        "body",
-        e("a", "Skip to losses and drops", href="#drops", class_="skip"),
-        _gone(),
-        _header(status),
-        e("main", _state(status), _charts(status), *sections),
-        _footer(status),
-    )
-    return f"<!doctype html>{e('html', head, body, lang='en')}"
-
-
-# -- the top
-
-
-def _gone() -> Markup:
-    """Return the message that the script shows while the daemon does not respond."""
-    return e(
-        "div",
-        e("strong", "Not updated since ", e("time", id="gone-since"), ": the daemon does not respond."),
-        " The page shows the last known state. Run systemctl status bccnd on its host.",
-        id="gone",
-        role="alert",
-        hidden=True,
-    )
-
-
-def _header(status: Status) -> Markup:
-    return e(
-        "header",
-        e("h1", "bccnd"),
-        e("p", status.host, class_="host"),
-        e(
-            "dl",
-            definition("Version", status.version),
-            definition("Running for", duration(status.at - status.started)),
-            definition("Since", time_element(status.started, status.at)),
-            definition("Updated", e("span", time_element(status.at, status.at), " ", e("span", "UTC", class_="zone"))),
-            class_="about",
-        ),
-        e("button", "Pause", type="button", id="pause", aria_pressed="false", hidden=True),
-        id="header",
-    )
-
-
-def _state(status: Status) -> Markup:
-    parts = [
-        e("a", one.text, href=f"#{one.section}") if isinstance(one, Finding) else one
-        for one in summarize(status.findings)
-    ]
-    return e(
-        "section",
-        e("h2", "State", class_="unseen", id="state-title"),
-        e(
-            "p",
-            e("span", _STATE_SIGNS[status.state], class_="sign", aria_hidden="true"),
-            e("span", parts, role="status", aria_live="polite", id="sentence"),
-            class_="sentence",
-        ),
-        id="state",
-        class_=f"state {status.state}",
-        aria_labelledby="state-title",
-    )
-
-
-def _charts(status: Status) -> Markup:
-    return e(
-        "section",
-        e("h2", "The last hour", id="hour-title"),
-        e("div", [_chart(one) for one in status.charts], class_="charts"),
-        id="hour",
-        aria_labelledby="hour-title",
-    )
+    content = {
+        "host": status.host,
+        "state_name": _STATE_NAMES[status.state].lower(),
+        "version": status.version,
+        "running": duration(status.at - status.started),
+        "started": time_element(status.started, status.at),
+        "updated": time_element(status.at, status.at),
+        "state": status.state,
+        "sign": _STATE_SIGNS[status.state],
+        "summary": [
+            e("a", one.text, href=f"#{one.section}") if isinstance(one, Finding) else one
+            for one in summarize(status.findings)
+        ],
+        "charts": [_chart(one) for one in status.charts],
+        "sections": sections,
+        "pid": status.pid,
+    }
+    return _PAGE.substitute({name: joined(value) for name, value in content.items()})
 
 
 def _chart(chart: Chart) -> Markup:
@@ -446,20 +384,3 @@ def _events(status: Status) -> Markup:
 
 def _event(one: EventRow) -> Markup:
     return joined(one.text, e("small", f"What to do: {one.remedy}") if one.remedy else None)
-
-
-def _footer(status: Status) -> Markup:
-    return e(
-        "footer",
-        e(
-            "p",
-            "Machine-readable: ",
-            e("a", "status.json", href="status.json"),
-            ", ",
-            e("a", "metrics", href="metrics"),
-            ", ",
-            e("a", "healthz", href="healthz"),
-            f". Counts since this daemon (pid {status.pid}) started; rates over the last ten seconds.",
-        ),
-        id="footer",
-    )
