@@ -152,16 +152,16 @@ def run(folder: Path, length: float) -> int:
 def build(journal: str, tables: str, say: Callable[[str], None]) -> None:
     """The tables, on Spark; a few partitions do for so little. Raises PipelineError."""
     say("starting Spark, and making the tables (this takes longest)")
-    from bccnd.pipeline import session
+    from bccnd.pipeline import spark_session
     from bccnd.pipeline.build import build as make
 
     few = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
     complete = False
     try:
-        outcome = make(session.start(conf=few, size=0), journal, tables)
+        outcome = make(spark_session.start(conf=few, size=0), journal, tables)
         complete = True
     finally:
-        session.stop(complete=complete)
+        spark_session.stop(complete=complete)
     say(f"{outcome.rows['messages']:,} messages, {outcome.rows['link_loss']:,} rows of loss")
 
 

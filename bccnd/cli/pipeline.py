@@ -112,7 +112,7 @@ def stream(
     """
     require(["pyspark", "pyarrow"], PIPELINE_EXTRA)
     with session(journal if once else None, **spark_settings) as (spark, progress):
-        from bccnd.pipeline.stream import once as make
+        from bccnd.pipeline.incremental import once as make
 
         while True:
             outcome = make(spark, journal, tables, checkpoint, progress=progress)
@@ -128,8 +128,8 @@ def session(journal: str | None, **settings: Any) -> Iterator[tuple[SparkSession
     """Yield a session of Spark, and a function that shows its steps. An error ends the command. With the ``journal``
     that is read once, Java is started for its size."""
     from bccnd.pipeline.build import STEPS
-    from bccnd.pipeline.inputs import Journal
-    from bccnd.pipeline.session import run_on_spark
+    from bccnd.pipeline.journal_files import Journal
+    from bccnd.pipeline.spark_session import run_on_spark
 
     try:
         size = None if journal is None else sum(one.size for one in Journal(journal, may_be_empty=True).files)

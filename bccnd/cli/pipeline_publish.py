@@ -37,7 +37,7 @@ def publish(
     it.
     """
     require(["pyarrow", "jinja2"], PIPELINE_EXTRA)
-    from bccnd.pipeline import publish as news
+    from bccnd.pipeline import publish_findings as news
 
     try:
         check_chan(channel.encode("utf-8", "surrogateescape"))

@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import clocks, inputs, retained, rows, schema, store
+from bccnd.pipeline import clocks, input_history, journal_files, schema, store, task_records
 from bccnd.pipeline.compute import Result, compute
 from bccnd.pipeline.receivers import Span
 from bccnd.pipeline.tables.liveness import liveness
@@ -59,22 +59,22 @@ def build(spark: SparkSession, journal: str, tables: str, *, progress: Progress 
 
     def run() -> tuple[list[str], dict[str, int]]:
         progress("listing the journal")
-        source = inputs.Journal(journal)
+        source = journal_files.Journal(journal)
         with store.opened(spark, tables) as kept:
-            return source.days, recompute(spark, kept, source, retained.stretches(source.sessions()), progress)
+            return source.days, recompute(spark, kept, source, input_history.stretches(source.sessions()), progress)
 
-    return Outcome(*inputs.repeated(run), time.monotonic() - began)
+    return Outcome(*journal_files.repeated(run), time.monotonic() - began)
 
 
 def recompute(
     spark: SparkSession,
     kept: store.Store,
-    source: inputs.Journal,
-    sessions: Sequence[retained.Stretch],
+    source: journal_files.Journal,
+    sessions: Sequence[input_history.Stretch],
     progress: Progress = silent,
     *,
     days: Collection[str] | None = None,
-    past: retained.Past | None = None,
+    past: input_history.Past | None = None,
 ) -> dict[str, int]:
     """Compute the tables of some days, or all, and put them in their places. Returns the rows written of each.
     ``past`` knows which other days can be computed again, should rows of them go to other epochs now."""
@@ -93,8 +93,8 @@ def recompute(
         finally:
             result.close()
     progress("silences")
-    table = retained.sessions_table(sessions)
-    kept.write(SESSIONS, rows.frame_of(spark, table).withColumn("day", F.lit("all")))
+    table = input_history.sessions_table(sessions)
+    kept.write(SESSIONS, task_records.frame_of(spark, table).withColumn("day", F.lit("all")))
     _write_liveness(kept, clocks.sessions_put_right(sessions, corrections), None if days is None else wanted)
     progress("putting the tables in their places")
     kept.commit(None if days is None else wanted, whole=WHOLE)
@@ -103,17 +103,17 @@ def recompute(
 
 def _settled(
     spark: SparkSession,
-    source: inputs.Journal,
-    sessions: Sequence[retained.Stretch],
+    source: journal_files.Journal,
+    sessions: Sequence[input_history.Stretch],
     state: DataFrame | None,
     heard: Sequence[tuple[str, Span]],
     days: set[str] | None,
     before: Mapping[clocks.Key, int],
-    past: retained.Past | None,
+    past: input_history.Past | None,
 ) -> Result:
     """The result for these days, and for those that have to be computed with them. ``state`` and ``heard``, by day, are
     what was kept of all days."""
-    margin = inputs.MARGIN
+    margin = journal_files.MARGIN
     wanted = days
     while True:
         others, journals = None, []
@@ -121,7 +121,7 @@ def _settled(
             others = state.where(~F.col("day").isin(*wanted))
             journals = [span for day, span in heard if day not in wanted]
         result = compute(spark, source, sessions, days=wanted, state=others, journals=journals, margin=margin)
-        widest = inputs.MARGIN + clocks.widest(source.days if wanted is None else wanted, result.corrections)
+        widest = journal_files.MARGIN + clocks.widest(source.days if wanted is None else wanted, result.corrections)
         if wanted is None or days is None:
             return result
         more = (clocks.moved(days, wanted, result.corrections, before) | set(result.renumbered)) - wanted
@@ -148,14 +148,14 @@ def _write(spark: SparkSession, kept: store.Store, result: Result) -> None:
         **result.tables,
         ALIGN: result.state,
         HEARD: result.heard.select(*schema.HEARD.names, "day"),
-        retained.FILES: retained.frame(spark, result.files),
+        input_history.FILES: input_history.frame(spark, result.files),
     }
     with ThreadPoolExecutor(_WRITERS) as pool:
         for done in [pool.submit(partial(kept.write, name, frame)) for name, frame in frames.items()]:
             done.result()
 
 
-def _write_liveness(kept: store.Store, sessions: Sequence[retained.Stretch], days: Collection[str] | None) -> None:
+def _write_liveness(kept: store.Store, sessions: Sequence[input_history.Stretch], days: Collection[str] | None) -> None:
     """The silences of all days: one may end on any later day."""
     heard = kept.written(HEARD, schema.HEARD)
     earlier = None if days is None else kept.read(HEARD, schema.HEARD)

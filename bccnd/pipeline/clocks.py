@@ -21,10 +21,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from bccnd.pipeline.align import HORIZON
-from bccnd.pipeline.batch import Numbers, grouped
-from bccnd.pipeline.retained import Stretch as Session
-from bccnd.pipeline.rows import DAY, MINUTE, beside, day_of
+from bccnd.pipeline.epoch_alignment import HORIZON
+from bccnd.pipeline.input_history import Stretch as Session
+from bccnd.pipeline.row_batch import Numbers, grouped
+from bccnd.pipeline.task_records import DAY, MINUTE, beside, day_of
 
 #: rows of a day by which clocks are compared, at most: enough for percentiles to the microsecond or so
 SAMPLE: Final = 500_000

@@ -26,15 +26,15 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from bccnd.errors import PipelineError
-from bccnd.pipeline import align, clocks, retained, rows, schema, state_of_days
-from bccnd.pipeline.arrivals import Context, arrivals
+from bccnd.pipeline import clocks, day_state, epoch_alignment, input_history, schema, task_records
+from bccnd.pipeline.block_gaps import Gaps
 from bccnd.pipeline.clocks import Clock
-from bccnd.pipeline.gaps import Gaps
-from bccnd.pipeline.inputs import MARGIN, Input, Journal
-from bccnd.pipeline.placement import Placement
+from bccnd.pipeline.epoch_assignment import Placement
+from bccnd.pipeline.input_history import Stretch as Session
+from bccnd.pipeline.journal_files import MARGIN, Input, Journal
+from bccnd.pipeline.messages import Context, arrivals
+from bccnd.pipeline.number_runs import Stretch, runs
 from bccnd.pipeline.receivers import Seen, Span, receivers, recorded
-from bccnd.pipeline.retained import Stretch as Session
-from bccnd.pipeline.runs import Stretch, runs
 from bccnd.pipeline.scan import ROWS, Plan, counted, estimate, scan, spans_of
 from bccnd.pipeline.tables.channel_traffic import channel_traffic
 from bccnd.pipeline.tables.delivery import delivery
@@ -49,7 +49,7 @@ from bccnd.pipeline.tables.missed import missed
 PART: Final = 32 << 20
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
 #: what alignment emits, kind by kind: `run` and `mark` as they are kept (`schema.ALIGN`), `epoch` (its number in epoch,
-#: the cause in host), `piece` (an `align.Piece`)
+#: the cause in host), `piece` (an `epoch_alignment.Piece`)
 _ALIGNED: Final = StructType(
     [StructField("day", StringType()), *(one for one in schema.ALIGN.fields if one.name != "hosts")]
 )
@@ -70,7 +70,7 @@ class Result:
     tables: dict[str, DataFrame]
     state: DataFrame
     heard: DataFrame
-    files: list[retained.Records]
+    files: list[input_history.Records]
     renumbered: list[str]
     corrections: Mapping[clocks.Key, int]
     kept: ExitStack
@@ -132,10 +132,12 @@ def compute(
         spans_of_journals = [*journals, *(row.span for row in scanned.seen if row.day in wanted)]
         its_recorded = recorded(right, spans_of_journals)
         aligned = keep(_align(scanned.kind("stretch", wanted), its_runs, found_clocks, its_recorded, tasks))
-        divided = aligned.where("kind IN ('epoch', 'piece')").select("kind", "src", *align.Piece._fields).toArrow()
+        divided = (
+            aligned.where("kind IN ('epoch', 'piece')").select("kind", "src", *epoch_alignment.Piece._fields).toArrow()
+        )
         epochs = divided.filter(pc.equal(divided["kind"], "epoch")).select(["src", "epoch", "host"])
         pieces = divided.filter(pc.equal(divided["kind"], "piece")).drop_columns("kind")
-        reached = state_of_days.reached(state, wanted)
+        reached = day_state.reached(state, wanted)
         context = Context(
             _placement(epochs, pieces),
             receivers(
@@ -148,18 +150,18 @@ def compute(
         )
         known = keep(_messages(spark, scanned.kind("part"), context))
         gaps = Gaps(spark, known, reached, frozenset(wanted))
-        causes = rows.frame_of(spark, epochs.rename_columns(["src", "epoch", "cause"]))
-        all_epochs = keep(state_of_days.all_days(rows.of_kind(known, "epoch").transform(of_days), state))
+        causes = task_records.frame_of(spark, epochs.rename_columns(["src", "epoch", "cause"]))
+        all_epochs = keep(day_state.all_days(task_records.of_kind(known, "epoch").transform(of_days), state))
         marks = aligned.where("kind = 'mark'").select("day", "src", F.col("from_rec").alias("mark"))
         made = {
-            "receiver_sets": rows.of_kind(known, "set").withColumn("hosts", F.split("hosts", "\n")).distinct(),
+            "receiver_sets": task_records.of_kind(known, "set").withColumn("hosts", F.split("hosts", "\n")).distinct(),
             "epochs": all_epochs.transform(epochs_table, causes),
-            "messages": rows.of_kind(known, "message").transform(gaps.added),
+            "messages": task_records.of_kind(known, "message").transform(gaps.added),
             "link_loss": gaps.with_kind("link").transform(link_loss),
-            "delivery": rows.of_kind(known, "delivered").transform(delivery),
+            "delivery": task_records.of_kind(known, "delivered").transform(delivery),
             "channel_loss": gaps.with_kind("channel").transform(channel_loss),
             "missed": gaps.with_kind("missed").transform(missed),
-            "channel_traffic": rows.of_kind(known, "lengths").transform(
+            "channel_traffic": task_records.of_kind(known, "lengths").transform(
                 channel_traffic, scanned.kind("nameless", wanted)
             ),
             "integrity": scanned.kind("refused", wanted).transform(integrity),
@@ -169,14 +171,14 @@ def compute(
         return Result(
             wanted,
             {name: schema.conform(name, frame) for name, frame in made.items()},
-            state_of_days.kept(
+            day_state.kept(
                 aligned.where("kind IN ('run', 'mark')").where(F.col("day").isin(*wanted)),
                 all_epochs,
-                rows.frame_of(spark, clocks.to_keep(corrections, guessed, computed)),
+                task_records.frame_of(spark, clocks.to_keep(corrections, guessed, computed)),
             ),
             kept_silences(of_days_now, scanned.kind("receiver", wanted), tasks),
-            retained.of_days(scanned.files, wanted, margin),
-            sorted({*state_of_days.renumbered(marks, state, wanted), *state_of_days.preceded(all_epochs, state)}),
+            input_history.of_days(scanned.files, wanted, margin),
+            sorted({*day_state.renumbered(marks, state, wanted), *day_state.preceded(all_epochs, state)}),
             corrections,
             kept.pop_all(),
         )
@@ -188,16 +190,16 @@ class _Scanned:
     def __init__(self, records: DataFrame, journal: Journal, inputs: Sequence[Input]) -> None:
         self.records = records
         table = records.where("kind IN ('problem', 'file', 'receiver', 'reach')").drop("data").toArrow()
-        for problem in rows.fields_of(table, "problem").to_pylist():
+        for problem in task_records.fields_of(table, "problem").to_pylist():
             raise PipelineError(problem["reason"], problem["why"], problem["remedy"])
-        self.files = [retained.Records(**row, day="") for row in rows.fields_of(table, "file").to_pylist()]
+        self.files = [input_history.Records(**row, day="") for row in task_records.fields_of(table, "file").to_pylist()]
         journal.check_read(inputs, {one.path: one.rows for one in self.files})
-        self.seen = [Seen(**row) for row in rows.fields_of(table, "receiver").to_pylist()]
+        self.seen = [Seen(**row) for row in task_records.fields_of(table, "receiver").to_pylist()]
         self.hosts: dict[str, set[str]] = {}
         for row in self.seen:
             self.hosts.setdefault(row.day, set()).add(row.host)
         self.days = set(self.hosts)
-        reach = rows.fields_of(table, "reach").group_by(["day", "src", "host", "segment"]).aggregate([])
+        reach = task_records.fields_of(table, "reach").group_by(["day", "src", "host", "segment"]).aggregate([])
         hosts: dict[tuple[str, str], set[str]] = {}
         segments: dict[tuple[str, str], set[str]] = {}
         for row in reach.to_pylist():
@@ -209,7 +211,7 @@ class _Scanned:
         self.segments = {key: tuple(sorted(its)) for key, its in segments.items()}
 
     def kind(self, kind: str, days: Sequence[str] | None = None) -> DataFrame:
-        return rows.of_kind(self.records, kind, days)
+        return task_records.of_kind(self.records, kind, days)
 
 
 def _inputs(journal: Journal, days: Collection[str] | None, margin: datetime.timedelta) -> list[Input]:
@@ -217,9 +219,9 @@ def _inputs(journal: Journal, days: Collection[str] | None, margin: datetime.tim
     if days is None:
         return list(journal.files)
     near = {
-        rows.day_of(date)
+        task_records.day_of(date)
         for span in spans_of(days, margin)
-        for date in range(span.low // rows.DAY, -(-span.high // rows.DAY))
+        for date in range(span.low // task_records.DAY, -(-span.high // task_records.DAY))
     }
     return [one for one in journal.files if one.file.day in near]
 
@@ -268,7 +270,9 @@ _APART: Final = pa.schema(
 def _skew(spark: SparkSession, apart: Sequence[clocks.Apart], days: Sequence[str]) -> DataFrame:
     """The table."""
     table = pa.Table.from_pylist([one._asdict() for one in apart if one.day in days], _APART)
-    return rows.frame_of(spark, table.rename_columns(["day", "host", "ref_host", "p05_us", "p50_us", "p95_us", "n"]))
+    return task_records.frame_of(
+        spark, table.rename_columns(["day", "host", "ref_host", "p05_us", "p50_us", "p95_us", "n"])
+    )
 
 
 def _ahead(
@@ -277,7 +281,7 @@ def _ahead(
     """By how much the clock of each host is ahead on each day with rows; on those beside, as on the nearest."""
     ahead = {}
     for day, its in hosts.items():
-        nearest = min(days, key=lambda each: abs(rows.date_of(each) - rows.date_of(day)), default=day)
+        nearest = min(days, key=lambda each: abs(task_records.date_of(each) - task_records.date_of(day)), default=day)
         for host in its:
             clock = found.get((day, host)) or found.get((nearest, host))
             if clock and clock.offset:
@@ -299,9 +303,9 @@ def _align(
         its: dict[str, list[Stretch]] = {}
         for src, *row in zip(*(new[name].to_pylist() for name in ("src", *Stretch._fields)), strict=True):
             its.setdefault(src, []).append(Stretch(*row))
-        known: dict[str, list[align.Run]] = {}
-        for src, *row in zip(*(old[name].to_pylist() for name in ("src", *align.Run._fields)), strict=True):
-            known.setdefault(src, []).append(align.Run(*row))
+        known: dict[str, list[epoch_alignment.Run]] = {}
+        for src, *row in zip(*(old[name].to_pylist() for name in ("src", *epoch_alignment.Run._fields)), strict=True):
+            known.setdefault(src, []).append(epoch_alignment.Run(*row))
         records = []
         for src in dict.fromkeys([*its, *known]):
             records += _aligned(src, its.get(src, []), known.get(src, []), found, its_recorded)
@@ -309,11 +313,13 @@ def _align(
 
     bucket = F.pmod(F.xxhash64("src"), F.lit(tasks))
     if kept is None:
-        empty = pa.schema([("src", pa.string()), *((name, pa.int64()) for name in align.Run._fields)]).empty_table()
+        empty = pa.schema(
+            [("src", pa.string()), *((name, pa.int64()) for name in epoch_alignment.Run._fields)]
+        ).empty_table()
         return stretches.groupBy(bucket).applyInArrow(lambda table: one(table, empty), _ALIGNED)
     return (
         stretches.groupBy(bucket)
-        .cogroup(kept.select("src", *align.Run._fields).groupBy(bucket))
+        .cogroup(kept.select("src", *epoch_alignment.Run._fields).groupBy(bucket))
         .applyInArrow(one, _ALIGNED)
     )
 
@@ -321,7 +327,7 @@ def _align(
 def _aligned(
     src: str,
     stretches: Sequence[Stretch],
-    kept: Sequence[align.Run],
+    kept: Sequence[epoch_alignment.Run],
     found: Mapping[clocks.Key, Clock],
     its_recorded: Mapping[str, Sequence[tuple[int, int]]],
 ) -> list[dict[str, object]]:
@@ -333,7 +339,7 @@ def _aligned(
         new.append(run._replace(offset=clock.offset, spread=clock.spread))
     every = [*new, *kept]
     spans = [span for host in {run.host for run in every} for span in its_recorded.get(host, ())]
-    alignment = align.align(every, align.joined(spans))
+    alignment = epoch_alignment.align(every, epoch_alignment.joined(spans))
     records: list[dict[str, object]] = [run._asdict() | {"kind": "run"} for run in new]
     records += [{"kind": "epoch", "epoch": one.number, "host": one.cause} for one in alignment.epochs]
     records += [piece._asdict() | {"kind": "piece"} for piece in alignment.pieces]
@@ -347,7 +353,7 @@ def _placement(epochs: pa.Table, pieces: pa.Table) -> Placement:
     return Placement.of(
         zip(epochs["src"].to_pylist(), epochs["epoch"].to_pylist(), strict=True),
         (
-            (src, align.Piece(*row))
+            (src, epoch_alignment.Piece(*row))
             for src, *row in zip(*(column.to_pylist() for column in pieces.columns), strict=True)
         ),
     )
@@ -356,4 +362,4 @@ def _placement(epochs: pa.Table, pieces: pa.Table) -> Placement:
 def _messages(spark: SparkSession, parts: DataFrame, context: Context) -> DataFrame:
     """The records of all messages."""
     shared = spark.sparkContext.broadcast(context)
-    return parts.groupBy("bucket").applyInArrow(lambda table: arrivals(table, shared.value), rows.RECORD_SHAPE)
+    return parts.groupBy("bucket").applyInArrow(lambda table: arrivals(table, shared.value), task_records.RECORD_SHAPE)

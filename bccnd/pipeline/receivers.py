@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bccnd.pipeline.align import joined
-from bccnd.pipeline.batch import Numbers
-from bccnd.pipeline.retained import Stretch as Session
-from bccnd.pipeline.rows import DAY, date_of
+from bccnd.pipeline.epoch_alignment import joined
+from bccnd.pipeline.input_history import Stretch as Session
+from bccnd.pipeline.row_batch import Numbers
+from bccnd.pipeline.task_records import DAY, date_of
 
 
 class Span(NamedTuple):

@@ -1,4 +1,4 @@
-"""The scan: every task reads some files of the journal once and emits what the tables follow from (`rows.KINDS`).
+"""The scan: every task reads some files of the journal once and emits what the tables follow from (`task_records.KINDS`).
 
 Invariant: what is emitted of a journal's records, put together, does not depend on how they are cut into files, nor on
 which task reads which file. A file that no recorder can have written is emitted as a problem, not raised: the run ends
@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from bccnd.errors import PipelineError
 from bccnd.journal import files
 from bccnd.journal import schema as journal_schema
-from bccnd.pipeline import extract, rows
-from bccnd.pipeline.batch import COLUMNS, NAMES, Batch, Origin
-from bccnd.pipeline.inputs import Input, check_file, foreign, microseconds, read_ends
+from bccnd.pipeline import scan_records, task_records
+from bccnd.pipeline.journal_files import Input, check_file, foreign, microseconds, read_ends
+from bccnd.pipeline.row_batch import COLUMNS, NAMES, Batch, Origin
 
 #: rows that a task works on at once, and those of a task or a bucket if there are so many
 ROWS: Final = 1_000_000
@@ -72,8 +72,8 @@ def spans_of(days: Iterable[str], margin: datetime.timedelta) -> tuple[Span, ...
     near = margin // datetime.timedelta(microseconds=1)
     found: list[Span] = []
     for day in sorted(days):
-        low = rows.date_of(day) * rows.DAY - near
-        high = low + rows.DAY + 2 * near
+        low = task_records.date_of(day) * task_records.DAY - near
+        high = low + task_records.DAY + 2 * near
         if found and low <= found[-1].high:
             found[-1] = Span(found[-1].low, high)
         else:
@@ -91,7 +91,7 @@ def scan(spark: SparkSession, inputs: Sequence[Input], plan: Plan) -> DataFrame:
             for number in batch.column(0).to_pylist():
                 yield from read(tasks[number], plan)
 
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, rows.RECORD_SHAPE)
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, task_records.RECORD_SHAPE)
 
 
 def divided(inputs: Sequence[Input], count: int) -> list[list[Input]]:
@@ -129,7 +129,7 @@ def read(inputs: Sequence[Input], plan: Plan) -> Iterator[pa.RecordBatch]:
 
 def _emitted(origins: list[Origin], origin: list[Any], tables: list[pa.Table], plan: Plan) -> Iterator[pa.RecordBatch]:
     batch = Batch(origins, np.concatenate(origin), pa.concat_tables(tables))
-    yield from extract.records(batch, plan.buckets, plan.parts)
+    yield from scan_records.records(batch, plan.buckets, plan.parts)
 
 
 def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
@@ -142,7 +142,7 @@ def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
             file = pq.ParquetFile(opened, metadata=footer.metadata, read_dictionary=list(NAMES))
             place = one.file
             count, low, high = read_ends(file)
-            yield rows.records(
+            yield task_records.records(
                 "file",
                 path=[one.path],
                 host=[place.host],
@@ -166,7 +166,7 @@ def _pieces(one: Input, plan: Plan) -> Iterator[pa.Table | pa.RecordBatch]:
 
 
 def _problem(error: PipelineError) -> pa.RecordBatch:
-    return rows.records("problem", reason=[error.reason], why=[error.detail], remedy=[error.remedy])
+    return task_records.records("problem", reason=[error.reason], why=[error.detail], remedy=[error.remedy])
 
 
 def _groups(file: pq.ParquetFile, spans: Sequence[Span] | None, by: int) -> Iterator[list[int]]:

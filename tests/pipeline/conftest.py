@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bccnd.pipeline import session
+from bccnd.pipeline import spark_session
 from bccnd.pipeline.build import build
 from tests.pipeline import object_store, threedays
 
@@ -26,8 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    yield session.start("local[2, 3]", conf=threedays.SMALL, size=0)
-    session.stop(complete=True)
+    yield spark_session.start("local[2, 3]", conf=threedays.SMALL, size=0)
+    spark_session.stop(complete=True)
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from bccnd.pipeline import extract, rows
-from bccnd.pipeline.batch import COLUMNS, NAMES, Batch, Origin
+from bccnd.pipeline import scan_records, task_records
+from bccnd.pipeline.row_batch import COLUMNS, NAMES, Batch, Origin
 
 #: microseconds
 SECOND = 1_000_000
@@ -45,15 +45,15 @@ def batch(*given: dict[str, Any]) -> Batch:
 
 def records(*given: dict[str, Any]) -> pa.Table:
     """What the scan emits of such rows."""
-    return pa.Table.from_batches(list(extract.records(batch(*given), 1, 1)), rows.RECORD)
+    return pa.Table.from_batches(list(scan_records.records(batch(*given), 1, 1)), task_records.RECORD)
 
 
 def of_kind(kind: str, *given: dict[str, Any]) -> pa.Table:
     """Records of one kind; what is not said is 0, or `DAY` for the day."""
     usual = {"day": "2026-03-01", "host": "h1", "src": "h1/p/1", "chan": "data", "peer_ip": "10.0.0.1", "epoch": 1}
-    names = rows.KINDS[kind]
+    names = task_records.KINDS[kind]
     columns = {name: [row.get(name, usual.get(name, 0)) for row in given] for name in names}
-    return pa.Table.from_batches([rows.records(kind, **columns)], rows.RECORD)
+    return pa.Table.from_batches([task_records.records(kind, **columns)], task_records.RECORD)
 
 
 def seconds(value: datetime.datetime | None) -> float | None:

@@ -22,7 +22,7 @@ from bccnd.cli.main import main
 from bccnd.errors import PipelineError
 from bccnd.journal import layout
 from bccnd.journal import schema as journal_schema
-from bccnd.pipeline import inputs, schema, store
+from bccnd.pipeline import journal_files, schema, store
 from bccnd.pipeline.build import build
 from tests.pipeline.commands import bccn
 from tests.pipeline.journals import put, rows
@@ -146,10 +146,10 @@ def test_a_file_that_lies_elsewhere_than_its_records_say_is_refused(
     pq.write_table(pq.read_table(path, partitioning=None), tmp_path / "x", write_statistics=statistics)
     place = str(path.relative_to(small))
     with pq.ParquetFile(tmp_path / "x") as file:
-        inputs.check_file(file, "j", place, columns)
+        journal_files.check_file(file, "j", place, columns)
         moved = place.replace(old, new)
         with pytest.raises(PipelineError) as refused:
-            inputs.check_file(file, "j", moved, columns)
+            journal_files.check_file(file, "j", moved, columns)
     assert refused.value.reason == "misplaced"
     assert f"j/{moved} lies in the wrong place: {said}" in str(refused.value)
 
@@ -158,7 +158,7 @@ def test_journals_of_two_hosts_may_have_the_same_name_and_no_payloads(tmp_path: 
     for host in ("relay01", "relay02"):
         path = put(tmp_path, host, "j1", 1, rows(1, 3))
         pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["payload"]), path)
-    source = inputs.Journal(str(tmp_path))
+    source = journal_files.Journal(str(tmp_path))
     ends = source.ends(one.path for one in source.files)
     assert [one[0] for one in ends.values()] == [3, 3]
     source.check_read(source.files, {path: one.rows for path, one in ends.items()})
@@ -168,19 +168,19 @@ def test_a_record_that_is_in_two_files_is_refused(tmp_path: Path) -> None:
     """Unless one of them is a merged file, in which all of the other's are."""
     for first, count in ((1, 9), (5, 2)):
         put(tmp_path, "relay01", "j1", first, rows(first, count))
-    source = inputs.Journal(str(tmp_path))
+    source = journal_files.Journal(str(tmp_path))
     counts = {path: one.rows for path, one in source.ends(one.path for one in source.files).items()}
     with pytest.raises(PipelineError) as refused:
         source.check_read(source.files, counts)
     assert refused.value.reason == "twice"
     whole = tmp_path / source.files[0].path
     whole.rename(whole.with_name(whole.name.replace(".parquet", "_000000000009.parquet")))
-    source = inputs.Journal(str(tmp_path))
+    source = journal_files.Journal(str(tmp_path))
     assert [one.file[3:] for one in source.files] == [(1, 9)]
     source.check_read(source.files, {source.files[0].path: 9})
     with pytest.raises(PipelineError) as refused:
         source.check_read(source.files, {})
-    assert refused.value.reason == inputs.CHANGED
+    assert refused.value.reason == journal_files.CHANGED
 
 
 def command(tmp_path: Path, *words: str) -> list[str]:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from bccnd.pipeline import clocks
 from bccnd.pipeline.build import build
 from bccnd.pipeline.clocks import Apart, Clock, Kept
-from bccnd.pipeline.stream import once
+from bccnd.pipeline.incremental import once
 from examples.simulation import Fleet, Loss, Source, write
 from tests.pipeline.threedays import arrive, content, files
 

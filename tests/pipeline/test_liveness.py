@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bccnd.pipeline import rows
+from bccnd.pipeline import task_records
 from bccnd.pipeline.schema import conform
 from bccnd.pipeline.tables import liveness as module
 from bccnd.pipeline.tables.liveness import Silence, fell_together
@@ -22,7 +22,7 @@ def kept(given: list[dict[str, Any]]) -> list[module.Kept]:
     table = records(*given)
     found = list(module.condensed(table))
     spans: dict[tuple[str, str, str], tuple[int, int]] = {}
-    for row in rows.fields_of(table, "receiver").to_pylist():
+    for row in task_records.fields_of(table, "receiver").to_pylist():
         key = row["day"], row["host"], row["journal_id"]
         low, high = spans.get(key, (row["from_us"], row["to_us"]))
         spans[key] = min(low, row["from_us"]), max(high, row["to_us"])
@@ -152,8 +152,10 @@ def test_a_silence_over_midnight_belongs_to_the_day_on_which_it_began(spark: Spa
     halves = [kept([row for row in given if (row["s"] < MIDNIGHT) == early]) for early in (False, True)]
     assert sorted(halves[0] + halves[1], key=str) == sorted(whole, key=str)
     # And by Spark, from what the scan emits.
-    frame = rows.frame_of(spark, records(*given))
-    found = module.liveness(module.kept(frame, rows.of_kind(frame, "receiver"), 2), [("h1", "j1", at(0), at(times[3]))])
+    frame = task_records.frame_of(spark, records(*given))
+    found = module.liveness(
+        module.kept(frame, task_records.of_kind(frame, "receiver"), 2), [("h1", "j1", at(0), at(times[3]))]
+    )
     day = "2026-03-01"
     assert told(conform("liveness", found), *COLUMNS, "day") == [(None, *gap, day), ("h1", *gap, day)]
 

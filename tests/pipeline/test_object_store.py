@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from bccnd.journal.files import open_root
 from bccnd.pipeline import store
 from bccnd.pipeline.build import build
+from bccnd.pipeline.incremental import once
 from bccnd.pipeline.store_files import Root
-from bccnd.pipeline.stream import once
 from tests.pipeline import object_store
 from tests.pipeline.commands import bccn
 from tests.pipeline.threedays import content, files

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from pyspark.testing import assertDataFrameEqual
 
 from bccnd.core.verdicts import NAMES
-from bccnd.pipeline import rows, schema
+from bccnd.pipeline import schema, task_records
 from bccnd.pipeline.tables.channel_traffic import channel_traffic
 from bccnd.pipeline.tables.delivery import delivery
 from bccnd.pipeline.tables.epochs import epochs, of_days
@@ -26,12 +26,12 @@ from bccnd.pipeline.tables.losses import channel_loss, link_loss
 from bccnd.pipeline.tables.missed import missed
 from tests.pipeline.frames import DAY, of_kind, records, told
 
-MINUTE = DAY // rows.MINUTE
+MINUTE = DAY // task_records.MINUTE
 MIDNIGHT = datetime.datetime(2026, 3, 1)
 
 
 def table(spark: SparkSession, kind: str, *found: dict[str, Any]) -> DataFrame:
-    return rows.of_kind(rows.frame_of(spark, of_kind(kind, *found)), kind)
+    return task_records.of_kind(task_records.frame_of(spark, of_kind(kind, *found)), kind)
 
 
 def counts(seen: int, here: int = 0, everywhere: int = 0, away: int = 0, **more: Any) -> dict[str, Any]:
@@ -189,7 +189,7 @@ BAD = {"verdict": "integrity_failed", "peer_ip": "192.0.2.1", "src": "x/y/1", "a
 
 def refused(spark: SparkSession, *found: dict[str, Any]) -> DataFrame:
     table = records(*found)
-    return rows.of_kind(rows.frame_of(spark, table), "refused")
+    return task_records.of_kind(task_records.frame_of(spark, table), "refused")
 
 
 def test_refused_datagrams_are_counted_by_minute_receiver_sender_and_verdict(spark: SparkSession) -> None:
@@ -214,7 +214,7 @@ def test_refused_datagrams_are_counted_by_minute_receiver_sender_and_verdict(spa
 
 def test_every_verdict_is_either_refused_or_not() -> None:
     table = records(*({"verdict": verdict} for verdict in (*NAMES, "journal_gap")))
-    assert set(rows.fields_of(table, "refused")["verdict"].to_pylist()) == {
+    assert set(task_records.fields_of(table, "refused")["verdict"].to_pylist()) == {
         *("integrity_missing", "integrity_unknown", "integrity_failed", "replayed", "oversize", "bad_envelope"),
         *("bad_body", "bad_src", "bad_seq", "bad_channel", "bad_target"),
         *("length_mismatch", "unsupported_version", "internal_error"),
@@ -244,5 +244,5 @@ def test_nothing_is_lost_where_records_are_divided_otherwise() -> None:
 
 
 def _sum(found: list[dict[str, Any]], kind: str, counted: str) -> int:
-    total: int = pc.sum(rows.fields_of(records(*found), kind)[counted]).as_py()
+    total: int = pc.sum(task_records.fields_of(records(*found), kind)[counted]).as_py()
     return total

@@ -9,11 +9,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from bccnd.pipeline.rows import MINUTE, NAMELESS
+from bccnd.pipeline.task_records import MINUTE, NAMELESS
 
 
 def channel_traffic(lengths: DataFrame, nameless: DataFrame) -> DataFrame:
-    """The table, from records `lengths`, and `nameless` of senders without a name (`rows.KINDS`)."""
+    """The table, from records `lengths`, and `nameless` of senders without a name (`task_records.KINDS`)."""
     cell = ("day", "minute", "chan", "src")
     others = nameless.distinct().select(*cell[:3], F.lit(NAMELESS).alias("src"), "len", F.lit(1).alias("n"))
     return (

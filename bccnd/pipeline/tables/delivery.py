@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 
 def delivery(parts: DataFrame) -> DataFrame:
-    """The table, from records `delivered` (`rows.KINDS`)."""
+    """The table, from records `delivered` (`task_records.KINDS`)."""
     return parts.groupBy("day", "src", "epoch", "set_id").agg(
         F.sum("n").alias("n"), F.min("example_key").alias("example_key")
     )

@@ -1,6 +1,6 @@
 """Table `epochs`: the runs of all sources, on all days known.
 
-An epoch is what align.py says, and reaches as far as its messages do, on whatever day. ``skipped`` are the numbers
+An epoch is what epoch_alignment.py says, and reaches as far as its messages do, on whatever day. ``skipped`` are the numbers
 between a jump and the epoch before, which no receiver heard: as many messages may have been lost. The table is whole:
 it has the epochs of days that were not computed as well, from what was kept.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from bccnd.pipeline.align import ENDLESS, JUMP
+from bccnd.pipeline.epoch_alignment import ENDLESS, JUMP
 
 
 def program_of(src: Column | str) -> Column:

@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from bccnd.pipeline.rows import MINUTE
+from bccnd.pipeline.task_records import MINUTE
 
 #: rows for one minute, receiver and verdict: more than anybody reads, and still few beside what they were made from
 CAP: Final = 1000
@@ -22,7 +22,7 @@ OTHERS: Final = "*"
 
 
 def integrity(refused: DataFrame, cap: int = CAP) -> DataFrame:
-    """The table, from what was refused (`rows.KINDS`)."""
+    """The table, from what was refused (`task_records.KINDS`)."""
     claimed = ("peer_ip", "claimed_src", "algo")
     cell = ("day", "minute", "host", "verdict")
     sums = (F.sum("n").alias("n"), F.min("first").alias("first"), F.max("last_us").alias("last_us"))

@@ -29,10 +29,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from bccnd.pipeline import rows
-from bccnd.pipeline.align import joined
-from bccnd.pipeline.batch import grouped
-from bccnd.pipeline.extract import QUIET
+from bccnd.pipeline import task_records
+from bccnd.pipeline.epoch_alignment import joined
+from bccnd.pipeline.row_batch import grouped
+from bccnd.pipeline.scan_records import QUIET
 
 #: heartbeats that may be missed, and half of one for delays: the daemon's dead_after is 3
 PATIENCE: Final = 3.5
@@ -63,7 +63,7 @@ _SILENCE: Final = pa.schema(
 
 
 def kept(records: DataFrame, receivers: DataFrame, tasks: int) -> DataFrame:
-    """What is to be kept of days, from the records heard and beats and from receivers (`rows.KINDS`); sources are gone
+    """What is to be kept of days, from the records heard and beats and from receivers (`task_records.KINDS`); sources are gone
     through in so many tasks."""
 
     def condense(table: pa.Table) -> pa.Table:
@@ -146,9 +146,9 @@ def condensed(records: pa.Table) -> Iterator[Kept]:
     """What is kept of sources, from their records of heard and beats."""
     heard: dict[tuple[str, str], list[Heard]] = {}
     beats: dict[tuple[str, str], dict[str, list[bytes]]] = {}
-    for row in rows.fields_of(records, "heard").to_pylist():
+    for row in task_records.fields_of(records, "heard").to_pylist():
         heard.setdefault((row.pop("day"), row.pop("src")), []).append(Heard(**row))
-    for row in rows.fields_of(records, "beats").to_pylist():
+    for row in task_records.fields_of(records, "beats").to_pylist():
         beats.setdefault((row["day"], row["src"]), {}).setdefault(row["host"], []).append(row["data"])
     for (day, src), its in heard.items():
         yield from _kept(day, src, its, beats.get((day, src), {}))

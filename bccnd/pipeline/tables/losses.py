@@ -13,11 +13,11 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from bccnd.pipeline.rows import MINUTE
+from bccnd.pipeline.task_records import MINUTE
 
 
 def link_loss(parts: DataFrame) -> DataFrame:
-    """The table, from records `link` (`rows.KINDS`)."""
+    """The table, from records `link` (`task_records.KINDS`)."""
     due = F.col("expected") - F.col("not_listening")
     lost = F.col("lost_here") + F.col("lost_everywhere")
     return (
@@ -29,7 +29,7 @@ def link_loss(parts: DataFrame) -> DataFrame:
 
 
 def channel_loss(parts: DataFrame) -> DataFrame:
-    """The table, from records `channel` (`rows.KINDS`)."""
+    """The table, from records `channel` (`task_records.KINDS`)."""
     return (
         summed(parts, "day", "host", "chan", "minute")
         .withColumn("seen", F.col("any_seen") - F.col("lost_here") - F.col("not_listening"))

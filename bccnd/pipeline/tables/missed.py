@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 
 def missed(ranges: DataFrame) -> DataFrame:
-    """The table, from records `missed` (`rows.KINDS`): ranges at the ends of blocks are joined to the next ones."""
+    """The table, from records `missed` (`task_records.KINDS`): ranges at the ends of blocks are joined to the next ones."""
     cell = ("day", "src", "epoch", "host")
     order = Window.partitionBy(*cell).orderBy("lo_key")
     follows = F.try_subtract(F.col("lo_key"), F.lit(1)) <= F.lag("hi_key").over(order)

@@ -1,4 +1,4 @@
-"""What the scan emits of a batch of rows, kind by kind (`rows.KINDS`)."""
+"""What the scan emits of a batch of rows, kind by kind (`task_records.KINDS`)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from bccnd.core.tap_record import JOURNAL_GAP
-from bccnd.pipeline import rows
-from bccnd.pipeline.align import SANITY
-from bccnd.pipeline.batch import GOLDEN, Batch, Numbers, changes, grouped, mixed, sorted_by
-from bccnd.pipeline.rows import ARRIVED, COMPARED, MINUTE, NAMELESS, NEW, ONCE, day_of
+from bccnd.pipeline import task_records
+from bccnd.pipeline.epoch_alignment import SANITY
+from bccnd.pipeline.row_batch import GOLDEN, Batch, Numbers, changes, grouped, mixed, sorted_by
+from bccnd.pipeline.task_records import ARRIVED, COMPARED, MINUTE, NAMELESS, NEW, ONCE, day_of
 
 #: numbers of a source that stay together in one bucket, as bits
 BLOCK: Final = 16
@@ -61,7 +61,7 @@ def _receivers(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
     groups = grouped(batch.origin, batch.date, batch.segment.codes)
     new = batch.tracked & batch.verdict.among(NEW)
     origin = groups.first(batch.origin)
-    return rows.records(
+    return task_records.records(
         "receiver",
         day=_days(groups.first(batch.date), days),
         host=_hosts(batch, origin),
@@ -79,10 +79,10 @@ def _reach(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
     place = np.flatnonzero(batch.tracked)
     columns = [values[place] for values in (batch.origin, batch.date, batch.segment.codes, batch.src.codes)]
     if not len(place):
-        return rows.records("reach", day=[], src=[], host=[], segment=[])
+        return task_records.records("reach", day=[], src=[], host=[], segment=[])
     groups = grouped(*columns)
     origin, date, segment, src = (groups.first(column) for column in columns)
-    return rows.records(
+    return task_records.records(
         "reach",
         day=_days(date, days),
         src=batch.src.take(src),
@@ -104,7 +104,7 @@ def stretches(batch: Batch, days: dict[int, str]) -> Iterator[pa.RecordBatch]:
     found.append(_rising(batch, place[~new], ports[~new], elsewhere[~new], new=False))
     for columns in found:
         origin, src, date = (columns.pop(name) for name in ("origin", "src", "date"))
-        yield rows.records(
+        yield task_records.records(
             "stretch",
             day=_days(date, days),
             host=_hosts(batch, origin),
@@ -190,7 +190,7 @@ def _heard(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
     at = np.flatnonzero(starts)
     once = batch.verdict.among(ONCE)[place].astype(np.int64)
     origin = batch.origin[place[at]]
-    return rows.records(
+    return task_records.records(
         "heard",
         day=_days(batch.date[place[at]], days),
         host=_hosts(batch, origin),
@@ -210,7 +210,7 @@ def _beats(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
     beat = (of[batch.chan.codes] == batch.src.codes) & batch.named & batch.verdict.among((*ONCE, "looped"))
     place = np.flatnonzero(beat)
     if not len(place):
-        return rows.records("beats", day=[], host=[], src=[], data=[])
+        return task_records.records("beats", day=[], host=[], src=[], data=[])
     columns = [values[place] for values in (batch.origin, batch.date, batch.src.codes)]
     groups = grouped(*columns)
     origin, date, src = (groups.first(column) for column in columns)
@@ -218,7 +218,9 @@ def _beats(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
         np.concatenate([batch.seq_key[place[one]], batch.ts[place[one]]]).astype("<i8").tobytes()
         for one in groups.slices()
     ]
-    return rows.records("beats", day=_days(date, days), host=_hosts(batch, origin), src=batch.src.take(src), data=data)
+    return task_records.records(
+        "beats", day=_days(date, days), host=_hosts(batch, origin), src=batch.src.take(src), data=data
+    )
 
 
 def _refused(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
@@ -243,7 +245,7 @@ def _refused(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
     )
     keys = ["host", "date", "minute", "verdict", "peer_ip", "claimed_src", "algo"]
     found = table.group_by(keys).aggregate([("ts", "count"), ("ts", "min"), ("ts", "max")])
-    return rows.records(
+    return task_records.records(
         "refused",
         day=_days(found["date"].to_numpy(), days),
         n=found["ts_count"],
@@ -269,7 +271,9 @@ def _nameless(batch: Batch, days: dict[int, str]) -> pa.RecordBatch:
     )
     found = table.group_by(table.column_names).aggregate([])
     names = [name for name in found.column_names if name != "date"]
-    return rows.records("nameless", day=_days(found["date"].to_numpy(), days), **{name: found[name] for name in names})
+    return task_records.records(
+        "nameless", day=_days(found["date"].to_numpy(), days), **{name: found[name] for name in names}
+    )
 
 
 def _samples(batch: Batch, days: dict[int, str], parts: int) -> pa.RecordBatch:
@@ -279,7 +283,7 @@ def _samples(batch: Batch, days: dict[int, str], parts: int) -> pa.RecordBatch:
     taken = (message & np.uint64(parts - 1)) == 0
     place, message = place[taken], message[taken]
     if not len(place):
-        return rows.records("sample", day=[], host=[], data=[])
+        return task_records.records("sample", day=[], host=[], data=[])
     looped = batch.verdict.among(("looped",))[place].astype(np.int64)
     origin, date = batch.origin[place], batch.date[place]
     groups = grouped(origin, date)
@@ -287,7 +291,7 @@ def _samples(batch: Batch, days: dict[int, str], parts: int) -> pa.RecordBatch:
         np.concatenate([message[one].view(np.int64), batch.ts[place[one]], looped[one]]).astype("<i8").tobytes()
         for one in groups.slices()
     ]
-    return rows.records(
+    return task_records.records(
         "sample", day=_days(groups.first(date), days), host=_hosts(batch, groups.first(origin)), data=data
     )
 
@@ -313,7 +317,7 @@ def _parts(batch: Batch, buckets: int) -> Iterator[pa.RecordBatch]:
             names=list(PART),
         )
         origin = batch.origins[batch.origin[some[0]]]
-        yield rows.records(
+        yield task_records.records(
             "part",
             bucket=bucket[each[:1]],
             host=[origin.host],

@@ -1,4 +1,4 @@
-"""Stretches of rows -> runs: rows of one source at one receiver in which the numbers only rise (align.py says why).
+"""Stretches of rows -> runs: rows of one source at one receiver in which the numbers only rise (epoch_alignment.py says why).
 
 Invariant: the runs of a day follow from the rows of that day alone, and not from how these were cut into files: a run
 that ends where a stretch was cut goes on with the next one.
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from bccnd.pipeline.align import ENDLESS, SANITY, Run, went_back
-from bccnd.pipeline.extract import ANY_PORT, MAX_PORTS
+from bccnd.pipeline.epoch_alignment import ENDLESS, SANITY, Run, went_back
+from bccnd.pipeline.scan_records import ANY_PORT, MAX_PORTS
 
 #: less than any number, also than that of seq 0
 _LEAST: Final = -ENDLESS - 2

@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bccnd.pipeline import rows
-from bccnd.pipeline.align import ENDLESS
+from bccnd.pipeline import task_records
+from bccnd.pipeline.epoch_alignment import ENDLESS
 
 
 class Gaps:
@@ -26,7 +26,7 @@ class Gaps:
     ) -> None:
         self._known = known
         edges = (
-            rows.of_kind(known, "edge")
+            task_records.of_kind(known, "edge")
             .toArrow()
             .sort_by([("src", "ascending"), ("epoch", "ascending"), ("block", "ascending")])
         )
@@ -41,23 +41,27 @@ class Gaps:
             if gap and edge["day"] in days:
                 found.append(edge | {"gap": min(gap, ENDLESS)})
         ids = sorted({edge["listening_set_id"] for edge in found})
-        sets = rows.of_kind(known, "set").where(F.col("set_id").isin(ids)) if ids else None
+        sets = task_records.of_kind(known, "set").where(F.col("set_id").isin(ids)) if ids else None
         hosts = {row.set_id: row.hosts.split("\n") for row in sets.collect()} if sets else {}
         batches = [
-            rows.records("message", **_columns("message", found, seq_key="lo_key", gap_before="gap")),
-            rows.records("missed", **_columns("missed", [one | _range(one) for one in found])),
+            task_records.records("message", **_columns("message", found, seq_key="lo_key", gap_before="gap")),
+            task_records.records("missed", **_columns("missed", [one | _range(one) for one in found])),
         ]
         each = [one | {"host": host} for one in found for host in hosts[one["listening_set_id"]]]
-        batches += [rows.records(kind, **_columns(kind, each, lost_everywhere="gap")) for kind in ("link", "channel")]
-        self._found = rows.frame_of(spark, pa.Table.from_batches(batches, rows.RECORD))
+        batches += [
+            task_records.records(kind, **_columns(kind, each, lost_everywhere="gap")) for kind in ("link", "channel")
+        ]
+        self._found = task_records.frame_of(spark, pa.Table.from_batches(batches, task_records.RECORD))
 
     def with_kind(self, kind: str) -> DataFrame:
         """Records of a kind, and what the gaps add to them."""
-        return rows.of_kind(self._known, kind).unionByName(rows.of_kind(self._found, kind))
+        return task_records.of_kind(self._known, kind).unionByName(task_records.of_kind(self._found, kind))
 
     def added(self, messages: DataFrame) -> DataFrame:
         """Messages with these gaps."""
-        gaps = rows.of_kind(self._found, "message").select("src", "epoch", "seq_key", F.col("gap_before").alias("gap"))
+        gaps = task_records.of_kind(self._found, "message").select(
+            "src", "epoch", "seq_key", F.col("gap_before").alias("gap")
+        )
         return (
             messages.join(F.broadcast(gaps), ["src", "epoch", "seq_key"], "left")
             .withColumn("gap_before", F.coalesce("gap_before", "gap", F.lit(0)))
@@ -67,7 +71,7 @@ class Gaps:
 
 def _columns(kind: str, edges: Sequence[Mapping[str, object]], **renamed: str) -> dict[str, list[object]]:
     """Columns of records of a kind, from edges; numbers that an edge does not have are 0."""
-    names = rows.KINDS[kind]
+    names = task_records.KINDS[kind]
     return {name: [edge.get(renamed.get(name, name), edge.get(name, 0)) for edge in edges] for name in names}
 
 

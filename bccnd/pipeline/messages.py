@@ -16,13 +16,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from bccnd.pipeline import rows
-from bccnd.pipeline.batch import Groups, Numbers, Origin, changes, grouped
-from bccnd.pipeline.extract import BLOCK, COPY, FRESH, PART, STALE, unpacked
-from bccnd.pipeline.placement import NOWHERE, Placement
+from bccnd.pipeline import task_records
+from bccnd.pipeline.epoch_assignment import NOWHERE, Placement
+from bccnd.pipeline.message_counts import Messages, tallies
 from bccnd.pipeline.receivers import Bits, Receivers, set_id
-from bccnd.pipeline.rows import DAY, MINUTE, day_of
-from bccnd.pipeline.tallies import Messages, tallies
+from bccnd.pipeline.row_batch import Groups, Numbers, Origin, changes, grouped
+from bccnd.pipeline.scan_records import BLOCK, COPY, FRESH, PART, STALE, unpacked
+from bccnd.pipeline.task_records import DAY, MINUTE, day_of
 
 #: less than any number
 _LEAST: Final = -(2**63)
@@ -84,11 +84,11 @@ class _Rows:
 
 
 def arrivals(parts: pa.Table, context: Context) -> pa.Table:
-    """The records of a bucket's messages (`rows.KINDS`)."""
+    """The records of a bucket's messages (`task_records.KINDS`)."""
     its = _Rows(parts, context.placement)
     if not len(its.epoch):
-        return rows.RECORD.empty_table()
-    return pa.Table.from_batches([*_messages(its, context), *_copies(its, context)], rows.RECORD)
+        return task_records.RECORD.empty_table()
+    return pa.Table.from_batches([*_messages(its, context), *_copies(its, context)], task_records.RECORD)
 
 
 def _messages(its: _Rows, context: Context) -> Iterator[pa.RecordBatch]:
@@ -128,7 +128,7 @@ def _messages(its: _Rows, context: Context) -> Iterator[pa.RecordBatch]:
     )
     (ids, sets) = _ids([every.seen, every.listening], bits)
     at = np.flatnonzero(edge)
-    yield rows.records(
+    yield task_records.records(
         "edge",
         day=every.days(at),
         src=every.sources(at),
@@ -140,7 +140,7 @@ def _messages(its: _Rows, context: Context) -> Iterator[pa.RecordBatch]:
         minute=every.minute[at],
         listening_set_id=ids[1][at],
     )
-    place = np.flatnonzero(np.isin(date, [rows.date_of(day) for day in context.days]))
+    place = np.flatnonzero(np.isin(date, [task_records.date_of(day) for day in context.days]))
     if not len(place):
         return
     wanted = every if len(place) == len(key) else every.some(place)
@@ -153,7 +153,7 @@ def _described(its: Messages, ids: Sequence[Numbers], sets: Mapping[int, str]) -
     """The messages themselves, which sets of receivers there were, and how many messages each of these saw."""
     every = np.arange(len(its.key))
     seen, listening = ids
-    yield rows.records(
+    yield task_records.records(
         "message",
         day=its.days(every),
         src=its.sources(every),
@@ -168,7 +168,7 @@ def _described(its: Messages, ids: Sequence[Numbers], sets: Mapping[int, str]) -
     )
     cells = grouped(its.date, its.src, its.epoch, seen)
     place = cells.order[cells.starts]
-    yield rows.records(
+    yield task_records.records(
         "delivered",
         day=its.days(place),
         src=its.sources(place),
@@ -182,7 +182,7 @@ def _described(its: Messages, ids: Sequence[Numbers], sets: Mapping[int, str]) -
         place = cells.order[cells.starts]
         numbers = each[place]
         hosts = [sets[number] for number in numbers.tolist()]
-        yield rows.records("set", day=its.days(place), hosts=hosts, set_id=numbers)
+        yield task_records.records("set", day=its.days(place), hosts=hosts, set_id=numbers)
 
 
 def _dense(values: Numbers) -> Numbers:
@@ -250,7 +250,7 @@ def _ids(sets: Sequence[Numbers], bits: Bits) -> tuple[list[Numbers], dict[int, 
 
 def _copies(its: _Rows, context: Context) -> Iterator[pa.RecordBatch]:
     """How many copies came to which receiver in which minute."""
-    wanted = np.isin(its.ts // DAY, [rows.date_of(day) for day in context.days])
+    wanted = np.isin(its.ts // DAY, [task_records.date_of(day) for day in context.days])
     place = np.flatnonzero((its.state == COPY) & wanted)
     if not len(place):
         return
@@ -258,7 +258,7 @@ def _copies(its: _Rows, context: Context) -> Iterator[pa.RecordBatch]:
     groups = grouped(*columns)
     minute = groups.first(columns[2])
     nothing = np.zeros(len(minute), np.int64)
-    yield rows.records(
+    yield task_records.records(
         "link",
         day=[day_of(one * MINUTE // DAY) for one in minute.tolist()],
         src=pa.array(its.src_names).take(pa.array(groups.first(columns[0]))),

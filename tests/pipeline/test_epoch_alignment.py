@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bccnd.core.tap_record import seq_key
-from bccnd.pipeline import align, rows
-from bccnd.pipeline.align import FIRST, JUMP, MASKED, RESTART, Alignment, Run
-from bccnd.pipeline.extract import stretches
-from bccnd.pipeline.runs import Stretch, runs
+from bccnd.pipeline import epoch_alignment, task_records
+from bccnd.pipeline.epoch_alignment import FIRST, JUMP, MASKED, RESTART, Alignment, Run
+from bccnd.pipeline.number_runs import Stretch, runs
+from bccnd.pipeline.scan_records import stretches
 from examples.simulation import SECOND, Fleet, Loss, Recording, Restart, Simulation, Source
 from tests.pipeline import frames
 from tests.support import examples
@@ -38,16 +38,18 @@ def runs_of(simulation: Simulation, host: str, source: int, cuts: Sequence[int] 
                 for each in heard[low:high]
             )
         )
-        days = {date: rows.day_of(date) for date in batch.date.tolist()}
+        days = {date: task_records.day_of(date) for date in batch.date.tolist()}
         for records in stretches(batch, days):
-            table = rows.fields_of(pa.Table.from_batches([records]), "stretch")
+            table = task_records.fields_of(pa.Table.from_batches([records]), "stretch")
             found += [Stretch(*row.values()) for row in table.select(list(Stretch._fields)).to_pylist()]
     offset = round(simulation.fleet.offsets.get(host, 0) * SECOND)
     return [run._replace(offset=offset) for run in runs(found)]
 
 
 def aligned(simulation: Simulation, source: int = 0, cuts: Sequence[int] = ()) -> Alignment:
-    return align.align([run for host in simulation.fleet.hosts for run in runs_of(simulation, host, source, cuts)])
+    return epoch_alignment.align(
+        [run for host in simulation.fleet.hosts for run in runs_of(simulation, host, source, cuts)]
+    )
 
 
 def causes(alignment: Alignment) -> list[str]:
@@ -76,7 +78,7 @@ def check(fleet: Fleet, cuts: Sequence[int] = ()) -> list[str]:
     for (host, journal, number), each in heard.items():
         key = each.row.seq_key or 0
         should = alignment.epochs[numbers[simulation.sent[each.message].run, key] - 1].number
-        found = align.find(alignment, host, journal, number, each.row.ts, key)
+        found = epoch_alignment.find(alignment, host, journal, number, each.row.ts, key)
         if found != should:
             wrong.append((host, each.row, should, found))
     assert wrong == []
@@ -115,7 +117,7 @@ def test_a_loss_of_more_than_a_jump_is_no_jump_where_it_is_what_was_sent_meanwhi
     began = fleet.start * SECOND
     off = [(began, began + 10 * SECOND), (began + 40 * SECOND, began + 60 * SECOND)]
     for recorded, expected in ((None, [FIRST]), (off, [FIRST, JUMP]), ([(began, began + 30 * SECOND)], [FIRST])):
-        assert causes(align.align(every, recorded)) == expected
+        assert causes(epoch_alignment.align(every, recorded)) == expected
     assert check(Fleet(HOSTS, (old(restarts=(Restart(20.05, 1300), Restart(60.05, 3100))),), 120)) == [
         FIRST,
         JUMP,
@@ -138,8 +140,8 @@ def test_days_whose_rows_go_elsewhere_are_marked_otherwise() -> None:
     simulation = Simulation(fleet)
     late = [run for host in HOSTS for run in runs_of(simulation, host, 0)]
     moved = [run._replace(day="2026-08-30") if run.from_ts > 1_788_000_030 * SECOND else run for run in late]
-    with_all = align.align(moved)
-    without = align.align([run for run in moved if run.day == "2026-08-30"])
+    with_all = epoch_alignment.align(moved)
+    without = epoch_alignment.align([run for run in moved if run.day == "2026-08-30"])
     assert with_all.marks["2026-08-30"] != without.marks["2026-08-30"]
 
 
@@ -196,5 +198,5 @@ def test_numbers_across_journals_go_back_for_certain_only_by_a_jump_or_after_a_w
     new = old_run._replace(journal_id="j2", from_ts=1_500_000, to_ts=2_500_000)
     low = seq_key(6000 - back)
     new = new._replace(lo_key=low, first_key=low)
-    assert align.went_back(old_run, new) == (back == 1024)
-    assert align.went_back(old_run, new._replace(from_ts=3_000_001))
+    assert epoch_alignment.went_back(old_run, new) == (back == 1024)
+    assert epoch_alignment.went_back(old_run, new._replace(from_ts=3_000_001))

@@ -31,7 +31,7 @@ from pyspark.sql import SparkSession
 
 import bccnd
 from bccnd.errors import PipelineError
-from bccnd.pipeline import class_data
+from bccnd.pipeline import class_archive
 
 #: all processors of this machine; each task gets a second and a third chance, which plain local[*] does not give it
 LOCAL: Final = "local[*, 3]"
@@ -121,7 +121,7 @@ def _java_options(master: str, version: str, memory: str, own: Mapping[str, str]
         wide = int(memory[:-1]) >= (32 if memory[-1] in "gG" else 32 << 10)  # pointers of other size
         changed = jars.stat().st_mtime_ns if jars.exists() else 0
         others = [one for one in given.split() if not one.startswith(("-D", "-Xlog"))]
-        options += f" {class_data.options([version, str(jars), changed, paths, wide, others])}"
+        options += f" {class_archive.options([version, str(jars), changed, paths, wide, others])}"
     return options
 
 
@@ -207,7 +207,7 @@ def _prepare(session: SparkSession, master: str) -> None:
 
 def stop(*, complete: bool = False) -> None:
     """End the session of this process, if there is one, and Java; never raises. After a ``complete`` run, later ones
-    start sooner: see `class_data`."""
+    start sooner: see `class_archive`."""
     with suppress(Exception):
         session = SparkSession.getActiveSession()
         if session is not None:
@@ -221,7 +221,7 @@ def stop(*, complete: bool = False) -> None:
             if gateway.proc is not None:
                 SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
                 gateway.shutdown()
-                class_data.finish(gateway.proc, complete=complete)
+                class_archive.finish(gateway.proc, complete=complete)
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """The incremental run: files that came since the last one -> the tables of the days that they touch.
 
 Invariant: every file that ever comes is counted, however late, exactly once. What the tables were made of is kept with
-them (`retained.FILES`); the days that other files touch are computed anew from all that the journal has of them. So a
+them (`input_history.FILES`); the days that other files touch are computed anew from all that the journal has of them. So a
 pass that is repeated, because it was killed, gives the same tables.
 
 A new file touches the days of its rows, and the neighbours of those near to midnight; a change of sessions touches the
 days in which a receiver now counts as recording, or not, other than before. Days of which nothing is known here, since
 the tables were lost or are new, are touched as well. What retention takes from the journal changes nothing
-(retained.py): a day of which records are gone is never computed again.
+(input_history.py): a day of which records are gone is never computed again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from pyspark.sql import SparkSession
 
 from bccnd.journal import schema as journal_schema
-from bccnd.pipeline import inputs, retained, schema, store
+from bccnd.pipeline import input_history, journal_files, schema, store
 from bccnd.pipeline.build import SESSIONS, Outcome, Progress, recompute, silent
 
 
@@ -26,7 +26,7 @@ def once(
 ) -> Outcome:
     """One pass over what is new. The checkpoint of earlier versions is not used any more. Raises PipelineError."""
     began = time.monotonic()
-    days, left, rows = inputs.repeated(lambda: _pass(spark, journal, tables, progress))
+    days, left, rows = journal_files.repeated(lambda: _pass(spark, journal, tables, progress))
     return Outcome(sorted(days), dict.fromkeys(schema.TABLES, 0) | rows, time.monotonic() - began, sorted(left))
 
 
@@ -35,18 +35,22 @@ def _pass(
 ) -> tuple[set[str], set[str], dict[str, int]]:
     """The days that were computed, those that were left as they are, and the rows of each table."""
     progress("looking for new files")
-    source = inputs.Journal(journal, may_be_empty=True)
+    source = journal_files.Journal(journal, may_be_empty=True)
     if not source.files:
         return set(), set(), {}
     with store.opened(spark, tables) as kept:
-        before = retained.stretches(kept.load(SESSIONS, journal_schema.SESSIONS))
-        sessions = retained.remember(before, retained.stretches(source.sessions()))
-        past = retained.Past(kept, source)
-        touched = past.new_days | retained.changed(before, sessions) | (set(source.days) - kept.days(retained.FILES))
+        before = input_history.stretches(kept.load(SESSIONS, journal_schema.SESSIONS))
+        sessions = input_history.remember(before, input_history.stretches(source.sessions()))
+        past = input_history.Past(kept, source)
+        touched = (
+            past.new_days
+            | input_history.changed(before, sessions)
+            | (set(source.days) - kept.days(input_history.FILES))
+        )
         days = past.complete(touched & set(source.days))
         late = past.late()
         if late:
-            kept.write(retained.FILES, retained.frame(spark, late))
+            kept.write(input_history.FILES, input_history.frame(spark, late))
         rows: dict[str, int] = {}
         if days or set(sessions) != set(before):
             # without days, the data end elsewhere: what is open may be so no more

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.pipeline import class_data
+from bccnd.pipeline import class_archive
 from tests.support import ROOT, wait
 
 JAVA = shutil.which("java") or ""
@@ -30,7 +30,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def record(version: str) -> tuple[Path, list[str]]:
     """Run Java for a moment with the options for this version: the classes that it has recorded, and its command."""
-    options = class_data.options([version]).split()
+    options = class_archive.options([version]).split()
     subprocess.run([JAVA, *options, "-version"], check=True, capture_output=True)
     return Path(options[0].partition("=")[2]), [JAVA, *options]
 
@@ -39,33 +39,33 @@ def test_an_archive_is_made_of_recorded_classes_and_used_for_the_same_version(ca
     recorded, command = record("1")
     (cache / "spark-unused.jsa").touch()
     os.utime(cache / "spark-unused.jsa", (0, 0))
-    class_data.make(recorded, command)
-    use = class_data.options(["1"])
+    class_archive.make(recorded, command)
+    use = class_archive.options(["1"])
     archive = Path(use.split()[0].partition("=")[2])
     assert sorted(cache.iterdir()) == [archive, archive.with_suffix(".lock")]
     # Java itself refuses to start where it cannot use it.
     subprocess.run([JAVA, "-Xshare:on", *use.split(), "-version"], check=True, capture_output=True)
-    assert class_data.options(["2"]).startswith("-XX:DumpLoadedClassList=")
+    assert class_archive.options(["2"]).startswith("-XX:DumpLoadedClassList=")
 
 
 def test_an_attempt_that_fails_is_repeated_after_a_day(cache: Path) -> None:
     recorded, command = record("1")
     recorded.write_text("no class list\n")
-    class_data.make(recorded, command)
-    assert class_data.options(["1"]) == ""
+    class_archive.make(recorded, command)
+    assert class_archive.options(["1"]) == ""
     (archive,) = cache.glob("*.jsa")
     assert not archive.stat().st_size
     os.utime(archive, (time.time() - DAY - 1,) * 2)
-    class_data.make(*record("1"))
+    class_archive.make(*record("1"))
     assert archive.stat().st_size
 
 
 def test_without_a_usable_cache_java_is_started_as_ever(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.write_text("no folder")
-    assert class_data.options(["1"]) == ""
+    assert class_archive.options(["1"]) == ""
     for place in (f"{cache.parent}/with blank", "relative/cache", "/proc/nothing/can/be/made/here"):
         monkeypatch.setenv("XDG_CACHE_HOME", place)
-        assert class_data.options(["1"]) == "", place
+        assert class_archive.options(["1"]) == "", place
 
 
 @pytest.mark.slow
@@ -73,12 +73,12 @@ def test_the_first_complete_run_has_the_archive_made_in_the_background(cache: Pa
     run = """
 import sys
 from pathlib import Path
-from bccnd.pipeline import session
+from bccnd.pipeline import spark_session
 for complete in (False, True):
-    spark = session.start("local[1]", size=0, memory="1g")
+    spark = spark_session.start("local[1]", size=0, memory="1g")
     java = spark.sparkContext._gateway.proc.pid
     print(spark.range(3).count(), sys.argv[1] in Path(f"/proc/{java}/maps").read_text())
-    session.stop(complete=complete)
+    spark_session.stop(complete=complete)
     print(len(list(Path(sys.argv[1]).glob("*.classes"))))
 """
 

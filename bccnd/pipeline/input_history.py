@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from bccnd.journal import layout
 from bccnd.journal import schema as journal_schema
 from bccnd.pipeline import store
-from bccnd.pipeline.inputs import MARGIN, Journal
-from bccnd.pipeline.rows import beside
+from bccnd.pipeline.journal_files import MARGIN, Journal
+from bccnd.pipeline.task_records import beside
 
 #: the state with what the tables of a day were made of: `Records`
 FILES: Final = f"{store.STATE}/files"

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bccnd.pipeline import rows
-from bccnd.pipeline.batch import Groups, Numbers, grouped
-from bccnd.pipeline.extract import BLOCK
+from bccnd.pipeline import task_records
 from bccnd.pipeline.receivers import Bits
-from bccnd.pipeline.rows import MINUTE, day_of
+from bccnd.pipeline.row_batch import Groups, Numbers, grouped
+from bccnd.pipeline.scan_records import BLOCK
+from bccnd.pipeline.task_records import MINUTE, day_of
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def _losses(kind: str, its: Messages, host: _Host, cells: Groups, name: str) -> 
         "not_listening": count(host.able & ~host.listened)[there],
     }
     if kind == "channel":
-        return rows.records(kind, chan=its.channels(place), **found)
-    return rows.records(
+        return task_records.records(kind, chan=its.channels(place), **found)
+    return task_records.records(
         kind,
         src=its.sources(place),
         epoch=its.epoch[place],
@@ -146,7 +146,7 @@ def _unseen(its: Messages, place: Numbers) -> pa.RecordBatch:
 
 def _ranges(its: Messages, place: Numbers, low: Numbers, high: Numbers, hosts: pa.Array) -> pa.RecordBatch:
     within = (1 << BLOCK) - 1
-    return rows.records(
+    return task_records.records(
         "missed",
         day=its.days(place),
         src=its.sources(place),
@@ -163,7 +163,7 @@ def _epochs(its: Messages) -> pa.RecordBatch:
     cells = grouped(its.date, its.src, its.epoch)
     place = cells.order[cells.starts]
     seen = np.stack([cells.reduce(np.bitwise_or, its.seen[:, word]) for word in range(its.bits.words)], axis=1)
-    return rows.records(
+    return task_records.records(
         "epoch",
         day=its.days(place),
         src=its.sources(place),
@@ -180,7 +180,7 @@ def _lengths(its: Messages) -> pa.RecordBatch:
     """How many messages of each length there were."""
     cells = grouped(its.date, its.minute, its.src, its.chan, its.length)
     place = cells.order[cells.starts]
-    return rows.records(
+    return task_records.records(
         "lengths",
         day=its.days(place),
         src=its.sources(place),

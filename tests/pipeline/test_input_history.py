@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from bccnd.pipeline.retained import (
+from bccnd.pipeline.input_history import (
     Ranges,
     Records,
     Stretch,

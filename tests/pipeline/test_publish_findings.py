@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 import bccnd
 from bccnd.cli.main import main
 from bccnd.errors import PipelineError
-from bccnd.pipeline.publish import MOST, STATE, Published, look, message
+from bccnd.pipeline.publish_findings import MOST, STATE, Published, look, message
 from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding
 from bccnd.pipeline.report.findings import findings
 from bccnd.pipeline.report.gather import gather

@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bccnd.pipeline.align import Piece
-from bccnd.pipeline.batch import Numbers, Origin, grouped
+from bccnd.pipeline.epoch_alignment import Piece
+from bccnd.pipeline.row_batch import Numbers, Origin, grouped
 
 #: stands for the epoch of a row that belongs to none
 NOWHERE: Final = -(2**63)
 
 
 class Placement(NamedTuple):
-    """The epochs of sources: the number of the only one, or the pieces of each journal (`align.Alignment`)."""
+    """The epochs of sources: the number of the only one, or the pieces of each journal (`epoch_alignment.Alignment`)."""
 
     single: Mapping[str, int]
     pieces: Mapping[str, Mapping[Origin, Sequence[Piece]]]

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from bccnd.pipeline.rows import ARRIVED, DAY, NAMELESS
+from bccnd.pipeline.task_records import ARRIVED, DAY, NAMELESS
 
 #: columns of the journal that are read; names are read as dictionaries
 NAMES: Final = ("segment", "peer_ip", "verdict", "algo", "src", "chan")

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from bccnd.cli.pipeline import _summary
 from bccnd.errors import PipelineError
 from bccnd.pipeline.build import WHOLE, Outcome
-from bccnd.pipeline.stream import once
+from bccnd.pipeline.incremental import once
 from bccnd.recorder.merge import merge_step
 from bccnd.recorder.retention import retain
 from bccnd.recorder.retention_policy import RetentionPolicy

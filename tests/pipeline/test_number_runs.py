@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bccnd.pipeline import rows
-from bccnd.pipeline.extract import MAX_PORTS
-from bccnd.pipeline.runs import Stretch, runs
+from bccnd.pipeline import task_records
+from bccnd.pipeline.number_runs import Stretch, runs
+from bccnd.pipeline.scan_records import MAX_PORTS
 from tests.pipeline.frames import records
 
 Row = tuple[int, str, int]
@@ -24,7 +24,7 @@ def numbers(*given: dict[str, Any], cut: int = 0) -> list[tuple[bool, int, int]]
     stretches = []
     for part in (whole[:cut], whole[cut:]):
         if part:
-            table = rows.fields_of(records(*part), "stretch").select(list(Stretch._fields))
+            table = task_records.fields_of(records(*part), "stretch").select(list(Stretch._fields))
             stretches += [Stretch(*each.values()) for each in table.to_pylist()]
     return [(run.masked, run.lo_key, run.hi_key) for run in runs(stretches)]
 

@@ -7,7 +7,7 @@ receiver that missed a whole epoch, or did not notice that one began, is placed 
 
 How it is done:
 
-1. A receiver's rows of a source come as runs (runs.py), in which numbers only rise. Between two runs the numbers went
+1. A receiver's rows of a source come as runs (number_runs.py), in which numbers only rise. Between two runs the numbers went
    on, or went back: then the source has begun anew at some time between the two, on the clock that all share
    (`Run.offset`). Around a restart of the receiver itself a copy may come again as if it were new, so there it takes
    `SANITY` numbers or `HORIZON` of time to be sure.
