@@ -195,7 +195,7 @@ class Daemon:
         )
         cleanup.callback(self.bus.close)
         self._heartbeats = HeartbeatSender(self.loop, self.bus, self.identity)
-        self._announcer = LivenessAnnouncer(self.loop, self.liveness, self.bus, self._page.update_sources)
+        self._announcer = LivenessAnnouncer(self.loop, self.liveness, self.bus, self._page.collector.update_sources)
 
     def _build_ingress(self) -> None:
         """Make what receives datagrams, from segments and from links."""
@@ -249,8 +249,8 @@ class Daemon:
         Backlog(loop, self.bus.queues, patience, self._watch).drain(self._readers)
         self._sweep()
         loop.every(DROPS_INTERVAL, self._drop_reporter.report)
-        self._page.start()
-        loop.every(STEP, self._page.sample)
+        self._page.collector.start()
+        loop.every(STEP, self._page.collector.sample)
         loop.every(STATUS_INTERVAL, self._send_status)
         self._manager.attach(loop)
         # An automatic collection would walk all trackers in the midst of traffic. The hot path makes no cycles, so

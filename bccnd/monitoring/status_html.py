@@ -10,15 +10,17 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from bccnd.monitoring.html import Markup, element, joined
-from bccnd.monitoring.html_widgets import (
+from bccnd.monitoring.html import (
     NOTHING,
-    age_element,
+    Markup,
+    bad_count,
     count_text,
     data_table,
     definition,
     duration,
+    element,
     figure_list,
+    joined,
     more_rows,
     per_second,
     percent,
@@ -27,6 +29,7 @@ from bccnd.monitoring.html_widgets import (
     size_text,
     small_rate,
     time_element,
+    time_with_age,
 )
 from bccnd.monitoring.status_model import (
     ATTENTION,
@@ -165,7 +168,7 @@ def _card(one: DropRow, at: float) -> Markup:
         definition("Count", count_text(one.times)),
         definition("Rate now", per_second(one.rate)),
         definition("Since", since),
-        definition("Last", joined(time_element(one.last, at), age_element(one.last, at))),
+        definition("Last", time_with_age(one.last, at)),
     ]
     if one.first is not None and one.first != one.since:
         status.append(definition("First", time_element(one.first, at)))
@@ -228,7 +231,6 @@ def _segments(status: Status) -> Markup:
 
 def _segment(one: SegmentRow) -> tuple[object, ...]:
     failed = e("small", f"{count_text(one.send_errors)} failed", class_="bad") if one.send_errors else None
-    kernel = e("strong", count_text(one.kernel_drops), class_="bad") if one.kernel_drops else count_text(0)
     return (
         one.name,
         one.address or "links",
@@ -236,7 +238,7 @@ def _segment(one: SegmentRow) -> tuple[object, ...]:
         joined(count_text(one.received), small_rate(one.received_rate)),
         joined(count_text(one.accepted), small_rate(one.accepted_rate)),
         joined(count_text(one.refused), small_rate(one.refused_rate)),
-        kernel,
+        bad_count(one.kernel_drops),
         joined(count_text(one.sent), small_rate(one.sent_rate), failed),
     )
 
@@ -268,10 +270,10 @@ def _source(one: SourceRow, at: float) -> tuple[object, ...]:
     return (
         one.src,
         e("span", one.state, class_="bad" if bad else None),
-        joined(time_element(one.heard, at), age_element(one.heard, at)),
+        time_with_age(one.heard, at),
         count_text(one.missing),
-        e("strong", count_text(one.lost), class_="bad") if one.lost else count_text(0),
-        joined(time_element(one.lost_last, at), age_element(one.lost_last, at)),
+        bad_count(one.lost),
+        time_with_age(one.lost_last, at),
     )
 
 
@@ -318,7 +320,7 @@ def _client(one: ClientRow, at: float) -> tuple[object, ...]:
         one.identity,
         waiting,
         e("span", full, class_="bad" if one.fill >= 0.5 else None),
-        e("strong", count_text(one.lost), class_="bad") if one.lost else count_text(0),
+        bad_count(one.lost),
         count_text(one.published),
         count_text(one.subscriptions),
         time_element(one.since, at),

@@ -6,11 +6,10 @@ Invariant: requests within a second get the same page, so that the cost does not
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bccnd.core.liveness import Change
 from bccnd.monitoring.status_collector import PageState, StatusCollector
 from bccnd.monitoring.status_html import render
 from bccnd.monitoring.status_model import Status, to_json
@@ -26,22 +25,10 @@ class StatusPage:
 
     def __init__(self, daemon: PageState) -> None:
         self._now = daemon.now
-        self._collector = StatusCollector(daemon)
+        self.collector = StatusCollector(daemon)
         self._status: Status | None = None
         self._rendered: dict[Callable[[Status], str], bytes] = {}
         self._expires = 0.0
-
-    def start(self) -> None:
-        """Take the first sample; to be called when the daemon begins to serve."""
-        self._collector.start()
-
-    def sample(self) -> None:
-        """Record the counters; to be called every `counter_history.STEP` seconds."""
-        self._collector.sample()
-
-    def update_sources(self, changes: Iterable[Change]) -> None:
-        """Record which sources came alive, fell silent or died."""
-        self._collector.update_sources(changes)
 
     def pages(self) -> dict[str, Page]:
         """Return the pages by path. All URLs in them are relative."""
@@ -57,7 +44,7 @@ class StatusPage:
         def page(_accept: str) -> tuple[int, str, bytes]:
             now = self._now()
             if self._status is None or now >= self._expires:
-                self._status, self._rendered, self._expires = self._collector.collect(), {}, now + CACHE_TIME
+                self._status, self._rendered, self._expires = self.collector.collect(), {}, now + CACHE_TIME
             if render_status not in self._rendered:
                 self._rendered[render_status] = render_status(self._status).encode()
             return 200, kind, self._rendered[render_status]
