@@ -327,7 +327,7 @@ class Daemon:
         if self._sockets.served:
             parts.append(f"from systemd: {', '.join(self._sockets.served)}")
         if not scan.COMPILED:
-            parts.append("not compiled")
+            parts.append("not compiled: keeps no connections over a restart")
         return "; ".join(parts)
 
     # -- reloading

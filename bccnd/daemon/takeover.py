@@ -24,6 +24,7 @@ from bccnd.core.tracker_snapshot import start_log
 from bccnd.handover.restore import Handover
 from bccnd.handover.tracker_log_writer import TrackerLogWriter
 from bccnd.monitoring.service_status import count_of
+from bccnd.native import scan
 from bccnd.native.inflight_layout import DATAGRAMS, InflightInput, was_cast
 from bccnd.net.loop import Loop
 from bccnd.net.segment import Peers, Segment
@@ -40,10 +41,11 @@ class Restored(NamedTuple):
 
 
 def open_handover(manager: ServiceManager, sockets: ActivatedSockets, loop: Loop, max_clients: int) -> Handover | None:
-    """Open the state kept by the service manager; None without one, as nothing would keep ours either."""
-    if not manager.available:
-        for _, descriptor in sockets.stored:
+    """Open the state kept by the service manager; None without one, and in a plain build."""
+    if not (manager.available and scan.COMPILED):
+        for name, descriptor in sockets.stored:
             os.close(descriptor)
+            manager.forget(name)
         return None
     needed = 2 * max_clients + 8
     if 0 < manager.max_stored < needed:

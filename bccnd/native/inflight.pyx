@@ -1,4 +1,8 @@
-"""Compiled twin of inflight.py."""
+"""Records the input in progress in shared memory, for the successor of a killed daemon; see inflight_layout.py.
+
+Invariant: the memory can be read at any moment. The kernel itself writes there what it received and sent, so that the
+successor can tell for each message whether it was sent. inflight.py declares the interface.
+"""
 
 import os
 from cpython.buffer cimport PyBUF_WRITABLE, PyObject_GetBuffer, PyBuffer_Release

@@ -17,6 +17,7 @@ import pytest
 
 import bccnd
 from bccnd.core import frames
+from bccnd.native import scan
 from tests.e2e.harness import PATIENCE, Wire, datagram, seqpacket, wait
 from tests.e2e.supervisor import Supervisor
 from tests.support import kernel_drops
@@ -29,9 +30,37 @@ MOST = 500
 
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+    if not scan.COMPILED:
+        pytest.skip("a plain build keeps nothing over a restart")
     with Supervisor(tmp_path / "a") as one:
         one.start()
         yield one
+
+
+@pytest.mark.skipif(scan.COMPILED, reason="a compiled build keeps connections")
+def test_a_plain_build_restarts_like_any_program(tmp_path: Path) -> None:
+    with Supervisor(tmp_path / "a") as supervisor:
+        # What a compiled build has stored is closed, so that its clients connect again.
+        theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        supervisor.store = {
+            "client-1": [theirs.detach(), os.memfd_create("client-1")],
+            "sources-1": [os.memfd_create("sources-1")],
+            "ledger": [os.memfd_create("ledger")],
+        }
+        supervisor.start()
+        with ours:
+            ours.settimeout(PATIENCE)
+            assert ours.recv(1) == b""
+        before = Witness(str(supervisor.bus), b"a/")
+        supervisor.again(signal.SIGTERM)
+        with Wire(supervisor.port) as wire, supervisor.connect("a/") as client:
+            client.sync(PATIENCE)
+            wire.send(datagram("relay02/x/1", 1, "a/b", b"x"))
+            assert client.receive(PATIENCE)
+        before.take(1)
+        assert before.ended
+        assert supervisor.store == {}
+        assert supervisor.said().count("keeps no connections over a restart") == supervisor.starts == 2
 
 
 class Witness:

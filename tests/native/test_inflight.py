@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import count, islice
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
+from bccnd.native import inflight, scan
 from bccnd.native import inflight_layout as layout
 from bccnd.native.inflight_layout import DATAGRAMS, HELD, PACKET
 from bccnd.net.udp import pack_address
 from tests.native.books import book, got
 from tests.native.sockets import SO_TIMESTAMPNS, SOCKADDR_IN, SOCKADDR_IN6, pair, read, take, udp
-from tests.native.twins import builds, each
 from tests.support import PATIENCE, TINY, cannot_here, examples, kernel_drops
 
-#: a build, and the one that goes on after it
-PAIRS: Final = [(one, other) for one in builds("inflight") for other in builds("inflight")]
+pytestmark = pytest.mark.skipif(not scan.COMPILED, reason="a plain build records no input")
+
 #: times that a writer is to be killed while an input is in progress; more with BCCND_ROUNDS
 HITS: Final = int(os.environ.get("BCCND_ROUNDS", examples(25)))
 #: and attempts at that, at most
@@ -35,7 +35,7 @@ ROUNDS: Final = 100 * HITS
 
 
 @contextmanager
-def opened(inflight: Any) -> Iterator[tuple[Any, mmap.mmap]]:
+def opened() -> Iterator[tuple[inflight.InflightState, mmap.mmap]]:
     """A new ledger, and its memory as another process sees it."""
     with book() as (memory, reader):
         yield inflight.InflightState(memory), reader
@@ -48,9 +48,8 @@ def in_progress(reader: mmap.mmap) -> layout.InflightInput:
     return found
 
 
-@each("inflight")
-def test_an_input_is_worked_on_from_its_beginning_to_its_end(inflight: Any) -> None:
-    with opened(inflight) as (one, reader):
+def test_an_input_is_worked_on_from_its_beginning_to_its_end() -> None:
+    with opened() as (one, reader):
         assert one.serial == 0
         for serial, (kind, number) in enumerate([(HELD, 5), (HELD, 2**62), (HELD, 0)], 1):
             one.begin(kind, number)
@@ -65,9 +64,8 @@ def test_an_input_is_worked_on_from_its_beginning_to_its_end(inflight: Any) -> N
         assert layout.unfinished(reader) is None
 
 
-@each("inflight")
-def test_what_clients_have_got_counts_for_one_input(inflight: Any) -> None:
-    with opened(inflight) as (one, reader):
+def test_what_clients_have_got_counts_for_one_input() -> None:
+    with opened() as (one, reader):
         one.assign(5, 0)
         one.assign(900, layout.MAX_SLOTS - 1)
         layout.put_slot(one.memory, 0, layout.ClientSlot(77, 0, 0, 0))
@@ -87,9 +85,8 @@ def test_what_clients_have_got_counts_for_one_input(inflight: Any) -> None:
         assert layout.slot(reader, layout.MAX_SLOTS - 1) == layout.ClientSlot(0, 1, 7, 0)
 
 
-@each("inflight")
-def test_the_seq_of_a_publisher_before_its_input_is_known_while_that_is_in_progress(inflight: Any) -> None:
-    with opened(inflight) as (one, reader):
+def test_the_seq_of_a_publisher_before_its_input_is_known_while_that_is_in_progress() -> None:
+    with opened() as (one, reader):
         one.assign(5, 3)
         one.begin(HELD, 1, 5)
         one.say_seq(5, 2**64 - 1)
@@ -100,9 +97,8 @@ def test_the_seq_of_a_publisher_before_its_input_is_known_while_that_is_in_progr
             assert in_progress(reader).seq == seq
 
 
-@each("inflight")
-def test_a_slot_can_be_given_to_another_client_and_one_without_a_slot_is_not_recorded(inflight: Any) -> None:
-    with opened(inflight) as (one, reader):
+def test_a_slot_can_be_given_to_another_client_and_one_without_a_slot_is_not_recorded() -> None:
+    with opened() as (one, reader):
         for fd, slot in ((-1, 0), (3, -1), (3, layout.MAX_SLOTS)):
             with pytest.raises(IndexError):
                 one.assign(fd, slot)
@@ -128,10 +124,9 @@ def test_a_slot_can_be_given_to_another_client_and_one_without_a_slot_is_not_rec
 # -- datagrams in
 
 
-@each("inflight")
-def test_a_batch_stands_in_the_ledger_as_it_came(inflight: Any) -> None:
+def test_a_batch_stands_in_the_ledger_as_it_came() -> None:
     sizes = (0, 1, 100, 1500, 1501, 1502, 9000, 0, 3)
-    with opened(inflight) as (one, reader), udp() as (ours, theirs):
+    with opened() as (one, reader), udp() as (ours, theirs):
         receiver = inflight.Receiver(one, 2, "Ost/ü".encode(), ours.fileno(), 1500, SOCKADDR_IN)
         for size in sizes:
             theirs.send(os.urandom(size))
@@ -166,9 +161,8 @@ def test_a_batch_stands_in_the_ledger_as_it_came(inflight: Any) -> None:
         assert one.serial == serial + 1
 
 
-@each("inflight")
-def test_an_input_that_was_begun_and_of_which_nothing_has_come_is_none(inflight: Any) -> None:
-    with opened(inflight) as (one, reader), udp() as (ours, theirs), pair() as (client, _):
+def test_an_input_that_was_begun_and_of_which_nothing_has_come_is_none() -> None:
+    with opened() as (one, reader), udp() as (ours, theirs), pair() as (client, _):
         receiver = inflight.Receiver(one, 0, b"s", ours.fileno(), 1500, SOCKADDR_IN)
         inbox = inflight.PacketReceiver(one)
         theirs.send(b"before")
@@ -181,11 +175,10 @@ def test_an_input_that_was_begun_and_of_which_nothing_has_come_is_none(inflight:
             assert layout.unfinished(reader) is None
 
 
-@each("inflight")
-def test_stamp_and_names_of_both_families_come_again(inflight: Any) -> None:
+def test_stamp_and_names_of_both_families_come_again() -> None:
     if not socket.has_ipv6:
         cannot_here("no IPv6")
-    with opened(inflight) as (one, reader), udp() as (ours, theirs), udp(socket.AF_INET6) as (ours6, theirs6):
+    with opened() as (one, reader), udp() as (ours, theirs), udp(socket.AF_INET6) as (ours6, theirs6):
         receiver = inflight.Receiver(one, 0, b"four", ours.fileno(), 1500, SOCKADDR_IN)
         receiver6 = inflight.Receiver(one, 1, b"six", ours6.fileno(), 65_507, SOCKADDR_IN6)
         ours6.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -226,9 +219,8 @@ def test_stamp_and_names_of_both_families_come_again(inflight: Any) -> None:
 # -- packets in
 
 
-@each("inflight")
-def test_a_packet_from_a_client_is_an_input_until_it_is_worked_through(inflight: Any) -> None:
-    with opened(inflight) as (one, reader), pair() as (ours, theirs):
+def test_a_packet_from_a_client_is_an_input_until_it_is_worked_through() -> None:
+    with opened() as (one, reader), pair() as (ours, theirs):
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         one.assign(ours.fileno(), 9)
         one.say_seq(ours.fileno(), 1234)
@@ -249,9 +241,8 @@ def test_a_packet_from_a_client_is_an_input_until_it_is_worked_through(inflight:
             assert inbox.receive(ours.fileno(), 1) == 4
 
 
-@each("inflight")
-def test_an_empty_packet_is_an_input_and_an_error_is_none(inflight: Any) -> None:
-    with opened(inflight) as (one, reader), pair() as (ours, theirs):
+def test_an_empty_packet_is_an_input_and_an_error_is_none() -> None:
+    with opened() as (one, reader), pair() as (ours, theirs):
         inbox = inflight.PacketReceiver(one)
         for serial, packet in ((1, b"something"), (2, b"")):
             theirs.send(packet)
@@ -276,9 +267,8 @@ def test_an_empty_packet_is_an_input_and_an_error_is_none(inflight: Any) -> None
 # -- packets out
 
 
-@each("inflight")
-def test_one_packet_is_noted_with_its_weight_when_it_went_and_only_then(inflight: Any) -> None:
-    with opened(inflight) as (one, reader), pair(TINY) as (ours, theirs):
+def test_one_packet_is_noted_with_its_weight_when_it_went_and_only_then() -> None:
+    with opened() as (one, reader), pair(TINY) as (ours, theirs):
         one.assign(ours.fileno(), 4)
         sender = inflight.Sender(one)
         one.begin(HELD, 1)
@@ -308,11 +298,10 @@ def test_one_packet_is_noted_with_its_weight_when_it_went_and_only_then(inflight
         assert got(reader, 4) == 0
 
 
-@each("inflight")
 @pytest.mark.parametrize("count", [1, 2, 100, layout.MAX_PACKETS])
-def test_of_many_packets_it_is_noted_how_many_went(inflight: Any, count: int) -> None:
+def test_of_many_packets_it_is_noted_how_many_went(count: int) -> None:
     packets = [b"%d" % number for number in range(count)]
-    with opened(inflight) as (one, reader), pair() as (ours, theirs), pair(TINY) as (slow, behind):
+    with opened() as (one, reader), pair() as (ours, theirs), pair(TINY) as (slow, behind):
         one.assign(ours.fileno(), 0)
         one.assign(slow.fileno(), 1)
         sender = inflight.Sender(one)
@@ -332,10 +321,9 @@ def test_of_many_packets_it_is_noted_how_many_went(inflight: Any, count: int) ->
         assert [arrived, read(behind)] == expected
 
 
-@each("inflight")
-def test_many_packets_end_at_one_that_cannot_go_and_more_than_fit_are_refused(inflight: Any) -> None:
+def test_many_packets_end_at_one_that_cannot_go_and_more_than_fit_are_refused() -> None:
     packets = [b"a", b"b", b"x" * 300_000, b"c"]
-    with opened(inflight) as (one, reader), pair() as (ours, theirs):
+    with opened() as (one, reader), pair() as (ours, theirs):
         one.assign(ours.fileno(), 0)
         sender = inflight.Sender(one)
         one.begin(HELD, 1)
@@ -349,9 +337,8 @@ def test_many_packets_end_at_one_that_cannot_go_and_more_than_fit_are_refused(in
         assert read(theirs) == [b"a", b"b", b"c"]
 
 
-@each("inflight")
-def test_a_client_without_a_slot_is_sent_to_and_nothing_is_noted(inflight: Any) -> None:
-    with opened(inflight) as (one, reader), pair() as (ours, theirs), pair() as (other, behind):
+def test_a_client_without_a_slot_is_sent_to_and_nothing_is_noted() -> None:
+    with opened() as (one, reader), pair() as (ours, theirs), pair() as (other, behind):
         one.assign(other.fileno(), 0)
         sender = inflight.Sender(one)
         one.begin(HELD, 1)
@@ -372,9 +359,8 @@ def test_a_client_without_a_slot_is_sent_to_and_nothing_is_noted(inflight: Any) 
         assert sender.send(ours.fileno()) == 0
 
 
-@each("inflight")
-def test_of_what_has_waited_it_is_noted_that_it_went_until_something_else_is_sent(inflight: Any) -> None:
-    with opened(inflight) as (one, reader), pair(TINY) as (ours, theirs), pair() as (other, _), pair() as (without, _):
+def test_of_what_has_waited_it_is_noted_that_it_went_until_something_else_is_sent() -> None:
+    with opened() as (one, reader), pair(TINY) as (ours, theirs), pair() as (other, _), pair() as (without, _):
         one.assign(ours.fileno(), 6)
         one.assign(other.fileno(), 7)
         sender = inflight.Sender(one)
@@ -402,9 +388,8 @@ def test_of_what_has_waited_it_is_noted_that_it_went_until_something_else_is_sen
         assert layout.slot(reader, 6) == layout.ClientSlot(0, 0, 0, 0)
 
 
-@each("inflight")
-def test_a_new_sender_notes_nothing_of_what_was_sent_before(inflight: Any) -> None:
-    with opened(inflight) as (one, reader), pair() as (ours, theirs):
+def test_a_new_sender_notes_nothing_of_what_was_sent_before() -> None:
+    with opened() as (one, reader), pair() as (ours, theirs):
         one.assign(ours.fileno(), 6)
         sender = inflight.Sender(one)
         sender.load([b"a", b"b"])
@@ -416,59 +401,21 @@ def test_a_new_sender_notes_nothing_of_what_was_sent_before(inflight: Any) -> No
         assert read(theirs) == [b"a", b"b", b"c"]
 
 
-def said(memory: mmap.mmap) -> tuple[object, ...]:
-    """All that a reader finds in a ledger."""
-    slots = [layout.slot(memory, number) for number in range(20)]
-    return layout.unfinished(memory), layout.armed(memory), slots, layout.number_at(memory, layout.AT_SERIAL)
-
-
-@pytest.mark.parametrize(("first", "second"), PAIRS, ids=lambda one: one.__name__)
-def test_each_build_goes_on_where_the_other_has_ended(first: Any, second: Any) -> None:
-    written: list[list[tuple[object, ...]]] = []
-    for modules in ((first, first), (first, second)):
-        with ExitStack() as open_:
-            memory, reader = open_.enter_context(book())
-            fast, fast_end = open_.enter_context(pair())
-            slow, _ = open_.enter_context(pair(TINY))
-            ours, theirs = open_.enter_context(udp())
-            seen: list[Any] = []
-            for turn, module in enumerate(modules):
-                one = module.InflightState(memory)
-                assert one.serial == turn * 4
-                one.assign(fast.fileno(), 11)
-                one.assign(slow.fileno(), 12)
-                assert one.counted(fast.fileno()) == turn * 4
-                sender, inbox = module.Sender(one), module.PacketReceiver(one)
-                receiver = module.Receiver(one, 1, b"name", ours.fileno(), 1500, SOCKADDR_IN)
-                for size in (0, 10, 2000):
-                    theirs.send(b"d" * size)
-                take(receiver, 3)
-                one.say_when(3.5)
-                one.say_seq(fast.fileno(), 99)
-                seen.append(said(reader))
-                one.finish()
-                fast_end.send(b"MSG x\0y")
-                inbox.receive(fast.fileno(), 5)
-                sender.load([b"1", b"22", b"x" * 300])
-                sender.send(fast.fileno())
-                for _ in range(8):
-                    sender.send(slow.fileno())
-                sender.one(fast.fileno(), b"33", 6)
-                one.count(slow.fileno(), 2)
-                seen.append(said(reader))
-                one.finish()
-                with suppress(BlockingIOError):
-                    inbox.receive(fast.fileno(), 5)
-                one.begin(HELD, 5, fast.fileno())
-                sender.load([b"4"] * 3)
-                sender.send(fast.fileno())
-                sender.one(fast.fileno(), b"5", 1)
-                sender.waited(slow.fileno(), b"w", 2, 77)
-                seen.append(said(reader))
-            assert layout.unfinished(reader) == layout.InflightInput(HELD, 5, 8, 0.0, 99)
-            # The port of the sender is another one each time.
-            written.append([(one and one._replace(names=b""), *rest) for one, *rest in seen])
-    assert written[0] == written[1]
+def test_a_new_state_continues_in_the_same_memory() -> None:
+    with opened() as (first, reader), pair() as (ours, theirs):
+        first.assign(ours.fileno(), 11)
+        first.begin(HELD, 5)
+        first.say_seq(ours.fileno(), 99)
+        inflight.Sender(first).one(ours.fileno(), b"x", 6)
+        first.finish()
+        second = inflight.InflightState(first.memory)
+        assert second.serial == 1
+        second.assign(ours.fileno(), 11)
+        assert second.counted(ours.fileno()) == 6
+        second.begin(HELD, 5, ours.fileno())
+        assert layout.unfinished(reader) == layout.InflightInput(HELD, 5, 2, 0.0, 99)
+        assert second.counted(ours.fileno()) == 0
+        assert read(theirs) == [b"x"]
 
 
 # -- killed
@@ -517,9 +464,8 @@ def until_killed_often_enough(one_round: Callable[[], bool]) -> None:
 _MARK: Final = struct.Struct("=QI")
 
 
-@each("inflight")
 @pytest.mark.parametrize("filled", [False, True], ids=["room", "full"])
-def test_a_process_killed_while_it_sends_has_sent_what_the_ledger_says(inflight: Any, filled: bool) -> None:
+def test_a_process_killed_while_it_sends_has_sent_what_the_ledger_says(filled: bool) -> None:
     chance = random.Random(1)
     with book() as (memory, reader), ExitStack() as open_:
         pairs = [open_.enter_context(pair(TINY if filled and number % 2 else 0)) for number in range(4)]
@@ -569,8 +515,7 @@ def test_a_process_killed_while_it_sends_has_sent_what_the_ledger_says(inflight:
         until_killed_often_enough(one_round)
 
 
-@each("inflight")
-def test_a_process_killed_while_it_receives_leaves_what_it_had_taken(inflight: Any) -> None:
+def test_a_process_killed_while_it_receives_leaves_what_it_had_taken() -> None:
     chance = random.Random(2)
     numbers = count()
     with book() as (memory, reader), udp() as (ours, theirs), pair() as (told, taken):
@@ -605,8 +550,7 @@ def test_a_process_killed_while_it_receives_leaves_what_it_had_taken(inflight: A
         until_killed_often_enough(one_round)
 
 
-@each("inflight")
-def test_so_does_a_process_killed_while_it_takes_packets_of_clients(inflight: Any) -> None:
+def test_so_does_a_process_killed_while_it_takes_packets_of_clients() -> None:
     chance = random.Random(3)
     with book() as (memory, reader), pair() as (ours, theirs), pair() as (told, taken):
         told.setblocking(True)
@@ -654,10 +598,9 @@ def test_so_does_a_process_killed_while_it_takes_packets_of_clients(inflight: An
 # -- to a segment
 
 
-@each("inflight")
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_a_broadcast_is_noted_until_the_next_input_of_a_client(inflight: Any, family: socket.AddressFamily) -> None:
-    with opened(inflight) as (one, reader), udp(family) as (ours, theirs):
+def test_a_broadcast_is_noted_until_the_next_input_of_a_client(family: socket.AddressFamily) -> None:
+    with opened() as (one, reader), udp(family) as (ours, theirs):
         address = pack_address(ours.getsockname())
         caster = inflight.BroadcastSender(one, 2, theirs.fileno(), address)
         deaf = inflight.BroadcastSender(one, 3, theirs.fileno(), address[:4])
@@ -680,8 +623,7 @@ def test_a_broadcast_is_noted_until_the_next_input_of_a_client(inflight: Any, fa
                 inflight.BroadcastSender(one, number, theirs.fileno(), name)
 
 
-@each("inflight")
-def test_a_process_killed_while_it_broadcasts_has_sent_what_the_ledger_says(inflight: Any) -> None:
+def test_a_process_killed_while_it_broadcasts_has_sent_what_the_ledger_says() -> None:
     chance = random.Random(4)
     with book() as (memory, reader), udp() as (ours, theirs):
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -18,26 +15,6 @@ from tests import support
 
 #: a test is run once for each build; hypothesis need not warn of it
 EACH: Final = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.differing_executors]
-#: a module that uses another one: the plain build of it is to use the plain build of that
-MADE_OF: Final = {"inflight": "sockio"}
-
-
-@contextmanager
-def _of_its_kind(name: str) -> Iterator[None]:
-    """While a plain build is loaded, it finds the plain build of the module that it uses."""
-    if name not in MADE_OF:
-        yield
-        return
-    other = f"bccnd.native.{MADE_OF[name]}"
-    there, plain = sys.modules[other], builds(MADE_OF[name])[-1]
-    package = sys.modules["bccnd.native"]
-    try:
-        sys.modules[other] = plain
-        setattr(package, MADE_OF[name], plain)
-        yield
-    finally:
-        sys.modules[other] = there
-        setattr(package, MADE_OF[name], there)
 
 
 def builds(name: str) -> list[ModuleType]:
@@ -51,8 +28,7 @@ def builds(name: str) -> list[ModuleType]:
     assert spec is not None
     assert spec.loader is not None
     twin = importlib.util.module_from_spec(spec)
-    with _of_its_kind(name):
-        spec.loader.exec_module(twin)
+    spec.loader.exec_module(twin)
     return [module, twin]
 
 
