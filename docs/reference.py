@@ -1,7 +1,7 @@
 """Generates docs/configuration.md from the schema of the configuration and from bccnd.yaml(5).
 
 Only the example of a key is written here. The manual page has its meaning, and its default, which docs/defaults.py
-fills in; the schema has its type and bounds; `bccnd.config.restart` says whether a reload applies it.
+fills in; the schema has its type and bounds; `RESTART_KEYS` says whether a reload applies it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from bccnd.config import Settings
-from bccnd.config.restart import settings_needing_restart
+from bccnd.config.schema import RESTART_KEYS
 from docs.manual import Part, Section, sections, wrapped
 
 ROOT: Final = Path(__file__).parents[1]
@@ -243,10 +243,8 @@ def _amount(value: float, kind: str) -> str:
 
 def effect(path: str) -> str:
     """Describe when a change of a key takes effect."""
-    settings = Settings()
-    for waiting, _, _ in settings_needing_restart(settings, settings):
-        if path == waiting or path.startswith(f"{waiting}."):
-            return _RESTART
+    if any(path == waiting or path.startswith(f"{waiting}.") for waiting in RESTART_KEYS):
+        return _RESTART
     return next((how for section, how in _SERVICES.items() if path.startswith(f"{section}.")), _RELOAD)
 
 

@@ -35,19 +35,21 @@ def _fault(document: Document, error: ErrorDetails) -> Fault:
     where = tuple(part for part in error["loc"] if part != "[key]")
     context = error.get("ctx", {})
     kind = error["type"]
+    remedy = "see this key in etc/bccnd.yaml"
     if kind == "extra_forbidden":
-        return document.fault(where, "unknown key", _suggest_keys(where))
-    if kind == "bccnd":
-        return document.fault(where, str(context["reason"]), str(context["remedy"]))
-    if kind == "missing":
-        return document.fault(where, "is missing", "see this key in etc/bccnd.yaml")
-    if kind == "too_long":
-        return document.fault(
-            where, f"must have at most {context['max_length']} entries or characters", "leave some out"
-        )
-    reason = _REASONS.get(kind) or error["msg"].replace("Input should be", "must be")
-    remedy = f"choose {context['expected']}" if kind == "literal_error" else "see this key in etc/bccnd.yaml"
-    return document.fault(where, f"{reason}, not {quote(error['input'])}", remedy)
+        reason, remedy = "unknown key", _suggest_keys(where)
+    elif kind == "bccnd":
+        reason, remedy = str(context["reason"]), str(context["remedy"])
+    elif kind == "missing":
+        reason = "is missing"
+    elif kind == "too_long":
+        reason, remedy = f"must have at most {context['max_length']} entries or characters", "leave some out"
+    else:
+        wanted = _REASONS.get(kind) or error["msg"].replace("Input should be", "must be")
+        reason = f"{wanted}, not {quote(error['input'])}"
+        if kind == "literal_error":
+            remedy = f"choose {context['expected']}"
+    return document.fault(where, reason, remedy)
 
 
 def _suggest_keys(where: tuple[int | str, ...]) -> str:

@@ -66,31 +66,28 @@ def resolve_public_key(name: str, info: ValidationInfo) -> str:
     return name
 
 
-def _parse_id(digits: str) -> int:
-    """Parse the number of a user or group; the largest one stands for none."""
-    if not digits.isascii() or len(digits) > 10 or int(digits) >= (1 << 32) - 1:
-        raise refuse(
-            f"{quote(digits)} is not the number of a user or group", "write a number below 4294967295, or a name"
-        )
-    return int(digits)
+def _find_id(name: str, kind: str, look_up: Callable[[], int]) -> int:
+    """Return the number of a user or group, which may be given as a number; the largest one stands for none."""
+    if not name.isdigit():
+        try:
+            return look_up()
+        except KeyError:
+            remedy = f"create it ({kind}add --system {name}), or leave it out"
+            raise refuse(f"there is no {kind} {name}", remedy) from None
+    if not name.isascii() or len(name) > 10 or int(name) >= (1 << 32) - 1:
+        raise refuse(f"{quote(name)} is not the number of a {kind}", "write a number below 4294967295, or a name")
+    return int(name)
 
 
 def resolve_user(name: str, info: ValidationInfo) -> str:
     if isinstance(info.context, References):
-        try:
-            info.context.uids[name] = _parse_id(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
-        except KeyError:
-            raise refuse(f"there is no user {name}", f"create it (useradd --system {name}), or leave it out") from None
+        info.context.uids[name] = _find_id(name, "user", lambda: pwd.getpwnam(name).pw_uid)
     return name
 
 
 def resolve_group(name: str, info: ValidationInfo) -> str:
     if isinstance(info.context, References):
-        try:
-            info.context.gids[name] = _parse_id(name) if name.isdigit() else grp.getgrnam(name).gr_gid
-        except KeyError:
-            remedy = f"create it (groupadd --system {name}), or leave it out"
-            raise refuse(f"there is no group {name}", remedy) from None
+        info.context.gids[name] = _find_id(name, "group", lambda: grp.getgrnam(name).gr_gid)
     return name
 
 

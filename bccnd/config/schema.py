@@ -17,6 +17,7 @@ from bccnd.config.values import (
     Bytes,
     Interface,
     Listen,
+    ListOf,
     Mode,
     Patterns,
     Prefix,
@@ -25,7 +26,6 @@ from bccnd.config.values import (
     Section,
     SegmentAddress,
     Text,
-    as_tuple,
     quote,
     refuse,
 )
@@ -35,6 +35,12 @@ from bccnd.core.frames import DEFAULT_SOCKET, LINKS
 
 #: least seconds between heartbeats: those of a fleet must not become its traffic
 MIN_HEARTBEAT: Final = 0.1
+#: keys that a reload cannot change: sockets and identities are made from them at the start
+RESTART_KEYS: Final = (
+    *("host", "names", "segments", "max_datagram"),
+    *("bus.path", "bus.mode", "bus.group", "bus.dialect", "bus.sockets"),
+    *("metrics.listen", "metrics.hosts"),
+)
 
 
 class SegmentSettings(Section):
@@ -80,9 +86,9 @@ class IntegritySettings(Section):
 
     algorithm: Literal["none", "hmac", "crc32", "sig"] = "none"
     #: the first one signs, all of them verify; few, because an unknown sum is compared with all
-    keys: Annotated[tuple[KeyFile, ...], BeforeValidator(as_tuple)] = Field(default=(), max_length=16)
+    keys: ListOf[KeyFile] = Field(default=(), max_length=16)
     #: public keys by the beginning of the srcs they verify; during a rotation there are two
-    signers: dict[Prefix, Annotated[tuple[PublicKeyFile, ...], BeforeValidator(as_tuple), Field(min_length=1)]] = Field(
+    signers: dict[Prefix, Annotated[ListOf[PublicKeyFile], Field(min_length=1)]] = Field(
         default_factory=dict, max_length=100_000
     )
     #: drop datagrams without a check; ignored without an algorithm
@@ -165,7 +171,7 @@ class BusSettings(SocketSettings):
     """The local bus: its first socket, further ones, and limits of the clients on all of them."""
 
     path: BusAddress = Field(default=DEFAULT_SOCKET, min_length=1)
-    sockets: Annotated[tuple[SocketSettings, ...], BeforeValidator(as_tuple)] = Field(default=(), max_length=16)
+    sockets: ListOf[SocketSettings] = Field(default=(), max_length=16)
     queue: QueueSettings = QueueSettings.model_construct()
     #: each takes a descriptor; services usually have 1024 (soft limit) of up to 524288 (hard limit)
     max_clients: int = Field(default=1000, ge=1, le=100_000)
@@ -205,7 +211,7 @@ class MetricsSettings(Section):
     """The metrics listener."""
 
     listen: Listen = ("127.0.0.1", 9540)
-    hosts: Annotated[tuple[Text, ...], BeforeValidator(as_tuple)] = Field(default=(), max_length=64)
+    hosts: ListOf[Text] = Field(default=(), max_length=64)
     #: channel groups to count by; each adds two series
     groups: dict[str, Text] = Field(default_factory=dict, max_length=64)
 
@@ -249,9 +255,7 @@ class Settings(Section):
     #: the first part of every identity on this host
     host: str = Field(default_factory=socket.gethostname, min_length=1, max_length=64)
     names: Literal["any", "perl-safe"] = "any"
-    segments: Annotated[tuple[SegmentSettings, ...], BeforeValidator(as_tuple)] = Field(
-        default=(SegmentSettings.model_construct(),), max_length=64
-    )
+    segments: ListOf[SegmentSettings] = Field(default=(SegmentSettings.model_construct(),), max_length=64)
     #: the largest datagram accepted; datagrams that are sent never exceed 1400 bytes
     max_datagram: Bytes = Field(default=MAX_RECEIVE, ge=MAX_SEND, le=MAX_UDP)
     integrity: IntegritySettings = IntegritySettings.model_construct()
@@ -260,9 +264,9 @@ class Settings(Section):
     metrics: MetricsSettings = MetricsSettings.model_construct()
     heartbeat: HeartbeatSettings = HeartbeatSettings.model_construct()
     #: the first rule that matches a channel decides
-    repeat: Annotated[tuple[RepeatSettings, ...], BeforeValidator(as_tuple)] = Field(default=(), max_length=64)
+    repeat: ListOf[RepeatSettings] = Field(default=(), max_length=64)
     #: the first rule that matches a client and names a right decides on it
-    access: Annotated[tuple[AccessSettings, ...], BeforeValidator(as_tuple)] = Field(default=(), max_length=1000)
+    access: ListOf[AccessSettings] = Field(default=(), max_length=1000)
     gateways: Annotated[GatewaySettings, BeforeValidator(lambda value: value or {})] = GatewaySettings.model_construct()
     recorder: Annotated[RecorderSettings, BeforeValidator(lambda value: value or {})] = (
         RecorderSettings.model_construct()

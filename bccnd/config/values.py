@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
@@ -183,6 +183,9 @@ def as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
+_T = TypeVar("_T")
+#: a list in the file
+ListOf = Annotated[tuple[_T, ...], BeforeValidator(as_tuple)]
 Text = Annotated[str, AfterValidator(check_text)]
 Seconds = Annotated[float, BeforeValidator(parse_duration)]
 Bytes = Annotated[int, BeforeValidator(parse_size)]
@@ -194,6 +197,6 @@ Listen = Annotated[tuple[str, int] | None, BeforeValidator(parse_listen)]
 Prefix = Annotated[Text, AfterValidator(check_prefix)]
 Program = Annotated[Text, AfterValidator(check_program)]
 BusAddress = Annotated[Text, AfterValidator(check_bus_address)]
-Patterns = Annotated[tuple[Text, ...], BeforeValidator(as_tuple)]
+Patterns = ListOf[Text]
 LinkUrl = Annotated[Text, AfterValidator(check_link_url)]
-LinkUrls = Annotated[tuple[LinkUrl, ...], BeforeValidator(as_tuple)]
+LinkUrls = ListOf[LinkUrl]

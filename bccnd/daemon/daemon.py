@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from bccnd import log
@@ -23,7 +24,7 @@ from bccnd.bus.recorder_reports import RecorderReports
 from bccnd.bus.segment_reader import SegmentReader
 from bccnd.bus.server import Bus
 from bccnd.config import Configuration, load
-from bccnd.config.restart import settings_needing_restart
+from bccnd.config.schema import RESTART_KEYS
 from bccnd.core import frames
 from bccnd.core.algorithms import KeyUse
 from bccnd.core.anonymous_dedup import AnonymousDedup
@@ -354,8 +355,8 @@ class Daemon:
 
     def _apply(self, configuration: Configuration) -> None:
         new, horizon = configuration.settings, configuration.settings.dedup.horizon
-        for name, before, after in settings_needing_restart(self._settings, new):
-            if before != after:
+        for name in RESTART_KEYS:
+            if attrgetter(name)(self._settings) != attrgetter(name)(new):
                 text = f"reload: {name} has changed and takes effect after a restart"
                 log.event("restart_needed", text, remedy="systemctl restart bccnd", setting=name)
         checker = rules.integrity_checker(configuration, self.identity.partition(b"/")[0])

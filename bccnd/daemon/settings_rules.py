@@ -49,22 +49,13 @@ def bus_limits(settings: Settings) -> BusLimits:
         max_clients=bus.max_clients,
         max_subscriptions=bus.max_subscriptions,
         patience=bus.patience,
-        user=UserLimits(bus.user.clients, bus.user.subscriptions, bus.user.queue_bytes, bus.user.rate),
+        user=UserLimits(**bus.user.model_dump()),
     )
 
 
 def segment_options(settings: Settings) -> list[SegmentOptions]:
     return [
-        SegmentOptions(
-            name=segment.label,
-            address=segment.address,
-            port=segment.port,
-            bind=segment.bind,
-            interface=segment.interface,
-            hop_limit=segment.hop_limit,
-            receive_buffer=segment.receive_buffer,
-            largest=settings.max_datagram,
-        )
+        SegmentOptions(**segment.model_dump(exclude={"name"}), name=segment.label, largest=settings.max_datagram)
         for segment in settings.segments
     ]
 

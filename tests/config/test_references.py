@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bccnd.config import IntegritySettings, load, read
+from bccnd.config import load, read
+from bccnd.config.schema import IntegritySettings
 from bccnd.core.bccn1 import build
 from bccnd.core.integrity import MIN_KEY, make_checker
 from bccnd.core.signatures import generate, public_of

@@ -14,8 +14,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bccnd import config
-from bccnd.config import RecorderSettings, SegmentSettings, Settings, load, read, read_recorder
+from bccnd.config import Configuration, RecorderSettings, SegmentSettings, Settings, load, read, read_recorder
+from bccnd.config.gateway_schema import GatewaySettings
+from bccnd.config.schema import AccessSettings, RepeatSettings, UserSettings
 from bccnd.errors import ConfigError, Fault
 from docs.reference import keys as keys_of_the_schema
 from tests.config.texts import PLACE, fault_of, faults, settings_of, value_of
@@ -42,7 +43,7 @@ def test_the_sample_is_valid_but_for_a_group_that_a_host_may_not_have() -> None:
 def test_the_sample_shows_the_defaults() -> None:
     text, removed = re.subn(r"(?m)^ *group:.*\n", "", SAMPLE_TEXT)
     assert removed == 1
-    assert read(text, str(SAMPLE)) == config.Configuration(Settings())
+    assert read(text, str(SAMPLE)) == Configuration(Settings())
 
 
 def test_every_key_stands_in_the_sample() -> None:
@@ -94,7 +95,7 @@ GOOD: list[tuple[str, str, dict[str, object]]] = [
     ("repeat: %s", "repeat", {"": (), "[]": (), "{}": (), "null": ()}),
     ("access: %s", "access", {"": (), "[]": (), "{}": (), "null": ()}),
     ("bus: {sockets: %s}", "bus.sockets", {"": (), "[]": (), "{}": (), "null": ()}),
-    ("gateways: %s", "gateways", dict.fromkeys(["", "[]", "{}", "null", "false"], config.GatewaySettings())),
+    ("gateways: %s", "gateways", dict.fromkeys(["", "[]", "{}", "null", "false"], GatewaySettings())),
     ("recorder: %s", "recorder", dict.fromkeys(["", "[]", "{}", "null", "false"], RecorderSettings())),
     ("recorder: {payload: true, rotate: %s}", "recorder", {"60s": RecorderSettings()}),
     ("bus: {patience: %s}", "bus.patience", {"0": 0.0, "200ms": 0.2, "1h": 3600.0}),
@@ -102,7 +103,7 @@ GOOD: list[tuple[str, str, dict[str, object]]] = [
     (
         "bus: {user: %s}",
         "bus.user",
-        {"{clients: 3, queue_bytes: 4KiB}": config.UserSettings(clients=3, queue_bytes=4096)},
+        {"{clients: 3, queue_bytes: 4KiB}": UserSettings(clients=3, queue_bytes=4096)},
     ),
     ("access: [{publish: %s}]", "access.0.publish", {"": None, "[]": (), "['']": ("",)}),
     ("access: [{tap: %s}]", "access.0.tap", {"": None, "false": False}),
@@ -366,14 +367,14 @@ def test_rules_keep_their_order() -> None:
         "- {channels: ''}\n"
     )
     assert settings_of(text).access == (
-        config.AccessSettings(user="root", program="cardsys-relay", publish=("cardsys/", "!"), tap=True),
-        config.AccessSettings(group="0", subscribe=("",), tag=False),
-        config.AccessSettings(),
+        AccessSettings(user="root", program="cardsys-relay", publish=("cardsys/", "!"), tap=True),
+        AccessSettings(group="0", subscribe=("",), tag=False),
+        AccessSettings(),
     )
     assert settings_of(text).repeat == (
-        config.RepeatSettings(channels="a/b", copies=3, spacing=0.005),
-        config.RepeatSettings(channels="a/>", copies=2, spacing=0.002),
-        config.RepeatSettings(channels="", copies=2, spacing=0.002),
+        RepeatSettings(channels="a/b", copies=3, spacing=0.005),
+        RepeatSettings(channels="a/>", copies=2, spacing=0.002),
+        RepeatSettings(channels="", copies=2, spacing=0.002),
     )
 
 
