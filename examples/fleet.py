@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from bccnd.errors import JournalError
-from bccnd.pipeline.report.finding import Finding
+from bccnd.pipeline.report.findings import Finding
 from examples.simulation import Burst, Down, Fleet, Forged, Loss, Recording, Restart, Source, write
 
 #: seconds that are simulated; a test takes fewer
@@ -134,7 +134,7 @@ def run(folder: Path, length: float) -> int:
     say(f"{len(simulation.sent):,} messages were sent; what each host recorded of them is in its journal")
     build(str(journal), str(tables), say)
     say("making the page")
-    from bccnd.pipeline.report.write import report
+    from bccnd.pipeline.report.page import report
 
     path, found = report(str(tables), str(page), title="Demo: a fleet with known faults")
     pairs, others = compare(faults, found)

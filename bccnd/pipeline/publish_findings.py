@@ -16,8 +16,7 @@ from bccnd.errors import PipelineError
 from bccnd.pipeline import store, store_files
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import Facts
-from bccnd.pipeline.report.finding import SEVERITIES, Finding
-from bccnd.pipeline.report.findings import findings
+from bccnd.pipeline.report.findings import SEVERITIES, Finding, findings
 from bccnd.pipeline.report.gather import gather
 from bccnd.pipeline.report.table_reader import NEEDED, Tables, TimeRange, midnight
 

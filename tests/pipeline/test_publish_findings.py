@@ -14,8 +14,7 @@ import bccnd
 from bccnd.cli.main import main
 from bccnd.errors import PipelineError
 from bccnd.pipeline.publish_findings import MOST, STATE, Published, look, message
-from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding
-from bccnd.pipeline.report.findings import findings
+from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding, findings
 from bccnd.pipeline.report.gather import gather
 from bccnd.pipeline.report.table_reader import Tables
 from tests.e2e.harness import Daemon

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bccnd.pipeline.report.findings import findings
-from bccnd.pipeline.report.page import page
+from bccnd.pipeline.report.page import render_page
 from tests.browser import QUIET, Browser, find_browser
 from tests.pipeline.reporting import EVIL, full
 from tests.support import cannot_here
@@ -82,7 +82,7 @@ def browser() -> str:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     facts = full("h01/a-program-with-a-rather-long-name" + EVIL, hosts=20)
     path = tmp_path_factory.mktemp("page") / "index.html"
-    path.write_text(page(facts, findings(facts)))
+    path.write_text(render_page(facts, findings(facts)))
     return path
 
 
@@ -142,7 +142,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_figures_can_be_read_on_their_cells_and_cells_differ(theme: int) -> None:
-    style = page(full(), []).split("<style>")[1]
+    style = render_page(full(), []).split("<style>")[1]
     part = style.split("prefers-color-scheme: dark")[theme].split("* {")[0]
     colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", part))
     for level in range(6):

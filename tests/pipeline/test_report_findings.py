@@ -25,8 +25,7 @@ from bccnd.pipeline.report.facts import (
     by_sending_host,
     sending_host,
 )
-from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding
-from bccnd.pipeline.report.findings import findings, health
+from bccnd.pipeline.report.findings import LOOK, NOTE, URGENT, Finding, findings, health
 from tests.pipeline.reporting import HOUR, MINUTE, START
 from tests.support import examples
 

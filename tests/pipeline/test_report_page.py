@@ -15,14 +15,13 @@ from bccnd.errors import PipelineError
 from bccnd.pipeline.report import charts
 from bccnd.pipeline.report.facts import Course, Facts, Link, Silence
 from bccnd.pipeline.report.findings import findings
-from bccnd.pipeline.report.page import ROWS, level, matrix, page, set_name
-from bccnd.pipeline.report.write import report
+from bccnd.pipeline.report.page import ROWS, level, matrix, render_page, report, set_name
 from tests.pipeline import reporting
 from tests.pipeline.reporting import EVIL, HOUR, START, full
 
 
 def made(facts: Facts, title: str = "") -> str:
-    return page(facts, findings(facts), title)
+    return render_page(facts, findings(facts), title)
 
 
 class _Elements(HTMLParser):

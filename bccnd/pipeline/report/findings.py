@@ -1,34 +1,93 @@
-"""All findings of a report, ranked. Pure functions of the facts; a fleet without faults has no findings."""
+"""Derives findings from the facts of a report and ranks them. A fleet without faults has none."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from statistics import median
+from typing import Any, Final, NamedTuple
 
 from bccnd.pipeline.report import formatting as fmt
-from bccnd.pipeline.report import loss_findings, source_findings, traffic_findings
-from bccnd.pipeline.report.facts import Facts
-from bccnd.pipeline.report.finding import LOOK, NOTE, URGENT, Finding
+from bccnd.pipeline.report import rendering
+from bccnd.pipeline.report.attribution import FEW, THIN, WORTH, Loss, attribute
+from bccnd.pipeline.report.facts import (
+    Clock,
+    Course,
+    Facts,
+    Link,
+    Silence,
+    add_courses,
+    add_links,
+    by_sending_host,
+    sending_host,
+)
 
+#: severities; the last is that of a report without findings
+URGENT, LOOK, NOTE, WELL = range(4)
+SEVERITIES: Final = ("urgent", "look", "note")
 #: the order of findings with the same severity
 KINDS: Final = (
     *("forged", "segment", "host_down", "died", "sender", "receiver", "link", "flood", "restarts", "jump"),
     *("clock", "late", "silent", "copies", "twice", "unknown", "not_recording", "left"),
 )
-#: the severity of a report without findings
-WELL: Final = 3
+#: loss from here on is urgent: one message in twenty
+HEAVY: Final = 0.05
+#: extra copies for each message from which on everything is sent twice, and what two copies cannot exceed
+TWICE: Final = 0.5
+THRICE: Final = 1.05
+#: loss at a host that copies must prevent to be worth their traffic
+HELPS: Final = 0.01
+#: loss is brief if this part of it falls into at most that part of the period
+MOST: Final = 0.9
+BRIEF: Final = 0.25
+#: restarts from here on are a finding
+OFTEN: Final = 3
+#: programs of a host that fall silent within this time do so together, in microseconds
+TOGETHER: Final = 120 * fmt.SECOND
+#: part of what was sent while a host was not recording from which on it is a finding
+ABSENT: Final = 0.02
+#: clocks that differ by less are right; from the second on, times of two hosts cannot be compared; microseconds
+CLOCK: Final = 100_000
+CLOCK_BAD: Final = 1_000_000
+#: messages in a minute below which no channel floods, and how many times those of a usual channel
+FLOOD: Final = 600
+FLOOD_TIMES: Final = 10
+#: channels that are no measure of usual traffic
+HEARTBEAT: Final = "heartbeat/"
+#: verdict -> kind, severity, least number of datagrams
+_REFUSED: Final = {
+    "integrity_failed": ("forged", URGENT, 1),
+    "replayed": ("forged", URGENT, FEW),
+    "integrity_missing": ("forged", LOOK, FEW),
+    "integrity_unknown": ("forged", LOOK, FEW),
+}
 
-_CHECKS: Final = (*loss_findings.CHECKS, *source_findings.CHECKS, *traffic_findings.CHECKS)
+
+class Finding(NamedTuple):
+    """One thing to look at. ``about`` are the hosts, programs, addresses or channels concerned, ``weight`` orders
+    findings of one kind and can be compared between reports, ``at`` is when it began, if it has a time of its own."""
+
+    kind: str
+    severity: int
+    about: tuple[str, ...]
+    title: str
+    evidence: str
+    cause: str
+    remedy: str
+    weight: float = 0.0
+    at: int | None = None
 
 
 def findings(facts: Facts) -> list[Finding]:
-    """The most important first."""
-    every = (one for check in _CHECKS for one in check(facts))
+    """Return all findings, the most important first."""
+    checks = (_losses, _late, _receives_twice, _sends_twice, _starts, _down, _silences, _not_recording)
+    every = (one for check in (*checks, _refusals, _floods, _clocks) for one in check(facts))
     return sorted(every, key=lambda one: (one.severity, KINDS.index(one.kind), -one.weight, one.about))
 
 
 def health(facts: Facts, ranked: Sequence[Finding]) -> tuple[int, str]:
-    """The state of the fleet: a severity, and one sentence."""
+    """Describe the state of the fleet: a severity, and one sentence."""
     urgent, look = (sum(one.severity == severity for one in ranked) for severity in (URGENT, LOOK))
     links = facts.crossing
     loss = f"{fmt.share(links.ratio)} of what should have arrived was lost" if links.due else ""
@@ -41,3 +100,245 @@ def health(facts: Facts, ranked: Sequence[Finding]) -> tuple[int, str]:
     if not links.due:
         return NOTE, "Loss is unknown: no numbered messages were received."
     return WELL, f"All is well: {loss}, too little to act on." if links.lost else "All is well: nothing was lost."
+
+
+def _finding(
+    facts: Facts,
+    kind: str,
+    severity: int,
+    about: Sequence[str],
+    values: Mapping[str, Any],
+    weight: float = 0.0,
+    at: int | None = None,
+    texts: str = "",
+) -> Finding:
+    """Make a finding with its texts from findings.toml: the section of its kind, or ``texts``."""
+    every = {**values, "facts": facts, "period": facts.period, "at": at}
+    parts = (rendering.text(texts or kind, part).render(every) for part in ("title", "evidence", "cause", "remedy"))
+    return Finding(kind, severity, tuple(about), *parts, weight=weight, at=at)
+
+
+# -- messages that were lost, late, or received twice
+
+
+def _losses(facts: Facts) -> Iterator[Finding]:
+    causes = attribute(by_sending_host(facts.links))
+    if causes.segment:
+        yield _loss(facts, "segment", causes.segment, add_courses(facts.receivers.values()))
+    for one in causes.receivers:
+        course = facts.receivers.get(one.host)
+        alone = all(sending_host(link.program) in causes.alone for link in facts.links if link.host == one.host)
+        yield _loss(facts, "receiver", one, course, alone=alone, outage=_outage(course, facts))
+    missed, unsent = ({one.sender: one for one in each} for each in (causes.senders, causes.unsent))
+    for sender in sorted({*missed, *unsent}):
+        one = max((each[sender] for each in (missed, unsent) if sender in each), key=lambda each: each.rate)
+        both = {"missed": missed.get(sender), "unsent": unsent.get(sender), "mostly": _mostly(facts.links, sender)}
+        yield _loss(facts, "sender", one, facts.sending.get(sender), **both)
+    for one in causes.pairs:
+        course = facts.receivers.get(one.host)
+        mine = course is not None and one.lost >= MOST * sum(course.lost)
+        mostly = _mostly(facts.links, one.sender, one.host)
+        yield _loss(facts, "link", one, course if mine else None, alone=one.sender in causes.alone, mostly=mostly)
+
+
+def _loss(facts: Facts, kind: str, one: Loss, course: Course | None, **values: Any) -> Finding:
+    steps = _brief(course)
+    values["times"] = f" Nearly all of it between {_times(steps, facts, 'and')} UTC." if steps else ""
+    values |= {"cause": one, "host": one.host, "sender": one.sender}
+    about = [name for name in (one.host, one.sender) if name]
+    return _finding(facts, kind, URGENT if one.rate >= HEAVY else LOOK, about, values, one.rate)
+
+
+def _brief(course: Course | None) -> tuple[int, int] | None:
+    """Find the short time in which nearly all was lost, if there is one, as steps without the end."""
+    if course is None or len(course.lost) < 4 or not sum(course.lost):
+        return None
+    need = MOST * sum(course.lost)
+    best = (0, len(course.lost))
+    first, held = 0, 0
+    for last, lost in enumerate(course.lost):
+        held += lost
+        while held - course.lost[first] >= need:
+            held -= course.lost[first]
+            first += 1
+        if held >= need and last + 1 - first < best[1] - best[0]:
+            best = first, last + 1
+    return best if best[1] - best[0] <= BRIEF * len(course.lost) else None
+
+
+def _outage(course: Course | None, facts: Facts) -> str:
+    """Format the short time in which a host received almost nothing, if that is when it lost most."""
+    steps = _brief(course)
+    if not steps or not course or sum(course.lost[slice(*steps)]) < MOST * sum(course.due[slice(*steps)]):
+        return ""
+    return _times(steps, facts, "to")
+
+
+def _times(steps: tuple[int, int], facts: Facts, word: str) -> str:
+    ends = (min(facts.start + step * facts.step, facts.end) for step in steps)
+    return f" {word} ".join(fmt.when(at, facts.period) for at in ends)
+
+
+def _mostly(links: Iterable[Link], sender: str, host: str | None = None) -> str:
+    """Name the one program of a host that the loss concerns, if the host has several."""
+    lost: dict[str, int] = {}
+    for link in links:
+        if sending_host(link.program) == sender and not link.own and host in (None, link.host):
+            lost[link.program] = lost.get(link.program, 0) + link.lost
+    worst = max(lost, key=lambda one: lost[one], default="")
+    if len(lost) < 2 or not lost[worst] or lost[worst] < MOST * sum(lost.values()):
+        return ""
+    return f" Nearly all of it was sent by {fmt.plain(worst)}."
+
+
+def _by_host(facts: Facts) -> dict[str, Link]:
+    return {one.host: one for one in add_links(link._replace(program="") for link in facts.links if not link.own)}
+
+
+def _late(facts: Facts) -> Iterator[Finding]:
+    hosts = _by_host(facts)
+    seen, late = (sum(getattr(one, name) for one in hosts.values()) for name in ("seen", "late"))
+    if late >= FEW and late >= WORTH * seen:
+        worst = sorted((host for host in hosts if hosts[host].late), key=lambda host: -hosts[host].late)
+        yield _finding(facts, "late", LOOK, worst[:3], {"count": late, "seen": seen, "hosts": worst}, late / seen)
+
+
+def _receives_twice(facts: Facts) -> Iterator[Finding]:
+    """Find receivers that get everything twice while others do not."""
+    rates = {host: one.dup / one.seen for host, one in _by_host(facts).items() if one.seen >= THIN}
+    usual = median(rates.values()) if len(rates) > 1 else 1.0
+    for host, rate in sorted(rates.items()):
+        if rate >= TWICE and usual < TWICE / 5:
+            yield _finding(facts, "copies", LOOK, (host,), {"host": host, "rate": rate, "usual": usual}, rate)
+
+
+def _sends_twice(facts: Facts) -> Iterator[Finding]:
+    """Find whether sending twice prevents loss: how often both copies arrive shows how many single copies are lost."""
+    sums: dict[str, list[Link]] = {}
+    for link in facts.links:
+        if not link.own and link.seen >= THIN:
+            sums.setdefault(link.program, []).append(link)
+    rates = {program: sum(one.dup for one in links) / sum(one.seen for one in links) for program, links in sums.items()}
+    programs = sorted(program for program, rate in rates.items() if TWICE <= rate <= THRICE)
+    if not programs or any(_receives_twice(facts)):
+        return
+    # for each host, the loss of single copies and that of messages
+    losses: dict[str, tuple[float, float]] = {}
+    for host in facts.hosts:
+        links = [link for program in programs for link in sums[program] if link.host == host]
+        if links and (due := sum(one.due for one in links)):
+            again = min(sum(one.dup for one in links) / sum(one.seen for one in links), 1.0)
+            losses[host] = (1 - again) / (1 + again), sum(one.lost for one in links) / due
+    single, now = (median(loss[place] for loss in losses.values()) for place in range(2))
+    helped = [host for host, loss in sorted(losses.items()) if loss[0] - loss[1] >= HELPS]
+    verdict = "few" if now > single / 2 else "all"
+    if single < WORTH:
+        verdict = "some" if helped else "none"
+    worst = max(((host, losses[host]) for host in helped), key=lambda one: one[1], default=None)
+    values = {"programs": programs, "helped": helped, "worst": worst, "single": single, "now": now, "verdict": verdict}
+    yield _finding(facts, "twice", NOTE, programs, values, len(programs))
+
+
+# -- programs and hosts that end, restart, fall silent, skip numbers, or do not record
+
+
+def _starts(facts: Facts) -> Iterator[Finding]:
+    for program, group in groupby(sorted(facts.starts), attrgetter("program")):
+        starts = list(group)
+        causes = [one.cause for one in starts if one.cause != "jump"]
+        if (times := len(causes)) >= OFTEN:
+            values = {"program": program, "times": times, "masked": causes.count("masked")}
+            yield _finding(facts, "restarts", LOOK, (program,), values, times)
+        if jumps := [one for one in starts if one.skipped]:
+            most, total = max(jumps, key=attrgetter("skipped")), sum(one.skipped for one in jumps)
+            values = {"program": program, "jumps": len(jumps), "total": total, "most": most.skipped}
+            yield _finding(facts, "jump", LOOK, (program,), values, total, most.at)
+
+
+def _silences(facts: Facts) -> Iterator[Finding]:
+    left = set()
+    for one in facts.silences:
+        lasted = (facts.end if one.end is None else one.end) - one.start
+        values = {"program": one.program, "lasted": max(lasted, 0)}
+        if one.kind == "open" and one.basis != "heartbeat":
+            left.add(one.program)
+        elif one.kind == "open":
+            yield _finding(facts, "died", URGENT, (one.program,), values, 0, one.start)
+        elif one.kind == "gap" and one.basis == "heartbeat":
+            yield _finding(facts, "silent", LOOK, (one.program,), values, lasted, one.start)
+    if left:
+        yield _finding(facts, "left", NOTE, sorted(left), {"programs": sorted(left)}, len(left))
+
+
+def _down(facts: Facts) -> Iterator[Finding]:
+    """Find times in which all programs of a host were silent at once."""
+    groups: list[list[Silence]] = []
+    down = (one for one in facts.silences if one.kind == "host_down")
+    for one in sorted(down, key=lambda one: (sending_host(one.program), one.start)):
+        first = groups[-1][0] if groups else None
+        if first and sending_host(first.program) == sending_host(one.program) and one.start - first.start <= TOGETHER:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    for group in groups:
+        host, programs = sending_host(group[0].program), len({one.program for one in group})
+        ends = [one.end for one in group if one.end is not None]
+        values = {"host": host, "programs": programs, "end": max(ends) if len(ends) == len(group) else None}
+        yield _finding(facts, "host_down", LOOK if ends else URGENT, (host,), values, programs, group[0].start)
+
+
+def _not_recording(facts: Facts) -> Iterator[Finding]:
+    until = {one.host: one.end for one in facts.recordings if one.end < facts.end - fmt.MINUTE}
+    for one in add_links(link._replace(program="") for link in facts.links if not link.own):
+        if one.not_listening >= max(FEW, ABSENT * one.expected) and not _was_down(one.host, facts):
+            rate, spans = one.not_listening / one.expected, facts.absences(one.host)
+            values = {"host": one.host, "rate": rate, "absent": one.not_listening, "until": until.get(one.host)}
+            values["spans"] = spans if len(spans) == 1 else []
+            yield _finding(facts, "not_recording", NOTE, (one.host,), values, rate)
+
+
+def _was_down(host: str, facts: Facts) -> bool:
+    """Return whether a host was not recording because it was down, which is a finding of its own."""
+    times = [
+        (one.start - TOGETHER, (facts.end if one.end is None else one.end) + TOGETHER)
+        for one in facts.silences
+        if one.kind == "host_down" and sending_host(one.program) == host
+    ]
+    spans = facts.absences(host)
+    return bool(times) and all(any(start <= at and to <= end for start, end in times) for at, to in spans)
+
+
+# -- refused datagrams, busy channels and clocks
+
+
+def _refusals(facts: Facts) -> Iterator[Finding]:
+    for one in facts.refusals:
+        texts = one.verdict if one.verdict in _REFUSED else "unknown"
+        kind, severity, least = _REFUSED.get(texts, ("unknown", NOTE, FEW))
+        if one.verdict != "internal_error" and one.datagrams >= least:
+            values = {"one": one, "peer": one.peer or "an unknown address"}
+            yield _finding(facts, kind, severity, (one.peer,), values, one.datagrams, texts=texts)
+
+
+def _floods(facts: Facts) -> Iterator[Finding]:
+    channels = [one for one in facts.channels if not one.name.startswith(HEARTBEAT)]
+    minutes = max(facts.period / fmt.MINUTE, 1)
+    for one in channels if len(channels) > 3 else ():
+        usual = median(other.peak for other in channels if other is not one)
+        alone = one.messages >= facts.messages / 2 or one.peak >= one.messages / minutes * 5
+        if one.peak >= max(FLOOD, FLOOD_TIMES * usual) and alone:
+            yield _finding(facts, "flood", LOOK, (one.name,), {"one": one, "usual": usual}, one.peak)
+
+
+def _clocks(facts: Facts) -> Iterator[Finding]:
+    groups: dict[str, list[Clock]] = {}
+    for one in facts.clocks:
+        groups.setdefault(one.against, []).append(one)
+    for against, group in groups.items():
+        offsets = {against: 0, **{one.host: one.middle for one in group}}
+        middle = round(median(offsets.values())) if len(offsets) > 2 else 0
+        for host, offset in sorted(offsets.items()):
+            off = offset - middle
+            if abs(off) >= CLOCK:
+                values = {"host": host, "off": off, "others": len(offsets) - 1}
+                yield _finding(facts, "clock", LOOK if abs(off) >= CLOCK_BAD else NOTE, (host,), values, abs(off))

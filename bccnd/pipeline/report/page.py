@@ -1,16 +1,19 @@
-"""Facts and findings as tables and charts by section; templates/page.html makes the page of them."""
+"""Makes the page of a folder of tables: facts and findings by section; templates/page.html has the frame."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
+from bccnd.errors import PipelineError
+from bccnd.pipeline import store_files
 from bccnd.pipeline.report import charts, rendering
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import Course, Facts, Link, Recording, add_courses, add_links, by_sending_host
-from bccnd.pipeline.report.finding import Finding
-from bccnd.pipeline.report.findings import health
+from bccnd.pipeline.report.findings import Finding, findings, health
+from bccnd.pipeline.report.gather import gather
+from bccnd.pipeline.report.table_reader import Tables, TimeRange
 
 #: rows of a table, with those that unfold; rows and columns of the matrix
 ROWS: Final = 200
@@ -47,14 +50,40 @@ class Table(NamedTuple):
     more: int
 
 
-def page(facts: Facts, ranked: Sequence[Finding], title: str = "") -> str:
-    """The whole page as one text."""
+def report(
+    where: str,
+    out: str,
+    *,
+    time: TimeRange | None = None,
+    title: str = "",
+    progress: Callable[[str], None] = lambda _: None,
+) -> tuple[str, list[Finding]]:
+    """Return the path of the page, and its findings. The page is written as a whole or not at all.
+
+    Raises PipelineError.
+    """
+    try:
+        facts = gather(Tables(where), time, progress)
+    except PipelineError as error:
+        if error.reason != "renewed":
+            raise
+        facts = gather(Tables(where), time, progress)
+    ranked = findings(facts)
+    progress("writing the page")
+    text = render_page(facts, ranked, title)
+    with store_files.usable(out):
+        store_files.Root(out).put("index.html", text)
+    return f"{out.rstrip('/')}/index.html", ranked
+
+
+def render_page(facts: Facts, ranked: Sequence[Finding], title: str = "") -> str:
+    """Return the whole page as one text."""
     tables, state = _tables(facts), health(facts, ranked)
     shown = [(one, *_place(one, tables)) for one in ranked[:FINDINGS]]
     rest = _table("rest", ranked[FINDINGS:], facts)
     values = {"facts": facts, "health": state, "shown": shown, "rest": rest, "tables": tables, "charts": charts}
     values |= {"levels": ["none", *LEVELS], "before": add_courses(facts.before.values()), **matrix(facts)}
-    return rendering.page("page.html", title=title or "How the messages of the fleet arrived", **values)
+    return rendering.page(title=title or "How the messages of the fleet arrived", **values)
 
 
 def _place(finding: Finding, tables: Mapping[str, Table]) -> tuple[str, int | None]:

@@ -32,8 +32,8 @@ def _environment() -> Environment:
     return environment
 
 
-def page(name: str, **values: Any) -> str:
-    return _environment().get_template(name).render(values)
+def page(**values: Any) -> str:
+    return _environment().get_template("page.html").render(values)
 
 
 @cache
