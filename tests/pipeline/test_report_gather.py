@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from bccnd.errors import PipelineError
 from bccnd.pipeline.report import gather as reading
 from bccnd.pipeline.report.facts import Channel, Clock, Course, Delivery, Link, Recording, Refusals, Start
-from bccnd.pipeline.report.gather import gather
-from bccnd.pipeline.report.grouped_sums import add_up
+from bccnd.pipeline.report.gather import add_up, gather
 from bccnd.pipeline.report.table_reader import Tables, TimeRange
 from tests.pipeline.reporting import COLUMNS, DAY, HOUR, MINUTE, START, put, write
 from tests.support import ROOT

@@ -1,11 +1,13 @@
-"""Makes the facts of a report from the tables.
+"""Gathers the facts of a report from the tables.
 
 Memory depends on what a page can show, not on how large the tables are; what is left out is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
@@ -16,7 +18,6 @@ from bccnd.errors import PipelineError
 from bccnd.pipeline.report import facts
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import Course, Facts, Link, Recording, Silence, Start
-from bccnd.pipeline.report.grouped_sums import add_up
 from bccnd.pipeline.report.program_runs import Runs, merge_runs
 from bccnd.pipeline.report.table_reader import COLUMNS, NEEDED, SESSIONS, Tables, TimeRange
 
@@ -32,6 +33,8 @@ GROUPS: Final = {
     "groups of refused datagrams": 5_000,
 }
 _RUNS, _PAIRS = "restarts and silences", "pairs of hosts and programs"
+#: rows of partial sums before they are merged
+_WAITING: Final = 200_000
 
 _Rows = list[dict[str, Any]]
 
@@ -68,24 +71,23 @@ class _Gathering:
         loss = (start, end, step, tuple(sorted(hosts)), links, receivers, sending, before)
         others = (starts, silences, self._delivery(), channels, self._refusals(), self._clocks(), recordings)
         missing = tuple(sorted(set(COLUMNS) - {SESSIONS} - self._tables.names))
-        values = (*loss, *others, self._folded, missing, messages, rest)
-        return Facts(*values)
+        return Facts(*loss, *others, self._folded, missing, messages, rest)
 
     def _period(self) -> tuple[int, int]:
-        """From the first to the last minute with data, within the range asked for."""
+        """Return the first and the last minute with data, within the range asked for."""
         ends = [
             pc.min_max(rows["win"]).as_py()
             for table in ("link_loss", "channel_traffic", "integrity")
             for rows in self._tables.rows(table, self._time, ["win"])
             if rows.num_rows
         ]
-        start, end = self._time.start, self._time.end
         if not ends:
             what = f"{self._tables.where}: there is nothing in these tables"
             if self._time != TimeRange():
-                raise PipelineError("empty", f"{what} from that time", "name another time with --from and --to")
+                raise PipelineError("empty", f"{what} from that time", "name another time with --since and --until")
             raise PipelineError("empty", what, "check whether anything was recorded")
         first, last = min(one["min"] for one in ends), max(one["max"] for one in ends) + fmt.MINUTE
+        start, end = self._time.start, self._time.end
         return first if start is None else max(first, start), last if end is None else min(last, end)
 
     def _grouped(
@@ -97,13 +99,13 @@ class _Gathering:
         prepare: Callable[[pa.Table], pa.Table] = lambda rows: rows,
         time: TimeRange | None = None,
     ) -> tuple[_Rows, dict[str, int]]:
-        """Rows of a table in groups, those with the largest first column of ``how`` first, and the sums of those beyond
-        the limit ``kept``, whose number is noted."""
+        """Group the rows of a table (`add_up`). Return the groups up to the limit ``kept``, and the sums of the others,
+        which are counted."""
         batches = map(prepare, self._tables.rows(table, time or self._time))
-        sums = add_up(batches, keys, how, GROUPS[kept])
-        if sums.dropped:
-            self._folded[kept] = max(sums.dropped, self._folded.get(kept, 0))
-        return sums.rows, sums.rest if sums.dropped else {}
+        rows, dropped, rest = add_up(batches, keys, how, GROUPS[kept])
+        if dropped:
+            self._folded[kept] = max(dropped, self._folded.get(kept, 0))
+        return rows, rest if dropped else {}
 
     # -- loss
 
@@ -119,7 +121,7 @@ class _Gathering:
         return links, Link("", "", *(rest[name] for name in names)) if rest else None
 
     def _courses(self, key: str, time: TimeRange, start: int, end: int, step: int) -> dict[str, Course]:
-        """By receiving (`host`) or sending host (`sender`), without a host's own messages."""
+        """Return loss over time by receiving (`host`) or sending host (`sender`), without a host's own messages."""
 
         def by_step(rows: pa.Table) -> pa.Table:
             sender = _cut(rows["src"], "(?s)/.*")
@@ -154,7 +156,7 @@ class _Gathering:
         return tuple(sorted(deliveries, key=lambda one: (-one.messages, sorted(one.hosts))))
 
     def _recordings(self, start: int, end: int) -> tuple[Recording, ...]:
-        """One of each host, from the sessions that touch the period."""
+        """Return one recording of each host, from the sessions that touch the period."""
 
         def touching(rows: pa.Table) -> pa.Table:
             return rows.filter(pc.and_(pc.less(rows["start_ts"], end), pc.greater_equal(rows["end_ts"], start)))
@@ -202,7 +204,7 @@ class _Gathering:
     # -- traffic
 
     def _channels(self) -> tuple[tuple[facts.Channel, ...], int]:
-        """The busiest first, and the messages of all."""
+        """Return the channels, the busiest first, and the number of messages in all."""
 
         def counted(rows: pa.Table) -> pa.Table:
             lost = _lost(rows)
@@ -217,11 +219,13 @@ class _Gathering:
         lost = {row["chan"]: (row["due"], row["lost"]) for row in losses}
         channels: dict[str, facts.Channel] = {}
         for row in traffic:  # of each channel, the busiest program comes first
-            name, messages = row["chan"], row["msgs"]
-            new = facts.Channel(name, 0, 0, 0, peaks.get(name, 0), row["program"], messages, *lost.get(name, (0, 0)))
+            name, count = row["chan"], row["msgs"]
+            new = facts.Channel(name, 0, 0, 0, peaks.get(name, 0), row["program"], count, *lost.get(name, (0, 0)))
             one = channels.get(name, new)
-            counts = one.messages + messages, one.octets + row["bytes"], max(one.longest, row["p99_len"])
-            channels[name] = facts.Channel(*(name, *counts, *one[4:]))
+            longest = max(one.longest, row["p99_len"])
+            channels[name] = one._replace(
+                messages=one.messages + count, octets=one.octets + row["bytes"], longest=longest
+            )
         ranked = sorted(channels.values(), key=lambda one: (-one.messages, one.name))
         return tuple(ranked), sum(one.messages for one in ranked) + rest.get("msgs", 0)
 
@@ -230,22 +234,21 @@ class _Gathering:
         kept = "groups of refused datagrams"
         by_host, _ = self._grouped("integrity", ["peer_ip", "verdict", "host"], how, kept)
         by_name, _ = self._grouped("integrity", ["peer_ip", "verdict", "claimed_src"], how, kept)
-        groups: dict[tuple[str, str], tuple[_Rows, list[str]]] = {}
+        hosts, names = defaultdict[Any, _Rows](list), defaultdict[Any, list[str]](list)
         for row in by_host:
-            groups.setdefault((row["peer_ip"] or "", row["verdict"]), ([], []))[0].append(row)
+            hosts[row["peer_ip"] or "", row["verdict"]].append(row)
         for row in by_name:
             if row["claimed_src"] is not None:
-                groups.setdefault((row["peer_ip"] or "", row["verdict"]), ([], []))[1].append(row["claimed_src"])
+                names[row["peer_ip"] or "", row["verdict"]].append(row["claimed_src"])
         refusals = []
-        for key, (rows, names) in groups.items():
-            if rows:
-                first, last = min(row["first_ts"] for row in rows), max(row["last_ts"] for row in rows)
-                claimed = tuple(names[:3])
-                refusals.append(facts.Refusals(*key, rows[0]["n"], len(rows), claimed, len(names), first, last))
+        for key, rows in hosts.items():
+            first, last = min(row["first_ts"] for row in rows), max(row["last_ts"] for row in rows)
+            claimed = tuple(names[key][:3])
+            refusals.append(facts.Refusals(*key, rows[0]["n"], len(rows), claimed, len(names[key]), first, last))
         return tuple(sorted(refusals, key=lambda one: (-one.datagrams, one.peer, one.verdict)))
 
     def _clocks(self) -> tuple[facts.Clock, ...]:
-        """One for each pair of hosts; over several days the middle is their weighted mean."""
+        """Return one comparison of each pair of hosts; over several days the middle is their weighted mean."""
 
         def weighted(rows: pa.Table) -> pa.Table:
             kept = rows.filter(pc.and_(pc.not_equal(rows["host"], rows["ref_host"]), pc.greater(rows["n"], 0)))
@@ -253,11 +256,37 @@ class _Gathering:
 
         how = {"n": "sum", "sum": "sum", "p05_us": "min", "p95_us": "max"}
         rows, _ = self._grouped("skew", ["host", "ref_host"], how, _PAIRS, weighted)
-        clocks = []
-        for row in rows:
-            middle = round(row["sum"] / row["n"])
-            clocks.append(facts.Clock(row["host"], row["ref_host"], row["p05_us"], middle, row["p95_us"], row["n"]))
-        return tuple(sorted(clocks))
+        names = ("host", "ref_host", "p05_us", "middle", "p95_us", "n")
+        middles = (row | {"middle": round(row["sum"] / row["n"])} for row in rows)
+        return tuple(sorted(facts.Clock(*(row[name] for name in names)) for row in middles))
+
+
+def add_up(
+    batches: Iterable[pa.Table], keys: Sequence[str], how: Mapping[str, str], cap: int
+) -> tuple[_Rows, int, dict[str, int]]:
+    """Group a stream of batches and aggregate the columns of ``how`` (sum, min or max) in bounded memory.
+
+    Returns at most ``cap`` groups, those with the greatest first column first, how many were dropped (one that comes
+    back after that counts again), and what these add up to.
+    """
+    order = [(next(iter(how)), "descending"), *((key, "ascending") for key in keys)]
+    rest, dropped = {name: 0 for name, one in how.items() if one == "sum"}, 0
+    parts: list[pa.Table] = []
+    for batch in chain(batches, [None]):
+        if batch is not None:
+            parts.append(_aggregate(batch, keys, how))
+        if parts and (batch is None or sum(part.num_rows for part in parts[1:]) > _WAITING):
+            table = _aggregate(pa.concat_tables(parts), keys, how).sort_by(order)
+            parts, rows = [table.slice(0, cap)], table.slice(cap)
+            dropped += rows.num_rows
+            rest = {name: count + (pc.sum(rows[name]).as_py() or 0) for name, count in rest.items()}
+    return parts[0].to_pylist() if parts else [], dropped, rest
+
+
+def _aggregate(table: pa.Table, keys: Sequence[str], how: Mapping[str, str]) -> pa.Table:
+    sums = table.group_by(list(keys), use_threads=False).aggregate(list(how.items()))
+    names = [*keys, *(f"{name}_{one}" for name, one in how.items())]
+    return sums.select(names).rename_columns([*keys, *how])
 
 
 def _cut(column: pa.ChunkedArray, pattern: str, replacement: str = "") -> pa.ChunkedArray:
@@ -265,7 +294,7 @@ def _cut(column: pa.ChunkedArray, pattern: str, replacement: str = "") -> pa.Chu
 
 
 def _with_program(rows: pa.Table) -> pa.Table:
-    """`host/program` of the sources, without process id and tag, as the table epochs has it."""
+    """Append `host/program` of the sources, without process id and tag, as the table epochs has it."""
     return rows.append_column("program", _cut(rows["src"], "(?s)^([^/]*/[^/]*)/.*", r"\1"))
 
 
@@ -274,7 +303,7 @@ def _lost(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _skipped(rows: pa.Table) -> pa.ChunkedArray:
-    """The sequence numbers skipped; none for sources that number by the clock, in microseconds."""
+    """Return the sequence numbers skipped; none for sources that number by the clock, in microseconds."""
     ahead = pc.subtract(rows["first_key"], pc.subtract(rows["first_ts"], 2**63 - 1))
     by_clock = pc.fill_null(pc.less(pc.abs(ahead), fmt.DAY), False)
     return pc.if_else(by_clock, 0, pc.fill_null(rows["skipped"], 0))
