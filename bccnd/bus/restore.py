@@ -12,7 +12,7 @@ from bccnd.core import client_records
 from bccnd.core.patterns import DIALECTS
 from bccnd.handover.restore import Handover, Stored
 from bccnd.native.inflight_layout import DATAGRAMS, PACKET, InflightInput
-from bccnd.net.socket_state import is_shut_down
+from bccnd.net.peer import is_shut_down
 
 
 def restore_clients(bus: Bus, handover: Handover) -> dict[int, int]:

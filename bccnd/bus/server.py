@@ -43,8 +43,7 @@ from bccnd.native import sockio
 from bccnd.native.inflight import PacketReceiver
 from bccnd.net.listen import Acceptor
 from bccnd.net.loop import GONE, HALF_CLOSED, READABLE, WRITABLE, Loop
-from bccnd.net.peer import Peer, PeerIdentifier
-from bccnd.net.socket_state import is_hung_up, is_shut_down
+from bccnd.net.peer import Peer, PeerIdentifier, is_hung_up, is_shut_down
 
 #: packets read from one client before the others have their turn
 TURN: Final = 64

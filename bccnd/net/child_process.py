@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from bccnd import log
@@ -34,16 +34,13 @@ def python_command(module: str, *arguments: str) -> list[str]:
 
 
 class ChildProcess:
-    """A supervised program. ``on_end`` is called each time that it has ended."""
+    """A supervised program."""
 
-    def __init__(
-        self, loop: Loop, name: str, command: Sequence[str], on_end: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, loop: Loop, name: str, command: Sequence[str]) -> None:
         self.name = name
         self.starts = 0
         self._loop = loop
         self._command = list(command)
-        self._on_end = on_end
         self._pid = 0
         self._pidfd = -1
         self._stdin_pipe = -1
@@ -95,7 +92,6 @@ class ChildProcess:
     def _on_exit(self, _events: int) -> None:
         _, status = os.waitpid(self._pid, 0)
         self._release()
-        self._on_end()
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == EXIT_NO_RETRY:
             self.gave_up = True
             return  # it has logged why

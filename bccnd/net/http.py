@@ -58,14 +58,14 @@ class HttpServer:
         loop: Loop,
         listener: socket.socket,
         pages: Mapping[str, Page],
-        refused: dict[str, int] | None = None,
+        refused: dict[str, int],
         hosts: Iterable[str] = (),
     ) -> None:
-        self._loop = loop
-        self._pages = pages
+        self.loop = loop
+        self.pages = pages
+        self.names = HostNames(hosts)
         self._connections: set[_Connection] = set()
-        self._names = HostNames(hosts)
-        self._refused = dict.fromkeys(REASONS, 0) if refused is None else refused
+        self._refused = refused
         self._acceptor = Acceptor(loop, listener, "HTTP connections", self._serve)
 
     def _serve(self, sock: socket.socket) -> None:
@@ -73,9 +73,10 @@ class HttpServer:
             self._refused["too_many_visitors"] += 1
             sock.close()
         else:
-            self._connections.add(_Connection(self._loop, sock, self._pages, self._names, self._on_end))
+            self._connections.add(_Connection(self, sock))
 
-    def _on_end(self, connection: _Connection, reason: str) -> None:
+    def discard(self, connection: _Connection, reason: str) -> None:
+        """Forget a closed connection; count it if there is a ``reason``."""
         self._connections.discard(connection)
         if reason:
             self._refused[reason] += 1
@@ -89,25 +90,16 @@ class HttpServer:
 class _Connection:
     """One connection: reads a request, sends the response."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        sock: socket.socket,
-        pages: Mapping[str, Page],
-        names: HostNames,
-        on_end: Callable[[_Connection, str], None],
-    ) -> None:
-        self._loop = loop
+    def __init__(self, server: HttpServer, sock: socket.socket) -> None:
+        self._server = server
+        self._loop = server.loop
         self._sock = sock
-        self._pages = pages
-        self._names = names
-        self._on_end = on_end
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADERS)
         self._out = b""
         #: why the response is not a page
         self._reason = ""
-        self._timer: Timer = loop.later(TIMEOUT, lambda: self.end("slow_visitor"))
-        loop.watch(sock.fileno(), READABLE, self._on_event)
+        self._timer: Timer = self._loop.later(TIMEOUT, lambda: self.end("slow_visitor"))
+        self._loop.watch(sock.fileno(), READABLE, self._on_event)
 
     def _on_event(self, events: int) -> None:
         try:
@@ -128,19 +120,18 @@ class _Connection:
             event = self._http.next_event()
             if event is h11.NEED_DATA:
                 return
-            if not isinstance(event, h11.Request):
+            if isinstance(event, h11.Request):
+                self._answer(event)
+            else:
                 self.end()
-                return
-            self._answer(event)
         except h11.RemoteProtocolError:
             self.end("bad_request")
 
     def _answer(self, request: h11.Request) -> None:
         path = request.target.split(b"?", 1)[0].decode("ascii", "replace")
         headers = {name: value.decode("latin-1") for name, value in request.headers}
-        host = headers.get(b"host")
-        page = self._pages.get(path)
-        if not self._names.accepts(host, self._sock.getsockname()):
+        page = self._server.pages.get(path)
+        if not self._server.names.accepts(headers.get(b"host"), self._sock.getsockname()[0]):
             self._reason, status, kind, body = "foreign_host", 421, "text/plain", _FOREIGN_HOST
         elif request.method not in (b"GET", b"HEAD"):
             status, kind, body = 405, "text/plain", b"only GET\n"
@@ -180,4 +171,4 @@ class _Connection:
         self._timer.cancel()
         self._loop.unwatch(self._sock.fileno())
         self._sock.close()
-        self._on_end(self, reason)
+        self._server.discard(self, reason)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 #: bytes of /etc/hosts that are read
 _MAX_SIZE: Final = 1 << 16
@@ -25,13 +25,13 @@ class HostNames:
         own = socket.gethostname().lower()
         self._names = {"localhost", own, own.partition(".")[0], *_loopback_names(hosts_file), *added}
 
-    def accepts(self, host: str | None, local_address: Any) -> bool:
+    def accepts(self, host: str | None, local_address: str) -> bool:
         """Whether to serve a request with this ``Host`` on a connection to ``local_address``."""
         # Browsers always send a Host.
         if host is None or not (self._everywhere or _is_loopback(local_address)):
             return True
         name = _bare(host.strip())
-        return name in self._names or name.endswith(".localhost") or _is_address(name)
+        return name in self._names or name.endswith(".localhost") or _parse_address(name) is not None
 
 
 def _bare(host: str) -> str:
@@ -42,20 +42,17 @@ def _bare(host: str) -> str:
     return name.removeprefix("[").removesuffix("]").removesuffix(".").lower()
 
 
-def _is_address(text: str) -> bool:
+def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(text)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
-def _is_loopback(local_address: Any) -> bool:
-    if not isinstance(local_address, tuple):  # a Unix socket, which browsers do not open
-        return False
-    address = ipaddress.ip_address(str(local_address[0]).partition("%")[0])
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)
+def _is_loopback(text: str) -> bool:
+    """Whether text is an address of the loopback, or one of IPv6 that stands for it."""
+    address = _parse_address(text)
+    return address is not None and (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def _loopback_names(hosts_file: str) -> Iterator[str]:
@@ -67,5 +64,5 @@ def _loopback_names(hosts_file: str) -> Iterator[str]:
         return
     for line in lines:
         address, *names = line.partition("#")[0].split() or [""]
-        if _is_address(address) and ipaddress.ip_address(address).is_loopback:
+        if _is_loopback(address):
             yield from map(_bare, names)

@@ -1,4 +1,4 @@
-"""Identifies the process at the other end of a local connection, by the kernel's peer credentials.
+"""Identifies the process at the other end of a local connection, by the kernel's peer credentials, and its end.
 
 Credentials are those at the time of connecting. The program's name is read from /proc; it is discarded if the kernel
 reports that the pid no longer belongs to the process that connected.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
+import select
 import signal
 import socket
 import struct
 import sys
+import termios
 from typing import Final, NamedTuple
 
 from bccnd.core.identity import token
@@ -56,15 +59,14 @@ class PeerIdentifier:
 
     def identify(self, sock: socket.socket) -> Peer:
         """Return the peer of a connection."""
-        pid, uid, gid = credentials(sock)
         os.close(self._spare)
         try:
-            program, started = _program_of(pid)
+            program, started = _program_of(credentials(sock)[0])
             if started and not _is_same_process(sock):
                 program, started = UNKNOWN, 0
         finally:
             self._spare = os.dup(self._original)
-        return Peer(pid, uid, gid, _groups(sock) | {gid}, program, started)
+        return self.restore(sock, program, started)
 
     def restore(self, sock: socket.socket, program: bytes, started: int) -> Peer:
         """Return the peer of a connection that the previous daemon identified; its process may have ended."""
@@ -124,3 +126,18 @@ def _is_same_process(sock: socket.socket) -> bool:
     finally:
         os.close(pidfd)
     return True
+
+
+def is_shut_down(sock: socket.socket) -> bool:
+    """Whether the peer will send no more and all that it sent has been read."""
+    # In this order: what came before the end is there once the end is.
+    poll = select.poll()
+    poll.register(sock, select.POLLRDHUP)
+    return bool(poll.poll(0)) and not int.from_bytes(fcntl.ioctl(sock, termios.FIONREAD, b"\0" * 4), sys.byteorder)
+
+
+def is_hung_up(sock: socket.socket) -> bool:
+    """Whether the peer can read no more either."""
+    poll = select.poll()
+    poll.register(sock, 0)
+    return bool(poll.poll(0))

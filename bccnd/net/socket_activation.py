@@ -133,9 +133,7 @@ class ActivatedSockets:
         except StartError as error:
             if not self._service or error.reason not in _SANDBOX_ERRORS:
                 raise
-            listen = peer_name(
-                ("::" if ":" in options.address else "0.0.0.0", options.port, 0, 0)[: _address_size(options)]
-            )
+            listen = f"{'[::]' if ':' in options.address else '0.0.0.0'}:{options.port}"
             raise StartError(
                 error.reason,
                 error.detail,
@@ -207,11 +205,6 @@ def _pair(passed: Iterable[_PassedSocket], segments: Sequence[UdpOptions]) -> di
 def _may_serve(one: _PassedSocket, options: UdpOptions) -> bool:
     elsewhere = one.device and options.interface and one.device != options.interface
     return one.sock.family == options.family and one.sock.getsockname()[1] == options.port and not elsewhere
-
-
-def _address_size(options: UdpOptions) -> int:
-    """Return the number of fields of an address."""
-    return 2 if options.family == socket.AF_INET else 4
 
 
 def _describe(options: UdpOptions) -> str:

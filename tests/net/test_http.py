@@ -144,7 +144,7 @@ def test_what_else_is_a_request_for_the_page(site: Site) -> None:
 )
 def test_on_the_loopback_only_names_of_this_host_are_served(site: Site, host: str, status: int) -> None:
     # The name of a stranger may resolve to this host.
-    site.server._names = HostNames(["proxy.example.org"])
+    site.server.names = HostNames(["proxy.example.org"])
     answer = split(site.ask(get("/", f"Host: {host}")))
     assert answer[0] == status
     assert (b"metrics.hosts" in answer[2]) == (status == 421)
@@ -154,18 +154,16 @@ def test_on_the_loopback_only_names_of_this_host_are_served(site: Site, host: st
 def test_where_requests_come_in_from_elsewhere_names_are_checked_if_there_are_some(tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.1.1 relay.example.org relay # ours\n::1 six\n192.0.2.1 other.example.org\nnonsense\n\n")
-    usual, told = HostNames((), str(hosts)), HostNames(["relay01.example.org"], str(tmp_path / "none"))
-    here, there, unix = ("127.0.0.1", 9540), ("192.0.2.7", 9540), "/run/bccnd/metrics.sock"
-    mapped, six = ("::ffff:127.0.0.1", 9540, 0, 0), ("fe80::1%eth0", 9540, 0, 2)
+    usual, named = HostNames((), str(hosts)), HostNames(["relay01.example.org"], str(tmp_path / "none"))
     for name in ("relay.example.org", "six", "relay"):
-        assert usual.accepts(name, here)
-    for local in (here, mapped, ("::1", 9540, 0, 0), ("127.0.1.1", 9540)):
+        assert usual.accepts(name, "127.0.0.1")
+    for local in ("127.0.0.1", "::ffff:127.0.0.1", "::1", "127.0.1.1"):
         assert not usual.accepts("other.example.org", local)
-    for arrived in (there, six, unix):
+    for arrived in ("192.0.2.7", "fe80::1%eth0"):
         assert usual.accepts("other.example.org", arrived)
-        assert not told.accepts("other.example.org", arrived)
-        assert told.accepts("relay01.example.org:9540", arrived)
-        assert told.accepts(None, arrived)
+        assert not named.accepts("other.example.org", arrived)
+        assert named.accepts("relay01.example.org:9540", arrived)
+        assert named.accepts(None, arrived)
 
 
 def test_another_path_is_404_and_is_not_repeated_and_another_method_is_405(site: Site) -> None:

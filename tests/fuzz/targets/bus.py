@@ -20,7 +20,7 @@ from bccnd.core.patterns import DIALECTS, compile_pattern, covers
 from bccnd.core.quota import UserLimits
 from bccnd.core.routes import Routes
 from bccnd.errors import BadDatagram, BadFrame
-from bccnd.net.http import HttpServer
+from bccnd.net.http import REASONS, HttpServer
 from bccnd.net.loop import Loop
 from tests.core import naive
 from tests.support import Hub, turn
@@ -174,7 +174,7 @@ def http(data: bytes) -> object:
         return 200, "text/plain", _PAGE
 
     bugs = _Bugs()
-    server = HttpServer(loop, listener, {"/": page, "/metrics": page}, hosts=("x",))
+    server = HttpServer(loop, listener, {"/": page, "/metrics": page}, dict.fromkeys(REASONS, 0), hosts=("x",))
     answer, over = b"", False
     try:
         with socket.create_connection(listener.getsockname()) as visitor:
