@@ -21,11 +21,11 @@ def client_image(client: Client, requests: Iterable[bytes], patterns: dict[bytes
         "since": client.since,
         "slot": client.state_log.slot,
     }
-    records = [client_records.head(**head)]
-    records += [client_records.record(client_records.ASKED, frame) for frame in requests]
-    records += [client_records.record(client_records.HOLDS, text, times) for text, times in patterns.items()]
-    records += [client_records.waiting(entry) for entry in client.queue]
+    records = [client_records.pack_head(**head)]
+    records += [client_records.pack_record(client_records.REQUESTED, frame) for frame in requests]
+    records += [client_records.pack_record(client_records.SUBSCRIBED, text, times) for text, times in patterns.items()]
+    records += [client_records.pack_queue_entry(entry) for entry in client.queue]
     if client.blocked_packet is not None:
-        records.append(client_records.record(client_records.WAITS, client.blocked_packet))
-    records.append(client_records.counts(published=client.published, lost=client.lost))
+        records.append(client_records.pack_record(client_records.BLOCKED, client.blocked_packet))
+    records.append(client_records.pack_counts(published=client.published, lost=client.lost))
     return b"".join(records)

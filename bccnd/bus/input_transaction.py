@@ -23,7 +23,7 @@ class InputTransaction:
     def begin(self, now: float) -> None:
         """Record the time (monotonic) by which datagrams that were just received are judged."""
         if self._inflight is not None:
-            self._inflight.say_when(now)
+            self._inflight.set_time(now)
             if self.tracker_log is not None:
                 self.tracker_log.serial = self._inflight.serial
 

@@ -27,7 +27,7 @@ def restore_clients(bus: Bus, handover: Handover) -> dict[int, int]:
         client = _restore(bus, handover, stored)
         if client is not None and client.open:
             bus.watch(client)
-            received[client.fd] = stored.had
+            received[client.fd] = stored.received
     if handover.unfinished is None:
         bus.enforce_rules()
     return received
@@ -78,11 +78,11 @@ def _restore(bus: Bus, handover: Handover, stored: Stored) -> Client | None:
 
 
 def _admit_again(bus: Bus, handover: Handover, stored: Stored) -> Client:
-    head = stored.tape.head
+    head = stored.image.head
     peer = bus.identifier.restore(stored.sock, str(head["program"]).encode("ascii"), int(head["started"]))
     client = bus.admit(stored.sock, stored.number, peer, DIALECTS[str(head["dialect"])], bus.quota.reopen(peer.uid))
     client.since = float(head["since"])
-    for what in _apply(bus, client, stored.tape.records):
+    for what in _apply(bus, client, stored.image.records):
         handover.dropped.append(f"connection {stored.number}: {what}")
     bus.identities.resume_seq(client, stored.seq)
     handover.resume(client, stored)
@@ -98,20 +98,20 @@ def _apply(bus: Bus, client: Client, records: list[client_records.Record]) -> It
     """Apply records to a client, whatever it may do by now; yield what is not understood of them."""
     for one in records:
         kind, _, number, body = one
-        if kind == client_records.HOLDS:
+        if kind == client_records.SUBSCRIBED:
             bus.subscriptions.add(client, body, number)
-        elif kind == client_records.DROPS:
+        elif kind == client_records.UNSUBSCRIBED:
             bus.subscriptions.remove(client, [body] * number)
-        elif kind == client_records.ASKED:
+        elif kind == client_records.REQUESTED:
             if not bus.control.repeat(client, body):
                 yield f"it has asked for {body[:64]!r}"
-        elif kind == client_records.WAITS:
+        elif kind == client_records.BLOCKED:
             client.blocked_packet = body
-        elif kind == client_records.GOES_ON:
+        elif kind == client_records.RESUMED:
             client.blocked_packet = None
         elif kind == client_records.COUNTS:
             numbers = client_records.read_counts(one)
             client.published, client.lost = int(numbers.get("published", 0)), int(numbers.get("lost", 0))
         else:
-            client.lost += number if kind in (client_records.LOST, client_records.LOST_HERE) else 0
+            client.lost += number if kind in (client_records.DROPPED, client_records.HEAD_DROPPED) else 0
             client.queue.apply_record(kind, number, body)

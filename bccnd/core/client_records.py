@@ -6,23 +6,21 @@ and a second `HEAD` begins an image that was not finished. Unknown kinds are ski
 A record is its kind (1 byte), the length of its body (4), the serial of the input that it belongs to (8), a number (8),
 all little endian, and the body.
 
-==============  =====================================================  ==========================================
-kind            body                                                   number
-==============  =====================================================  ==========================================
-``HEAD``        JSON: ``version``, and the client's identity
-``HOLDS``       a pattern that was subscribed                          how many times
-``DROPS``       a pattern that was unsubscribed or removed             how many times
-``ASKED``       a control message that changed a setting
-``PUT``         a frame that was queued                                messages of the input delivered so far
-``LOST``                                                               messages lost at the end of the queue
-``LOST_HERE``                                                          1: a message lost at its start
-``TOOK``                                                               entries taken from the queue
-``WAITS``       a packet from the client that is blocked
-``GOES_ON``     the blocked packet was tried again
-``COUNTS``      JSON: counters
-==============  =====================================================  ==========================================
-
-The body of `LOST` is the number of messages of the input delivered so far (8 bytes).
+================  ====================================================  ==========================================
+kind              body                                                  number
+================  ====================================================  ==========================================
+``HEAD``          JSON: ``version``, and the client's identity
+``SUBSCRIBED``    a pattern                                             how many times
+``UNSUBSCRIBED``  a pattern                                             how many times
+``REQUESTED``     a control message that changed a setting
+``QUEUED``        a frame that was queued                               messages of the input delivered so far
+``DROPPED``       messages of the input delivered so far (8 bytes)      messages dropped at the end of the queue
+``HEAD_DROPPED``                                                        1: a message dropped at its start
+``SENT``                                                                entries taken from the queue
+``BLOCKED``       a packet from the client that is blocked
+``RESUMED``       (empty: the blocked packet was tried again)
+``COUNTS``        JSON: counters
+================  ====================================================  ==========================================
 """
 
 from __future__ import annotations
@@ -35,19 +33,19 @@ from typing import Any, Final, NamedTuple
 VERSION: Final = 1
 
 HEAD: Final = 1
-HOLDS: Final = 2
-DROPS: Final = 3
-ASKED: Final = 4
-PUT: Final = 5
-LOST: Final = 6
-LOST_HERE: Final = 7
-TOOK: Final = 8
-WAITS: Final = 9
-GOES_ON: Final = 10
+SUBSCRIBED: Final = 2
+UNSUBSCRIBED: Final = 3
+REQUESTED: Final = 4
+QUEUED: Final = 5
+DROPPED: Final = 6
+HEAD_DROPPED: Final = 7
+SENT: Final = 8
+BLOCKED: Final = 9
+RESUMED: Final = 10
 COUNTS: Final = 11
 _KINDS: Final = range(HEAD, COUNTS + 1)
 #: kinds that are skipped for an input that is processed again
-OF_THE_INPUT: Final = frozenset((HOLDS, DROPS, ASKED, WAITS, GOES_ON))
+REPEATED_WITH_INPUT: Final = frozenset((SUBSCRIBED, UNSUBSCRIBED, REQUESTED, BLOCKED, RESUMED))
 
 _RECORD: Final = struct.Struct("<BIQQ")
 _NUMBER: Final = struct.Struct("<Q")
@@ -62,32 +60,32 @@ class Record(NamedTuple):
     body: bytes
 
     @property
-    def got(self) -> int:
-        """Of `PUT` and `LOST`: messages of the input delivered so far, including this one."""
-        if self.kind == PUT:
+    def delivered(self) -> int:
+        """Of `QUEUED` and `DROPPED`: messages of the input delivered so far, including this one."""
+        if self.kind == QUEUED:
             return self.number
-        return int(_NUMBER.unpack(self.body)[0]) if self.kind == LOST and len(self.body) == _NUMBER.size else 0
+        return int(_NUMBER.unpack(self.body)[0]) if self.kind == DROPPED and len(self.body) == _NUMBER.size else 0
 
 
-def record(kind: int, body: bytes = b"", number: int = 0, serial: int = 0) -> bytes:
+def pack_record(kind: int, body: bytes = b"", number: int = 0, serial: int = 0) -> bytes:
     return _RECORD.pack(kind, len(body), serial, number) + body
 
 
-def lost(count: int, got: int = 0, serial: int = 0) -> bytes:
-    return record(LOST, _NUMBER.pack(got), count, serial)
+def pack_dropped(count: int, delivered: int = 0, serial: int = 0) -> bytes:
+    return pack_record(DROPPED, _NUMBER.pack(delivered), count, serial)
 
 
-def waiting(entry: bytes | int) -> bytes:
+def pack_queue_entry(entry: bytes | int) -> bytes:
     """Build the record of a queue entry: a frame, or a number of missing messages."""
-    return lost(entry) if isinstance(entry, int) else record(PUT, entry)
+    return pack_dropped(entry) if isinstance(entry, int) else pack_record(QUEUED, entry)
 
 
-def head(**fields: Any) -> bytes:
-    return record(HEAD, json.dumps({"version": VERSION, **fields}).encode("ascii"))
+def pack_head(**fields: Any) -> bytes:
+    return pack_record(HEAD, json.dumps({"version": VERSION, **fields}).encode("ascii"))
 
 
-def counts(**numbers: int) -> bytes:
-    return record(COUNTS, json.dumps(numbers).encode("ascii"))
+def pack_counts(**numbers: int) -> bytes:
+    return pack_record(COUNTS, json.dumps(numbers).encode("ascii"))
 
 
 class ClientImage(NamedTuple):
@@ -99,7 +97,7 @@ class ClientImage(NamedTuple):
     unknown: list[str]
 
 
-def read(data: bytes) -> ClientImage:
+def read_image(data: bytes) -> ClientImage:
     """Parse records; without a head of this version there are none."""
     unknown: list[str] = []
     records: list[Record] = []

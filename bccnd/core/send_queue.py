@@ -143,14 +143,14 @@ class SendQueue:
 
     def apply_record(self, kind: int, number: int, frame: bytes) -> None:
         """Apply a record of client_records.py. Raises IndexError for one that cannot follow the previous ones."""
-        if kind == client_records.PUT:
+        if kind == client_records.QUEUED:
             self.put(frame)
-        elif kind == client_records.LOST:
+        elif kind == client_records.DROPPED:
             self.add_gap(number)
-        elif kind == client_records.LOST_HERE:
+        elif kind == client_records.HEAD_DROPPED:
             self.take()
             self.add_gap_here()
-        elif kind == client_records.TOOK:
+        elif kind == client_records.SENT:
             for _ in range(number):
                 self.take()
 

@@ -25,7 +25,7 @@ from bccnd.handover.restore import Handover
 from bccnd.handover.tracker_log_writer import TrackerLogWriter
 from bccnd.monitoring.service_status import count_of
 from bccnd.native import scan
-from bccnd.native.inflight_layout import DATAGRAMS, InflightInput, was_cast
+from bccnd.native.inflight_layout import DATAGRAMS, InflightInput, was_broadcast
 from bccnd.net.loop import Loop
 from bccnd.net.segment import Peers, Segment
 from bccnd.net.service_manager import ServiceManager
@@ -85,7 +85,7 @@ def restore(
     inflight = handover.inflight
     from_client = unfinished is not None and unfinished.kind != DATAGRAMS
     for number, segment in enumerate(segments):
-        segment.record_sends(inflight, number, already_sent=from_client and was_cast(inflight.memory, number))
+        segment.record_sends(inflight, number, already_sent=from_client and was_broadcast(inflight.memory, number))
     received = restore_clients(bus, handover)
     if unfinished is not None:
         replay_input(bus, handover, unfinished, received, partial(_feed, ingress, bus, segments, tracker_log))

@@ -91,46 +91,46 @@ class StoredClientLog(ClientLog):
             self._give_up(error)
 
     def _write(self, kind: int, body: bytes = b"", number: int = 0) -> None:
-        self._append(client_records.record(kind, body, number, self._inflight.serial))
+        self._append(client_records.pack_record(kind, body, number, self._inflight.serial))
 
     def subscribed(self, pattern: bytes, times: int = 1) -> None:
-        self._write(client_records.HOLDS, pattern, times)
+        self._write(client_records.SUBSCRIBED, pattern, times)
 
     def unsubscribed(self, pattern: bytes, times: int) -> None:
-        self._write(client_records.DROPS, pattern, times)
+        self._write(client_records.UNSUBSCRIBED, pattern, times)
 
     def requested(self, frame: bytes) -> None:
-        self._write(client_records.ASKED, frame)
+        self._write(client_records.REQUESTED, frame)
 
     def queued(self, frame: bytes) -> None:
-        self._write(client_records.PUT, frame, self._inflight.counted(self._fd) + 1)
+        self._write(client_records.QUEUED, frame, self._inflight.counted(self._fd) + 1)
         self._inflight.count(self._fd, 1)
 
     def dropped(self) -> None:
         inflight = self._inflight
-        self._append(client_records.lost(1, inflight.counted(self._fd) + 1, inflight.serial))
+        self._append(client_records.pack_dropped(1, inflight.counted(self._fd) + 1, inflight.serial))
         inflight.count(self._fd, 1)
 
     def head_dropped(self) -> None:
-        self._write(client_records.LOST_HERE, number=1)
+        self._write(client_records.HEAD_DROPPED, number=1)
 
     def control_dropped(self) -> None:
         self._inflight.count(self._fd, 1)
 
     def sent(self, entries: int) -> None:
-        self._write(client_records.TOOK, number=entries)
+        self._write(client_records.SENT, number=entries)
 
     def blocked(self, packet: bytes) -> None:
-        self._write(client_records.WAITS, packet)
+        self._write(client_records.BLOCKED, packet)
 
     def retried(self) -> None:
-        self._inflight.begin(layout.HELD, self.number, self._fd)
+        self._inflight.begin(layout.RETRY, self.number, self._fd)
 
     def resumed(self) -> None:
-        self._write(client_records.GOES_ON)
+        self._write(client_records.RESUMED)
 
     def next_seq(self, seq: int) -> None:
-        self._inflight.say_seq(self._fd, seq)
+        self._inflight.set_next_seq(self._fd, seq)
 
     def counts(self, **numbers: int) -> None:
-        self._append(client_records.counts(**numbers))
+        self._append(client_records.pack_counts(**numbers))

@@ -58,9 +58,9 @@ class Stored:
     number: int
     sock: socket.socket
     file: File
-    tape: client_records.ClientImage
+    image: client_records.ClientImage
     slot: int
-    had: int
+    received: int
     seq: int
 
 
@@ -109,12 +109,12 @@ class Handover:
         # If this daemon ends before it has begun, the next one must find what this one has found.
         for one in self.clients:
             if one.slot >= 0:
-                layout.put_slot(self.inflight.memory, one.slot, self._slot_of(one))
-        layout.put_number(self.inflight.memory, layout.AT_ARMED, 0)
+                layout.write_slot(self.inflight.memory, one.slot, self._slot_of(one))
+        layout.write_number(self.inflight.memory, layout.AT_SENDING, 0)
 
     def _slot_of(self, one: Stored) -> layout.ClientSlot:
         serial = self.unfinished.serial if self.unfinished is not None else 0
-        return layout.ClientSlot(one.number, serial, one.had, one.seq)
+        return layout.ClientSlot(one.number, serial, one.received, one.seq)
 
     def _drop(self, what: str, name: str, *fds: int) -> None:
         self.dropped.append(what)
@@ -129,13 +129,13 @@ class Handover:
         for fd in left:
             if os.fstat(fd).st_size == layout.SIZE:
                 memory = map_whole(fd, layout.SIZE)
-                if layout.is_inflight(memory):
+                if layout.is_valid(memory):
                     os.close(fd)
-                    unfinished = layout.unfinished(memory)
-                    if unfinished is not None and layout.try_again(memory, unfinished.serial) > MAX_TRIES:
+                    unfinished = layout.read_unfinished(memory)
+                    if unfinished is not None and layout.count_try(memory, unfinished.serial) > MAX_TRIES:
                         size = len(unfinished.packet) + sum(map(len, unfinished.datagrams))
                         what = f"{len(unfinished.datagrams)} datagrams" if unfinished.datagrams else "a client's packet"
-                        if unfinished.kind == layout.HELD:  # that packet is in the client's log
+                        if unfinished.kind == layout.RETRY:  # that packet is in the client's log
                             self._given_up = unfinished.number
                         else:
                             what += f" ({size} bytes)"
@@ -146,24 +146,24 @@ class Handover:
             self._drop("the state of another version, and with it the input being processed", INFLIGHT, fd)
         fd = create(INFLIGHT)
         memory = map_whole(fd, layout.SIZE)
-        layout.begin(memory)
+        layout.initialize(memory)
         self._store.store(INFLIGHT, fd)
         os.close(fd)
         return InflightState(memory), None
 
     def _complete_last_send(self) -> None:
         """Account for the send that was in progress: its client may have received more than its log says."""
-        armed = layout.armed(self.inflight.memory)
+        armed = layout.read_sending(self.inflight.memory)
         one = next((one for one in self.clients if armed is not None and one.slot == armed.slot), None)
         if armed is None or one is None:
             return
         if armed.length:
             if armed.taken and one.file.end == armed.length:
                 with contextlib.suppress(OSError):  # its next image will have that
-                    one.file.append(client_records.record(client_records.TOOK, number=armed.taken))
-                one.tape.records.append(client_records.Record(client_records.TOOK, 0, armed.taken, b""))
+                    one.file.append(client_records.pack_record(client_records.SENT, number=armed.taken))
+                one.image.records.append(client_records.Record(client_records.SENT, 0, armed.taken, b""))
         elif self.unfinished is not None:
-            one.had = max(one.had, armed.got)
+            one.received = max(one.received, armed.got)
 
     # -- clients
 
@@ -177,11 +177,11 @@ class Handover:
             return None
         try:
             file = File(files[0])
-            found = client_records.read(file.read() if file.understood else b"")
+            found = client_records.read_image(file.read() if file.understood else b"")
             file.cut(found.size)
             if number == self._given_up and found.size:
-                file.append(client_records.record(client_records.GOES_ON))
-                found.records.append(client_records.Record(client_records.GOES_ON, 0, 0, b""))
+                file.append(client_records.pack_record(client_records.RESUMED))
+                found.records.append(client_records.Record(client_records.RESUMED, 0, 0, b""))
         except OSError as error:
             self._drop(f"connection {number}: its log is no file of this program ({error.strerror})", name, *fds)
             return None
@@ -192,14 +192,14 @@ class Handover:
         named = found.head.get("slot")
         slot_number, slot = -1, layout.ClientSlot(0, 0, 0, 0)
         if isinstance(named, int) and 0 <= named < layout.MAX_SLOTS:
-            known = layout.slot(self.inflight.memory, named)
+            known = layout.read_slot(self.inflight.memory, named)
             if known.number == number:  # otherwise the state is another one, in which it had no slot
                 slot_number, slot = named, known
-        had, seq = 0, slot.seq
+        received, seq = 0, slot.seq
         unfinished = self.unfinished
         if unfinished is not None:
-            had = slot.got if slot.serial == unfinished.serial else 0
-            had = max([had, *(one.got for one in found.records if one.serial == unfinished.serial)])
+            received = slot.got if slot.serial == unfinished.serial else 0
+            received = max([received, *(one.delivered for one in found.records if one.serial == unfinished.serial)])
             if unfinished.kind != layout.DATAGRAMS and unfinished.number == number:
                 # It will be replayed as a whole, from the state before it.
                 seq = unfinished.seq
@@ -207,16 +207,16 @@ class Handover:
                 records[:] = [
                     one
                     for one in records
-                    if one.serial != unfinished.serial or one.kind not in client_records.OF_THE_INPUT
+                    if one.serial != unfinished.serial or one.kind not in client_records.REPEATED_WITH_INPUT
                 ]
         sock = socket.socket(fileno=sockets[0])
         sock.setblocking(False)
-        return Stored(number, sock, file, found, slot_number, had, seq)
+        return Stored(number, sock, file, found, slot_number, received, seq)
 
     @property
     def last_number(self) -> int:
         """Return the highest number that a client has had so far."""
-        known = layout.number_at(self.inflight.memory, layout.AT_CLIENTS)
+        known = layout.read_number(self.inflight.memory, layout.AT_CLIENTS)
         return max(known, *(one.number for one in self.clients), 0)
 
     def keep(self, client: Storable) -> None:
@@ -235,8 +235,8 @@ class Handover:
             file.close()
             self._not_kept(OSError(0, "there are too many"))
             return
-        layout.put_number(self.inflight.memory, layout.AT_CLIENTS, client.number)
-        layout.put_slot(self.inflight.memory, slot, layout.ClientSlot(client.number, 0, 0, 0))
+        layout.write_number(self.inflight.memory, layout.AT_CLIENTS, client.number)
+        layout.write_slot(self.inflight.memory, slot, layout.ClientSlot(client.number, 0, 0, 0))
         self._begin(client, slot, file)
         name = f"{CLIENT}{client.number}"
         if client.state_log is not NOTHING and not self._store.store(name, client.fd, file.fd):
@@ -251,7 +251,7 @@ class Handover:
             stored.file.close()
             self._not_kept(OSError(0, "there are too many"))
             return
-        layout.put_slot(self.inflight.memory, slot, self._slot_of(stored))
+        layout.write_slot(self.inflight.memory, slot, self._slot_of(stored))
         self._begin(client, slot, stored.file)
 
     def _take_slot(self) -> int:
@@ -303,10 +303,10 @@ class Handover:
         client.state_log = NOTHING
         self._store.forget(f"{CLIENT}{client.number}")
         self.inflight.release(client.fd)
-        if layout.number_at(self.inflight.memory, layout.AT_ARMED) == kept.slot + 1:
+        if layout.read_number(self.inflight.memory, layout.AT_SENDING) == kept.slot + 1:
             # The last send was to this client, not to the next one with its slot.
-            layout.put_number(self.inflight.memory, layout.AT_ARMED, 0)
-        layout.put_slot(self.inflight.memory, kept.slot, layout.ClientSlot(0, 0, 0, 0))
+            layout.write_number(self.inflight.memory, layout.AT_SENDING, 0)
+        layout.write_slot(self.inflight.memory, kept.slot, layout.ClientSlot(0, 0, 0, 0))
         heappush(self._free, kept.slot)
         kept.file.close()
 

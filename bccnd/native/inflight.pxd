@@ -16,10 +16,10 @@ cdef class InflightState:
     cpdef release(self, int fd)
     cpdef begin(self, int kind, long long number, int fd=*)
     cpdef finish(self)
-    cpdef say_when(self, double now)
+    cpdef set_time(self, double now)
     cpdef count(self, int fd, long long messages)
     cpdef long long counted(self, int fd)
-    cpdef say_seq(self, int fd, u64 seq)
+    cpdef set_next_seq(self, int fd, u64 seq)
 
 
 cdef class Receiver(sockio.Receiver):

@@ -33,7 +33,7 @@ class InflightState:
     def finish(self) -> None:
         """Mark the input as completely processed."""
 
-    def say_when(self, now: float) -> None:
+    def set_time(self, now: float) -> None:
         """Record the time by which the input is judged."""
 
     def count(self, fd: int, messages: int) -> None:
@@ -43,7 +43,7 @@ class InflightState:
         """Return how many messages of this input a client got."""
         raise NotImplementedError
 
-    def say_seq(self, fd: int, seq: int) -> None:
+    def set_next_seq(self, fd: int, seq: int) -> None:
         """Record the next seq of a client."""
 
 

@@ -21,7 +21,7 @@ cdef Py_ssize_t AT_KIND = layout.AT_KIND
 cdef Py_ssize_t AT_NUMBER = layout.AT_NUMBER
 cdef Py_ssize_t AT_NOW = layout.AT_NOW
 cdef Py_ssize_t AT_SEQ = layout.AT_SEQ
-cdef Py_ssize_t AT_ARMED = layout.AT_ARMED
+cdef Py_ssize_t AT_SENDING = layout.AT_SENDING
 cdef Py_ssize_t AT_WEIGHT = layout.AT_WEIGHT
 cdef Py_ssize_t AT_BASE = layout.AT_BASE
 cdef Py_ssize_t AT_FIRST = layout.AT_FIRST
@@ -111,7 +111,7 @@ cdef class InflightState:
     cpdef finish(self):
         _at(self._base, AT_OPEN)[0] = 0
 
-    cpdef say_when(self, double now):
+    cpdef set_time(self, double now):
         (<volatile double *> (self._base + AT_NOW))[0] = now
 
     cpdef count(self, int fd, long long messages):
@@ -126,7 +126,7 @@ cdef class InflightState:
             return 0
         return <long long> slot[2]
 
-    cpdef say_seq(self, int fd, u64 seq):
+    cpdef set_next_seq(self, int fd, u64 seq):
         cdef volatile u64 *slot = self._slot(fd)
         if slot != NULL:
             slot[3] = seq
@@ -146,7 +146,7 @@ cdef class Receiver(sockio.Receiver):
     def __init__(self, InflightState inflight, long long number, bytes label, int fd, Py_ssize_t largest, Py_ssize_t name_size):
         cdef Py_ssize_t start = layout.SEGMENT + layout.SEGMENT_SIZE * number
         cdef char *base = inflight._base + start
-        layout.describe(inflight.memory, number, label, largest, name_size)
+        layout.describe_segment(inflight.memory, number, label, largest, name_size)
         self._inflight = inflight
         self._number = number
         self._buffer = None
@@ -206,7 +206,7 @@ cdef class Sender(sockio.Sender):
         cdef mmsghdr *headers = <mmsghdr *> (base + (SINGLE_HEADER if first == SINGLE else PACKETS))
         cdef volatile u64 *words = _at(base, SLOTS + SLOT * (slot - 1))
         cdef Py_ssize_t i
-        _at(base, AT_ARMED)[0] = 0
+        _at(base, AT_SENDING)[0] = 0
         for i in range(count):
             (<volatile unsigned int *> &headers[i].msg_len)[0] = NOTHING
         _at(base, AT_WEIGHT)[0] = weight
@@ -214,14 +214,14 @@ cdef class Sender(sockio.Sender):
         _at(base, AT_FIRST)[0] = first
         _at(base, AT_COUNT)[0] = count
         _at(base, AT_LENGTH)[0] = length
-        _at(base, AT_ARMED)[0] = slot
+        _at(base, AT_SENDING)[0] = slot
 
     cdef void _disarm(self, Py_ssize_t slot, u64 got) noexcept:
         """Record what a client got of this input."""
         cdef char *base = self._inflight._base
         cdef volatile u64 *words = _at(base, SLOTS + SLOT * (slot - 1))
         _give(words, _at(base, AT_SERIAL)[0], _at(base, AT_BASE)[0] + got)
-        _at(base, AT_ARMED)[0] = 0
+        _at(base, AT_SENDING)[0] = 0
 
     cpdef Py_ssize_t send(self, int fd):
         cdef Py_ssize_t slot = self._inflight._slot_number(fd)

@@ -40,7 +40,7 @@ MAGIC: Final = b"bccnled1"
 #: kinds of input: a batch of datagrams, a packet from a client, and a blocked packet that is retried
 DATAGRAMS: Final = 1
 PACKET: Final = 2
-HELD: Final = 3
+RETRY: Final = 3
 
 AT_SERIAL: Final = 8
 AT_OPEN: Final = 16
@@ -48,7 +48,7 @@ AT_KIND: Final = 24
 AT_NUMBER: Final = 32
 AT_NOW: Final = 40
 AT_SEQ: Final = 48
-AT_ARMED: Final = 56
+AT_SENDING: Final = 56
 AT_WEIGHT: Final = 64
 AT_BASE: Final = 72
 AT_FIRST: Final = 80
@@ -148,48 +148,48 @@ class ClientSlot(NamedTuple):
     seq: int
 
 
-def begin(inflight: mmap) -> None:
+def initialize(inflight: mmap) -> None:
     """Initialize memory that is all zeros."""
     inflight[: len(MAGIC)] = MAGIC
 
 
-def describe(inflight: mmap, number: int, label: bytes, largest: int, name_size: int) -> None:
+def describe_segment(inflight: mmap, number: int, label: bytes, largest: int, name_size: int) -> None:
     """Set a segment's label and the sizes of its datagrams and addresses."""
     start = SEGMENT + SEGMENT_SIZE * number
     inflight[start : start + LABEL] = (_TWO_LENGTHS.pack(name_size, largest + 1) + label)[:LABEL].ljust(LABEL, b"\0")
 
 
-def is_inflight(inflight: mmap) -> bool:
+def is_valid(inflight: mmap) -> bool:
     """Whether this memory has the layout of this version."""
     return len(inflight) == SIZE and inflight[: len(MAGIC)] == MAGIC
 
 
-def try_again(inflight: mmap, serial: int) -> int:
+def count_try(inflight: mmap, serial: int) -> int:
     """Count and return the tries of an unfinished input."""
-    tries = 1 + (number_at(inflight, AT_TRIES) if number_at(inflight, AT_TRIED) == serial else 0)
-    put_number(inflight, AT_TRIED, serial)
-    put_number(inflight, AT_TRIES, tries)
+    tries = 1 + (read_number(inflight, AT_TRIES) if read_number(inflight, AT_TRIED) == serial else 0)
+    write_number(inflight, AT_TRIED, serial)
+    write_number(inflight, AT_TRIES, tries)
     return tries
 
 
-def number_at(inflight: mmap, at: int) -> int:
+def read_number(inflight: mmap, at: int) -> int:
     number: int = struct.unpack_from("=Q", inflight, at)[0]
     return number
 
 
-def put_number(inflight: mmap, at: int, number: int) -> None:
+def write_number(inflight: mmap, at: int, number: int) -> None:
     struct.pack_into("=Q", inflight, at, number)
 
 
-def slot(inflight: mmap, number: int) -> ClientSlot:
+def read_slot(inflight: mmap, number: int) -> ClientSlot:
     return ClientSlot(*struct.unpack_from("=4Q", inflight, SLOTS + SLOT * number))
 
 
-def put_slot(inflight: mmap, number: int, slot: ClientSlot) -> None:
+def write_slot(inflight: mmap, number: int, slot: ClientSlot) -> None:
     struct.pack_into("=4Q", inflight, SLOTS + SLOT * number, *slot)
 
 
-def unfinished(inflight: mmap) -> InflightInput | None:
+def read_unfinished(inflight: mmap) -> InflightInput | None:
     """Return the input that was in progress, if any."""
     serial, is_open, kind, number = struct.unpack_from("=4Q", inflight, AT_SERIAL)
     if not is_open:
@@ -201,7 +201,7 @@ def unfinished(inflight: mmap) -> InflightInput | None:
         return found._replace(packet=inflight[INBOX_DATA : INBOX_DATA + size]) if size <= INBOX_SIZE else None
     if kind == DATAGRAMS and number < MAX_SEGMENTS:
         return _with_datagrams(inflight, found)
-    return found if kind == HELD else None
+    return found if kind == RETRY else None
 
 
 def _with_datagrams(inflight: mmap, found: InflightInput) -> InflightInput | None:
@@ -227,15 +227,15 @@ def _with_datagrams(inflight: mmap, found: InflightInput) -> InflightInput | Non
 
 
 def _stamp(inflight: mmap, start: int, number: int) -> int:
-    if not number_at(inflight, start + SEGMENT_HEADERS + HEADER * number + 40):  # msg_controllen
+    if not read_number(inflight, start + SEGMENT_HEADERS + HEADER * number + 40):  # msg_controllen
         return 0
     seconds, nanoseconds = struct.unpack_from("=qq", inflight, start + SEGMENT_CONTROL + CONTROL * number + 16)
     return int(seconds * 1_000_000_000 + nanoseconds)
 
 
-def armed(inflight: mmap) -> SendInProgress | None:
+def read_sending(inflight: mmap) -> SendInProgress | None:
     """Return the client that was being sent to, if any."""
-    slot, weight, base, first, count, length = struct.unpack_from("=6Q", inflight, AT_ARMED)
+    slot, weight, base, first, count, length = struct.unpack_from("=6Q", inflight, AT_SENDING)
     if not slot or first + count > MAX_PACKETS + 1:
         return None
     start = header_at(first)
@@ -244,8 +244,8 @@ def armed(inflight: mmap) -> SendInProgress | None:
     return SendInProgress(slot - 1, base + taken, taken, length)
 
 
-def was_cast(inflight: mmap, segment: int) -> bool:
-    """Whether the broadcast of an unfinished `PACKET` or `HELD` to a segment was sent."""
+def was_broadcast(inflight: mmap, segment: int) -> bool:
+    """Whether the broadcast of an unfinished `PACKET` or `RETRY` to a segment was sent."""
     return _done(inflight, CASTS + CAST * segment) != NOTHING
 
 

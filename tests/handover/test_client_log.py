@@ -26,7 +26,7 @@ from tests.native.books import book
 from tests.support import examples
 
 FD: Final = 50
-HEAD: Final = client_records.head()
+HEAD: Final = client_records.pack_head()
 
 
 class Case:
@@ -42,7 +42,7 @@ class Case:
         self.kept = StoredClientLog(9, 5, FD, self.file, self.inflight, self.failures.append)
 
     def records(self) -> list[Record]:
-        found = client_records.read(File(os.dup(self.file.fd)).read())
+        found = client_records.read_image(File(os.dup(self.file.fd)).read())
         assert found.unknown == []
         return found.records
 
@@ -70,16 +70,16 @@ def test_what_is_said_is_written_with_the_input_in_which_it_happens(case: Case) 
     kept.resumed()
     assert case.records() == [
         Record(client_records.COUNTS, 0, 0, b'{"published": 1, "lost": 2}'),
-        Record(client_records.HOLDS, 1, 1, b"a/>"),
-        Record(client_records.HOLDS, 1, 3, b"b"),
-        Record(client_records.DROPS, 1, 1, b"a/>"),
-        Record(client_records.ASKED, 1, 0, b"CMSG echo/off\0"),
-        Record(client_records.LOST_HERE, 1, 1, b""),
-        Record(client_records.TOOK, 1, 7, b""),
-        Record(client_records.WAITS, 1, 0, b"MSG k\0v"),
-        Record(client_records.GOES_ON, 2, 0, b""),
+        Record(client_records.SUBSCRIBED, 1, 1, b"a/>"),
+        Record(client_records.SUBSCRIBED, 1, 3, b"b"),
+        Record(client_records.UNSUBSCRIBED, 1, 1, b"a/>"),
+        Record(client_records.REQUESTED, 1, 0, b"CMSG echo/off\0"),
+        Record(client_records.HEAD_DROPPED, 1, 1, b""),
+        Record(client_records.SENT, 1, 7, b""),
+        Record(client_records.BLOCKED, 1, 0, b"MSG k\0v"),
+        Record(client_records.RESUMED, 2, 0, b""),
     ]
-    assert layout.unfinished(case.memory) == layout.InflightInput(layout.HELD, 9, 2, 0.0, 0)
+    assert layout.read_unfinished(case.memory) == layout.InflightInput(layout.RETRY, 9, 2, 0.0, 0)
     # None of this is a message that he has got.
     assert case.inflight.counted(FD) == 0
     assert case.failures == []
@@ -87,21 +87,21 @@ def test_what_is_said_is_written_with_the_input_in_which_it_happens(case: Case) 
 
 def test_what_waits_is_lost_or_not_told_counts_as_got(case: Case) -> None:
     kept, inflight = case.kept, case.inflight
-    inflight.begin(layout.HELD, 1)
+    inflight.begin(layout.RETRY, 1)
     inflight.count(FD, 2)
     kept.queued(b"MSG a\0")
     kept.dropped()
     kept.control_dropped()
     kept.queued(b"MSG b\0")
     assert inflight.counted(FD) == 6
-    assert [(one.kind, one.got, one.serial) for one in case.records()] == [
-        (client_records.PUT, 3, 1),
-        (client_records.LOST, 4, 1),
-        (client_records.PUT, 6, 1),
+    assert [(one.kind, one.delivered, one.serial) for one in case.records()] == [
+        (client_records.QUEUED, 3, 1),
+        (client_records.DROPPED, 4, 1),
+        (client_records.QUEUED, 6, 1),
     ]
-    inflight.begin(layout.HELD, 1)
+    inflight.begin(layout.RETRY, 1)
     kept.queued(b"MSG c\0")
-    assert (case.records()[-1].got, case.records()[-1].serial, inflight.counted(FD)) == (1, 2, 1)
+    assert (case.records()[-1].delivered, case.records()[-1].serial, inflight.counted(FD)) == (1, 2, 1)
 
 
 def test_on_tape_comes_first(case: Case) -> None:
@@ -114,7 +114,7 @@ def test_on_tape_comes_first(case: Case) -> None:
         append(data)
 
     case.file.append = watched  # type: ignore[method-assign]
-    case.inflight.begin(layout.HELD, 1)
+    case.inflight.begin(layout.RETRY, 1)
     case.kept.queued(b"MSG a\0")
     case.kept.dropped()
     case.kept.queued(b"MSG b\0")
@@ -146,7 +146,7 @@ def send(case: Case, fd: int) -> None:
         sender.waited(fd, b"%d" % (number + 1), 2, case.kept.length)
         case.kept.sent(2)
         if number % 60 == 0:
-            case.file.replace(HEAD + client_records.record(client_records.TOOK, number=number + 3))
+            case.file.replace(HEAD + client_records.pack_record(client_records.SENT, number=number + 3))
     signal.pause()
 
 
@@ -161,7 +161,7 @@ def test_whoever_is_killed_while_he_empties_a_queue_has_sent_what_tape_and_ledge
             told = case.kept.length
             with ours, theirs:
                 case.inflight.assign(ours.fileno(), 5)
-                layout.put_number(memory, layout.AT_ARMED, 0)
+                layout.write_number(memory, layout.AT_SENDING, 0)
                 # Some of these records go over the end of a page, so that they can be torn.
                 for number in range(300):
                     case.kept.queued(b"MSG a\0%d" % number + b"." * (number % 90))
@@ -183,10 +183,10 @@ def test_whoever_is_killed_while_he_empties_a_queue_has_sent_what_tape_and_ledge
                         assert int(packet) == sent
                         sent += 1 if sent % 3 == 0 else 2
             file = File(os.dup(case.file.fd))
-            found = client_records.read(file.read())
+            found = client_records.read_image(file.read())
             file.cut(found.size)
-            taken = sum(one.number for one in found.records if one.kind == client_records.TOOK)
-            armed = layout.armed(memory)
+            taken = sum(one.number for one in found.records if one.kind == client_records.SENT)
+            armed = layout.read_sending(memory)
             if armed is not None and armed.taken and armed.length == file.end:
                 taken += armed.taken
                 hits += 1

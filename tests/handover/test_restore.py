@@ -294,18 +294,18 @@ HEADER: Final = b"bccntap1" + (16).to_bytes(8, "little")
         b"nonsense" * 10,
         b"bccntap2" + bytes(100),
         HEADER,
-        HEADER + client_records.record(client_records.HEAD, b'{"version": 99}'),
-        HEADER + client_records.head(),
-        HEADER + client_records.head(program="x", started=1, dialect="klingon", since=1.0),
-        HEADER + client_records.head(program="\u00fc", started=[], dialect=3, since=None),
-        client_records.record(client_records.TOOK, number=3),  # behind what is there: more than the queue holds
+        HEADER + client_records.pack_record(client_records.HEAD, b'{"version": 99}'),
+        HEADER + client_records.pack_head(),
+        HEADER + client_records.pack_head(program="x", started=1, dialect="klingon", since=1.0),
+        HEADER + client_records.pack_head(program="\u00fc", started=[], dialect=3, since=None),
+        client_records.pack_record(client_records.SENT, number=3),  # behind what is there: more than the queue holds
     ],
 )
 def test_a_tape_that_is_not_understood_costs_its_client_and_nobody_else(site: Site, content: bytes) -> None:
     one, other = site.connect(b"a"), site.connect(b"a")
     site.kill()
     fd = site.store.file(f"client-{one.client.number}")
-    if content == client_records.record(client_records.TOOK, number=3):
+    if content == client_records.pack_record(client_records.SENT, number=3):
         append(site, one, content)
     else:
         os.ftruncate(fd, 0)
@@ -328,9 +328,9 @@ def test_a_tape_that_is_not_understood_costs_its_client_and_nobody_else(site: Si
 def test_records_that_are_not_known_are_left_out_and_said_and_the_rest_counts(site: Site) -> None:
     one = site.connect(b"a")
     site.kill()
-    append(site, one, client_records.record(200, b"x"))
-    append(site, one, client_records.record(client_records.ASKED, frames.control(b"future/mode", b"")))
-    append(site, one, client_records.record(client_records.HOLDS, b"b", 2))
+    append(site, one, client_records.pack_record(200, b"x"))
+    append(site, one, client_records.pack_record(client_records.REQUESTED, frames.control(b"future/mode", b"")))
+    append(site, one, client_records.pack_record(client_records.SUBSCRIBED, b"b", 2))
     site.start()
     assert len(site.handover.dropped) == 2
     assert "200" in site.handover.dropped[0]
@@ -351,7 +351,7 @@ def test_what_is_no_socket_and_no_file_of_ours_is_dropped_and_said(site: Site) -
     with theirs, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as strange:
         fd = memfd.create("x")
         tape_ = File(os.dup(fd))
-        tape_.append(client_records.head(program="x", started=1, dialect="path", since=1.0, slot=77))
+        tape_.append(client_records.pack_head(program="x", started=1, dialect="path", since=1.0, slot=77))
         tape_.close()
         site.store.put("client-901", strange.detach(), fd)
         site.start()
@@ -667,14 +667,14 @@ def unsend(site: Site, peers: list[Peer], reached: int, *, armed: bool) -> list[
     got = []
     for number, peer in enumerate(peers):
         packets = peer.waiting()
-        its = layout.slot(memory, peer.client.state_log.slot)
-        assert its.serial == layout.number_at(memory, layout.AT_SERIAL)
+        its = layout.read_slot(memory, peer.client.state_log.slot)
+        assert its.serial == layout.read_number(memory, layout.AT_SERIAL)
         assert its.got == len(packets)
         if number >= reached:
-            layout.put_slot(memory, peer.client.state_log.slot, its._replace(serial=its.serial - 1, got=77))
+            layout.write_slot(memory, peer.client.state_log.slot, its._replace(serial=its.serial - 1, got=77))
         if number == reached and armed:
             words = peer.client.state_log.slot + 1, 1, 0, 0, len(packets), 0
-            struct.pack_into("=6Q", memory, layout.AT_ARMED, *words)
+            struct.pack_into("=6Q", memory, layout.AT_SENDING, *words)
             for at in range(len(packets)):
                 struct.pack_into("=I", memory, layout.header_at(at) + layout.DONE, len(packets[at]))
         got.append(packets if number < reached + armed else [])
@@ -721,7 +721,7 @@ def test_so_do_they_of_what_came_from_afar(tmp_path: Path, judged: bool, reached
         assert len(datagrams) == 6
         got: list[list[bytes]] = [[]] * 5
         if judged:
-            inflight.say_when(time.monotonic())
+            inflight.set_time(time.monotonic())
             site.tracker_log.serial = inflight.serial
             deliveries = site.ingress.feed(site.counters, datagrams, segment.peers, time.monotonic(), time.time_ns())
             site.bus.deliver(deliveries)
@@ -845,7 +845,7 @@ def test_what_then_meets_a_bug_is_given_up_at_once(
     monkeypatch.setattr(Bus, "_publish", buggy)
     site.die()
     assert "because of a bug" in site.handover.dropped[0]
-    assert layout.unfinished(site.handover.inflight.memory) is None
+    assert layout.read_unfinished(site.handover.inflight.memory) is None
     assert other.all() == one.all() == [b"MSG a\0behind"]
 
 
@@ -859,7 +859,7 @@ def test_what_meets_a_bug_is_not_worked_on_again(site: Site, monkeypatch: pytest
         patch.setattr(Bus, "_publish", buggy)
         one.publish(b"a", b"x")
         turn_until(site.loop, lambda: len(site.bus.clients) == 1)
-        assert layout.unfinished(site.handover.inflight.memory) is None
+        assert layout.read_unfinished(site.handover.inflight.memory) is None
     site.die()
     assert (len(site.bus.clients), other.all()) == (1, [])
 
@@ -882,12 +882,12 @@ def test_what_was_sent_to_who_has_left_is_not_taken_for_what_was_sent_to_who_has
     site.settle()
     heard(leaver, b"a", 20)
     site.settle()
-    armed = layout.armed(site.handover.inflight.memory)
+    armed = layout.read_sending(site.handover.inflight.memory)
     assert armed is not None
     assert (armed.slot, armed.taken) == (leaver.client.state_log.slot, 1)
     leaver.close()
     turn_until(site.loop, lambda: len(site.bus.clients) == 1)
-    assert layout.armed(site.handover.inflight.memory) is None
+    assert layout.read_sending(site.handover.inflight.memory) is None
 
 
 def test_a_tape_that_has_grown_is_replaced_and_says_the_same(site: Site) -> None:

@@ -19,7 +19,7 @@ def book() -> Iterator[tuple[mmap.mmap, mmap.mmap]]:
         ours, theirs = mmap.mmap(fd, layout.SIZE), mmap.mmap(fd, layout.SIZE)
     finally:
         os.close(fd)
-    layout.begin(ours)
+    layout.initialize(ours)
     yield ours, theirs
     # Ours may still be in use by what was made of it; it goes with that.
     theirs.close()
@@ -27,8 +27,8 @@ def book() -> Iterator[tuple[mmap.mmap, mmap.mmap]]:
 
 def got(memory: mmap.mmap, slot: int) -> int:
     """How much a client has got of the input that was worked on last, by all that a ledger says."""
-    serial = layout.number_at(memory, layout.AT_SERIAL)
-    its = layout.slot(memory, slot)
-    armed = layout.armed(memory)
+    serial = layout.read_number(memory, layout.AT_SERIAL)
+    its = layout.read_slot(memory, slot)
+    armed = layout.read_sending(memory)
     found = its.got if its.serial == serial else 0
     return max(found, armed.got) if armed is not None and armed.slot == slot and not armed.length else found

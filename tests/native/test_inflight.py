@@ -20,7 +20,7 @@ import pytest
 
 from bccnd.native import inflight, scan
 from bccnd.native import inflight_layout as layout
-from bccnd.native.inflight_layout import DATAGRAMS, HELD, PACKET
+from bccnd.native.inflight_layout import DATAGRAMS, PACKET, RETRY
 from bccnd.net.udp import pack_address
 from tests.native.books import book, got
 from tests.native.sockets import SO_TIMESTAMPNS, SOCKADDR_IN, SOCKADDR_IN6, pair, read, take, udp
@@ -43,7 +43,7 @@ def opened() -> Iterator[tuple[inflight.InflightState, mmap.mmap]]:
 
 def in_progress(reader: mmap.mmap) -> layout.InflightInput:
     """The input in progress, of which there must be one."""
-    found = layout.unfinished(reader)
+    found = layout.read_unfinished(reader)
     assert found is not None, "no input in progress"
     return found
 
@@ -51,49 +51,49 @@ def in_progress(reader: mmap.mmap) -> layout.InflightInput:
 def test_an_input_is_worked_on_from_its_beginning_to_its_end() -> None:
     with opened() as (one, reader):
         assert one.serial == 0
-        for serial, (kind, number) in enumerate([(HELD, 5), (HELD, 2**62), (HELD, 0)], 1):
+        for serial, (kind, number) in enumerate([(RETRY, 5), (RETRY, 2**62), (RETRY, 0)], 1):
             one.begin(kind, number)
             assert one.serial == serial
-            assert layout.unfinished(reader) == layout.InflightInput(kind, number, serial, 0.0, 0)
-            one.say_when(1.25 * serial)
-            assert layout.unfinished(reader) == layout.InflightInput(kind, number, serial, 1.25 * serial, 0)
+            assert layout.read_unfinished(reader) == layout.InflightInput(kind, number, serial, 0.0, 0)
+            one.set_time(1.25 * serial)
+            assert layout.read_unfinished(reader) == layout.InflightInput(kind, number, serial, 1.25 * serial, 0)
             one.finish()
-            assert layout.unfinished(reader) is None
+            assert layout.read_unfinished(reader) is None
             assert one.serial == serial
         one.finish()
-        assert layout.unfinished(reader) is None
+        assert layout.read_unfinished(reader) is None
 
 
 def test_what_clients_have_got_counts_for_one_input() -> None:
     with opened() as (one, reader):
         one.assign(5, 0)
         one.assign(900, layout.MAX_SLOTS - 1)
-        layout.put_slot(one.memory, 0, layout.ClientSlot(77, 0, 0, 0))
-        one.begin(HELD, 1)
+        layout.write_slot(one.memory, 0, layout.ClientSlot(77, 0, 0, 0))
+        one.begin(RETRY, 1)
         assert (one.counted(5), one.counted(900)) == (0, 0)
         one.count(5, 1)
         one.count(5, 2)
         one.count(900, 7)
         assert (one.counted(5), one.counted(900)) == (3, 7)
-        assert layout.slot(reader, 0) == layout.ClientSlot(77, 1, 3, 0)
-        assert layout.slot(reader, layout.MAX_SLOTS - 1) == layout.ClientSlot(0, 1, 7, 0)
+        assert layout.read_slot(reader, 0) == layout.ClientSlot(77, 1, 3, 0)
+        assert layout.read_slot(reader, layout.MAX_SLOTS - 1) == layout.ClientSlot(0, 1, 7, 0)
         one.finish()
-        one.begin(HELD, 1)
+        one.begin(RETRY, 1)
         one.count(5, 1)
         assert (one.counted(5), one.counted(900)) == (1, 0)
-        assert layout.slot(reader, 0) == layout.ClientSlot(77, 2, 1, 0)
-        assert layout.slot(reader, layout.MAX_SLOTS - 1) == layout.ClientSlot(0, 1, 7, 0)
+        assert layout.read_slot(reader, 0) == layout.ClientSlot(77, 2, 1, 0)
+        assert layout.read_slot(reader, layout.MAX_SLOTS - 1) == layout.ClientSlot(0, 1, 7, 0)
 
 
 def test_the_seq_of_a_publisher_before_its_input_is_known_while_that_is_in_progress() -> None:
     with opened() as (one, reader):
         one.assign(5, 3)
-        one.begin(HELD, 1, 5)
-        one.say_seq(5, 2**64 - 1)
+        one.begin(RETRY, 1, 5)
+        one.set_next_seq(5, 2**64 - 1)
         assert in_progress(reader).seq == 0
-        assert layout.slot(reader, 3).seq == 2**64 - 1
+        assert layout.read_slot(reader, 3).seq == 2**64 - 1
         for fd, seq in ((5, 2**64 - 1), (6, 0), (-1, 0)):
-            one.begin(HELD, 1, fd)
+            one.begin(RETRY, 1, fd)
             assert in_progress(reader).seq == seq
 
 
@@ -102,11 +102,11 @@ def test_a_slot_can_be_given_to_another_client_and_one_without_a_slot_is_not_rec
         for fd, slot in ((-1, 0), (3, -1), (3, layout.MAX_SLOTS)):
             with pytest.raises(IndexError):
                 one.assign(fd, slot)
-        one.begin(HELD, 1)
+        one.begin(RETRY, 1)
         before = reader[: layout.PACKETS]
         for fd in (-1, 0, 3, 70_000):
             one.count(fd, 5)
-            one.say_seq(fd, 5)
+            one.set_next_seq(fd, 5)
             one.release(fd)
             assert one.counted(fd) == 0
         assert reader[: layout.PACKETS] == before
@@ -116,9 +116,9 @@ def test_a_slot_can_be_given_to_another_client_and_one_without_a_slot_is_not_rec
         one.assign(70_000, 1)
         assert one.counted(3) == 0
         assert one.counted(70_000) == 2
-        layout.put_slot(one.memory, 1, layout.ClientSlot(0, 0, 0, 0))
+        layout.write_slot(one.memory, 1, layout.ClientSlot(0, 0, 0, 0))
         one.count(70_000, 1)
-        assert layout.slot(reader, 1) == layout.ClientSlot(0, 1, 1, 0)
+        assert layout.read_slot(reader, 1) == layout.ClientSlot(0, 1, 1, 0)
 
 
 # -- datagrams in
@@ -142,11 +142,11 @@ def test_a_batch_stands_in_the_ledger_as_it_came() -> None:
             theirs.getsockname()[1],
             socket.inet_aton("127.0.0.1"),
         )
-        one.say_when(12.5)
-        later = layout.unfinished(reader)
+        one.set_time(12.5)
+        later = layout.read_unfinished(reader)
         assert later == found._replace(now=12.5)
         one.finish()
-        assert layout.unfinished(reader) is None
+        assert layout.read_unfinished(reader) is None
         # What came before does not show through, and what there is nothing of is no input.
         theirs.send(b"alone")
         assert take(receiver, 1) == [[b"alone"]]
@@ -157,7 +157,7 @@ def test_a_batch_stands_in_the_ledger_as_it_came() -> None:
         serial = one.serial
         with pytest.raises(BlockingIOError):
             receiver.receive()
-        assert layout.unfinished(reader) is None
+        assert layout.read_unfinished(reader) is None
         assert one.serial == serial + 1
 
 
@@ -172,7 +172,7 @@ def test_an_input_that_was_begun_and_of_which_nothing_has_come_is_none() -> None
                 receive()
             # As it is before the kernel says that something has come.
             one.begin(kind, 0)
-            assert layout.unfinished(reader) is None
+            assert layout.read_unfinished(reader) is None
 
 
 def test_stamp_and_names_of_both_families_come_again() -> None:
@@ -223,15 +223,15 @@ def test_a_packet_from_a_client_is_an_input_until_it_is_worked_through() -> None
     with opened() as (one, reader), pair() as (ours, theirs):
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         one.assign(ours.fileno(), 9)
-        one.say_seq(ours.fileno(), 1234)
+        one.set_next_seq(ours.fileno(), 1234)
         inbox = inflight.PacketReceiver(one)
         for serial, packet in enumerate([b"MSG a\0b", b"x" * 400_000, b"\0", b"y" * 409_600], 1):
             theirs.send(packet)
             assert inbox.receive(ours.fileno(), 42) == len(packet)
             assert bytes(inbox.view[: len(packet)]) == packet
-            assert layout.unfinished(reader) == layout.InflightInput(PACKET, 42, serial, 0.0, 1234, packet=packet)
+            assert layout.read_unfinished(reader) == layout.InflightInput(PACKET, 42, serial, 0.0, 1234, packet=packet)
             one.finish()
-            assert layout.unfinished(reader) is None
+            assert layout.read_unfinished(reader) is None
         # One that is too large shows by one byte.
         for size in (409_601, 409_602, 420_000):
             theirs.send(b"z" * size)
@@ -247,21 +247,21 @@ def test_an_empty_packet_is_an_input_and_an_error_is_none() -> None:
         for serial, packet in ((1, b"something"), (2, b"")):
             theirs.send(packet)
             assert inbox.receive(ours.fileno(), 7) == len(packet)
-            assert layout.unfinished(reader) == layout.InflightInput(PACKET, 7, serial, 0.0, 0, packet=packet)
+            assert layout.read_unfinished(reader) == layout.InflightInput(PACKET, 7, serial, 0.0, 0, packet=packet)
         with pytest.raises(BlockingIOError):
             inbox.receive(ours.fileno(), 7)
-        assert layout.unfinished(reader) is None
+        assert layout.read_unfinished(reader) is None
         ours.send(b"unread")
         theirs.close()
         with pytest.raises(ConnectionResetError):
             inbox.receive(ours.fileno(), 7)
-        assert layout.unfinished(reader) is None
+        assert layout.read_unfinished(reader) is None
         # The end looks like an empty packet; the caller examines the socket.
         assert inbox.receive(ours.fileno(), 7) == 0
         with pytest.raises(OSError) as failed:
             inbox.receive(-1, 7)
         assert failed.value.errno == errno.EBADF
-        assert layout.unfinished(reader) is None
+        assert layout.read_unfinished(reader) is None
 
 
 # -- packets out
@@ -271,13 +271,13 @@ def test_one_packet_is_noted_with_its_weight_when_it_went_and_only_then() -> Non
     with opened() as (one, reader), pair(TINY) as (ours, theirs):
         one.assign(ours.fileno(), 4)
         sender = inflight.Sender(one)
-        one.begin(HELD, 1)
+        one.begin(RETRY, 1)
         expected = 0
         for weight in (1, 1, 60, 3):
             assert sender.one(ours.fileno(), b"p%d" % weight, weight) == 0
             expected += weight
-            assert layout.slot(reader, 4) == layout.ClientSlot(0, 1, expected, 0)
-            assert layout.armed(reader) is None
+            assert layout.read_slot(reader, 4) == layout.ClientSlot(0, 1, expected, 0)
+            assert layout.read_sending(reader) is None
         assert read(theirs) == [b"p1", b"p1", b"p60", b"p3"]
         assert sender.one(ours.fileno(), b"default") == 0
         expected += 1
@@ -292,7 +292,7 @@ def test_one_packet_is_noted_with_its_weight_when_it_went_and_only_then() -> Non
         assert sender.one(ours.fileno(), b"x", 5) == errno.EPIPE
         assert got(reader, 4) == expected
         one.finish()
-        one.begin(HELD, 1)
+        one.begin(RETRY, 1)
         assert got(reader, 4) == one.counted(ours.fileno()) == 0
         assert sender.one(ours.fileno(), b"x", 5) == errno.EPIPE
         assert got(reader, 4) == 0
@@ -305,7 +305,7 @@ def test_of_many_packets_it_is_noted_how_many_went(count: int) -> None:
         one.assign(ours.fileno(), 0)
         one.assign(slow.fileno(), 1)
         sender = inflight.Sender(one)
-        one.begin(HELD, 1)
+        one.begin(RETRY, 1)
         sender.load(packets)
         arrived: list[bytes] = []
         expected: list[list[bytes]] = [[], []]
@@ -316,7 +316,7 @@ def test_of_many_packets_it_is_noted_how_many_went(count: int) -> None:
                 assert sent == count or slot == 1 or count > 200
                 expected[slot] += packets[:sent]
                 assert got(reader, slot) == len(expected[slot])
-                assert layout.armed(reader) is None
+                assert layout.read_sending(reader) is None
             arrived += read(theirs)
         assert [arrived, read(behind)] == expected
 
@@ -326,7 +326,7 @@ def test_many_packets_end_at_one_that_cannot_go_and_more_than_fit_are_refused() 
     with opened() as (one, reader), pair() as (ours, theirs):
         one.assign(ours.fileno(), 0)
         sender = inflight.Sender(one)
-        one.begin(HELD, 1)
+        one.begin(RETRY, 1)
         sender.load(packets)
         with pytest.raises(ValueError):
             sender.load([b"y"] * (layout.MAX_PACKETS + 1))
@@ -341,17 +341,17 @@ def test_a_client_without_a_slot_is_sent_to_and_nothing_is_noted() -> None:
     with opened() as (one, reader), pair() as (ours, theirs), pair() as (other, behind):
         one.assign(other.fileno(), 0)
         sender = inflight.Sender(one)
-        one.begin(HELD, 1)
+        one.begin(RETRY, 1)
         sender.one(other.fileno(), b"x")
-        before = reader[: layout.AT_ARMED], reader[layout.SLOTS : layout.PACKETS]
+        before = reader[: layout.AT_SENDING], reader[layout.SLOTS : layout.PACKETS]
         assert sender.one(ours.fileno(), b"a", 5) == 0
         assert sender.waited(ours.fileno(), b"b", 5, 100) == 0
         sender.load([b"c", b"d"])
         assert sender.send(ours.fileno()) == 2
         assert sender.one(ours.fileno(), b"x" * 500_000) == errno.EMSGSIZE
         assert sender.waited(ours.fileno(), b"x" * 500_000, 1, 100) == errno.EMSGSIZE
-        assert (reader[: layout.AT_ARMED], reader[layout.SLOTS : layout.PACKETS]) == before
-        assert layout.armed(reader) is None
+        assert (reader[: layout.AT_SENDING], reader[layout.SLOTS : layout.PACKETS]) == before
+        assert layout.read_sending(reader) is None
         assert read(theirs) == [b"a", b"b", b"c", b"d"]
         assert read(behind) == [b"x"]
         theirs.close()
@@ -365,27 +365,27 @@ def test_of_what_has_waited_it_is_noted_that_it_went_until_something_else_is_sen
         one.assign(other.fileno(), 7)
         sender = inflight.Sender(one)
         assert sender.waited(ours.fileno(), b"first", 1, 100) == 0
-        assert layout.armed(reader) == layout.SendInProgress(6, 1, 1, 100)
+        assert layout.read_sending(reader) == layout.SendInProgress(6, 1, 1, 100)
         assert sender.waited(ours.fileno(), b"second", 12, 200) == 0
-        assert layout.armed(reader) == layout.SendInProgress(6, 12, 12, 200)
+        assert layout.read_sending(reader) == layout.SendInProgress(6, 12, 12, 200)
         assert sender.waited(ours.fileno(), b"x" * 100_000, 12, 300) == errno.EMSGSIZE
-        assert layout.armed(reader) == layout.SendInProgress(6, 0, 0, 300)
+        assert layout.read_sending(reader) == layout.SendInProgress(6, 0, 0, 300)
         while (failed := sender.waited(ours.fileno(), b"x" * 500, 1, 400)) == 0:
-            assert layout.armed(reader) == layout.SendInProgress(6, 1, 1, 400)
+            assert layout.read_sending(reader) == layout.SendInProgress(6, 1, 1, 400)
         assert failed == errno.EAGAIN
-        assert layout.armed(reader) == layout.SendInProgress(6, 0, 0, 400)
+        assert layout.read_sending(reader) == layout.SendInProgress(6, 0, 0, 400)
         read(theirs)
         assert sender.waited(ours.fileno(), b"third", 1, 500) == 0
         # Neither an input nor packets to a client without a slot replace this,
-        one.begin(HELD, 1)
+        one.begin(RETRY, 1)
         sender.load([b"x"])
         sender.send(without.fileno())
-        armed = layout.armed(reader)
+        armed = layout.read_sending(reader)
         assert armed is None or armed == layout.SendInProgress(6, 1, 1, 500)
         # packets to one with a slot do.
         assert sender.one(other.fileno(), b"x") == 0
-        assert layout.armed(reader) is None
-        assert layout.slot(reader, 6) == layout.ClientSlot(0, 0, 0, 0)
+        assert layout.read_sending(reader) is None
+        assert layout.read_slot(reader, 6) == layout.ClientSlot(0, 0, 0, 0)
 
 
 def test_a_new_sender_notes_nothing_of_what_was_sent_before() -> None:
@@ -396,7 +396,7 @@ def test_a_new_sender_notes_nothing_of_what_was_sent_before() -> None:
         sender.send(ours.fileno())
         sender.waited(ours.fileno(), b"c", 1, 100)
         sender = inflight.Sender(inflight.InflightState(one.memory))
-        armed = layout.armed(reader)
+        armed = layout.read_sending(reader)
         assert armed is None or not armed.taken
         assert read(theirs) == [b"a", b"b", b"c"]
 
@@ -404,16 +404,16 @@ def test_a_new_sender_notes_nothing_of_what_was_sent_before() -> None:
 def test_a_new_state_continues_in_the_same_memory() -> None:
     with opened() as (first, reader), pair() as (ours, theirs):
         first.assign(ours.fileno(), 11)
-        first.begin(HELD, 5)
-        first.say_seq(ours.fileno(), 99)
+        first.begin(RETRY, 5)
+        first.set_next_seq(ours.fileno(), 99)
         inflight.Sender(first).one(ours.fileno(), b"x", 6)
         first.finish()
         second = inflight.InflightState(first.memory)
         assert second.serial == 1
         second.assign(ours.fileno(), 11)
         assert second.counted(ours.fileno()) == 6
-        second.begin(HELD, 5, ours.fileno())
-        assert layout.unfinished(reader) == layout.InflightInput(HELD, 5, 2, 0.0, 99)
+        second.begin(RETRY, 5, ours.fileno())
+        assert layout.read_unfinished(reader) == layout.InflightInput(RETRY, 5, 2, 0.0, 99)
         assert second.counted(ours.fileno()) == 0
         assert read(theirs) == [b"x"]
 
@@ -430,9 +430,9 @@ def kill_while(
     """Have another process work until it is killed within a millisecond after it has called its argument. Its own
     timer kills it, so that it is likely to be running then; ``meanwhile`` is called until it has ended."""
     # Nothing is left of the round before, as if a daemon had gone on from there.
-    serial = layout.number_at(memory, layout.AT_SERIAL)
-    for at, number in ((layout.AT_OPEN, 0), (layout.AT_ARMED, 0), (layout.AT_SERIAL, serial + 1)):
-        layout.put_number(memory, at, number)
+    serial = layout.read_number(memory, layout.AT_SERIAL)
+    for at, number in ((layout.AT_OPEN, 0), (layout.AT_SENDING, 0), (layout.AT_SERIAL, serial + 1)):
+        layout.write_number(memory, at, number)
     seconds = 1e-6 + chance.random() * 0.001
     pid = os.fork()
     if not pid:
@@ -484,7 +484,7 @@ def test_a_process_killed_while_it_sends_has_sent_what_the_ledger_says(filled: b
                 one.assign(ours.fileno(), number)
             begin()
             while True:
-                one.begin(HELD, 1)
+                one.begin(RETRY, 1)
                 serial = one.serial
                 for ours, _ in pairs:
                     # Two alone, four with one call, a batch of three, and one more alone.
@@ -500,8 +500,8 @@ def test_a_process_killed_while_it_sends_has_sent_what_the_ledger_says(filled: b
         def one_round() -> bool:
             kill_while(memory, work, lambda: drain(2 if filled else 1000), chance)
             drain(1_000_000)
-            serial = layout.number_at(reader, layout.AT_SERIAL)
-            found = layout.unfinished(reader)
+            serial = layout.read_number(reader, layout.AT_SERIAL)
+            found = layout.read_unfinished(reader)
             assert found is None or found.serial == serial
             parts = [[index for its, index in one if its == serial] for one in arrived]
             for number, part in enumerate(parts):
@@ -528,7 +528,7 @@ def test_a_process_killed_while_it_receives_leaves_what_it_had_taken() -> None:
             while True:
                 with suppress(BlockingIOError):
                     batch = receiver.receive()
-                    one.say_when(1.0)
+                    one.set_time(1.0)
                     sum(range(10_000))  # some time in which it is likely to be killed
                     told.send(b"%d %b" % (one.serial, b",".join(batch)))
                     one.finish()
@@ -540,7 +540,7 @@ def test_a_process_killed_while_it_receives_leaves_what_it_had_taken() -> None:
                 theirs.send(datagram)
             kill_while(memory, work, lambda: None, chance)
             batches = {int(line.split()[0]): line.split()[1].split(b",") for line in read(taken)}
-            found = layout.unfinished(reader)
+            found = layout.read_unfinished(reader)
             if found is not None:
                 assert batches.setdefault(found.serial, list(found.datagrams)) == list(found.datagrams)
                 assert len(found.names) == SOCKADDR_IN * len(found.datagrams)
@@ -569,7 +569,7 @@ def test_so_does_a_process_killed_while_it_takes_packets_of_clients() -> None:
         def work(begin: Begin) -> None:
             one = inflight.InflightState(memory)
             one.assign(ours.fileno(), 2)
-            one.say_seq(ours.fileno(), 77)
+            one.set_next_seq(ours.fileno(), 77)
             inbox = inflight.PacketReceiver(one)
             begin()
             while True:
@@ -585,7 +585,7 @@ def test_so_does_a_process_killed_while_it_takes_packets_of_clients() -> None:
             more()
             kill_while(memory, work, more, chance)
             packets = dict(line.split(b" ", 1) for line in (*lines, *read(taken)))
-            found = layout.unfinished(reader)
+            found = layout.read_unfinished(reader)
             if found is not None:
                 assert (found.number, found.seq) == (8, 77)
                 assert packets.setdefault(b"%d" % found.serial, found.packet) == found.packet
@@ -606,9 +606,9 @@ def test_a_broadcast_is_noted_until_the_next_input_of_a_client(family: socket.Ad
         deaf = inflight.BroadcastSender(one, 3, theirs.fileno(), address[:4])
 
         def cast() -> list[int]:
-            return [number for number in range(4) if layout.was_cast(reader, number)]
+            return [number for number in range(4) if layout.was_broadcast(reader, number)]
 
-        for kind in (PACKET, HELD):
+        for kind in (PACKET, RETRY):
             one.begin(kind, 7)
             assert cast() == []
             assert caster.cast(b"out") == 0
@@ -635,7 +635,7 @@ def test_a_process_killed_while_it_broadcasts_has_sent_what_the_ledger_says() ->
             casters = [inflight.BroadcastSender(one, number, theirs.fileno(), address) for number in range(2)]
             begin()
             while True:
-                one.begin(PACKET if one.serial % 2 else HELD, 1)
+                one.begin(PACKET if one.serial % 2 else RETRY, 1)
                 for caster in casters:
                     caster.cast(b"%d" % one.serial)
                 one.finish()
@@ -653,12 +653,12 @@ def test_a_process_killed_while_it_broadcasts_has_sent_what_the_ledger_says() ->
             kill_while(memory, work, drain, chance)
             drain()
             before, overflown = overflown, kernel_drops(ours)
-            of_a_client = layout.number_at(reader, layout.AT_KIND) != DATAGRAMS
+            of_a_client = layout.read_number(reader, layout.AT_KIND) != DATAGRAMS
             # Where the kernel dropped some, what is missing may have been sent.
-            if before != overflown or not layout.number_at(reader, layout.AT_OPEN) or not of_a_client:
+            if before != overflown or not layout.read_number(reader, layout.AT_OPEN) or not of_a_client:
                 return False
-            sent = seen if last == layout.number_at(reader, layout.AT_SERIAL) else 0
-            assert [layout.was_cast(reader, number) for number in range(2)] == [sent > 0, sent > 1]
+            sent = seen if last == layout.read_number(reader, layout.AT_SERIAL) else 0
+            assert [layout.was_broadcast(reader, number) for number in range(2)] == [sent > 0, sent > 1]
             return sent == 1
 
         until_killed_often_enough(one_round)

@@ -39,73 +39,73 @@ def test_nothing_overlaps_and_everything_is_within() -> None:
 
 def test_only_what_begins_and_ends_as_ours_is_a_ledger() -> None:
     with book() as (memory, reader):
-        assert layout.is_inflight(reader)
+        assert layout.is_valid(reader)
         memory[: len(layout.MAGIC)] = b"bccnled2"
-        assert not layout.is_inflight(reader)
+        assert not layout.is_valid(reader)
         memory[: len(layout.MAGIC)] = bytes(8)
-        assert not layout.is_inflight(reader)
-        layout.begin(memory)
-        assert layout.is_inflight(reader)
+        assert not layout.is_valid(reader)
+        layout.initialize(memory)
+        assert layout.is_valid(reader)
     with mmap.mmap(-1, 4096) as small:
-        layout.begin(small)
-        assert not layout.is_inflight(small)
+        layout.initialize(small)
+        assert not layout.is_valid(small)
 
 
 def test_slots_stand_side_by_side_and_are_empty_in_a_new_ledger() -> None:
     highest = 2**64 - 1
     slots = {n: layout.ClientSlot(n + 1, highest - n, n, highest) for n in (0, 1, 2, layout.MAX_SLOTS - 1)}
     with book() as (memory, reader):
-        assert (layout.unfinished(reader), layout.armed(reader)) == (None, None)
-        assert {layout.slot(reader, number) for number in slots} == {layout.ClientSlot(0, 0, 0, 0)}
+        assert (layout.read_unfinished(reader), layout.read_sending(reader)) == (None, None)
+        assert {layout.read_slot(reader, number) for number in slots} == {layout.ClientSlot(0, 0, 0, 0)}
         for number, slot in slots.items():
-            layout.put_slot(memory, number, slot)
-        assert {number: layout.slot(reader, number) for number in slots} == slots
-        assert layout.slot(reader, 3) == layout.ClientSlot(0, 0, 0, 0)
+            layout.write_slot(memory, number, slot)
+        assert {number: layout.read_slot(reader, number) for number in slots} == slots
+        assert layout.read_slot(reader, 3) == layout.ClientSlot(0, 0, 0, 0)
         assert not any(reader[layout.PACKETS : layout.PACKETS + 4096])
 
 
 def test_tries_are_counted_for_one_input_at_a_time() -> None:
     with book() as (memory, reader):
-        assert [layout.try_again(memory, 7) for _ in range(3)] == [1, 2, 3]
-        assert layout.number_at(reader, layout.AT_TRIES) == 3
-        assert [layout.try_again(reader, 8) for _ in range(2)] == [1, 2]
-        assert layout.try_again(memory, 7) == 1
+        assert [layout.count_try(memory, 7) for _ in range(3)] == [1, 2, 3]
+        assert layout.read_number(reader, layout.AT_TRIES) == 3
+        assert [layout.count_try(reader, 8) for _ in range(2)] == [1, 2]
+        assert layout.count_try(memory, 7) == 1
 
 
 def test_a_name_that_is_too_long_is_cut_and_spoils_nothing() -> None:
     with book() as (memory, reader):
-        layout.describe(memory, 1, b"x" * 1000, 1500, 16)
+        layout.describe_segment(memory, 1, b"x" * 1000, 1500, 16)
         start = layout.SEGMENT + layout.SEGMENT_SIZE
         assert reader[start : start + layout.LABEL] == struct.pack("=HH", 16, 1501) + b"x" * (layout.LABEL - 4)
         assert not any(reader[start + layout.LABEL : start + layout.LABEL + 4096])
-        layout.describe(memory, 1, b"short", 65_507, 28)
+        layout.describe_segment(memory, 1, b"short", 65_507, 28)
         assert reader[start : start + layout.LABEL] == struct.pack("=HH", 28, 65_508) + b"short".ljust(252, b"\0")
 
 
 def test_an_input_of_a_kind_that_we_do_not_know_is_none() -> None:
     with book() as (memory, reader):
-        layout.put_number(memory, layout.AT_OPEN, 1)
+        layout.write_number(memory, layout.AT_OPEN, 1)
         for kind in (0, 4, 2**64 - 1):
-            layout.put_number(memory, layout.AT_KIND, kind)
-            assert layout.unfinished(reader) is None
-        layout.put_number(memory, layout.AT_KIND, layout.HELD)
-        layout.put_number(memory, layout.AT_NUMBER, 5)
-        assert layout.unfinished(reader) == layout.InflightInput(layout.HELD, 5, 0, 0.0, 0)
-        layout.put_number(memory, layout.AT_KIND, layout.DATAGRAMS)
+            layout.write_number(memory, layout.AT_KIND, kind)
+            assert layout.read_unfinished(reader) is None
+        layout.write_number(memory, layout.AT_KIND, layout.RETRY)
+        layout.write_number(memory, layout.AT_NUMBER, 5)
+        assert layout.read_unfinished(reader) == layout.InflightInput(layout.RETRY, 5, 0, 0.0, 0)
+        layout.write_number(memory, layout.AT_KIND, layout.DATAGRAMS)
         for number in (layout.MAX_SEGMENTS, 2**63, 2**64 - 1):
-            layout.put_number(memory, layout.AT_NUMBER, number)
-            assert layout.unfinished(reader) is None
+            layout.write_number(memory, layout.AT_NUMBER, number)
+            assert layout.read_unfinished(reader) is None
 
 
 def test_a_packet_that_has_not_come_or_cannot_be_is_none() -> None:
     with book() as (memory, reader):
-        layout.put_number(memory, layout.AT_KIND, layout.PACKET)
-        layout.put_number(memory, layout.AT_OPEN, 1)
+        layout.write_number(memory, layout.AT_KIND, layout.PACKET)
+        layout.write_number(memory, layout.AT_OPEN, 1)
         for size in (layout.NOTHING, layout.INBOX_SIZE + 1, layout.NOTHING - 1):
             struct.pack_into("=I", memory, layout.INBOX + layout.DONE, size)
-            assert layout.unfinished(reader) is None
+            assert layout.read_unfinished(reader) is None
         struct.pack_into("=I", memory, layout.INBOX + layout.DONE, layout.INBOX_SIZE)
-        found = layout.unfinished(reader)
+        found = layout.read_unfinished(reader)
         assert found is not None
         assert len(found.packet) == layout.INBOX_SIZE
 
@@ -121,7 +121,7 @@ def test_whatever_stands_in_a_ledger_a_reader_comes_through(words: list[int], no
         start = layout.SEGMENT + layout.SEGMENT_SIZE * segment
         for at in (layout.PACKETS, layout.INBOX, start, start + layout.SEGMENT_HEADERS, start + layout.SEGMENT_CONTROL):
             memory[at : at + len(noise)] = noise
-        found, armed = layout.unfinished(reader), layout.armed(reader)
+        found, armed = layout.read_unfinished(reader), layout.read_sending(reader)
         if found is not None:
             assert words[1]
             assert found.serial == words[0]

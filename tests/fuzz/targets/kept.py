@@ -45,13 +45,13 @@ def annals(data: bytes) -> object:
 
 def tape(data: bytes) -> object:
     """Records of a client: read as far as they are whole, and the same again from what was read."""
-    raw = reel.head(program="p", started=1) + data[1:] if data[:1] == b"\1" else data
-    found = reel.read(raw)
+    raw = reel.pack_head(program="p", started=1) + data[1:] if data[:1] == b"\1" else data
+    found = reel.read_image(raw)
     assert found.size <= len(raw)
-    again = reel.read(raw[: found.size])
+    again = reel.read_image(raw[: found.size])
     assert (again.head, again.records, again.size) == (found.head, found.records, found.size)
     numbers = [reel.read_counts(one) for one in found.records if one.kind == reel.COUNTS]
-    return found, numbers, [one.got for one in found.records]
+    return found, numbers, [one.delivered for one in found.records]
 
 
 @cache
@@ -60,7 +60,7 @@ def _inflight() -> mmap:
 
 
 _PLACES: Final = (
-    *(layout.AT_SERIAL, layout.AT_ARMED, layout.AT_TRIED, layout.SINGLE_HEADER, layout.PACKETS, layout.CASTS),
+    *(layout.AT_SERIAL, layout.AT_SENDING, layout.AT_TRIED, layout.SINGLE_HEADER, layout.PACKETS, layout.CASTS),
     *(layout.INBOX, layout.INBOX_DATA, layout.SEGMENT, layout.SEGMENT + layout.SEGMENT_HEADERS),
     *(layout.SEGMENT + layout.SEGMENT_SIZE, layout.SEGMENT + layout.SEGMENT_CONTROL, layout.SLOTS, 0),
 )
@@ -70,8 +70,8 @@ def ledger(data: bytes) -> object:
     """A ledger with pieces of the input where something stands in it: what was worked on is found, or is nothing."""
     memory = _inflight()
     written: list[tuple[int, int]] = []
-    layout.begin(memory)
-    layout.put_number(memory, layout.AT_OPEN, 1)
+    layout.initialize(memory)
+    layout.write_number(memory, layout.AT_OPEN, 1)
     try:
         while len(data) > 3:
             place = _PLACES[data[0] % len(_PLACES)] + (data[1] & 0x7F) * 8
@@ -79,10 +79,10 @@ def ledger(data: bytes) -> object:
             memory[place : place + len(piece)] = piece
             written.append((place, len(piece)))
             data = data[3 + data[2] :]
-        found = layout.unfinished(memory)
+        found = layout.read_unfinished(memory)
         shown = None if found is None else (found.kind, found.number, found.datagrams, found.stamps, len(found.packet))
-        casts = [layout.was_cast(memory, number) for number in (0, layout.MAX_SEGMENTS - 1)]
-        return shown, layout.armed(memory), layout.is_inflight(memory), casts, layout.slot(memory, 0)
+        casts = [layout.was_broadcast(memory, number) for number in (0, layout.MAX_SEGMENTS - 1)]
+        return shown, layout.read_sending(memory), layout.is_valid(memory), casts, layout.read_slot(memory, 0)
     finally:
         for place, size in written:
             memory[place : place + size] = bytes(size)
