@@ -17,7 +17,7 @@ import termios
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import IO, Final, NamedTuple, cast
 
 from bccnd.log.events import EVENTS
@@ -126,13 +126,10 @@ class JournalHandler(logging.Handler):
         self._lost = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._lost and not self._put(self._entry(_lines_lost_record(self._lost))):
+        if self._lost and self._put(self._entry(_lines_lost_record(self._lost))):
+            self._lost = 0
+        if self._lost or not self._put(self._entry(record)):
             self._lost += 1
-            lines_lost["lines_lost"] += 1
-            return
-        self._lost = 0
-        if not self._put(self._entry(record)):
-            self._lost = 1
             lines_lost["lines_lost"] += 1
 
     def _put(self, entry: list[bytes]) -> bool:
@@ -145,20 +142,14 @@ class JournalHandler(logging.Handler):
         return not self._pending and self._send(entry)
 
     def _entry(self, record: logging.LogRecord) -> list[bytes]:
-        priority = _PRIORITIES.get(record.levelno, 6)
-        fields: dict[str, Value] = {
-            "MESSAGE": self.format(record),
-            "PRIORITY": priority,
-            "SYSLOG_IDENTIFIER": self._program,
-        }
+        fields: dict[str, Value] = {"MESSAGE": self.format(record), "PRIORITY": _PRIORITIES.get(record.levelno, 6)}
+        fields["SYSLOG_IDENTIFIER"] = self._program
         event: str = getattr(record, "event", "")
         if event:
             fields |= {"MESSAGE_ID": EVENTS[event].id, "BCCND_EVENT": event}
-            remedy: str = getattr(record, "remedy", "")
-            if remedy:
+            if remedy := getattr(record, "remedy", ""):
                 fields["BCCND_REMEDY"] = remedy
-            more: Mapping[str, Value] = getattr(record, "fields", {})
-            fields |= {f"BCCND_{name.upper()}": value for name, value in more.items()}
+            fields |= {f"BCCND_{name.upper()}": value for name, value in getattr(record, "fields", {}).items()}
         return [b"%b=%b" % (name.encode("ascii"), _bytes(value)) for name, value in fields.items()]
 
     def _send(self, entry: list[bytes]) -> bool:
@@ -222,18 +213,17 @@ def is_journal(fd: int) -> bool:
 
 def stream_handler(program: str, fd: int, *, prefixed: bool = False) -> logging.Handler:
     """Return a handler that writes lines to a descriptor: coloured on a terminal, ``prefixed`` for a journal."""
-    formatter: _Formatter
     if os.isatty(fd) and not prefixed:
         from rich.console import Console
         from rich.highlighter import NullHighlighter
         from rich.logging import RichHandler
 
-        stream = _DroppingStream(fd, _Formatter())
-        console = Console(file=cast(IO[str], stream), force_terminal=True, soft_wrap=True)
+        formatter = _Formatter()
+        stream = cast(IO[str], _DroppingStream(fd, formatter))
+        console = Console(file=stream, force_terminal=True, soft_wrap=True)
         handler: logging.Handler = RichHandler(
             console=console, show_path=False, log_time_format="%H:%M:%S", highlighter=NullHighlighter()
         )
-        formatter = _Formatter()
     else:
         formatter = _PrefixedFormatter() if prefixed else _StreamFormatter(program)
         handler = logging.StreamHandler(_DroppingStream(fd, formatter))
@@ -254,13 +244,10 @@ class _DroppingStream:
         self._rest = b""
 
     def write(self, text: str) -> int:
-        if self._lost and not self._put(f"{self._formatter.format(_lines_lost_record(self._lost))}\n"):
+        if self._lost and self._put(f"{self._formatter.format(_lines_lost_record(self._lost))}\n"):
+            self._lost = 0
+        if self._lost or not self._put(text):
             self._lost += 1
-            lines_lost["lines_lost"] += 1
-            return len(text)
-        self._lost = 0
-        if not self._put(text):
-            self._lost = 1
             lines_lost["lines_lost"] += 1
         return len(text)
 
@@ -339,13 +326,12 @@ class LogLine(NamedTuple):
 class RecentLines(logging.Handler):
     """Keeps the last lines in memory, for the status page; iterates from the latest to the oldest."""
 
-    def __init__(self, lines: int = RECENT) -> None:
+    def __init__(self) -> None:
         super().__init__(logging.INFO)
-        self._lines: deque[LogLine] = deque(maxlen=lines)
+        self._lines: deque[LogLine] = deque(maxlen=RECENT)
 
     def emit(self, record: logging.LogRecord) -> None:
-        event: str = getattr(record, "event", "")
-        remedy: str = getattr(record, "remedy", "")
+        event, remedy = getattr(record, "event", ""), getattr(record, "remedy", "")
         self._lines.append(LogLine(record.created, record.levelno, event, _short(record.getMessage()), _short(remedy)))
 
     def __iter__(self) -> Iterator[LogLine]:

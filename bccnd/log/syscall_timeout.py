@@ -17,8 +17,8 @@ TIMEOUT: Final = 0.001
 
 
 @contextlib.contextmanager
-def syscall_timeout(seconds: float = TIMEOUT) -> Iterator[None]:
-    """Make system calls in this block fail with EINTR after ``seconds``.
+def syscall_timeout() -> Iterator[None]:
+    """Make system calls in this block fail with EINTR after `TIMEOUT`.
 
     The signal repeats, in case the first one arrives before the call. It works in the main thread only: other threads
     wait. This module owns SIGALRM from the first call on.
@@ -28,7 +28,7 @@ def syscall_timeout(seconds: float = TIMEOUT) -> Iterator[None]:
         return
     if signal.getsignal(signal.SIGALRM) is not _interrupt:
         signal.signal(signal.SIGALRM, _interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    signal.setitimer(signal.ITIMER_REAL, TIMEOUT, TIMEOUT)
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from bccnd import log
-from bccnd.core.address import MAX_PATH, SUN_PATH
+from bccnd.core.address import SUN_PATH
 from bccnd.errors import StartError
 from bccnd.net.loop import READABLE, Loop
 from bccnd.net.peer import credentials
@@ -32,10 +32,7 @@ PAUSE: Final = 0.5
 
 def listen_unix(path: str, mode: int, gid: int | None) -> socket.socket:
     """Open a listening SEQPACKET socket at ``path``. Raises StartError."""
-    if len(os.fsencode(path)) > MAX_PATH:
-        raise StartError("path_too_long", f"bus.path: {path} is longer than {MAX_PATH} bytes", "choose a shorter path")
-    directory = os.path.dirname(os.path.abspath(path))
-    with _locked(directory):
+    with _locked(os.path.dirname(os.path.abspath(path))):
         _remove_stale(path)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:

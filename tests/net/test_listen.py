@@ -88,10 +88,6 @@ def test_a_directory_that_we_may_not_open_or_write_to_is_refused(folder: Path) -
 def test_a_path_may_be_as_long_in_bytes_as_the_kernel_takes(folder: Path) -> None:
     longest = folder / ("x" * (MAX_PATH - len(str(folder)) - 1))
     listen_unix(str(longest), 0o600, None).close()
-    assert refusal(f"{longest}y").reason == "path_too_long"
-    characters = folder / ("ä" * (MAX_PATH - len(str(folder)) - 1))
-    assert len(str(characters)) == MAX_PATH
-    assert refusal(characters).reason == "path_too_long"
 
 
 def test_what_is_no_socket_is_not_touched(folder: Path) -> None:
