@@ -143,11 +143,17 @@ def check_round_trip(probe: Probe) -> Iterator[Finding]:
         return
     if trip.seconds is not None:
         yield ok(f"a message to this command arrived over the bus after {trip.seconds * 1000:.1f} ms")
-    finding = (
-        f"its broadcast returned from {trip.returned} of {len(trip.segments)} segments: {', '.join(trip.segments)}"
+    count, names = (
+        f"its broadcast returned from {trip.returned} of {len(trip.segments)} segments",
+        ", ".join(trip.segments),
     )
     remedy = "see interface and firewall; tcpdump -ni INTERFACE udp port PORT shows whether it is sent"
-    yield ok(finding) if trip.returned >= len(trip.segments) else wrong(f"{finding}, within 1 s", remedy)
+    if trip.returned >= len(trip.segments):
+        yield ok(f"{count}: {names}")
+    elif trip.missing:
+        yield wrong(f"{count} within 1 s, and not from: {', '.join(trip.missing)}", remedy)
+    else:
+        yield wrong(f"{count} within 1 s: {names}", f"run this as root to see from which; {remedy}")
 
 
 def check_firewall(probe: Probe) -> Iterator[Finding]:

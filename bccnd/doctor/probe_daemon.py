@@ -28,6 +28,8 @@ from bccnd.errors import BusError, EndpointError
 TIMEOUT: Final = 3.0
 #: seconds that a broadcast has to return
 RETURN_TIMEOUT: Final = 1.0
+#: the tap's channel of our own broadcasts that return
+_LOOPED: Final = "!/tap/looped"
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ def get_metrics(host: str, port: int) -> None:
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """What became of a message from this host to this host; ``returned`` counts the segments that gave it back."""
+    """What became of a message from this host to this host. ``returned`` counts the segments that gave it back,
+    ``missing`` names the others; it is empty if they are not known."""
 
     skipped: str = ""
     failed: str = ""
@@ -95,33 +98,45 @@ class RoundTrip:
     seconds: float | None = None
     segments: tuple[str, ...] = ()
     returned: int = 0
+    missing: tuple[str, ...] = ()
 
 
 def trip_through_daemon(path: str, segments: tuple[str, ...]) -> RoundTrip:
-    token, seconds = b"bccn doctor " + secrets.token_hex(8).encode(), 0.0
+    token, seconds, returned = _make_token(), 0.0, 0
+    back: set[str] = set()
     try:
         with connect(path, reconnect=False) as bus:
+            may_tap = False
+            if len(segments) > 1:  # a single one needs no name, and a refused tap is a warning in the daemon's log
+                bus.subscribe(_LOOPED)
+                may_tap = not bus.sync(TIMEOUT)
             looped, target = _count_looped(bus), bus.identity()
             began = time.monotonic()
             bus.send_to(target, token)
             if refused := bus.sync(TIMEOUT):
                 raise BusError(refused[0].reason, f"refused: {refused[0].reason}")
-            while not seconds and (left := began + RETURN_TIMEOUT - time.monotonic()) > 0:
-                message = bus.receive(left)
+            while not seconds or returned < len(segments):
+                if (left := began + RETURN_TIMEOUT - time.monotonic()) <= 0:
+                    break
+                message = bus.receive(min(left, 0.02))
                 if isinstance(message, Message) and message.payload == token:
                     seconds = time.monotonic() - began
-            # Broadcasts of other local programs count as well: what lets them in lets all in.
-            while (returned := _count_looped(bus) - looped) < len(segments):
-                if time.monotonic() > began + RETURN_TIMEOUT:
-                    break
-                time.sleep(0.02)
+                elif isinstance(message, Message) and message.chan == _LOOPED and token in message.payload:
+                    back.add(frames.read_tapped(_LOOPED.encode(), message.payload)[1])
+                # Without the tap, broadcasts of other local programs count as well: what lets them in lets all in.
+                returned = len(back) if may_tap else min(_count_looped(bus) - looped, len(segments))
     except BusError as error:
         if error.reason == "not_permitted":
             return RoundTrip(skipped="this user may not publish (access)", remedy="run this as root")
         return RoundTrip(failed=f"the daemon did not take a message: {error.detail}", remedy="see daemon")
     if not seconds:
         return RoundTrip(failed="a message to this command did not arrive over the bus within 1 s", remedy="bccn top")
-    return RoundTrip("", "", "", seconds, segments, min(returned, len(segments)))
+    missing = tuple(name for name in segments if name not in back) if may_tap or not returned else ()
+    return RoundTrip(seconds=seconds, segments=segments, returned=returned, missing=missing)
+
+
+def _make_token() -> bytes:
+    return b"bccn doctor " + secrets.token_hex(8).encode()
 
 
 def _count_looped(bus: Connection) -> int:
@@ -130,9 +145,9 @@ def _count_looped(bus: Connection) -> int:
 
 def trip_without_daemon(configuration: Configuration) -> RoundTrip:
     """The same through a socket of this process, signed as the daemon would."""
-    settings, returned = configuration.settings, 0
+    settings, missing = configuration.settings, []
     name = identity(settings.host.encode(), b"doctor", os.getpid()).decode("ascii")
-    token = b"bccn doctor " + secrets.token_hex(8).encode()
+    token = _make_token()
     for segment in settings.segments:
         try:
             endpoint = Endpoint(
@@ -152,11 +167,13 @@ def trip_without_daemon(configuration: Configuration) -> RoundTrip:
                 deadline = time.monotonic() + RETURN_TIMEOUT
                 while (left := deadline - time.monotonic()) > 0:
                     if (message := endpoint.recv(left)) is not None and message.payload == token:
-                        returned += 1
                         break
+                else:
+                    missing.append(segment.label)
         except EndpointError as error:
             if error.reason == "no_signing_key":
                 return RoundTrip(skipped="no daemon runs, and this host has no key to sign with")
             failed, _, remedy = error.detail.partition("\n  remedy: ")
             return RoundTrip(failed=failed, remedy=remedy or "see interface and route")
-    return RoundTrip("", "", "", None, tuple(one.label for one in settings.segments), returned)
+    segments = tuple(one.label for one in settings.segments)
+    return RoundTrip(segments=segments, returned=len(segments) - len(missing), missing=tuple(missing))

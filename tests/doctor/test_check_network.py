@@ -94,14 +94,16 @@ def test_receive_buffer(changes: dict[str, Any], state: str, text: str, remedy: 
 
 
 TWO = RoundTrip(seconds=0.001, segments=("lan", "wan"), returned=2)
-ONE = RoundTrip(seconds=0.001, segments=("lan", "wan"), returned=1)
+ONE = RoundTrip(seconds=0.001, segments=("lan", "wan"), returned=1, missing=("wan",))
+UNNAMED = RoundTrip(seconds=0.001, segments=("lan", "wan"), returned=1)
 
 
 @pytest.mark.parametrize(
     ("trip", "states", "text"),
     [
         (TWO, ["ok", "ok"], "returned from 2 of 2 segments: lan, wan"),
-        (ONE, ["ok", "wrong"], "returned from 1 of 2 segments: lan, wan, within 1 s"),
+        (ONE, ["ok", "wrong"], "returned from 1 of 2 segments within 1 s, and not from: wan"),
+        (UNNAMED, ["ok", "wrong"], "returned from 1 of 2 segments within 1 s: lan, wan"),
         (RoundTrip(segments=("lan",), returned=1), ["ok"], "1 of 1 segments: lan"),
         (RoundTrip(skipped="no keys", remedy="as root"), ["not checked"], "no keys"),
         (RoundTrip(failed="cannot send", remedy="see route"), ["wrong"], "cannot send"),
