@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from bccnd.journal import layout
 from bccnd.journal.listing import current, list_files
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, LogWriter
 from bccnd.recorder.sessions import Head, Session, pack_alive
+from bccnd.recorder.worker import Worker
+from tests.support import PATIENCE, wait
 
 #: 2026-11-21 12:00 UTC, in microseconds
 NOON = 1_795_262_400 * layout.MICROSECONDS
@@ -61,3 +63,18 @@ def table(journal: Path, kind: str = "obs") -> list[dict[str, Any]]:
 def names(journal: Path) -> list[str]:
     """The files of a journal."""
     return sorted(str(path.relative_to(journal)) for path in journal.rglob("*") if path.is_file())
+
+
+def wait_for_child(done: Callable[[], object], what: str) -> None:
+    """Wait for work of the process that converts logs.
+
+    It is nice: on a busy machine it gets a small share of a processor, and loading pyarrow alone has taken more than
+    `PATIENCE`.
+    """
+    wait(done, what, 8 * PATIENCE)
+
+
+def end(worker: Worker) -> None:
+    """Let a worker finish the logs that wait."""
+    worker.end()
+    wait_for_child(lambda: worker.done, "the worker")

@@ -24,8 +24,8 @@ from bccnd.recorder.rows import observations
 from bccnd.recorder.spool import Spool
 from bccnd.recorder.worker import Worker
 from tests.pipeline import object_store
-from tests.recorder.material import JOURNAL, NOON, packet, write_log
-from tests.support import examples, wait
+from tests.recorder.material import JOURNAL, NOON, end, packet, wait_for_child, write_log
+from tests.support import examples
 
 HERE = pafs.LocalFileSystem()
 DAYS = ("", "2026-11-23")
@@ -236,8 +236,7 @@ def test_the_worker_merges_at_its_start_and_may_be_stopped_in_the_midst(tmp_path
         worker = Worker(spool, str(journal), "relay01", RetentionPolicy())
         worker.start()
         if attempt == 2:
-            wait(lambda: len(list(journal.rglob("*_*.parquet"))) == 2, "merged files")
-        worker.end()
-        wait(lambda: worker.done, "the worker")  # noqa: B023
+            wait_for_child(lambda: len(list(journal.rglob("*_*.parquet"))) == 2, "merged files")
+        end(worker)
         spool.close()
         assert view(journal) == expected

@@ -18,8 +18,8 @@ from bccnd.net.loop import Loop
 from bccnd.recorder.metrics import Figures, serve
 from bccnd.recorder.recorder import Options, Recorder
 from bccnd.version import VERSION
-from tests.recorder.material import JOURNAL, NOON, packet, write_log
-from tests.support import free_port, turning, wait
+from tests.recorder.material import JOURNAL, NOON, packet, wait_for_child, write_log
+from tests.support import free_port, turning
 
 #: seconds since which a log waits that was left
 AGE = 500.0
@@ -80,7 +80,7 @@ def test_how_far_behind_it_is_goes_by_the_oldest_log_until_that_is_in_the_journa
     assert AGE <= value(recorder, "behind_seconds") < AGE + 60
     assert (value(recorder, "logs_waiting"), value(recorder, "spool_bytes")) == (2, sizes)
     recorder.worker.start()
-    wait(lambda: value(recorder, "logs_waiting") == 0, "the logs to be in the journal")
+    wait_for_child(lambda: value(recorder, "logs_waiting") == 0, "the logs to be in the journal")
     assert value(recorder, "behind_seconds") == 0
     assert value(recorder, "logs_recovered_total") == 2
 

@@ -14,8 +14,7 @@ from bccnd.net.loop import Loop
 from bccnd.recorder import recorder as module
 from bccnd.recorder.payload import Payloads
 from bccnd.recorder.recorder import MARGIN, Options, Recorder
-from tests.recorder.material import NOON, names, packet, table, tapped
-from tests.support import wait
+from tests.recorder.material import NOON, end, names, packet, table, tapped, wait_for_child
 
 NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -45,8 +44,7 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
 def finished(recorder: Recorder) -> None:
     """Everything is in the journal."""
     recorder._end_journal()
-    recorder.worker.end()
-    wait(lambda: recorder.worker.done, "the files")
+    end(recorder.worker)
     assert recorder.worker.logs == 0
 
 
@@ -117,7 +115,7 @@ def test_a_new_day_is_a_new_log(recorder: Recorder, now: list[int], tmp_path: Pa
     assert recorder.worker.logs == 0
     now[0] += 13 * 3_600_000_000
     recorder._tick()
-    wait(lambda: list((tmp_path / "journal/sessions").rglob("*.parquet")), "the first log to be finished")
+    wait_for_child(lambda: list((tmp_path / "journal/sessions").rglob("*.parquet")), "the first log to be finished")
 
 
 def test_what_is_not_of_the_tap_is_nothing(recorder: Recorder, now: list[int], tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from bccnd.recorder.rows import observations, pack
 from bccnd.recorder.sessions import Head, Session
 from bccnd.recorder.spool import MAX_BAD, Spool
 from bccnd.recorder.worker import Worker
-from tests.recorder.material import JOURNAL, NOON, names, packet, table, tapped, write_log
-from tests.support import PATIENCE, wait
+from tests.recorder.material import JOURNAL, NOON, end, names, packet, table, tapped, wait_for_child, write_log
+from tests.support import PATIENCE
 
 
 @pytest.fixture
@@ -40,8 +40,7 @@ def done(spool: Path, journal: str, keep: RetentionPolicy | None = None) -> Work
     opened = Spool(str(spool))
     worker = Worker(opened, journal, "relay01", keep or RetentionPolicy())
     worker.start()
-    worker.end()
-    wait(lambda: worker.done, "the worker")
+    end(worker)
     opened.close()
     return worker
 
@@ -88,14 +87,13 @@ def test_a_journal_that_is_away_is_waited_for(
     with caplog.at_level(logging.INFO, logger="bccnd"):
         worker = Worker(opened, str(journal), "relay01", RetentionPolicy())
         worker.start()
-        wait(lambda: worker.trouble, "trouble")
+        wait_for_child(lambda: worker.trouble, "trouble")
         assert worker.pending > 0
         worker.add(str(log_in(spool, 2, first=11)), 10)
         journal.unlink()
-        wait(lambda: not worker.logs, "the journal to be reached")
-        wait(lambda: not worker.trouble)
-    worker.end()
-    wait(lambda: worker.done)
+        wait_for_child(lambda: not worker.logs, "the journal to be reached")
+        wait_for_child(lambda: not worker.trouble, "the end of the trouble")
+    end(worker)
     opened.close()
     assert len(table(journal)) == 20
     assert caplog.text.count("cannot be written to") == 1
@@ -139,16 +137,15 @@ def test_who_turns_logs_into_files_may_die(spool: Path, tmp_path: Path, monkeypa
     process.kill()
     process.wait()
     worker.add(str(log_in(spool, 1)), 1)
-    wait(lambda: not worker.logs, "another one")
+    wait_for_child(lambda: not worker.logs, "another one")
     assert worker.rows == 10
     # Over one log again and again: it is set aside.
     worker._child.end()
     monkeypatch.setattr("sys.executable", "/bin/false")
     worker.add(str(log_in(spool, 2)), 1)
-    wait(lambda: not worker.logs, "the log to be set aside")
+    wait_for_child(lambda: not worker.logs, "the log to be set aside")
     assert worker.bad == 1
-    worker.end()
-    wait(lambda: worker.done)
+    end(worker)
     opened.close()
 
 
