@@ -50,7 +50,10 @@ def table_of(found: list[module.Kept], *times: tuple[str, str, float, float]) ->
             machines.setdefault(row.src.partition("/")[0], []).append(row)
     recorded = module.Recorded(spans, journals)
     table = [one for of_one in machines.values() for one in module.silences(of_one, recorded)]
-    found_rows = [(one.host, one.src, since(one.from_us), since(one.to_us), one.kind, one.basis) for one in table]
+    found_rows = [
+        (one["host"], one["src"], since(one["from_ts"]), since(one["to_ts"]), one["kind"], one["basis"])
+        for one in table
+    ]
     return sorted(found_rows, key=lambda row: [(value is not None, value) for value in row])
 
 

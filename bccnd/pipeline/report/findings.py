@@ -114,8 +114,10 @@ def _finding(
 ) -> Finding:
     """Make a finding with its texts from findings.toml: the section of its kind, or ``texts``."""
     every = {**values, "facts": facts, "period": facts.period, "at": at}
-    parts = (rendering.text(texts or kind, part).render(every) for part in ("title", "evidence", "cause", "remedy"))
-    return Finding(kind, severity, tuple(about), *parts, weight=weight, at=at)
+    title, evidence, cause, remedy = (
+        rendering.text(texts or kind, part).render(every) for part in ("title", "evidence", "cause", "remedy")
+    )
+    return Finding(kind, severity, tuple(about), title, evidence, cause, remedy, weight, at)
 
 
 # -- messages that were lost, late, or received twice

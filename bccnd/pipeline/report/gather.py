@@ -234,7 +234,7 @@ class _Gathering:
         kept = "groups of refused datagrams"
         by_host, _ = self._grouped("integrity", ["peer_ip", "verdict", "host"], how, kept)
         by_name, _ = self._grouped("integrity", ["peer_ip", "verdict", "claimed_src"], how, kept)
-        hosts, names = defaultdict[Any, _Rows](list), defaultdict[Any, list[str]](list)
+        hosts, names = defaultdict[tuple[str, str], _Rows](list), defaultdict[tuple[str, str], list[str]](list)
         for row in by_host:
             hosts[row["peer_ip"] or "", row["verdict"]].append(row)
         for row in by_name:

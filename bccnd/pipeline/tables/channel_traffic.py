@@ -13,7 +13,7 @@ from bccnd.pipeline.task_records import MINUTE, NAMELESS
 
 
 def channel_traffic(lengths: DataFrame, nameless: DataFrame) -> DataFrame:
-    """The table, from records `lengths`, and `nameless` of senders without a name (`task_records.KINDS`)."""
+    """Compute the table from records `lengths`, and `nameless` of senders without a name (`task_records.KINDS`)."""
     cell = ("day", "minute", "chan", "src")
     others = nameless.distinct().select(*cell[:3], F.lit(NAMELESS).alias("src"), "len", F.lit(1).alias("n"))
     return (
@@ -34,7 +34,7 @@ def channel_traffic(lengths: DataFrame, nameless: DataFrame) -> DataFrame:
 
 
 def _percentile(percent: int) -> Column:
-    """The smallest length up to which so many messages are counted."""
+    """Return the smallest length up to which so many messages are counted."""
     start = F.struct(F.lit(0).cast("bigint").alias("upto"), F.lit(None).cast("bigint").alias("len"))
 
     def add(found: Column, each: Column) -> Column:

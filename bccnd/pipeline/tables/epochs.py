@@ -1,8 +1,8 @@
 """Table `epochs`: the runs of all sources, on all days known.
 
-An epoch is what epoch_alignment.py says, and reaches as far as its messages do, on whatever day. ``skipped`` are the numbers
-between a jump and the epoch before, which no receiver heard: as many messages may have been lost. The table is whole:
-it has the epochs of days that were not computed as well, from what was kept.
+An epoch is what epoch_alignment.py defines, and reaches as far as its messages do, on whatever day. ``skipped`` counts
+the numbers between a jump and the epoch before, which no receiver received: as many messages may have been lost. The
+table is whole: it has the epochs of days that were not computed as well, from what was kept.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from bccnd.pipeline.epoch_alignment import ENDLESS, JUMP
 
 
 def program_of(src: Column | str) -> Column:
-    """``host/program`` of ``host/program/pid``: what stays the same when a program is started anew."""
+    """Return ``host/program`` of ``host/program/pid``, which stays the same when a program is started anew."""
     return F.regexp_replace(src, "^([^/]*/[^/]*)/.*$", "$1")
 
 
 def of_days(parts: DataFrame) -> DataFrame:
-    """What is kept of a day's epochs, from records `epoch`: day, src, epoch, from_ts, to_ts, lo_key, hi_key, hosts."""
+    """Condense the records `epoch` of days to what is kept: src, epoch, from_ts, to_ts, lo_key, hi_key, hosts."""
     hosts = F.flatten(F.collect_set(F.split("hosts", "\n")))
     return parts.groupBy("day", "src", "epoch").agg(
         F.min("from_ts").alias("from_ts"),
@@ -31,7 +31,7 @@ def of_days(parts: DataFrame) -> DataFrame:
 
 
 def epochs(days: DataFrame, causes: DataFrame) -> DataFrame:
-    """The table, from what is kept of all days (`of_days`) and the cause of each epoch (src, epoch, cause)."""
+    """Compute the table from what is kept of all days (`of_days`) and the cause of each epoch (src, epoch, cause)."""
     found = days.groupBy("src", "epoch").agg(
         F.min("from_ts").alias("first"),
         F.max("to_ts").alias("last"),
@@ -40,7 +40,7 @@ def epochs(days: DataFrame, causes: DataFrame) -> DataFrame:
         F.size(F.array_distinct(F.flatten(F.collect_list("hosts")))).alias("hosts"),
     )
     before = F.lag("last_key").over(Window.partitionBy("src").orderBy("epoch"))
-    # More than there is room for is as much as there is room for.
+    # a difference that does not fit counts as the largest
     skipped = F.coalesce(F.try_subtract(F.col("first_key") - 1, F.col("before")), F.lit(ENDLESS))
     return (
         found.join(causes, ["src", "epoch"])

@@ -1,9 +1,9 @@
-"""Table `integrity`: which senders sent what was refused, minute by minute.
+"""Table `integrity`: which senders sent datagrams that were refused, minute by minute.
 
 Every datagram that a receiver refused is counted in exactly one row. Refused is whatever was neither accepted nor a
 copy, late, the receiver's own or meant for others. Addresses and names are those that the datagrams claim, and may be
-forged: a stranger can fill no more than `CAP` rows a minute at a receiver with one verdict; the rest of his inventions
-are counted together in a row without an address, with `*` for their src.
+forged: they fill no more than `CAP` rows a minute at a receiver with one verdict. The rest is counted together in a row
+without an address, with `*` for its src.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pyspark.sql import functions as F
 
 from bccnd.pipeline.task_records import MINUTE
 
-#: rows for one minute, receiver and verdict: more than anybody reads, and still few beside what they were made from
+#: rows for one minute, receiver and verdict: more than a reader looks at, and few beside the datagrams
 CAP: Final = 1000
 #: stands for all other names; no sender may have it in its own
 OTHERS: Final = "*"
 
 
 def integrity(refused: DataFrame, cap: int = CAP) -> DataFrame:
-    """The table, from what was refused (`task_records.KINDS`)."""
+    """Compute the table from records `refused` (`task_records.KINDS`)."""
     claimed = ("peer_ip", "claimed_src", "algo")
     cell = ("day", "minute", "host", "verdict")
     sums = (F.sum("n").alias("n"), F.min("first").alias("first"), F.max("last_us").alias("last_us"))

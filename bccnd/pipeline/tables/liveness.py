@@ -4,13 +4,13 @@ whole machine.
 A silence is the time between two messages of a source that follow each other at a receiver (``host``), or at any
 receiver (``host`` null), when it is longer than the source's rhythm on that day explains. Of a source that sends
 heartbeats that is `PATIENCE` times the median distance of its heartbeats, at least 5 s; of another 20 times its mean
-distance, at least a minute. The receiver that heard most of a source gives its rhythm; a source with too few messages
-on a day for one is not watched.
+distance, at least a minute. The receiver with most messages of a source gives its rhythm; a source with too few
+messages on a day for one is not watched.
 
 ``gap`` is a silence that ended, ``open`` one that had not when the data end. One in which the receiver was not
-recording for longer than the rhythm explains is ``host_down``: nothing is known of it. Without a receiver, that kind
+recording for longer than the rhythm explains is ``host_down``: the source may have sent. Without a receiver, that kind
 means that all sources of the sending machine, at least two, fell silent together; times in which no receiver of a
-source was recording count as no silence. Every receiver's times are by its own clock, put right where it is wrong
+source was recording count as no silence. Every receiver's times are by its own clock, corrected where it is wrong
 (clocks.py). A silence belongs to the day on which it began.
 
 What is kept of a day (`kept`) is small: for each source and receiver the first and the last moment, and the silences
@@ -19,18 +19,21 @@ between them. All days together give the table, in whatever order they came.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from itertools import pairwise, zip_longest
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
 
-from bccnd.pipeline import task_records
-from bccnd.pipeline.epoch_alignment import joined
+from bccnd.pipeline import schema, task_records
+from bccnd.pipeline.epoch_alignment import joined, overlap
 from bccnd.pipeline.row_batch import grouped
 from bccnd.pipeline.scan_records import QUIET
 
@@ -43,36 +46,23 @@ ANY_MESSAGES: Final = 10
 #: distances of heartbeats that make a rhythm
 BEAT_DISTANCES: Final = 2
 
-_KEPT: Final = pa.schema(
-    [
-        *((name, pa.string()) for name in ("day", "what", "host", "src")),
-        *((name, pa.int64()) for name in ("from_us", "to_us", "patience")),
-        ("basis", pa.string()),
-    ]
-)
-_SILENCE: Final = pa.schema(
-    [
-        ("host", pa.string()),
-        ("src", pa.string()),
-        ("from_us", pa.int64()),
-        ("to_us", pa.int64()),
-        ("kind", pa.string()),
-        ("basis", pa.string()),
-    ]
-)
+_KEPT: Final = StructType([StructField("day", StringType()), *schema.HEARD])
+_LIVENESS: Final = schema.TABLES["liveness"]
+
+Spans = list[tuple[int, int]]
 
 
 def kept(records: DataFrame, receivers: DataFrame, tasks: int) -> DataFrame:
-    """What is to be kept of days, from the records heard and beats and from receivers (`task_records.KINDS`); sources are gone
-    through in so many tasks."""
+    """Condense days to what is kept of them, in so many tasks, from records `heard` and `beats` and from `receiver`
+    (`task_records.KINDS`)."""
 
     def condense(table: pa.Table) -> pa.Table:
-        return _table(condensed(table), _KEPT)
+        return pa.Table.from_pylist([one._asdict() for one in condensed(table)], schema=to_arrow_schema(_KEPT))
 
     sources = (
         records.where("kind IN ('heard', 'beats')")
         .groupBy(F.pmod(F.xxhash64("src"), F.lit(tasks)))
-        .applyInArrow(condense, from_arrow_schema(_KEPT))
+        .applyInArrow(condense, _KEPT)
     )
     journals = receivers.groupBy("day", "host", "journal_id").agg(
         F.min("from_us").alias("from_us"), F.max("to_us").alias("to_us")
@@ -83,11 +73,11 @@ def kept(records: DataFrame, receivers: DataFrame, tasks: int) -> DataFrame:
 
 
 def liveness(kept: DataFrame, sessions: Iterable[tuple[str, str, int, int]]) -> DataFrame:
-    """The table, from what was kept of all days and the sessions (host, journal, begin, end) of receivers; what was
-    kept is gone through machine by machine."""
-    known: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    """Compute the table, machine by machine, from what was kept of all days and the sessions (host, journal, begin,
+    end) of receivers."""
+    known: dict[tuple[str, str], Spans] = defaultdict(list)
     for host, journal, begin, end in sessions:
-        known.setdefault((host, journal), []).append((begin, end))
+        known[host, journal].append((begin, end))
     journals = (
         kept.where("what = 'journal'")
         .groupBy("host", "src")
@@ -96,30 +86,19 @@ def liveness(kept: DataFrame, sessions: Iterable[tuple[str, str, int, int]]) -> 
     )
     recorded = Recorded(known, {(row.host, row.src): (row.begin, row.end) for row in journals})
 
-    def judge(rows: pa.Table) -> pa.Table:
-        return _table(
-            silences([Kept(*row.values()) for row in rows.select(list(Kept._fields)).to_pylist()], recorded), _SILENCE
-        )
+    def find(rows: pa.Table) -> pa.Table:
+        found = silences([Kept(*row.values()) for row in rows.select(Kept._fields).to_pylist()], recorded)
+        return pa.Table.from_pylist(found, schema=to_arrow_schema(_LIVENESS, timezone="UTC"))
 
-    return (
-        kept.where("what <> 'journal'")
-        .groupBy(F.substring_index("src", "/", 1))
-        .applyInArrow(judge, from_arrow_schema(_SILENCE))
-        .withColumn("from_ts", F.timestamp_micros("from_us"))
-        .withColumn("to_ts", F.timestamp_micros("to_us"))
-        .withColumn("day", F.to_date("from_ts"))
-    )
-
-
-def _table(rows: Iterable[NamedTuple], shape: pa.Schema) -> pa.Table:
-    return pa.Table.from_pylist([one._asdict() for one in rows], schema=shape)
+    machines = kept.where("what <> 'journal'").groupBy(F.substring_index("src", "/", 1))
+    return machines.applyInArrow(find, _LIVENESS).withColumn("day", F.to_date("from_ts"))
 
 
 # -- from here on without Spark
 
 
 class Kept(NamedTuple):
-    """A row of what is kept, of a source."""
+    """A row of what is kept, of a source: the time in which it was received (`heard`), or a `gap` in it."""
 
     day: str
     what: str
@@ -133,7 +112,7 @@ class Kept(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """From when to when a receiver heard a source without a pause, how many messages that are no copies, and rows."""
+    """A time in which a receiver received a source without a pause, with the messages that are no copies, and rows."""
 
     host: str
     first: int
@@ -143,37 +122,27 @@ class Heard(NamedTuple):
 
 
 def condensed(records: pa.Table) -> Iterator[Kept]:
-    """What is kept of sources, from their records of heard and beats."""
-    heard: dict[tuple[str, str], list[Heard]] = {}
-    beats: dict[tuple[str, str], dict[str, list[bytes]]] = {}
+    """Condense records `heard` and `beats` of sources to what is kept: by source and day, when each receiver, and any
+    (None), received it first and last, and the silences between these."""
+    heard: dict[tuple[str, str], list[Heard]] = defaultdict(list)
+    beats: dict[tuple[str, str], dict[str, list[bytes]]] = defaultdict(lambda: defaultdict(list))
     for row in task_records.fields_of(records, "heard").to_pylist():
-        heard.setdefault((row.pop("day"), row.pop("src")), []).append(Heard(**row))
+        heard[row.pop("day"), row.pop("src")].append(Heard(**row))
     for row in task_records.fields_of(records, "beats").to_pylist():
-        beats.setdefault((row["day"], row["src"]), {}).setdefault(row["host"], []).append(row["data"])
-    for (day, src), its in heard.items():
-        yield from _kept(day, src, its, beats.get((day, src), {}))
-
-
-def _kept(day: str, src: str, heard: Sequence[Heard], beats: Mapping[str, Sequence[bytes]]) -> Iterator[Kept]:
-    """What is kept of a source on a day: when each receiver, and any (None), heard it first and last, and the silences
-    between these."""
-    patience, basis = rhythm(heard, beats)
-    for host in (None, *dict.fromkeys(one.host for one in heard)):
-        mine = sorted((one.first, one.last) for one in heard if host is None or one.host == host)
-        end = max(last for _, last in mine)
-        yield Kept(day, "heard", host, src, mine[0][0], end, patience, basis)
-        if patience is None:
-            continue
-        before = mine[0][1]
-        for first, last in mine:
-            if first - before > patience:
-                yield Kept(day, "gap", host, src, before, first, patience, basis)
-            before = max(before, last)
+        beats[row["day"], row["src"]][row["host"]].append(row["data"])
+    for (day, src), times in heard.items():
+        patience, basis = rhythm(times, beats[day, src])
+        for host in (None, *dict.fromkeys(one.host for one in times)):
+            mine = joined([(one.first, one.last) for one in times if host in (None, one.host)])
+            yield Kept(day, "heard", host, src, mine[0][0], mine[-1][1], patience, basis)
+            for (_, before), (first, _) in pairwise(mine):
+                if patience is not None and first - before > patience:
+                    yield Kept(day, "gap", host, src, before, first, patience, basis)
 
 
 def rhythm(heard: Sequence[Heard], beats: Mapping[str, Sequence[bytes]]) -> tuple[int | None, str]:
-    """For how long a source may be silent on a day, in microseconds, and by what that is known. The receiver that heard
-    most of it knows its pace best; its own host hears it as its own broadcasts only."""
+    """Return for how long a source may be silent on a day, in microseconds, and the basis of that. The receiver with
+    most of its messages gives its pace; the source's own host has only its own broadcasts."""
     sums: dict[str, tuple[int, int]] = {}
     for one in heard:
         once, every = sums.get(one.host, (0, 0))
@@ -192,19 +161,8 @@ def rhythm(heard: Sequence[Heard], beats: Mapping[str, Sequence[bytes]]) -> tupl
     return max(ANY_LEAST, int(mean * ANY_TIMES)), "any"
 
 
-class Silent(NamedTuple):
-    """A row of the table; times in microseconds."""
-
-    host: str | None
-    src: str
-    from_us: int
-    to_us: int | None
-    kind: str
-    basis: str
-
-
 class Silence(NamedTuple):
-    """A silence, in microseconds; ``until`` is its end, or that of the data, where it has none."""
+    """A silence, in microseconds; ``until`` is its end, or that of the data if it has not ended."""
 
     src: str
     start: int
@@ -213,117 +171,102 @@ class Silence(NamedTuple):
     basis: str = "heartbeat"
     ended: bool = True
 
+    def row(self, host: str | None, *, down: bool) -> dict[str, Any]:
+        """Return the row of the table; ``down`` if the source's machine or the receiver was off."""
+        until, kind = (self.until, "gap") if self.ended else (None, "open")
+        times = {"from_ts": self.start, "to_ts": until}
+        return {"host": host, "src": self.src, **times, "kind": "host_down" if down else kind, "basis": self.basis}
+
 
 class Recorded:
-    """When receivers were recording. A journal whose sessions are lost counts from its first row to its last.
+    """The times in which receivers were recording. A journal whose sessions are lost counts from its first row to its
+    last.
 
     ``sessions``: (host, journal) -> its sessions; ``rows``: (host, journal) -> its first and its last row."""
 
     def __init__(
-        self,
-        sessions: Mapping[tuple[str, str], Sequence[tuple[int, int]]],
-        rows: Mapping[tuple[str, str], tuple[int, int]],
+        self, sessions: Mapping[tuple[str, str], Spans], rows: Mapping[tuple[str, str], tuple[int, int]]
     ) -> None:
-        spans: dict[str, list[tuple[int, int]]] = {}
+        spans: dict[str, Spans] = defaultdict(list)
         for (host, _), of_journal in sessions.items():
-            spans.setdefault(host, []).extend(of_journal)
+            spans[host] += of_journal
         for journal, whole in rows.items():
             if journal not in sessions:
-                spans.setdefault(journal[0], []).append(whole)
+                spans[journal[0]].append(whole)
         self._spans = {host: joined(of_host) for host, of_host in spans.items()}
         self._ends = {host: of_host[-1][1] for host, of_host in self._spans.items()}
         for (host, _), (_, last) in rows.items():
             self._ends[host] = max(last, self._ends.get(host, last))
-        self._last = max(self._ends.values(), default=0)
 
     def end(self, host: str | None) -> int:
-        """Where the data of a receiver end, or of all."""
-        return self._last if host is None else self._ends.get(host, 0)
+        """Return where the data of a receiver end, or of all."""
+        return max(self._ends.values(), default=0) if host is None else self._ends.get(host, 0)
 
     def within(self, host: str, start: int, until: int) -> int:
-        """For how long a receiver was recording in a time."""
-        spans = self._spans.get(host, [])
-        first = max(0, bisect_right(spans, (start, start)) - 1)
-        total = 0
-        for begin, end in spans[first:]:
-            if begin >= until:
-                break
-            total += max(0, min(end, until) - max(begin, start))
-        return total
+        """Return for how long a receiver was recording in a time."""
+        return overlap(self._spans.get(host, []), start, until)
 
 
-def silences(kept: Sequence[Kept], recorded: Recorded) -> list[Silent]:
-    """The rows of the table for the sources of one machine, from all that was kept of them."""
-    found: list[Silent] = []
+def silences(kept: Sequence[Kept], recorded: Recorded) -> list[dict[str, Any]]:
+    """Return the rows of the table for the sources of one machine, from all that was kept of them."""
+    found: list[dict[str, Any]] = []
     everywhere: list[Silence] = []
-    hearers: dict[str, set[str]] = {}
+    receivers: dict[str, set[str]] = defaultdict(set)
     born: dict[str, tuple[int, int]] = {}
-    by_pair: dict[tuple[str | None, str], list[Kept]] = {}
+    by_pair: dict[tuple[str | None, str], list[Kept]] = defaultdict(list)
     for row in kept:
-        by_pair.setdefault((row.host, row.src), []).append(row)
+        by_pair[row.host, row.src].append(row)
         if row.host is not None:
-            hearers.setdefault(row.src, set()).add(row.host)
+            receivers[row.src].add(row.host)
         elif row.what == "heard" and row.patience is not None:
             first, patience = born.get(row.src, (row.from_us, 0))
             born[row.src] = (min(first, row.from_us), max(patience, row.patience))
-    for (host, src), its in by_pair.items():
-        for one in _of_pair(src, its, recorded.end(host)):
-            watching = [host] if host is not None else hearers.get(src, set())
+    for (host, src), rows in by_pair.items():
+        for one in _of_pair(src, rows, recorded.end(host)):
+            watching = receivers[src] if host is None else {host}
             known = any(recorded.within(each, one.start, one.until) > one.patience for each in watching)
             if host is not None:
-                kind = _kind(one) if known else "host_down"
-                found.append(Silent(host, src, one.start, one.until if one.ended else None, kind, one.basis))
+                found.append(one.row(host, down=not known))
             elif known:
                 everywhere.append(one)
-    for one, together in zip(everywhere, fell_together(born, everywhere), strict=True):
-        kind = "host_down" if together else _kind(one)
-        found.append(Silent(None, one.src, one.start, one.until if one.ended else None, kind, one.basis))
-    return found
-
-
-def _kind(one: Silence) -> str:
-    return "gap" if one.ended else "open"
+    together = fell_together(born, everywhere)
+    return found + [one.row(None, down=down) for one, down in zip(everywhere, together, strict=True)]
 
 
 def _of_pair(src: str, rows: Sequence[Kept], end: int) -> Iterator[Silence]:
-    """The silences of a source at one receiver, or at all: those within days, those between them, and the last."""
+    """Yield the silences of a source at one receiver, or at all: within days, between days, and the last."""
     heard = sorted(row for row in rows if row.what == "heard")
     for row in rows:
         if row.what == "gap" and row.patience is not None:
             yield Silence(src, row.from_us, row.to_us, row.patience, row.basis)
-    for number, row in enumerate(heard):
-        ended = number + 1 < len(heard)
-        until = heard[number + 1].from_us if ended else end
+    for row, following in zip_longest(heard, heard[1:]):
+        until = following.from_us if following else end
         if row.patience is not None and until - row.to_us > row.patience:
-            yield Silence(src, row.to_us, until, row.patience, row.basis, ended)
+            yield Silence(src, row.to_us, until, row.patience, row.basis, following is not None)
 
 
 def fell_together(born: Mapping[str, tuple[int, int]], silences: Sequence[Silence]) -> list[bool]:
-    """For each silence of a source of one machine, whether the machine fell silent: whether every other of its sources
-    that was alive fell silent at the same time, and there was one. ``born`` says of each source when it was first
-    heard, and how long it may be silent; one that may be silent for longer than a silence lasts proves nothing."""
-    of: dict[str, list[Silence]] = {}
+    """Return for each silence of a source of one machine whether the machine fell silent: whether there were other
+    sources alive, and all of them fell silent at the same time. ``born`` has for each source when it was first
+    received, and how long it may be silent; one that may be silent for longer than a silence lasts proves nothing."""
+    by_source: dict[str, list[Silence]] = defaultdict(list)
     for one in sorted(silences, key=lambda each: each.start):
-        of.setdefault(one.src, []).append(one)
-    starts = {src: [one.start for one in its] for src, its in of.items()}
+        by_source[one.src].append(one)
 
-    def companion(one: Silence, src: str) -> bool | None:
-        """Whether another source fell silent with it, or spoke on; None where it was not alive or says nothing."""
+    def fell_too(one: Silence, src: str) -> bool | None:
+        """Return whether another source fell silent with it, or kept sending; None if it was not alive or proves
+        nothing."""
         first, patience = born[src]
         if first > one.start or patience >= one.until - one.start:
             return None
-        its = of.get(src, [])
+        others = by_source[src]
         reach = max(one.patience, patience)
-        for other in its[bisect_left(starts.get(src, []), one.start - reach) :]:
+        for other in others[bisect_left(others, one.start - reach, key=lambda each: each.start) :]:
             if other.start > one.start + reach:
                 break
             if abs(other.start - one.start) <= max(one.patience, other.patience) and other.until > one.start:
                 return True
-        silent = any(other.start <= one.start < other.until for other in its)
-        return None if silent else False
+        return None if any(other.start <= one.start < other.until for other in others) else False
 
-    found = []
-    for one in silences:
-        others = [companion(one, src) for src in born if src != one.src]
-        found.append(True in others and False not in others)
-    return found
+    answers = [{fell_too(one, src) for src in born if src != one.src} for one in silences]
+    return [True in found and False not in found for found in answers]

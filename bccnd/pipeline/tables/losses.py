@@ -1,11 +1,11 @@
-"""Tables `link_loss` and `channel_loss`: how much of what was sent a receiver saw, minute by minute.
+"""Tables `link_loss` and `channel_loss`: how much of what was sent each receiver got, minute by minute.
 
 In every row of `link_loss` ``expected = any_seen + lost_everywhere`` and ``any_seen = seen + lost_here +
-not_listening``. A receiver has a row for each source that it can hear at all. What it did not see while it was not
-recording is no loss, and neither are numbers that no receiver saw then: ``loss_ratio`` is null for a minute in which
-nothing was due to it. ``dup`` counts copies in the minute in which they came, ``late`` what arrived only after what
-followed it. In `channel_loss`, which has no column for what a receiver was not listening for, ``expected`` is without
-it; a number that no receiver saw counts for the channel of the message behind it.
+not_listening``. A receiver has a row for each source that can reach it. What was sent while it was not recording is no
+loss, also if no receiver got it: ``loss_ratio`` is null for a minute in which nothing was due. ``dup`` counts copies in
+the minute in which they came, ``late`` what arrived only after what followed it. `channel_loss` has no column
+``not_listening``, and ``expected`` is without it; a number that no receiver got counts for the channel of the message
+after it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bccnd.pipeline.task_records import MINUTE
 
 
 def link_loss(parts: DataFrame) -> DataFrame:
-    """The table, from records `link` (`task_records.KINDS`)."""
+    """Compute the table from records `link` (`task_records.KINDS`)."""
     due = F.col("expected") - F.col("not_listening")
     lost = F.col("lost_here") + F.col("lost_everywhere")
     return (
@@ -29,7 +29,7 @@ def link_loss(parts: DataFrame) -> DataFrame:
 
 
 def channel_loss(parts: DataFrame) -> DataFrame:
-    """The table, from records `channel` (`task_records.KINDS`)."""
+    """Compute the table from records `channel` (`task_records.KINDS`)."""
     return (
         summed(parts, "day", "host", "chan", "minute")
         .withColumn("seen", F.col("any_seen") - F.col("lost_here") - F.col("not_listening"))
@@ -38,6 +38,6 @@ def channel_loss(parts: DataFrame) -> DataFrame:
 
 
 def summed(parts: DataFrame, *cell: str) -> DataFrame:
-    """One row for each cell, with the sums of all other columns, and its minute as a time: ``win``."""
+    """Return one row for each cell, with the sums of all other columns, and its minute as a time: ``win``."""
     sums = [F.sum(name).alias(name) for name in parts.columns if name not in cell]
     return parts.groupBy(*cell).agg(*sums).withColumn("win", F.timestamp_micros(F.col("minute") * MINUTE))

@@ -1,7 +1,7 @@
 """Table `missed`: which numbers were missed, by all receivers (``host`` null), or by one although it was listening.
 
-A range has no number of another kind in it and none next to it that belongs to it; one that no receiver saw is on the
-day of the message behind it, one that a receiver missed on the days of its messages.
+A range has no number of another kind in it, and cannot be extended. One that no receiver got is on the day of the
+message after it, one that a receiver missed on the days of its messages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 
 def missed(ranges: DataFrame) -> DataFrame:
-    """The table, from records `missed` (`task_records.KINDS`): ranges at the ends of blocks are joined to the next ones."""
+    """Compute the table from records `missed` (`KINDS`): ranges at the ends of blocks are joined to the next ones."""
     cell = ("day", "src", "epoch", "host")
     order = Window.partitionBy(*cell).orderBy("lo_key")
     follows = F.try_subtract(F.col("lo_key"), F.lit(1)) <= F.lag("hi_key").over(order)
