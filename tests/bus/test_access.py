@@ -43,7 +43,7 @@ def rights(rules: list[Rule], peer: Peer) -> Rights:
         (Rule(gid=0), {ROOT}),
     ],
 )
-def test_a_rule_fits_who_is_all_that_it_names(rule: Rule, fits: set[Peer]) -> None:
+def test_rule_applies_if_all_its_conditions_hold(rule: Rule, fits: set[Peer]) -> None:
     assert {peer for peer in (ROOT, OWN, MEMBER, GUEST, UNKNOWN) if rule.fits(peer)} == fits
 
 
@@ -219,7 +219,7 @@ def test_no_pattern_that_is_granted_ever_matches_a_key_that_is_not_permitted() -
         (0o777, {ROOT, OWN, MEMBER, GUEST, UNKNOWN}),
     ],
 )
-def test_an_address_without_a_file_admits_whom_its_mode_would_let_in(mode: int, admitted: set[Peer]) -> None:
+def test_abstract_address_admits_by_its_mode(mode: int, admitted: set[Peer]) -> None:
     admits = by_mode(mode, DAEMON_UID, DAEMON_GID)
     assert {peer for peer in (ROOT, OWN, MEMBER, GUEST, UNKNOWN) if admits(peer)} == admitted
 
@@ -228,7 +228,7 @@ def test_an_address_without_a_file_admits_whom_its_mode_would_let_in(mode: int, 
     ("mode", "gid", "admitted"),
     [(0o600, 0, []), (0o660, ANN.gid, [ANN]), (0o606, ANN.gid, [BOB]), (0o666, 0, [ANN, BOB]), (0o660, 6001, [])],
 )
-def test_the_mode_of_an_abstract_address_holds_for_those_who_connect(
+def test_mode_of_an_abstract_address_applies_to_connections(
     tmp_path: Path, mode: int, gid: int, admitted: list[object]
 ) -> None:
     with Hub(tmp_path, others=[("path", by_mode(mode, 0, gid))]) as hub:
@@ -245,7 +245,7 @@ def test_the_mode_of_an_abstract_address_holds_for_those_who_connect(
         assert len(hub.bus.quota) == 1 + len(admitted)
 
 
-def test_every_entrance_admits_whom_it_is_for_and_speaks_its_own_dialect(tmp_path: Path) -> None:
+def test_every_socket_has_its_own_admission_and_dialect(tmp_path: Path) -> None:
     checkers: list[tuple[str, Admission]] = [("broker", by_user([ANN.uid])), ("sbus-dot", admit_all)]
     with Hub(tmp_path, others=checkers) as hub:
         ann, bob, here = hub.connect(b"a/+", who=ANN, entrance=1), hub.connect(b"a.", who=BOB), hub.connect(b"a/")
@@ -271,9 +271,7 @@ def ruled(town: Hub) -> Hub:
     return town
 
 
-def test_who_is_refused_is_named_in_the_log_once_and_takes_no_numbers(
-    ruled: Hub, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_refused_connection_is_logged_once_and_takes_no_number(ruled: Hub, caplog: pytest.LogCaptureFixture) -> None:
     for peer in (ruled.connect(who=ANN), ruled.connect(who=ANN)):
         peer.publish(b"a/1", b"x")
         peer.send(*[b"SUB b", b"MSG b\0x", b"SUB !/tap/"] * 10)
@@ -287,7 +285,7 @@ def test_who_is_refused_is_named_in_the_log_once_and_takes_no_numbers(
     assert len(ruled.sent) == 4
 
 
-def test_who_has_the_right_gets_the_tap_until_it_is_withdrawn(town: Hub) -> None:
+def test_tap_is_sent_until_the_right_is_withdrawn(town: Hub) -> None:
     ann, bob, root = town.connect(b"", b"!/", who=ANN), town.connect(b"a", who=BOB), town.connect(b"!/tap/")
     bob.send(b"SUB !/tap/accepted", b"SUB !/tap/")
     assert [reason for reason, _ in refusals(bob.all())] == [b"not_permitted"] * 2

@@ -58,7 +58,7 @@ def fill(hub: Hub, peer: Peer) -> None:
         hub.bus.fanout.send((client.fd,), b"MSG a\0x")
 
 
-def test_who_had_kept_up_is_waited_for_while_he_reads(hub: Hub) -> None:
+def test_backlog_waits_for_a_reader_that_kept_up(hub: Hub) -> None:
     peer = hub.connect()
     source = Source(3)
     catch = Backlog(hub.loop, hub.bus.queues, 60.0, lambda _intake: None)
@@ -69,7 +69,7 @@ def test_who_had_kept_up_is_waited_for_while_he_reads(hub: Hub) -> None:
     assert source.taken[0] - peer.client.progress >= HARD_PRESSED
 
 
-def test_who_had_not_kept_up_before_holds_nobody_up(hub: Hub) -> None:
+def test_slow_reader_does_not_delay_the_backlog(hub: Hub) -> None:
     peer = hub.connect()
     fill(hub, peer)
     source = Source(3)

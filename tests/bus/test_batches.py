@@ -85,7 +85,7 @@ class Wire:
         self.hub.bus.deliver(found)
 
 
-def test_what_comes_in_one_round_comes_in_one_packet_and_only_while_it_is_wanted(hub: Hub) -> None:
+def test_messages_of_a_round_share_a_packet_in_batch_mode(hub: Hub) -> None:
     one = hub.connect(b"a")
     for wanted in (False, True, True, False, False, True):
         batch(hub, one, wanted=wanted)
@@ -97,7 +97,7 @@ def test_what_comes_in_one_round_comes_in_one_packet_and_only_while_it_is_wanted
         assert unbatched(one.all()) == numbered(0, 3)
 
 
-def test_on_and_off_stand_between_the_messages_before_and_behind_them(hub: Hub) -> None:
+def test_batch_mode_switches_in_message_order(hub: Hub) -> None:
     one = batched(hub, b"a")
     one.send(*numbered(0, 3), frames.request(frames.BATCH_OFF), *numbered(3, 2))
     assert one.all() == [frames.batch(numbered(0, 3)), *numbered(3, 2)]
@@ -133,7 +133,7 @@ def test_what_is_more_than_a_packet_holds_is_split_and_no_packet_is_made_smaller
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1, 1000, 100_000])
-def test_a_message_that_is_too_large_for_any_batch_comes_as_it_is_in_its_place(hub: Hub, more: int) -> None:
+def test_oversized_message_is_sent_alone_in_order(hub: Hub, more: int) -> None:
     one = batched(hub, b"a")
     large = numbered(2, 1, b"y" * (MAX_PORTION - LENGTH - len(numbered(2, 1)[0]) + more))
     sent = [*numbered(0, 2), *large, *numbered(3, 2)]
@@ -184,7 +184,7 @@ def test_control_messages_wait_in_their_place_between_batches(narrow: Hub) -> No
 
 
 @pytest.mark.parametrize(("soft", "hard"), [("error", "discard"), ("queue", "error")])
-def test_who_has_asked_to_be_ended_is_ended_and_the_others_get_all_of_it(narrow: Hub, soft: str, hard: str) -> None:
+def test_client_in_error_mode_is_ended_and_others_get_all(narrow: Hub, soft: str, hard: str) -> None:
     three = [batched(narrow, b"a") for _ in range(3)]
     one = three[1]
     mode(one, soft=soft, hard=hard)
@@ -211,7 +211,7 @@ def test_who_has_asked_to_be_ended_is_ended_and_the_others_get_all_of_it(narrow:
 @pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
 @pytest.mark.parametrize(("soft", "hard", "waiting"), [("block", "discard", 1), ("queue", "block", 20)])
 @pytest.mark.parametrize("blocked", [False, True])
-def test_who_waits_loses_nothing(
+def test_blocked_client_loses_nothing(
     narrow: Hub, together: bool, soft: str, hard: str, waiting: int, blocked: bool
 ) -> None:
     one, publisher = narrow.connect(b"a"), narrow.connect()
@@ -287,7 +287,7 @@ def test_what_is_for_a_client_that_has_left_is_counted_message_by_message(hub: H
     assert (hub.bus.counters.deliveries, dropped(hub)) == (7, {"client_gone": 7})
 
 
-def test_who_is_ended_with_a_batch_open_gets_what_it_was_due_before(hub: Hub) -> None:
+def test_ended_client_gets_its_open_batch(hub: Hub) -> None:
     one, other = batched(hub, b"a"), batched(hub, b"a")
     hub.bus.deliver(to([one, other], numbered(0, 3)))
     hub.bus.end(one.client, "slow", "it is to be")
@@ -301,7 +301,7 @@ def test_who_is_ended_with_a_batch_open_gets_what_it_was_due_before(hub: Hub) ->
 
 @pytest.mark.parametrize("together", [False, True], ids=["plain", "batched"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_whoever_gets_the_descriptor_of_one_who_left_gets_nothing_of_his(hub: Hub, together: bool, when: str) -> None:
+def test_reused_descriptor_gets_nothing_of_the_former_client(hub: Hub, together: bool, when: str) -> None:
     one, witness = batched(hub, b"a"), hub.connect(b"a")
     batch(hub, witness, wanted=together)
     fd = one.client.fd
@@ -353,7 +353,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whoever_is_in_batch_mode_and_when_everybody_gets_what_is_due_in_its_place(tmp_path: Path, seed: int) -> None:
+def test_every_client_gets_its_messages_in_order_in_any_batch_mode(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     limits = BusLimits(queue_messages=30, queue_bytes=400_000, user=UserLimits(queue_bytes=900_000))
     with Hub(tmp_path, limits=limits) as hub:

@@ -81,7 +81,7 @@ WRONG = [
 ]
 
 
-def test_what_is_not_known_is_told_and_changes_nothing(hub: Hub) -> None:
+def test_unknown_request_is_refused_and_changes_nothing(hub: Hub) -> None:
     one = hub.connect(b"a")
     client = one.client
     for key in WRONG:
@@ -110,7 +110,7 @@ def test_the_last_word_counts(hub: Hub) -> None:
 BAD_TAGS = [b"x" * (MAX_TAG + 1), b"a/b", b"/", b"a b", b"a:b", b"a|b", b"*", b"?", b"!", b"\0", b"a\0", b"\xff", b"\n"]
 
 
-def test_a_bad_tag_is_told_and_the_one_before_stays(hub: Hub) -> None:
+def test_bad_tag_is_refused_and_the_former_stays(hub: Hub) -> None:
     one = hub.connect()
     one.send(frames.request(frames.TAG, b"good"))
     for tag in BAD_TAGS:
@@ -119,7 +119,7 @@ def test_a_bad_tag_is_told_and_the_one_before_stays(hub: Hub) -> None:
         assert one.client.identity == me(hub) + b"/good"
 
 
-def test_who_may_tap_may_trace_and_others_are_told(town: Hub) -> None:
+def test_trace_needs_the_right_to_tap(town: Hub) -> None:
     town.bus.control._handlers[frames.TRACE] = town.bus.control._on_trace
     town.bus.control._trace = traced
     root, ann = town.connect(), town.connect(who=ANN)
@@ -129,7 +129,7 @@ def test_who_may_tap_may_trace_and_others_are_told(town: Hub) -> None:
     assert refusals(ann.all()) == [(b"not_permitted", frames.TRACE)]
 
 
-def test_the_listing_of_clients_says_who_waits_and_what_waits_for_whom(town: Hub) -> None:
+def test_client_listing_shows_waiting_publishers_and_queues(town: Hub) -> None:
     ann, bob = town.connect(b"a", who=ANN), town.connect(who=ANN)
     asker = town.connect(who=BOB)
     ann.send(b"CMSG blocking/soft/block")

@@ -309,7 +309,7 @@ def open_hub(folder: Path, limits: BusLimits, others: list[str]) -> Hub:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_client_gets_exactly_what_is_due_and_nothing_is_left_at_the_end(tmp_path: Path, seed: int) -> None:
+def test_every_client_gets_exactly_its_messages_and_nothing_is_left(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     model = Model()
     delivered = earlier = 0

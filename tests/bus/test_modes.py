@@ -182,7 +182,7 @@ def test_what_a_publisher_sends_behind_a_message_that_waits_is_done_behind_it(sm
     assert publisher.client.subscriptions == 1
 
 
-def test_a_publisher_that_waits_still_gets_what_is_for_it(small: Hub) -> None:
+def test_blocked_publisher_still_receives(small: Hub) -> None:
     one, publisher = slow(small, b"a"), slow(small, b"b")
     mode(one, soft="block")
     clog(small, one)
@@ -238,7 +238,7 @@ def test_a_publisher_waits_for_one_blocker_after_the_other(small: Hub) -> None:
     assert small.bus.counters.held["slow_reader"] in (1, 2)
 
 
-def test_who_ends_while_it_waits_loses_nothing_and_costs_no_turns(small: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocked_publisher_that_closes_loses_nothing(small: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     one, publisher, count = blocked(small)
     publisher.send(*numbered(count, 50))
     small.settle()
@@ -255,7 +255,7 @@ def test_who_ends_while_it_waits_loses_nothing_and_costs_no_turns(small: Hub, mo
     turn_until(small.loop, lambda: len(small.bus.clients) == 1, "the end of the publisher")
 
 
-def test_a_publisher_that_shuts_its_side_while_it_waits_loses_nothing_and_gets_on(small: Hub) -> None:
+def test_blocked_publisher_that_half_closes_loses_nothing(small: Hub) -> None:
     one, publisher, count = blocked(small)
     publisher.send(b"SUB b")
     publisher.send(*numbered(count, 10))
@@ -309,7 +309,7 @@ def test_a_mode_that_still_blocks_lets_no_publisher_go_on(small: Hub) -> None:
     assert one.client.queue.messages == 20
 
 
-def test_who_reads_nothing_blocks_only_when_it_has_read_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_reader_blocks_only_after_it_has_read_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Hub(tmp_path, limits=BusLimits(queue_messages=20, patience=0.05)) as hub:
         one, publisher, count = blocked(hub)
         publisher.send(*numbered(count, 100))

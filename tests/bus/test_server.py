@@ -78,7 +78,7 @@ def test_what_a_client_held_goes_in_portions_when_it_leaves(hub: Hub) -> None:
     assert late.client.fd == fd
 
 
-def test_a_message_that_too_many_patterns_match_is_counted_and_costs_nobody_else(hub: Hub) -> None:
+def test_message_beyond_the_match_limit_is_counted_for_its_owner_only(hub: Hub) -> None:
     one, publisher, other = hub.connect(), hub.connect(b"!/x/"), hub.connect(b"a/>")
     one.send(frames.request(frames.DIALECT, b"broker"), b"SUB " + b"/".join([b"*/a"] * 32))
     assert one.all() == []
@@ -90,7 +90,7 @@ def test_a_message_that_too_many_patterns_match_is_counted_and_costs_nobody_else
     assert hub.bus.counters.dropped["match_limit"] == 2
 
 
-def test_the_segment_and_who_wants_meta_get_the_sender_and_rising_numbers(hub: Hub) -> None:
+def test_segment_and_meta_clients_get_sender_and_rising_seqs(hub: Hub) -> None:
     one, publisher = hub.connect(b"a"), hub.connect()
     one.send(b"CMSG !/bccn/meta/on")
     one.all()
@@ -130,9 +130,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("packet", "reason", "key"), REFUSED)
-def test_what_is_refused_is_told_with_reason_and_key_and_the_client_goes_on(
-    hub: Hub, packet: bytes, reason: bytes, key: bytes
-) -> None:
+def test_refusals_have_reason_and_key_and_the_client_stays(hub: Hub, packet: bytes, reason: bytes, key: bytes) -> None:
     one, other = hub.connect(b"a"), hub.connect(b"", b"!")
     one.send(packet)
     assert one.all() == [b"CMSG !/bccn/error\0%b %b" % (reason, key)]
@@ -144,7 +142,7 @@ def test_what_is_refused_is_told_with_reason_and_key_and_the_client_goes_on(
     assert one.all() == [b"MSG a\0still here"]
 
 
-def test_the_largest_packet_reaches_a_client_whose_socket_would_not_take_it_by_itself(hub: Hub) -> None:
+def test_largest_packet_reaches_a_client_with_a_small_buffer(hub: Hub) -> None:
     one, publisher = hub.connect(b"a"), hub.connect()
     one.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10_000)
     payloads = [b"1", b"x" * (MAX_PACKET - 6), b"2", b"y" * (MAX_PACKET - 6), b"3"]
@@ -166,7 +164,7 @@ def listing(peer: Peer, topic: bytes) -> Iterator[list[dict[str, Any]]]:
         topic = b"more"
 
 
-def test_a_listing_comes_in_pages_and_is_complete(tmp_path: Path) -> None:
+def test_listing_is_paged_and_complete(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = []
     with Hub(tmp_path, listings={b"rows": lambda: iter(rows), b"daemon": lambda: [{"version": "1"}]}) as hub:
         one, other = hub.connect(), hub.connect()
@@ -204,9 +202,7 @@ def test_an_empty_packet_is_not_the_end_and_hides_nothing_before_the_end(hub: Hu
     assert messages(one.all(), b"a") == [b"1", b"2", b"3", b"4"]
 
 
-def test_a_client_that_has_shut_its_side_still_receives_and_costs_no_turns(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_closed_client_receives_and_costs_no_rounds(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     one, publisher = hub.connect(b"a"), hub.connect()
     read = Mock(wraps=hub.bus._read)
     monkeypatch.setattr(hub.bus, "_read", read)
@@ -233,7 +229,7 @@ def test_a_client_that_has_shut_its_side_and_waits_for_nothing_is_ended(hub: Hub
     assert one.ended()
 
 
-def test_a_client_that_has_shut_its_side_gets_what_is_queued_for_it(small: Hub) -> None:
+def test_half_closed_client_gets_its_queue(small: Hub) -> None:
     one, publisher = slow(small, b"a"), small.connect()
     publisher.publish(b"a", *[b"%d" % number + b"x" * 1000 for number in range(15)])
     publisher.all()
@@ -293,7 +289,7 @@ def test_slow_clients_are_named_in_the_log_once(small: Hub, caplog: pytest.LogCa
     assert "'a/', 'b'" in line
 
 
-def test_too_many_clients_are_refused_and_told_so_and_those_who_are_here_are_served(tmp_path: Path) -> None:
+def test_excess_clients_are_refused_and_others_served(tmp_path: Path) -> None:
     with Hub(tmp_path, limits=BusLimits(max_clients=2)) as hub:
         one, two = hub.connect(b"a"), hub.connect(b"a")
         third = hub.knock()
@@ -359,7 +355,7 @@ def test_the_daemon_publishes_under_an_identity_of_its_own_like_any_client(hub: 
     ],
 )
 @pytest.mark.parametrize("by_daemon", [False, True])
-def test_what_cannot_be_broadcast_is_delivered_here_and_its_publisher_gets_the_reason(
+def test_unsendable_message_is_delivered_locally_and_refused(
     hub: Hub, key: bytes, payload: bytes, reason: str, by_daemon: bool
 ) -> None:
     hub.egress.open(DAEMON)
@@ -382,9 +378,7 @@ LIVENESS = frames.LIVENESS + b"relay02/cardsys.lan/7"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_is_announced_reaches_those_who_asked_for_it_by_name_in_every_dialect(
-    tmp_path: Path, dialect: str
-) -> None:
+def test_announcement_reaches_its_subscribers_in_every_dialect(tmp_path: Path, dialect: str) -> None:
     with Hub(tmp_path, dialect=dialect) as hub:
         asked = [
             hub.connect(pattern)
@@ -407,7 +401,7 @@ def test_what_is_announced_reaches_those_who_asked_for_it_by_name_in_every_diale
         assert hub.sent == []
 
 
-def test_who_is_here_is_served_after_the_bus_has_stopped_accepting(hub: Hub) -> None:
+def test_connected_clients_are_served_after_accepting_has_stopped(hub: Hub) -> None:
     one = hub.connect(b"a")
     hub.bus.stop_accepting()
     with pytest.raises(ConnectionRefusedError):

@@ -82,7 +82,7 @@ def test_the_latest_restarts_are_remembered() -> None:
     st.lists(st.tuples(st.booleans(), st.integers(0, 40), st.integers(0, 60)), max_size=60),
     st.lists(st.integers(1, 60), min_size=1, max_size=60),
 )
-def test_nothing_that_comes_late_is_accepted_twice(late: list[tuple[bool, int, int]], steps: list[int]) -> None:
+def test_late_datagrams_are_not_accepted_twice(late: list[tuple[bool, int, int]], steps: list[int]) -> None:
     # A source whose numbers rise, heard on the segment at once; copies come by links up to 20 s later, in any order.
     sources = TrackerTable(RULES)
     events: list[tuple[float, bool, int]] = []
@@ -183,7 +183,7 @@ def test_what_has_waited_in_the_socket_for_too_long_goes_over_no_link() -> None:
     assert host.passed([datagram(seq=23)]) == [(0, datagram(seq=23))]
 
 
-def test_what_comes_late_stays_on_this_host() -> None:
+def test_late_datagrams_stay_on_this_host() -> None:
     host = Host()
     assert host.bring(datagram(), late=True) == ("accepted", True)
     assert host.carried(host.delivered) == []
@@ -191,7 +191,7 @@ def test_what_comes_late_stays_on_this_host() -> None:
     assert host.world.verdict(datagram()) == "duplicate"
 
 
-def test_what_was_broadcast_for_a_link_comes_back_as_ours() -> None:
+def test_broadcast_for_a_link_is_looped_when_it_returns() -> None:
     host = Host()
     raw = datagram(seq=20)
     host.bring(raw, copies=2)
@@ -204,7 +204,7 @@ def test_what_was_broadcast_for_a_link_comes_back_as_ours() -> None:
     assert host.world.verdict(datagram(src=b"s/1")) == "looped"
 
 
-def test_a_message_without_a_sender_that_comes_back_is_a_duplicate() -> None:
+def test_returning_anonymous_message_is_a_duplicate() -> None:
     host = Host()
     raw = datagram(src=b"?", seq=1)
     assert host.passed([raw]) == [(0, raw)]
@@ -217,7 +217,7 @@ def test_a_message_without_a_sender_that_comes_back_is_a_duplicate() -> None:
     assert host.world.verdict(raw, peer="10.0.0.8:1") == "accepted"
 
 
-def test_a_subscription_to_all_of_the_bus_gets_nothing_that_is_for_links() -> None:
+def test_subscription_to_the_whole_bus_excludes_link_messages() -> None:
     host = Host()
     for pattern in (b"!/", b"!/*", b"!/>", b"!/link/*", b"!/link", b"!/link/here/", b""):
         host.world.routes.subscribe(2, pattern)

@@ -93,7 +93,7 @@ FILES: dict[str, bytes] = {
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("piece", [0, 1, 7, 64])
-def test_every_format_is_read_in_whatever_pieces_it_comes(name: str, piece: int) -> None:
+def test_every_format_is_read_in_pieces_of_any_size(name: str, piece: int) -> None:
     found, tally = datagrams(FILES[name], piece)
     exact = wanted()
     if name == "interfaces of two kinds":  # a unit of 2**-20 seconds is not a millisecond's part
@@ -284,7 +284,7 @@ LEFT_OUT: dict[str, tuple[int, bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)
-def test_what_is_no_whole_datagram_for_us_is_counted_by_its_reason(name: str) -> None:
+def test_other_packets_are_counted_by_reason(name: str) -> None:
     link, data, why = LEFT_OUT[name]
     tally = CaptureCounts()
     assert unwrap(Packet(T, link, data, len(data)), PORT, tally) is None

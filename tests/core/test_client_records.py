@@ -97,7 +97,7 @@ def test_how_a_record_is_written_stays_as_it_is() -> None:
     assert kinds == list(range(1, 12))
 
 
-def test_torn_anywhere_it_says_all_that_was_written_whole() -> None:
+def test_truncated_log_yields_all_complete_records() -> None:
     short = [(written, one) for written, one in EACH if len(written) < 1000]
     data = HEAD + b"".join(written for written, _ in short)
     ends = [len(HEAD)]
@@ -119,7 +119,7 @@ def test_a_second_head_ends_the_log_before_it() -> None:
         assert (found.records, found.size, found.unknown) == ([EACH[0][1]], len(whole), [])
 
 
-def test_what_is_not_known_is_left_out_and_named() -> None:
+def test_unknown_kinds_are_skipped_and_reported() -> None:
     data = (
         HEAD
         + client_records.pack_record(12, b"from the future")

@@ -53,7 +53,7 @@ def test_a_histogram_counts_every_value_once_and_sums_them(values: list[float]) 
 
 
 @pytest.mark.parametrize("value", [1.5, inf, "7", None, MAX_COUNT + 1, -MAX_COUNT - 1])
-def test_a_count_that_is_told_is_an_integer_of_64_bits(value: object) -> None:
+def test_read_count_accepts_64_bit_integers_only(value: object) -> None:
     assert [read_count(one) for one in (0, 7, MAX_COUNT, -3)] == [0, 7, MAX_COUNT, 0]
     with pytest.raises(ValueError, match="64 bits"):
         read_count(value)

@@ -42,7 +42,7 @@ HISTORIES: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_a_history_gets_its_verdicts_and_counts(name: str) -> None:
+def test_histories_get_their_verdicts_and_counts(name: str) -> None:
     scenario.play(TrackerTable(RULES), HISTORIES[name])
 
 
@@ -234,7 +234,7 @@ def test_the_cap_evicts_the_oldest_and_a_sweep_forgets_the_silent(history: list[
 
 @given(st.one_of(SLOW_TOUCHES, FAST_TOUCHES), st.integers(0, 24), st.integers(0, 20))
 @examples(300)
-def test_alive_counts_the_sources_heard_lately(history: list[Touch], half_seconds: int, later: int) -> None:
+def test_alive_counts_recently_active_sources(history: list[Touch], half_seconds: int, later: int) -> None:
     sources = TrackerTable(DedupRules(sanity=16, horizon=0.5))
     heard: dict[bytes, float] = {}
     span = half_seconds / 2
@@ -278,7 +278,7 @@ def test_open_gaps_are_capped_and_the_oldest_is_lost_early(monkeypatch: pytest.M
     scenario.play(TrackerTable(DedupRules()), "1 3 6 10 missing=5 lost=1 2:stale")
 
 
-def test_the_sources_that_lost_most_are_known_however_many_lose_something() -> None:
+def test_sources_with_most_losses_are_listed() -> None:
     sources = TrackerTable(DedupRules(horizon=2.0))
     crowd = [b"crowd/%d" % number for number in range(3 * MAX_LOST_BY_SOURCE)]
     for seq in (1, 30):
@@ -293,7 +293,7 @@ def test_the_sources_that_lost_most_are_known_however_many_lose_something() -> N
     assert MAX_LOST_BY_SOURCE <= len(sources.lost_by_source) <= 2 * MAX_LOST_BY_SOURCE
 
 
-def test_a_forgotten_source_might_never_have_been_heard() -> None:
+def test_forgotten_source_is_new() -> None:
     sources = TrackerTable(DedupRules())
     for src in (b"a", SRC, b"b"):
         receive(sources, src, 1, 0.0)
@@ -376,7 +376,7 @@ def own(sources: TrackerTable, first: int, beyond: int, src: bytes = SRC) -> Loc
 @example(100, 5, [99, 100, 101, 104, 105, 0, 1, bccn1.MAX_SEQ])
 @example(0, 0, [0, 1, bccn1.MAX_SEQ])
 @examples(100)
-def test_every_seq_that_we_have_not_given_is_a_conflict(first: int, count: int, seqs: list[int]) -> None:
+def test_unused_seq_of_a_local_identity_is_a_conflict(first: int, count: int, seqs: list[int]) -> None:
     sources = TrackerTable(DedupRules())
     own(sources, first, first + count)
     foreign = [seq not in range(first, first + count) for seq in seqs]
@@ -388,7 +388,7 @@ def test_every_seq_that_we_have_not_given_is_a_conflict(first: int, count: int, 
     assert reported == [foreign[n] and not any(foreign[:n]) for n in range(len(seqs))]
 
 
-def test_the_seqs_given_and_the_report_are_kept_until_the_identity_is_ours_no_more() -> None:
+def test_used_seqs_and_the_report_stay_while_the_identity_is_local() -> None:
     sources = TrackerTable(DedupRules())
     own(sources, 100, 105)
     assert sources.check_conflict(SRC, 99)

@@ -70,7 +70,7 @@ def test_what_is_sent_reads_back_and_passes_the_same_check(
     assert bccn1.read(datagram).check == checker.sign(body)
 
 
-def test_seqs_start_at_the_clock_and_go_on_by_one_whatever_it_says() -> None:
+def test_seqs_start_at_the_clock_and_rise_by_one() -> None:
     out = egress()
     clocks = (CLOCK, CLOCK + 5_000_000, CLOCK - 5_000_000, 0)
     assert [seq_of(out, clock=clock) - CLOCK for clock in clocks] == [0, 1, 2, 3]
@@ -186,7 +186,7 @@ def ours() -> Ours:
     return Ours(sources, out)
 
 
-def test_an_identity_is_ours_until_its_last_client_has_left_for_long_enough(ours: Ours) -> None:
+def test_identity_stays_local_for_a_time_after_its_last_client(ours: Ours) -> None:
     assert ours.heard(OTHER) == ACCEPTED
     ours.out.open(ME)
     ours.out.close(ME, 100.0)
@@ -199,7 +199,7 @@ def test_an_identity_is_ours_until_its_last_client_has_left_for_long_enough(ours
     assert ours.heard() == ACCEPTED
 
 
-def test_the_seqs_that_were_given_are_ours_and_a_refused_message_has_none(ours: Ours) -> None:
+def test_used_seqs_are_local_and_a_refused_message_uses_none(ours: Ours) -> None:
     assert reason_of(ours.out.emit, ME, b"a b", b"", CLOCK) == "bad_channel"
     assert reason_of(ours.out.emit, ME, b"c", b"x" * 1400, CLOCK) == "too_long"
     assert ours.given == (0, 0)
@@ -212,7 +212,7 @@ def test_the_seqs_that_were_given_are_ours_and_a_refused_message_has_none(ours: 
 
 
 @pytest.mark.parametrize("clock", [CLOCK + 5_000_000, CLOCK - 1, CLOCK - 5_000_000])
-def test_the_seqs_given_before_an_identity_came_back_are_still_ours(ours: Ours, clock: int) -> None:
+def test_seqs_used_before_an_identity_returned_are_local(ours: Ours, clock: int) -> None:
     # The last broadcasts may come in when the next connection has sent its first; the clock may have been set back.
     before = [seq_of(ours.out) for _ in range(5)]
     ours.out.close(ME, 0.0)

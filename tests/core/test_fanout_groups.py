@@ -84,7 +84,7 @@ def test_receivers_that_always_get_the_same_share_one_run() -> None:
     assert (set(receivers), messages) == (set(everybody), [b"x", b"y"])
 
 
-def test_they_part_as_soon_as_one_gets_what_another_does_not_and_not_before() -> None:
+def test_groups_split_when_receivers_differ() -> None:
     both = FanoutGroups()
     both.put((1, 2, 3), b"a")
     both.put((4, 5), b"b")
@@ -134,7 +134,7 @@ def is_held(made: list[Receivers]) -> list[bool]:
     return [sys.getrefcount(one) > 3 for one in made]
 
 
-def test_what_is_remembered_is_bounded_where_nobody_comes_twice() -> None:
+def test_memory_is_bounded_without_repeated_groups() -> None:
     both = FanoutGroups()
     width = 255
     most = CACHE // (width + 1)

@@ -31,7 +31,7 @@ KEYS = st.binary(max_size=20).map(lambda key: key.replace(b"\0", b"0"))
 @given(PACKETS)
 @example(b"MSG a")
 @examples(700)
-def test_any_packet_is_a_frame_exactly_when_the_grammar_says_so(packet: bytes) -> None:
+def test_packets_follow_the_grammar_exactly(packet: bytes) -> None:
     fitting = [(verb, legal) for verb, form in GRAMMAR.items() if (legal := form.fullmatch(packet))]
     if fitting:
         [(verb, legal)] = fitting
@@ -210,7 +210,7 @@ def test_a_count_is_a_number_however_it_is_written() -> None:
 
 @given(material.mutated(BATCHES))
 @examples(1000)
-def test_a_spoilt_batch_gives_messages_or_says_what_is_wrong(packet: bytes) -> None:
+def test_damaged_batch_yields_messages_or_an_error(packet: bytes) -> None:
     reason = reason_of(frames.read_batch, packet)
     assert reason in {"", "no_batch", "bad_count", "cut_short", "no_message", "trailing"}
     if not reason:

@@ -150,7 +150,7 @@ HEARD_BEFORE = (*(datagram(), datagram(b"b"), b"BCCN1[7]a/p/1:|", b"BCCN1[15]a/p
 )
 @example([Batch(0, [(raw, PEER) for raw in HEARD_BEFORE])], None, DedupRules(), 4, False)
 @examples(400)
-def test_ingress_does_what_the_rules_say(
+def test_ingress_follows_the_rules(
     fed: list[Batch], key: bytes | None, rules: DedupRules, cache: int, tapped: bool
 ) -> None:
     world = World(OPEN if key is None else SIGNED, rules, cache=cache)
@@ -176,7 +176,7 @@ def test_ingress_does_what_the_rules_say(
     assert world.bugs == []
 
 
-def test_a_source_and_a_channel_heard_before_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracked_source_and_channel_are_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(SIGNED)
     world.feed(datagram(seq=5008, key=KEY))
 
@@ -269,7 +269,7 @@ def broken() -> tuple[Ingress, list[bytes]]:
     "bad",
     [datagram(chan=b"broken"), datagram(seq=666), datagram(src=b"new", seq=666), datagram(seq=666, chan=b"fresh")],
 )
-def test_a_bug_costs_the_one_datagram_that_meets_it(bad: bytes) -> None:
+def test_bug_drops_one_datagram_only(bad: bytes) -> None:
     way_in, bugs = broken()
     counters = SegmentCounters("one")
     raws = [datagram(seq=1, payload=b"before"), bad, datagram(seq=2, payload=b"behind")]

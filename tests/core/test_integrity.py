@@ -154,7 +154,7 @@ GOOD_DATAGRAMS = st.builds(
 @example(Setting((SIG, KEY), True), signed(OTHER_KEY))
 @example(Setting((SIG, KEY), True), by_sig(PRIVATE, OF_C))
 @examples(1500)
-def test_a_door_does_what_the_rules_say_for_any_bytes(setting: Setting, raw: bytes) -> None:
+def test_checker_follows_the_rules_for_any_bytes(setting: Setting, raw: bytes) -> None:
     expected, checker = naive_admit(setting, raw), setting.checker()
     assert reason_of(checker.verified_body, raw) == (expected if isinstance(expected, str) else "")
     if isinstance(expected, bytes):
@@ -205,7 +205,7 @@ def test_signatures_are_always_verified_and_never_compared() -> None:
         ("sig", [PRIVATE], b"sig=" + sig_sum(PRIVATE, BODY)),
     ],
 )
-def test_a_door_is_as_strict_as_it_is_told(algorithm: str, keys: list[bytes], check: bytes) -> None:
+def test_checker_is_as_strict_as_configured(algorithm: str, keys: list[bytes], check: bytes) -> None:
     signers = {b"": [PUBLIC]} if algorithm == "sig" else None
     # Where there is no algorithm there is nothing to require.
     missing = "" if algorithm == "none" else "integrity_missing"

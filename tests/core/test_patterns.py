@@ -66,7 +66,7 @@ def tree_of(dialect: str, *patterns: bytes) -> PatternTree[int]:
 
 
 @pytest.mark.parametrize(("dialects", "pattern", "matching", "others"), TABLE)
-def test_a_pattern_matches_as_the_table_says(
+def test_patterns_match_as_in_the_table(
     dialects: tuple[str, ...], pattern: bytes, matching: list[bytes], others: list[bytes]
 ) -> None:
     for dialect in dialects:
@@ -238,7 +238,7 @@ COVERS: list[tuple[tuple[str, str], bytes, list[bytes], list[bytes]]] = [
 
 
 @pytest.mark.parametrize(("dialects", "wide", "inside", "outside"), COVERS)
-def test_a_pattern_covers_as_the_table_says(
+def test_patterns_cover_as_in_the_table(
     dialects: tuple[str, str], wide: bytes, inside: list[bytes], outside: list[bytes]
 ) -> None:
     above, below = dialects

@@ -40,7 +40,7 @@ ACTS = st.lists(st.builds(Act, WHATS, UIDS, st.sampled_from([0, 0, 1, 4, 40]), s
 
 @given(ACTS, st.sampled_from([0.0, 0.25, 4.0]))
 @examples(300)
-def test_each_user_has_as_many_clients_as_he_may(history: list[Act], rate: float) -> None:
+def test_clients_per_user_are_limited(history: list[Act], rate: float) -> None:
     limit, now = 2, 0.0
     quota = Quota(UserLimits(clients=limit, rate=rate))
     held: Counter[int] = Counter()
@@ -91,7 +91,7 @@ def test_the_default_limits_are_those_of_the_contract() -> None:
     st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 1, 2, 8, 40]), st.sampled_from(["publish"] * 4 + ["again"]))),
 )
 @examples(400)
-def test_no_more_gets_through_than_a_burst_and_the_rate(rate: float, history: list[tuple[int, str]]) -> None:
+def test_messages_are_limited_to_a_burst_and_the_rate(rate: float, history: list[tuple[int, str]]) -> None:
     quota = Quota(UserLimits(rate=rate))
     account, now = opened(quota), 0.0
     when: list[float] = []
@@ -111,7 +111,7 @@ def test_no_more_gets_through_than_a_burst_and_the_rate(rate: float, history: li
 
 @given(st.sampled_from([0.25, 1.0, 3.0, 7.0, 1000.0, 1e9]), st.lists(st.floats(0, 3), min_size=1, max_size=30))
 @examples(300)
-def test_who_waits_as_long_as_he_is_told_may_then_publish(rate: float, pauses: list[float]) -> None:
+def test_publishing_succeeds_after_the_returned_wait(rate: float, pauses: list[float]) -> None:
     quota = Quota(UserLimits(rate=rate))
     account, now = opened(quota), 1000.0
     for pause in pauses:
@@ -142,7 +142,7 @@ def test_all_clients_of_a_user_share_a_rate_and_keeping_to_it_never_waits() -> N
     assert passed(unlimited, opened(unlimited), 0.0, 10_000) == 10_000
 
 
-def test_who_has_used_up_his_rate_is_known_until_he_may_publish_as_before() -> None:
+def test_account_stays_until_its_rate_has_recovered() -> None:
     quota = Quota(UserLimits(rate=4.0))
     account = opened(quota)
     passed(quota, account, 10.0, 9)

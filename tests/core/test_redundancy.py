@@ -132,7 +132,7 @@ class Sent:
 
 @given(ACTS, st.integers(1, 6), st.sampled_from([0.0, 0.125, 0.5]))
 @examples(300)
-def test_no_copy_comes_early_and_none_is_lost_uncounted(history: list[Act], room: int, spacing: float) -> None:
+def test_no_copy_is_early_and_losses_are_counted(history: list[Act], room: int, spacing: float) -> None:
     rules = [rule(b"a", 2, spacing), rule(b"b", 4, spacing), rule(b"c", 3, 1.0)]
     copies = {one.channels: one for one in rules}
     with pytest.MonkeyPatch.context() as patch:

@@ -331,7 +331,7 @@ def test_the_longest_channel_has_a_route() -> None:
 
 
 @pytest.mark.parametrize("dialect", naive.DIALECT_NAMES)
-def test_a_route_knows_the_source_of_heartbeats_on_it(dialect: str) -> None:
+def test_route_has_the_source_of_its_heartbeats(dialect: str) -> None:
     srcs = {
         b"heartbeat/relay01/cardsys/7": b"relay01/cardsys/7",
         b"heartbeat/a": b"a",

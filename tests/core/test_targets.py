@@ -54,7 +54,7 @@ def names(alphabet: bytes = b"a1/*?") -> st.SearchStrategy[bytes]:
     return st.one_of(st.lists(tokens, min_size=1, max_size=4).map(b"/".join), material.over(alphabet, 1, 6))
 
 
-def test_the_examples_match_as_the_text_says() -> None:
+def test_examples_of_the_text_match() -> None:
     for line in EXAMPLES.strip().splitlines():
         target, srcs = line.split(":")
         reached, missed = map(str.split, srcs.split("|"))

@@ -390,7 +390,7 @@ def is_complete(data: bytes) -> bool:
 @pytest.mark.usefixtures("steps")
 @given(lives(), st.data())
 @examples(300)
-def test_the_next_host_judges_as_the_one_that_was_killed(life: Life, data: st.DataObject) -> None:
+def test_successor_judges_as_the_killed_daemon(life: Life, data: st.DataObject) -> None:
     rules, watch, history = life
     whole, _ = live(life)
     writes = data.draw(st.integers(1, len(whole.room.records)), label="killed in write")
@@ -453,7 +453,7 @@ def test_the_next_host_judges_as_the_one_that_was_killed(life: Life, data: st.Da
 
 @given(lives())
 @examples(100)
-def test_the_input_that_was_not_finished_is_left_out_and_worked_on_again(life: Life) -> None:
+def test_unfinished_input_is_skipped_and_processed_again(life: Life) -> None:
     rules, watch, history = life
     host = Host(rules, watch)
     host.begin()
@@ -489,7 +489,7 @@ def host() -> Host:
     return one
 
 
-def test_a_batch_is_one_record_of_src_and_seq_as_they_came(host: Host) -> None:
+def test_batch_is_one_record_of_src_and_seq_in_order(host: Host) -> None:
     raws = [datagram(b"a", 7), datagram(b"a", 7), datagram(b"b", b"007"), datagram(b"a", 8), datagram(b"a", 9)]
     # The target makes no difference.
     raws += [datagram(b"d", 1, b"!nobody"), datagram(b"d", 2, b"!own/p/1")]
@@ -498,7 +498,7 @@ def test_a_batch_is_one_record_of_src_and_seq_as_they_came(host: Host) -> None:
     assert struct.unpack("=IBQd", head) == (17 + 26, 1, 1, 1000.0)
 
 
-def test_what_changes_no_tracker_is_not_written(host: Host) -> None:
+def test_datagrams_that_change_no_tracker_are_not_logged(host: Host) -> None:
     host.claim(OURS[1])
     host.hear(SRCS[0], 5)
     refused = [datagram(SRCS[0], 5), datagram(OURS[1], 1), datagram(b"bad*", 1), b"noise", datagram(SRCS[0], b"x")]
@@ -507,7 +507,7 @@ def test_what_changes_no_tracker_is_not_written(host: Host) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_what_is_late_is_written_and_by_a_link_it_is_no_restart(late: bool) -> None:
+def test_late_datagram_is_logged_and_by_a_link_no_restart(late: bool) -> None:
     """Over links a message may be late by more than the horizon."""
     rules = replace(RULES, deliver_late=late)
     host = Host(rules)
@@ -526,13 +526,13 @@ def test_what_is_late_is_written_and_by_a_link_it_is_no_restart(late: bool) -> N
 
 
 @pytest.mark.parametrize("zeros", [0, 100, 107, 108, 109, 500])
-def test_a_number_may_have_more_zeros_than_a_note_has_room(host: Host, zeros: int) -> None:
+def test_seq_may_have_more_zeros_than_an_entry_holds(host: Host, zeros: int) -> None:
     src = b"s" * 128
     host.feed(datagram(src, b"0" * zeros + b"123"))
     assert restored(host.room.data, host).source(src).last == 123
 
 
-def test_every_seq_comes_back(host: Host) -> None:
+def test_every_seq_is_restored(host: Host) -> None:
     seqs = (0, 1, 2**63 - 1, 2**63, 2**64 - 1)
     for seq in seqs:
         host.hear(b"a/%d" % seq, seq)
@@ -541,7 +541,7 @@ def test_every_seq_comes_back(host: Host) -> None:
     assert all(heir.source(b"%b/%d" % (src, seq)).last == seq for src in (b"a", b"b") for seq in seqs)
 
 
-def test_a_src_that_looks_like_the_unknown_one_is_tracked(host: Host) -> None:
+def test_src_similar_to_the_anonymous_one_is_tracked(host: Host) -> None:
     for src in (b"?x", b"x", b"??", b"?"):
         host.hear(src, 5)
     heir = restored(host.room.data, host)
@@ -556,7 +556,7 @@ def test_a_src_that_looks_like_the_unknown_one_is_tracked(host: Host) -> None:
     assert restored(host.room.data[1:], host).anonymous.digests() == []
 
 
-def test_a_datagram_with_an_internal_error_is_written(host: Host) -> None:
+def test_datagram_with_an_internal_error_is_logged(host: Host) -> None:
     def broken(_src: bytes, _now: float) -> None:
         raise RuntimeError("a bug")
 
@@ -583,7 +583,7 @@ def crowd(host: Host, count: int) -> None:
         host.sources.judge_new(b"h/%d" % number, number, host.now)
 
 
-def test_a_snapshot_is_written_in_steps_and_then_the_file_stands_for_itself() -> None:
+def test_snapshot_is_written_in_steps_then_the_file_is_complete() -> None:
     host = Host(replace(RULES, max_sources=1000))
     crowd(host, 500)
     writer = host.begin()
@@ -602,7 +602,7 @@ def test_a_snapshot_is_written_in_steps_and_then_the_file_stands_for_itself() ->
     assert writer.size == len(host.room.data[0])
 
 
-def test_no_step_writes_more_than_its_share() -> None:
+def test_step_writes_no_more_than_its_share() -> None:
     host = Host(DedupRules(sanity=65_536, max_sources=1000))
     for number in range(300):
         src = b"h/%d" % number
@@ -619,7 +619,7 @@ def test_no_step_writes_more_than_its_share() -> None:
     assert heir.sources.missing == 300 * 59_998
 
 
-def test_another_file_is_due_when_this_one_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_file_is_due_after_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker_log, "SMALLEST", 1)
     host = Host()
     crowd(host, 20)
@@ -647,7 +647,7 @@ def test_another_file_is_due_when_this_one_has_grown(monkeypatch: pytest.MonkeyP
     assert restored(host.room.data[1:], host).hear(b"a", seq) == ["duplicate"]
 
 
-def test_a_small_file_is_not_worth_another_one(host: Host) -> None:
+def test_small_file_is_not_replaced(host: Host) -> None:
     assert host.tracker_log is not None
     host.finish()
     while host.tracker_log.size < tracker_log.SMALLEST - 5000:
@@ -674,7 +674,7 @@ class Full:
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_full_file_stops_no_datagram_and_stays_readable(raises: bool) -> None:
+def test_full_file_stops_no_datagram_and_stays_readable(raises: bool) -> None:
     host, full = Host(), Full(200, raises)
     writer = start_log(host.sources, host.anonymous, host.liveness, full.write, host.now)
     host.tracker_log = host.ingress.tracker_log = writer
@@ -692,7 +692,7 @@ def test_a_full_file_stops_no_datagram_and_stays_readable(raises: bool) -> None:
     assert restored(host.room.data, host).source().last == 49
 
 
-def test_a_snapshot_that_had_no_room_is_not_complete() -> None:
+def test_snapshot_without_room_is_not_complete() -> None:
     host, full = Host(), Full(100, False)
     crowd(host, 20)
     writer = start_log(host.sources, host.anonymous, host.liveness, full.write, host.now)
@@ -706,12 +706,12 @@ def test_a_snapshot_that_had_no_room_is_not_complete() -> None:
 # -- what is not understood
 
 
-def test_a_file_that_was_not_even_begun_is_empty() -> None:
+def test_file_with_part_of_a_header_is_empty() -> None:
     for length in range(len(HEADER) + 1):
         assert take_over(Host(), [HEADER[:length]]) == ReplayResult(0, 0, 0, False, ())
 
 
-def test_a_file_of_another_version_or_kind_is_left_out(host: Host) -> None:
+def test_file_of_another_version_or_kind_is_ignored(host: Host) -> None:
     host.hear(SRCS[0], 1)
     (data,) = host.room.data
     other_version = data.replace(tracker_log.MAGIC + b"\1", tracker_log.MAGIC + b"\2", 1)
@@ -737,7 +737,7 @@ def short(what: bytes) -> bytes:
     return bytes([len(what)]) + what
 
 
-def test_records_and_notes_of_unknown_kinds_are_left_out_by_their_size() -> None:
+def test_unknown_records_and_entries_are_skipped_by_size() -> None:
     data = HEADER + record(short(b"a:1"), note(255, b"\x02a:9"), note(255, b""), short(b"a:2"))
     data += record(b"unknown", kind=9) + record(b"", kind=0) + struct.pack("=IB", 1, 77) + record(short(b"a:3"))
     heir = Host()
@@ -804,7 +804,7 @@ def test_reading_ends_at_damage(damage: bytes) -> None:
     assert f" byte {len(HEADER + good)} " in doubt
 
 
-def test_the_records_of_the_table_are_good_without_the_damage() -> None:
+def test_records_of_the_table_are_valid_without_the_damage() -> None:
     heir = Host()
     assert take_over(heir, [HEADER + record(whole(), whole(src=b"b"), note(243, TIMES + b"abc"))]).problems == ()
     assert (len(heir.sources), list(heir.liveness.dead)) == (2, [b"abc"])
@@ -812,7 +812,7 @@ def test_the_records_of_the_table_are_good_without_the_damage() -> None:
 
 @given(lives(), st.data())
 @examples(150)
-def test_spoiled_files_never_raise(life: Life, data: st.DataObject) -> None:
+def test_damaged_files_never_raise(life: Life, data: st.DataObject) -> None:
     rules, watch, history = life
     original, _ = live(life)
     files = []
@@ -849,7 +849,7 @@ def test_noise_never_raises(noise: bytes) -> None:
 # -- rules that have changed, and caps
 
 
-def test_of_more_trackers_than_there_may_be_those_heard_last_remain(host: Host) -> None:
+def test_newest_trackers_remain_above_the_cap(host: Host) -> None:
     for number in range(40):
         host.now += 1
         host.hear(b"h/%d" % (number % 20), number)
@@ -862,7 +862,7 @@ def test_of_more_trackers_than_there_may_be_those_heard_last_remain(host: Host) 
         assert heir.sources.evicted == 15
 
 
-def test_the_rules_in_force_are_those_of_who_takes_over(host: Host) -> None:
+def test_rules_of_the_new_daemon_apply(host: Host) -> None:
     host.hear(SRCS[0], 1, 2, 30, 31)
     assert host.sources.jumps == 1
     wide = restored(host.room.data, host, DedupRules(sanity=64))
@@ -874,7 +874,7 @@ def test_the_rules_in_force_are_those_of_who_takes_over(host: Host) -> None:
     assert narrow.sources.missing == 3
 
 
-def test_of_more_heartbeats_than_may_be_watched_some_are_watched(host: Host) -> None:
+def test_heartbeats_above_the_cap_are_not_watched(host: Host) -> None:
     for number in range(10):
         host.beat(b"h/%d" % number, 1)
     heir = restored(host.room.data, host, watch=replace(WATCH, max_watched=4))
@@ -976,7 +976,7 @@ def test_scenarios(host: Host, name: str) -> None:
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_the_dead_stay_dead_until_their_next_heartbeat(kept: bool) -> None:
+def test_dead_sources_stay_dead_until_their_next_heartbeat(kept: bool) -> None:
     watch = replace(WATCH, keep_dead=kept)
     host = Host(watch=watch)
     host.begin()
@@ -989,7 +989,7 @@ def test_the_dead_stay_dead_until_their_next_heartbeat(kept: bool) -> None:
     assert list(heir.liveness.dead) == [SRCS[0]]
 
 
-def test_an_identity_of_ours_that_came_back_is_not_among_the_dead(host: Host) -> None:
+def test_returned_local_identity_is_not_dead(host: Host) -> None:
     play(host, "^own/1 +1 ^own/2 +4")
     assert list(host.liveness.dead) == [OURS[0]]
     host.beat(OURS[0], 3)
@@ -999,7 +999,7 @@ def test_an_identity_of_ours_that_came_back_is_not_among_the_dead(host: Host) ->
     assert (len(heir.sources), len(heir.liveness.dead)) == (0, 0)
 
 
-def test_each_source_is_in_the_wheel_once_however_often_it_came_and_went(host: Host) -> None:
+def test_each_source_is_in_the_timer_wheel_once(host: Host) -> None:
     for _ in range(4):
         play(host, "^1 +1 ^2 +4")
         assert host.sources.get(SRCS[0]) is None
@@ -1017,7 +1017,7 @@ def test_each_source_is_in_the_wheel_once_however_often_it_came_and_went(host: H
 # -- our own identities
 
 
-def test_an_identity_may_be_in_use_before_the_annals_are_read(host: Host) -> None:
+def test_identity_may_be_in_use_before_the_replay(host: Host) -> None:
     host.claim()
     raw = host.speak()
     host.now += 1
@@ -1030,7 +1030,7 @@ def test_an_identity_may_be_in_use_before_the_annals_are_read(host: Host) -> Non
     assert heir.sources.conflicts == 0
 
 
-def test_seqs_that_were_given_ahead_of_the_clock_are_ours(host: Host) -> None:
+def test_seqs_ahead_of_the_clock_are_local(host: Host) -> None:
     host.claim()
     host.speak()
     host.turn()
@@ -1042,7 +1042,7 @@ def test_seqs_that_were_given_ahead_of_the_clock_are_ours(host: Host) -> None:
 
 
 @pytest.mark.parametrize(("turned", "released"), [(False, True), (True, True), (True, False)])
-def test_another_sender_under_our_name_is_still_found(host: Host, turned: bool, released: bool) -> None:
+def test_another_sender_with_a_local_identity_is_a_conflict(host: Host, turned: bool, released: bool) -> None:
     host.claim()
     own = bccn1.read(host.speak()).seq
     if turned:
@@ -1055,7 +1055,7 @@ def test_another_sender_under_our_name_is_still_found(host: Host, turned: bool, 
     assert heir.sources.conflicts == 2
 
 
-def test_a_claim_is_written_at_once_and_stands_even_if_its_input_is_left_out(host: Host) -> None:
+def test_claim_is_logged_at_once_even_if_its_input_is_skipped(host: Host) -> None:
     assert host.tracker_log is not None
     host.hear(OURS[0], 5)
     host.tracker_log.serial = 77

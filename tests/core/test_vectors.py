@@ -113,7 +113,7 @@ def test_a_directed_vector_is_delivered_to_just_the_receivers_that_it_names() ->
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=vectors.name_of)
-def test_a_sequence_gets_its_verdicts_one_after_the_other(sequence: vectors.Sequence) -> None:
+def test_sequences_get_their_verdicts(sequence: vectors.Sequence) -> None:
     world = world_at(DOORS[sequence.door], sequence.rules)
     for src in sequence.own:
         world.sources.claim(src)

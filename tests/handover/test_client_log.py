@@ -55,7 +55,7 @@ def case() -> Iterator[Case]:
         one.file.close()
 
 
-def test_what_is_said_is_written_with_the_input_in_which_it_happens(case: Case) -> None:
+def test_records_have_the_serial_of_their_input(case: Case) -> None:
     kept = case.kept
     kept.counts(published=1, lost=2)
     case.inflight.begin(layout.PACKET, 9, FD)
@@ -85,7 +85,7 @@ def test_what_is_said_is_written_with_the_input_in_which_it_happens(case: Case) 
     assert case.failures == []
 
 
-def test_what_waits_is_lost_or_not_told_counts_as_got(case: Case) -> None:
+def test_queued_dropped_and_unsent_count_as_delivered(case: Case) -> None:
     kept, inflight = case.kept, case.inflight
     inflight.begin(layout.RETRY, 1)
     inflight.count(FD, 2)
@@ -104,7 +104,7 @@ def test_what_waits_is_lost_or_not_told_counts_as_got(case: Case) -> None:
     assert (case.records()[-1].delivered, case.records()[-1].serial, inflight.counted(FD)) == (1, 2, 1)
 
 
-def test_on_tape_comes_first(case: Case) -> None:
+def test_record_is_written_before_the_count(case: Case) -> None:
     """Between the two, tape and ledger differ by one; the greater number is what counts."""
     told: list[tuple[int, int]] = []
     append = case.file.append
@@ -129,7 +129,7 @@ def test_on_tape_comes_first(case: Case) -> None:
         *(("resumed", ()), ("counts", ())),
     ],
 )
-def test_who_cannot_be_written_down_is_given_up_and_why(case: Case, what: str, arguments: tuple[object, ...]) -> None:
+def test_client_that_cannot_be_logged_is_given_up(case: Case, what: str, arguments: tuple[object, ...]) -> None:
     with no_file_larger_than(case.file.end + 10):
         getattr(case.kept, what)(*arguments)
     assert len(case.failures) == 1
@@ -150,7 +150,7 @@ def send(case: Case, fd: int) -> None:
     signal.pause()
 
 
-def test_whoever_is_killed_while_he_empties_a_queue_has_sent_what_tape_and_ledger_say() -> None:
+def test_killed_flush_has_sent_what_log_and_state_record() -> None:
     chance = random.Random(11)
     hits = 0
     with book() as (memory, _):

@@ -66,7 +66,7 @@ def test_an_image_takes_the_place_of_all_and_more_can_be_appended(fd: int) -> No
         assert one.read() == again(fd).read() == image + b"more"
 
 
-def test_an_image_that_was_not_finished_stands_behind_what_was_there(fd: int) -> None:
+def test_unfinished_image_is_behind_the_old_contents(fd: int) -> None:
     one = again(fd)
     one.append(b"before")
     image = b"image" * 1000

@@ -92,7 +92,7 @@ def heard(peer: Peer, key: bytes, count: int) -> list[bytes]:
     return messages(packets, key)
 
 
-def test_a_client_is_what_it_was_and_holds_what_it_held(site: Site) -> None:
+def test_client_state_is_restored(site: Site) -> None:
     one, other = site.connect(b"a/", b"a/", b"!/app/"), site.connect()
     one.send(
         *(frames.request(frames.TAG, b"door"), frames.request(frames.META_ON), frames.request(frames.BATCH_ON)),
@@ -118,7 +118,7 @@ def test_a_client_is_what_it_was_and_holds_what_it_held(site: Site) -> None:
     assert taken_apart(one.waiting() + one.all())[-1].endswith(b"|heard")
 
 
-def test_one_outside_of_our_pid_namespace_keeps_its_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_of_another_pid_namespace_keeps_its_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     # As the kernel would have it if it were in another namespace.
     monkeypatch.setattr("bccnd.net.peer.credentials", lambda _: (0, os.geteuid(), os.getegid()))
     one, other = site.connect(b"a"), site.connect(b"a")
@@ -131,7 +131,7 @@ def test_one_outside_of_our_pid_namespace_keeps_its_name(site: Site, monkeypatch
         assert (one.all(), other.all()) == ([], [b"MSG !%b\0x" % names[1]])
 
 
-def test_numbers_of_connections_do_not_come_again(site: Site) -> None:
+def test_connection_numbers_are_not_reused(site: Site) -> None:
     peers = [site.connect() for _ in range(4)]
     numbers = {one.client.number for one in peers}
     for one in peers[1:]:
@@ -145,7 +145,7 @@ def test_numbers_of_connections_do_not_come_again(site: Site) -> None:
             numbers.add(number)
 
 
-def test_whoever_left_is_not_kept_and_his_slot_is_another_s(site: Site) -> None:
+def test_closed_client_is_not_stored_and_its_slot_is_reused(site: Site) -> None:
     peers = [site.connect(b"a") for _ in range(3)]
     slots = [one.client.state_log.slot for one in peers]
     assert slots == [0, 1, 2]
@@ -162,7 +162,7 @@ def test_whoever_left_is_not_kept_and_his_slot_is_another_s(site: Site) -> None:
     assert [one.all() for one in (peers[0], peers[2], new)] == [[b"MSG a\0x"]] * 3
 
 
-def test_limits_that_were_lowered_end_nobody_who_was_there(site: Site) -> None:
+def test_lowered_limits_disconnect_no_restored_client(site: Site) -> None:
     peers = [slow(site, b"a", b"b", b"c"), site.connect(b"a")]
     peers[1].publish(b"a", *(b"x" * 500 for _ in range(30)))
     site.settle()
@@ -178,7 +178,7 @@ def test_limits_that_were_lowered_end_nobody_who_was_there(site: Site) -> None:
 RULES: Final = [Rule(uid=os.geteuid(), publish=(b"",), subscribe=(b"a/",), tap=False, tag=False)]
 
 
-def test_rights_that_were_taken_away_are_told_of_once_and_behind_what_waited(site: Site) -> None:
+def test_withdrawn_rights_are_reported_once_behind_the_queue(site: Site) -> None:
     one, sleeper = site.connect(b"a/", b"b", b"b", b"c", b"!/tap/"), slow(site, b"b", b"b")
     one.send(frames.request(frames.TAG, b"door"), frames.unsubscribe(b"c"))
     site.settle()
@@ -210,7 +210,7 @@ def test_rights_that_were_taken_away_are_told_of_once_and_behind_what_waited(sit
 
 
 @pytest.mark.parametrize("subscribed", [False, True])
-def test_who_closed_meanwhile_is_heard_to_the_end_and_then_gone(site: Site, subscribed: bool) -> None:
+def test_client_that_closed_meanwhile_is_read_to_the_end(site: Site, subscribed: bool) -> None:
     leaver, other = site.connect(*[b"a"] * subscribed), site.connect(b"a")
     site.kill()
     leaver.sock.send(frames.message(b"a", b"last words"))
@@ -224,7 +224,7 @@ def test_who_closed_meanwhile_is_heard_to_the_end_and_then_gone(site: Site, subs
     assert f"client-{leaver.client.number}" not in site.store.kept
 
 
-def test_who_only_shut_down_still_gets_what_it_wants(site: Site) -> None:
+def test_half_closed_client_still_receives(site: Site) -> None:
     half, other = site.connect(b"a"), site.connect()
     site.kill()
     half.sock.send(frames.message(b"b", b"x"))
@@ -237,7 +237,7 @@ def test_who_only_shut_down_still_gets_what_it_wants(site: Site) -> None:
         site.die()
 
 
-def test_an_end_on_request_pours_nothing_over_those_who_read_slowly(tmp_path: Path) -> None:
+def test_clean_stop_leaves_unread_packets_to_the_successor(tmp_path: Path) -> None:
     """What has not been taken from clients stays with them until the next daemon asks for it."""
     with Site(tmp_path, limits=BusLimits(queue_messages=5)) as site:
         reader, publisher = slow(site, b"a"), site.connect()
@@ -266,7 +266,7 @@ def append(site: Site, peer: Peer, record: bytes) -> None:
     file.close()
 
 
-def test_half_of_what_belongs_to_a_client_is_dropped_and_said(site: Site) -> None:
+def test_half_of_a_stored_client_is_dropped_and_reported(site: Site) -> None:
     one, other, third = site.connect(b"a"), site.connect(b"a"), site.connect(b"a")
     site.kill()
     for peer, is_socket in ((one, True), (other, False)):
@@ -301,7 +301,7 @@ HEADER: Final = b"bccntap1" + (16).to_bytes(8, "little")
         client_records.pack_record(client_records.SENT, number=3),  # behind what is there: more than the queue holds
     ],
 )
-def test_a_tape_that_is_not_understood_costs_its_client_and_nobody_else(site: Site, content: bytes) -> None:
+def test_invalid_client_log_drops_only_its_client(site: Site, content: bytes) -> None:
     one, other = site.connect(b"a"), site.connect(b"a")
     site.kill()
     fd = site.store.file(f"client-{one.client.number}")
@@ -325,7 +325,7 @@ def test_a_tape_that_is_not_understood_costs_its_client_and_nobody_else(site: Si
     assert [client.number for client in site.bus.clients.values()] == [other.client.number]
 
 
-def test_records_that_are_not_known_are_left_out_and_said_and_the_rest_counts(site: Site) -> None:
+def test_unknown_records_are_skipped_and_reported(site: Site) -> None:
     one = site.connect(b"a")
     site.kill()
     append(site, one, client_records.pack_record(200, b"x"))
@@ -340,7 +340,7 @@ def test_records_that_are_not_known_are_left_out_and_said_and_the_rest_counts(si
     assert one.all() == []
 
 
-def test_what_is_no_socket_and_no_file_of_ours_is_dropped_and_said(site: Site) -> None:
+def test_foreign_descriptors_are_dropped_and_reported(site: Site) -> None:
     one = site.connect(b"a")
     site.kill()
     leave(site, "nobody-knows", b"x")
@@ -366,7 +366,7 @@ def test_what_is_no_socket_and_no_file_of_ours_is_dropped_and_said(site: Site) -
 
 
 @pytest.mark.parametrize("magic", [b"bccnled0", bytes(8), b""])
-def test_a_ledger_that_is_not_understood_is_dropped_and_clients_stay(site: Site, magic: bytes) -> None:
+def test_invalid_inflight_state_is_dropped_and_clients_stay(site: Site, magic: bytes) -> None:
     one, other = site.connect(b"a"), slow(site, b"a")
     payloads = [b"%d" % number * 100 for number in range(30)]
     one.publish(b"a", *payloads)
@@ -388,7 +388,7 @@ def test_a_ledger_that_is_not_understood_is_dropped_and_clients_stay(site: Site,
     assert messages(other.all(), b"a") == messages(one.all(), b"a") == [*payloads, b"more", b"more"]
 
 
-def test_whom_the_store_does_not_take_is_served_and_counted(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_client_that_cannot_be_stored_is_served_and_counted(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     kept = site.connect(b"a")
     site.store.full = True
     unkept = [site.connect(b"a") for _ in range(3)]
@@ -410,7 +410,7 @@ def test_whom_the_store_does_not_take_is_served_and_counted(site: Site, caplog: 
     assert messages(kept.all(), b"a") == messages(late.all(), b"a") == [b"x"]
 
 
-def test_so_is_one_for_whom_there_is_no_slot(site: Site) -> None:
+def test_client_without_a_free_slot_is_served_and_counted(site: Site) -> None:
     first = site.connect(b"a")
     site.handover._next_slot = layout.MAX_SLOTS
     second = site.connect(b"a")
@@ -426,7 +426,7 @@ def test_so_is_one_for_whom_there_is_no_slot(site: Site) -> None:
     assert [one.number for one in site.bus.clients.values()] == [third.client.number]
 
 
-def test_so_is_one_for_whom_there_is_no_memory_any_more(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_client_without_memory_is_served_and_counted(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     one, other = slow(site, b"a"), site.connect(b"a")
     payloads = [b"%d" % number * 300 for number in range(60)]
     with no_file_larger_than(20_000):
@@ -647,7 +647,7 @@ SCENARIOS: Final = {
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_wherever_a_daemon_is_killed_everybody_gets_everything_once(name: str) -> None:
+def test_every_message_arrives_once_wherever_a_daemon_is_killed(name: str) -> None:
     chance, count = random.Random(0), Trap()
     # The first run does more: it loads modules and logs what is logged once.
     _, expected = play(SCENARIOS[name], Trap())
@@ -683,7 +683,7 @@ def unsend(site: Site, peers: list[Peer], reached: int, *, armed: bool) -> list[
 
 @pytest.mark.parametrize("armed", [False, True])
 @pytest.mark.parametrize("reached", range(4))
-def test_of_what_was_published_those_who_have_not_got_it_get_it(site: Site, reached: int, armed: bool) -> None:
+def test_remaining_receivers_get_a_published_message(site: Site, reached: int, armed: bool) -> None:
     publisher = site.connect(b"a/")
     peers = [publisher, site.connect(b"a/"), site.connect(b"a/"), site.connect(b"a/")]
     publisher.publish(b"a/x", b"before")
@@ -708,7 +708,7 @@ def test_of_what_was_published_those_who_have_not_got_it_get_it(site: Site, reac
     ("judged", "reached", "armed"),
     [(False, 0, False), *((True, reached, armed) for reached in range(4) for armed in (False, True))],
 )
-def test_so_do_they_of_what_came_from_afar(tmp_path: Path, judged: bool, reached: int, armed: bool) -> None:
+def test_remaining_receivers_get_a_received_datagram(tmp_path: Path, judged: bool, reached: int, armed: bool) -> None:
     with Site(tmp_path, segment=True) as site:
         peers = [site.connect(b"a/") for _ in range(4)]
         last = site.connect(b"a/")
@@ -786,7 +786,7 @@ def deaths(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return killed
 
 
-def test_a_packet_that_kills_who_works_on_it_is_given_up_in_the_end(site: Site, deaths: list[bytes]) -> None:
+def test_packet_that_kills_daemons_is_dropped(site: Site, deaths: list[bytes]) -> None:
     one, other = site.connect(b"a"), site.connect(b"a")
     one.publish(b"a", b"before")
     site.settle()
@@ -864,7 +864,7 @@ def test_what_meets_a_bug_is_not_worked_on_again(site: Site, monkeypatch: pytest
     assert (len(site.bus.clients), other.all()) == (1, [])
 
 
-def test_what_the_daemon_says_by_itself_is_no_part_of_an_input(site: Site) -> None:
+def test_messages_of_the_daemon_are_no_part_of_an_input(site: Site) -> None:
     """Else a message of the input would be taken for one that was got already."""
     one = site.connect(b"!/bccn/liveness/", b"a", b"heartbeat")
     one.send(*controls(frames.BATCH_ON))
@@ -876,7 +876,7 @@ def test_what_the_daemon_says_by_itself_is_no_part_of_an_input(site: Site) -> No
     assert taken_apart(one.waiting()) == [b"MSG heartbeat\0"]
 
 
-def test_what_was_sent_to_who_has_left_is_not_taken_for_what_was_sent_to_who_has_come(site: Site) -> None:
+def test_sends_to_a_former_client_are_not_counted_for_a_new_one(site: Site) -> None:
     leaver, publisher = slow(site, b"a"), site.connect()
     publisher.publish(b"a", *(b"x" * 500 for _ in range(20)))
     site.settle()
@@ -890,7 +890,7 @@ def test_what_was_sent_to_who_has_left_is_not_taken_for_what_was_sent_to_who_has
     assert layout.read_sending(site.handover.inflight.memory) is None
 
 
-def test_a_tape_that_has_grown_is_replaced_and_says_the_same(site: Site) -> None:
+def test_grown_client_log_is_replaced_with_equal_contents(site: Site) -> None:
     one, publisher = slow(site, b"a", b"b"), site.connect()
     for number in range(60):
         publisher.publish(b"a", *(b"%d" % number * 2000 for _ in range(8)))

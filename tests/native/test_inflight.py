@@ -48,7 +48,7 @@ def in_progress(reader: mmap.mmap) -> layout.InflightInput:
     return found
 
 
-def test_an_input_is_worked_on_from_its_beginning_to_its_end() -> None:
+def test_input_is_unfinished_from_begin_to_finish() -> None:
     with opened() as (one, reader):
         assert one.serial == 0
         for serial, (kind, number) in enumerate([(RETRY, 5), (RETRY, 2**62), (RETRY, 0)], 1):
@@ -64,7 +64,7 @@ def test_an_input_is_worked_on_from_its_beginning_to_its_end() -> None:
         assert layout.read_unfinished(reader) is None
 
 
-def test_what_clients_have_got_counts_for_one_input() -> None:
+def test_counts_of_clients_are_per_input() -> None:
     with opened() as (one, reader):
         one.assign(5, 0)
         one.assign(900, layout.MAX_SLOTS - 1)
@@ -85,7 +85,7 @@ def test_what_clients_have_got_counts_for_one_input() -> None:
         assert layout.read_slot(reader, layout.MAX_SLOTS - 1) == layout.ClientSlot(0, 1, 7, 0)
 
 
-def test_the_seq_of_a_publisher_before_its_input_is_known_while_that_is_in_progress() -> None:
+def test_input_records_the_next_seq_of_its_publisher() -> None:
     with opened() as (one, reader):
         one.assign(5, 3)
         one.begin(RETRY, 1, 5)
@@ -97,7 +97,7 @@ def test_the_seq_of_a_publisher_before_its_input_is_known_while_that_is_in_progr
             assert in_progress(reader).seq == seq
 
 
-def test_a_slot_can_be_given_to_another_client_and_one_without_a_slot_is_not_recorded() -> None:
+def test_slot_is_reassigned_and_a_client_without_one_is_not_recorded() -> None:
     with opened() as (one, reader):
         for fd, slot in ((-1, 0), (3, -1), (3, layout.MAX_SLOTS)):
             with pytest.raises(IndexError):
@@ -124,7 +124,7 @@ def test_a_slot_can_be_given_to_another_client_and_one_without_a_slot_is_not_rec
 # -- datagrams in
 
 
-def test_a_batch_stands_in_the_ledger_as_it_came() -> None:
+def test_batch_is_recorded_as_received() -> None:
     sizes = (0, 1, 100, 1500, 1501, 1502, 9000, 0, 3)
     with opened() as (one, reader), udp() as (ours, theirs):
         receiver = inflight.Receiver(one, 2, "Ost/ü".encode(), ours.fileno(), 1500, SOCKADDR_IN)
@@ -161,7 +161,7 @@ def test_a_batch_stands_in_the_ledger_as_it_came() -> None:
         assert one.serial == serial + 1
 
 
-def test_an_input_that_was_begun_and_of_which_nothing_has_come_is_none() -> None:
+def test_input_without_received_data_is_none() -> None:
     with opened() as (one, reader), udp() as (ours, theirs), pair() as (client, _):
         receiver = inflight.Receiver(one, 0, b"s", ours.fileno(), 1500, SOCKADDR_IN)
         inbox = inflight.PacketReceiver(one)
@@ -175,7 +175,7 @@ def test_an_input_that_was_begun_and_of_which_nothing_has_come_is_none() -> None
             assert layout.read_unfinished(reader) is None
 
 
-def test_stamp_and_names_of_both_families_come_again() -> None:
+def test_timestamps_and_names_of_both_families_are_recorded() -> None:
     if not socket.has_ipv6:
         cannot_here("no IPv6")
     with opened() as (one, reader), udp() as (ours, theirs), udp(socket.AF_INET6) as (ours6, theirs6):
@@ -219,7 +219,7 @@ def test_stamp_and_names_of_both_families_come_again() -> None:
 # -- packets in
 
 
-def test_a_packet_from_a_client_is_an_input_until_it_is_worked_through() -> None:
+def test_packet_of_a_client_is_unfinished_until_finish() -> None:
     with opened() as (one, reader), pair() as (ours, theirs):
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         one.assign(ours.fileno(), 9)
@@ -241,7 +241,7 @@ def test_a_packet_from_a_client_is_an_input_until_it_is_worked_through() -> None
             assert inbox.receive(ours.fileno(), 1) == 4
 
 
-def test_an_empty_packet_is_an_input_and_an_error_is_none() -> None:
+def test_empty_packet_is_an_input_and_an_error_is_none() -> None:
     with opened() as (one, reader), pair() as (ours, theirs):
         inbox = inflight.PacketReceiver(one)
         for serial, packet in ((1, b"something"), (2, b"")):
@@ -267,7 +267,7 @@ def test_an_empty_packet_is_an_input_and_an_error_is_none() -> None:
 # -- packets out
 
 
-def test_one_packet_is_noted_with_its_weight_when_it_went_and_only_then() -> None:
+def test_single_packet_is_counted_with_its_weight_when_sent() -> None:
     with opened() as (one, reader), pair(TINY) as (ours, theirs):
         one.assign(ours.fileno(), 4)
         sender = inflight.Sender(one)
@@ -299,7 +299,7 @@ def test_one_packet_is_noted_with_its_weight_when_it_went_and_only_then() -> Non
 
 
 @pytest.mark.parametrize("count", [1, 2, 100, layout.MAX_PACKETS])
-def test_of_many_packets_it_is_noted_how_many_went(count: int) -> None:
+def test_sent_packets_of_a_batch_are_counted(count: int) -> None:
     packets = [b"%d" % number for number in range(count)]
     with opened() as (one, reader), pair() as (ours, theirs), pair(TINY) as (slow, behind):
         one.assign(ours.fileno(), 0)
@@ -321,7 +321,7 @@ def test_of_many_packets_it_is_noted_how_many_went(count: int) -> None:
         assert [arrived, read(behind)] == expected
 
 
-def test_many_packets_end_at_one_that_cannot_go_and_more_than_fit_are_refused() -> None:
+def test_batch_ends_at_an_unsendable_packet_and_too_many_are_refused() -> None:
     packets = [b"a", b"b", b"x" * 300_000, b"c"]
     with opened() as (one, reader), pair() as (ours, theirs):
         one.assign(ours.fileno(), 0)
@@ -337,7 +337,7 @@ def test_many_packets_end_at_one_that_cannot_go_and_more_than_fit_are_refused() 
         assert read(theirs) == [b"a", b"b", b"c"]
 
 
-def test_a_client_without_a_slot_is_sent_to_and_nothing_is_noted() -> None:
+def test_client_without_a_slot_is_sent_to_unrecorded() -> None:
     with opened() as (one, reader), pair() as (ours, theirs), pair() as (other, behind):
         one.assign(other.fileno(), 0)
         sender = inflight.Sender(one)
@@ -359,7 +359,7 @@ def test_a_client_without_a_slot_is_sent_to_and_nothing_is_noted() -> None:
         assert sender.send(ours.fileno()) == 0
 
 
-def test_of_what_has_waited_it_is_noted_that_it_went_until_something_else_is_sent() -> None:
+def test_queued_packet_stays_recorded_until_the_next_send() -> None:
     with opened() as (one, reader), pair(TINY) as (ours, theirs), pair() as (other, _), pair() as (without, _):
         one.assign(ours.fileno(), 6)
         one.assign(other.fileno(), 7)
@@ -388,7 +388,7 @@ def test_of_what_has_waited_it_is_noted_that_it_went_until_something_else_is_sen
         assert layout.read_slot(reader, 6) == layout.ClientSlot(0, 0, 0, 0)
 
 
-def test_a_new_sender_notes_nothing_of_what_was_sent_before() -> None:
+def test_new_sender_records_nothing_of_earlier_sends() -> None:
     with opened() as (one, reader), pair() as (ours, theirs):
         one.assign(ours.fileno(), 6)
         sender = inflight.Sender(one)
@@ -465,7 +465,7 @@ _MARK: Final = struct.Struct("=QI")
 
 
 @pytest.mark.parametrize("filled", [False, True], ids=["room", "full"])
-def test_a_process_killed_while_it_sends_has_sent_what_the_ledger_says(filled: bool) -> None:
+def test_killed_sender_has_sent_what_is_recorded(filled: bool) -> None:
     chance = random.Random(1)
     with book() as (memory, reader), ExitStack() as open_:
         pairs = [open_.enter_context(pair(TINY if filled and number % 2 else 0)) for number in range(4)]
@@ -515,7 +515,7 @@ def test_a_process_killed_while_it_sends_has_sent_what_the_ledger_says(filled: b
         until_killed_often_enough(one_round)
 
 
-def test_a_process_killed_while_it_receives_leaves_what_it_had_taken() -> None:
+def test_killed_receiver_leaves_its_batch_recorded() -> None:
     chance = random.Random(2)
     numbers = count()
     with book() as (memory, reader), udp() as (ours, theirs), pair() as (told, taken):
@@ -550,7 +550,7 @@ def test_a_process_killed_while_it_receives_leaves_what_it_had_taken() -> None:
         until_killed_often_enough(one_round)
 
 
-def test_so_does_a_process_killed_while_it_takes_packets_of_clients() -> None:
+def test_killed_packet_receiver_leaves_its_packet_recorded() -> None:
     chance = random.Random(3)
     with book() as (memory, reader), pair() as (ours, theirs), pair() as (told, taken):
         told.setblocking(True)
@@ -599,7 +599,7 @@ def test_so_does_a_process_killed_while_it_takes_packets_of_clients() -> None:
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_a_broadcast_is_noted_until_the_next_input_of_a_client(family: socket.AddressFamily) -> None:
+def test_broadcast_is_recorded_until_the_next_client_input(family: socket.AddressFamily) -> None:
     with opened() as (one, reader), udp(family) as (ours, theirs):
         address = pack_address(ours.getsockname())
         caster = inflight.BroadcastSender(one, 2, theirs.fileno(), address)
@@ -623,7 +623,7 @@ def test_a_broadcast_is_noted_until_the_next_input_of_a_client(family: socket.Ad
                 inflight.BroadcastSender(one, number, theirs.fileno(), name)
 
 
-def test_a_process_killed_while_it_broadcasts_has_sent_what_the_ledger_says() -> None:
+def test_killed_broadcaster_has_sent_what_is_recorded() -> None:
     chance = random.Random(4)
     with book() as (memory, reader), udp() as (ours, theirs):
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)

@@ -37,7 +37,7 @@ def test_nothing_overlaps_and_everything_is_within() -> None:
     assert not any(at % 8 for at in (*aligned, layout.SEGMENT, layout.SEGMENT_SIZE))
 
 
-def test_only_what_begins_and_ends_as_ours_is_a_ledger() -> None:
+def test_memory_is_valid_by_magic_and_size() -> None:
     with book() as (memory, reader):
         assert layout.is_valid(reader)
         memory[: len(layout.MAGIC)] = b"bccnled2"
@@ -51,7 +51,7 @@ def test_only_what_begins_and_ends_as_ours_is_a_ledger() -> None:
         assert not layout.is_valid(small)
 
 
-def test_slots_stand_side_by_side_and_are_empty_in_a_new_ledger() -> None:
+def test_slots_do_not_overlap_and_are_empty_at_first() -> None:
     highest = 2**64 - 1
     slots = {n: layout.ClientSlot(n + 1, highest - n, n, highest) for n in (0, 1, 2, layout.MAX_SLOTS - 1)}
     with book() as (memory, reader):
@@ -82,7 +82,7 @@ def test_a_name_that_is_too_long_is_cut_and_spoils_nothing() -> None:
         assert reader[start : start + layout.LABEL] == struct.pack("=HH", 28, 65_508) + b"short".ljust(252, b"\0")
 
 
-def test_an_input_of_a_kind_that_we_do_not_know_is_none() -> None:
+def test_input_of_an_unknown_kind_is_none() -> None:
     with book() as (memory, reader):
         layout.write_number(memory, layout.AT_OPEN, 1)
         for kind in (0, 4, 2**64 - 1):
@@ -115,7 +115,7 @@ WORDS = st.one_of(st.integers(0, 70), st.integers(0, 2**64 - 1), st.sampled_from
 
 @examples(200)
 @given(st.lists(WORDS, min_size=14, max_size=14), st.binary(max_size=64), st.integers(0, layout.MAX_SEGMENTS - 1))
-def test_whatever_stands_in_a_ledger_a_reader_comes_through(words: list[int], noise: bytes, segment: int) -> None:
+def test_any_memory_can_be_read(words: list[int], noise: bytes, segment: int) -> None:
     with book() as (memory, reader):
         struct.pack_into("=14Q", memory, layout.AT_SERIAL, *words)
         start = layout.SEGMENT + layout.SEGMENT_SIZE * segment

@@ -24,9 +24,7 @@ def head(size: int, kind: int, serial: int, now: float) -> bytes:
 @each("record_buffer")
 @given(raw=st.one_of(st.binary(max_size=40), st.binary(min_size=230, max_size=300)), start=PLACE, end=PLACE)
 @examples(300)
-def test_a_part_of_bytes_is_noted_behind_its_size_or_not_at_all(
-    record_buffer: Any, raw: bytes, start: int, end: int
-) -> None:
+def test_slice_is_added_with_its_size_or_not_at_all(record_buffer: Any, raw: bytes, start: int, end: int) -> None:
     one = record_buffer.RecordBuffer()
     good = 0 <= start < end <= len(raw) and end - start <= 239
     assert one.add(raw, start, end) is good
@@ -63,7 +61,7 @@ def test_a_note_has_a_size_below_all_kinds_or_its_kind_and_its_size(record_buffe
     now=st.floats(allow_nan=False),
 )  # fmt: skip
 @examples(200)
-def test_notes_are_taken_in_their_order_and_only_once_and_stay_as_they_were(
+def test_entries_are_taken_in_order_and_once(
     record_buffer: Any, batches: list[list[tuple[int, bytes]]], serial: int, now: float
 ) -> None:
     one = record_buffer.RecordBuffer()

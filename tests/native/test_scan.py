@@ -26,7 +26,7 @@ PLACE = st.one_of(st.integers(-3, 45), st.sampled_from(BEYOND))
 @each("scan")
 @given(raw=RAW, byte=st.one_of(st.sampled_from(b"01:|9a\0\xff"), st.integers(0, 255)), start=PLACE)
 @examples(300)
-def test_a_byte_is_found_where_it_stands_first_from_there_on(scan: Any, raw: bytes, byte: int, start: int) -> None:
+def test_find_returns_the_first_position_from_the_start(scan: Any, raw: bytes, byte: int, start: int) -> None:
     assert scan.find(raw, byte, start) == (raw.find(byte, start) if start >= 0 else -1)
 
 
@@ -56,7 +56,7 @@ def naive_number(raw: bytes, start: int, end: int) -> int:
 @each("scan")
 @given(raw=RAW, start=PLACE, end=PLACE)
 @examples(400)
-def test_a_number_is_what_its_digits_say(scan: Any, raw: bytes, start: int, end: int) -> None:
+def test_parse_uint_returns_the_number(scan: Any, raw: bytes, start: int, end: int) -> None:
     assert scan.parse_uint(raw, start, end) == naive_number(raw, start, end)
     assert scan.parse_uint(raw, 0, len(raw)) == naive_number(raw, 0, len(raw))
 

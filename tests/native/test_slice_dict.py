@@ -186,7 +186,7 @@ def test_a_value_that_stays_is_met_once_while_others_come_and_go(slice_dict: Any
 
 @each("slice_dict")
 @pytest.mark.parametrize("keys", [ALIKE, SUMS, BEGINNINGS, ENDS], ids=["alike", "sums", "beginnings", "ends"])
-def test_keys_that_meet_in_the_cache_are_told_apart(slice_dict: Any, keys: list[bytes]) -> None:
+def test_keys_with_equal_cache_slots_differ(slice_dict: Any, keys: list[bytes]) -> None:
     one = slice_dict.Index()
     values = {key: Value() for key in keys}
     for key, value in values.items():

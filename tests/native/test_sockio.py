@@ -92,7 +92,7 @@ def test_what_was_handed_out_is_a_copy_of_any_bytes_to_which_no_reference_is_kep
 
 
 @each("sockio")
-def test_the_senders_of_a_batch_stand_in_its_order(sockio: Any) -> None:
+def test_senders_of_a_batch_are_in_its_order(sockio: Any) -> None:
     with udp() as (ours, _), ExitStack() as stack:
         receiver = sockio.Receiver(ours.fileno(), 1500, SOCKADDR_IN)
         assert len(receiver.names) == 64 * SOCKADDR_IN
@@ -149,7 +149,7 @@ def test_without_a_stamp_there_is_none_and_an_old_one_is_not_given_again(sockio:
 
 
 @each("sockio")
-def test_where_nothing_can_be_received_the_error_says_why(sockio: Any) -> None:
+def test_receive_errors_have_the_errno(sockio: Any) -> None:
     with udp() as (ours, _):
         closed = sockio.Receiver(ours.fileno(), 1500, SOCKADDR_IN)
         nothing_comes(closed)
@@ -194,7 +194,7 @@ def no_signal() -> Iterator[None]:
 
 
 @each("sockio")
-def test_a_packet_is_sent_or_the_errno_says_why_not(sockio: Any) -> None:
+def test_sending_returns_zero_or_the_errno(sockio: Any) -> None:
     one = sockio.Sender().one
     with pair(room=10_000) as (ours, theirs):
         fd = ours.fileno()
@@ -214,7 +214,7 @@ def test_a_packet_is_sent_or_the_errno_says_why_not(sockio: Any) -> None:
 
 @each("sockio")
 @pytest.mark.parametrize("how", ["closed", "shut"])
-def test_a_client_that_is_gone_costs_an_error_and_no_signal(sockio: Any, how: str) -> None:
+def test_closed_peer_returns_an_error_and_raises_no_signal(sockio: Any, how: str) -> None:
     with pair() as (ours, theirs), no_signal():
         sender = sockio.Sender()
         sender.load([b"x", b"y"])
@@ -298,7 +298,7 @@ def test_more_than_the_kernel_takes_at_a_time_arrives_in_order(sockio: Any) -> N
 
 
 @each("sockio")
-def test_what_is_loaded_lives_until_something_else_is(sockio: Any) -> None:
+def test_loaded_packets_are_kept_until_the_next_load(sockio: Any) -> None:
     def fresh() -> list[bytes]:
         """Packets to which nothing else refers."""
         return [b"packet %d " % number * 50 for number in range(30)]
