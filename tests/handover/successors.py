@@ -1,4 +1,4 @@
-"""A bus that is killed and begun anew: what outlives a daemon here is what outlives it in service, and nothing else."""
+"""A bus that can be killed and restarted; only what systemd would keep outlives it."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ _OURS: Final = str(ROOT / "bccnd") + os.sep
 
 
 class Killed(BaseException):
-    """The end of a daemon, which none of its code is to catch."""
+    """Ends a daemon; none of its code may catch it."""
 
 
 class Store:
-    """Keeps copies of descriptors by name, as systemd does: what it has already it does not take twice."""
+    """Keeps copies of descriptors by name, as systemd does: each open file once."""
 
     def __init__(self) -> None:
         self.kept: dict[str, list[int]] = {}
-        #: names for which there is no room
+        #: whether `store` refuses
         self.full = False
 
     def store(self, name: str, *descriptors: int) -> bool:
@@ -71,17 +71,17 @@ class Store:
             os.close(fd)
 
     def passed(self) -> list[tuple[str, int]]:
-        """What a new process gets: copies, in no particular order."""
+        """Return what a new process gets: copies, in random order."""
         found = [(name, os.dup(fd)) for name, fds in self.kept.items() for fd in fds]
         random.Random(len(found)).shuffle(found)
         return found
 
     def put(self, name: str, *descriptors: int) -> None:
-        """Somebody has stored these, which are ours from now on."""
+        """Store these descriptors without copying them."""
         self.kept.setdefault(name, []).extend(descriptors)
 
     def file(self, name: str) -> int:
-        """What of all that has this name is a file."""
+        """Return the descriptor of this name that is a file."""
         (found,) = [fd for fd in self.kept[name] if not stat.S_ISSOCK(os.fstat(fd).st_mode)]
         return found
 
@@ -91,7 +91,7 @@ class Store:
 
 
 class Trap:
-    """Kills whoever comes by the ``at``-th line of our code that is not compiled; with 0 it only counts ``lines``."""
+    """Raises Killed at the ``at``-th line of the package that is not compiled; with 0 it only counts ``lines``."""
 
     def __init__(self, at: int = 0) -> None:
         self.at = at
@@ -118,7 +118,7 @@ class Trap:
 
 
 class Site(Hub):
-    """A hub whose daemon can be killed and begun anew; with ``segment`` real sockets bring it datagrams."""
+    """A hub whose daemon can be killed and restarted; with ``segment`` it receives datagrams from real sockets."""
 
     handover: Handover
 
@@ -154,7 +154,7 @@ class Site(Hub):
         self.start()
 
     def start(self, trap: Trap | None = None) -> None:
-        """Begin a daemon, as `bccnd.daemon` does. It may be killed meanwhile."""
+        """Start a daemon, as `bccnd.daemon` does; ``trap`` may kill it meanwhile."""
         with nullcontext() if trap is None else trap.armed():
             self._start()
 
@@ -207,7 +207,7 @@ class Site(Hub):
         self.ingress.tracker_log = bus.transaction.tracker_log = self.tracker_log
         had = restore_clients(bus, handover)
         if unfinished is not None:
-            replay_input(bus, handover, unfinished, had, self._feed_again)
+            replay_input(bus, handover, unfinished, had, self._replay_datagrams)
         if self.options is not None and self.wire is not None:
             segment = self.segment = Segment(self.options, self.wire.dup())
             undo.append(segment.close)
@@ -219,7 +219,7 @@ class Site(Hub):
             if hasattr(peer, "client"):
                 peer.client = self.by_number(peer.client.number) or peer.client
 
-    def _feed_again(self, unfinished: InflightInput) -> None:
+    def _replay_datagrams(self, unfinished: InflightInput) -> None:
         peers = Peers.of(memoryview(unfinished.names), unfinished.name_size)
         stamps = [unfinished.stamps[0] or time.time_ns(), *unfinished.stamps[1:]]
         self.tracker_log.serial = unfinished.serial
@@ -228,12 +228,12 @@ class Site(Hub):
         self.bus.deliver(self.ingress.feed_late(counters, list(unfinished.datagrams), peers, now, stamps))
 
     def kill(self) -> None:
-        """End the daemon as SIGKILL does: its descriptors are closed, and nothing else happens."""
+        """End the daemon as SIGKILL does: only its descriptors are closed."""
         while self.reachable:
             self.reachable.pop()()
 
     def die(self, trap: Trap | None = None) -> None:
-        """Kill the daemon and begin another one."""
+        """Kill the daemon and start another one."""
         self.kill()
         self.start(trap)
 
@@ -257,7 +257,7 @@ class Site(Hub):
             self.handover.drop_old_tracker_logs()
 
     def broadcast(self, *datagrams: bytes) -> None:
-        """Another program of the segment sends."""
+        """Send datagrams from another program of the segment."""
         assert self.options is not None
         for one in datagrams:
             self.program.sendto(one, (BROADCAST, self.options.port))
@@ -280,13 +280,13 @@ def _close_loop(loop: Loop) -> None:
 
 
 def drop(handover: Handover) -> None:
-    """Close what a daemon had open of what was left to it."""
+    """Close the descriptors that a hand-over has open."""
     for one in getattr(handover, "clients", ()):
         one.sock.close()
         one.file.close()
     for kept in getattr(handover, "_by_number", {}).values():
         kept.file.close()
-    for _, fd in getattr(handover, "annals", ()):
+    for _, fd in getattr(handover, "tracker_log", ()):
         with suppress(OSError):
             os.close(fd)
 
@@ -300,7 +300,7 @@ def _drop_bus(bus: Bus) -> None:
 
 @contextmanager
 def nothing_left_open() -> Iterator[None]:
-    """What was killed in the midst of opening has left descriptors open, which in service the kernel closes."""
+    """Close what a daemon killed at its start has left open, as the kernel would."""
     before = set(os.listdir("/proc/self/fd"))
 
     def left() -> list[int]:
@@ -315,14 +315,13 @@ def nothing_left_open() -> Iterator[None]:
         yield
     finally:
         if left():
-            # What objects still hold they close themselves.
             gc.collect()
             for fd in left():
                 os.close(fd)
 
 
-def taken_apart(packets: Iterable[bytes]) -> list[bytes]:
-    """Frames, whether they came in batches or not; of a sender's particulars, the name alone."""
+def frames_of(packets: Iterable[bytes]) -> list[bytes]:
+    """Return frames, unpacked from batches, with the sender's name alone of its metadata."""
     found = []
     for frame in unbatched(packets):
         verb, key, payload = frames.read(frame)
@@ -334,7 +333,7 @@ def taken_apart(packets: Iterable[bytes]) -> list[bytes]:
 
 
 def broadcasts(sent: Iterable[bytes]) -> list[bytes]:
-    """What others have heard: each seq of a source once, and none left out or used for two messages."""
+    """Return the broadcasts; each seq of a source must be used for one message, without gaps."""
     last: dict[bytes, tuple[int, dict[int, bytes]]] = {}
     found = []
     for datagram in sent:

@@ -1,4 +1,4 @@
-"""What is known of a client: it stands on tape before it counts, and tape and ledger together say what he has got."""
+"""The log of a client: changes are logged before they count; log and in-flight state together tell what was sent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bccnd.handover.memfd import File
 from bccnd.native import inflight_layout as layout
 from bccnd.native.inflight import InflightState, Sender
 from tests.limits import no_file_larger_than
-from tests.native.books import book
+from tests.native.inflight_memory import new_memory
 from tests.support import examples
 
 FD: Final = 50
@@ -30,7 +30,7 @@ HEAD: Final = client_records.pack_head()
 
 
 class Case:
-    """One client that is kept, in a ledger and on a tape."""
+    """A stored client: its log, and its slot in the in-flight state."""
 
     def __init__(self, memory: mmap.mmap) -> None:
         self.memory = memory
@@ -39,7 +39,7 @@ class Case:
         self.failures: list[OSError] = []
         self.file = File(memfd.create("state"))
         self.file.append(HEAD)
-        self.kept = StoredClientLog(9, 5, FD, self.file, self.inflight, self.failures.append)
+        self.client_log = StoredClientLog(9, 5, FD, self.file, self.inflight, self.failures.append)
 
     def records(self) -> list[Record]:
         found = client_records.read_image(File(os.dup(self.file.fd)).read())
@@ -49,25 +49,25 @@ class Case:
 
 @pytest.fixture
 def case() -> Iterator[Case]:
-    with book() as (memory, _):
+    with new_memory() as (memory, _):
         one = Case(memory)
         yield one
         one.file.close()
 
 
 def test_records_have_the_serial_of_their_input(case: Case) -> None:
-    kept = case.kept
-    kept.counts(published=1, lost=2)
+    client_log = case.client_log
+    client_log.counts(published=1, lost=2)
     case.inflight.begin(layout.PACKET, 9, FD)
-    kept.subscribed(b"a/>")
-    kept.subscribed(b"b", 3)
-    kept.unsubscribed(b"a/>", 1)
-    kept.requested(b"CMSG echo/off\0")
-    kept.head_dropped()
-    kept.sent(7)
-    kept.blocked(b"MSG k\0v")
-    kept.retried()
-    kept.resumed()
+    client_log.subscribed(b"a/>")
+    client_log.subscribed(b"b", 3)
+    client_log.unsubscribed(b"a/>", 1)
+    client_log.requested(b"CMSG echo/off\0")
+    client_log.head_dropped()
+    client_log.sent(7)
+    client_log.blocked(b"MSG k\0v")
+    client_log.retried()
+    client_log.resumed()
     assert case.records() == [
         Record(client_records.COUNTS, 0, 0, b'{"published": 1, "lost": 2}'),
         Record(client_records.SUBSCRIBED, 1, 1, b"a/>"),
@@ -80,19 +80,18 @@ def test_records_have_the_serial_of_their_input(case: Case) -> None:
         Record(client_records.RESUMED, 2, 0, b""),
     ]
     assert layout.read_unfinished(case.memory) == layout.InflightInput(layout.RETRY, 9, 2, 0.0, 0)
-    # None of this is a message that he has got.
     assert case.inflight.counted(FD) == 0
     assert case.failures == []
 
 
 def test_queued_dropped_and_unsent_count_as_delivered(case: Case) -> None:
-    kept, inflight = case.kept, case.inflight
+    client_log, inflight = case.client_log, case.inflight
     inflight.begin(layout.RETRY, 1)
     inflight.count(FD, 2)
-    kept.queued(b"MSG a\0")
-    kept.dropped()
-    kept.control_dropped()
-    kept.queued(b"MSG b\0")
+    client_log.queued(b"MSG a\0")
+    client_log.dropped()
+    client_log.control_dropped()
+    client_log.queued(b"MSG b\0")
     assert inflight.counted(FD) == 6
     assert [(one.kind, one.delivered, one.serial) for one in case.records()] == [
         (client_records.QUEUED, 3, 1),
@@ -100,25 +99,25 @@ def test_queued_dropped_and_unsent_count_as_delivered(case: Case) -> None:
         (client_records.QUEUED, 6, 1),
     ]
     inflight.begin(layout.RETRY, 1)
-    kept.queued(b"MSG c\0")
+    client_log.queued(b"MSG c\0")
     assert (case.records()[-1].delivered, case.records()[-1].serial, inflight.counted(FD)) == (1, 2, 1)
 
 
 def test_record_is_written_before_the_count(case: Case) -> None:
-    """Between the two, tape and ledger differ by one; the greater number is what counts."""
-    told: list[tuple[int, int]] = []
+    """Between the two the log is ahead by one; the greater number counts."""
+    seen: list[tuple[int, int]] = []
     append = case.file.append
 
     def watched(data: bytes) -> None:
-        told.append((case.inflight.counted(FD), len(case.records())))
+        seen.append((case.inflight.counted(FD), len(case.records())))
         append(data)
 
     case.file.append = watched  # type: ignore[method-assign]
     case.inflight.begin(layout.RETRY, 1)
-    case.kept.queued(b"MSG a\0")
-    case.kept.dropped()
-    case.kept.queued(b"MSG b\0")
-    assert told == [(0, 0), (1, 1), (2, 2)]
+    case.client_log.queued(b"MSG a\0")
+    case.client_log.dropped()
+    case.client_log.queued(b"MSG b\0")
+    assert seen == [(0, 0), (1, 1), (2, 2)]
 
 
 @pytest.mark.parametrize(
@@ -131,20 +130,20 @@ def test_record_is_written_before_the_count(case: Case) -> None:
 )
 def test_client_that_cannot_be_logged_is_given_up(case: Case, what: str, arguments: tuple[object, ...]) -> None:
     with no_file_larger_than(case.file.end + 10):
-        getattr(case.kept, what)(*arguments)
+        getattr(case.client_log, what)(*arguments)
     assert len(case.failures) == 1
     assert case.failures[0].strerror
     assert case.records() == []
 
 
 def send(case: Case, fd: int) -> None:
-    """Empty a queue of 300, one and two at a time, and wait to be killed."""
+    """Send a queue of 300, one and two at a time, then wait to be killed."""
     sender = Sender(case.inflight)
     for number in range(0, 300, 3):
-        sender.waited(fd, b"%d" % number, 1, case.kept.length)
-        case.kept.sent(1)
-        sender.waited(fd, b"%d" % (number + 1), 2, case.kept.length)
-        case.kept.sent(2)
+        sender.waited(fd, b"%d" % number, 1, case.client_log.length)
+        case.client_log.sent(1)
+        sender.waited(fd, b"%d" % (number + 1), 2, case.client_log.length)
+        case.client_log.sent(2)
         if number % 60 == 0:
             case.file.replace(HEAD + client_records.pack_record(client_records.SENT, number=number + 3))
     signal.pause()
@@ -153,18 +152,18 @@ def send(case: Case, fd: int) -> None:
 def test_killed_flush_has_sent_what_log_and_state_record() -> None:
     chance = random.Random(11)
     hits = 0
-    with book() as (memory, _):
+    with new_memory() as (memory, _):
         while hits < examples(15):
             case = Case(memory)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             theirs.setblocking(False)
-            told = case.kept.length
+            seen = case.client_log.length
             with ours, theirs:
                 case.inflight.assign(ours.fileno(), 5)
                 layout.write_number(memory, layout.AT_SENDING, 0)
-                # Some of these records go over the end of a page, so that they can be torn.
+                # Some of these records cross a page and may be truncated.
                 for number in range(300):
-                    case.kept.queued(b"MSG a\0%d" % number + b"." * (number % 90))
+                    case.client_log.queued(b"MSG a\0%d" % number + b"." * (number % 90))
                 pid = os.fork()
                 if not pid:
                     with suppress(BaseException):
@@ -186,11 +185,11 @@ def test_killed_flush_has_sent_what_log_and_state_record() -> None:
             found = client_records.read_image(file.read())
             file.cut(found.size)
             taken = sum(one.number for one in found.records if one.kind == client_records.SENT)
-            armed = layout.read_sending(memory)
-            if armed is not None and armed.taken and armed.length == file.end:
-                taken += armed.taken
+            sending = layout.read_sending(memory)
+            if sending is not None and sending.taken and sending.length == file.end:
+                taken += sending.taken
                 hits += 1
             assert taken == sent
-            assert told < file.end
+            assert seen < file.end
             file.close()
             case.file.close()

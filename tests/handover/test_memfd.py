@@ -1,4 +1,4 @@
-"""Files in memory: appends, replacement by an image, memory that is given back, and a writer that is killed."""
+"""Files in memory: appends, replacement by an image, freed memory, and a killed writer."""
 
 from __future__ import annotations
 
@@ -29,71 +29,71 @@ def fd() -> Iterator[int]:
     os.close(one)
 
 
-def again(fd: int) -> File:
-    """As who comes next has the file: by another descriptor."""
+def reopen(fd: int) -> File:
+    """Open the file by another descriptor, as the next daemon does."""
     return File(os.dup(fd))
 
 
 def test_a_new_file_is_empty_and_not_inherited(fd: int) -> None:
     assert not os.get_inheritable(fd)
-    one = again(fd)
+    one = reopen(fd)
     assert (one.understood, len(one), one.read(), one.end) == (True, 0, b"", HEADER)
-    assert (again(fd).understood, len(again(fd))) == (True, 0)
+    assert (reopen(fd).understood, len(reopen(fd))) == (True, 0)
 
 
-def test_appended_data_is_there_for_the_next_process(fd: int) -> None:
-    one = again(fd)
+def test_appended_data_is_read_by_the_next_process(fd: int) -> None:
+    one = reopen(fd)
     for part in (b"first", b"", b"\0" * 5000, b"last"):
         one.append(part)
-        assert again(fd).read() == one.read()
+        assert reopen(fd).read() == one.read()
     assert one.read() == b"first" + b"\0" * 5000 + b"last"
     assert (one.end, len(one)) == (HEADER + 5009, 5009)
-    other = again(fd)
+    other = reopen(fd)
     assert (other.understood, other.end, len(other)) == (True, HEADER + 5009, 5009)
     other.append(b"!")
-    assert again(fd).read() == one.read() + b"!" == b"first" + b"\0" * 5000 + b"last!"
+    assert reopen(fd).read() == one.read() + b"!" == b"first" + b"\0" * 5000 + b"last!"
 
 
-def test_an_image_takes_the_place_of_all_and_more_can_be_appended(fd: int) -> None:
-    one = again(fd)
+def test_image_replaces_all_and_more_can_be_appended(fd: int) -> None:
+    one = reopen(fd)
     one.append(b"x" * 10_000)
     for image in (b"image", b"", b"another" * 1000):
         before = one.end
         one.replace(image)
-        assert one.read() == again(fd).read() == image
+        assert one.read() == reopen(fd).read() == image
         assert one.end == before + len(image)  # it never goes back
         one.append(b"more")
-        assert one.read() == again(fd).read() == image + b"more"
+        assert one.read() == reopen(fd).read() == image + b"more"
 
 
 def test_unfinished_image_is_behind_the_old_contents(fd: int) -> None:
-    one = again(fd)
+    one = reopen(fd)
     one.append(b"before")
     image = b"image" * 1000
-    # As it is when it was written and not yet said that it counts, or not all of it was written.
+    # A writer was killed before the image counted, or before it was written.
     for part in (b"", image[:1], image[:4000], image):
         os.ftruncate(fd, one.end)
         os.pwrite(fd, part, one.end)
-        other = again(fd)
+        other = reopen(fd)
         assert other.read() == b"before" + part
         other.cut(6)
         assert other.read() == b"before"
         other.replace(b"by another")
-        assert again(fd).read() == b"by another"
+        assert reopen(fd).read() == b"by another"
         os.ftruncate(fd, one.end)
         os.pwrite(fd, struct.pack("=8sQ", b"bccntap1", HEADER), 0)
 
 
-def test_what_was_cut_off_does_not_come_again_behind_what_is_appended(fd: int) -> None:
-    one = again(fd)
+def test_appended_data_replaces_what_was_cut_off(fd: int) -> None:
+    one = reopen(fd)
     one.append(b"kept" + b"torn" * 100)
     one.cut(4)
-    assert (one.read(), again(fd).read()) == (b"kept", b"kept")
+    assert (one.read(), reopen(fd).read()) == (b"kept", b"kept")
     one.append(b"new")
-    assert one.read() == again(fd).read() == b"keptnew"
+    assert one.read() == reopen(fd).read() == b"keptnew"
     one.cut(0)
     one.replace(b"image")
-    assert again(fd).read() == b"image"
+    assert reopen(fd).read() == b"image"
 
 
 @pytest.mark.parametrize(
@@ -102,68 +102,68 @@ def test_what_was_cut_off_does_not_come_again_behind_what_is_appended(fd: int) -
 )
 def test_foreign_content_is_replaced(fd: int, content: bytes) -> None:
     os.write(fd, content)
-    one = again(fd)
+    one = reopen(fd)
     assert (one.understood, one.read(), one.end) == (False, b"", HEADER)
     one.append(b"ours")
-    other = again(fd)
+    other = reopen(fd)
     assert (other.understood, other.read()) == (True, b"ours")
 
 
-def test_a_beginning_beyond_the_end_is_nothing(fd: int) -> None:
+def test_start_beyond_the_end_is_empty(fd: int) -> None:
     os.write(fd, struct.pack("=8sQ", b"bccntap1", 5000) + b"x" * 100)
-    one = again(fd)
+    one = reopen(fd)
     assert (len(one), one.read()) == (0, b"")
     one.append(b"y")
-    assert again(fd).read() == b"y"
+    assert reopen(fd).read() == b"y"
 
 
-def test_memory_of_what_was_replaced_is_given_back(fd: int) -> None:
-    one = again(fd)
+def test_memory_of_replaced_contents_is_freed(fd: int) -> None:
+    one = reopen(fd)
     one.append(b"x" * 1_000_000)
     assert os.fstat(fd).st_blocks * 512 >= 1_000_000
     one.replace(b"image")
     assert os.fstat(fd).st_blocks * 512 <= 2 * 4096
-    assert again(fd).read() == b"image"
+    assert reopen(fd).read() == b"image"
     # The header stays, and what is in front of the image is gone.
     assert os.pread(fd, 8, 0) == b"bccntap1"
     assert not any(os.pread(fd, 900_000, 4096))
 
 
-def test_however_often_a_file_is_replaced_it_takes_no_more_memory(fd: int) -> None:
-    one = again(fd)
+def test_repeated_replacement_takes_no_more_memory(fd: int) -> None:
+    one = reopen(fd)
     for number in range(300):
         one.append(b"x" * (1000, 4096, 5000, 300_000)[number % 4])
         one.replace(b"image %d" % number)
         assert os.fstat(fd).st_blocks * 512 <= 3 * 4096
-    assert again(fd).read() == b"image 299"
+    assert reopen(fd).read() == b"image 299"
 
 
 def test_growth_is_reported_and_again_at_twice_the_size(fd: int) -> None:
-    one = again(fd)
-    said: list[int] = []
-    one.grown = lambda: said.append(len(one))
+    one = reopen(fd)
+    sizes: list[int] = []
+    one.grown = lambda: sizes.append(len(one))
     for _ in range(WORTH * 4 // 1000 + 4):
         one.append(b"x" * 1000)
-    assert [round(size / WORTH) for size in said] == [1, 2, 4]
-    assert all(size > WORTH for size in said)
-    said.clear()
+    assert [round(size / WORTH) for size in sizes] == [1, 2, 4]
+    assert all(size > WORTH for size in sizes)
+    sizes.clear()
     # Not before it is three times as large as its image.
     one.replace(b"i" * WORTH)
     for _ in range(WORTH * 2 // 1000):
         one.append(b"x" * 1000)
-    assert said == []
+    assert sizes == []
     one.append(b"x" * 1000)
-    assert len(said) == 1
-    # It may be replaced as soon as it is said.
+    assert len(sizes) == 1
+    # It may be replaced in the callback.
     one.grown = lambda: one.replace(b"image")
     one.append(b"x" * 3 * WORTH)
     one.append(b"more")
-    assert one.read() == again(fd).read() == b"imagemore"
+    assert one.read() == reopen(fd).read() == b"imagemore"
 
 
 @pytest.mark.parametrize("spare", [0, 1, 50, 99])
 def test_without_room_an_error_is_raised_and_the_content_stays(fd: int, spare: int) -> None:
-    one = again(fd)
+    one = reopen(fd)
     one.append(b"x" * 4000)
     with no_file_larger_than(one.end + spare):
         with pytest.raises(OSError) as failed:
@@ -175,10 +175,10 @@ def test_without_room_an_error_is_raised_and_the_content_stays(fd: int, spare: i
         with pytest.raises(OSError):
             one.replace(b"z" * 100)
         assert one.read() == b"x" * 4000
-    assert again(fd).read()[:4000] == b"x" * 4000
-    assert again(fd).read()[4000:] in (b"", b"y" * spare, b"z" * spare)
+    assert reopen(fd).read()[:4000] == b"x" * 4000
+    assert reopen(fd).read()[4000:] in (b"", b"y" * spare, b"z" * spare)
     one.append(b"more")
-    assert one.read() == again(fd).read() == b"x" * 4000 + b"more"
+    assert one.read() == reopen(fd).read() == b"x" * 4000 + b"more"
 
 
 def test_a_file_is_closed_once() -> None:
@@ -187,7 +187,7 @@ def test_a_file_is_closed_once() -> None:
     one.close()
     with pytest.raises(OSError):
         os.fstat(number)
-    # Somebody else's by now.
+    # The number is in use again.
     other = os.open(os.devnull, os.O_RDONLY)
     try:
         assert other == number
@@ -199,7 +199,7 @@ def test_a_file_is_closed_once() -> None:
         os.close(other)
 
 
-def test_a_mapping_is_shared_and_makes_the_file_as_large_as_it_must_be(fd: int) -> None:
+def test_mapping_is_shared_and_extends_the_file(fd: int) -> None:
     one, other = memfd.map_whole(fd, 100_000), memfd.map_whole(fd, 100_000)
     with one, other:
         assert os.fstat(fd).st_size == 100_000
@@ -211,7 +211,7 @@ def test_a_mapping_is_shared_and_makes_the_file_as_large_as_it_must_be(fd: int) 
 
 def test_a_killed_writer_leaves_whole_records_or_a_whole_image(fd: int) -> None:
     chance = random.Random(5)
-    # Records of many sizes, which go over the ends of pages, and images now and then.
+    # Records of many sizes, which cross pages, and some images.
     record = struct.Struct("=II")
     images = tails = 0
     for _ in range(examples(60)):
@@ -219,7 +219,7 @@ def test_a_killed_writer_leaves_whole_records_or_a_whole_image(fd: int) -> None:
         pid = os.fork()
         if not pid:
             with suppress(BaseException):
-                one = again(fd)
+                one = reopen(fd)
                 for number in range(1_000_000_000):
                     if number % 50 == 49:
                         one.replace(record.pack(number, 0xFFFFFFFF))
@@ -232,7 +232,7 @@ def test_a_killed_writer_leaves_whole_records_or_a_whole_image(fd: int) -> None:
             pass
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        one = again(fd)
+        one = reopen(fd)
         assert one.understood
         data, at = one.read(), 0
         numbers: list[int] = []

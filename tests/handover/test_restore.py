@@ -1,4 +1,4 @@
-"""The taking over: wherever a daemon is killed, its clients get what they would have got, once and in order."""
+"""Restoring a killed daemon: clients get what they would have got, once and in order."""
 
 from __future__ import annotations
 
@@ -31,32 +31,22 @@ from bccnd.handover import memfd
 from bccnd.handover.memfd import WORTH, File
 from bccnd.handover.restore import MAX_TRIES, Handover
 from bccnd.native import inflight_layout as layout
-from tests.handover.successors import Killed, Site, Trap, broadcasts, drop, nothing_left_open, taken_apart
+from tests.handover.successors import Killed, Site, Trap, broadcasts, drop, frames_of, nothing_left_open
 from tests.limits import no_file_larger_than
 from tests.support import TINY, Peer, examples, gaps, messages, refusals, slow, turn_until
 
 #: lines of our code at which a daemon is killed, in each scenario; 0 for each of them
 POINTS: Final = int(os.environ.get("BCCND_POINTS", str(examples(80))))
-#: what is killed in the midst of something is not closed by anybody
+#: killed daemons leave sockets open
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 Shown = dict[str, Any]
-#: attributes of a client that it can notice
+#: attributes that are visible to a client
 SEEN: Final = (
-    "identity",
-    "base",
-    "dialect",
-    "since",
-    "peer",
-    "echo",
-    "local",
-    "soft",
-    "hard",
-    "blocked_packet",
-    "lost",
+    *("identity", "base", "dialect", "since", "peer", "echo", "local", "soft", "hard", "blocked_packet", "lost"),
 )
 
 
@@ -67,7 +57,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def shown(site: Site, peer: Peer, *, published: bool = True) -> Shown:
-    """All that a client can notice of how it is served, and what it is charged for."""
+    """Return all visible state of a client, and what its user is charged for."""
     client = peer.client
     assert site.by_number(client.number) is client
     return {name: getattr(client, name) for name in SEEN} | {
@@ -85,8 +75,8 @@ def shown(site: Site, peer: Peer, *, published: bool = True) -> Shown:
     }
 
 
-def heard(peer: Peer, key: bytes, count: int) -> list[bytes]:
-    """The payloads of the next so many messages, all of one key; whoever waits for them to be read goes on."""
+def receive_payloads(peer: Peer, key: bytes, count: int) -> list[bytes]:
+    """Receive ``count`` messages of one key, one by one; return their payloads."""
     packets = [peer.hear() for _ in range(count)]
     assert gaps(packets) == 0
     return messages(packets, key)
@@ -108,18 +98,18 @@ def test_client_state_is_restored(site: Site) -> None:
     assert (before[0]["meta"], before[0]["batch"], before[0]["echo"], before[0]["local"]) == (True, True, False, True)
     assert before[0]["identity"] == before[0]["base"] + b"/door"
     for end in (site.stop, site.kill, site.kill):
-        if end == site.kill:  # what was said at a clean end is what stands there
+        if end == site.kill:  # its counters are logged at a clean end only
             site.bus.close()
         end()
         site.start()
         assert (shown(site, one), shown(site, other)) == before
         assert site.handover.dropped == []
-    other.publish(b"a/x", b"heard")
-    assert taken_apart(one.waiting() + one.all())[-1].endswith(b"|heard")
+    other.publish(b"a/x", b"later")
+    assert frames_of(one.waiting() + one.all())[-1].endswith(b"|later")
 
 
 def test_client_of_another_pid_namespace_keeps_its_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As the kernel would have it if it were in another namespace.
+    # What the kernel returns for another namespace.
     monkeypatch.setattr("bccnd.net.peer.credentials", lambda _: (0, os.geteuid(), os.getegid()))
     one, other = site.connect(b"a"), site.connect(b"a")
     names = [one.client.base, other.client.base]
@@ -172,7 +162,7 @@ def test_lowered_limits_disconnect_no_restored_client(site: Site) -> None:
     assert [shown(site, one, published=False) for one in peers] == before
     late = site.knock()
     assert refusals([late.hear()]) == [(b"too_many_clients", b"")]
-    assert heard(peers[0], b"a", 30) == [b"x" * 500] * 30
+    assert receive_payloads(peers[0], b"a", 30) == [b"x" * 500] * 30
 
 
 RULES: Final = [Rule(uid=os.geteuid(), publish=(b"",), subscribe=(b"a/",), tap=False, tag=False)]
@@ -238,7 +228,7 @@ def test_half_closed_client_still_receives(site: Site) -> None:
 
 
 def test_clean_stop_leaves_unread_packets_to_the_successor(tmp_path: Path) -> None:
-    """What has not been taken from clients stays with them until the next daemon asks for it."""
+    """What was not read from clients stays in their sockets."""
     with Site(tmp_path, limits=BusLimits(queue_messages=5)) as site:
         reader, publisher = slow(site, b"a"), site.connect()
         reader.send(b"CMSG blocking/hard/block")
@@ -248,19 +238,19 @@ def test_clean_stop_leaves_unread_packets_to_the_successor(tmp_path: Path) -> No
         site.stop()
         site.start()
         assert reader.client.lost == 0
-        assert heard(reader, b"a", 60) == [b"%d" % number * 100 for number in range(60)]
+        assert receive_payloads(reader, b"a", 60) == [b"%d" % number * 100 for number in range(60)]
         assert reader.all() == []
 
 
 def leave(site: Site, name: str, content: bytes) -> None:
-    """Leave something in the store that the daemon did not put there."""
+    """Store a file that the daemon did not store."""
     fd = os.memfd_create(name)
     os.write(fd, content)
     site.store.put(name, fd)
 
 
 def append(site: Site, peer: Peer, record: bytes) -> None:
-    """Add to what the daemon has written of a client."""
+    """Append a record to a client's log."""
     file = File(os.dup(site.store.file(f"client-{peer.client.number}")))
     file.append(record)
     file.close()
@@ -336,29 +326,28 @@ def test_unknown_records_are_skipped_and_reported(site: Site) -> None:
     assert "200" in site.handover.dropped[0]
     assert "future/mode" in site.handover.dropped[1]
     assert site.routes.patterns(one.client.fd) == {b"a": 1, b"b": 2}
-    # What it does not understand of what others have written it does not tell the client.
     assert one.all() == []
 
 
 def test_foreign_descriptors_are_dropped_and_reported(site: Site) -> None:
     one = site.connect(b"a")
     site.kill()
-    leave(site, "nobody-knows", b"x")
+    leave(site, "unknown-name", b"x")
     leave(site, "client-", b"x")
     reading, writing = os.pipe()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     site.store.put("client-900", ours.detach(), reading)
     with theirs, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as strange:
         fd = memfd.create("x")
-        tape_ = File(os.dup(fd))
-        tape_.append(client_records.pack_head(program="x", started=1, dialect="path", since=1.0, slot=77))
-        tape_.close()
+        client_log = File(os.dup(fd))
+        client_log.append(client_records.pack_head(program="x", started=1, dialect="path", since=1.0, slot=77))
+        client_log.close()
         site.store.put("client-901", strange.detach(), fd)
         site.start()
     os.close(writing)
     assert len(site.handover.dropped) == 4
     assert [client.number for client in site.bus.clients.values()] == [one.client.number]
-    assert {name for name in site.store.kept if name.startswith(("client-", "nobody"))} == {
+    assert {name for name in site.store.kept if name.startswith(("client-", "unknown"))} == {
         f"client-{one.client.number}"
     }
     one.publish(b"a", b"x")
@@ -445,7 +434,7 @@ def test_client_without_memory_is_served_and_counted(site: Site, caplog: pytest.
 
 @dataclass
 class Cast:
-    """A client of a scenario: what it asks for at the beginning, and whether it reads only when it is told to."""
+    """A client of a scenario: its first packets, and whether it reads only at the step ``read``."""
 
     packets: tuple[bytes, ...] = ()
     slow: bool = False
@@ -453,7 +442,7 @@ class Cast:
 
 @dataclass
 class Scenario:
-    """Clients, and what they do: packets of the one with a number, or that it reads so many, or datagrams."""
+    """Clients, and steps: packets of a client by number, reads (``read``), or datagrams (``net``)."""
 
     cast: list[Cast]
     steps: list[tuple[Any, ...]]
@@ -469,7 +458,7 @@ def controls(*keys: bytes) -> tuple[bytes, ...]:
 
 
 class Run:
-    """A scenario that is played, perhaps with a daemon killed once or twice."""
+    """A run of a scenario, in which a daemon may be killed once or twice."""
 
     def __init__(self, site: Site, scenario: Scenario) -> None:
         self.site = site
@@ -486,7 +475,7 @@ class Run:
             self.got.append(peer.waiting())
 
     def play(self, trap: Trap, second: Trap | None = None) -> bool:
-        """Whether somebody was killed."""
+        """Run all steps; return whether a daemon was killed."""
         killed = False
         for step in self.scenario.steps:
             try:
@@ -504,15 +493,15 @@ class Run:
                 self.site.settle()
             for number, one in enumerate(self.scenario.cast):
                 if not one.slow:
-                    self._hear(number)
+                    self._read(number)
         quiet = 0
         while quiet < 3:
             self.site.settle()
-            new = [self._hear(number) for number in range(len(self.peers))]
+            new = [self._read(number) for number in range(len(self.peers))]
             quiet = 0 if any(new) else quiet + 1
         return killed
 
-    def _hear(self, number: int) -> bool:
+    def _read(self, number: int) -> bool:
         before = len(self.got[number])
         with suppress(ConnectionResetError):
             self.got[number] += self.peers[number].waiting()
@@ -524,14 +513,14 @@ class Run:
             self.site.broadcast(*rest)
         elif what == "read":
             for number in rest:
-                self._hear(number)
+                self._read(number)
         else:
-            with suppress(BrokenPipeError, ConnectionResetError):  # one that was ended as it has asked for
+            with suppress(BrokenPipeError, ConnectionResetError):  # a client in mode error was ended
                 for packet in rest:
                     self.peers[what].sock.send(packet)
 
     def account(self) -> tuple[Any, ...]:
-        """All that must be the same, whoever was killed."""
+        """Return what must not depend on kills."""
         states: list[Shown | None] = []
         for peer in self.peers:
             if self.site.by_number(peer.client.number) is None:
@@ -540,11 +529,11 @@ class Run:
                 state = shown(self.site, peer, published=False)
                 del state["since"], state["seq"]
                 states.append(state)
-        return [taken_apart(got) for got in self.got], broadcasts(self.site.sent), states
+        return [frames_of(got) for got in self.got], broadcasts(self.site.sent), states
 
 
 def play(scenario: Scenario, trap: Trap, second: Trap | None = None) -> tuple[bool, tuple[Any, ...]]:
-    """Whether a daemon was killed in a scenario, and what clients have noticed of it."""
+    """Run a scenario; return whether a daemon was killed, and the visible results."""
     with (
         nothing_left_open(),
         tempfile.TemporaryDirectory() as folder,
@@ -555,7 +544,7 @@ def play(scenario: Scenario, trap: Trap, second: Trap | None = None) -> tuple[bo
         return killed, run.account()
 
 
-def told(seq: int, chan: bytes, payload: bytes, src: bytes = b"far/prog/1") -> bytes:
+def remote(seq: int, chan: bytes, payload: bytes, src: bytes = b"far/prog/1") -> bytes:
     body = bccn1.build_body(src, seq, chan, payload)
     return bccn1.build(body, IntegrityChecker().sign(body))
 
@@ -580,7 +569,7 @@ SCENARIOS: Final = {
             (0, frames.message(b"!relay01/*", b"6")),
         ],
     ),
-    "asked": Scenario(
+    "requested": Scenario(
         [*FOUR, Cast()],
         [
             (4, *sub(b"a/", b"a/", b"c"), frames.unsubscribe(b"a/"), frames.unsubscribe(b"nosuch")),
@@ -612,7 +601,7 @@ SCENARIOS: Final = {
             ("read", 4),
         ],
     ),
-    "held": Scenario(
+    "blocked": Scenario(
         [
             Cast(sub(b"b")),
             Cast((*sub(b"a/"), *controls(b"blocking/soft/block")), slow=True),
@@ -631,16 +620,28 @@ SCENARIOS: Final = {
         ],
         BusLimits(queue_messages=6),
     ),
-    "from afar": Scenario(
+    "received": Scenario(
         [*FOUR, *TWO_SLOW],
         [
-            ("net", told(1, b"a/x", b"1")),
-            ("net", *(told(number, b"a/x", b"%d" % number * 300) for number in range(2, 14))),
-            ("net", told(14, b"b", b"14"), told(14, b"b", b"14"), told(16, b"!", b"16"), b"garbage", b""),
+            ("net", remote(1, b"a/x", b"1")),
+            ("net", *(remote(number, b"a/x", b"%d" % number * 300) for number in range(2, 14))),
+            (
+                "net",
+                remote(14, b"b", b"14"),
+                remote(14, b"b", b"14"),
+                remote(16, b"!", b"16"),
+                b"garbage",
+                b"",
+            ),
             ("read", 4),
-            ("net", told(17, b"a/y", b"17"), told(5, b"a/x", b"5", b"another"), told(18, b"a/y", b"18")),
+            (
+                "net",
+                remote(17, b"a/y", b"17"),
+                remote(5, b"a/x", b"5", b"another"),
+                remote(18, b"a/y", b"18"),
+            ),
             (0, frames.message(b"a/x", b"ours")),
-            ("net", told(18, b"a/y", b"18"), told(19, b"a/y", b"19")),
+            ("net", remote(18, b"a/y", b"18"), remote(19, b"a/y", b"19")),
         ],
     ),
 }
@@ -662,7 +663,8 @@ def test_every_message_arrives_once_wherever_a_daemon_is_killed(name: str) -> No
 
 
 def unsend(site: Site, peers: list[Peer], reached: int, *, armed: bool) -> list[list[bytes]]:
-    """As if of this input only the first few had got all, and, known only to the kernel, the next one if ``armed``."""
+    """Change the state so that only the first ``reached`` clients got this input; with ``armed`` the kernel has sent to
+    one more."""
     memory = site.handover.inflight.memory
     got = []
     for number, peer in enumerate(peers):
@@ -694,7 +696,7 @@ def test_remaining_receivers_get_a_published_message(site: Site, reached: int, a
     site.bus.process_packet(client, bytes(site.bus._receiver.view[:size]))
     got = unsend(site, peers, reached, armed=armed)
     site.kill()
-    for _ in range(2):  # who has found out how things stand, and nothing else
+    for _ in range(2):  # these daemons end before they process anything
         drop(Handover(site.store, site.store.passed(), lambda _: None))
     site.start()
     site.die()
@@ -713,9 +715,9 @@ def test_remaining_receivers_get_a_received_datagram(tmp_path: Path, judged: boo
         peers = [site.connect(b"a/") for _ in range(4)]
         last = site.connect(b"a/")
         last.send(*controls(frames.BATCH_ON))
-        site.broadcast(told(1, b"a/x", b"before"))
-        assert [taken_apart(one.all()) for one in (*peers, last)] == [[b"MSG a/x\0before"]] * 5
-        site.broadcast(*(told(seq, b"a/x", b"%d" % seq) for seq in (2, 3, 3, 5, 1, 6)))
+        site.broadcast(remote(1, b"a/x", b"before"))
+        assert [frames_of(one.all()) for one in (*peers, last)] == [[b"MSG a/x\0before"]] * 5
+        site.broadcast(*(remote(seq, b"a/x", b"%d" % seq) for seq in (2, 3, 3, 5, 1, 6)))
         inflight, segment = site.handover.inflight, site.segment
         datagrams = segment.receiver.receive()
         assert len(datagrams) == 6
@@ -728,13 +730,13 @@ def test_remaining_receivers_get_a_received_datagram(tmp_path: Path, judged: boo
             got = [*unsend(site, peers, reached, armed=armed), []]
         for _ in range(2):
             site.die()
-        site.broadcast(*(told(seq, b"a/x", b"%d" % seq) for seq in (6, 5, 7)))
+        site.broadcast(*(remote(seq, b"a/x", b"%d" % seq) for seq in (6, 5, 7)))
         expected = [b"MSG a/x\0%d" % seq for seq in (2, 3, 5, 6, 7)]
         for number, one in enumerate((*peers, last)):
-            assert taken_apart(got[number] + one.all()) == expected
+            assert frames_of(got[number] + one.all()) == expected
 
 
-def test_an_empty_packet_is_answered_once_and_the_end_is_none(site: Site) -> None:
+def test_empty_packet_is_answered_once_and_the_end_is_none(site: Site) -> None:
     one, half = site.connect(), site.connect(b"a")
     one.sock.send(b"")
     half.sock.shutdown(socket.SHUT_WR)
@@ -751,8 +753,8 @@ def test_an_empty_packet_is_answered_once_and_the_end_is_none(site: Site) -> Non
     assert half.waiting() == [b"MSG a\0x"]
 
 
-def given_up(site: Site) -> str:
-    """What is said of an input when enough daemons have died of it."""
+def drop_reported(site: Site) -> str:
+    """Return what is reported of an input once it has killed enough daemons."""
     deaths = 0
     while deaths <= MAX_TRIES:
         site.kill()
@@ -764,8 +766,8 @@ def given_up(site: Site) -> str:
         else:
             break
     assert deaths == MAX_TRIES
-    (told,) = site.handover.dropped
-    return told
+    (reported,) = site.handover.dropped
+    return reported
 
 
 PUBLISH: Final = Bus._publish
@@ -773,7 +775,7 @@ PUBLISH: Final = Bus._publish
 
 @pytest.fixture
 def deaths(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Publishing poison kills; what has killed."""
+    """Let publishing ``poison`` kill the daemon; return the payloads that did."""
     killed: list[bytes] = []
 
     def publish(bus: Bus, client: Client, key: bytes, payload: bytes, packet: bytes) -> None:
@@ -793,20 +795,20 @@ def test_packet_that_kills_daemons_is_dropped(site: Site, deaths: list[bytes]) -
     one.publish(b"a", b"poison", b"behind")
     with pytest.raises(Killed):
         site.settle()
-    assert "12 bytes" in given_up(site)
+    assert "12 bytes" in drop_reported(site)
     assert len(deaths) == MAX_TRIES + 1
     assert other.all() == one.all() == [b"MSG a\0before", b"MSG a\0behind"]
     site.die()
     assert site.handover.dropped == []
 
 
-def test_so_is_one_that_had_to_wait(tmp_path: Path, deaths: list[bytes]) -> None:
+def test_blocked_packet_that_kills_daemons_is_dropped(tmp_path: Path, deaths: list[bytes]) -> None:
     with Site(tmp_path, limits=BusLimits(user=UserLimits(rate=10.0))) as site:
         one, other = site.connect(b"a"), site.connect(b"a")
         one.publish(b"a", *(b"%d" % number for number in range(10)), b"poison", b"behind")
         with pytest.raises(Killed):
             turn_until(site.loop, lambda: False)
-        assert given_up(site)
+        assert drop_reported(site)
         assert len(deaths) == MAX_TRIES + 1
         assert (one.client.blocked_packet, one.client.resume) == (None, None)
         turn_until(site.loop, lambda: len(site.sent) == 11)
@@ -816,21 +818,21 @@ def test_so_is_one_that_had_to_wait(tmp_path: Path, deaths: list[bytes]) -> None
         assert site.handover.dropped == []
 
 
-def test_so_are_datagrams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_datagrams_that_kill_daemons_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Site(tmp_path, segment=True) as site:
         one = site.connect(b"a/")
-        site.broadcast(told(1, b"a/x", b"poison"), told(2, b"a/x", b"2"))
+        site.broadcast(remote(1, b"a/x", b"poison"), remote(2, b"a/x", b"2"))
         assert len(site.segment.receiver.receive()) == 2
         with monkeypatch.context() as patch:
             feed = Mock(side_effect=Killed)
-            patch.setattr(Site, "_feed_again", feed)
-            assert "2 datagrams" in given_up(site)
+            patch.setattr(Site, "_replay_datagrams", feed)
+            assert "2 datagrams" in drop_reported(site)
             assert feed.call_count == MAX_TRIES
-        site.broadcast(told(3, b"a/x", b"3"))
+        site.broadcast(remote(3, b"a/x", b"3"))
         assert messages(one.all(), b"a/x") == [b"3"]
 
 
-def test_what_then_meets_a_bug_is_given_up_at_once(
+def test_replayed_input_that_meets_a_bug_is_dropped_at_once(
     site: Site, deaths: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = site.connect(b"a"), site.connect(b"a")
@@ -849,7 +851,7 @@ def test_what_then_meets_a_bug_is_given_up_at_once(
     assert other.all() == one.all() == [b"MSG a\0behind"]
 
 
-def test_what_meets_a_bug_is_not_worked_on_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_that_met_a_bug_is_not_replayed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = site.connect(b"a"), site.connect(b"a")
 
     def buggy(*_: object) -> None:
@@ -865,22 +867,22 @@ def test_what_meets_a_bug_is_not_worked_on_again(site: Site, monkeypatch: pytest
 
 
 def test_messages_of_the_daemon_are_no_part_of_an_input(site: Site) -> None:
-    """Else a message of the input would be taken for one that was got already."""
+    """Otherwise they would be counted as messages of the input."""
     one = site.connect(b"!/bccn/liveness/", b"a", b"heartbeat")
     one.send(*controls(frames.BATCH_ON))
     site.settle()
     site.bus.announce(b"!/bccn/liveness/x", b"alive")
-    assert taken_apart(one.waiting()) == [b"MSG !/bccn/liveness/x\0alive"]
+    assert frames_of(one.waiting()) == [b"MSG !/bccn/liveness/x\0alive"]
     site.egress.open(b"relay01/bccnd/1")
     site.bus.publish(b"relay01/bccnd/1", b"heartbeat", b"", frames.message(b"heartbeat", b""))
-    assert taken_apart(one.waiting()) == [b"MSG heartbeat\0"]
+    assert frames_of(one.waiting()) == [b"MSG heartbeat\0"]
 
 
 def test_sends_to_a_former_client_are_not_counted_for_a_new_one(site: Site) -> None:
     leaver, publisher = slow(site, b"a"), site.connect()
     publisher.publish(b"a", *(b"x" * 500 for _ in range(20)))
     site.settle()
-    heard(leaver, b"a", 20)
+    receive_payloads(leaver, b"a", 20)
     site.settle()
     armed = layout.read_sending(site.handover.inflight.memory)
     assert armed is not None
@@ -894,7 +896,7 @@ def test_grown_client_log_is_replaced_with_equal_contents(site: Site) -> None:
     one, publisher = slow(site, b"a", b"b"), site.connect()
     for number in range(60):
         publisher.publish(b"a", *(b"%d" % number * 2000 for _ in range(8)))
-        assert len(heard(one, b"a", 8)) == 8
+        assert len(receive_payloads(one, b"a", 8)) == 8
     publisher.publish(b"a", *(b"%d" % number * 500 for number in range(30)))
     site.settle()
     file = os.fstat(site.store.file(f"client-{one.client.number}"))
@@ -903,7 +905,7 @@ def test_grown_client_log_is_replaced_with_equal_contents(site: Site) -> None:
     before = shown(site, one)
     site.die()
     assert shown(site, one, published=False) == {**before, "published": None}
-    assert heard(one, b"a", 30) == [b"%d" % number * 500 for number in range(30)]
+    assert receive_payloads(one, b"a", 30) == [b"%d" % number * 500 for number in range(30)]
 
 
 SIX: Final = [*FOUR, *TWO_SLOW]
@@ -929,11 +931,11 @@ _STEP: Final = st.one_of(
 
 @settings(max_examples=examples(120))
 @given(st.lists(_STEP, min_size=1, max_size=12), st.floats(0, 1, exclude_max=True), st.floats(0, 3))
-def test_whatever_clients_do_no_kill_is_noticed(drawn: list[tuple[Any, list[Any]]], at: float, second: float) -> None:
+def test_no_kill_is_visible_to_clients(drawn: list[tuple[Any, list[Any]]], at: float, second: float) -> None:
     steps: list[tuple[Any, ...]] = []
     for what, arguments in drawn:
         if what == "net":
-            arguments = [told(seq, b"a/x" if seq % 3 else b"b", b"%d" % seq * 50) for seq in arguments]
+            arguments = [remote(seq, b"a/x" if seq % 3 else b"b", b"%d" % seq * 50) for seq in arguments]
         steps.append((what, *arguments))
     scenario, count = Scenario(SIX, steps, BusLimits(queue_messages=8)), Trap()
     _, expected = play(scenario, count)

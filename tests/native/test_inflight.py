@@ -1,4 +1,4 @@
-"""The ledger, on real sockets and in a second mapping: it is right at every moment, also when its writer is killed."""
+"""The in-flight state on real sockets and in a second mapping: it is right at any moment, also after a kill."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bccnd.native import inflight, scan
 from bccnd.native import inflight_layout as layout
 from bccnd.native.inflight_layout import DATAGRAMS, PACKET, RETRY
 from bccnd.net.udp import pack_address
-from tests.native.books import book, got
+from tests.native.inflight_memory import new_memory, received
 from tests.native.sockets import SO_TIMESTAMPNS, SOCKADDR_IN, SOCKADDR_IN6, pair, read, take, udp
 from tests.support import PATIENCE, TINY, cannot_here, examples, kernel_drops
 
@@ -36,13 +36,13 @@ ROUNDS: Final = 100 * HITS
 
 @contextmanager
 def opened() -> Iterator[tuple[inflight.InflightState, mmap.mmap]]:
-    """A new ledger, and its memory as another process sees it."""
-    with book() as (memory, reader):
+    """Yield a new state, and its memory as another process maps it."""
+    with new_memory() as (memory, reader):
         yield inflight.InflightState(memory), reader
 
 
 def in_progress(reader: mmap.mmap) -> layout.InflightInput:
-    """The input in progress, of which there must be one."""
+    """Return the input in progress; there must be one."""
     found = layout.read_unfinished(reader)
     assert found is not None, "no input in progress"
     return found
@@ -147,7 +147,7 @@ def test_batch_is_recorded_as_received() -> None:
         assert later == found._replace(now=12.5)
         one.finish()
         assert layout.read_unfinished(reader) is None
-        # What came before does not show through, and what there is nothing of is no input.
+        # Nothing of the last batch is left, and an empty receive is no input.
         theirs.send(b"alone")
         assert take(receiver, 1) == [[b"alone"]]
         found = in_progress(reader)
@@ -170,7 +170,7 @@ def test_input_without_received_data_is_none() -> None:
         for kind, receive in ((DATAGRAMS, receiver.receive), (PACKET, lambda: inbox.receive(client.fileno(), 1))):
             with pytest.raises(BlockingIOError):
                 receive()
-            # As it is before the kernel says that something has come.
+            # As before the kernel has written a length.
             one.begin(kind, 0)
             assert layout.read_unfinished(reader) is None
 
@@ -209,7 +209,7 @@ def test_timestamps_and_names_of_both_families_are_recorded() -> None:
         assert found.stamps == tuple(receiver6.stamp_ns(number) for number in range(3))
         assert 0 < found.stamps[0] <= found.stamps[1] <= found.stamps[2] < time.time_ns()
         one.finish()
-        # One segment's batch leaves the other's where it is.
+        # Segments have batches of their own.
         theirs.send(b"again")
         take(receiver, 1)
         found = in_progress(reader)
@@ -232,7 +232,7 @@ def test_packet_of_a_client_is_unfinished_until_finish() -> None:
             assert layout.read_unfinished(reader) == layout.InflightInput(PACKET, 42, serial, 0.0, 1234, packet=packet)
             one.finish()
             assert layout.read_unfinished(reader) is None
-        # One that is too large shows by one byte.
+        # A packet that is too large is one byte longer than the ceiling.
         for size in (409_601, 409_602, 420_000):
             theirs.send(b"z" * size)
             theirs.send(b"next")
@@ -256,7 +256,7 @@ def test_empty_packet_is_an_input_and_an_error_is_none() -> None:
         with pytest.raises(ConnectionResetError):
             inbox.receive(ours.fileno(), 7)
         assert layout.read_unfinished(reader) is None
-        # The end looks like an empty packet; the caller examines the socket.
+        # At the end of a connection the size is 0 too.
         assert inbox.receive(ours.fileno(), 7) == 0
         with pytest.raises(OSError) as failed:
             inbox.receive(-1, 7)
@@ -286,16 +286,16 @@ def test_single_packet_is_counted_with_its_weight_when_sent() -> None:
             expected += 2
         assert failed == errno.EAGAIN
         assert sender.one(ours.fileno(), b"x" * 500, 7) == errno.EAGAIN
-        assert one.counted(ours.fileno()) == got(reader, 4) == expected
+        assert one.counted(ours.fileno()) == received(reader, 4) == expected
         read(theirs)
         theirs.close()
         assert sender.one(ours.fileno(), b"x", 5) == errno.EPIPE
-        assert got(reader, 4) == expected
+        assert received(reader, 4) == expected
         one.finish()
         one.begin(RETRY, 1)
-        assert got(reader, 4) == one.counted(ours.fileno()) == 0
+        assert received(reader, 4) == one.counted(ours.fileno()) == 0
         assert sender.one(ours.fileno(), b"x", 5) == errno.EPIPE
-        assert got(reader, 4) == 0
+        assert received(reader, 4) == 0
 
 
 @pytest.mark.parametrize("count", [1, 2, 100, layout.MAX_PACKETS])
@@ -312,10 +312,10 @@ def test_sent_packets_of_a_batch_are_counted(count: int) -> None:
         for _ in range(2):
             for slot, sock in enumerate((ours, slow)):
                 sent = sender.send(sock.fileno())
-                # The kernel keeps so many packets for one at most, however small they are.
+                # The kernel queues no more packets for a socket, however small they are.
                 assert sent == count or slot == 1 or count > 200
                 expected[slot] += packets[:sent]
-                assert got(reader, slot) == len(expected[slot])
+                assert received(reader, slot) == len(expected[slot])
                 assert layout.read_sending(reader) is None
             arrived += read(theirs)
         assert [arrived, read(behind)] == expected
@@ -330,10 +330,10 @@ def test_batch_ends_at_an_unsendable_packet_and_too_many_are_refused() -> None:
         sender.load(packets)
         with pytest.raises(ValueError):
             sender.load([b"y"] * (layout.MAX_PACKETS + 1))
-        assert sender.send(ours.fileno()) == got(reader, 0) == 2
+        assert sender.send(ours.fileno()) == received(reader, 0) == 2
         assert sender.one(ours.fileno(), packets[2]) == errno.EMSGSIZE
         assert sender.one(ours.fileno(), packets[3]) == 0
-        assert got(reader, 0) == 3
+        assert received(reader, 0) == 3
         assert read(theirs) == [b"a", b"b", b"c"]
 
 
@@ -376,12 +376,12 @@ def test_queued_packet_stays_recorded_until_the_next_send() -> None:
         assert layout.read_sending(reader) == layout.SendInProgress(6, 0, 0, 400)
         read(theirs)
         assert sender.waited(ours.fileno(), b"third", 1, 500) == 0
-        # Neither an input nor packets to a client without a slot replace this,
+        # An input and packets to a client without a slot do not replace this,
         one.begin(RETRY, 1)
         sender.load([b"x"])
         sender.send(without.fileno())
-        armed = layout.read_sending(reader)
-        assert armed is None or armed == layout.SendInProgress(6, 1, 1, 500)
+        sending = layout.read_sending(reader)
+        assert sending is None or sending == layout.SendInProgress(6, 1, 1, 500)
         # packets to one with a slot do.
         assert sender.one(other.fileno(), b"x") == 0
         assert layout.read_sending(reader) is None
@@ -396,8 +396,8 @@ def test_new_sender_records_nothing_of_earlier_sends() -> None:
         sender.send(ours.fileno())
         sender.waited(ours.fileno(), b"c", 1, 100)
         sender = inflight.Sender(inflight.InflightState(one.memory))
-        armed = layout.read_sending(reader)
-        assert armed is None or not armed.taken
+        sending = layout.read_sending(reader)
+        assert sending is None or not sending.taken
         assert read(theirs) == [b"a", b"b", b"c"]
 
 
@@ -427,9 +427,9 @@ Begin = Callable[[], object]
 def kill_while(
     memory: mmap.mmap, work: Callable[[Begin], object], meanwhile: Callable[[], object], chance: random.Random
 ) -> None:
-    """Have another process work until it is killed within a millisecond after it has called its argument. Its own
+    """Run ``work`` in another process, which is killed within a millisecond after it has called its argument. Its own
     timer kills it, so that it is likely to be running then; ``meanwhile`` is called until it has ended."""
-    # Nothing is left of the round before, as if a daemon had gone on from there.
+    # As if a daemon had continued after the last round.
     serial = layout.read_number(memory, layout.AT_SERIAL)
     for at, number in ((layout.AT_OPEN, 0), (layout.AT_SENDING, 0), (layout.AT_SERIAL, serial + 1)):
         layout.write_number(memory, at, number)
@@ -453,7 +453,7 @@ def kill_while(
 
 
 def until_killed_often_enough(one_round: Callable[[], bool]) -> None:
-    """Repeat a round until so many times the writer was killed while an input was in progress."""
+    """Repeat a round until the writer was killed `HITS` times while an input was in progress."""
     hits = rounds = 0
     while hits < HITS:
         rounds += 1
@@ -467,7 +467,7 @@ _MARK: Final = struct.Struct("=QI")
 @pytest.mark.parametrize("filled", [False, True], ids=["room", "full"])
 def test_killed_sender_has_sent_what_is_recorded(filled: bool) -> None:
     chance = random.Random(1)
-    with book() as (memory, reader), ExitStack() as open_:
+    with new_memory() as (memory, reader), ExitStack() as open_:
         pairs = [open_.enter_context(pair(TINY if filled and number % 2 else 0)) for number in range(4)]
         arrived: list[list[tuple[int, int]]] = [[] for _ in pairs]
 
@@ -506,7 +506,7 @@ def test_killed_sender_has_sent_what_is_recorded(filled: bool) -> None:
             parts = [[index for its, index in one if its == serial] for one in arrived]
             for number, part in enumerate(parts):
                 assert part == list(range(len(part))), "out of order, or twice"
-                assert got(reader, number) == len(part)
+                assert received(reader, number) == len(part)
             for one in arrived:
                 assert one == sorted(one)
                 one.clear()
@@ -518,8 +518,8 @@ def test_killed_sender_has_sent_what_is_recorded(filled: bool) -> None:
 def test_killed_receiver_leaves_its_batch_recorded() -> None:
     chance = random.Random(2)
     numbers = count()
-    with book() as (memory, reader), udp() as (ours, theirs), pair() as (told, taken):
-        told.setblocking(True)
+    with new_memory() as (memory, reader), udp() as (ours, theirs), pair() as (report, reports):
+        report.setblocking(True)
 
         def work(begin: Begin) -> None:
             one = inflight.InflightState(memory)
@@ -529,17 +529,17 @@ def test_killed_receiver_leaves_its_batch_recorded() -> None:
                 with suppress(BlockingIOError):
                     batch = receiver.receive()
                     one.set_time(1.0)
-                    sum(range(10_000))  # some time in which it is likely to be killed
-                    told.send(b"%d %b" % (one.serial, b",".join(batch)))
+                    sum(range(10_000))  # time to be killed in
+                    report.send(b"%d %b" % (one.serial, b",".join(batch)))
                     one.finish()
 
         def one_round() -> bool:
-            # So many as the kernel keeps in any case.
+            # The kernel queues as many in any case.
             sent = [b"%d" % number + b"." * (number % 7) for number in islice(numbers, 150)]
             for datagram in sent:
                 theirs.send(datagram)
             kill_while(memory, work, lambda: None, chance)
-            batches = {int(line.split()[0]): line.split()[1].split(b",") for line in read(taken)}
+            batches = {int(line.split()[0]): line.split()[1].split(b",") for line in read(reports)}
             found = layout.read_unfinished(reader)
             if found is not None:
                 assert batches.setdefault(found.serial, list(found.datagrams)) == list(found.datagrams)
@@ -552,8 +552,8 @@ def test_killed_receiver_leaves_its_batch_recorded() -> None:
 
 def test_killed_packet_receiver_leaves_its_packet_recorded() -> None:
     chance = random.Random(3)
-    with book() as (memory, reader), pair() as (ours, theirs), pair() as (told, taken):
-        told.setblocking(True)
+    with new_memory() as (memory, reader), pair() as (ours, theirs), pair() as (report, reports):
+        report.setblocking(True)
         numbers = count()
         sent: list[bytes] = []
         lines: list[bytes] = []
@@ -564,7 +564,7 @@ def test_killed_packet_receiver_leaves_its_packet_recorded() -> None:
             with suppress(BlockingIOError):
                 theirs.send(packet)
                 sent.append(packet)
-            lines.extend(read(taken))
+            lines.extend(read(reports))
 
         def work(begin: Begin) -> None:
             one = inflight.InflightState(memory)
@@ -575,8 +575,8 @@ def test_killed_packet_receiver_leaves_its_packet_recorded() -> None:
             while True:
                 with suppress(BlockingIOError):
                     size = inbox.receive(ours.fileno(), 8)
-                    sum(range(10_000))  # some time in which it is likely to be killed
-                    told.send(b"%d " % one.serial + bytes(inbox.view[:size]))
+                    sum(range(10_000))  # time to be killed in
+                    report.send(b"%d " % one.serial + bytes(inbox.view[:size]))
                     one.finish()
 
         def one_round() -> bool:
@@ -584,7 +584,7 @@ def test_killed_packet_receiver_leaves_its_packet_recorded() -> None:
             lines.clear()
             more()
             kill_while(memory, work, more, chance)
-            packets = dict(line.split(b" ", 1) for line in (*lines, *read(taken)))
+            packets = dict(line.split(b" ", 1) for line in (*lines, *read(reports)))
             found = layout.read_unfinished(reader)
             if found is not None:
                 assert (found.number, found.seq) == (8, 77)
@@ -602,8 +602,8 @@ def test_killed_packet_receiver_leaves_its_packet_recorded() -> None:
 def test_broadcast_is_recorded_until_the_next_client_input(family: socket.AddressFamily) -> None:
     with opened() as (one, reader), udp(family) as (ours, theirs):
         address = pack_address(ours.getsockname())
-        caster = inflight.BroadcastSender(one, 2, theirs.fileno(), address)
-        deaf = inflight.BroadcastSender(one, 3, theirs.fileno(), address[:4])
+        sender = inflight.BroadcastSender(one, 2, theirs.fileno(), address)
+        failing = inflight.BroadcastSender(one, 3, theirs.fileno(), address[:4])
 
         def cast() -> list[int]:
             return [number for number in range(4) if layout.was_broadcast(reader, number)]
@@ -611,8 +611,8 @@ def test_broadcast_is_recorded_until_the_next_client_input(family: socket.Addres
         for kind in (PACKET, RETRY):
             one.begin(kind, 7)
             assert cast() == []
-            assert caster.cast(b"out") == 0
-            assert deaf.cast(b"nowhere") != 0
+            assert sender.cast(b"out") == 0
+            assert failing.cast(b"nowhere") != 0
             assert cast() == [2]
             assert ours.recv(100) == b"out"
             one.finish()
@@ -625,19 +625,19 @@ def test_broadcast_is_recorded_until_the_next_client_input(family: socket.Addres
 
 def test_killed_broadcaster_has_sent_what_is_recorded() -> None:
     chance = random.Random(4)
-    with book() as (memory, reader), udp() as (ours, theirs):
+    with new_memory() as (memory, reader), udp() as (ours, theirs):
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         address = pack_address(ours.getsockname())
         last = seen = overflown = 0
 
         def work(begin: Begin) -> None:
             one = inflight.InflightState(memory)
-            casters = [inflight.BroadcastSender(one, number, theirs.fileno(), address) for number in range(2)]
+            senders = [inflight.BroadcastSender(one, number, theirs.fileno(), address) for number in range(2)]
             begin()
             while True:
                 one.begin(PACKET if one.serial % 2 else RETRY, 1)
-                for caster in casters:
-                    caster.cast(b"%d" % one.serial)
+                for sender in senders:
+                    sender.cast(b"%d" % one.serial)
                 one.finish()
                 one.begin(DATAGRAMS, 0)
                 one.finish()

@@ -1,4 +1,4 @@
-"""The layout of a ledger: what was written is read again, and a reader copes with whatever stands there."""
+"""The layout of the in-flight state: what was written is read again, and any memory can be read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bccnd.native import inflight_layout as layout
-from tests.native.books import book
+from tests.native.inflight_memory import new_memory
 from tests.native.twins import examples
 
 
-def test_nothing_overlaps_and_everything_is_within() -> None:
+def test_parts_do_not_overlap() -> None:
     parts = [
         *((0, layout.AT_CLIENTS + 8), (layout.SINGLE_HEADER, layout.HEADER), (layout.SINGLE_VECTOR, layout.VECTOR)),
         (layout.SLOTS, layout.SLOT * layout.MAX_SLOTS),
@@ -38,7 +38,7 @@ def test_nothing_overlaps_and_everything_is_within() -> None:
 
 
 def test_memory_is_valid_by_magic_and_size() -> None:
-    with book() as (memory, reader):
+    with new_memory() as (memory, reader):
         assert layout.is_valid(reader)
         memory[: len(layout.MAGIC)] = b"bccnled2"
         assert not layout.is_valid(reader)
@@ -54,7 +54,7 @@ def test_memory_is_valid_by_magic_and_size() -> None:
 def test_slots_do_not_overlap_and_are_empty_at_first() -> None:
     highest = 2**64 - 1
     slots = {n: layout.ClientSlot(n + 1, highest - n, n, highest) for n in (0, 1, 2, layout.MAX_SLOTS - 1)}
-    with book() as (memory, reader):
+    with new_memory() as (memory, reader):
         assert (layout.read_unfinished(reader), layout.read_sending(reader)) == (None, None)
         assert {layout.read_slot(reader, number) for number in slots} == {layout.ClientSlot(0, 0, 0, 0)}
         for number, slot in slots.items():
@@ -65,15 +65,15 @@ def test_slots_do_not_overlap_and_are_empty_at_first() -> None:
 
 
 def test_tries_are_counted_for_one_input_at_a_time() -> None:
-    with book() as (memory, reader):
+    with new_memory() as (memory, reader):
         assert [layout.count_try(memory, 7) for _ in range(3)] == [1, 2, 3]
         assert layout.read_number(reader, layout.AT_TRIES) == 3
         assert [layout.count_try(reader, 8) for _ in range(2)] == [1, 2]
         assert layout.count_try(memory, 7) == 1
 
 
-def test_a_name_that_is_too_long_is_cut_and_spoils_nothing() -> None:
-    with book() as (memory, reader):
+def test_long_label_is_cut() -> None:
+    with new_memory() as (memory, reader):
         layout.describe_segment(memory, 1, b"x" * 1000, 1500, 16)
         start = layout.SEGMENT + layout.SEGMENT_SIZE
         assert reader[start : start + layout.LABEL] == struct.pack("=HH", 16, 1501) + b"x" * (layout.LABEL - 4)
@@ -83,7 +83,7 @@ def test_a_name_that_is_too_long_is_cut_and_spoils_nothing() -> None:
 
 
 def test_input_of_an_unknown_kind_is_none() -> None:
-    with book() as (memory, reader):
+    with new_memory() as (memory, reader):
         layout.write_number(memory, layout.AT_OPEN, 1)
         for kind in (0, 4, 2**64 - 1):
             layout.write_number(memory, layout.AT_KIND, kind)
@@ -97,8 +97,8 @@ def test_input_of_an_unknown_kind_is_none() -> None:
             assert layout.read_unfinished(reader) is None
 
 
-def test_a_packet_that_has_not_come_or_cannot_be_is_none() -> None:
-    with book() as (memory, reader):
+def test_packet_of_an_invalid_size_is_none() -> None:
+    with new_memory() as (memory, reader):
         layout.write_number(memory, layout.AT_KIND, layout.PACKET)
         layout.write_number(memory, layout.AT_OPEN, 1)
         for size in (layout.NOTHING, layout.INBOX_SIZE + 1, layout.NOTHING - 1):
@@ -116,17 +116,17 @@ WORDS = st.one_of(st.integers(0, 70), st.integers(0, 2**64 - 1), st.sampled_from
 @examples(200)
 @given(st.lists(WORDS, min_size=14, max_size=14), st.binary(max_size=64), st.integers(0, layout.MAX_SEGMENTS - 1))
 def test_any_memory_can_be_read(words: list[int], noise: bytes, segment: int) -> None:
-    with book() as (memory, reader):
+    with new_memory() as (memory, reader):
         struct.pack_into("=14Q", memory, layout.AT_SERIAL, *words)
         start = layout.SEGMENT + layout.SEGMENT_SIZE * segment
         for at in (layout.PACKETS, layout.INBOX, start, start + layout.SEGMENT_HEADERS, start + layout.SEGMENT_CONTROL):
             memory[at : at + len(noise)] = noise
-        found, armed = layout.read_unfinished(reader), layout.read_sending(reader)
+        found, sending = layout.read_unfinished(reader), layout.read_sending(reader)
         if found is not None:
             assert words[1]
             assert found.serial == words[0]
             assert len(found.datagrams) <= layout.BATCH
             assert len(found.packet) <= layout.INBOX_SIZE
-        if armed is not None:
+        if sending is not None:
             assert words[6]
-            assert 0 <= armed.taken <= armed.got
+            assert 0 <= sending.taken <= sending.got
