@@ -30,7 +30,6 @@ SHOWN: list[tuple[Callable[..., str], dict[Any, str]]] = [
     (fmt.listing, {(): "", ("a",): "a", tuple("abc"): "a, b and c", tuple("abcde"): "a, b, c and 2 more"}),
     (fmt.plain, {"a\x1b[31m\u202eb": "a\\x1b[31m\\x202eb"}),
     (lambda count: fmt.quantity(count, "host"), {0: "0 hosts", 1: "1 host", 2: "2 hosts"}),
-    (lambda count: fmt.quantity(count, "copy", "copies"), {3: "3 copies"}),
     # The day only where there are several.
     (lambda at: fmt.when(at, fmt.HOUR), {TEN: "10:00", TEN + 5_000_000: "10:00:05"}),
     (lambda at: fmt.when(at, 3 * fmt.DAY), {TEN: "21 Nov 10:00"}),

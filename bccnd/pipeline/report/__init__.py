@@ -1,1 +1,1 @@
-"""The report: tables -> one page that an operator reads in two minutes. Needs pyarrow and matplotlib, and no Spark."""
+"""The report: tables -> one page that an operator reads in two minutes. Needs pyarrow and Jinja2, and no Spark."""

@@ -31,8 +31,8 @@ _ALIKE: Final = 0.25
 
 
 class Loss(NamedTuple):
-    """``host`` receives, ``sender`` sends; "": all. ``touched`` of ``pairs`` of hosts have loss; ``elsewhere`` is the
-    rate of all other pairs."""
+    """Loss between hosts: ``host`` receives, ``sender`` sends; "": all. ``touched`` of ``pairs`` of hosts have loss;
+    ``elsewhere`` is the rate of all other pairs."""
 
     host: str
     sender: str
@@ -49,8 +49,8 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class Attribution:
-    """``unsent`` are messages that no host received. ``alone`` are senders that only one host recorded: sender and
-    receiver cannot be distinguished there."""
+    """Causes of loss. ``unsent`` are messages that no host received. ``alone`` are senders that only one host recorded:
+    sender and receiver cannot be distinguished there."""
 
     segment: Loss | None
     receivers: Sequence[Loss]
@@ -61,7 +61,7 @@ class Attribution:
 
 
 def attribute(links: Sequence[Link]) -> Attribution:
-    """``links`` are by sending host."""
+    """Find the causes of loss. ``links`` are by sending host."""
     sent: dict[str, list[Link]] = {}
     for link in links:
         sent.setdefault(link.program, []).append(link)
@@ -91,7 +91,7 @@ def attribute(links: Sequence[Link]) -> Attribution:
 
 
 def _pair(link: Link, alone: frozenset[str]) -> Loss:
-    """Messages that no host received count only where there is no other host to compare with."""
+    """Count messages that no host received only if there is no other host to compare with."""
     if link.program in alone:
         return Loss(link.host, link.program, link.due, link.lost)
     return Loss(link.host, link.program, max(link.any_seen - link.not_listening, 0), link.lost_here)
@@ -117,7 +117,7 @@ def _cause(row: Sequence[Loss], pairs: Sequence[Loss], host: str = "", sender: s
 
 
 def _stands_out(pair: Loss, expected_rate: float) -> bool:
-    """Whether so much is more than a rate and chance explain, and enough for a finding."""
+    """Return whether so much is more than a rate and chance explain, and enough for a finding."""
     expected = expected_rate * pair.due
     more = pair.lost - expected
     return pair.lost >= FEW and more >= max(WORTH * pair.due, _ABOVE * expected) and more > _SIGMA * sqrt(expected)
@@ -130,7 +130,7 @@ def _better_part(pairs: Sequence[Loss], without: int) -> Loss:
 def _common_rate(
     pairs: Sequence[Loss], by_host: dict[str, list[Loss]], by_sender: dict[str, list[Loss]]
 ) -> float | None:
-    """The rate that all pairs have in common; None if there is none."""
+    """Return the rate that all pairs have in common; None if there is none."""
     solid = [pair for pair in pairs if pair.due >= THIN]
     if len(solid) < _PAIRS or len(by_host) < 2 or len(by_sender) < 2:
         return None
@@ -142,8 +142,8 @@ def _common_rate(
 
 
 def _excess(row: Sequence[Loss], base: float) -> float | None:
-    """By how much nearly all pairs of a row exceed the common rate, None if they do not. The better half decides, as
-    single pairs may be bad for other reasons."""
+    """Return by how much nearly all pairs of a row exceed the common rate, None if they do not. The better half
+    decides, as single pairs may be bad for other reasons."""
     solid = [pair for pair in row if pair.due >= THIN]
     if len(solid) < 2 or not _stands_out(_sum(solid), base):
         return None
@@ -158,8 +158,8 @@ def _excess(row: Sequence[Loss], base: float) -> float | None:
 
 
 def _unsent(links: Sequence[Link], row: Sequence[Loss]) -> Loss | None:
-    """Messages of a sending host that no host received. Where each of few receivers loses much, all lose some messages
-    at once, by chance."""
+    """Return messages of a sending host that no host received. Where each of few receivers loses much, all lose some
+    messages at once, by chance."""
     expected, lost_everywhere = (max(getattr(link, name) for link in links) for name in ("expected", "lost_everywhere"))
     lost = Loss("", links[0].program, expected, lost_everywhere)
     return lost if _stands_out(lost, prod(pair.rate for pair in row) if row else 0.0) else None

@@ -1,4 +1,4 @@
-"""The geometry of the charts over time; templates/charts.svg draws them.
+"""Computes the geometry of the charts over time; templates/charts.svg draws them.
 
 What a chart shows by colour it also shows by form or text.
 """
@@ -40,7 +40,7 @@ def x_of(at: int, facts: Facts, left: float) -> float:
 
 
 def ticks(facts: Facts, left: float) -> list[tuple[float, str]]:
-    """At most nine round times in UTC."""
+    """Return at most nine round times in UTC, with their places."""
     week = 10_080 * max(1, facts.period // (8 * 10_080 * fmt.MINUTE))
     step = next((one for one in _STEPS if facts.period <= 8 * one * fmt.MINUTE), week) * fmt.MINUTE
     first = -(-facts.start // step) * step
@@ -53,8 +53,8 @@ def rates(course: Course) -> list[float]:
 
 
 def loss_chart(facts: Facts) -> dict[str, Any]:
-    """Curves (name, style, path) of all hosts together, the worst ones, and the day before, with the places and labels
-    of the axes; empty if nothing was lost."""
+    """Return curves (name, style, path) of all hosts together, the worst ones, and the day before, with the places and
+    labels of the axes; empty if nothing was lost."""
     lossy = {name: one.ratio for name, one in facts.receivers.items() if one.ratio}
     if not lossy:
         return {}
@@ -70,7 +70,7 @@ def loss_chart(facts: Facts) -> dict[str, Any]:
 
 
 def _path(course: Course, facts: Facts, top: float, closed: bool) -> str:
-    """A step curve; closed, it is an area above zero."""
+    """Draw a step curve; closed, it is an area above zero."""
     parts: list[str] = []
     for step, rate in enumerate(rates(course)):
         first, last = (min(facts.start + (step + one) * facts.step, facts.end) for one in (0, 1))
@@ -81,7 +81,8 @@ def _path(course: Course, facts: Facts, top: float, closed: bool) -> str:
 
 
 def time_line(facts: Facts) -> list[Line]:
-    """Programs with restarts or silences, those with most first; then hosts that were not recording."""
+    """Return a line for each program with restarts or silences, those with most first, then hosts that were not
+    recording."""
     lines: dict[str, Line] = {}
     for one in facts.silences:
         if one.kind in BARS:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 def sending_host(name: str) -> str:
-    """The host in the name of a source or program: all before the first slash."""
+    """Return the host in the name of a source or program: all before the first slash."""
     return name.partition("/")[0]
 
 
@@ -43,12 +43,12 @@ class Link(NamedTuple):
 
     @property
     def own(self) -> bool:
-        """Whether the host receives its own messages, which do not cross the network."""
+        """Return whether the host receives its own messages, which do not cross the network."""
         return sending_host(self.program) == self.host
 
 
 def add_links(links: Iterable[Link]) -> list[Link]:
-    """Links with the same host and program added up."""
+    """Add up links with the same host and program."""
     sums: dict[tuple[str, str], list[int]] = {}
     for host, program, *counts in links:
         row = sums.setdefault((host, program), [0] * len(counts))
@@ -190,7 +190,7 @@ class Facts:
         return max(self.end - self.start, 0)
 
     def absences(self, host: str) -> list[tuple[int, int]]:
-        """When a host was not recording, by the steps in which most messages were not counted as due."""
+        """Return when a host was not recording: the steps in which most messages were not counted as due."""
         course, spans = self.receivers.get(host, Course()), list[tuple[int, int]]()
         for step, (due, absent) in enumerate(zip(course.due, course.absent, strict=True)):
             if absent and absent >= due:
@@ -200,6 +200,6 @@ class Facts:
 
     @property
     def crossing(self) -> Link:
-        """The sum of all links, without a host's own messages."""
+        """Return the sum of all links, without a host's own messages."""
         links = [*(link for link in self.links if not link.own), *([self.rest] if self.rest else [])]
         return next(iter(add_links(link._replace(host="", program="") for link in links)), Link("", "", *[0] * 8))

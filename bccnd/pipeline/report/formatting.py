@@ -21,31 +21,31 @@ _NAMED: Final = 3
 
 
 def count(number: int) -> str:
-    """1,234,567."""
+    """Format as 1,234,567."""
     return f"{number:,}"
 
 
 def _digits(value: float) -> str:
-    """A value with three significant digits, without an exponent."""
+    """Format with three significant digits, without an exponent."""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:,.0f}"
 
 
 def about(number: int) -> str:
-    """1,234, and 12.3 million."""
+    """Format as 1,234, or 12.3 million."""
     if number < 1_000_000:
         return count(number)
     unit, name = (1e9, "billion") if number >= 1e9 else (1e6, "million")
     return f"{_digits(number / unit)}{_GAP}{name}"
 
 
-def quantity(number: int, one: str, many: str = "") -> str:
-    """1 host, 2 hosts."""
-    return f"{about(number)}{_GAP}{one if number == 1 else many or one + 's'}"
+def quantity(number: int, one: str) -> str:
+    """Format as 1 host, 2 hosts."""
+    return f"{about(number)}{_GAP}{one}{'' if number == 1 else 's'}"
 
 
 def share(ratio: float) -> str:
-    """0 %, under 0.01 %, 0.25 %, 1.2 %, 12 %, over 99 %, 100 %."""
+    """Format as 0 %, under 0.01 %, 0.25 %, 1.2 %, 12 %, over 99 %, 100 %."""
     percent = 100 * ratio
     if percent <= 0:
         return f"0{_GAP}%"
@@ -58,18 +58,18 @@ def share(ratio: float) -> str:
 
 
 def size(octets: int) -> str:
-    """900 B, 1.2 kB, 3.4 MB."""
+    """Format as 900 B, 1.2 kB, 3.4 MB."""
     power = max((place for place in range(5) if octets >= 1000**place), default=0)
     return f"{_digits(octets / 1000**power)}{_GAP}{('B', 'kB', 'MB', 'GB', 'TB')[power]}"
 
 
 def rate(per_second: float) -> str:
-    """12 a second, 0.5 a second, 3 a minute."""
+    """Format as 12 a second, 0.5 a second, 3 a minute."""
     return f"{_digits(per_second)} a second" if per_second >= 0.1 else f"{_digits(60 * per_second)} a minute"
 
 
 def duration(length: int) -> str:
-    """40 ms, 12 s, 5 min, 1 h 20 min, 3 days."""
+    """Format as 40 ms, 12 s, 5 min, 1 h 20 min, 3 days."""
     if length < SECOND:
         return f"{_digits(length / 1000)}{_GAP}ms"
     if length < 2 * MINUTE:
@@ -83,7 +83,7 @@ def duration(length: int) -> str:
 
 
 def signed(difference: int) -> str:
-    """+12 ms, -1.5 s."""
+    """Format as +12 ms, -1.5 s."""
     return f"{'-' if difference < 0 else '+' if difference else ''}{duration(abs(difference))}"
 
 
@@ -96,22 +96,22 @@ def stamp(at: int) -> str:
 
 
 def when(at: int, period: int = 0) -> str:
-    """A time of day; with the date if the whole period is longer than a day."""
+    """Format a time of day, with the date if the whole period is longer than a day."""
     if period > DAY:
         return stamp(at)
     return f"{moment(at):%H:%M:%S}" if period <= HOUR and at % MINUTE >= SECOND else f"{moment(at):%H:%M}"
 
 
 def span(start: int, end: int) -> str:
-    """21 Nov 2026, 10:00 to 11:00 UTC."""
+    """Format as 21 Nov 2026, 10:00 to 11:00 UTC."""
     first, last = moment(start), moment(end)
     date = "" if first.date() == last.date() else f"{last:%d %b %Y}, "
     return f"{first:%d %b %Y, %H:%M} to {date}{last:%H:%M} UTC"
 
 
-def listing(names: Sequence[str], limit: int = _NAMED, more: int = 0) -> str:
-    """a, b and c; a, b, c and 4 more. ``more`` counts names that are not given."""
-    shown = [plain(name) for name in names[:limit]]
+def listing(names: Sequence[str], more: int = 0) -> str:
+    """Format as a, b and c, or a, b, c and 4 more. ``more`` counts names that are not given."""
+    shown = [plain(name) for name in names[:_NAMED]]
     more += len(names) - len(shown)
     if more:
         return f"{', '.join(shown)} and {more} more"
@@ -119,12 +119,12 @@ def listing(names: Sequence[str], limit: int = _NAMED, more: int = 0) -> str:
 
 
 def plain(text: str) -> str:
-    """A name from the network with its unprintable characters escaped."""
+    """Escape the unprintable characters in a name from the network."""
     return "".join(one if one.isprintable() or one == _GAP else f"\\x{ord(one):02x}" for one in text)
 
 
 def shortened(text: str, limit: int) -> str:
-    """A name cut in its middle to so many characters."""
+    """Cut a name in its middle to at most ``limit`` characters."""
     text = plain(text)
     if len(text) <= limit:
         return text

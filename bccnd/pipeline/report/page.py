@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
@@ -87,7 +88,7 @@ def render_page(facts: Facts, ranked: Sequence[Finding], title: str = "") -> str
 
 
 def _place(finding: Finding, tables: Mapping[str, Table]) -> tuple[str, int | None]:
-    """The section with the figures of a finding, and the row."""
+    """Find the section with the figures of a finding, and the row."""
     section = _SECTION.get(finding.kind, "matrix")
     about = frozenset(finding.about[: 1 if section == "programs" else None])
     rows = enumerate(tables[section].rows)
@@ -156,20 +157,20 @@ def _receivers(facts: Facts) -> list[SimpleNamespace]:
 
 
 def _events(facts: Facts) -> list[SimpleNamespace]:
-    rows: list[tuple[int, str, str, int | None, int | None]] = []
+    rows = []
     for line in charts.time_line(facts):
-        for start, end, what in line.bars:
-            rows.append((start, line.name, charts.BARS[what], None if what == "open" else end, end - start))
-        for start, what, skipped in line.marks:
-            more = f", {fmt.count(skipped)} skipped" if skipped else ""
-            rows.append((start, line.name, charts.MARKS[what][1] + more, None, None))
-    names = ("start", "name", "what", "end", "length")
-    return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in sorted(rows, key=lambda row: row[:3])]
+        for start, end, kind in line.bars:
+            row = {"what": charts.BARS[kind], "end": None if kind == "open" else end, "length": end - start}
+            rows.append(SimpleNamespace(start=start, name=line.name, **row))
+        for start, kind, skipped in line.marks:
+            what = charts.MARKS[kind][1] + (f", {fmt.count(skipped)} skipped" if skipped else "")
+            rows.append(SimpleNamespace(start=start, name=line.name, what=what, end=None, length=None))
+    return sorted(rows, key=attrgetter("start", "name", "what"))
 
 
 def matrix(facts: Facts, limit: int = MATRIX) -> dict[str, Any]:
-    """Loss by program (rows) and receiver (columns), the worst first; rows are sending hosts if there are too many
-    programs. ``more`` are the numbers of rows and columns that are left out."""
+    """Return loss by program (rows) and receiver (columns), the worst first; rows are sending hosts if there are too
+    many programs. ``more`` are the numbers of rows and columns that are left out."""
     grouped = len({link.program for link in facts.links}) > limit
     links = by_sending_host(facts.links) if grouped else facts.links
     counted = [Link(one.host, one.program, *[0] * 8) if one.own else one for one in links]
@@ -185,7 +186,7 @@ def level(ratio: float) -> int:
 
 
 def set_name(received: frozenset[str], hosts: Sequence[str]) -> str:
-    """A set of receivers by the shorter list: the hosts in it, or those that are not."""
+    """Name a set of receivers by the shorter list: the hosts in it, or those that are not."""
     missing = sorted(set(hosts) - received)
     if len(missing) <= len(received):
         return f"all but {fmt.listing(missing)}" if missing else f"all {len(hosts)} hosts"

@@ -20,7 +20,8 @@ RESTART: Final = 2 * fmt.MINUTE
 
 
 def merge_runs(silences: Iterable[tuple[str, Silence]], runs: Runs) -> tuple[set[Start], list[Silence]]:
-    """The starts of processes that replaced others, and the silences of programs. Silences come with their source."""
+    """Return the starts of processes that replaced others, and the silences of programs. ``silences`` are of
+    sources."""
     starts: set[Start] = set()
     merged: dict[tuple[str, str, str, int | None], Silence] = {}
     for src, one in silences:

@@ -1,4 +1,4 @@
-"""The templates of the report: Jinja2, with the formats of numbers and times as filters.
+"""Renders the templates of the report with Jinja2, with the formats of numbers and times as filters.
 
 Invariant: names from the network are escaped in every page, and their unprintable characters in every text.
 """
@@ -38,12 +38,12 @@ def page(**values: Any) -> str:
 
 @cache
 def data(name: str) -> dict[str, Any]:
-    """A TOML file beside the templates."""
+    """Read a TOML file beside the templates."""
     return tomllib.loads(files("bccnd.pipeline.report").joinpath(f"templates/{name}.toml").read_text("utf-8"))
 
 
 @cache
 def text(section: str, part: str) -> Template:
-    """A text of findings.toml; a part that a section lacks is that of the section `refused`."""
+    """Return a text of findings.toml; a part that a section lacks is that of the section `refused`."""
     texts = data("findings")
     return _environment().from_string((texts[section].get(part) or texts["refused"][part]).replace("\n", ""))

@@ -98,12 +98,12 @@ class Tables:
         return layout.OBS in self.names and NEEDED not in self.names
 
     def days(self, table: str) -> list[str]:
-        """The days of which a table has files."""
+        """Return the days of which a table has files."""
         return sorted({day_of(path) for path in self._contents.get(table, ())})
 
     def rows(self, table: str, time: TimeRange, only: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The rows of a table within a range of time, or ``only`` some columns of them, in batches. Of tables that are
-        by day, these are all rows of the days."""
+        """Yield the rows of a table within a range of time, or ``only`` some columns of them, in batches. Of tables
+        that are by day, these are all rows of the days."""
         names = list(only or COLUMNS[table])
         by = next((name for name in ("win", "first_ts") if name in names), None)
         for path in self._paths(table, time):
@@ -134,6 +134,6 @@ class Tables:
 
 
 def _converted(column: pa.Array, kind: str) -> pa.Array:
-    """A column in the one type of its kind, whatever wrote it."""
+    """Convert a column to the one type of its kind, whatever wrote it."""
     column = pc.cast(column, _TYPES[kind], safe=False)
     return pc.cast(column, pa.int64()) if kind == "time" else column

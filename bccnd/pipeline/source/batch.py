@@ -1,6 +1,6 @@
-"""`spark.read.format("bccn")`: a journal or captures as a table.
+"""Reads a journal or captures as a table: `spark.read.format("bccn")`.
 
-A file of a journal is a partition. Captures of one host are one, as a verdict depends on the datagrams before.
+A file of a journal is a partition. All captures of one host are one, as a verdict depends on earlier datagrams.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Partition(InputPartition):
 
 
 class _PushFilters:
-    """Takes filters from Spark, which refuses a reader that overrides the method while
-    ``spark.sql.python.filterPushdown.enabled`` is off (the default). So this appears to be the method of the base."""
+    """Accepts filters from Spark. Appears to be the method of the base class, since Spark refuses a reader that
+    overrides it while ``spark.sql.python.filterPushdown.enabled`` is off (the default)."""
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
 
@@ -58,7 +58,7 @@ class BatchReader(DataSourceReader):
         place = reader.open_place(self._path)
         paths = reader.find_captures(place, self._path)
         if paths and self._captures is None:
-            raise bad_option(f"{self._path} is no journal; of captures, the option host is needed", "name the host")
+            raise bad_option(f"{self._path} has captures, and the option host is missing", "name their host")
         if paths:
             return [Partition(None, captures=tuple(paths))]
         return [Partition(one.file, one.end) for one in reader.find(place, self._wanted)]

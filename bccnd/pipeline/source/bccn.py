@@ -1,4 +1,4 @@
-"""The data source that Spark finds by the name `bccn`; docs/captures.md has its options."""
+"""Registers the data source `bccn`; docs/captures.md has its options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bccnd.journal import schema as journal_schema
 from bccnd.journal.captures import CaptureSettings
 from bccnd.pipeline.source.batch import BatchReader
 from bccnd.pipeline.source.options import Options, bad_option
-from bccnd.pipeline.source.sink import OPTIONS, SinkSettings, StreamWriter, Writer, read_settings
+from bccnd.pipeline.source.sink import OPTIONS, SinkSettings, Writer, read_settings
 from bccnd.pipeline.source.stream import StreamReader
 
 #: the columns of rows
@@ -46,12 +46,12 @@ class BccnSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> Writer:
         return Writer(self._sink(schema, overwrite))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
-        return StreamWriter(self._sink(schema, overwrite, "path", "checkpointLocation"))
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Writer:  # noqa: N802 - Spark's name
+        return Writer(self._sink(schema, overwrite, "path", "checkpointLocation"))
 
     def _sink(self, schema: StructType, overwrite: bool, *known: str) -> SinkSettings:
         if overwrite:
-            raise bad_option("what was published cannot be overwritten", 'write .mode("append")')
+            raise bad_option("messages cannot be overwritten", 'write .mode("append")')
         return read_settings(Options(self.options, (*known, *OPTIONS)), schema)
 
 

@@ -1,4 +1,4 @@
-"""Turns Spark's filters into what is read of a journal.
+"""Turns Spark's filters into the selection of files and rows of a journal.
 
 Invariant: a filter that is taken is applied to every row as SQL would; one that is not understood is left to Spark.
 """
@@ -35,7 +35,7 @@ _PYTHON: Final = {pa.string(): str, pa.int32(): int, pa.int64(): int, pa.timesta
 
 
 def take(wanted: Wanted, filters: Iterable[spark.Filter]) -> list[spark.Filter]:
-    """Narrow what is wanted by these filters; return those that are not understood."""
+    """Narrow the selection by these filters; return those that are not understood."""
     left = []
     for one in filters:
         found = _expression(one)
@@ -48,7 +48,7 @@ def take(wanted: Wanted, filters: Iterable[spark.Filter]) -> list[spark.Filter]:
 
 
 def _narrow(wanted: Wanted, one: spark.Filter) -> None:
-    """Narrow the files, by their names."""
+    """Narrow the selection of files, by what their names hold."""
     column = getattr(one, "attribute", ("",))[0]
     if column in ("host", "journal_id") and isinstance(one, spark.EqualTo | spark.In):
         values = frozenset([one.value] if isinstance(one, spark.EqualTo) else one.value)

@@ -1,4 +1,4 @@
-"""Options of a source or a sink, given by ``.option(name, value)``: unknown and invalid ones are refused."""
+"""Reads the options of a source or a sink, ``.option(name, value)``; unknown and invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Options:
         """Raises PipelineError: bad_option."""
         self._given = {str(name).lower(): str(value) for name, value in given.items()}
         for name in sorted(set(self._given) - {name.lower() for name in known}):
-            raise bad_option(f"no option is called {name}", f"take {', '.join(sorted(known))}")
+            raise bad_option(f"the option {name} does not exist", f"take {', '.join(sorted(known))}")
 
     def text(self, name: str, default: str = "") -> str:
         return self._given.get(name.lower(), default)

@@ -1,4 +1,4 @@
-"""`df.write.format("bccn")` and `df.writeStream.format("bccn")`: publishes rows through the daemon.
+"""Publishes rows through the daemon: `df.write.format("bccn")` and `df.writeStream.format("bccn")`.
 
 Invariant: every row is sent at least once; a task that Spark repeats sends the same keys. All rows of a partition are
 checked before the first is sent.
@@ -30,22 +30,23 @@ from bccnd.errors import BadDatagram, PipelineError
 from bccnd.pipeline.source.options import Options
 
 OPTIONS: Final = ("socket", "key", "rate", "dryRun", "checkBytes", "job")
-#: bytes of a partition that are kept in memory while it is checked; the rest waits on disk
+#: bytes of a partition that are kept in memory while it is checked; the rest is on disk
 SPOOL: Final = 64 << 20
 #: bytes of a datagram around src, channel and payload: ``BCCN1[1400]``, ``::|`` and a seq; of a check by hmac
 _AROUND: Final = len(b"BCCN1[1400]") + 3 + 20
 CHECK: Final = len(b":hmac=0123456789abcdef")
-#: messages between two looks at refusals, and seconds for the daemon to take them (which bus.user.rate may slow)
+#: messages between two checks for refusals, and seconds for the daemon to take them (bus.user.rate may slow it)
 TURN, PATIENCE = 256, 60.0
-#: seconds by which messages may go too early, so that a task does not sleep for each
+#: seconds by which messages may be early, so that a task does not sleep for each
 SLICE: Final = 0.05
-#: characters of a key that is made here (128 bits), of any other, and of a time in a file
+#: characters of a key that is made here (128 bits), of any other key, and of a time in a file
 _KEY, _MAX_KEY, _DIGITS = 32, 128, 24
 
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """``keyed`` puts ``<key>|`` before each payload; ``check`` is the length of the daemon's check."""
+    """Options of the sink. ``keyed`` puts ``<key>|`` before each payload; ``check`` is the length of the daemon's
+    check."""
 
     socket: str
     job: str
@@ -57,14 +58,14 @@ class SinkSettings:
 
 @dataclass
 class Published(WriterCommitMessage):
-    """What a task has published."""
+    """Counts of what a task has published."""
 
     messages: int = 0
     bytes: int = 0
 
 
 def read_settings(options: Options, columns: StructType) -> SinkSettings:
-    """Raises PipelineError: bad_option, bad_columns."""
+    """Read the options. Raises PipelineError: bad_option, bad_columns."""
     kinds = {field.name: type(field.dataType) for field in columns}
     allowed = {"chan": (StringType,), "payload": (StringType, BinaryType), "key": (StringType,)}
     if not {"chan", "payload"} <= set(kinds) or any(kind not in allowed.get(name, ()) for name, kind in kinds.items()):
@@ -100,7 +101,7 @@ def key_of(partition: str, number: int) -> str:
 
 
 def _check_row(chan: str, payload: bytes, key: str | None, identity: str, settings: SinkSettings) -> None:
-    """Raises PipelineError: bad_row, for a row that no datagram can carry."""
+    """Check that a datagram can carry the row. Raises PipelineError: bad_row."""
     try:
         check_chan(chan.encode("utf-8", "replace"))
     except BadDatagram as wrong:
@@ -112,7 +113,7 @@ def _check_row(chan: str, payload: bytes, key: str | None, identity: str, settin
     most = MAX_SEND - _AROUND - settings.check - len(identity) - len(chan)
     if length > most:
         detail = f"a message on {chan} has {length} bytes of payload, and at most {most} fit into a datagram"
-        raise _bad_row(detail, "send less, or divide it")
+        raise _bad_row(detail, "shorten or divide it")
 
 
 class Pace:
@@ -148,7 +149,7 @@ def publish(batches: Iterator[pa.RecordBatch], settings: SinkSettings) -> Publis
     published = Published()
     connected = nullcontext() if settings.dry else bus.connect(settings.socket)
     with tempfile.SpooledTemporaryFile(SPOOL) as spool, connected as connection:
-        # Without a daemon: the longest name that a program of this host may have.
+        # in a dry run, the longest name that a program may have
         identity = "x" * 64 if connection is None else connection.identity()
         writer = None
         for batch in batches:
@@ -182,12 +183,14 @@ def _send(batches: Iterable[pa.RecordBatch], connection: bus.Connection, setting
 
 def _raise_refusals(connection: bus.Connection) -> None:
     for refusal in connection.sync(PATIENCE):
-        detail = f"the daemon refuses what is published on {refusal.key}: {refusal.reason}"
-        remedy = "see access in its configuration, and the option checkBytes where it is too_long"
+        detail = f"the daemon refuses messages on {refusal.key}: {refusal.reason}"
+        remedy = "see access in its configuration; if it is too_long, the option checkBytes"
         raise PipelineError("refused", detail, remedy)
 
 
-class _Publisher:
+class Writer(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]  # two signatures of abort
+    """Publishes a table or a stream."""
+
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
 
@@ -198,12 +201,4 @@ class _Publisher:
         if self._settings.dry:
             tasks = [one for one in messages if isinstance(one, Published)]
             total = f"{sum(one.messages for one in tasks)} messages, {sum(one.bytes for one in tasks)} bytes"
-            sys.stderr.write(f"bccn: {total}: a dry run, nothing was sent\n")
-
-
-class Writer(_Publisher, DataSourceArrowWriter):
-    """Publishes a table."""
-
-
-class StreamWriter(_Publisher, DataSourceStreamArrowWriter):
-    """Publishes a stream."""
+            sys.stderr.write(f"bccn: Dry run: {total}. Nothing was sent.\n")

@@ -1,14 +1,16 @@
-"""`spark.readStream.format("bccn")`: follows the journals of live hosts.
+"""Follows the journals of live hosts: `spark.readStream.format("bccn")`.
 
 Invariant: every record of a finished file comes once, in whatever order files appear, also if they are merged by then;
-the offset is all that is needed to go on. Records that retention removed before they were read are one `journal_gap`. A
-hole behind a file that is still there is a late file, and is waited for. Journals that are gone may come again.
+the offset is all that is needed to continue. Records that retention removed before they were read are one
+`journal_gap`. Records that are missing after a file that still exists are in a late file, for which the stream waits.
+Journals that are gone may come again.
 """
 
 from __future__ import annotations
 
 import datetime
 import time
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -38,7 +40,7 @@ _NO_LIMIT: Final = 2**62
 @dataclass
 class Piece(InputPartition):
     """Records of a file from ``first`` up to ``end``. As a ``gap``, records that are gone: one row, with the time of
-    the first record in ``file``, which is the next one there is (it has no day if there is none)."""
+    the first record in ``file``, which is the next file (without a day if there is none)."""
 
     file: layout.ObsFile
     first: int
@@ -50,7 +52,7 @@ def cut(
     found: Iterable[FoundFile], first: int, count: Callable[[FoundFile], int], given_up: Callable[[FoundFile], bool]
 ) -> Iterator[Piece]:
     """Yield what can be read of one journal from a record on. ``found`` are its files in order, ``count`` returns the
-    records of one, and ``given_up`` whether those missing before one have been waited for long enough."""
+    records of one, and ``given_up`` whether the wait for those missing before one is over."""
     position = first
     for number, one in enumerate(found):
         file = one.file
@@ -70,8 +72,8 @@ def cut(
 
 
 class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
-    """Follows the journal at ``path``: at most ``most`` records a batch (0: all); a file that is missing is waited for
-    ``patience`` seconds."""
+    """Follows the journal at ``path``: at most ``most`` records a batch (0: all), waiting ``patience`` seconds for a
+    missing file."""
 
     def __init__(self, path: str, columns: StructType, most: int, patience: float) -> None:
         self._path, self._schema = path, to_arrow_schema(columns, timezone="UTC")
@@ -85,7 +87,7 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
         return ReadMaxRows(self._most) if self._most else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read only what is there now."""
+        """Read only what exists now."""
         self._target = {
             host: {name: files[-1].file.first + self._count(files[-1]) for name, files in found.items()}
             for host, found in self._find().items()
@@ -96,7 +98,7 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
         there = self._find()
         left = limit.max_rows if isinstance(limit, ReadMaxRows) else _NO_LIMIT
         ends = {host: dict(numbers) for host, numbers in start.items()}
-        # Each host gets its share, then the rest is given out: one that has much must not hold up the others.
+        # Each host gets its share before the rest is divided, so that a long journal does not delay the others.
         for share in (max(1, left // max(1, len(there))), left):
             for host in there:
                 mine = min(share, left)
@@ -126,9 +128,9 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
         place = reader.open_place(self._path)
         if place[0].get_file_info(place[1]).type == pafs.FileType.File:
             raise reader.no_journal(self._path, "it is a file, and only the folder of a journal can be followed")
-        grouped: dict[str, dict[str, list[FoundFile]]] = {}
+        grouped: dict[str, dict[str, list[FoundFile]]] = defaultdict(lambda: defaultdict(list))
         for one in reader.find(place, Wanted()):
-            grouped.setdefault(one.file.host, {}).setdefault(one.file.journal_id, []).append(one)
+            grouped[one.file.host][one.file.journal_id].append(one)
         return grouped
 
     def _count(self, found: FoundFile) -> int:
@@ -138,7 +140,7 @@ class StreamReader(SupportsTriggerAvailableNow, DataSourceStreamReader):
         return 0
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        """Divide a batch. What was removed since it was planned is a gap."""
+        """Divide a batch into pieces. Records removed since it was planned are a gap."""
         there = self._find()
         pieces: list[InputPartition] = []
         for host, numbers in end.items():
