@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -33,6 +33,24 @@ def open_root(where: str) -> tuple[pafs.FileSystem, str]:
         return pafs.LocalFileSystem(), where.rstrip("/") or "/"
     filesystem, path = pafs.FileSystem.from_uri(where.replace("s3a://", "s3://", 1))
     return filesystem, path.rstrip("/") or "/"
+
+
+class DamagedFileError(Exception):
+    """A file that is no Parquet file, or not a whole one."""
+
+
+@contextlib.contextmanager
+def detect_damage() -> Iterator[None]:
+    """Raise DamagedFileError where pyarrow cannot make sense of a file, for which it raises OSError without an errno,
+    too."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise DamagedFileError from error
+    except OSError as error:
+        if error.errno is None:
+            raise DamagedFileError from error
+        raise
 
 
 def obs_table(host: str, journal: str, first: int, rows: Sequence[Observation]) -> pa.Table:

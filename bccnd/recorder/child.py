@@ -19,7 +19,6 @@ from dataclasses import asdict
 from typing import IO, Any, Final
 
 from bccnd.errors import JournalError
-from bccnd.recorder.retention_policy import RetentionPolicy
 
 #: its nice value: the recording comes first
 _NICE: Final = 5
@@ -128,6 +127,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     if "days" in request:
         days = request["days"][0], request["days"][1]
         return asdict(merge_step(filesystem, root, request["host"], days, time.time(), request["skip"]))
-    keep = RetentionPolicy(request["age"], request["size"])
+    from bccnd.config.recorder_schema import KeepSettings
+
+    keep = KeepSettings(age=request["age"], size=request["size"])
     count, size = retain(filesystem, root, request["host"], keep, time.time(), request["current"])
     return {"files": count, "bytes": size}

@@ -7,7 +7,6 @@ files. Records are written before the session that covers them: a reader in betw
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -21,7 +20,7 @@ from bccnd.errors import JournalError
 from bccnd.journal import files, layout, schema
 from bccnd.recorder import rows as packets
 from bccnd.recorder.logfile import ALIVE, HEAD, PACKET, ROWS, End, LogReader
-from bccnd.recorder.sessions import Head, Session, read_alive, read_head
+from bccnd.recorder.sessions import Head, Session, clip_sessions, read_alive, read_head
 
 #: rows that are Python's at a time: some 6 MB
 _CHUNK: Final = 8192
@@ -95,16 +94,16 @@ class _Files:
 
     def take(self, kind: bytes, content: bytes) -> None:
         """Raises ValueError for a record that is none."""
-        stretch = self._head.stretches[-1] if self._head.stretches else None
+        session = self._head.sessions[-1] if self._head.sessions else None
         if kind == PACKET:
             found = packets.observations(content)
-            if not found and stretch is not None:
-                stretch.tap_gaps += packets.gap_in(content)
+            if not found and session is not None:
+                session.tap_gaps += packets.gap_in(content)
             self._rows += found
         elif kind == ROWS:
             self._rows += packets.unpack(content)
-        elif kind == ALIVE and stretch is not None:
-            stretch.extend(*read_alive(content))
+        elif kind == ALIVE and session is not None:
+            session.extend(*read_alive(content))
         else:
             raise ValueError("no kind of record")
         if len(self._rows) >= _CHUNK:
@@ -142,51 +141,35 @@ class _Files:
 def write_sessions(filesystem: pafs.FileSystem, root: str, head: Head) -> None:
     """Write the sessions of a journal, without those that retention has removed."""
     path = layout.sessions_path(head.host, head.journal)
-    there = read_stretches(filesystem, f"{root}/{path}")
-    if there and max(one.end for one in there) > max((one.end for one in head.stretches), default=0):
+    there = read_sessions(filesystem, f"{root}/{path}")
+    if there and max(one.end for one in there) > max((one.end for one in head.sessions), default=0):
         return  # a later log of this journal has been converted already
-    floor = min((one.start for one in there), default=None)
-    stretches = list(_from(floor, head.stretches))
-    if stretches and stretches != there:
-        files.write(filesystem, root, path, sessions_table(head, stretches))
+    sessions = clip_sessions(head.sessions, min(one.start for one in there)) if there else head.sessions
+    if sessions and sessions != there:
+        replace_sessions(filesystem, root, head, sessions)
 
 
-def _from(floor: int | None, stretches: list[Session]) -> Iterator[Session]:
-    for one in stretches:
-        if floor is None or one.start >= floor:
-            yield one
-        elif one.end > floor:
-            yield Session(floor, one.end, one.socket_drops, one.tap_gaps)
-
-
-def sessions_table(head: Head, stretches: list[Session]) -> pa.Table:
-    columns = [
-        [head.host] * len(stretches),
-        [head.journal] * len(stretches),
-        [one.start for one in stretches],
-        [one.end for one in stretches],
-        [one.socket_drops for one in stretches],
-        [one.tap_gaps for one in stretches],
-        [head.version] * len(stretches),
+def replace_sessions(filesystem: pafs.FileSystem, root: str, head: Head, sessions: list[Session]) -> None:
+    """Write these sessions of a journal. Raises OSError."""
+    shared = {"host": head.host, "journal_id": head.journal, "version": head.version}
+    rows = [
+        {**shared, "start_ts": one.start, "end_ts": one.end, "socket_drops": one.socket_drops, "tap_gaps": one.tap_gaps}
+        for one in sessions
     ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema.SESSIONS, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema.SESSIONS)
+    table = pa.Table.from_pylist(rows, schema=schema.SESSIONS)
+    files.write(filesystem, root, layout.sessions_path(head.host, head.journal), table)
 
 
-def read_stretches(filesystem: pafs.FileSystem, place: str) -> list[Session]:
-    """The stretches of a file of sessions; none where it is not there or is none."""
+def read_sessions(filesystem: pafs.FileSystem, place: str) -> list[Session]:
+    """Read a file of sessions; none where it is not there or is none."""
     if filesystem.get_file_info(place).type != pafs.FileType.File:
         return []
     try:
-        with filesystem.open_input_file(place) as file:
+        with files.detect_damage(), filesystem.open_input_file(place) as file:
             table = pq.read_table(file, schema=schema.SESSIONS)
-        times = [table.column(name).cast(pa.int64()).to_pylist() for name in ("start_ts", "end_ts")]
-        counts = [table.column(name).to_pylist() for name in ("socket_drops", "tap_gaps")]
-    except pa.ArrowException:
+            times = [table.column(name).cast(pa.int64()).to_pylist() for name in ("start_ts", "end_ts")]
+    except files.DamagedFileError:
         return []
-    except OSError as error:
-        if error.errno is None:  # a damaged Parquet file raises OSError too, without an errno
-            return []
-        raise
+    counts = [table.column(name).to_pylist() for name in ("socket_drops", "tap_gaps")]
     rows = list(zip(*times, *counts, strict=True))
     return [] if any(None in row for row in rows) else [Session(*row) for row in rows]

@@ -43,10 +43,6 @@ class Step:
     damaged: str = ""
 
 
-class _DamagedError(Exception):
-    """A file's rows cannot be read, or are not those that its name and its neighbours promise."""
-
-
 def merge_step(
     filesystem: pafs.FileSystem,
     root: str,
@@ -119,14 +115,10 @@ def _next_run(filesystem: pafs.FileSystem, root: str, there: list[layout.ObsFile
 def _last_record(filesystem: pafs.FileSystem, root: str, file: layout.ObsFile) -> int | None:
     """Return the number of the last record of a file from its footer; None if it cannot be read. Raises OSError."""
     try:
-        with filesystem.open_input_file(f"{root}/{file.path}") as opened:
+        with files.detect_damage(), filesystem.open_input_file(f"{root}/{file.path}") as opened:
             footer = pq.read_metadata(opened)
-    except pa.ArrowException:
+    except (files.DamagedFileError, FileNotFoundError):
         return None
-    except OSError as error:
-        if error.errno is None or isinstance(error, FileNotFoundError):  # damaged, or just removed
-            return None
-        raise
     if not footer.num_rows or not footer.schema.to_arrow_schema().equals(schema.OBS):
         return None
     return file.first + int(footer.num_rows) - 1
@@ -143,31 +135,24 @@ def _merge(filesystem: pafs.FileSystem, root: str, run: list[tuple[layout.ObsFil
                 for table in _rows(filesystem, root, reading):
                     numbers, count = table.column("rec_no"), table.num_rows
                     if (numbers[0].as_py(), numbers[-1].as_py()) != (number, number + count - 1):
-                        raise _DamagedError
+                        raise files.DamagedFileError
                     writer.add(table)
                     number += count
                 if number != last + 1:
-                    raise _DamagedError
+                    raise files.DamagedFileError
     except FileNotFoundError:
         return  # removed since it was listed: the next step lists again
-    except _DamagedError:
+    except files.DamagedFileError:
         step.damaged = reading.path
     else:
         step.merged, step.records, step.file = len(run), number - merged.first, merged.path
 
 
 def _rows(filesystem: pafs.FileSystem, root: str, file: layout.ObsFile) -> Iterator[pa.Table]:
-    """Yield the rows of a file, some at a time. Raises OSError, _DamagedError."""
-    try:
-        with filesystem.open_input_file(f"{root}/{file.path}") as opened:
-            for batch in pq.ParquetFile(opened).iter_batches(_CHUNK):
-                yield pa.Table.from_batches([batch], schema.OBS)
-    except pa.ArrowException as error:
-        raise _DamagedError from error
-    except OSError as error:
-        if error.errno is None:
-            raise _DamagedError from error
-        raise
+    """Yield the rows of a file, some at a time. Raises OSError, DamagedFileError."""
+    with files.detect_damage(), filesystem.open_input_file(f"{root}/{file.path}") as opened:
+        for batch in pq.ParquetFile(opened).iter_batches(_CHUNK):
+            yield pa.Table.from_batches([batch], schema.OBS)
 
 
 def _remove_unfinished(filesystem: pafs.FileSystem, folder: str) -> None:

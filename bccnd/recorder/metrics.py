@@ -29,24 +29,24 @@ class Figures(Collector):
         self._refused = refused
 
     def collect(self) -> Iterator[Metric]:
-        recorder, worker = self._recorder, self._recorder.worker
+        worker, spool, recording = self._recorder.worker, self._recorder.spool, self._recorder.recording
         for name, what, value in (
-            ("records", "Datagrams that were put into the log", recorder.records),
+            ("records", "Datagrams that were put into the log", recording.records),
             ("journal_records", "Records in finished files", worker.rows),
             ("journal_bytes", "Bytes of finished files", worker.bytes),
             ("files", "Finished files", worker.files),
             ("files_merged", "Files that are in merged ones now", worker.merged),
             ("files_removed", "Files that retention has removed", worker.removed),
-            ("tap_gap_records", "Records lost between the daemon and the recorder", recorder.gaps),
-            ("socket_drops", "Datagrams the kernel dropped before the daemon, while recording", recorder.drops),
+            ("tap_gap_records", "Records lost between the daemon and the recorder", recording.gaps),
+            ("socket_drops", "Datagrams the kernel dropped before the daemon, while recording", recording.drops),
             ("logs_recovered", "Logs that an earlier recorder had left", worker.recovered),
             ("logs_torn", "Logs that ended in the midst of a record", worker.torn),
             ("logs_set_aside", "Logs that could not be read", worker.bad),
-            ("logs_removed", "Logs set aside that were removed, as there are newer ones", recorder.spool.removed),
+            ("logs_removed", "Logs set aside that were removed, as there are newer ones", spool.removed),
         ):
             yield CounterMetricFamily(_PREFIX + name, what, value)
         for name, what, counts in (
-            ("dropped_records", "Records that were not kept", recorder.dropped),
+            ("dropped_records", "Records that were not kept", recording.dropped),
             ("visitors_refused", "Requests to this listener that got no answer", self._refused),
         ):
             family = CounterMetricFamily(_PREFIX + name, what, labels=["reason"])
@@ -54,13 +54,13 @@ class Figures(Collector):
                 family.add_metric([reason], count)
             yield family
         for name, what, state in (
-            ("recording", "Whether records are being kept", recorder.recording),
-            ("paused", "Whether recording waits for room", bool(recorder.paused)),
+            ("recording", "Whether records are being kept", recording.log is not None),
+            ("paused", "Whether recording waits for room", bool(recording.paused)),
             ("journal_reachable", "Whether the journal could be written to the last time", not worker.trouble),
-            ("spool_bytes", "Bytes of logs that are not yet in the journal", recorder.spooled),
-            ("spool_limit_bytes", "Bytes of logs beyond which recording pauses", recorder.options.spool_size),
+            ("spool_bytes", "Bytes of logs that are not yet in the journal", recording.spooled),
+            ("spool_limit_bytes", "Bytes of logs beyond which recording pauses", self._recorder.settings.spool_size),
             ("logs_waiting", "Logs that wait to become files of the journal", worker.logs),
-            ("behind_seconds", "Seconds for which the oldest log has waited; 0: none waits", recorder.behind),
+            ("behind_seconds", "Seconds for which the oldest log has waited; 0: none waits", worker.behind),
         ):
             yield GaugeMetricFamily(_PREFIX + name, what, float(state))
         yield InfoMetricFamily(_PREFIX + "build", "The running version", {"version": VERSION})

@@ -9,18 +9,21 @@ from __future__ import annotations
 import contextlib
 import datetime
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from bccnd.journal import files, layout
+from bccnd.journal import layout
 from bccnd.journal.listing import ListedFile, current, list_files
-from bccnd.recorder.convert import read_stretches, sessions_table
-from bccnd.recorder.retention_policy import RetentionPolicy
-from bccnd.recorder.sessions import Head, Session
+from bccnd.recorder.convert import read_sessions, replace_sessions
+from bccnd.recorder.sessions import Head, Session, clip_sessions
 from bccnd.version import VERSION
+
+if TYPE_CHECKING:
+    from bccnd.config.recorder_schema import KeepSettings
 
 
 def _below(folder: str) -> pafs.FileSelector:
@@ -28,7 +31,7 @@ def _below(folder: str) -> pafs.FileSelector:
 
 
 def retain(
-    filesystem: pafs.FileSystem, root: str, host: str, keep: RetentionPolicy, now: float, current_journal: str = ""
+    filesystem: pafs.FileSystem, root: str, host: str, keep: KeepSettings, now: float, current_journal: str = ""
 ) -> tuple[int, int]:
     """Remove what is too old or too much; return the number of files removed and their bytes. A file counts with those
     that were merged into it. ``current_journal`` is the one that is being written. Raises OSError."""
@@ -79,25 +82,16 @@ def _latest(filesystem: pafs.FileSystem, root: str, name: layout.ObsFile) -> int
 
 def _forget(filesystem: pafs.FileSystem, root: str, host: str, journal: str, before: int | None) -> None:
     """Claim nothing of a journal before a time; None: nothing at all."""
-    path = layout.sessions_path(host, journal)
-    place = f"{root}/{path}"
+    place = f"{root}/{layout.sessions_path(host, journal)}"
     if before is None:
         with contextlib.suppress(FileNotFoundError):
             filesystem.delete_file(place)
         return
-    stretches = read_stretches(filesystem, place)
-    left = [
-        one if one.start >= before else Session(before, one.end, one.socket_drops, one.tap_gaps)
-        for one in stretches
-        if one.end > before
-    ]
-    if left and left != stretches:
-        files.write(filesystem, root, path, sessions_table(Head(host, journal, 1, VERSION), left))
-    elif stretches and not left:
-        # Nothing of the current journal is left for now; its next file lists its sessions again, and
-        # must know from when on.
-        end = Session(before, before)
-        files.write(filesystem, root, path, sessions_table(Head(host, journal, 1, VERSION), [end]))
+    sessions = read_sessions(filesystem, place)
+    # An empty one where none is left: the next file of this journal lists its sessions again, and must learn from when.
+    left = clip_sessions(sessions, before) or [Session(before, before)]
+    if sessions and left != sessions:
+        replace_sessions(filesystem, root, Head(host, journal, 1, VERSION), left)
 
 
 def _without_records(

@@ -14,9 +14,7 @@ from bccnd.errors import JournalError
 from bccnd.journal import layout
 from bccnd.net.loop import Loop
 from bccnd.net.service_manager import ServiceManager
-from bccnd.recorder.payload import Payloads
-from bccnd.recorder.recorder import Options, Recorder
-from bccnd.recorder.retention_policy import RetentionPolicy
+from bccnd.recorder.recorder import Recorder
 
 #: where records wait for a journal that is on another machine
 SPOOL: Final = "/var/lib/bccnd/spool"
@@ -36,22 +34,14 @@ def record(bus: str, settings: RecorderSettings, host: str, names: Sequence[str]
         raise JournalError(
             "bad_host", f"{host!r} cannot be part of a path in the journal", "give it a name with --host"
         )
-    spool = _find_spool(settings.journal, host)
+    beside = _find_spool(settings.journal, host)
+    spool = settings.spool or beside
     log.setup("bccnd-recorder")
-    options = Options(
-        bus=bus,
-        journal=settings.journal if "://" in settings.journal else os.path.abspath(settings.journal),
-        host=host,
-        spool=spool if settings.spool is None else settings.spool,
-        spool_size=settings.spool_size,
-        rotate=settings.rotate,
-        rotate_size=settings.rotate_size,
-        keep=RetentionPolicy(settings.keep.age, settings.keep.size),
-        payloads=Payloads([(rule.channels, rule.payload) for rule in settings.payload]),
-    )
+    if "://" not in settings.journal:
+        settings = settings.model_copy(update={"journal": os.path.abspath(settings.journal)})
     loop = Loop()
     manager = ServiceManager.from_environment()
-    recorder = Recorder(options, loop, manager)
+    recorder = Recorder(bus, settings, host, spool, loop, manager)
     if settings.metrics.listen is not None:
         from bccnd.recorder.metrics import serve
 
@@ -63,7 +53,7 @@ def record(bus: str, settings: RecorderSettings, host: str, names: Sequence[str]
     if recorder.failed is not None:
         denied = recorder.failed.reason == "not_permitted"
         raise JournalError(recorder.failed.reason, recorder.failed.detail, _DENIED if denied else _UNREACHABLE)
-    return "" if whole else options.spool
+    return "" if whole else spool
 
 
 def _find_spool(journal: str, host: str) -> str:

@@ -45,12 +45,12 @@ class Head:
     journal: str
     first: int
     version: str
-    stretches: list[Session] = field(default_factory=list)
+    sessions: list[Session] = field(default_factory=list)
 
     def pack(self) -> bytes:
-        stretches = [[one.start, one.end, one.socket_drops, one.tap_gaps] for one in self.stretches]
+        sessions = [[one.start, one.end, one.socket_drops, one.tap_gaps] for one in self.sessions]
         head = {"form": _FORM, "host": self.host, "journal": self.journal, "first": self.first}
-        return json.dumps({**head, "version": self.version, "stretches": stretches}).encode()
+        return json.dumps({**head, "version": self.version, "stretches": sessions}).encode()
 
 
 def read_head(data: bytes) -> Head:
@@ -59,11 +59,20 @@ def read_head(data: bytes) -> Head:
         head: dict[str, Any] = json.loads(data)
         if head["form"] != _FORM:
             raise ValueError("form")
-        stretches = [Session(*map(int, one)) for one in head["stretches"]]
-        return Head(str(head["host"]), str(head["journal"]), int(head["first"]), str(head["version"]), stretches)
+        sessions = [Session(*map(int, one)) for one in head["stretches"]]
+        return Head(str(head["host"]), str(head["journal"]), int(head["first"]), str(head["version"]), sessions)
     except (ValueError, TypeError, KeyError) as bad:
         remedy = "it was written by another version, or is no log at all: look at it, or remove it"
         raise JournalError("bad_log", "a log whose beginning cannot be read", remedy) from bad
+
+
+def clip_sessions(sessions: list[Session], floor: int) -> list[Session]:
+    """Return what sessions claim from a time on."""
+    return [
+        one if one.start >= floor else Session(floor, one.end, one.socket_drops, one.tap_gaps)
+        for one in sessions
+        if one.start >= floor or one.end > floor
+    ]
 
 
 def pack_alive(until: int, drops: int) -> bytes:

@@ -17,10 +17,10 @@ from collections import deque
 from typing import Any, Final
 
 from bccnd import log
+from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import JournalError
 from bccnd.journal import layout
 from bccnd.recorder.child import Child
-from bccnd.recorder.retention_policy import RetentionPolicy
 from bccnd.recorder.spool import Spool
 
 #: seconds between two attempts to write to a journal that cannot be written to: at first, and at last
@@ -39,7 +39,7 @@ class Worker:
     ``removed`` files went by retention, ``merged`` files are in merged ones now. ``trouble`` says why nothing can be
     finished now, and is empty otherwise. ``rotate`` is how many seconds a log is written at most."""
 
-    def __init__(self, spool: Spool, journal: str, host: str, keep: RetentionPolicy, rotate: float = 60.0) -> None:
+    def __init__(self, spool: Spool, journal: str, host: str, keep: KeepSettings, rotate: float = 60.0) -> None:
         self.rows = self.files = self.bytes = 0
         self.recovered = self.torn = self.bad = self.removed = self.merged = 0
         self.trouble = ""
@@ -92,10 +92,14 @@ class Worker:
         return len(self._waiting)
 
     @property
-    def oldest(self) -> str:
-        """The log that waits for longest, empty if none does."""
+    def behind(self) -> float:
+        """Seconds since the last record of the log that waits for longest; 0 if none waits."""
         with self._lock:
-            return self._waiting[0][0] if self._waiting else ""
+            oldest = self._waiting[0][0] if self._waiting else ""
+        try:
+            return max(0.0, time.time() - os.stat(oldest).st_mtime)
+        except FileNotFoundError:  # none waits, or it has become files just now
+            return 0.0
 
     def end(self) -> None:
         """Do what there is to do, each log once, and be done: `done` is true then."""
@@ -234,8 +238,8 @@ class Worker:
         if not (self._keep.age or self._keep.size) or (not finished and now - self._retained < _LOOK):
             return
         self._retained = now
-        asked = {"journal": self._journal, "host": self._host, "current": self.current}
-        answer = self._child.ask({**asked, "age": self._keep.age, "size": self._keep.size})
+        request = {"journal": self._journal, "host": self._host, "current": self.current}
+        answer = self._child.ask({**request, "age": self._keep.age, "size": self._keep.size})
         self.removed += answer.get("files", 0)
 
     def _cannot(self, error: Exception) -> None:

@@ -15,12 +15,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bccnd.cli.pipeline import _summary
+from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import PipelineError
 from bccnd.pipeline.build import WHOLE, Outcome
 from bccnd.pipeline.incremental import once
 from bccnd.recorder.merge import merge_step
 from bccnd.recorder.retention import retain
-from bccnd.recorder.retention_policy import RetentionPolicy
 from tests.pipeline.commands import bccn
 from tests.pipeline.journals import T, put, row
 from tests.pipeline.threedays import DAY, HOSTS, START, arrive, content, files
@@ -74,7 +74,7 @@ def test_what_retention_takes_stays_in_the_tables(
             if "day=2026-03-01" in str(path):
                 os.utime(path, (0, 0))
         for host in HOSTS:
-            assert retain(pafs.LocalFileSystem(), str(journal), host, RetentionPolicy(age=DAY), time.time())[0]
+            assert retain(pafs.LocalFileSystem(), str(journal), host, KeepSettings(age=DAY), time.time())[0]
         assert once(spark, *words).days == []
         before = content(words[1])
         # A file for a day of which records are gone, and one for a day that is whole, which begins near to midnight.

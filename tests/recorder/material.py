@@ -39,11 +39,11 @@ def write_log(
     *,
     first: int = 1,
     alive: Sequence[int] = (),
-    stretches: Sequence[Session] = (Session(NOON, NOON),),
+    sessions: Sequence[Session] = (Session(NOON, NOON),),
     host: str = "relay01",
 ) -> None:
     log = LogWriter(str(path))
-    log.append(HEAD, Head(host, JOURNAL, first, "1", list(stretches)).pack())
+    log.append(HEAD, Head(host, JOURNAL, first, "1", list(sessions)).pack())
     for one in packets:
         log.append(PACKET, one)
     for until in alive:

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bccnd.config.recorder_schema import KeepSettings
 from bccnd.journal import files, layout
 from bccnd.journal.listing import current, list_files
 from bccnd.recorder import merge
 from bccnd.recorder.convert import convert
 from bccnd.recorder.retention import retain
-from bccnd.recorder.retention_policy import RetentionPolicy
 from bccnd.recorder.rows import observations
 from bccnd.recorder.spool import Spool
 from bccnd.recorder.worker import Worker
@@ -199,9 +199,9 @@ def test_retention_takes_a_merged_day_as_a_whole(tmp_path: Path) -> None:
     whole = sum(
         size for name, size in sizes.items() if "_" in name or "-000000000009" in name or "-000000000011" in name
     )
-    assert retain(HERE, str(tmp_path), "relay01", RetentionPolicy(size=whole), 0.0) == (0, 0)
-    assert retain(HERE, str(tmp_path), "relay01", RetentionPolicy(age=DAY), midnight + DAY - 1.0) == (0, 0)
-    count, size = retain(HERE, str(tmp_path), "relay01", RetentionPolicy(age=DAY), midnight + DAY + 1.0)
+    assert retain(HERE, str(tmp_path), "relay01", KeepSettings(size=whole), 0.0) == (0, 0)
+    assert retain(HERE, str(tmp_path), "relay01", KeepSettings(age=DAY), midnight + DAY - 1.0) == (0, 0)
+    count, size = retain(HERE, str(tmp_path), "relay01", KeepSettings(age=DAY), midnight + DAY + 1.0)
     assert (count, size) == (1, sizes[f"{JOURNAL}-000000000001_000000000004.parquet"])
     assert len(view(tmp_path)) == 8
     assert not (tmp_path / "obs/host=relay01/day=2026-11-21").exists()
@@ -221,7 +221,7 @@ def test_a_journal_on_s3(tmp_path: Path) -> None:
             assert (len(listed), [one.file[3:] for one in current(listed)]) == (there, [(1, 15)])
         merged = pq.read_table(f"{root}/{listed[0].file.path}", filesystem=store, partitioning=None)
         assert merged.column("rec_no").to_pylist() == list(range(1, 16))
-        assert retain(store, root, "relay01", RetentionPolicy(size=1), 0.0)[0] == 1
+        assert retain(store, root, "relay01", KeepSettings(size=1), 0.0)[0] == 1
         left = store.get_file_info(pafs.FileSelector(root, recursive=True))
         assert [one.path for one in left if one.type == pafs.FileType.File] == []
 
@@ -233,7 +233,7 @@ def test_the_worker_merges_at_its_start_and_may_be_stopped_in_the_midst(tmp_path
     expected = view(journal)
     for attempt in range(3):
         spool = Spool(str(tmp_path / "spool"))
-        worker = Worker(spool, str(journal), "relay01", RetentionPolicy())
+        worker = Worker(spool, str(journal), "relay01", KeepSettings())
         worker.start()
         if attempt == 2:
             wait_for_child(lambda: len(list(journal.rglob("*_*.parquet"))) == 2, "merged files")

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from bccnd.config import RecorderSettings
 from bccnd.errors import JournalError
 from bccnd.net.loop import Loop
 from bccnd.recorder.metrics import Figures, serve
-from bccnd.recorder.recorder import Options, Recorder
+from bccnd.recorder.recorder import Recorder
 from bccnd.version import VERSION
 from tests.recorder.material import JOURNAL, NOON, packet, wait_for_child, write_log
 from tests.support import free_port, turning
@@ -39,7 +40,9 @@ def start(tmp_path: Path, loop: Loop) -> Iterator[Callable[[], Recorder]]:
 
     def begin() -> Recorder:
         folder, spool = str(tmp_path / "journal"), str(tmp_path / "spool")
-        made.append(Recorder(Options("nobody", folder, "relay01", spool, 5 << 20, 3600.0, 1 << 16), loop))
+        limits = {"spool_size": 5 << 20, "rotate": 3600.0, "rotate_size": 1 << 16}
+        settings = RecorderSettings.model_validate({"journal": folder, **limits})
+        made.append(Recorder("absent", settings, "relay01", spool, loop))
         return made[-1]
 
     yield begin
@@ -88,7 +91,7 @@ def test_how_far_behind_it_is_goes_by_the_oldest_log_until_that_is_in_the_journa
 def test_a_log_that_has_gone_meanwhile_is_not_waited_for(tmp_path: Path, start: Callable[[], Recorder]) -> None:
     leave_log(tmp_path, 1, AGE)
     recorder = start()
-    os.unlink(recorder.worker.oldest)
+    (tmp_path / "spool" / f"{JOURNAL}-00000001.log").unlink()
     assert value(recorder, "behind_seconds") == 0
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from bccnd.config import RecorderSettings
 from bccnd.core import frames
 from bccnd.net.loop import Loop
-from bccnd.recorder import recorder as module
-from bccnd.recorder.payload import Payloads
-from bccnd.recorder.recorder import MARGIN, Options, Recorder
+from bccnd.recorder import recording as module
+from bccnd.recorder.recorder import Recorder
+from bccnd.recorder.recording import MARGIN
 from tests.recorder.material import NOON, end, names, packet, table, tapped, wait_for_child
 
 NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -23,17 +24,18 @@ NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 def now(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The time, in microseconds, to be set by the test."""
     clock = [NOON]
-    monkeypatch.setattr(module, "_now", lambda: clock[0])
+    monkeypatch.setattr(module, "now", lambda: clock[0])
     return clock
 
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Iterator[Recorder]:
     folder, spool = str(tmp_path / "journal"), str(tmp_path / "spool")
-    payloads = Payloads([("secret/", "omit")])
-    options = Options("nobody", folder, "relay01", spool, 1 << 20, 3600.0, 1 << 16, payloads=payloads)
+    rules = [{"channels": "secret/", "payload": "omit"}]
+    limits = {"spool_size": 1 << 20, "rotate": 3600.0, "rotate_size": 1 << 16}
+    settings = RecorderSettings.model_validate({"journal": folder, "payload": rules, **limits})
     loop = Loop()
-    made = Recorder(options, loop)
+    made = Recorder("absent", settings, "relay01", spool, loop)
     made.worker.start()
     yield made
     finished(made)
@@ -43,7 +45,7 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
 
 def finished(recorder: Recorder) -> None:
     """Everything is in the journal."""
-    recorder._end_journal()
+    recorder.recording.end("the end")
     end(recorder.worker)
     assert recorder.worker.logs == 0
 
@@ -55,23 +57,24 @@ def moments(rows: list[dict[str, object]], name: str) -> list[int]:
 def test_a_pause_ends_a_stretch_and_what_comes_in_it_is_counted(
     recorder: Recorder, now: list[int], tmp_path: Path
 ) -> None:
-    recorder._begin_journal()
-    recorder._on_packet(packet(range(5), NOON))
-    recorder._on_packet(frames.gap(7))
+    recorder.recording.begin()
+    recorder.recording.on_packet(packet(range(5), NOON))
+    recorder.recording.on_packet(frames.gap(7))
     recorder._on_echo(b"%d" % (NOON + 2_000_000))
-    recorder._pause(NO_SPACE)
-    assert (recorder.recording, recorder.paused) == (False, "No space left on device")
-    recorder._on_packet(packet(range(5, 8), NOON))
-    recorder._on_packet(frames.gap(2))
+    recorder.recording.pause(NO_SPACE)
+    assert (recorder.recording.log, recorder.recording.paused) == (None, "No space left on device")
+    recorder.recording.on_packet(packet(range(5, 8), NOON))
+    recorder.recording.on_packet(frames.gap(2))
     recorder._on_echo(b"%d" % (NOON + 3_000_000))
-    assert recorder.dropped == {"disk": 3, "spool_full": 0}
+    assert recorder.recording.dropped == {"disk": 3, "spool_full": 0}
     now[0] = NOON + 4_000_000
     recorder._tick()
-    assert (recorder.recording, recorder.paused) == (True, "")
-    recorder._on_packet(packet(range(8, 10), NOON))
+    assert recorder.recording.log is not None
+    assert recorder.recording.paused == ""
+    recorder.recording.on_packet(packet(range(8, 10), NOON))
     recorder._on_echo(b"%d" % (NOON + 9_000_000))
     finished(recorder)
-    assert (recorder.records, recorder.gaps) == (7, 9)
+    assert (recorder.recording.records, recorder.recording.gaps) == (7, 9)
     assert [row["rec_no"] for row in table(tmp_path / "journal")] == list(range(1, 8))
     sessions = table(tmp_path / "journal", "sessions")
     assert moments(sessions, "start_ts") == [NOON, NOON + 4_000_000]
@@ -80,14 +83,14 @@ def test_a_pause_ends_a_stretch_and_what_comes_in_it_is_counted(
 
 
 @pytest.mark.slow
-def test_a_journal_with_too_many_stretches_goes_on_as_another_one(
+def test_a_journal_with_too_many_sessions_goes_on_as_another_one(
     recorder: Recorder, now: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_SESSIONS", 2)
-    recorder._begin_journal()
+    recorder.recording.begin()
     for number in range(4):
-        recorder._on_packet(packet([number], NOON))
-        recorder._pause(NO_SPACE)
+        recorder.recording.on_packet(packet([number], NOON))
+        recorder.recording.pause(NO_SPACE)
         now[0] += 1_000_000
         recorder._tick()
     finished(recorder)
@@ -98,19 +101,19 @@ def test_a_journal_with_too_many_stretches_goes_on_as_another_one(
 
 
 def test_the_kernels_drops_are_those_of_the_stretch(recorder: Recorder, now: list[int], tmp_path: Path) -> None:
-    recorder._on_drops(100)
-    recorder._begin_journal()
-    recorder._on_drops(103)
-    recorder._on_drops(103)
-    recorder._on_drops(2)  # a daemon that has taken over counts anew
-    assert recorder.drops == 5
+    recorder.recording.on_drops(100)
+    recorder.recording.begin()
+    recorder.recording.on_drops(103)
+    recorder.recording.on_drops(103)
+    recorder.recording.on_drops(2)  # a daemon that has taken over counts anew
+    assert recorder.recording.drops == 5
     finished(recorder)
     (session,) = table(tmp_path / "journal", "sessions")
     assert session["socket_drops"] == 5
 
 
 def test_a_new_day_is_a_new_log(recorder: Recorder, now: list[int], tmp_path: Path) -> None:
-    recorder._begin_journal()
+    recorder.recording.begin()
     recorder._tick()
     assert recorder.worker.logs == 0
     now[0] += 13 * 3_600_000_000
@@ -119,11 +122,11 @@ def test_a_new_day_is_a_new_log(recorder: Recorder, now: list[int], tmp_path: Pa
 
 
 def test_what_is_not_of_the_tap_is_nothing(recorder: Recorder, now: list[int], tmp_path: Path) -> None:
-    recorder._on_packet(tapped(1, NOON))  # before the subscription was confirmed
-    recorder._begin_journal()
-    recorder._on_packet(b"MSG !\0to all")
-    recorder._on_packet(frames.batch([b"MSG !\0to all", tapped(2, NOON, chan="secret/x"), tapped(3, NOON)]))
-    assert recorder.records == 2
+    recorder.recording.on_packet(tapped(1, NOON))  # before the subscription was confirmed
+    recorder.recording.begin()
+    recorder.recording.on_packet(b"MSG !\0to all")
+    recorder.recording.on_packet(frames.batch([b"MSG !\0to all", tapped(2, NOON, chan="secret/x"), tapped(3, NOON)]))
+    assert recorder.recording.records == 2
     finished(recorder)
     assert [(row["rec_no"], row["payload"]) for row in table(tmp_path / "journal")] == [(1, None), (2, b"hello")]
     assert names(tmp_path / "spool") == ["lock", "lock.files"]

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 
+from bccnd.config.recorder_schema import KeepSettings
 from bccnd.journal import layout
 from bccnd.journal.listing import list_files
 from bccnd.recorder.convert import convert, write_sessions
 from bccnd.recorder.retention import retain
-from bccnd.recorder.retention_policy import RetentionPolicy
 from bccnd.recorder.sessions import Head, Session
 from tests.recorder.material import JOURNAL, NOON, names, packet, table, write_log
 
@@ -52,14 +52,14 @@ def numbers(journal: Path) -> list[int]:
 
 
 def test_without_limits_or_a_journal_nothing_goes(journal: Path, tmp_path: Path) -> None:
-    assert keep(journal, RetentionPolicy(), NOON / 1e6 + 1e9) == (0, 0)
+    assert keep(journal, KeepSettings(), NOON / 1e6 + 1e9) == (0, 0)
     assert numbers(journal) == [1, 11, 21]
-    assert keep(tmp_path / "nowhere", RetentionPolicy(age=1, size=1), 0) == (0, 0)
+    assert keep(tmp_path / "nowhere", KeepSettings(age=1, size=1), 0) == (0, 0)
 
 
 def test_what_is_too_old_goes_and_nobody_claims_to_have_listened_then(journal: Path) -> None:
     before = names(journal)
-    count, size = keep(journal, RetentionPolicy(age=150), NOON / 1e6, JOURNAL)
+    count, size = keep(journal, KeepSettings(age=150), NOON / 1e6, JOURNAL)
     assert count == 2
     assert size > 0
     assert numbers(journal) == [21]
@@ -71,7 +71,7 @@ def test_what_is_too_old_goes_and_nobody_claims_to_have_listened_then(journal: P
 
 
 def test_and_later_files_of_the_same_journal_do_not_claim_it_again(journal: Path, tmp_path: Path) -> None:
-    keep(journal, RetentionPolicy(age=150), NOON / 1e6, JOURNAL)
+    keep(journal, KeepSettings(age=150), NOON / 1e6, JOURNAL)
     write_sessions(HERE, str(journal), Head("relay01", JOURNAL, 31, "1", [Session(NOON, NOON + 400 * SECOND)]))
     (session,) = table(journal, "sessions")
     assert session["start_ts"].timestamp() == pytest.approx(NOON / 1e6 + 100.009001)
@@ -80,8 +80,8 @@ def test_and_later_files_of_the_same_journal_do_not_claim_it_again(journal: Path
 
 def test_what_is_too_much_goes_oldest_first(journal: Path) -> None:
     sizes = [one.size for one in list_files(HERE, str(journal), hosts=["relay01"])]
-    assert keep(journal, RetentionPolicy(size=sum(sizes)), NOON / 1e6) == (0, 0)
-    assert keep(journal, RetentionPolicy(size=sum(sizes) - 1), NOON / 1e6) == (1, sizes[0])
+    assert keep(journal, KeepSettings(size=sum(sizes)), NOON / 1e6) == (0, 0)
+    assert keep(journal, KeepSettings(size=sum(sizes) - 1), NOON / 1e6) == (1, sizes[0])
     assert numbers(journal) == [11, 21]
 
 
@@ -89,7 +89,7 @@ def test_what_is_too_much_goes_oldest_first(journal: Path) -> None:
 def test_with_the_last_file_goes_the_session_but_not_of_the_journal_that_is_written(
     journal: Path, current: str
 ) -> None:
-    keep(journal, RetentionPolicy(age=1), NOON / 1e6, current)
+    keep(journal, KeepSettings(age=1), NOON / 1e6, current)
     assert numbers(journal) == []
     starts = [session["start_ts"].timestamp() for session in table(journal, "sessions")]
     assert starts == ([pytest.approx(NOON / 1e6 + 200.009001)] if current else [])
@@ -100,15 +100,15 @@ def test_a_journal_without_records_goes_when_it_is_as_old_as_records_may_be(jour
     head = Head("relay01", "20200101T000000Z-00000000", 1, "1", [Session(1, 2)])
     write_sessions(HERE, str(journal), head)
     place = journal / layout.sessions_path("relay01", head.journal)
-    keep(journal, RetentionPolicy(age=10_000), place.stat().st_mtime + 100)
+    keep(journal, KeepSettings(age=10_000), place.stat().st_mtime + 100)
     assert place.exists()
-    keep(journal, RetentionPolicy(age=50), place.stat().st_mtime + 100, JOURNAL)
+    keep(journal, KeepSettings(age=50), place.stat().st_mtime + 100, JOURNAL)
     assert not place.exists()
 
 
 def test_an_empty_day_goes_with_its_last_file(journal: Path) -> None:
     day = journal / "obs/host=relay01/day=2026-11-21"
-    keep(journal, RetentionPolicy(age=1), NOON / 1e6)
+    keep(journal, KeepSettings(age=1), NOON / 1e6)
     assert day.exists()  # somebody has put files of his own there
     for path in day.iterdir():
         path.unlink()
@@ -117,5 +117,5 @@ def test_an_empty_day_goes_with_its_last_file(journal: Path) -> None:
     convert(str(log), HERE, str(journal))
     (path,) = day.iterdir()
     os.utime(path, (1, 1))
-    keep(journal, RetentionPolicy(age=1), NOON / 1e6)
+    keep(journal, KeepSettings(age=1), NOON / 1e6)
     assert not day.exists()

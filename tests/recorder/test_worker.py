@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bccnd.config.recorder_schema import KeepSettings
 from bccnd.errors import JournalError
 from bccnd.recorder.child import Child
 from bccnd.recorder.logfile import HEAD, ROWS, LogWriter
-from bccnd.recorder.retention_policy import RetentionPolicy
 from bccnd.recorder.rows import observations, pack
 from bccnd.recorder.sessions import Head, Session
 from bccnd.recorder.spool import MAX_BAD, Spool
@@ -35,10 +35,10 @@ def log_in(spool: Path, number: int, first: int = 1) -> Path:
     return path
 
 
-def done(spool: Path, journal: str, keep: RetentionPolicy | None = None) -> Worker:
+def done(spool: Path, journal: str, keep: KeepSettings | None = None) -> Worker:
     """What a start does with what was left, and nothing else."""
     opened = Spool(str(spool))
-    worker = Worker(opened, journal, "relay01", keep or RetentionPolicy())
+    worker = Worker(opened, journal, "relay01", keep or KeepSettings())
     worker.start()
     end(worker)
     opened.close()
@@ -85,7 +85,7 @@ def test_a_journal_that_is_away_is_waited_for(
     log_in(spool, 1)
     opened = Spool(str(spool))
     with caplog.at_level(logging.INFO, logger="bccnd"):
-        worker = Worker(opened, str(journal), "relay01", RetentionPolicy())
+        worker = Worker(opened, str(journal), "relay01", KeepSettings())
         worker.start()
         wait_for_child(lambda: worker.trouble, "trouble")
         assert worker.pending > 0
@@ -130,7 +130,7 @@ def test_a_bug_with_one_log_is_no_end_of_the_others(
 def test_who_turns_logs_into_files_may_die(spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bccnd.recorder.worker.RETRY", 0.05)
     opened = Spool(str(spool))
-    worker = Worker(opened, str(tmp_path / "journal"), "relay01", RetentionPolicy())
+    worker = Worker(opened, str(tmp_path / "journal"), "relay01", KeepSettings())
     worker.start()
     process = worker._child._process
     assert process is not None
@@ -173,7 +173,7 @@ def test_it_is_deaf_to_signals_and_two_of_them_never_work_at_once(spool: Path, t
 def test_old_files_go_after_new_ones_have_come(spool: Path, tmp_path: Path) -> None:
     log_in(spool, 1)
     log_in(spool, 2, first=11)
-    assert done(spool, str(tmp_path / "journal"), RetentionPolicy(size=1)).removed == 2
+    assert done(spool, str(tmp_path / "journal"), KeepSettings(size=1)).removed == 2
 
 
 def test_two_recorders_on_one_spool_and_a_spool_that_cannot_be_are_refused(spool: Path, tmp_path: Path) -> None:

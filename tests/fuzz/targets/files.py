@@ -19,7 +19,7 @@ from bccnd.core.tap_record import observe
 from bccnd.errors import JournalError
 from bccnd.recorder import logfile
 from bccnd.recorder import rows as packed
-from bccnd.recorder.convert import convert, read_stretches
+from bccnd.recorder.convert import convert, read_sessions
 from bccnd.recorder.sessions import Head, Session
 
 _PORT: Final = 5400
@@ -122,7 +122,7 @@ def sessions(data: bytes) -> object:
     """A file of sessions: read, or taken for none."""
     path = _folder() / "sessions.parquet"
     path.write_bytes(data)
-    found = read_stretches(pafs.LocalFileSystem(), str(path))
+    found = read_sessions(pafs.LocalFileSystem(), str(path))
     return [vars(one) for one in found]
 
 
