@@ -18,7 +18,6 @@ from bccnd.errors import PipelineError
 from bccnd.pipeline.report import facts
 from bccnd.pipeline.report import formatting as fmt
 from bccnd.pipeline.report.facts import Course, Facts, Link, Recording, Silence, Start
-from bccnd.pipeline.report.program_runs import Runs, merge_runs
 from bccnd.pipeline.report.table_reader import COLUMNS, NEEDED, SESSIONS, Tables, TimeRange
 
 #: steps of the courses over the period
@@ -35,7 +34,11 @@ GROUPS: Final = {
 _RUNS, _PAIRS = "restarts and silences", "pairs of hosts and programs"
 #: rows of partial sums before they are merged
 _WAITING: Final = 200_000
+#: a program that is back within this time was restarted; one that was away for longer was silent as well
+RESTART: Final = 2 * fmt.MINUTE
 
+#: program -> source -> when it was first and last received
+_Runs = dict[str, dict[str, tuple[int, int]]]
 _Rows = list[dict[str, Any]]
 
 
@@ -195,10 +198,10 @@ class _Gathering:
 
         how = {"last_ts": "max", "first_ts": "min"}
         rows, _ = self._grouped("epochs", ["program", "src"], how, _RUNS, concerned, TimeRange(None, end))
-        runs: Runs = {}
+        runs: _Runs = {}
         for row in rows:
             runs.setdefault(row["program"], {})[row["src"]] = row["first_ts"], row["last_ts"]
-        replaced, merged = merge_runs(silences, runs)
+        replaced, merged = _merge_runs(silences, runs)
         return tuple(sorted([*starts, *replaced], key=attrgetter("at", "program"))), tuple(merged)
 
     # -- traffic
@@ -259,6 +262,32 @@ class _Gathering:
         names = ("host", "ref_host", "p05_us", "middle", "p95_us", "n")
         middles = (row | {"middle": round(row["sum"] / row["n"])} for row in rows)
         return tuple(sorted(facts.Clock(*(row[name] for name in names)) for row in middles))
+
+
+def _merge_runs(silences: Iterable[tuple[str, Silence]], runs: _Runs) -> tuple[set[Start], list[Silence]]:
+    """Return the starts of processes that replaced others, and the silences of programs, from those of sources.
+
+    A source is one process (`host/program/pid`). A program is silent only while none of its sources sends: an old
+    process that a new one replaces is a restart.
+    """
+    starts: set[Start] = set()
+    merged: dict[tuple[str, str, str, int | None], Silence] = {}
+    for src, one in silences:
+        others = [run for name, run in runs.get(one.program, {}).items() if name != src]
+        # the others count that were received until the silence ended or, if it did not end, after it began
+        if any(first <= one.start < last and last >= (one.end or last) for first, last in others):
+            continue
+        successor = min((first for first, _ in others if first > one.start), default=None)
+        if one.end is None and successor is not None:
+            if one.basis == "heartbeat" or one.kind == "host_down":
+                starts.add(Start(one.program, successor, "replaced"))
+            if one.kind == "open" and (one.basis != "heartbeat" or successor < one.start + RESTART):
+                continue
+            one = one._replace(kind="gap" if one.kind == "open" else one.kind, end=successor)
+        # Processes of one program that end together are one silence; of those that end for good, the last counts.
+        key = one.program, one.kind, one.basis, one.end
+        merged[key] = max(one, merged.get(key, one), key=attrgetter("start"))
+    return starts, sorted(merged.values(), key=attrgetter("start", "program"))
 
 
 def add_up(

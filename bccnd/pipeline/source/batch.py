@@ -1,28 +1,49 @@
 """Reads a journal or captures as a table: `spark.read.format("bccn")`.
 
 A file of a journal is a partition. All captures of one host are one, as a verdict depends on earlier datagrams.
+
+Invariant: a filter that is taken from Spark is applied to every row as SQL would; one that is not understood is left to
+Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+import datetime
+import operator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+import pyarrow.compute as pc
+from pyspark.sql import datasource as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from bccnd.journal import layout, reader
+from bccnd.journal import layout, reader, schema
 from bccnd.journal.captures import CaptureSet, CaptureSettings
 from bccnd.journal.reader import Wanted
-from bccnd.pipeline.source.filters import take
 from bccnd.pipeline.source.options import bad_option
+
+#: filter -> the expression for a column and a value
+_COMPARE: Final[dict[type[spark.Filter], Callable[[pc.Expression, pa.Scalar], pc.Expression]]] = {
+    spark.EqualTo: operator.eq,
+    spark.GreaterThan: operator.gt,
+    spark.GreaterThanOrEqual: operator.ge,
+    spark.LessThan: operator.lt,
+    spark.LessThanOrEqual: operator.le,
+    spark.StringStartsWith: lambda column, value: pc.starts_with(column, value.as_py()),
+    spark.StringEndsWith: lambda column, value: pc.ends_with(column, value.as_py()),
+    spark.StringContains: lambda column, value: pc.match_substring(column, value.as_py()),
+}
+_FROM: Final = (spark.GreaterThan, spark.GreaterThanOrEqual)
+_UP_TO: Final = (spark.LessThan, spark.LessThanOrEqual)
+_PYTHON: Final = {pa.string(): str, pa.int32(): int, pa.int64(): int, pa.timestamp("us", "UTC"): datetime.datetime}
 
 
 @dataclass
-class Partition(InputPartition):
+class Partition(spark.InputPartition):
     """A file of a journal, with its records before ``end``; or captures of one host."""
 
     file: layout.ObsFile | None
@@ -34,16 +55,16 @@ class _PushFilters:
     """Accepts filters from Spark. Appears to be the method of the base class, since Spark refuses a reader that
     overrides it while ``spark.sql.python.filterPushdown.enabled`` is off (the default)."""
 
-    __func__ = staticmethod(DataSourceReader.pushFilters)
+    __func__ = staticmethod(spark.DataSourceReader.pushFilters)
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
 
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+    def __call__(self, filters: list[spark.Filter]) -> Iterable[spark.Filter]:
         return take(self._wanted, filters)
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(spark.DataSourceReader):
     """Reads a journal or captures at ``path``; ``captures`` says how captures are checked."""
 
     def __init__(self, path: str, columns: StructType, captures: CaptureSettings | None) -> None:
@@ -53,7 +74,7 @@ class BatchReader(DataSourceReader):
         self._wanted = Wanted()
         self.pushFilters: Any = _PushFilters(self._wanted)
 
-    def partitions(self) -> list[InputPartition]:
+    def partitions(self) -> list[spark.InputPartition]:
         """Raises PipelineError: no_journal, bad_option."""
         place = reader.open_place(self._path)
         paths = reader.find_captures(place, self._path)
@@ -63,7 +84,7 @@ class BatchReader(DataSourceReader):
             return [Partition(None, captures=tuple(paths))]
         return [Partition(one.file, one.end) for one in reader.find(place, self._wanted)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: spark.InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Partition)  # noqa: S101 - as planned above
         place, file, wanted = reader.open_place(self._path), partition.file, self._wanted.expression
         if file is not None:
@@ -72,3 +93,66 @@ class BatchReader(DataSourceReader):
         elif self._captures is not None:
             for table in CaptureSet(partition.captures, self._captures).tables():
                 yield from table.filter(wanted).select(self._schema.names).cast(self._schema).to_batches()
+
+
+def take(wanted: Wanted, filters: Iterable[spark.Filter]) -> list[spark.Filter]:
+    """Narrow the selection by these filters; return those that are not understood."""
+    left = []
+    for one in filters:
+        found = _expression(one)
+        if found is None:
+            left.append(one)
+        else:
+            wanted.expression &= found
+            _narrow(wanted, one)
+    return left
+
+
+def _narrow(wanted: Wanted, one: spark.Filter) -> None:
+    """Narrow the selection of files, by what their names hold."""
+    column = getattr(one, "attribute", ("",))[0]
+    if column in ("host", "journal_id") and isinstance(one, spark.EqualTo | spark.In):
+        values = frozenset([one.value] if isinstance(one, spark.EqualTo) else one.value)
+        name = "hosts" if column == "host" else "journals"
+        known = getattr(wanted, name)
+        setattr(wanted, name, values if known is None else known & values)
+    elif column == "ts" and isinstance(one, (spark.EqualTo, *_FROM, *_UP_TO)):
+        day = _utc(one.value).date().isoformat()
+        if not isinstance(one, _UP_TO):
+            wanted.first_day = max(wanted.first_day, day)
+        if not isinstance(one, _FROM):
+            wanted.last_day = min(wanted.last_day, day)
+
+
+def _utc(value: datetime.datetime) -> datetime.datetime:
+    return value.astimezone(datetime.UTC) if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+
+
+def _expression(one: spark.Filter) -> pc.Expression | None:
+    """Return the expression of a filter for rows of `schema.OBS`; None if it is not understood."""
+    if isinstance(one, spark.Not):
+        inner = _expression(one.child)
+        return None if inner is None else ~inner
+    path: tuple[str, ...] = getattr(one, "attribute", ())
+    if len(path) != 1 or path[0] not in schema.OBS.names:
+        return None
+    kind, column = schema.OBS.field(path[0]).type, pc.field(path[0])
+    if isinstance(one, spark.IsNull | spark.IsNotNull):
+        return column.is_null() if isinstance(one, spark.IsNull) else column.is_valid()
+    if isinstance(one, spark.In):
+        values = [_scalar(value, kind) for value in one.value if value is not None]
+        if None in values:
+            return None
+        unknown = pa.scalar(None, pa.bool_())  # whether null is among them
+        return pc.if_else(column.is_valid(), column.isin(pa.array(values, kind)), unknown)
+    value, compare = _scalar(getattr(one, "value", None), kind), _COMPARE.get(type(one))
+    return None if value is None or compare is None else compare(column, value)
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar | None:
+    """Convert a value to a column's type; None if it is none of that type."""
+    if type(value) is not _PYTHON.get(kind):
+        return None
+    with contextlib.suppress(pa.ArrowInvalid, OverflowError):
+        return pa.scalar(_utc(value) if isinstance(value, datetime.datetime) else value, kind)
+    return None
