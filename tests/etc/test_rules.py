@@ -61,13 +61,13 @@ def test_the_samples_know_jobs_severities_and_alerts() -> None:
 
 def test_an_alert_says_where_how_much_and_what_can_be_typed() -> None:
     for rule in alerts:
-        said = rule["annotations"]
+        annotations = rule["annotations"]
         assert rule["labels"]["severity"] in SEVERITIES
-        assert "$value" in said["description"]
+        assert "$value" in annotations["description"]
         everywhere = "without (instance)" in rule["expr"] or rule["expr"].startswith("absent(")
-        assert everywhere or all("$labels.instance" in said[part] for part in ("summary", "description")), rule
-        assert said["runbook_url"].endswith(f"/docs/runbook.md#{rule['alert'].lower()}")
-        text = re.sub(r"\{\{.*?\}\}", "nng" if "gateway" in rule["expr"] else "bccnd", said["description"])
+        assert everywhere or all("$labels.instance" in annotations[part] for part in ("summary", "description")), rule
+        assert annotations["runbook_url"].endswith(f"/docs/runbook.md#{rule['alert'].lower()}")
+        text = re.sub(r"\{\{.*?\}\}", "nng" if "gateway" in rule["expr"] else "bccnd", annotations["description"])
         commands = re.findall(r"'((?:bccnd?|systemctl|journalctl) [^']+)'", text)
         assert [fault for one in commands if (fault := wrong(one))] == []
 

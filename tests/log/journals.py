@@ -20,9 +20,9 @@ def parse(entry: bytes) -> list[tuple[str, bytes]]:
             entry = rest
         else:
             size = int.from_bytes(rest[:8], "little")
-            assert len(rest) > 8 + size, "shorter than it says"
+            assert len(rest) > 8 + size, "shorter than its length"
             value, entry = rest[8 : 8 + size], rest[8 + size :]
-            assert entry.startswith(b"\n"), "longer than it says"
+            assert entry.startswith(b"\n"), "longer than its length"
             entry = entry[1:]
         assert name.decode("ascii").replace("_", "").isalnum()
         assert name == name.upper()
@@ -50,7 +50,7 @@ class JournalSocket(Closing):
         self._writer = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
 
     def sendv(self, *fields: bytes) -> None:
-        """Take an entry in the place of `systemd.journal.sendv`, which knows one path only; OSError for a wait."""
+        """Take an entry in the place of `systemd.journal.sendv`, which uses one path only; OSError for a wait."""
         self._writer.sendto(b"\n".join((*map(_encoded, fields), b"")), self.path)
 
     def raw(self) -> bytes:

@@ -58,7 +58,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 def stream_of(fd: int) -> str:
-    """What the service manager says about a descriptor that leads to the journal."""
+    """The variable that the service manager sets for a descriptor that leads to the journal."""
     info = os.fstat(fd)
     return f"{info.st_dev}:{info.st_ino}"
 
@@ -230,12 +230,12 @@ def test_an_ending_process_waits_until_the_journal_has_read(journal: JournalSock
     reader.join()
 
 
-@pytest.mark.parametrize("missing", ["nobody", "library"])
+@pytest.mark.parametrize("missing", ["socket", "library"])
 def test_a_journal_that_cannot_be_reached_gets_plain_lines_each_with_its_level(
     tmp_path: Path, missing: str, setup: Setup, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JOURNAL_STREAM", stream_of(pipe[1]))
-    monkeypatch.setattr(handlers, "SOCKET", str(tmp_path / "nobody"))
+    monkeypatch.setattr(handlers, "SOCKET", str(tmp_path / "socket"))
     if missing == "library":
         monkeypatch.setitem(sys.modules, "systemd", None)
     setup(stderr=pipe[1])
@@ -319,7 +319,7 @@ def test_a_closed_standard_error_costs_nothing(setup: Setup, capfd: pytest.Captu
     reader, writer = os.pipe()
     setup(stderr=writer)
     os.close(reader)
-    log.logger.info("nobody")
+    log.logger.info("unread")
     os.close(writer)
     log.logger.info("nowhere")
     assert capfd.readouterr() == ("", "")
@@ -331,13 +331,13 @@ def test_the_last_lines_stay_in_memory_with_event_and_remedy() -> None:
         before = time.time()
         log.event("kernel_drops", "segment a: dropped", remedy="raise it", segment="a", count=1)
         log.logger.warning("plain")
-        plain, said = recent
-        assert said[1:] == (logging.WARNING, "kernel_drops", "segment a: dropped", "raise it")
-        assert before <= said.when <= plain.when <= time.time()
+        plain, logged = recent
+        assert logged[1:] == (logging.WARNING, "kernel_drops", "segment a: dropped", "raise it")
+        assert before <= logged.when <= plain.when <= time.time()
         assert plain[1:] == (logging.WARNING, "", "plain", "")
     finally:
         recent.close()
-    log.logger.warning("said to nobody")
+    log.logger.warning("after the end")
     assert len(list(recent)) == 2
     # Not more of them than fit, and not more of each.
     recent = log.keep_recent()

@@ -184,9 +184,9 @@ def test_every_series_is_there_from_the_beginning(observed: Observed) -> None:
 
 
 def test_the_report_of_a_gateway_is_shown_while_it_is_connected(observed: Observed) -> None:
-    told = Status("nng", [GatewayPeer("10.0.0.2:5410", "tcp://b:5410")], 5, 500, 7, 700, 2, {"queue_full": 3})
+    status = Status("nng", [GatewayPeer("10.0.0.2:5410", "tcp://b:5410")], 5, 500, 7, 700, 2, {"queue_full": 3})
     teller = observed.hub.connect()
-    assert observed.links.report(teller.client, told.report())
+    assert observed.links.report(teller.client, status.report())
     observed.links.late = 4
     value = reading(observed)
     assert (value("gateway_up", gateway="nng"), value("gateway_peers", gateway="nng")) == (1, 1)
@@ -212,8 +212,8 @@ def test_control_messages_for_which_there_was_no_room_are_counted(observed: Obse
     slow.send(*[frames.request(frames.SYNC, b"x" * 1000)] * 50)
     observed.hub.settle()
     assert observed.value("control_dropped_total") > 0
-    told = len(slow.all())
-    assert told + observed.value("control_dropped_total") == 50
+    received = len(slow.all())
+    assert received + observed.value("control_dropped_total") == 50
 
 
 def test_silent_and_dead_sources_are_counted(observed: Observed) -> None:

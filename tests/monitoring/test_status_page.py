@@ -57,7 +57,7 @@ EVIL = "<img src=x onerror=alert(1)>\"'&</td></table><script>alert(2)</script>"
 
 
 def full(text: str) -> Status:
-    """Facts in which everything that somebody else may have chosen is that text."""
+    """A status in which every text that comes from elsewhere is that text."""
     counts = SourceTotals(10, 8, 15.0, 1, 1, 2, 3, 4)
     drops = [
         DropRow(text, text, text, text, 5, 0.5, AT - 9, AT - 5, AT - 1, serious, serious, text, text)
@@ -134,10 +134,10 @@ def test_a_hostile_text_can_be_read_and_would_be_noticed_as_markup() -> None:
     assert Read(render(full(Markup(EVIL)))).elements != HARMLESS
     assert Read(render(full(EVIL))).text.count(EVIL) > 20
     facts = full(EVIL)
-    told = json.loads(json.dumps(to_json(facts)))
-    assert set(told) == set(Status._fields)
-    assert told["sources"][0] == facts.sources[0]._asdict()
-    assert told["source_counts"]["silent"] == 1
+    data = json.loads(json.dumps(to_json(facts)))
+    assert set(data) == set(Status._fields)
+    assert data["sources"][0] == facts.sources[0]._asdict()
+    assert data["source_counts"]["silent"] == 1
 
 
 @pytest.mark.parametrize("facts", [full("x"), full("x")._replace(state=WELL, findings=[], drops=[], gateways=[])])
@@ -170,12 +170,12 @@ def test_nothing_in_the_page_is_forbidden_by_its_policy_and_no_address_leaves_it
             assert attributes == {"src": "status.js", "defer": ""}
 
 
-def said(findings: list[Finding]) -> str:
+def summary_of(findings: list[Finding]) -> str:
     return "".join(one if isinstance(one, str) else one.text for one in summarize(findings))
 
 
 @pytest.mark.parametrize(
-    ("findings", "state", "told"),
+    ("findings", "state", "sentence"),
     [
         ([], WELL, "All is well."),
         ([("a", False)], OVER, "All is well now. Within the last hour: a."),
@@ -189,10 +189,10 @@ def said(findings: list[Finding]) -> str:
         ),
     ],
 )
-def test_the_summary_is_one_sentence(findings: list[tuple[str, bool]], state: str, told: str) -> None:
+def test_the_summary_is_one_sentence(findings: list[tuple[str, bool]], state: str, sentence: str) -> None:
     found = [Finding(text, "drops", now) for text, now in findings]
     assert state_of(found) == state
-    assert said(found) == told
+    assert summary_of(found) == sentence
 
 
 def test_a_drop_is_shown_with_its_times_place_and_remedy() -> None:
@@ -230,7 +230,7 @@ def test_a_daemon_to_which_nothing_has_happened_is_well(daemon: Daemon) -> None:
     daemon.begin()
     facts = daemon.facts()
     assert (facts.state, facts.findings) == (WELL, [])
-    # What was counted before is shown, and needs nobody now.
+    # What was counted before is shown, and needs no attention now.
     assert [one.name for one in facts.drops if one.now or one.since] == []
     assert facts.host == "relay<01>"
     daemon.segments[0].counters.verdicts[DUPLICATE] += 5
@@ -247,7 +247,7 @@ def test_the_first_view_shows_what_has_happened_since_the_start(daemon: Daemon) 
     for _ in range(2):
         facts = daemon.facts()
         assert [(one.chan, one.messages, one.receivers) for one in facts.channels] == [("demo/1", 100, 1)]
-        assert said(facts.findings) == "1 thing needs attention: integrity_failed."
+        assert summary_of(facts.findings) == "1 thing needs attention: integrity_failed."
         assert "within the last minute." not in Read(render(facts)).text
         daemon.clock += 1.0
     assert daemon.drop("integrity_failed").rate == pytest.approx(7 / 3)
@@ -270,10 +270,10 @@ def test_a_drop_is_shown_with_rate_and_times_until_it_is_long_over(daemon: Daemo
     assert one.since == one.first == pytest.approx(wall - 3 * STEP, abs=slack)
     assert one.last == pytest.approx(wall, abs=slack)
     assert one.metric == 'bccnd_datagrams_total{verdict="integrity_failed"}'
-    assert said(daemon.facts().findings) == "1 thing needs attention: integrity_failed."
+    assert summary_of(daemon.facts().findings) == "1 thing needs attention: integrity_failed."
     daemon.go_on(ONGOING + STEP)
     assert daemon.drop("integrity_failed").rate == 0.0
-    assert said(daemon.facts().findings) == "All is well now. Within the last hour: integrity_failed."
+    assert summary_of(daemon.facts().findings) == "All is well now. Within the last hour: integrity_failed."
     daemon.go_on(RECENT)
     assert daemon.facts().state == WELL
     assert daemon.drop("integrity_failed").times == 40
@@ -308,7 +308,7 @@ def test_what_the_network_has_lost_is_shown_by_source(daemon: Daemon) -> None:
     assert [(one.src, one.lost) for one in facts.sources] == [("h/worse/2", 48), ("h/bad/1", 3), ("h/good/3", 0)]
     assert facts.sources[0].lost_last == pytest.approx(time.time(), abs=1 + time.time() - began)
     assert daemon.drop("messages_lost").times == facts.source_counts.lost == 51
-    assert said(facts.findings) == "1 thing needs attention: messages_lost."
+    assert summary_of(facts.findings) == "1 thing needs attention: messages_lost."
 
 
 def test_the_silent_and_the_dead_are_named(daemon: Daemon) -> None:
@@ -326,11 +326,11 @@ def test_the_silent_and_the_dead_are_named(daemon: Daemon) -> None:
     assert [(one.src, one.state) for one in facts.sources] == [
         *(("h/quiet/1", "silent"), ("h/late/3", "dead"), ("h/well/2", "alive"))
     ]
-    assert said(facts.findings) == "1 thing needs attention: 1 source is silent."
+    assert summary_of(facts.findings) == "1 thing needs attention: 1 source is silent."
     daemon.liveness.deaths += 1
     daemon.collector.update_sources([(b"h/quiet/1", DEAD)])
     daemon.go_on(STEP)
-    assert "sources died" in said(daemon.facts().findings)
+    assert "sources died" in summary_of(daemon.facts().findings)
     daemon.collector.update_sources((b"h/%d" % number, SILENT) for number in range(2 * MAX_SILENT))
     assert len(daemon.collector._silent) == MAX_SILENT
 
@@ -339,9 +339,9 @@ def test_a_missing_gateway_and_a_refused_reload_are_findings(daemon: Daemon) -> 
     daemon.begin()
     daemon.links.expected = ["nng"]
     daemon.refused = "reload refused: x"
-    assert said(daemon.facts().findings) == "1 thing needs attention: the last reload was refused."
+    assert summary_of(daemon.facts().findings) == "1 thing needs attention: the last reload was refused."
     daemon.started -= GATEWAY_START_TIME + 1
-    assert said(daemon.facts().findings) == (
+    assert summary_of(daemon.facts().findings) == (
         "2 things need attention: gateway nng is down, the last reload was refused."
     )
     assert "down" in render(daemon.facts())
@@ -372,26 +372,26 @@ def test_many_requests_within_a_second_gather_once(daemon: Daemon, monkeypatch: 
     pages = page.pages()
     first = pages["/"]("")[2]
     assert pages["/"]("")[2] is first
-    told = json.loads(pages["/status.json"]("")[2])
-    assert told["segments"][0]["accepted"] == 0
+    data = json.loads(pages["/status.json"]("")[2])
+    assert data["segments"][0]["accepted"] == 0
     daemon.segments[0].counters.verdicts[ACCEPTED] += 7
-    assert json.loads(pages["/status.json"]("")[2]) == told
+    assert json.loads(pages["/status.json"]("")[2]) == data
     daemon.clock += CACHE_TIME
     assert json.loads(pages["/status.json"]("")[2])["segments"][0]["accepted"] == 7
     assert pages["/"]("")[2] is not first
 
 
 def test_looking_costs_no_more_however_many_sources_there_are(daemon: Daemon) -> None:
-    def hear(low: int, high: int) -> None:
+    def add_sources(low: int, high: int) -> None:
         for number in range(low, high):
             daemon.sources.judge_new(b"host/%d/program" % number, 1, daemon.clock)
 
-    hear(0, 5_000)
+    add_sources(0, 5_000)
     for number in range(2 * MAX_LOST_BY_SOURCE):
         daemon.sources.lost_by_source[b"host/%d/program" % number] = number + 1
     daemon.collector.update_sources((b"host/%d/program" % (number + 1000), SILENT) for number in range(MAX_SILENT))
     daemon.begin()
     few = min(repeat(daemon.facts, timer=time.thread_time, number=1, repeat=7))
-    hear(5_000, 60_000)
+    add_sources(5_000, 60_000)
     many = min(repeat(daemon.facts, timer=time.thread_time, number=1, repeat=7))
     assert many < 4 * few + 0.002, (few, many)

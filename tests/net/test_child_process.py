@@ -133,18 +133,18 @@ def test_a_child_stopped_during_its_pause_is_not_restarted(loop: Loop) -> None:
 
 def test_its_standard_input_ends_with_the_daemon(loop: Loop, tmp_path: Path) -> None:
     # A daemon in small, which starts a program that ends with its input, and is killed.
-    said = tmp_path / "pid"
+    pid_file = tmp_path / "pid"
     code = (
         "import time\n"
         "from bccnd.net.child_process import ChildProcess\n"
         "from bccnd.net.loop import Loop\n"
         f"program = ChildProcess(Loop(), 'nng', ['/bin/cat'])\nprogram.start()\n"
-        f"open({str(said)!r}, 'w').write(f'{{program.pid}}\\n')\n"
+        f"open({str(pid_file)!r}, 'w').write(f'{{program.pid}}\\n')\n"
         "time.sleep(100)\n"
     )
     daemon = os.posix_spawn(sys.executable, [sys.executable, "-c", code], {**os.environ})
-    turn_until(loop, lambda: said.exists() and said.read_text().endswith("\n"), "the start")
-    pid = int(said.read_text())
+    turn_until(loop, lambda: pid_file.exists() and pid_file.read_text().endswith("\n"), "the start")
+    pid = int(pid_file.read_text())
     assert alive(pid)
     os.kill(daemon, signal.SIGKILL)
     os.waitpid(daemon, 0)

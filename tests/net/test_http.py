@@ -179,7 +179,7 @@ def test_another_path_is_404_and_is_not_repeated_and_another_method_is_405(site:
 @pytest.mark.parametrize(
     "garbage",
     [
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # somebody speaks TLS
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
         b"\x00" * 100,
         b"\1\2\3 no HTTP\r\n\r\n",
         b"GET /\r\n\r\n",

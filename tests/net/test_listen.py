@@ -213,12 +213,12 @@ def test_of_many_processes_that_start_at_once_exactly_one_wins(folder: Path, sta
         for racer in racers:
             assert racer.stdin is not None
             racer.stdin.write("go\n")
-        said = lines()
-        assert sorted(said) == ["path_served"] * 5 + ["won"]
+        outcomes = lines()
+        assert sorted(outcomes) == ["path_served"] * 5 + ["won"]
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
             client.connect(path)
             pid, _, _ = credentials(client)
-        assert pid == racers[said.index("won")].pid
+        assert pid == racers[outcomes.index("won")].pid
     finally:
         for racer in racers:
             racer.communicate("end\n")
@@ -366,7 +366,7 @@ def test_every_connection_is_handed_on_once_and_never_blocks(loop: Loop) -> None
         acceptor = Acceptor(loop, listener, "visitors", accepted.append)
         visitors = [stack.enter_context(socket.create_connection(listener.getsockname())) for _ in range(ACCEPTS + 5)]
         turn(loop)
-        assert len(accepted) == ACCEPTS, "others than those who connect must have their turn"
+        assert len(accepted) == ACCEPTS, "other events must be served too"
         turn_until(loop, lambda: len(accepted) == len(visitors))
         turn(loop, 3)
         for sock in accepted:

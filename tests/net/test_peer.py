@@ -36,9 +36,9 @@ def listener() -> Iterator[socket.socket]:
 
 
 @contextlib.contextmanager
-def connected(listener: socket.socket, who: Who) -> Iterator[tuple[Process, socket.socket]]:
+def connected(listener: socket.socket, user: Who) -> Iterator[tuple[Process, socket.socket]]:
     """A process that has connected, and our end."""
-    process = Process(who, listener.getsockname())
+    process = Process(user, listener.getsockname())
     served, _ = listener.accept()
     try:
         with served:
@@ -67,7 +67,7 @@ def test_this_process_is_identified_completely(identifier: PeerIdentifier, liste
 
 
 @pytest.mark.parametrize(
-    ("who", "program"),
+    ("user", "program"),
     [
         (ANN, b"ann"),
         (Who(4003, 5003, (), b"a b/c*d!e?f:g|h"), b"a_b_c_d_e_f_g_h"),
@@ -81,12 +81,12 @@ def test_this_process_is_identified_completely(identifier: PeerIdentifier, liste
     ],
 )
 def test_another_process_is_known_by_its_user_its_groups_and_a_harmless_name(
-    identifier: PeerIdentifier, listener: socket.socket, who: Who, program: bytes | None
+    identifier: PeerIdentifier, listener: socket.socket, user: Who, program: bytes | None
 ) -> None:
-    with connected(listener, who) as (process, served):
+    with connected(listener, user) as (process, served):
         peer = identifier.identify(served)
-        assert (peer.pid, peer.uid, peer.gid) == (process.pid, who.uid, who.gid)
-        assert peer.groups == {*who.groups, who.gid}
+        assert (peer.pid, peer.uid, peer.gid) == (process.pid, user.uid, user.gid)
+        assert peer.groups == {*user.groups, user.gid}
         assert peer.started == started(process.pid)
         if program is not None:
             assert peer.program == program
@@ -127,7 +127,7 @@ def test_a_reused_pid_is_not_attributed_to_the_new_process(identifier: PeerIdent
                     return
             finally:
                 heir.end()
-    cannot_here("somebody else is always quicker to take the next pid")
+    cannot_here("another process always takes the next pid first")
 
 
 def test_without_a_descriptor_a_peer_is_known_all_the_same(identifier: PeerIdentifier, listener: socket.socket) -> None:

@@ -98,8 +98,8 @@ def manager(notified: Notified, loop: Loop) -> Iterator[ServiceManager]:
     one.close()
 
 
-def lines(told: list[Told]) -> list[list[str]]:
-    return [one.lines for one in told]
+def lines(notifications: list[Told]) -> list[list[str]]:
+    return [one.lines for one in notifications]
 
 
 def descriptors() -> set[str]:
@@ -143,10 +143,10 @@ def test_each_call_is_the_notification_it_stands_for(
         manager.ping_watchdog()
         manager.forget("client-7")
         manager.stopping()
-        told = notified.all()
-        stamp = told[3].value("MONOTONIC_USEC")
+        notifications = notified.all()
+        stamp = notifications[3].value("MONOTONIC_USEC")
         assert before <= int(stamp or 0) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-        assert lines(told) == [
+        assert lines(notifications) == [
             ["STATUS=starting"],
             ["EXTEND_TIMEOUT_USEC=1500000"],
             ["READY=1", "STATUS=serving 3 clients"],
@@ -268,10 +268,12 @@ def test_unsent_notifications_are_queued_with_their_descriptors(
     os.close(reader)  # the client has left meanwhile
     manager.forget("client-1")
     manager.ready("late")
-    told = empty(manager, notified, loop)
-    assert [one.value("EXTEND_TIMEOUT_USEC") for one in told[:sent]] == [f"{n * 1_000_000}" for n in range(sent)]
-    assert [one.lines[0] for one in told[sent:]] == ["FDSTORE=1", "FDSTOREREMOVE=1", "READY=1"]
-    (kept,) = told[sent].descriptors
+    notifications = empty(manager, notified, loop)
+    assert [one.value("EXTEND_TIMEOUT_USEC") for one in notifications[:sent]] == [
+        f"{n * 1_000_000}" for n in range(sent)
+    ]
+    assert [one.lines[0] for one in notifications[sent:]] == ["FDSTORE=1", "FDSTOREREMOVE=1", "READY=1"]
+    (kept,) = notifications[sent].descriptors
     os.write(writer, b"still open")
     assert os.read(kept, 100) == b"still open"
     os.close(kept)
@@ -305,8 +307,8 @@ def test_only_the_latest_status_and_one_sign_of_life_wait(
         manager.status(f"number {number}")
         manager.ping_watchdog()
     manager.forget("client-1")
-    told = empty(manager, notified, loop)
-    assert lines(told[sent:]) == [["STATUS=number 99"], ["WATCHDOG=1"], ["FDSTOREREMOVE=1", "FDNAME=client-1"]]
+    notifications = empty(manager, notified, loop)
+    assert lines(notifications[sent:]) == [["STATUS=number 99"], ["WATCHDOG=1"], ["FDSTOREREMOVE=1", "FDNAME=client-1"]]
     assert manager.lost == 0
 
 
@@ -325,9 +327,9 @@ def test_a_full_queue_drops_the_newest_and_counts_and_logs_it(
     assert stored == [True] * 9 + [False] * 11
     assert manager.lost == 11
     assert caplog.text.count("was dropped") == 1
-    told = empty(manager, notified, loop)
-    assert [one.value("FDNAME") for one in told[-9:]] == [f"client-{number}" for number in range(9)]
-    for one in told:
+    notifications = empty(manager, notified, loop)
+    assert [one.value("FDNAME") for one in notifications[-9:]] == [f"client-{number}" for number in range(9)]
+    for one in notifications:
         for fd in one.descriptors:
             os.close(fd)
     assert descriptors() == before
@@ -345,15 +347,15 @@ def test_a_manager_that_is_not_there_is_waited_for(tmp_path: Path, loop: Loop, m
     manager.ready("one")
     turn(loop, 3)
     with Notified(address) as notified:
-        told: list[Told] = []
+        notifications: list[Told] = []
         loop.every(0.01, lambda: None)
 
-        def heard() -> bool:
-            told.extend(notified.all())
-            return bool(told)
+        def received() -> bool:
+            notifications.extend(notified.all())
+            return bool(notifications)
 
-        turn_until(loop, heard, "the notification")
-        assert lines(told) == [["READY=1", "STATUS=one"]]
+        turn_until(loop, received, "the notification")
+        assert lines(notifications) == [["READY=1", "STATUS=one"]]
         assert manager.lost == 0
         manager.close()
 
@@ -390,7 +392,7 @@ print(manager.lost)
 
 @pytest.mark.root
 def test_too_many_descriptors_in_flight_wait_until_some_have_arrived(tmp_path: Path) -> None:
-    need_root("becoming somebody else")
+    need_root("becoming another user")
     address = f"@bccnd-test-{secrets.token_hex(8)}"
     with (
         Notified(address) as notified,
@@ -405,14 +407,14 @@ def test_too_many_descriptors_in_flight_wait_until_some_have_arrived(tmp_path: P
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == "waiting\n"
-            told: list[Told] = []
-            while len(told) < 40:
+            notifications: list[Told] = []
+            while len(notifications) < 40:
                 one = notified.hear()
                 assert one is not None
-                told.append(one)
+                notifications.append(one)
                 for fd in one.descriptors:
                     os.close(fd)
-            assert [one.value("FDNAME") for one in told] == [f"client-{number}" for number in range(40)]
+            assert [one.value("FDNAME") for one in notifications] == [f"client-{number}" for number in range(40)]
             assert process.stdout.readline() == "0\n"
         finally:
             process.kill()
@@ -441,7 +443,7 @@ def test_close_sends_what_waits_or_gives_up(notified: Notified, loop: Loop, monk
     assert time.monotonic() - began >= 0.2
     assert manager.lost == 2
     assert not manager.available
-    manager.status("nobody hears this")
+    manager.status("after the end")
     turn(loop, 2)
     assert descriptors() == before
     manager.close()

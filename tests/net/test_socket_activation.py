@@ -224,10 +224,10 @@ def test_stored_descriptors_are_left_alone(tmp_path: Path, stack: ExitStack) -> 
 
 
 @pytest.mark.parametrize(
-    ("mode", "group", "said"), [(0o660, 0, False), (0o600, 0, True), (0o666, 0, True), (0o660, 1, True)]
+    ("mode", "group", "warned"), [(0o660, 0, False), (0o600, 0, True), (0o666, 0, True), (0o660, 1, True)]
 )
 def test_another_mode_or_group_than_configured_is_logged(
-    tmp_path: Path, stack: ExitStack, caplog: pytest.LogCaptureFixture, mode: int, group: int, said: bool
+    tmp_path: Path, stack: ExitStack, caplog: pytest.LogCaptureFixture, mode: int, group: int, warned: bool
 ) -> None:
     path = str(tmp_path / "bus")
     sockets = ActivatedSockets([("bus", bus_socket(path))])
@@ -235,7 +235,7 @@ def test_another_mode_or_group_than_configured_is_logged(
     stack.callback(sockets.close)
     sockets.assign([path], [], metrics=False)
     sockets.open_bus(path, mode, os.stat(path).st_gid + 1 if group else None)
-    assert bool(caplog.text) is said
+    assert bool(caplog.text) is warned
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
 
 
