@@ -71,8 +71,8 @@ def write(
     absent: Callable[[str, int], bool] = lambda host, minute: False,
     copies: Callable[[str, str], int] = lambda host, sender: 0,
 ) -> None:
-    """A fleet in which every sender says so much each minute. What is missed is said for every receiver, sender and
-    minute; hosts hear themselves."""
+    """Write the tables of a fleet in which every sender sends ``each`` messages a minute. ``missed`` counts those that
+    a receiver lost of a sender in a minute; hosts receive their own."""
     losses, sets = [], dict[frozenset[str], int]()
     for minute in range(minutes):
         for sender in senders:

@@ -62,7 +62,7 @@ def since(us: int | None) -> float | None:
 
 
 def beats(src: str, *spans: tuple[float, float], host: str = "h1", every: float = 5.0) -> list[dict[str, Any]]:
-    """Heartbeats of a source as a receiver heard them, from and up to so many seconds."""
+    """Heartbeats of a source as a receiver got them, from and up to so many seconds."""
     found = []
     for start, end in spans:
         for number in range(int((end - start) / every) + 1):
@@ -103,15 +103,15 @@ def test_without_heartbeats_a_minute_or_twenty_distances() -> None:
     ]
 
 
-def test_a_receiver_that_was_not_recording_knows_nothing() -> None:
+def test_nothing_is_known_of_times_without_recording() -> None:
     one = beats("m/p/1", (0, 100), (160, 300))
     given = [*one, *beats("m/p/1", (0, 300), host="h2")]
     times = [("h1", "j1", 0.0, 101.0), ("h1", "j1", 159.0, 300.0), ("h2", "j2", 0.0, 300.0)]
     down = [("h1", "m/p/1", 100.0, 160.0, "host_down", "heartbeat")]
     assert silences(given, *times) == down
-    # Alone, too: when nobody was recording nobody was silent.
+    # Alone, too: a source is not silent while no receiver is recording.
     assert silences(one, *times[:2]) == down
-    # It was back for longer than can be explained, and heard nothing.
+    # It was back for longer than can be explained, and received nothing.
     times[1] = ("h1", "j1", 140.0, 300.0)
     assert silences(given, *times) == [("h1", "m/p/1", 100.0, 160.0, "gap", "heartbeat")]
 
@@ -140,7 +140,7 @@ def test_a_machine_that_is_off_takes_its_sources_with_it() -> None:
         (None, "m/q/2", 102.0, 162.0, "host_down", "heartbeat"),
     ]
     assert {row[4] for row in found if row[0] is not None} == {"gap"}
-    # One that speaks on says that the machine was up.
+    # One that kept sending shows that the machine was up.
     found = silences([*two, *other, *beats("m/r/3", (1, 301))], ("h1", "j1", 0, 301))
     assert [row[4] for row in found] == ["gap"] * 4
 
@@ -175,16 +175,16 @@ BORN = {"a": (0, 10), "b": (0, 10), "late": (500, 10), "slow": (0, 1000)}
     ("silences", "expected"),
     [
         ([], []),
-        # alone: b spoke on
+        # alone: b kept sending
         ([Silence("a", 100, 200, 10)], [False]),
         ([Silence("a", 100, 200, 10), Silence("b", 105, 210, 10)], [True, True]),
         ([Silence("a", 100, 200, 10), Silence("b", 111, 210, 10)], [False, False]),
-        # b was dead already: nobody fell silent with a
+        # b was dead already: no source fell silent with a
         ([Silence("a", 100, 200, 10), Silence("b", 20, 210, 10)], [False, False]),
-        # and late was not born yet for the first, but spoke on during the second
+        # and late was not born yet for the first, but kept sending during the second
         ([Silence("a", 600, 700, 10), Silence("b", 600, 700, 10)], [False, False]),
         ([Silence("a", 600, 700, 10), Silence("b", 600, 700, 10), Silence("late", 600, 900, 10)], [True] * 3),
     ],
 )
-def test_who_fell_silent_together(silences: list[Silence], expected: list[bool]) -> None:
+def test_which_sources_fell_silent_together(silences: list[Silence], expected: list[bool]) -> None:
     assert fell_together(BORN, silences) == expected

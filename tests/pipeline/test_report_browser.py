@@ -99,9 +99,9 @@ def look(browser: str, place: Path, made: Path, width: int, flags: Sequence[str]
     """What can be measured of the page in a window of that width."""
     outside = place / "outside.html"
     outside.write_text(_LOOK % {"width": width, "page": html.escape(made.read_text())})
-    told = browse(browser, place, outside, "--dump-dom", f"--window-size={max(width, 500)},2000", *flags)
-    found = re.search(r'<pre id="found">(.*?)</pre>', told, re.DOTALL)
-    assert found, told[-500:]
+    text = browse(browser, place, outside, "--dump-dom", f"--window-size={max(width, 500)},2000", *flags)
+    found = re.search(r'<pre id="found">(.*?)</pre>', text, re.DOTALL)
+    assert found, text[-500:]
     measured: dict[str, Any] = json.loads(html.unescape(found[1]))
     return measured
 
@@ -175,11 +175,11 @@ def test_paper(browser: str, tmp_path: Path, made: Path) -> None:
         cannot_here("there is no pdftotext")
     paper = tmp_path / "page.pdf"
     browse(browser, tmp_path, made, f"--print-to-pdf={paper}", "--no-pdf-header-footer", *DARK)
-    told = subprocess.run(["pdftotext", "-layout", str(paper), "-"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(["pdftotext", "-layout", str(paper), "-"], capture_output=True, text=True, check=True).stdout
     # what is folded on a screen is open on paper
-    assert "Missed here" in told
-    assert "34,000" not in told.split("What to look at first")[0]
-    assert told.count("\f") <= 9
+    assert "Missed here" in text
+    assert "34,000" not in text.split("What to look at first")[0]
+    assert text.count("\f") <= 9
     sheet = tmp_path / "sheet"
     subprocess.run(["pdftoppm", "-gray", "-r", "20", "-l", "1", str(paper), str(sheet)], check=True)
     _, width, height, _, pixels = next(tmp_path.glob("sheet*.pgm")).read_bytes().split(maxsplit=4)

@@ -49,7 +49,7 @@ def fleet(
     hosts: tuple[str, ...] = HOSTS,
     senders: tuple[str, ...] = SENDERS,
 ) -> Facts:
-    """An hour of a fleet in which everybody sends to everybody, one message a second."""
+    """An hour of a fleet in which every program sends to every host, one message a second."""
     links = tuple(link(host, sender, lost(host, sender), unsent(sender)) for host in hosts for sender in senders)
     channels = tuple(Channel(f"data/{one}", EACH, EACH * 100, 120, 60, one, EACH) for one in senders)
     messages = EACH * len(senders)
@@ -77,13 +77,13 @@ def pairs(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:
 
 def test_a_healthy_fleet_has_no_findings_nor_has_one_with_losses_by_chance() -> None:
     chance = random.Random(1)
-    for facts, said in (
+    for facts, part in (
         (fleet(), "All is well"),
         (fleet(lambda host, sender: chance.randrange(3)), "too little to act on"),
     ):
         assert findings(facts) == []
         severity, sentence = health(facts, [])
-        assert (severity, said in sentence) == (3, True)
+        assert (severity, part in sentence) == (3, True)
 
 
 # -- the cause of loss
@@ -117,7 +117,7 @@ def test_numbers_that_are_missing_everywhere_and_the_program_that_sent_them() ->
     assert (found.about, "h03/camera" in found.evidence) == (("h03",), True)
 
 
-def test_several_faults_at_once_are_told_apart() -> None:
+def test_several_faults_at_once_are_distinguished() -> None:
     def lost(host: str, sender: str) -> int:
         if host == "h01":
             return 300
@@ -181,7 +181,7 @@ def test_what_few_receivers_all_lose_by_chance_is_not_the_senders_fault() -> Non
 @pytest.mark.parametrize(
     ("bad", "kind", "about"), [(range(4), "receiver", ("h01",)), ((2,), "link", ("h01", "s2"))], ids=["all", "one"]
 )
-def test_with_one_recording_host_sender_and_receiver_cannot_be_told_apart(
+def test_with_one_recording_host_sender_and_receiver_cannot_be_distinguished(
     bad: Sequence[int], kind: str, about: tuple[str, ...]
 ) -> None:
     links = tuple(link("h01", f"s{number}/app", unsent=200 if number in bad else 0) for number in range(4))
@@ -189,7 +189,7 @@ def test_with_one_recording_host_sender_and_receiver_cannot_be_told_apart(
     assert (found.kind, found.about, "cannot be distinguished" in found.cause) == (kind, about, True)
 
 
-def test_loss_that_came_together_is_told_with_its_time() -> None:
+def test_loss_that_came_together_is_reported_with_its_time() -> None:
     facts = fleet(lambda host, sender: 300 if host == "h03" else 0)
     found = only(replace(facts, receivers={"h03": course(lambda step: 100 if 20 <= step < 25 else 0)}))
     assert "10:20 to 10:25" in found.title
@@ -230,7 +230,7 @@ def refused(verdict: str, datagrams: int = 500) -> Facts:
 
 
 def clocks(**ahead: int) -> Facts:
-    """How far clocks are ahead of that of h01, in microseconds; 300 where nothing is said."""
+    """How far clocks are ahead of that of h01, in microseconds; 300 by default."""
     found = tuple(Clock(host, "h01", 0, ahead.get(host, ahead.get("all", 300)), 0, 1000) for host in HOSTS[1:])
     return but(clocks=found)
 
@@ -313,7 +313,8 @@ def test_a_host_that_went_down_twice_is_two_findings() -> None:
 
 
 def with_copies(dup: int, lost: int, at: Sequence[str] = HOSTS) -> Finding:
-    """What is said of sending twice; ``dup`` and ``lost`` are of these hosts, at the others every copy arrives."""
+    """Return the finding about sending twice; ``dup`` and ``lost`` are of these hosts, at the others every copy
+    arrives."""
     twice = [one if one.own else one._replace(dup=EACH) for one in fleet().links]
     links = tuple(
         link(one.host, one.program, lost)._replace(dup=dup) if one.host in at and not one.own else one for one in twice

@@ -46,7 +46,7 @@ def test_sums_are_exact(tables: Path) -> None:
     assert links["h02", "relay/9"] == Link("h02", "relay/9", 3600, 3540, 3390, 150, 60, 0, 0, 0)
     assert links["h02", "h01/app"].ratio == 150 / 3600
     assert links["h02", "h02/app"].lost == 0
-    # h01 and h03 hear relay/9, h02 hears two others; messages of the own host do not count
+    # h01 and h03 receive relay/9, h02 receives two others; messages of the own host do not count
     assert (facts.crossing.due, facts.crossing.lost) == (7 * 3600, 2 * 150 + 3 * 60)
     assert (facts.rest, facts.folded, facts.missing) == (None, {}, ())
     assert facts.receivers["h02"] == Course((120,) * 60, (1,) * 30 + (11,) * 30, (0,) * 60)
@@ -187,7 +187,7 @@ def test_beyond_what_a_page_can_show_only_sums_are_kept(tables: Path, monkeypatc
     st.integers(min_value=1, max_value=10),
 )
 def test_grouped_sums_are_right_whatever_is_dropped(batches: list[list[tuple[str, int, int]]], cap: int) -> None:
-    shape = pa.schema([("who", pa.string()), ("n", pa.int64()), ("top", pa.int64())])
+    shape = pa.schema([("name", pa.string()), ("n", pa.int64()), ("top", pa.int64())])
     sums: dict[str, int] = {}
     tops: dict[str, int] = {}
     for name, number, top in (row for batch in batches for row in batch):
@@ -196,12 +196,12 @@ def test_grouped_sums_are_right_whatever_is_dropped(batches: list[list[tuple[str
     parts = (
         pa.Table.from_pylist([dict(zip(shape.names, row, strict=True)) for row in one], schema=shape) for one in batches
     )
-    rows, dropped, rest = add_up(parts, ["who"], {"n": "sum", "top": "max"}, cap)
+    rows, dropped, rest = add_up(parts, ["name"], {"n": "sum", "top": "max"}, cap)
     assert len(rows) == min(cap, len(sums))
     assert sum(row["n"] for row in rows) + rest["n"] == sum(sums.values())
     assert dropped == len(sums) - len(rows)
     assert [row["n"] for row in rows] == sorted(sums.values(), reverse=True)[:cap]
-    assert all(row["top"] == tops[row["who"]] for row in rows)
+    assert all(row["top"] == tops[row["name"]] for row in rows)
 
 
 @pytest.mark.slow
@@ -249,21 +249,21 @@ def test_places_without_tables(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for table in COLUMNS:
         put(tmp_path / "tables", table, [])
-    for place, said in (
+    for place, part in (
         (tmp_path / "nowhere", "no such folder"),
         (tmp_path / "file", "no folder"),
         (tmp_path / "empty", "link_loss does not exist"),
         (tmp_path / "tables", "nothing in these tables"),
         ("no-such-scheme://x/y", "no-such-scheme"),
     ):
-        assert said in refused(place)
+        assert part in refused(place)
 
 
 def test_files_that_are_no_part_of_a_table(tables: Path) -> None:
     foreign = tables / "link_loss" / f"day={DAY}" / "foreign.parquet"
     wrong = pq.read_table(foreign.parent / "part-00000.parquet", partitioning=None)
     wrong = wrong.set_column(wrong.schema.get_field_index("seen"), "seen", pa.array(["x"] * len(wrong)))
-    for table, said in (
+    for table, part in (
         (wrong.drop_columns(["win"]), "link_loss: it lacks win"),
         (wrong, "cannot be read: Failed to parse string"),
         (None, "cannot be read"),
@@ -273,7 +273,7 @@ def test_files_that_are_no_part_of_a_table(tables: Path) -> None:
         else:
             pq.write_table(table, foreign)
         detail = refused(tables)
-        assert (str(foreign) in detail, said in detail) == (True, True), detail
+        assert (str(foreign) in detail, part in detail) == (True, True), detail
 
 
 def test_files_that_are_not_finished_are_left_out_and_tables_that_are_not_there_are_named(tables: Path) -> None:
@@ -286,7 +286,7 @@ def test_files_that_are_not_finished_are_left_out_and_tables_that_are_not_there_
     assert gather(Tables(str(tables))).missing == ("skew",)
 
 
-def test_a_journal_is_told_from_tables(tmp_path: Path, tables: Path) -> None:
+def test_a_journal_is_distinguished_from_tables(tmp_path: Path, tables: Path) -> None:
     assert not Tables(str(tables)).is_journal
     (tmp_path / "journal" / "obs").mkdir(parents=True)
     assert Tables(str(tmp_path / "journal")).is_journal

@@ -151,7 +151,7 @@ def test_pages_of_a_quiet_fleet_and_of_none() -> None:
     parsed(made(facts))
 
 
-def test_long_tables_are_cut_and_what_was_left_out_is_said() -> None:
+def test_long_tables_are_cut_and_what_was_left_out_is_counted() -> None:
     links = tuple(Link("h01", f"s{number}/a", 100, 100, 90, 10, 0, 0, 0, 0) for number in range(ROWS + 50))
     text = made(replace(full(), links=links, folded={"sets of receivers": 12}, missing=("skew",)))
     body = re.search(r'<section id="matrix".*?</section>', text, re.DOTALL)

@@ -1,4 +1,4 @@
-"""The data source as tables: what is read, what is not even opened, and what is said when there is nothing to read."""
+"""The data source as tables: what is read, what is not even opened, and the errors when there is nothing to read."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_filters_are_taken_and_give_what_spark_would_give(pushing: SparkSession,
     ).where(F.col("chan").isin("a/b", "c") & (F.col("verdict") == "accepted"))
     assert wanted.rdd.getNumPartitions() == 3
     assert sorted(found.rec_no for found in wanted.select("rec_no").collect()) == list(range(40, 100))
-    # what is not understood is seen to by Spark
+    # Spark applies filters that are not understood
     assert frame.where((F.col("len") % 2 == 0) & (F.col("host") == "relay02")).count() < 11
 
 
@@ -89,9 +89,9 @@ def test_a_capture_is_a_table_too(spark: SparkSession, tmp_path: Path) -> None:
     assert load(spark, tmp_path / "b.pcap", HOST="relay09", port="5400").count() == 5
 
 
-def test_what_is_wrong_is_said(spark: SparkSession, tmp_path: Path) -> None:
-    for path, options, said in ((tmp_path / "nowhere", {}, "nowhere"), (tmp_path, {"hots": "x"}, "hots")):
-        with pytest.raises(PySparkException, match=said):
+def test_errors_name_the_path_or_option(spark: SparkSession, tmp_path: Path) -> None:
+    for path, options, message in ((tmp_path / "nowhere", {}, "nowhere"), (tmp_path, {"hots": "x"}, "hots")):
+        with pytest.raises(PySparkException, match=message):
             load(spark, path, **options).count()
 
 

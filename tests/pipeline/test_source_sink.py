@@ -81,10 +81,10 @@ def test_keys_stand_before_payloads_where_they_are_wanted(daemon: Daemon, listen
 
 def test_nothing_of_a_partition_is_sent_of_which_a_row_cannot_be(daemon: Daemon, listener: bccnd.Connection) -> None:
     rows: list[tuple[str | None, bytes]] = [("a/b", b"x" * 1400), ("two words", b"x"), ("", b"x"), (None, b"x")]
-    for row, said in zip(rows, ("a/b has 1400 bytes", "'two words'", "no channel", "no channel"), strict=True):
-        with refused("bad_row", said, kind=PipelineError):
+    for row, message in zip(rows, ("a/b has 1400 bytes", "'two words'", "no channel", "no channel"), strict=True):
+        with refused("bad_row", message, kind=PipelineError):
             publish(iter([some(1000), batch(row), some(3)]), options(socket=str(daemon.bus)))
-    for key in ("", "a|b", "x" * 129, "\xe4", "a\nb"):  # could not be told from a payload
+    for key in ("", "a|b", "x" * 129, "\xe4", "a\nb"):  # could not be distinguished from a payload
         with pytest.raises(PipelineError, match="is no key"):
             publish(iter([batch(("a", b"x"), keys=[key])]), options(KEYED, socket=str(daemon.bus)))
     assert heard(listener) == []
@@ -200,7 +200,7 @@ def test_a_stream_is_published_with_keys_of_its_own_batches(
         return {payload.partition(b"|")[0] for _, payload in found}
 
     first = run()
-    # the end of a batch that nobody wrote down: it is made again, and says the same
+    # the end of a batch was not recorded: it is published again with the same keys
     (tmp_path / "checkpoint/commits/0").unlink()
     (tmp_path / "checkpoint/commits/.0.crc").unlink(missing_ok=True)
     assert run() == first
