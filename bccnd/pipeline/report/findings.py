@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import accumulate, combinations, groupby
 from operator import attrgetter
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -155,17 +155,11 @@ def _brief(course: Course | None) -> tuple[int, int] | None:
     """Find the short time in which nearly all was lost, if there is one, as steps without the end."""
     if course is None or len(course.lost) < 4 or not sum(course.lost):
         return None
-    need = MOST * sum(course.lost)
-    best = (0, len(course.lost))
-    first, held = 0, 0
-    for last, lost in enumerate(course.lost):
-        held += lost
-        while held - course.lost[first] >= need:
-            held -= course.lost[first]
-            first += 1
-        if held >= need and last + 1 - first < best[1] - best[0]:
-            best = first, last + 1
-    return best if best[1] - best[0] <= BRIEF * len(course.lost) else None
+    before = [0, *accumulate(course.lost)]
+    need = MOST * before[-1]
+    spans = combinations(range(len(before)), 2)
+    length, first = min((last - first, first) for first, last in spans if before[last] - before[first] >= need)
+    return (first, first + length) if length <= BRIEF * len(course.lost) else None
 
 
 def _outage(course: Course | None, facts: Facts) -> str:
