@@ -67,7 +67,7 @@ def accounted(packets: Iterable[bytes]) -> int:
 
 
 def collect(peer: Peer, count: int) -> list[bytes]:
-    """Every packet up to so many messages, got or told to be missing."""
+    """Receive packets up to a number of messages, received or reported as missing."""
     packets: list[bytes] = []
     found = 0
     while found < count:

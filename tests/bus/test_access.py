@@ -1,4 +1,4 @@
-"""Who may do what: rules, peers and rights, and reloads. What a bus with rules refuses is in test_model.py, too."""
+"""Access: rules, peers, rights and reloads. Refusals of a bus with rules are in test_model.py, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bccnd.core.patterns import DIALECTS
 from bccnd.net.peer import Peer
 from tests.support import ANN, BOB, Hub, messages, refusals
 
-#: as whom the daemon runs in these tables
+#: the user of the daemon in these tables
 DAEMON_UID, DAEMON_GID = 900, 901
 ROOT = Peer(1, 0, 0, frozenset({0}), b"init", 1)
 OWN = Peer(2, DAEMON_UID, 100, frozenset({100}), b"bccn", 1)
@@ -53,7 +53,7 @@ TAP_OFF, TAP_ON = Rule(tap=False), Rule(tap=True)
 @pytest.mark.parametrize(
     ("right", "rules", "may"),
     [
-        # The tap is for root, the daemon's user and its group, unless a rule says otherwise.
+        # Without a rule the tap is for root, the daemon's user and its group.
         ("tap", [], {ROOT, OWN, MEMBER}),
         ("tap", [Rule(publish=(b"a",))], {ROOT, OWN, MEMBER}),
         ("tap", [TAP_OFF], set()),
@@ -203,7 +203,7 @@ def test_no_pattern_that_is_granted_ever_matches_a_key_that_is_not_permitted() -
     assert granted > 1000
 
 
-# -- who may connect
+# -- connecting
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_a_secret_pattern_that_was_granted_is_not_withdrawn_by_the_same_rules(to
 
 
 def test_no_secret_key_is_got_that_the_rules_do_not_allow(town: Hub) -> None:
-    # Only what names nobody is allowed, but the pattern stands for more.
+    # Only keys without credentials are allowed; the pattern stands for more.
     town.reload(rules=[Rule(uid=ANN.uid, subscribe=(b"!/cred////x",))])
     ann, root = town.connect(who=ANN), town.connect()
     ann.send(b"SUB !/cred////x")

@@ -1,4 +1,4 @@
-"""After a restart: what has waited goes out no faster than those who had kept up take it, and no slower for others."""
+"""After a restart the backlog is paced by clients that kept up before, not by others."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_backlog_waits_for_a_reader_that_kept_up(hub: Hub) -> None:
     catch = Backlog(hub.loop, hub.bus.queues, 60.0, lambda _intake: None)
     fill(hub, peer)
     catch.drain([source])  # type: ignore[list-item]
-    # Who reads nothing for a while holds nobody up.
+    # A client that reads nothing does not delay the others for long.
     turn_until(hub.loop, lambda: not source.left, "the rest")
     assert source.taken[0] - peer.client.progress >= HARD_PRESSED
 

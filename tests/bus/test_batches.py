@@ -1,4 +1,4 @@
-"""Messages that go out together: whatever is put together, everybody gets what he would get of it one by one."""
+"""Batches: clients get the same messages as without them."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_client_in_error_mode_is_ended_and_others_get_all(narrow: Hub, soft: str
     assert not one.client.open
     assert narrow.bus.counters.ended == {"slow": 1, "pid_reused": 0, "bug": 0}
     got = one.waiting()
-    # What it has got has no hole that it was not told of.
+    # Every gap was reported.
     assert numbers(got) == list(range(len(unbatched(got))))
     assert narrow.bus.counters.deliveries == len(unbatched(got)) + 2 * count
     lost = dropped(narrow)
@@ -361,7 +361,7 @@ def test_every_client_gets_its_messages_in_order_in_any_batch_mode(tmp_path: Pat
         readers = []
         for number in range(7):
             order = chance.choice([b"queue", b"queue", b"stack", b"random"])
-            # The publisher reaches the one half of them, the segment everybody.
+            # The publisher reaches one half of them, the segment all.
             peer = (slow if chance.random() < 0.5 else Hub.connect)(hub, *([b"a"] if number % 2 else []))
             peer.send(
                 frames.request(frames.ORDER + order),

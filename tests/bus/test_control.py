@@ -1,4 +1,4 @@
-"""Control messages: what each answers, what it changes, and what is told of a wrong one. Tags are in test_model.py."""
+"""Control messages: replies, effects and errors. Tags are in test_model.py."""
 
 from __future__ import annotations
 
@@ -131,15 +131,15 @@ def test_trace_needs_the_right_to_tap(town: Hub) -> None:
 
 def test_client_listing_shows_waiting_publishers_and_queues(town: Hub) -> None:
     ann, bob = town.connect(b"a", who=ANN), town.connect(who=ANN)
-    asker = town.connect(who=BOB)
+    reader = town.connect(who=BOB)
     ann.send(b"CMSG blocking/soft/block")
     ann.all()
     while not ann.client.queue:
         town.bus.deliver([((ann.client.fd,), b"MSG x\0" + b"x" * 10_000)])
     bob.send(frames.request(frames.TAG, b"tag"), b"MSG a\0x", b"MSG a\0y")
     town.settle()
-    asker.send(frames.request(frames.STATS, b"clients"))
-    rows = json.loads(asker.hear().partition(b"\0")[2])["items"]
+    reader.send(frames.request(frames.STATS, b"clients"))
+    rows = json.loads(reader.hear().partition(b"\0")[2])["items"]
     assert [row["uid"] for row in rows] == [ANN.uid, ANN.uid, BOB.uid]
     assert [row["waits"] for row in rows] == [False, True, False]
     assert [row["queued"] for row in rows] == [1, 0, 0]
@@ -147,13 +147,13 @@ def test_client_listing_shows_waiting_publishers_and_queues(town: Hub) -> None:
     assert [row["published"] for row in rows] == [0, 0, 0]
     assert [(row["subscriptions"], row["patterns"]) for row in rows] == [(1, ["a"]), (0, []), (0, [])]
     assert [row["lost"] for row in rows] == [0, 0, 0]
-    assert [row["pid"] for row in rows] == [one.client.peer.pid for one in (ann, bob, asker)]
+    assert [row["pid"] for row in rows] == [one.client.peer.pid for one in (ann, bob, reader)]
     assert rows[0]["identity"] == ann.client.identity.decode()
     assert rows[1]["identity"].endswith("/tag")
     assert [row["program"] for row in rows] == ["ann", "ann", "bob"]
     assert {row["dialect"] for row in rows} == {"path"}
-    asker.send(frames.request(frames.STATS, b"users"))
-    assert json.loads(asker.hear().partition(b"\0")[2])["items"] == [
+    reader.send(frames.request(frames.STATS, b"users"))
+    assert json.loads(reader.hear().partition(b"\0")[2])["items"] == [
         {"uid": ANN.uid, "clients": 2, "subscriptions": 1, "queued_bytes": 10_006 + len(b"MSG a\0x") + 2 * ENTRY},
         {"uid": BOB.uid, "clients": 1, "subscriptions": 0, "queued_bytes": 0},
     ]

@@ -1,4 +1,4 @@
-"""Messages to credentials reach no client that they do not name; whom they reach is in test_model.py."""
+"""Messages to credentials reach no other client; which clients they reach is in test_model.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def key(gid: bytes = b"", uid: bytes = b"", pid: bytes = b"", rest: bytes = b"x"
 
 
 def keys_naming(peer: Peer, rest: bytes = b"x") -> list[bytes]:
-    """Every key that names a client in at least one field, and nobody else in any."""
+    """Return all keys with a credential of a client in some fields, and empty others."""
     choices = [(b"", own) for own in credentials_of(peer)]
     return [key(gid, uid, pid, rest) for gid, uid, pid in product(*choices) if gid or uid or pid]
 

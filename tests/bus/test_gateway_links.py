@@ -110,7 +110,7 @@ def test_carrying_takes_a_right(tmp_path: Path) -> None:
         assert refusals(bob.all()) == refused
         assert hub.routes.links == (ann.client.fd,)
         assert bridge.verdicts() == {"accepted": 1}
-        # Who loses the right is told, and carries nothing any more.
+        # Without the right a gateway is refused and gets nothing any more.
         hub.reload(rules=[Rule(link=False)])
         assert refusals(ann.all()) == [(b"not_permitted", frames.LINK)]
         assert not hub.routes.links

@@ -1,4 +1,4 @@
-"""The bus against a model, written from the documents: everybody gets exactly what is due, and nothing is left."""
+"""The bus against a model, written from the documents: clients get exactly their messages, and nothing is left."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def is_legal(text: bytes) -> bool:
 
 
 class Model:
-    """Who is here, what each holds, and what each is to get."""
+    """Clients, their subscriptions, and the packets due to each."""
 
     def __init__(self) -> None:
         self.accounts: list[Account] = []
@@ -260,14 +260,14 @@ class Model:
 
 
 def naming(chance: random.Random, accounts: list[Account], rest: list[bytes]) -> bytes:
-    """A key or a pattern that names some credentials of somebody."""
+    """Return a key or pattern with some credentials of a client."""
     peer = chance.choice(accounts).peer.client.peer
     fields = (chance.choice([b"", b"%d" % own]) for own in (peer.gid, peer.uid, peer.pid))
     return b"!/cred/" + b"/".join((*fields, chance.choice(rest)))
 
 
 def packet_of(chance: random.Random, one: Account, accounts: list[Account]) -> bytes:
-    """Something that a client might send."""
+    """Return a random packet of a client."""
     kind = chance.random()
     pattern = chance.choice([*PATTERNS, *[naming(chance, [one, one, *accounts], [b"x", b"", b"x/", b">", b"*"])] * 8])
     if kind < 0.25:
@@ -289,8 +289,8 @@ def packet_of(chance: random.Random, one: Account, accounts: list[Account]) -> b
     )
 
 
-def taken_apart(packet: bytes, due: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """A packet in the shape of what was to come."""
+def split_packet(packet: bytes, due: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Split a packet like the expected ones."""
     verb, key, payload = frames.read(packet)
     if due[0] == b"META":
         src, seq, received_ns, where, rest = frames.read_meta(payload)
@@ -321,7 +321,7 @@ def test_every_client_gets_exactly_its_messages_and_nothing_is_left(tmp_path: Pa
                 who = chance.choice([None, ANN, BOB])
                 checker = chance.randrange(len(checkers)) if who is None else chance.randrange(1, len(checkers))
                 if sum(one.who == who for one in model.accounts) < 4 and len(model.accounts) < 9:
-                    # One process of ours is many clients with one name; they differ in their tags only.
+                    # All clients of the test process have one name and differ in their tags only.
                     peer = hub.connect(who=who, entrance=checker)
                     if who is None:
                         base = b"relay01/%b/%d" % (Path("/proc/self/comm").read_bytes().rstrip(b"\n"), os.getpid())
@@ -353,7 +353,7 @@ def test_every_client_gets_exactly_its_messages_and_nothing_is_left(tmp_path: Pa
                 got, due, one.due = unbatched(one.peer.waiting()), one.due, []
                 assert len(got) == len(due), (step, got, due)
                 for packet, expected in zip(got, due, strict=True):
-                    assert taken_apart(packet, expected) == expected, step
+                    assert split_packet(packet, expected) == expected, step
                     delivered += expected[0] != b"CMSG"
                 client = one.peer.client
                 assert client.identity == one.identity

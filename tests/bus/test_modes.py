@@ -44,7 +44,7 @@ def rated(folder: Path, rate: float) -> Hub:
 
 
 def let_pass(hub: Hub, peer: Peer, seconds: float) -> None:
-    """Set back what the bus has noted of the time, as if so much more had passed."""
+    """Set back the times that the bus has stored, as if ``seconds`` more had passed."""
     peer.client.progress -= seconds
     for timer in hub.loop._timers:
         timer.when -= seconds

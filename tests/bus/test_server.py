@@ -1,4 +1,4 @@
-"""The local bus with real clients: who gets what, who is told what, and that nobody pays for anybody else."""
+"""The local bus with real clients: deliveries, refusals and isolation."""
 
 from __future__ import annotations
 

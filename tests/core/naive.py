@@ -21,7 +21,7 @@ def matches(dialect: str, pattern: bytes, key: bytes) -> bool:
 
 def _by_expression(dialect: str, pattern: bytes, key: bytes) -> bool:
     mark = separator(dialect)
-    # "a/>" says one or more tokens behind "a/": whatever comes there, even nothing, is at least one token.
+    # "a/>" means one or more tokens behind "a/"; an empty one counts.
     all_below = pattern.endswith(mark)
     if dialect == "path" and (pattern == b">" or pattern.endswith(b"/>")):
         pattern, all_below = pattern[:-1], True

@@ -83,7 +83,7 @@ def test_the_latest_restarts_are_remembered() -> None:
     st.lists(st.integers(1, 60), min_size=1, max_size=60),
 )
 def test_late_datagrams_are_not_accepted_twice(late: list[tuple[bool, int, int]], steps: list[int]) -> None:
-    # A source whose numbers rise, heard on the segment at once; copies come by links up to 20 s later, in any order.
+    # A source whose seqs rise is received on the segment at once, copies by links up to 20 s later, in any order.
     sources = TrackerTable(RULES)
     events: list[tuple[float, bool, int]] = []
     seq = 0
@@ -111,7 +111,7 @@ class Host:
     def bring(
         self, raw: bytes, *, way: int = 7, now: float = 0.0, late: bool = False, copies: int = 1
     ) -> tuple[str, bool]:
-        """What a link brings: the verdict, and whether it is to be broadcast."""
+        """Receive a datagram from a link; return the verdict, and whether it is to be broadcast."""
         before = list(self.counters.verdicts)
         self.delivered, accepted = self.world.ingress.feed_link(
             self.counters, way, raw, PEER, now, NS, late=late, copies=copies
@@ -120,7 +120,7 @@ class Host:
         return name, accepted
 
     def passed(self, raws: list[bytes], now: float = 0.0) -> list[tuple[int, bytes]]:
-        """What the carrier gets of what comes from the segment."""
+        """Receive datagrams from the segment; return what the carrier gets."""
         return self.carried(self.world.ingress.feed(self.world.counters, raws, ["10.0.0.9:1"] * len(raws), now, NS))
 
     @staticmethod
@@ -153,7 +153,7 @@ def test_what_a_link_brings_goes_to_clients_to_the_segments_and_to_the_other_lin
     # A directed message for no client of this host goes on.
     assert host.bring(datagram(seq=22, chan=b"!nobody")) == ("not_addressed", True)
     assert host.carried(host.delivered) == [(7, datagram(seq=22, chan=b"!nobody"))]
-    # Our own messages that come back are known.
+    # Local messages that return are looped.
     assert host.bring(datagram(src=OWN, seq=1)) == ("looped", False)
 
 
@@ -195,7 +195,7 @@ def test_broadcast_for_a_link_is_looped_when_it_returns() -> None:
     host = Host()
     raw = datagram(seq=20)
     host.bring(raw, copies=2)
-    # Two segments of ours; the third copy is that of another bridge.
+    # This host has two segments; the third copy is that of another bridge.
     assert [host.world.verdict(raw) for _ in range(3)] == ["looped", "looped", "duplicate"]
     # What never comes back is forgotten in the end.
     for number in range(MAX_RELAYED + 1):
@@ -213,7 +213,7 @@ def test_returning_anonymous_message_is_a_duplicate() -> None:
     assert host.bring(other) == ("accepted", True)
     assert host.bring(other, way=8) == ("duplicate", False)
     assert host.world.verdict(other) == "looped"
-    # On the segment itself two senders may say the same.
+    # On the segment two senders may send the same.
     assert host.world.verdict(raw, peer="10.0.0.8:1") == "accepted"
 
 

@@ -78,7 +78,7 @@ FILES: dict[str, bytes] = {
         captures.interface(1, offset=1_000_000_000),
         captures.enhanced(Frame(T + 2_000_000 - 10**18, frames()[2].data), 2),
     ),
-    "blocks that say nothing": one_by_one(
+    "blocks without contents": one_by_one(
         *(
             block(99, b"abc"),
             captures.interface(),
@@ -261,7 +261,7 @@ FIRST = (44, b"\0" + b"\0\x01" + b"\0\0\0\x07")
 
 LEFT_OUT: dict[str, tuple[int, bytes, str]] = {
     "another port": (1, ether(ipv4(udp(BODY, port=53))), "other"),
-    "our port, but it sends": (1, ether(ipv4(udp(BODY, 5400, 53))), "other"),
+    "the port as sender": (1, ether(ipv4(udp(BODY, 5400, 53))), "other"),
     "tcp": (1, ether(ipv4(b"\0" * 20, proto=6)), "other"),
     "tcp, in fragments": (1, ether(ipv4(b"\0" * 20, proto=6, fragment=0x2000)), "other"),
     "arp": (1, ether(b"\0" * 28, 0x0806), "other"),

@@ -28,7 +28,7 @@ PEOPLE = [Someone(*numbers) for numbers in NUMBERS]
 
 FIELDS_NUMBERS = sorted({b"%d" % number for someone in PEOPLE for number in someone})
 SLY = [b"*", b">", b"+", b"1*", b"007", b"00", b"-1", b"+7", b" 7", b"7 ", b"0x7", b"\xb2", b"!", b"cred", b"7.0"]
-#: what may stand for a credential: numbers of somebody, nothing, and what is no number
+#: fields of a credential: numbers, nothing, and text that is no number
 FIELDS = st.one_of(st.sampled_from([b""] * 4 + FIELDS_NUMBERS + FIELDS_NUMBERS), st.sampled_from(SLY))
 NESTED = st.sampled_from([b"!/cred/100/1000/7/x", b"!/cred////", b"///", b"*/*/*/*", b"7/x", b"/", b""])
 #: what follows, among it what looks like the beginning again
@@ -51,7 +51,7 @@ def parts_of(text: bytes) -> tuple[list[bytes], bytes] | None:
 
 
 def names(key: bytes, someone: Someone) -> bool:
-    """Whether no field of a key names somebody else."""
+    """Whether no field of a key has another credential."""
     parts = parts_of(key)
     assert parts is not None
     return all(field in (b"", str(own).encode()) for field, own in zip(parts[0], someone, strict=True))

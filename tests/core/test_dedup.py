@@ -19,19 +19,19 @@ from tests.core.scenario import COUNTERS, SRC, receive
 
 RULES = DedupRules(sanity=16, horizon=2.0, expire=200.0)
 
-#: what the model does not have: identities of ours, trackers that are given up, epochs, and the end of the numbers
+#: what the model does not have: local identities, removed trackers, epochs, and the largest seqs
 HISTORIES: dict[str, str] = {
     "the largest seq": f"{2**64 - 2} {2**64 - 1} 0:restart 1 restarts=1",
-    "under an identity of ours": "claim 1:looped 1:looped 2:looped 99999:looped 0:looped tracked=0",
-    "a released identity is ours until its time is over": "claim release:10 @9.75 sweep 1:looped @10 sweep 1",
+    "under a local identity": "claim 1:looped 1:looped 2:looped 99999:looped 0:looped tracked=0",
+    "a released identity is local until its time is over": "claim release:10 @9.75 sweep 1:looped @10 sweep 1",
     "an identity that is claimed again": (
         "claim release:10 claim @20 sweep 1:looped release:30 @29 sweep 1:looped @30 sweep 1"
     ),
     "a claim ends the tracker and gives up what was missing": (
         "1 4 claim tracked=0 missing=0 lost=2 @100 sweep 5:looped"
     ),
-    "to release what was never claimed claims nothing": "release:10 1",
-    "after the time of expiry a source begins anew": "500 @199.75 sweep tracked=1 @200 sweep tracked=0 1",
+    "releasing an unclaimed identity claims nothing": "release:10 1",
+    "after its expiry a source is new": "500 @199.75 sweep tracked=1 @200 sweep tracked=0 1",
     "gaps of a forgotten tracker are not those of the next one": (
         "1 5 forget @1 1 4 @2.5 sweep missing=2 lost=3 @3 sweep missing=0 lost=5"
     ),
@@ -171,7 +171,7 @@ def test_trackers_agree_with_the_model_after_every_step(drawn: tuple[DedupRules,
             if 0 < act.copy <= len(before):
                 seq = before[-act.copy]
             before.append(seq)
-            # To foresee remembers nothing: if it did, what comes next would differ.
+            # `predict` changes nothing, else the following verdicts would differ.
             foreseen = sources.predict(src, seq, now)
             assert sources.epoch(src) == (known.epoch if known else 0)
             verdict = receive(sources, src, seq, now)
@@ -200,7 +200,7 @@ FAST_TOUCHES = touches(st.sampled_from([0.25, 0.25, 0.5, 0.75, 1.0, 2.0]), st.ju
 
 
 def play(sources: TrackerTable, history: list[Touch]) -> Iterator[tuple[bytes, float]]:
-    """Have sources send, one at a time; gives each time which one it was, and when."""
+    """Let sources send, one at a time; yield each source and the time."""
     seqs: dict[int, int] = {}
     now = 0.0
     for touch in history:
@@ -351,7 +351,7 @@ def test_a_change_of_window_loses_no_count(steps: list[int], before: int, after:
     assert (sources.missing, sources.lost) == (0, skipped)
 
 
-# -- our own identities
+# -- local identities
 
 
 def test_released_identities_are_capped_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +366,7 @@ def test_released_identities_are_capped_and_the_oldest_goes_first(monkeypatch: p
 
 
 def own(sources: TrackerTable, first: int, beyond: int, src: bytes = SRC) -> LocalIdentity:
-    """An identity of ours under which the seqs from ``first`` up to ``beyond`` were given."""
+    """Claim an identity that has used the seqs from ``first`` up to ``beyond``."""
     made = sources.claim(src)
     made.first, made.next = first, beyond
     return made

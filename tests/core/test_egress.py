@@ -1,4 +1,4 @@
-"""Sending: seqs, the ceiling, refusals, and how long an identity is ours."""
+"""Sending: seqs, the ceiling, refusals, and how long an identity is local."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def seq_of(out: Egress, identity: bytes = ME, clock: int = CLOCK) -> int:
 
 
 def refusal(out: Egress, chan: bytes, payload: bytes = b"x") -> str:
-    """The reason why a message is refused, before the first seq and after it; if there is one, no seq is used up."""
+    """Return the reason of a refusal, before the first seq and after it; a refusal must use no seq."""
     checker = out.checker
     first = reason_of(out.emit, ME, chan, payload, CLOCK - 1)
     if first:
@@ -94,7 +94,7 @@ def test_every_identity_has_a_counter_until_its_last_client_leaves() -> None:
 
 
 def room(checker: IntegrityChecker, ceiling: int) -> int:
-    """The longest payload that fits under the ceiling, found by making datagrams by hand."""
+    """Return the longest payload that fits, found by building datagrams."""
     best = -1
     for size in range(ceiling):
         body = bccn1.build_body(ME, CLOCK, b"c", b"x" * size)
@@ -160,8 +160,8 @@ def test_perl_safe_refuses_plain_channels_with_other_characters_and_nothing_else
     assert reason_of(egress(perl_safe=True).emit, ME, chan, b"x", CLOCK) == ("not_perl_safe" if discarded else "")
 
 
-class Ours(NamedTuple):
-    """A way out with its trackers, under one identity."""
+class Local(NamedTuple):
+    """An egress with its trackers, and one identity."""
 
     sources: TrackerTable
     out: Egress
@@ -174,53 +174,53 @@ class Ours(NamedTuple):
     def conflicts(self, *seqs: int) -> list[bool]:
         return [self.sources.check_conflict(ME, seq) for seq in seqs]
 
-    def heard(self, src: bytes = ME) -> int:
+    def judge(self, src: bytes = ME) -> int:
         return receive(self.sources, src, 1, 0.0)
 
 
 @pytest.fixture
-def ours() -> Ours:
+def local() -> Local:
     sources = TrackerTable(DedupRules())
     out = Egress(UNSIGNED, sources)
     out.open(ME)
-    return Ours(sources, out)
+    return Local(sources, out)
 
 
-def test_identity_stays_local_for_a_time_after_its_last_client(ours: Ours) -> None:
-    assert ours.heard(OTHER) == ACCEPTED
-    ours.out.open(ME)
-    ours.out.close(ME, 100.0)
-    ours.sources.sweep(100.0 + 2 * LINGER)
-    assert ours.heard() == LOOPED
-    ours.out.close(ME, 200.0)
-    ours.sources.sweep(200.0 + LINGER - 0.25)
-    assert ours.heard() == LOOPED
-    ours.sources.sweep(200.0 + LINGER)
-    assert ours.heard() == ACCEPTED
+def test_identity_stays_local_for_a_time_after_its_last_client(local: Local) -> None:
+    assert local.judge(OTHER) == ACCEPTED
+    local.out.open(ME)
+    local.out.close(ME, 100.0)
+    local.sources.sweep(100.0 + 2 * LINGER)
+    assert local.judge() == LOOPED
+    local.out.close(ME, 200.0)
+    local.sources.sweep(200.0 + LINGER - 0.25)
+    assert local.judge() == LOOPED
+    local.sources.sweep(200.0 + LINGER)
+    assert local.judge() == ACCEPTED
 
 
-def test_used_seqs_are_local_and_a_refused_message_uses_none(ours: Ours) -> None:
-    assert reason_of(ours.out.emit, ME, b"a b", b"", CLOCK) == "bad_channel"
-    assert reason_of(ours.out.emit, ME, b"c", b"x" * 1400, CLOCK) == "too_long"
-    assert ours.given == (0, 0)
-    assert ours.conflicts(CLOCK) == [True]
+def test_used_seqs_are_local_and_a_refused_message_uses_none(local: Local) -> None:
+    assert reason_of(local.out.emit, ME, b"a b", b"", CLOCK) == "bad_channel"
+    assert reason_of(local.out.emit, ME, b"c", b"x" * 1400, CLOCK) == "too_long"
+    assert local.given == (0, 0)
+    assert local.conflicts(CLOCK) == [True]
     for number in range(3):
-        assert seq_of(ours.out) == CLOCK + number
-        assert ours.given == (CLOCK, CLOCK + number + 1)
-    assert ours.conflicts(CLOCK, CLOCK + 1, CLOCK + 2, CLOCK - 1) == [False] * 4
-    assert ours.sources.conflicts == 2
+        assert seq_of(local.out) == CLOCK + number
+        assert local.given == (CLOCK, CLOCK + number + 1)
+    assert local.conflicts(CLOCK, CLOCK + 1, CLOCK + 2, CLOCK - 1) == [False] * 4
+    assert local.sources.conflicts == 2
 
 
 @pytest.mark.parametrize("clock", [CLOCK + 5_000_000, CLOCK - 1, CLOCK - 5_000_000])
-def test_seqs_used_before_an_identity_returned_are_local(ours: Ours, clock: int) -> None:
+def test_seqs_used_before_an_identity_returned_are_local(local: Local, clock: int) -> None:
     # The last broadcasts may come in when the next connection has sent its first; the clock may have been set back.
-    before = [seq_of(ours.out) for _ in range(5)]
-    ours.out.close(ME, 0.0)
-    assert not any(ours.conflicts(*before))
-    ours.out.open(ME)
-    assert not any(ours.conflicts(*before))
-    after = [seq_of(ours.out, clock=clock), seq_of(ours.out)]
+    before = [seq_of(local.out) for _ in range(5)]
+    local.out.close(ME, 0.0)
+    assert not any(local.conflicts(*before))
+    local.out.open(ME)
+    assert not any(local.conflicts(*before))
+    after = [seq_of(local.out, clock=clock), seq_of(local.out)]
     first = max(clock, CLOCK + 5)
     assert after == [first, first + 1]
-    assert not any(ours.conflicts(*before, *after))
-    assert (ours.given, ours.sources.conflicts) == ((CLOCK, first + 2), 0)
+    assert not any(local.conflicts(*before, *after))
+    assert (local.given, local.sources.conflicts) == ((CLOCK, first + 2), 0)

@@ -181,7 +181,7 @@ def test_tracked_source_and_channel_are_not_parsed_again(monkeypatch: pytest.Mon
     world.feed(datagram(seq=5008, key=KEY))
 
     def unexpected(body: bytes) -> NoReturn:
-        raise AssertionError(f"{body!r} was read by the letter")
+        raise AssertionError(f"{body!r} was parsed")
 
     monkeypatch.setattr(ingress, "read_body", unexpected)
     assert world.verdict(datagram(seq=5009, key=KEY)) == "accepted"
@@ -198,7 +198,7 @@ def test_the_ceiling_is_exact(ceiling: int) -> None:
     assert World(ceiling=ceiling - 1).verdict(raw) == "oversize"
 
 
-def test_a_door_that_is_changed_holds_from_the_next_batch_on() -> None:
+def test_new_checker_applies_from_the_next_batch() -> None:
     world = World(SIGNED)
     assert world.verdict(datagram(key=OTHER_KEY)) == "integrity_failed"
     world.ingress.checker = IntegrityChecker((Hmac(OTHER_KEY), Hmac(KEY)), required=True)
@@ -235,7 +235,7 @@ def test_groups_that_are_set_again_count_from_zero() -> None:
     assert (world.ingress.group_messages, world.ingress.group_bytes) == ([1], [1])
 
 
-# -- a fault in our own code
+# -- internal errors
 
 
 class BrokenRoutes(Routes[int]):

@@ -187,7 +187,7 @@ def test_the_usual_case_takes_the_fast_path(at: IntegrityChecker, raw: bytes, mo
 
 
 def test_signatures_are_always_verified_and_never_compared() -> None:
-    # A signature of ours that comes back may be spelled as we would, and is verified all the same.
+    # A returning local signature has the expected spelling and is verified nevertheless.
     class Forgetful(Signatures):
         def fits(self, total: bytes, body: bytes) -> bool:
             return False

@@ -1,4 +1,4 @@
-"""Liveness: short histories as a table, and long random ones against a naive model that looks at every source."""
+"""Liveness: short histories as a table, and long random ones against a naive model that checks every source."""
 
 from __future__ import annotations
 
@@ -35,41 +35,41 @@ class World:
         self.now = now
         self._seqs: dict[bytes, int] = {}
 
-    def hear(self, src: bytes = SRC) -> None:
-        """Any message of a source but a heartbeat, accepted."""
+    def receive_message(self, src: bytes = SRC) -> None:
+        """Receive a message other than a heartbeat."""
         seq = self._seqs[src] = self._seqs.get(src, 0) + 1
         assert receive(self.sources, src, seq, self.now) == ACCEPTED
 
     def beat(self, *srcs: bytes) -> None:
-        """A heartbeat of each source, SRC if none is named."""
+        """Receive a heartbeat of each source, by default of SRC."""
         for src in srcs or (SRC,):
-            self.hear(src)
+            self.receive_message(src)
             self.liveness.on_heartbeat(src, self.now)
 
     def sweep(self) -> None:
-        """Look at all that is due now."""
+        """Check all that is due now."""
         while self.liveness.sweep(self.now):
             pass
 
     def until(self, then: float) -> None:
-        """Let time pass with a look at every tick, as the daemon does."""
+        """Let time pass with a sweep at every tick, as the daemon does."""
         while self.now < then:
             self.now += TICK
             self.sweep()
         assert self.now == then
 
     def sleep_until(self, then: float) -> None:
-        """Let time pass in which nobody looks."""
+        """Let time pass without sweeps, then sweep."""
         self.now = then
         self.sweep()
 
     def changes(self) -> list[tuple[bytes, str]]:
-        """What has changed since this was asked for, oldest first."""
+        """Return the changes since the last call, oldest first."""
         taken, self.liveness.changes = self.liveness.changes, []
         return [(src, STATE_NAMES[state]) for src, state in taken]
 
     def states(self, src: bytes = SRC) -> str:
-        """The changes of one source since this was asked for."""
+        """Return the changes of one source since the last call."""
         return " ".join(name for who, name in self.changes() if who == src)
 
     def source(self, src: bytes = SRC) -> Source:
@@ -88,7 +88,7 @@ class World:
             then = self.now + gap
             while kept and self.now + kept < then:
                 self.until(self.now + kept)
-                self.hear()
+                self.receive_message()
             self.until(then)
             self.beat()
 
@@ -124,7 +124,7 @@ def test_a_short_history_gives_its_changes(name: str) -> None:
         if act == "beat":
             world.beat()
         elif act == "message":
-            world.hear()
+            world.receive_message()
         assert world.states().split() == expected, step
 
 
@@ -154,7 +154,7 @@ def test_two_gaps_that_agree_are_an_interval(gaps: tuple[float, ...], kept: floa
 
 
 @pytest.mark.parametrize("later", range(10))  # so that it does not matter when the source was looked at last
-def test_a_source_that_begins_to_beat_more_often_is_missed_after_its_new_interval(later: int) -> None:
+def test_shorter_interval_of_a_source_is_learned(later: int) -> None:
     world = World(replace(RULES, interval=1.0))
     world.beat_after([10.0] * 3, 1.0)
     assert world.source().interval == 10.0
@@ -167,7 +167,7 @@ def test_a_source_that_begins_to_beat_more_often_is_missed_after_its_new_interva
 
 
 @pytest.mark.parametrize("start", [0.0, 123_456.75])
-def test_while_the_daemon_sleeps_no_source_dies_and_then_all_have_their_time_again(start: float) -> None:
+def test_no_source_dies_while_the_daemon_sleeps(start: float) -> None:
     world = World(now=start)
     srcs = [b"host/p/%d" % number for number in range(20)]
     world.beat(*srcs)
@@ -211,7 +211,7 @@ def test_with_a_short_interval_a_shorter_pause_is_a_sleep(pause: float) -> None:
     assert world.states() == "alive"
 
 
-def test_a_source_that_expired_or_is_a_program_of_this_host_is_watched_no_longer() -> None:
+def test_expired_and_local_sources_are_not_watched() -> None:
     world = World(dedup=DedupRules(expire=5.0))
     world.beat()
     world.until(5.0)
@@ -225,7 +225,7 @@ def test_a_source_that_expired_or_is_a_program_of_this_host_is_watched_no_longer
     assert (world.states(), world.liveness.silent, world.standing()) == ("alive silent", 0, [])
 
 
-def test_the_dead_give_up_their_trackers_and_what_they_missed() -> None:
+def test_death_removes_the_tracker_and_its_missing_seqs() -> None:
     world = World()
     world.beat()
     assert world.sources.judge(SRC, 4, 0.0) == ACCEPTED
@@ -235,7 +235,7 @@ def test_the_dead_give_up_their_trackers_and_what_they_missed() -> None:
     assert world.sources.expired == 1
 
 
-def test_the_dead_can_keep_their_trackers_against_replay() -> None:
+def test_keep_dead_keeps_trackers_against_replay() -> None:
     world = World(replace(RULES, keep_dead=True), DedupRules(monotonic=True))
     world.beat()
     world.until(14.25)
@@ -252,7 +252,7 @@ def test_the_dead_can_keep_their_trackers_against_replay() -> None:
 
 
 @pytest.mark.parametrize("keep_dead", [False, True])
-def test_of_the_dead_only_the_latest_are_remembered(keep_dead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_latest_deaths_are_remembered(keep_dead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(liveness, "MAX_DEAD", 3)
     world = World(replace(RULES, keep_dead=keep_dead))
     srcs = [b"host/p/%d" % number for number in range(6)]
@@ -267,7 +267,7 @@ def test_of_the_dead_only_the_latest_are_remembered(keep_dead: bool, monkeypatch
     assert [src for src, name in world.changes() if name == "dead"] == srcs
 
 
-def test_beyond_the_cap_no_source_is_watched_and_that_is_counted() -> None:
+def test_sources_above_the_cap_are_counted_and_not_watched() -> None:
     world = World(replace(RULES, max_watched=2))
     world.liveness.on_heartbeat(b"?", 0.0)  # the unknown sender has no tracker
     world.beat(b"a", b"b", b"c", b"c")
@@ -286,7 +286,7 @@ def test_beyond_the_cap_no_source_is_watched_and_that_is_counted() -> None:
     ("due", "more"),
     [(STEP - 1, [False]), (STEP, [False]), (STEP + 1, [True, False]), (2 * STEP + 10, [True] * 2 + [False])],
 )
-def test_no_sweep_looks_at_more_than_a_step_and_the_next_one_goes_on_there(due: int, more: list[bool]) -> None:
+def test_sweep_checks_at_most_a_step_and_the_next_continues(due: int, more: list[bool]) -> None:
     world = World(ONE_MISSED)
     world.beat(*(b"host/p/%d" % number for number in range(due)))
     world.until(6.0)
@@ -296,7 +296,7 @@ def test_no_sweep_looks_at_more_than_a_step_and_the_next_one_goes_on_there(due: 
     assert len(world.liveness.dead) == due <= liveness.MAX_DEAD
 
 
-def test_a_heartbeat_between_two_steps_of_one_look_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeat_between_two_steps_of_a_sweep_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(liveness, "STEP", 2)
     world = World(ONE_MISSED)
     srcs = [b"host/p/%d" % number for number in range(5)]
@@ -314,7 +314,7 @@ def test_a_heartbeat_between_two_steps_of_one_look_counts(monkeypatch: pytest.Mo
 # -- rules that change while it runs
 
 
-def test_how_many_heartbeats_may_be_missed_changes_at_once() -> None:
+def test_dead_after_changes_at_once() -> None:
     world = World()
     world.beat(SRC, OTHER)
     world.until(7.0)
@@ -323,7 +323,7 @@ def test_how_many_heartbeats_may_be_missed_changes_at_once() -> None:
     assert [change for change in world.changes() if change[1] == "dead"] == [(SRC, "dead"), (OTHER, "dead")]
 
 
-def test_a_new_interval_holds_for_new_sources_and_a_longer_one_for_all_at_their_next_look() -> None:
+def test_new_interval_applies_to_new_sources_and_a_longer_one_to_all() -> None:
     # A whole fleet may get a longer interval by one reload; that must not kill it once.
     world = World()
     world.beat_after([4.0])
@@ -337,7 +337,7 @@ def test_a_new_interval_holds_for_new_sources_and_a_longer_one_for_all_at_their_
     assert {src for src, _ in world.changes()} == {SRC, OTHER}
 
 
-def test_a_shorter_interval_is_learned_from_sources_that_keep_it() -> None:
+def test_shorter_expected_interval_is_learned() -> None:
     world = World(LivenessRules(interval=10.0))
     world.beat()
     world.liveness.configure(replace(RULES, interval=2.0))
@@ -350,7 +350,7 @@ def test_a_shorter_interval_is_learned_from_sources_that_keep_it() -> None:
 
 
 class Act(NamedTuple):
-    """What happens ``quarters`` of a second after the act before it, and whether there were sweeps meanwhile."""
+    """An event ``quarters`` of a second after the one before; ``looked``: with sweeps meanwhile."""
 
     quarters: int
     looked: bool
@@ -376,7 +376,7 @@ ACTS = st.lists(st.one_of(ACT.map(lambda one: [one]), RHYTHM), max_size=25).map(
 
 @dataclass
 class Watched:
-    """What the model keeps of one source while it is watched."""
+    """A watched source of the model."""
 
     source: Source
     begun: float
@@ -421,7 +421,7 @@ class Naive:
                 one.interval = min(max((gap + one.gap) / 2, expected), expected * liveness.MAX_STRETCH)
             one.gap, one.beat = gap, now
 
-    def hear(self, src: bytes, now: float) -> None:
+    def receive_message(self, src: bytes, now: float) -> None:
         one = self.watched.get(src)
         if one is not None:
             if self.quiet(one, now) >= 1.5 * one.interval:
@@ -464,11 +464,11 @@ def test_liveness_agrees_with_the_model(rules: LivenessRules, history: list[Act]
             must_hold(world, model)
         src = b"host/%d" % act.who
         if act.kind:
-            world.hear(src)
+            world.receive_message(src)
             # A new tracker of the same name is another one.
             for name in [name for name, one in model.watched.items() if world.sources.get(name) is not one.source]:
                 del model.watched[name]
-            model.hear(src, world.now)
+            model.receive_message(src, world.now)
         if act.kind == "beat":
             full = len(world.standing()) >= rules.max_watched
             before = world.liveness.unwatched

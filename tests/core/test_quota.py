@@ -25,7 +25,7 @@ def passed(quota: Quota, account: UserAccount, now: float, tries: int) -> int:
 
 
 class Act(NamedTuple):
-    """A user opens or closes a client, publishes as much as he can, or all of them get another limit."""
+    """A user opens or closes a client or publishes as much as allowed, or the limit changes."""
 
     what: str
     uid: int
@@ -119,7 +119,7 @@ def test_publishing_succeeds_after_the_returned_wait(rate: float, pauses: list[f
         wait = quota.publish(account, now)
         assert 0.0 <= wait <= 1 / rate
         if wait:
-            # A clock cannot show more; and who is told to wait for less than that has all but waited.
+            # The resolution of the clock.
             now = max(now + wait * 1.000_001, now + 1e-9)
             assert quota.publish(account, now) == 0.0
 

@@ -104,7 +104,7 @@ LOSE = st.builds(Deed, st.just("add_gap"), number=st.integers(1, 3))
 ORDER = st.builds(Deed, st.just("set_order"), number=st.sampled_from([QUEUE, STACK, RANDOM]))
 PUT = st.builds(Deed, st.just("put"), FRAMES)
 TAKE, CLEAR = st.just(Deed("take")), st.just(Deed("clear"))
-#: as those who use it do it: what is to be sent next is taken off, and a gap left in its place
+#: as the callers do: the next message is removed, and a gap put in its place
 SKIP = st.just(Deed("skip"))
 DEEDS = st.lists(st.one_of(PUT, PUT, PUT, LOSE, ORDER, TAKE, TAKE, SKIP, SKIP, CLEAR), max_size=50)
 

@@ -341,8 +341,8 @@ SRC_OF: Final = {None: SRCS[0], "b/": SRCS[1], "own/": LOCAL[0], "own1/": LOCAL[
 
 #: ``b/4:stale``: a datagram of this source, by default of SRCS[0], and its verdict, by default accepted; ``^4``: a
 #: heartbeat; ``+2``: seconds pass, with sweeps; ``away:2``: without; ``restart``: a successor replays the log;
-#: ``changes:``: expected changes of states; ``claim``, ``release``, ``send``, ``sweep``, ``rotate``: see Host; ``echo``:
-#: sent datagrams are received; ``sources.lost=2``: an attribute of the host
+#: ``changes:``: expected changes of states; ``claim``, ``release``, ``send``, ``sweep``, ``rotate``: see Host;
+#: ``echo``: sent datagrams are received; ``sources.lost=2``: an attribute of the host
 SCENARIOS: Final = {
     "what is missing has the horizon's time from now on and is lost once": (
         "1 3 away:0.75 b/1 b/4 away:5 restart sources.missing=3 sources.lost=0 +0.75 sources.missing=3 sources.lost=0"

@@ -25,7 +25,7 @@ PEER = "10.0.0.9:5400"
 NS = 1_700_000_000_000_000_000
 OPEN = IntegrityChecker()
 SIGNED = IntegrityChecker((Hmac(KEY),), required=True)
-#: one of our own identities
+#: a local identity
 OWN = b"own/p/1"
 
 #: receivers with their identity, their pattern, and whether they want meta

@@ -1,4 +1,4 @@
-"""The log of a client: changes are logged before they count; log and in-flight state together tell what was sent."""
+"""The log of a client: changes are logged before they count; log and in-flight state together show what was sent."""
 
 from __future__ import annotations
 

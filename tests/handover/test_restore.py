@@ -35,7 +35,7 @@ from tests.handover.successors import Killed, Site, Trap, broadcasts, drop, fram
 from tests.limits import no_file_larger_than
 from tests.support import TINY, Peer, examples, gaps, messages, refusals, slow, turn_until
 
-#: lines of our code at which a daemon is killed, in each scenario; 0 for each of them
+#: lines of the package at which a daemon is killed, in each scenario; 0 for every line
 POINTS: Final = int(os.environ.get("BCCND_POINTS", str(examples(80))))
 #: killed daemons leave sockets open
 pytestmark = [

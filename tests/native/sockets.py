@@ -1,4 +1,4 @@
-"""Sockets for the tests of packets and of the ledger: a segment, a client's connection, and what arrives there."""
+"""Sockets for the tests of packets and of the in-flight state: a segment, and a connection of a client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def udp(family: socket.AddressFamily = socket.AF_INET) -> Iterator[tuple[socket.
 
 @contextmanager
 def pair(room: int = 0) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A client's connection from both sides, ours first; the kernel keeps ``room`` bytes for us."""
+    """Yield both ends of a connection; the first has a send buffer of ``room`` bytes."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         ours.setblocking(False)

@@ -1,4 +1,4 @@
-"""The buffer of notes: what is taken is what was put in, in the layout that the module documents."""
+"""The record buffer: records have the entries that were added, in the documented layout."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def test_slice_is_added_with_its_size_or_not_at_all(record_buffer: Any, raw: byt
     one = record_buffer.RecordBuffer()
     good = 0 <= start < end <= len(raw) and end - start <= 239
     assert one.add(raw, start, end) is good
-    noted = bytes([end - start]) + raw[start:end] if good else b""
-    assert one.used == len(noted)
-    assert one.take(1, 2, 3.5) == head(len(noted), 1, 2, 3.5) + noted
+    added = bytes([end - start]) + raw[start:end] if good else b""
+    assert one.used == len(added)
+    assert one.take(1, 2, 3.5) == head(len(added), 1, 2, 3.5) + added
 
 
 @each("record_buffer")
-def test_a_note_has_a_size_below_all_kinds_or_its_kind_and_its_size(record_buffer: Any) -> None:
+def test_entry_has_a_size_or_a_kind_and_a_size(record_buffer: Any) -> None:
     assert record_buffer.LONGEST == 239
     for size in (0, 1, 238, 239, 240, 255, 256):
         assert record_buffer.RecordBuffer().add(b"x" * size, 0, size) is (1 <= size <= record_buffer.LONGEST)
