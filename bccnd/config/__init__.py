@@ -8,7 +8,7 @@ os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 from bccnd.config.gateway_schema import BrokerSettings, NngSettings, TlsSettings
 from bccnd.config.loading import Configuration, load, read, read_recorder
 from bccnd.config.recorder_schema import RecorderSettings
-from bccnd.config.schema import SegmentSettings, Settings, SocketSettings
+from bccnd.config.schema import SegmentSettings, Settings
 
 __all__ = [
     "BrokerSettings",
@@ -17,7 +17,6 @@ __all__ = [
     "RecorderSettings",
     "SegmentSettings",
     "Settings",
-    "SocketSettings",
     "TlsSettings",
     "load",
     "read",

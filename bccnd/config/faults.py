@@ -64,7 +64,7 @@ def _suggest_keys(where: tuple[int | str, ...]) -> str:
 
 
 def _section_of(annotation: object) -> type[BaseModel] | None:
-    """The section that a key holds, by itself or as a list of them."""
+    """Return the section that a key holds, by itself or as a list of them."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_section_of, get_args(annotation))), None)

@@ -32,7 +32,7 @@ class NngSettings(Section):
     #: channels sent over links, and those accepted from them
     send: Patterns = Field(default=("",), max_length=1000)
     receive: Patterns = Field(default=("",), max_length=1000)
-    #: anonymous messages cannot be told from their copies where several bridges stand on a segment
+    #: with several bridges on a segment, anonymous messages cannot be distinguished from their copies
     nameless: bool = False
     #: connections on all listeners together
     max_peers: int = Field(default=256, ge=1, le=10_000)

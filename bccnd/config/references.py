@@ -92,7 +92,7 @@ def resolve_group(name: str, info: ValidationInfo) -> str:
 
 
 def number_as_text(value: object) -> object:
-    """Users and groups may be given by number."""
+    """Convert the number of a user or group to text."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32 else value
 
 

@@ -16,7 +16,7 @@ REPORT_WITHIN: Final = 30.0
 
 
 class GatewayProcesses:
-    """``by_name`` holds the processes; with ``external`` gateways are services of their own and none is started."""
+    """Starts and stops gateways, held in ``by_name``; none if they are ``external``: services of their own."""
 
     def __init__(self, loop: Loop, links: GatewayLinks, config_path: str | None, *, external: bool) -> None:
         self.by_name: dict[str, ChildProcess] = {}

@@ -61,7 +61,7 @@ def segment_options(settings: Settings) -> list[SegmentOptions]:
 
 
 def access_rules(configuration: Configuration, dialect: Dialect) -> Access:
-    """``dialect`` is the one in which the patterns of the rules are written."""
+    """Return the access rules, whose patterns are in ``dialect``."""
     rules = [
         Rule(
             uid=configuration.uids[rule.user] if rule.user is not None else None,
@@ -96,7 +96,7 @@ def repeat_rules(settings: Settings) -> list[RepeatRule]:
 
 
 def integrity_checker(configuration: Configuration, host: bytes) -> IntegrityChecker:
-    """``host`` is the first part of identities made here."""
+    """Return the integrity checker; ``host`` is the first part of identities made here."""
     settings, keys, signers = configuration.settings.integrity, configuration.keys, configuration.signers
     if settings.algorithm == "sig" and keys:
         signers = _add_own_key(signers, keys[0], host)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from bccnd import log
 from bccnd.bus.access import Admission, admit_all, by_mode
 from bccnd.bus.server import Entrance
-from bccnd.config import Configuration, Settings, SocketSettings
+from bccnd.config import Configuration, Settings
 from bccnd.core.address import read_address
 from bccnd.core.patterns import DIALECTS
 from bccnd.daemon.settings_rules import segment_options
@@ -38,23 +38,19 @@ def open_segments(sockets: ActivatedSockets, settings: Settings, cleanup: ExitSt
 
 
 def open_entrances(sockets: ActivatedSockets, configuration: Configuration, cleanup: ExitStack) -> list[Entrance]:
-    buses = configuration.settings.bus.all_sockets
-    return [_open_entrance(sockets, one, configuration.gids, cleanup) for one in buses]
-
-
-def _open_entrance(
-    sockets: ActivatedSockets, settings: SocketSettings, gids: dict[str, int], cleanup: ExitStack
-) -> Entrance:
-    address = read_address(settings.path)
-    gid = gids[settings.group] if settings.group is not None else None
-    listener, created = sockets.open_bus(settings.path, settings.mode, gid)
-    if created and isinstance(address, str):
-        cleanup.callback(_remove_file, address, os.stat(address).st_ino)
-    cleanup.callback(listener.close)
-    admits: Admission = admit_all
-    if isinstance(address, bytes):  # an abstract address has no file whose mode the kernel could check
-        admits = by_mode(settings.mode, os.geteuid(), os.getegid() if gid is None else gid)
-    return Entrance(listener, DIALECTS[settings.dialect], admits)
+    entrances = []
+    for settings in configuration.settings.bus.all_sockets:
+        address = read_address(settings.path)
+        gid = configuration.gids[settings.group] if settings.group is not None else None
+        listener, created = sockets.open_bus(settings.path, settings.mode, gid)
+        if created and isinstance(address, str):
+            cleanup.callback(_remove_file, address, os.stat(address).st_ino)
+        cleanup.callback(listener.close)
+        admits: Admission = admit_all
+        if isinstance(address, bytes):  # an abstract address has no file whose mode the kernel could check
+            admits = by_mode(settings.mode, os.geteuid(), os.getegid() if gid is None else gid)
+        entrances.append(Entrance(listener, DIALECTS[settings.dialect], admits))
+    return entrances
 
 
 def _remove_file(path: str, inode: int) -> None:

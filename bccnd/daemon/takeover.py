@@ -33,7 +33,7 @@ from bccnd.net.socket_activation import ActivatedSockets
 
 
 class Restored(NamedTuple):
-    """``clients`` that were restored, and how many things were ``dropped`` because they were not understood."""
+    """Numbers of restored ``clients``, and of things ``dropped`` because their form is unknown."""
 
     clients: int
     dropped: int

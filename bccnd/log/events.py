@@ -22,6 +22,7 @@ class Event(NamedTuple):
 
 #: a local program, see `log.peer_fields`
 _PROGRAM: Final = ("uid", "pid", "program")
+_CLIENT: Final = (*_PROGRAM, "identity")
 #: datagrams that were refused
 _REFUSED: Final = ("verdict", "count", "drop")
 #: why something was refused or dropped, and its name in the metrics
@@ -56,17 +57,12 @@ _BY_PART: Final[dict[str, tuple[Event, ...]]] = {
         Event("receive_failed", "79afd94a4558430da863d48589bd56a4", logging.WARNING, ("segment", "error")),
     ),
     "bus": (
-        Event("client_slow", "9417fdf862004f55a7c3a57e757b41fe", logging.WARNING, (*_REASON, *_PROGRAM, "identity")),
-        Event("client_not_reading", "538ccf6e2bb146bfae5d1880cc270d4e", logging.WARNING, (*_PROGRAM, "identity")),
-        Event("client_ended", "6a149206673b4a4496dfc99e549f4503", logging.WARNING, (*_REASON, *_PROGRAM, "identity")),
+        Event("client_slow", "9417fdf862004f55a7c3a57e757b41fe", logging.WARNING, (*_REASON, *_CLIENT)),
+        Event("client_not_reading", "538ccf6e2bb146bfae5d1880cc270d4e", logging.WARNING, _CLIENT),
+        Event("client_ended", "6a149206673b4a4496dfc99e549f4503", logging.WARNING, (*_REASON, *_CLIENT)),
         Event("client_refused", "8d39f4a94ab54ef7bd0098155637d2c6", logging.WARNING, (*_REASON, *_PROGRAM)),
-        Event(
-            "not_permitted",
-            "09280d8f14444f8ab05b7d8e6efe67f8",
-            logging.WARNING,
-            (*_PROGRAM, "identity", "channel", "drop"),
-        ),
-        Event("frame_refused", "355ffc46f00043058fc82e1accb10c80", logging.WARNING, (*_REASON, *_PROGRAM, "identity")),
+        Event("not_permitted", "09280d8f14444f8ab05b7d8e6efe67f8", logging.WARNING, (*_CLIENT, "channel", "drop")),
+        Event("frame_refused", "355ffc46f00043058fc82e1accb10c80", logging.WARNING, (*_REASON, *_CLIENT)),
     ),
     "recorder": (
         Event("recording", "7b2e42ffdb1d41dc8fe198a0508285c5", logging.INFO, ("journal",)),

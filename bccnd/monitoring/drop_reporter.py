@@ -36,7 +36,8 @@ class DropReporter:
                     self._log_drop(drop, where, count)
 
     def _log_drop(self, drop: Drop, where: str, count: int) -> None:
-        name = drop.name
+        # The log ends each sentence itself.
+        name, means, remedy = drop.name, drop.means.removesuffix("."), drop.remedy.removesuffix(".")
         if drop.family == "socket_drops":
             (granted,) = [one.granted for one in self._daemon.segments if one.options.name == where]
             log.event(
@@ -51,21 +52,16 @@ class DropReporter:
         elif drop.family == "datagrams":
             log.event(
                 "datagrams_refused",
-                f"segment {where}: {count} datagrams refused ({name}). {_unended(drop.means)}",
-                remedy=f"'bccn tap --refused' shows their senders and contents. {_unended(drop.remedy)}",
+                f"segment {where}: {count} datagrams refused ({name}). {means}",
+                remedy=f"'bccn tap --refused' shows their senders and contents. {remedy}",
                 segment=where,
                 verdict=name,
                 count=count,
                 drop=name,
             )
         else:
-            text = f"dropped {count} times since the last report ({name}). {_unended(drop.means)}"
-            log.event("dropped", text, remedy=_unended(drop.remedy), count=count, drop=name)
-
-
-def _unended(text: str) -> str:
-    """Remove the full stop: the log appends one."""
-    return text.removesuffix(".")
+            text = f"dropped {count} times since the last report ({name}). {means}"
+            log.event("dropped", text, remedy=remedy, count=count, drop=name)
 
 
 #: bytes of a datagram that are logged with an internal error

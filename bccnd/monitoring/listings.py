@@ -95,7 +95,7 @@ class Listings:
         }
 
     def trace(self, datagram: bytes) -> dict[str, Any]:
-        """What would happen to a datagram that arrived now."""
+        """Return what would happen to a datagram that arrived now."""
         daemon = self._daemon
         traced = trace(
             datagram,

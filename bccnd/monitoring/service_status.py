@@ -8,7 +8,7 @@ from bccnd.monitoring.daemon_state import DaemonState
 
 
 class ServiceStatus:
-    """Rates are over the time since the line was made last."""
+    """Makes the line; its rate is over the time since it was made last."""
 
     def __init__(self, daemon: DaemonState) -> None:
         self._daemon = daemon

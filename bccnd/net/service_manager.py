@@ -9,7 +9,7 @@ When `ServiceManager.store` returns, the descriptor has been sent unless earlier
 killed at that moment does not lose it. A sending thread would.
 
 The manager stores up to FileDescriptorStoreMax= descriptors and silently closes further ones. Only FDSTORE (systemd 254
-and later) tells the number.
+and later) has the number.
 """
 
 from __future__ import annotations

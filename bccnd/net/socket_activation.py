@@ -213,7 +213,7 @@ def _describe(options: UdpOptions) -> str:
 
 
 def _refuse(one: _PassedSocket, key: str, configured: str, setting: str, keys: str) -> NoReturn:
-    expected = f"the configuration says {configured}" if configured else "the configuration does not use it"
+    expected = f"the configuration has {configured}" if configured else "the configuration does not use it"
     raise StartError(
         "socket_mismatch",
         f"{key}: the socket unit {one.name} listens at {one.address_text}, {expected}",
@@ -247,7 +247,7 @@ def _warn_of_mode(path: str, mode: int, gid: int | None) -> None:
         wanted = f"mode {mode:04o}{'' if gid is None else f' and group {gid}'}"
         log.event(
             "doubtful_setting",
-            f"bus: the socket unit of {path} sets mode {found:04o} and group {info.st_gid}, the configuration says "
+            f"bus: the socket unit of {path} sets mode {found:04o} and group {info.st_gid}, the configuration has "
             f"{wanted}; the unit's are in force",
             remedy="make SocketMode= and SocketGroup= agree with bus.mode and bus.group",
             setting="bus.mode",
