@@ -17,6 +17,8 @@ OBS: Final = "obs"
 SESSIONS: Final = "sessions"
 #: prefix of a file's name until it is complete: readers of Parquet folders ignore such names
 UNFINISHED: Final = "."
+#: prefix of a recorded payload of which only the hash was kept, before 32 bytes
+HASHED: Final = b"sha256:"
 _FILE: Final = re.compile(r"([^/]+)-([0-9]{1,18})(?:_([0-9]{1,18}))?\.parquet")
 _HOST: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SESSIONS: Final = re.compile(r"sessions/host=([^/]+)/[^/]+\.parquet")

@@ -23,9 +23,8 @@ from bccnd.core.tap_record import seq_of
 from bccnd.errors import JournalError
 from bccnd.journal import layout, reader
 from bccnd.journal.captures import CaptureSet, CaptureSettings, Progress
+from bccnd.journal.layout import HASHED
 
-#: prefix of a recorded payload of which only the hash was kept, before 32 bytes
-HASHED: Final = b"sha256:"
 #: characters of a check by each algorithm, as in ``:hmac=0123456789abcdef``
 _CHECKS: Final = {None: 0, "hmac": 22, "crc32": 15, "sig": 133}
 #: verdicts that are replayed, and that of what the recording host itself has sent

@@ -35,7 +35,7 @@ OBS: Final = pa.schema(
     ]
 )
 
-#: one row for each stretch of time in which a receiver was listening without a break
+#: one row for each period in which a receiver was listening without a break
 SESSIONS: Final = pa.schema(
     [
         pa.field("host", pa.string(), nullable=False),

@@ -66,10 +66,6 @@ class LogWriter:
         finally:
             os.ftruncate(self._fd, self.size)
 
-    def sync(self) -> None:
-        """Have the kernel bring all of it to the disk."""
-        os.fdatasync(self._fd)
-
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
@@ -86,39 +82,30 @@ class LogReader:
         self.end: End = "clean"
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        while True:
-            head = self._read(_HEAD.size)
-            if not head:
-                return
-            if len(head) < _HEAD.size:
-                self.end = self.end if self.end == "damaged" else "torn"
-                return
-            size, expected, own = _HEAD.unpack(head)
-            if zlib.crc32(head[:8]) != own or not 1 <= size <= MAX_RECORD:
-                self.end = "torn" if self._only_zeros(head) else "damaged"
-                return
-            content = self._read(size)
-            if len(content) < size:
-                self.end = self.end if self.end == "damaged" else "torn"
-                return
-            if zlib.crc32(content) != expected:
-                self.end = "torn" if self._only_zeros(content) else "damaged"
-                return
-            self.good += len(head) + size
-            yield content[:1], content[1:]
-
-    def _only_zeros(self, data: bytes) -> bool:
-        """Whether nothing but zeros comes from here on."""
-        while data:
-            if data.strip(b"\0"):
-                return False
-            data = self._read(MAX_RECORD)
-        return self.end != "damaged"
-
-    def _read(self, size: int) -> bytes:
-        """What the disk does not give back any more is damage, and the end."""
+        """Yield kind and content of each record."""
         try:
-            return self._file.read(size)
-        except OSError:
+            while head := self._file.read(_HEAD.size):
+                if len(head) < _HEAD.size:
+                    self.end = "torn"
+                    return
+                size, expected, own = _HEAD.unpack(head)
+                if zlib.crc32(head[:8]) != own or not 1 <= size <= MAX_RECORD:
+                    self.end = self._judge_tail(head)
+                    return
+                content = self._file.read(size)
+                if len(content) < size:
+                    self.end = "torn"
+                    return
+                if zlib.crc32(content) != expected:
+                    self.end = self._judge_tail(content)
+                    return
+                self.good += len(head) + size
+                yield content[:1], content[1:]
+        except OSError:  # the disk does not give back the rest
             self.end = "damaged"
-            return b""
+
+    def _judge_tail(self, data: bytes) -> End:
+        """Return "torn" if nothing but zeros comes from here on. Raises OSError."""
+        while data and not data.strip(b"\0"):
+            data = self._file.read(MAX_RECORD)
+        return "damaged" if data else "torn"

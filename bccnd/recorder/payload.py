@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Literal
 
 from bccnd.core.pattern_tree import PatternTree
 from bccnd.core.patterns import DIALECTS
 from bccnd.core.tap_record import Observation
+from bccnd.journal.layout import HASHED
 
 Keep = Literal["record", "hash", "omit"]
-#: before the 32 bytes of a hash
-HASHED: Final = b"sha256:"
-#: channels whose answer is remembered
-_REMEMBERED: Final = 4096
+#: channels whose rule is cached
+_CACHED: Final = 4096
 
 
 class Payloads:
@@ -29,29 +29,20 @@ class Payloads:
         self._keeps: list[Keep] = [keep for _, keep in rules]
         #: whether payloads are kept whatever the channel
         self.everything = all(keep == "record" for keep in self._keeps)
-        self._trees: tuple[PatternTree[int], PatternTree[int]] = (
-            PatternTree(DIALECTS["path"]),
-            PatternTree(DIALECTS["path"]),
-        )
+        self._trees = PatternTree[int](DIALECTS["path"]), PatternTree[int](DIALECTS["path"])
         for number, (pattern, _) in enumerate(rules):
             text = pattern.encode()
             for marked, tree in enumerate(self._trees):
                 if not text or text.startswith(b"!") == bool(marked):
                     tree.add(tree.compile(text), number)
-        self._known: dict[str, Keep] = {}
+        self.keep = lru_cache(_CACHED)(self._find)
 
-    def keep(self, channel: str) -> Keep:
-        known = self._known.get(channel)
-        if known is None:
-            found = self._trees[channel.startswith("!")].match(channel.encode())
-            known = self._keeps[min(found)] if found else "record"
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[channel] = known
-        return known
+    def _find(self, channel: str) -> Keep:
+        found = self._trees[channel.startswith("!")].match(channel.encode())
+        return self._keeps[min(found)] if found else "record"
 
     def apply(self, row: Observation) -> Observation:
-        """A row with no more of its payload than is to be kept."""
+        """Return a row with no more of its payload than is to be kept."""
         if row.payload is None or row.chan is None:
             return row
         keep = self.keep(row.chan)

@@ -49,22 +49,14 @@ def observations(packet: bytes) -> list[Observation]:
     rows = []
     for match in found:
         verdict, segment, epoch, received_ns, peer = match.groups()
-        rows.append(
-            observe(
-                _text(verdict),
-                _text(segment),
-                min(int(epoch), _MOST),
-                int(received_ns),
-                _text(peer),
-                match.string[match.end() :],
-            )
-        )
+        names, number, datagram = (_text(verdict), _text(segment)), min(int(epoch), _MOST), match.string[match.end() :]
+        rows.append(observe(*names, number, int(received_ns), _text(peer), datagram))
     return rows
 
 
 # -- rows as bytes, where the log must not hold what came
 
-_FIXED: Final = struct.Struct("<qiiiq")
+_FIXED: Final = struct.Struct("<qiiiq?")
 _SHORT: Final = struct.Struct("<H")
 _LONG: Final = struct.Struct("<I")
 _NO_TEXT: Final = b"\xff\xff"
@@ -75,30 +67,25 @@ def pack(rows: Iterable[Observation]) -> bytes:
     pieces: list[bytes] = []
     for row in rows:
         key = row.seq_key
-        pieces.append(_FIXED.pack(row.ts, row.peer_port, row.epoch, row.length, 0 if key is None else key))
-        pieces.append(b"\0" if key is None else b"\1")
+        pieces.append(_FIXED.pack(row.ts, row.peer_port, row.epoch, row.length, key or 0, key is not None))
         for text in (row.segment, row.peer_ip, row.verdict, row.magic, row.algo, row.src, row.chan, row.form):
             if text is None:
                 pieces.append(_NO_TEXT)
             else:
                 raw = text.encode()
                 pieces += (_SHORT.pack(len(raw)), raw)
-        if row.payload is None:
-            pieces.append(_NO_BYTES)
-        else:
-            pieces += (_LONG.pack(len(row.payload)), row.payload)
+        pieces += (_NO_BYTES,) if row.payload is None else (_LONG.pack(len(row.payload)), row.payload)
     return b"".join(pieces)
 
 
 def unpack(data: bytes) -> list[Observation]:
-    """The rows that `pack` made these bytes of. Raises ValueError."""
+    """Return the rows that `pack` made these bytes of. Raises ValueError."""
     rows = []
     at, end = 0, len(data)
     try:
         while at < end:
-            ts, port, epoch, length, key = _FIXED.unpack_from(data, at)
-            known = data[at + _FIXED.size]
-            at += _FIXED.size + 1
+            ts, port, epoch, length, key, known = _FIXED.unpack_from(data, at)
+            at += _FIXED.size
             texts: list[str | None] = []
             for _ in range(8):
                 (size,) = _SHORT.unpack_from(data, at)
@@ -115,25 +102,9 @@ def unpack(data: bytes) -> list[Observation]:
                 payload = data[at : at + size]
                 at += size
             segment, peer, verdict, magic, algo, src, chan, form = texts
-            rows.append(
-                Observation(
-                    ts,
-                    segment or "",
-                    peer or "",
-                    port,
-                    verdict or "",
-                    magic,
-                    algo,
-                    src,
-                    key if known else None,
-                    epoch,
-                    chan,
-                    form,
-                    length,
-                    payload,
-                )
-            )
-    except (struct.error, IndexError, UnicodeDecodeError) as bad:
+            names = segment or "", peer or "", port, verdict or "", magic, algo, src
+            rows.append(Observation(ts, *names, key if known else None, epoch, chan, form, length, payload))
+    except (struct.error, UnicodeDecodeError) as bad:
         raise ValueError("no rows") from bad
     if at != end:
         raise ValueError("no rows")
