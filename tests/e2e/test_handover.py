@@ -58,6 +58,7 @@ def test_a_plain_build_restarts_like_any_program(tmp_path: Path) -> None:
             wire.send(datagram("relay02/x/1", 1, "a/b", b"x"))
             assert client.receive(PATIENCE)
         before.take(1)
+        before.sock.close()
         assert before.ended
         assert supervisor.store == {}
         assert supervisor.said().count("keeps no connections over a restart") == supervisor.starts == 2
